@@ -215,6 +215,7 @@ impl HttpLink {
             let mut desk = link.desk();
             desk.attribution.carries(id, &outgoing.party);
             desk.calls.insert(id, Called { events, party: outgoing.party.clone() });
+            link.tell_gate(&mut desk);
             side
         });
         let mut post = Post::start(Arc::clone(link), (id, number), bytes, request);

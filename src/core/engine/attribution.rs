@@ -83,6 +83,10 @@ pub struct Attribution {
     askers: Arc<Askers>,
     callers: Callers,
     held: Option<Held>,
+    /// New calls may pass although the next question is held already: one that was held has been settled since they were told.
+    was_lifted: bool,
+    /// The gate as it was told last.
+    told: Gate,
     /// Calls of items that ask, sent before that was known.
     without_turn: Vec<u64>,
     /// The item of the call that was answered last.
@@ -101,6 +105,8 @@ impl Attribution {
             askers,
             callers: Callers::None,
             held: None,
+            was_lifted: false,
+            told: Gate::default(),
             without_turn: Vec::new(),
             last: None,
             late_until: None,
@@ -130,6 +136,7 @@ impl Attribution {
         if !is_question {
             self.settle(request.clone(), candidates, &mut step);
         } else if let Some(held) = self.held.take() {
+            self.was_lifted = true;
             let more = self.running(calls).filter(|flight| held.left.iter().all(|left| left.call != flight.call));
             let running: Vec<InFlight> = held.left.iter().chain(more).cloned().collect();
             self.suspect(2, &running, &mut step);
@@ -212,11 +219,13 @@ impl Attribution {
         }
         let mut step = Step::default();
         let Some(mut held) = self.held.take() else { return step };
+        let was_lifted = self.was_lifted;
         let Some(at) = held.left.iter().position(|flight| flight.call == call) else {
             self.held = Some(held);
             return step;
         };
         let gone = held.left.swap_remove(at);
+        self.was_lifted = true;
         match held.left.as_slice() {
             _ if end == End::GivenUp => {
                 // The question may be about that one.
@@ -229,7 +238,7 @@ impl Attribution {
                 self.learn(&only.party, &mut step);
                 self.settle(held.request, Candidates::One(only.call), &mut step);
             }
-            [_, _, ..] => self.held = Some(held),
+            [_, _, ..] => (self.held, self.was_lifted) = (Some(held), was_lifted),
         }
         if !step.learned.is_empty() {
             self.recount(&calls());
@@ -246,6 +255,7 @@ impl Attribution {
     pub fn lapse(&mut self, calls: impl FnOnce() -> Vec<InFlight>, now: Instant) -> Step {
         let mut step = Step::default();
         let Some(held) = self.held.take_if(|held| held.until <= now) else { return step };
+        self.was_lifted = true;
         self.suspect(1, &held.left, &mut step);
         self.settle(held.request, Candidates::Several, &mut step);
         if !step.learned.is_empty() {
@@ -256,7 +266,9 @@ impl Attribution {
 
     /// The server wants no answer to that question any more. Whether it was one that is held.
     pub fn withdrawn(&mut self, id: &RawJson) -> bool {
-        self.held.take_if(|held| held.request.id.raw() == id).is_some()
+        let was_held = self.held.take_if(|held| held.request.id.raw() == id).is_some();
+        self.was_lifted |= was_held;
+        was_held
     }
 
     /// The client of a call has its questions before it, and the call waits.
@@ -267,13 +279,17 @@ impl Attribution {
         }
     }
 
-    /// What keeps new calls from passing.
-    pub fn gate(&self) -> Gate {
-        Gate { is_held: self.held.is_some(), is_taken: !self.without_turn.is_empty() }
+    /// What keeps new calls from passing, where that has changed since it was told last; to be asked until nothing has. Calls that
+    /// wait pass between two questions, however fast one follows the other.
+    pub fn poll_gate(&mut self) -> Option<Gate> {
+        let was_lifted = std::mem::take(&mut self.was_lifted) && self.told.is_held;
+        let gate = Gate { is_held: self.held.is_some() && !was_lifted, is_taken: !self.without_turn.is_empty() };
+        (std::mem::replace(&mut self.told, gate) != gate).then_some(gate)
     }
 
     /// The server is gone, or has another session, and knows nothing of what it asked.
     pub fn forget(&mut self) {
+        self.was_lifted |= self.held.is_some();
         (self.held, self.last, self.late_until) = (None, None, None);
         self.without_turn.clear();
         self.doubt = Doubt::default();

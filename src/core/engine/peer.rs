@@ -144,8 +144,6 @@ pub struct Peer<P> {
     reads_lists: bool,
     lists: Lists,
     attribution: Attribution,
-    /// As it was told last.
-    gate: Gate,
     hop: HopMeta,
     state: State,
     pending: Pending<Waiting<P>>,
@@ -166,7 +164,6 @@ impl<P: CallPort> Peer<P> {
             taken: Taken::default(),
             times,
             attribution: Attribution::new(declared.clone(), askers),
-            gate: Gate::default(),
             declared,
             reads_lists,
             lists: Lists::new(bounds),
@@ -191,12 +188,7 @@ impl<P: CallPort> Peer<P> {
     }
 
     pub fn poll_event(&mut self) -> Option<PeerEvent> {
-        let gate = self.attribution.gate();
-        if self.gate != gate {
-            self.gate = gate;
-            return Some(PeerEvent::Gate(gate));
-        }
-        self.events.pop_front()
+        self.attribution.poll_gate().map(PeerEvent::Gate).or_else(|| self.events.pop_front())
     }
 
     /// When [`Self::handle_timeout`] wants to be called. Calls have deadlines of their own, where they are waited for.

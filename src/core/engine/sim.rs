@@ -123,6 +123,8 @@ struct Upstream {
     /// Calls of some items take turns because a question could not be tied.
     in_turns: bool,
     gate: Gate,
+    /// How often calls that wait could go on.
+    lifted: u32,
     askers: Arc<Askers>,
     alive: bool,
 }
@@ -215,6 +217,7 @@ impl World {
             faults: Vec::new(),
             in_turns: false,
             gate: Gate::default(),
+            lifted: 0,
             askers,
             alive: true,
         });
@@ -231,7 +234,10 @@ impl World {
                         PeerEvent::Inventory(inventory) => upstream.inventory = inventory,
                         PeerEvent::Fault(fault) => upstream.faults.push(fault),
                         PeerEvent::Learned(lesson) => upstream.in_turns |= matches!(lesson, Lesson::Suspects(_)),
-                        PeerEvent::Gate(gate) => upstream.gate = gate,
+                        PeerEvent::Gate(gate) => {
+                            upstream.lifted += u32::from(upstream.gate.is_held && !gate.is_held);
+                            upstream.gate = gate;
+                        }
                         PeerEvent::Updated(_) | PeerEvent::Unclaimed(_) | PeerEvent::List(..) => {}
                         PeerEvent::Failed { next, .. } => {
                             upstream.failed = Some(next);

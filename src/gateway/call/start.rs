@@ -79,12 +79,14 @@ impl Call {
         let item = self.waiting.as_ref().and_then(|outgoing| outgoing.party.item.as_ref());
         // One that waits already keeps its place.
         let passer = self.queued.passer().or_else(|| lane.news.turns.passer(item));
-        let (slot, turn) = match passer.filter(|_| link.agreed().revision.era() == Era::Legacy) {
+        let (slot, turn, link) = match passer.filter(|_| link.agreed().revision.era() == Era::Legacy) {
             Some(passer) => {
-                let passer = (passer, item.cloned());
-                self.queued.turn(slot, &lane, passer, self.handle.spec.load_full()).await?
+                let (passer, spec) = ((passer, item.cloned()), self.handle.spec.load_full());
+                let (slot, turn) = self.queued.turn(slot, &lane, passer, Arc::clone(&spec)).await?;
+                // The server may have been started anew meanwhile.
+                (slot, turn, lane.link(&spec).await?)
             }
-            None => (slot, None),
+            None => (slot, None, link),
         };
         // Until the call is taken out, a wait that is cancelled changes nothing.
         if let Some(level) = self.waiting.as_ref().and_then(|outgoing| outgoing.log_level) {

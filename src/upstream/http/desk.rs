@@ -9,7 +9,6 @@ use crate::engine::ask::Declared;
 use crate::engine::askers::{Askers, Party};
 use crate::engine::attribution::{Attribution, InFlight};
 use crate::engine::event::ExchangeEvent;
-use crate::engine::turns::Gate;
 use crate::mcp::method::List;
 
 /// A call in the session.
@@ -25,8 +24,6 @@ pub(super) struct Desk {
     pub(super) calls: HashMap<u64, Called>,
     /// Of what is asked on the session's own stream.
     pub(super) attribution: Attribution,
-    /// As it was told last.
-    gate: Gate,
     /// A task looks after the question that is held.
     pub(super) is_watched: bool,
     /// Lists that the server says have changed.
@@ -36,18 +33,12 @@ pub(super) struct Desk {
 impl Desk {
     pub(super) fn new(declared: Declared, askers: Arc<Askers>) -> Self {
         let attribution = Attribution::new(declared, askers);
-        Self { calls: HashMap::new(), attribution, gate: Gate::default(), is_watched: false, changed: Vec::new() }
+        Self { calls: HashMap::new(), attribution, is_watched: false, changed: Vec::new() }
     }
 
     /// The calls that a question on the session's own stream may belong to.
     pub(super) fn in_flight(calls: &HashMap<u64, Called>) -> Vec<InFlight> {
         calls.iter().map(|(call, called)| InFlight { call: *call, party: called.party.clone() }).collect()
-    }
-
-    /// What keeps new calls from passing, where that has changed.
-    pub(super) fn new_gate(&mut self) -> Option<Gate> {
-        let gate = self.attribution.gate();
-        (std::mem::replace(&mut self.gate, gate) != gate).then_some(gate)
     }
 
     /// Takes note of lists that have changed.

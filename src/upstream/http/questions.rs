@@ -116,7 +116,7 @@ impl HttpLink {
 
     /// Tells new calls whether they may pass. The lock is held, so that the last word is told last.
     pub(super) fn tell_gate(&self, desk: &mut Desk) {
-        if let Some(gate) = desk.new_gate() {
+        while let Some(gate) = desk.attribution.poll_gate() {
             self.parts.news.turns.set(gate);
         }
     }

@@ -3,6 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Map, Value, json};
 
 use super::{Stage, Way, accept, answered, asked, converse, everything, form, going_on, inquire, question};
@@ -65,6 +66,29 @@ fn a_question_waits_for_the_other_calls_and_new_calls_wait_for_it() {
             let status: Value = serde_json::from_slice(&status.stdout).unwrap();
             assert_eq!(status["upstreams"][0]["one-at-a-time"], json!(["inquire"]), "{label}: {status}");
         }
+    }
+}
+
+#[test]
+fn a_call_that_waits_for_a_question_goes_on_where_the_process_that_asked_dies() {
+    let stage = shared(Way::Stdio, "attribution-timeout = \"60s\"\nqueue-timeout = \"60s\"");
+    let [mut asker, mut other, mut third] = [(); 3].map(|()| stage.client(Era::LEGACY, everything()));
+    let pid: i32 = third.call("fx__pid", json!({})).text().parse().unwrap();
+    let mut busy = open(&mut other, "linger", &json!({"ms": 60_000, "tag": "busy"}));
+    eventually("it runs", || stage.calls("busy") == 1);
+    let mut call = inquire(&mut asker, &Way::Stdio.asks("t", json!([[form("Which?")]])));
+    eventually("it runs", || stage.calls("t") == 1);
+    thread::sleep(Duration::from_millis(150));
+    thread::scope(|scope| {
+        let new = scope.spawn(|| third.call("fx__echo", json!({"text": "new", "tag": "new"})).text().to_owned());
+        thread::sleep(Duration::from_millis(150));
+        assert_eq!(stage.calls("new"), 0, "it waits");
+        kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+        assert_eq!(new.join().unwrap(), "new");
+    });
+    assert_eq!(stage.calls("new"), 1);
+    for ended in [busy.response(), call.response()] {
+        assert_eq!(ended["result"]["isError"], true, "{ended}");
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -103,6 +104,26 @@ fn a_second_question_meanwhile_is_refused_with_the_first() {
     world.answer_call(0, calls[0]);
     world.answer_call(0, calls[1]);
     assert_eq!(world.seen(calls[2]), [asked("q3")]);
+}
+
+#[test]
+fn calls_that_wait_pass_between_two_questions_however_fast_they_follow() {
+    let mut world = world();
+    for n in 1..=3 {
+        world.call("x", &echo("a__form", n)).unwrap();
+    }
+    asks(&mut world, "q1");
+    assert!(world.upstreams[0].gate.is_held);
+    let lifted = world.upstreams[0].lifted;
+    for id in ["q2", "q3"] {
+        let ask = json!({"jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": {}});
+        let now = world.now;
+        world.upstreams[0].peer.handle_line(Bytes::from(ask.to_string()), now);
+    }
+    world.settle();
+    assert!(world.upstreams[0].gate.is_held, "the third is held, and the two before are refused");
+    assert_eq!((refusal(&world, "q1"), refusal(&world, "q2")), (Some(-32602), Some(-32602)));
+    assert_eq!(world.upstreams[0].lifted, lifted + 1);
 }
 
 #[test]

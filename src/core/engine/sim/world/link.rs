@@ -81,8 +81,8 @@ pub(super) struct Lines {
     to_server: VecDeque<Bytes>,
     to_gateway: Pipe,
     is_ready: bool,
-    /// What its peer says of new calls.
-    gate: Gate,
+    /// What its peer says of new calls, in this order.
+    gates: VecDeque<Gate>,
     failed: bool,
     /// The handshake took too long, so that it may fail.
     is_late: bool,
@@ -100,7 +100,7 @@ impl Lines {
             to_server,
             to_gateway,
             is_ready: false,
-            gate: Gate::default(),
+            gates: VecDeque::new(),
             failed: false,
             is_late: false,
         }
@@ -118,7 +118,7 @@ impl Lines {
             match event {
                 PeerEvent::Ready(_) => self.is_ready = true,
                 PeerEvent::Failed { .. } => self.failed = true,
-                PeerEvent::Gate(gate) => self.gate = gate,
+                PeerEvent::Gate(gate) => self.gates.push_back(gate),
                 PeerEvent::Inventory(_)
                 | PeerEvent::List(..)
                 | PeerEvent::Fault(_)
@@ -161,6 +161,8 @@ pub(super) struct Link {
     /// What is known of the server's items, over its lives.
     pub(super) askers: Arc<Askers>,
     turns: Turns,
+    /// What keeps new calls from passing.
+    gate: Gate,
 }
 
 impl Link {
@@ -169,7 +171,7 @@ impl Link {
         let server = Server::new(revision, !http, chance.pick(&manners.collect::<Vec<_>>()));
         let askers = Arc::default();
         let way = way(name, &server, http, &askers, chance, now);
-        let mut link = Self { name, server, way, askers, turns: Turns::default() };
+        let mut link = Self { name, server, way, askers, turns: Turns::default(), gate: Gate::default() };
         link.drain();
         link
     }
@@ -226,13 +228,13 @@ impl Link {
     /// How a call of that party passes; `None` where nothing keeps it.
     pub(super) fn passer(&self, party: &Party) -> Option<Passer> {
         let asks = party.item.as_ref().is_some_and(|item| self.askers.conduct(item).is_some());
-        if asks { Some(Passer::Asker) } else { self.gate().is_held.then_some(Passer::Plain) }
+        if asks { Some(Passer::Asker) } else { self.gate.is_held.then_some(Passer::Plain) }
     }
 
-    fn gate(&self) -> Gate {
-        match &self.way {
-            Way::Lines(lines) => lines.gate,
-            Way::Http(http) => http.gate(),
+    fn next_gate(&mut self) -> Option<Gate> {
+        match &mut self.way {
+            Way::Lines(lines) => lines.gates.pop_front(),
+            Way::Http(http) => http.poll_gate(),
         }
     }
 
@@ -250,9 +252,13 @@ impl Link {
 
     /// The next call that may pass, and how.
     pub(super) fn passes(&mut self) -> Option<(Ticket, Passer)> {
-        let gate = self.gate();
-        self.turns.set(gate);
-        self.turns.pass(&self.askers)
+        loop {
+            if let Some(passes) = self.turns.pass(&self.askers) {
+                return Some(passes);
+            }
+            self.gate = self.next_gate()?;
+            self.turns.set(self.gate);
+        }
     }
 
     /// Whether bytes are on their way.
@@ -301,6 +307,8 @@ impl Link {
                 // What it said before may have been cut.
                 lines.to_gateway.clear();
                 self.server.restart();
+                self.gate = Gate::default();
+                self.turns.set(self.gate);
                 self.way = way(self.name, &self.server, false, &self.askers, chance, now);
             }
             Way::Http(http) => {

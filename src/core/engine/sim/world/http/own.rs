@@ -143,8 +143,8 @@ impl Http {
         }
     }
 
-    pub(in crate::engine::sim::world) fn gate(&self) -> Gate {
-        self.attribution.gate()
+    pub(in crate::engine::sim::world) fn poll_gate(&mut self) -> Option<Gate> {
+        self.attribution.poll_gate()
     }
 
     fn heard_aside(&mut self, message: Bytes, now: Instant) {
