@@ -182,10 +182,21 @@ impl Keeper {
     fn leave(&mut self) {
         self.viewer = None;
         self.park.leave(clock::now());
+        self.waits();
+    }
+
+    /// Nobody is there to whom its questions could be shown, so it waits whether or not they were.
+    fn waits(&mut self) {
+        if let Some(exchange) = &mut self.exchange {
+            exchange.parked(None);
+        }
     }
 
     fn hear(&mut self, event: ExchangeEvent) {
         let is_over = matches!(event, ExchangeEvent::Done(_));
+        if matches!(event, ExchangeEvent::Ask(_)) && self.viewer.is_none() {
+            self.waits();
+        }
         let act = self.park.hear(event, clock::now());
         self.act(act);
         if is_over {

@@ -167,8 +167,10 @@ impl Attribution {
             _ if any_runs && self.is_late(calls, now) => self.settle(request.clone(), Candidates::Late, step),
             Candidates::None => {
                 self.settle(request.clone(), candidates, step);
-                // Roots without a call have an answer too.
-                let is_refused = step.settled.iter().any(|settled| matches!(settled.asked, Asked::Answered(Err(_), _)));
+                // Many servers ask for roots without a call, whatever they did before.
+                let is_roots = request.method.as_str() == "roots/list";
+                let is_refused =
+                    !is_roots && step.settled.iter().any(|settled| matches!(settled.asked, Asked::Answered(Err(_), _)));
                 if is_refused && !self.doubt.is_open() {
                     self.late_until = Some(now + self.askers.patience());
                     step.learned.extend(self.last.as_ref().and_then(|item| self.askers.late(item)));

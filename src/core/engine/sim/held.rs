@@ -183,7 +183,7 @@ fn an_item_that_asks_after_its_calls_have_ended_gets_no_question_through() {
     world.answer_call(0, late);
     let params = json!({"jsonrpc": "2.0", "id": "roots", "method": "roots/list"});
     world.server_says(0, &params);
-    assert_eq!(conduct(&world, "late"), None, "roots are answered whenever they are asked for");
+    assert_eq!(conduct(&world, "late"), None, "servers ask for roots at any time");
     asks(&mut world, "late 1");
     assert_eq!(refusal(&world, "late 1"), Some(-32601));
     assert_eq!(conduct(&world, "late"), Some(Conduct::Late));

@@ -192,6 +192,7 @@ impl Call {
         match act {
             Act::Reply(id, answer) => self.tell_server(&id, answer, gateway, links),
             Act::Show(event) if self.is_viewed => return self.show(event, gateway, links, chance),
+            Act::Show(ExchangeEvent::Ask(_)) => links[self.link].parked(self.key),
             Act::Show(_) => {}
         }
         true
@@ -404,6 +405,7 @@ impl Call {
         self.gathered = Gathered::default();
         if let Some((_, park)) = &mut self.park {
             park.leave(gateway.now);
+            links[self.link].parked(self.key);
             self.change_turn(None, gateway);
         }
         let open: Vec<_> = self.on_stream.close().collect();
