@@ -45,7 +45,7 @@ pub(crate) async fn open(parts: &LinkParts, hint: EraHint) -> Result<Opened, Uno
         match handshake.heard(heard.status, heard.reply) {
             Next::Ask(_) => {}
             // Here nothing is answered late.
-            Next::Wait { .. } => return Err(Unopened::Failed("the handshake was not answered in order".to_owned())),
+            Next::Wait(_) => return Err(Unopened::Failed("the handshake was not answered in order".to_owned())),
             Next::Agreed(agreed) => return Ok((agreed, heard.session)),
             Next::Failed { why, older: true, .. } => return Err(Unopened::Older(why)),
             Next::Failed { why, older: false, .. } => return Err(Unopened::Failed(why)),

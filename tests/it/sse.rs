@@ -119,8 +119,8 @@ fn later_endpoint_events_are_ignored() {
 }
 
 #[test]
-fn the_end_of_the_stream_starts_the_upstream_again_and_a_failed_post_does_not() {
-    for (behaviour, streams) in [("http-cut", 2), ("status=500", 1)] {
+fn the_end_of_the_stream_and_a_post_in_no_session_start_the_upstream_again_and_a_failed_post_does_not() {
+    for (behaviour, streams) in [("http-cut", 2), ("status=404", 2), ("status=500", 1)] {
         let (gateway, _fake, log) = before(Fake::sse().behaving(behaviour), "");
         gateway.wait_for_tools(&["old__echo"]);
         let answer = gateway.modern().call("old__echo", json!({"text": "a"}));
@@ -129,6 +129,22 @@ fn the_end_of_the_stream_starts_the_upstream_again_and_a_failed_post_does_not() 
         eventually("the stream is there", || log.lines_with(&["\"http\":\"GET\""]).len() == streams);
         eventually("its lists are read", || log.count("tools/list") == streams);
         assert_eq!(log.count("tools/call"), 1, "{behaviour}: a lost call is not sent again");
+    }
+}
+
+#[test]
+fn a_post_that_fails_is_the_failure_of_its_call_alone() {
+    for (status, executed) in [("500", "unknown"), ("503", "no"), ("429", "no"), ("413", "no")] {
+        let (gateway, _fake, log) = before(Fake::sse().behaving(&format!("status={status}")), "");
+        gateway.wait_for_tools(&["old__echo"]);
+        let mut client = gateway.modern();
+        for n in 1..=2 {
+            let answer = client.call("old__echo", json!({"text": "a"}));
+            let failure = answer.raw.contains(&format!(r#""executed":"{executed}""#));
+            assert!(failure, "{status}: {}", answer.raw);
+            assert_eq!(log.count("tools/call"), n, "{status}: it is not sent again");
+        }
+        assert_eq!(log.count("tools/list"), 1, "{status}: the session goes on");
     }
 }
 

@@ -17,6 +17,9 @@ use crate::wire::raw::{RawJson, RawObject};
 /// package runner is in it. The answer still counts when it comes later.
 pub const PROBE_TIME: Duration = Duration::from_secs(10);
 
+/// How long the answer to `server/discover` may come after that to `initialize`: a slow server has read both by then.
+const MOMENT: Duration = Duration::from_millis(500);
+
 /// Knowledge of an upstream's era before the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EraHint {
@@ -102,11 +105,8 @@ pub enum Reply {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Next {
     Ask(Question),
-    /// Another answer decides.
-    Wait {
-        /// It should be there soon: the server has answered the other question.
-        soon: bool,
-    },
+    /// Another answer decides, which may come within that time; `None` for the time that there was.
+    Wait(Option<Duration>),
     Agreed(Agreed),
     Failed {
         /// A sentence for the operator.
@@ -130,8 +130,8 @@ pub struct Handshake {
     is_unanswered: bool,
     /// It was answered late, as a modern server does.
     late: Option<Agreed>,
-    /// Why there is no agreement by `initialize`, while the other answer may come.
-    refused: Option<String>,
+    /// What came of `initialize`, while the other answer may come.
+    initialized: Option<Result<Agreed, String>>,
 }
 
 impl Handshake {
@@ -140,7 +140,7 @@ impl Handshake {
             EraHint::Legacy => Question::Initialize,
             EraHint::Probe | EraHint::Modern => Question::Discover(Revision::preferred(Era::Modern)),
         };
-        Self { hint, carrier, question, again: false, is_unanswered: false, late: None, refused: None }
+        Self { hint, carrier, question, again: false, is_unanswered: false, late: None, initialized: None }
     }
 
     /// What is to be asked now.
@@ -164,17 +164,18 @@ impl Handshake {
     /// Goes on with the answer to `server/discover` that came after its time. A server that is only slow is no legacy one.
     pub fn heard_late(&mut self, answer: &Result<RawJson, RawJson>) -> Next {
         if !std::mem::take(&mut self.is_unanswered) {
-            return Next::Wait { soon: false };
+            return Next::Wait(None);
         }
-        match (judge_discover(answer), self.refused.take()) {
-            (Discovered::Modern(agreed), Some(_)) => Next::Agreed(agreed),
+        match (judge_discover(answer), self.initialized.take()) {
+            (Discovered::Modern(agreed), Some(Err(_))) => Next::Agreed(agreed),
+            (Discovered::Modern(_), Some(Ok(_))) | (Discovered::Again(_), _) => self.modern_after_all(),
             (Discovered::Modern(agreed), None) => {
                 self.late = Some(agreed);
-                Next::Wait { soon: true }
+                Next::Wait(Some(PROBE_TIME))
             }
-            (Discovered::Again(_), _) => self.modern_after_all(),
-            (Discovered::Legacy | Discovered::Unspeakable, Some(why)) => self.over(why),
-            (Discovered::Legacy | Discovered::Unspeakable, None) => Next::Wait { soon: false },
+            (Discovered::Legacy | Discovered::Unspeakable, Some(Ok(agreed))) => Next::Agreed(agreed),
+            (Discovered::Legacy | Discovered::Unspeakable, Some(Err(why))) => self.over(why),
+            (Discovered::Legacy | Discovered::Unspeakable, None) => Next::Wait(None),
         }
     }
 
@@ -229,19 +230,20 @@ impl Handshake {
         let (why, hint) = match reply {
             Reply::Answer(answer) => match (judge_initialize(&answer), self.late) {
                 (Ok(_), Some(_)) => return self.modern_after_all(),
-                (Ok(agreed), None) => return Next::Agreed(agreed),
                 (Err(_), Some(late)) => return Next::Agreed(late),
-                (Err(why), None) if self.is_unanswered => {
-                    self.refused = Some(why);
-                    return Next::Wait { soon: true };
+                (judged, None) if self.is_unanswered => {
+                    let time = if judged.is_ok() { MOMENT } else { PROBE_TIME };
+                    self.initialized = Some(judged);
+                    return Next::Wait(Some(time));
                 }
+                (Ok(agreed), None) => return Next::Agreed(agreed),
                 (Err(why), None) => (why, self.doubted()),
             },
             Reply::Lost(_) if self.late.is_some() => return self.modern_after_all(),
             Reply::NoAnswer(why) | Reply::Lost(why) => (why, self.taught()),
-            Reply::Silence => match (self.late, self.refused.take()) {
-                (Some(late), _) => return Next::Agreed(late),
-                (None, Some(why)) => (why, self.taught()),
+            Reply::Silence => match (self.late, self.initialized.take()) {
+                (Some(agreed), _) | (None, Some(Ok(agreed))) => return Next::Agreed(agreed),
+                (None, Some(Err(why))) => (why, self.taught()),
                 (None, None) => ("no answer to the handshake in time".to_owned(), self.doubted()),
             },
         };

@@ -420,8 +420,7 @@ impl<P: CallPort> Peer<P> {
                 *until = *deadline;
                 self.ask_question(question);
             }
-            Next::Wait { soon: true } => *until = (now + self.times.probe).min(*deadline),
-            Next::Wait { soon: false } => {}
+            Next::Wait(time) => *until = time.map_or(*until, |time| (now + time).min(*deadline)),
             Next::Agreed(agreed) => self.ready(agreed, now),
             Next::Failed { why, hint, .. } => self.fail(why, hint),
         }

@@ -86,7 +86,7 @@ fn the_questions_follow_from_what_came_of_the_one_before() {
             Next::Agreed(agreed) => agreed.revision.to_string(),
             Next::Failed { hint, older, .. } => format!("{hint:?}{}", if older { ", older" } else { "" }),
             Next::Ask(question) => format!("{question:?}"),
-            Next::Wait { .. } => "waits".to_owned(),
+            Next::Wait(_) => "waits".to_owned(),
         };
         assert_eq!(got, want, "{label}");
     }
@@ -143,7 +143,9 @@ fn a_slow_server_is_not_taken_for_a_legacy_one() {
             vec![late(ok(OFFERS)), Then::Reply(Reply::Lost(String::new()))],
             "Modern",
         ),
-        ("legacy, silent before", vec![reply(ok(OFFERS))], "2025-11-25"),
+        ("of both eras, in the other order", vec![reply(ok(OFFERS)), late(ok(OFFERS))], "Modern"),
+        ("legacy, silent before", vec![reply(ok(OFFERS)), silence()], "2025-11-25"),
+        ("legacy, slow, in the other order", vec![reply(ok(OFFERS)), late(err("{}"))], "2025-11-25"),
         ("legacy, slow", vec![late(err("{}")), reply(ok(OFFERS))], "2025-11-25"),
         ("legacy, and disturbed by the first question", vec![late(err("{}")), reply(err("{}"))], "Legacy"),
         ("the same without an answer to it", vec![reply(err("{}")), silence()], "Legacy"),
@@ -151,9 +153,9 @@ fn a_slow_server_is_not_taken_for_a_legacy_one() {
     ] {
         let mut handshake = Handshake::new(EraHint::Probe, Carrier::Lines);
         assert_eq!(handshake.heard(None, Reply::Silence), Next::Ask(Question::Initialize), "{label}");
-        let mut next = Next::Wait { soon: false };
+        let mut next = Next::Wait(None);
         for then in then {
-            assert!(matches!(next, Next::Wait { .. }), "{label}: {next:?}");
+            assert!(matches!(next, Next::Wait(_)), "{label}: {next:?}");
             next = match then {
                 Then::Late(answer) => handshake.heard_late(&answer),
                 Then::Reply(reply) => handshake.heard(None, reply),
@@ -162,7 +164,7 @@ fn a_slow_server_is_not_taken_for_a_legacy_one() {
         let got = match next {
             Next::Agreed(agreed) => agreed.revision.to_string(),
             Next::Failed { hint, .. } => format!("{hint:?}"),
-            Next::Ask(_) | Next::Wait { .. } => format!("{next:?}"),
+            Next::Ask(_) | Next::Wait(_) => format!("{next:?}"),
         };
         assert_eq!(got, want, "{label}");
     }

@@ -305,7 +305,7 @@ impl Http {
         match handshake.heard(Some(200), Reply::Answer(outcome)) {
             Next::Ask(_) => return self.shake(handshake),
             Next::Agreed(agreed) => assert_eq!(agreed.revision, self.revision),
-            failed @ (Next::Failed { .. } | Next::Wait { .. }) => {
+            failed @ (Next::Failed { .. } | Next::Wait(_)) => {
                 panic!("a server that keeps the protocol was given up: {failed:?}")
             }
         }
