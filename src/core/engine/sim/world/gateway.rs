@@ -411,10 +411,16 @@ impl Gateway {
     pub(super) fn hear(&mut self, links: &mut [Link], chance: &mut Chance) {
         loop {
             let next = self.events.borrow_mut().pop_front();
-            let Some((key, event)) = next else { break };
-            self.with_call(key, |gateway, call| call.event(event, gateway, links, chance));
+            if let Some((key, event)) = next {
+                self.with_call(key, |gateway, call| call.event(event, gateway, links, chance));
+                continue;
+            }
+            // A call that passes may fail at once.
+            self.pass_on(links, chance);
+            if self.events.borrow().is_empty() {
+                return;
+            }
         }
-        self.pass_on(links, chance);
     }
 
     /// A client takes the request of that number back. Its id, where it was open.
