@@ -84,7 +84,8 @@ pub(super) async fn serve_process(context: &Context, launch: Launch, hint: EraHi
     let status = reaper.stop(times).await;
     let status = early.or(status);
     // A pipe that broke or ended says less than the end of the program at its other end.
-    let what = if ended.left && early.is_some() { "the program ended".to_owned() } else { ended.why };
+    let ended_by_itself = early.is_some() || status.and_then(|status| status.code()).is_some_and(|code| code != 0);
+    let what = if ended.left && ended_by_itself { "the program ended".to_owned() } else { ended.why };
     let mut why = lost.map_or(what, str::to_owned);
     if let Some(status) = status.filter(|status| !status.success()) {
         // A signal after that was ours.

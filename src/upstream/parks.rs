@@ -320,7 +320,7 @@ mod tests {
         tokio::time::sleep(PATIENCE - Duration::from_secs(5)).await;
         assert!(parks.lane("ci", &id).is_some() && parks.lane("dev", &id).is_none());
         let told = told(&mut signals).await;
-        assert_eq!(told, [r#"1: {"action":"cancel"}"#, "Cancel(1)"]);
+        assert_eq!(told, ["Parked(1, None)", r#"1: {"action":"cancel"}"#, "Cancel(1)"]);
         assert!(parks.attach("ci", &id, None).await.is_none(), "too late");
     }
 
@@ -400,6 +400,6 @@ mod tests {
         drop(held);
         parks.draining.cancel();
         parks.tasks.join().await;
-        assert_eq!(told(&mut signals).await.len(), 2);
+        assert_eq!(told(&mut signals).await.len(), 3);
     }
 }
