@@ -373,7 +373,7 @@ fn millis(time: Duration) -> u64 {
 #[derive(Debug, Default)]
 pub(crate) struct Lanes {
     table: Mutex<HashMap<Key, Arc<Lane>>>,
-    /// What is known of the upstream's items, on all of its lanes.
+    /// The conduct of the upstream's items, on all of its lanes.
     askers: Arc<Askers>,
 }
 

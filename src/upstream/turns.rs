@@ -49,7 +49,7 @@ impl Turns {
         Self { askers, is_held: AtomicBool::default(), row: Mutex::default() }
     }
 
-    /// What is known of the upstream's items.
+    /// The conduct of the upstream's items.
     pub(crate) fn askers(&self) -> &Arc<Askers> {
         &self.askers
     }

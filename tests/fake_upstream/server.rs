@@ -129,7 +129,7 @@ pub(crate) struct Server {
     running: Mutex<HashMap<String, oneshot::Sender<()>>>,
     pub(crate) jobs: Jobs,
     pub(crate) asking: Asking,
-    /// What the clients of the sessions can be asked.
+    /// The input that clients of the sessions can give.
     pub(crate) capabilities: Mutex<HashMap<String, Value>>,
 }
 

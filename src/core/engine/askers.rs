@@ -71,8 +71,8 @@ pub enum Lesson {
     Late(Item),
 }
 
-/// What is known of one upstream's items. Clients share it; the lock guards one operation at a time, and upstreams that ask nothing
-/// never take it.
+/// The conduct of one upstream's items, as far as it is known. Clients share it; the lock guards one operation at a time, and
+/// upstreams that ask nothing never take it.
 #[derive(Debug)]
 pub struct Askers {
     any: AtomicBool,
@@ -213,7 +213,7 @@ impl Book {
         self.items.insert(key, (item.definition, conduct));
     }
 
-    /// That item asks, which may clear others that were suspected with it.
+    /// Notes that the item asks, which may clear others that were suspected with it.
     fn solve(&mut self, asker: &Item) {
         let mut cleared = Vec::new();
         self.puzzles.retain_mut(|Puzzle { questions, suspects }| {

@@ -67,7 +67,7 @@ pub struct Settled {
     pub asked: Asked,
 }
 
-/// What follows from an input.
+/// The consequences of an input.
 #[derive(Debug, Default)]
 pub struct Step {
     pub settled: Vec<Settled>,
@@ -281,7 +281,7 @@ impl Attribution {
         }
     }
 
-    /// What keeps new calls from passing, where that has changed since it was told last; to be asked until nothing has. Calls that
+    /// The gate for new calls, where it has changed since it was told last; to be asked until nothing has. Calls that
     /// wait pass between two questions, however fast one follows the other.
     pub fn poll_gate(&mut self) -> Option<Gate> {
         let was_lifted = std::mem::take(&mut self.was_lifted) && self.told.is_held;

@@ -130,7 +130,7 @@ pub struct Handshake {
     is_unanswered: bool,
     /// It was answered late, as a modern server does.
     late: Option<Agreed>,
-    /// What came of `initialize`, while the other answer may come.
+    /// The outcome of `initialize`, while the other answer may come.
     initialized: Option<Result<Agreed, String>>,
 }
 

@@ -70,7 +70,7 @@ pub struct PeerOptions {
     pub declared: Declared,
     /// Whether the server's lists are read here.
     pub lists: bool,
-    /// What is known of the server's items, on all of its connections.
+    /// The conduct of the server's items, on all of its connections.
     pub askers: Arc<Askers>,
 }
 

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use crate::engine::askers::{Askers, Item};
 
-/// What keeps calls from passing.
+/// The obstacles for calls that want to pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gate {
     /// A question waits until it is clear whose it is.

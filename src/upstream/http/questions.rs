@@ -1,4 +1,4 @@
-//! What a legacy server asks in its session: on the stream of a call, or on the session's own, where it may be about any call.
+//! Questions of a legacy server in its session: on the stream of a call, or on the session's own, where it may be about any call.
 
 use std::sync::Arc;
 

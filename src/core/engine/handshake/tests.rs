@@ -117,7 +117,7 @@ fn initialize_must_end_in_a_known_legacy_revision() {
     }
 }
 
-/// What comes after the silence of a process of unknown era.
+/// The step after the silence of a process of unknown era.
 enum Then {
     /// Of `server/discover`.
     Late(Result<RawJson, RawJson>),

@@ -215,7 +215,7 @@ fn a_question_about_a_cancelled_call_is_no_late_one() {
     assert_eq!((refusal(&world, "q"), conduct(&world, "form")), (Some(-32601), None));
 }
 
-/// What a server does that keeps no manners.
+/// A step of a server that keeps no manners.
 #[derive(Clone, Debug)]
 enum Rude {
     Call(usize),

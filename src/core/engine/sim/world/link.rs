@@ -81,7 +81,7 @@ pub(super) struct Lines {
     to_server: VecDeque<Bytes>,
     to_gateway: Pipe,
     is_ready: bool,
-    /// What its peer says of new calls, in this order.
+    /// The gates that its peer has told, in this order.
     gates: VecDeque<Gate>,
     failed: bool,
     /// The handshake took too long, so that it may fail.
@@ -158,10 +158,10 @@ pub(super) struct Link {
     pub(super) name: &'static str,
     pub(super) server: Server,
     way: Way,
-    /// What is known of the server's items, over its lives.
+    /// The conduct of the server's items, over its lives.
     pub(super) askers: Arc<Askers>,
     turns: Turns,
-    /// What keeps new calls from passing.
+    /// The gate for new calls.
     gate: Gate,
 }
 
