@@ -298,11 +298,13 @@ enum Renewal {
     Never,
 }
 
-/// Whether a call that failed so may still run: no answer to it was read, and no refusal.
+/// Whether a call that failed so may still run: no answer to it was read, and no refusal. What stands before a server answers 502
+/// and 504 for it.
 fn may_run(error: &HttpError) -> bool {
     match error {
         HttpError::Broken(_) | HttpError::Protocol(_) | HttpError::NoRoom(_) => true,
-        HttpError::Connect(_) | HttpError::NoDescriptor(_) | HttpError::Unauthorized(_) | HttpError::Status(_) => false,
+        HttpError::Status(status) => status.is_server_error() && *status != StatusCode::SERVICE_UNAVAILABLE,
+        HttpError::Connect(_) | HttpError::NoDescriptor(_) | HttpError::Unauthorized(_) => false,
     }
 }
 

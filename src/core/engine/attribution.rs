@@ -89,8 +89,8 @@ pub struct Attribution {
     told: Gate,
     /// Calls of items that ask, sent before that was known.
     without_turn: Vec<u64>,
-    /// The item of the call that was answered last.
-    last: Option<Item>,
+    /// The item of the call that was answered last, and when.
+    last: Option<(Item, Instant)>,
     /// Until when a question may be a late one.
     late_until: Option<Instant>,
 }
@@ -173,7 +173,8 @@ impl Attribution {
                     !is_roots && step.settled.iter().any(|settled| matches!(settled.asked, Asked::Answered(Err(_), _)));
                 if is_refused && !self.doubt.is_open() {
                     self.late_until = Some(now + self.askers.patience());
-                    step.learned.extend(self.last.as_ref().and_then(|item| self.askers.late(item)));
+                    let soon = self.last.as_ref().filter(|(_, at)| now < *at + self.askers.patience());
+                    step.learned.extend(soon.and_then(|(item, _)| self.askers.late(item)));
                 }
             }
             Candidates::One(call) => {
@@ -217,7 +218,7 @@ impl Attribution {
             if self.askers.any_late() && self.askers.conduct(item) == Some(Conduct::Late) {
                 self.late_until = Some(now + self.askers.patience());
             }
-            self.last = Some(item.clone());
+            self.last = Some((item.clone(), now));
         }
         let mut step = Step::default();
         let Some(mut held) = self.held.take() else { return step };

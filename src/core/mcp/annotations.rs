@@ -7,6 +7,9 @@ const CLAIMED: &str = "headend/claimed-annotations";
 
 const NAMES: [&str; 4] = ["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"];
 
+/// The value of each hint that promises something.
+const HARMLESS: [bool; 4] = [true, false, true, false];
+
 /// The effective hints, for policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Annotations {
@@ -82,11 +85,30 @@ impl Hints {
         words
     }
 
-    /// Whether these promise something that the others, of the same tool, did not.
+    /// The hints of a definition for readers that ignore the case of keys: of several the one that promises more.
+    pub fn in_any_case(definition: &RawObject) -> Self {
+        let mut hints = Self::of(definition);
+        let Some(mut stated) = definition.object("annotations") else { return hints };
+        let mut others = Vec::new();
+        stated.retain(|key| {
+            others.extend(NAMES.iter().position(|name| name.eq_ignore_ascii_case(key)).map(|at| (at, key.to_owned())));
+            true
+        });
+        let all = [&mut hints.read_only, &mut hints.destructive, &mut hints.idempotent, &mut hints.open_world];
+        for (at, (hint, harmless)) in all.into_iter().zip(HARMLESS).enumerate() {
+            let mut spelt = others.iter().filter(|(other, _)| *other == at);
+            if spelt.any(|(_, key)| stated.get(key).and_then(|raw| raw.parse::<bool>().ok()) == Some(harmless)) {
+                *hint = Some(harmless);
+            }
+        }
+        hints
+    }
+
+    /// Whether these promise something that the others, of the same tool, did not, or take a warning back.
     pub fn loosen(&self, before: &Self) -> bool {
-        let harmless = [true, false, true, false];
-        let pairs = self.values().into_iter().zip(before.values()).zip(harmless);
-        pairs.into_iter().any(|((now, before), harmless)| now == Some(harmless) && before != Some(harmless))
+        let pairs = self.values().into_iter().zip(before.values()).zip(HARMLESS);
+        let promises = |((now, before), harmless)| now == Some(harmless) && before != Some(harmless);
+        pairs.into_iter().any(promises) || (before.destructive == Some(true) && self.destructive != Some(true))
     }
 }
 
@@ -281,7 +303,8 @@ mod tests {
             (reads, nothing, true),
             (reads, reads, false),
             (destroys, nothing, false),
-            (nothing, destroys, false),
+            (nothing, destroys, true),
+            (reads, Hints { read_only: Some(true), ..destroys }, true),
             (spares, destroys, true),
             (spares, nothing, true),
             (inside, nothing, true),
@@ -290,5 +313,18 @@ mod tests {
         ] {
             assert_eq!(now.loosen(&before), loosens, "{now:?} after {before:?}");
         }
+    }
+
+    #[test]
+    fn a_promise_in_other_letters_is_one() {
+        let of = |annotations: &str| {
+            let text = RawJson::trusted(format!(r#"{{"annotations":{annotations}}}"#));
+            Hints::in_any_case(&RawObject::parse(&text).unwrap())
+        };
+        assert_eq!(of(r#"{"ReadOnlyHint":true}"#).read_only, Some(true));
+        assert_eq!(of(r#"{"readOnlyHint":false,"READONLYHINT":true}"#).read_only, Some(true));
+        assert_eq!(of(r#"{"readOnlyHint":true,"READONLYHINT":false}"#).read_only, Some(true));
+        assert_eq!(of(r#"{"DestructiveHint":true}"#).destructive, None, "a warning in other letters warns nobody");
+        assert_eq!(of("{}"), Hints::default());
     }
 }

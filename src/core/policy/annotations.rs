@@ -64,7 +64,7 @@ impl Annotate for Annotator {
         let operator = self.stated(original);
         let effective = effective(self.trust, claims, &operator);
         // A tool that destroys by the operator's word does not only read, whatever its server says.
-        let destroys = operator.destructive == Some(true) && operator.read_only.is_none();
+        let destroys = operator.destructive == Some(true);
         let shown = if tightened || self.trust == Trust::Untrusted {
             effective.into()
         } else if destroys {
@@ -162,7 +162,8 @@ mod tests {
 
     #[test]
     fn clients_see_the_servers_hints_below_the_operators_where_it_is_trusted_at_all() {
-        let stated = [("kept".to_owned(), hints("destroy")), ("freed".to_owned(), hints("read"))];
+        let stated = [("kept", "destroy"), ("k*", "read"), ("freed", "read")];
+        let stated = stated.map(|(name, text)| (name.to_owned(), hints(text)));
         for (trust, tightened, name, want) in [
             (Trust::Standard, false, "x", ""),
             (Trust::Trusted, false, "x", ""),

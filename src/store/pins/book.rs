@@ -174,7 +174,7 @@ impl Record {
     fn loosened_by(&self, text: &Text) -> Option<String> {
         let hints = |text: &str| {
             let definition = RawObject::parse(&RawJson::trusted(text.to_owned()));
-            definition.as_ref().map(Hints::of).unwrap_or_default()
+            definition.as_ref().map(Hints::in_any_case).unwrap_or_default()
         };
         let pinned = self.approved.as_deref().map(hints).unwrap_or_default();
         let is_other = self.pin.approved() != Some(text.digest);

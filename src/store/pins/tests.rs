@@ -42,7 +42,9 @@ async fn a_hint_that_loosens_waits_even_where_changes_are_accepted() {
         assert!(sees(&hinted("two", r#""readOnlyHint":false,"destructiveHint":true"#)), "it tightens");
         let loose = hinted("two", r#""readOnlyHint":true"#);
         assert!(!sees(&loose) && !sees(&loose), "it stays away");
-        assert!(sees(&hinted("three", r#""readOnlyHint":false"#)), "a later text that promises nothing is accepted");
+        assert!(!sees(&hinted("two", r#""readOnlyHint":false"#)), "a warning that is taken back is a promise");
+        let warns = r#""readOnlyHint":false,"destructiveHint":true"#;
+        assert!(sees(&hinted("three", warns)), "a later text that promises nothing is accepted");
         assert!(!sees(&loose));
         pins.approve("fx__a", None, loose.digest, "local").await.unwrap();
         assert!(sees(&loose));

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::{CallPort, Peer, Waiting};
 use crate::engine::attribution::End;
-use crate::engine::call::{Failure, Outcome, Reason};
+use crate::engine::call::{Executed, Failure, Outcome, Reason};
 use crate::engine::fault::Fault;
 use crate::engine::pending::Lookup;
 use crate::wire::id::WireId;
@@ -38,7 +38,10 @@ impl<P: CallPort> Peer<P> {
     /// A request was not delivered, or its delivery failed. Its call or the reading of its list ends.
     pub fn handle_refused(&mut self, id: &RawJson, failure: &Failure, now: Instant) {
         if let Some(id) = WireId::from_raw(id) {
-            self.give_up(id, failure, End::GivenUp, now);
+            let was_call = self.give_up(id, failure, End::GivenUp, now);
+            if was_call && failure.executed != Executed::No {
+                self.cancelled(id, "its delivery failed", now);
+            }
         }
     }
 
