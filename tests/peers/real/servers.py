@@ -195,8 +195,9 @@ def shape(value):
     return type(value).__name__
 
 
-def compare(server, direct, again, got, others):
-    """How many of the direct client's values are equal, and the others with their reasons (None: unexplained)."""
+def compare(server, direct, again, got, others, modern):
+    """How many of the direct client's values are equal, and the others with their reasons (None: unexplained). `modern`: what a direct
+    client of the modern era sees, where the server speaks it: so does headend, whatever its client speaks."""
     equal, differences = 0, []
     tools = [key.split("/", 1)[1] for key in direct if key.startswith("tool/")]
     descriptions = lambda tool: {view.get(f"tool/{tool}", {}).get("description") for view in (direct, *again)}
@@ -215,7 +216,9 @@ def compare(server, direct, again, got, others):
             differences.append((key, "", reason, "missing directly" if own is None else "missing behind headend"))
             continue
         if own == seen:
-            differences.append((key, "", None, "other order of members"))
+            is_theirs = json.dumps(modern.get(key)) == json.dumps(seen)
+            reason = "the server's own order for modern clients" if is_theirs else None
+            differences.append((key, "", reason, "other order of members"))
             continue
         if unstable and shape(own) == shape(seen):
             differences.append((key, "", "the server's own state: direct clients differ too", ""))
@@ -364,8 +367,10 @@ def play(options, daemon, servers, states, folder, left_out):
             """Both clients look; how many values are equal, explained and wrong."""
             for modern, client in clients.items():
                 own, again = direct[server.name].get(modern) or direct[server.name][False]
+                newest = direct[server.name].get(True, ({},))[0]
                 try:
-                    equal, differences = compare(server, own, again, look(server, client, states[server.name], dict(names)), others)
+                    got = look(server, client, states[server.name], dict(names))
+                    equal, differences = compare(server, own, again, got, others, newest)
                 except (Failed, OSError) as error:
                     equal, differences = 0, [("client", "", None, f"{type(error).__name__}: {error}")]
                 bad = {key for key, _, reason, _ in differences if reason is None}
