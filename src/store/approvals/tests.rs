@@ -217,8 +217,8 @@ async fn time_does_not_go_back_over_a_restart_and_unused_grants_are_over() {
     approvals.inner.clock.ahead.store(89 * 24 * 3600, Ordering::Relaxed);
     drop(approvals.grants().claim(&used, approvals.wall()).unwrap().spend());
     approvals.inner.clock.ahead.store(90 * 24 * 3600, Ordering::Relaxed);
-    approvals.settle().await;
     let before = approvals.wall();
+    approvals.settle().await;
     drop(approvals);
     let approvals = kept(&dir);
     assert!(approvals.wall() >= before);
