@@ -21,7 +21,8 @@ use crate::catalog::merge::Entry;
 use crate::mcp::method::List;
 use crate::wire::digest::Digest;
 
-/// Items of one upstream that are kept. With more, all of its items count as suspects.
+/// Items of one upstream that are kept. With more, all of its items count as suspects, and with more that ask after their calls
+/// all count as such.
 const MAX_ITEMS: usize = 1024;
 /// Questions that could not be tied and of which it is not known yet who asked. With more, the suspects stay suspects.
 const MAX_PUZZLES: usize = 32;
@@ -87,6 +88,8 @@ struct Book {
     items: HashMap<(List, Arc<str>), (Digest, Conduct)>,
     puzzles: Vec<Puzzle>,
     is_full: bool,
+    /// Not even the items that ask after their calls have room, so any item may be one.
+    any_may_be_late: bool,
 }
 
 /// Questions that could not be tied, and the calls of unknown conduct that one of them may belong to.
@@ -201,14 +204,24 @@ impl Book {
     fn conduct(&self, item: &Item) -> Option<Conduct> {
         let known = self.items.get(&(item.list, Arc::clone(&item.name)));
         let known = known.filter(|(definition, _)| *definition == item.definition).map(|(_, conduct)| *conduct);
-        known.or(self.is_full.then_some(Conduct::Suspect))
+        let of_unknown = if self.any_may_be_late { Conduct::Late } else { Conduct::Suspect };
+        known.or(self.is_full.then_some(of_unknown))
     }
 
     fn set(&mut self, item: &Item, conduct: Conduct) {
         let key = (item.list, Arc::clone(&item.name));
         if self.items.len() >= MAX_ITEMS && !self.items.contains_key(&key) {
             self.is_full = true;
-            return;
+            if conduct != Conduct::Late {
+                return;
+            }
+            // Without an entry an item still takes turns, but its questions would not be refused.
+            let gives_way = self.items.iter().find(|(_, (_, other))| *other != Conduct::Late);
+            let Some(gives_way) = gives_way.map(|(key, _)| key.clone()) else {
+                self.any_may_be_late = true;
+                return;
+            };
+            self.items.remove(&gives_way);
         }
         self.items.insert(key, (item.definition, conduct));
     }
@@ -307,5 +320,22 @@ mod tests {
             askers.suspect(1, [&item(&format!("a{n}")), &item(&format!("b{n}"))].into_iter());
         }
         assert!(askers.book.lock().puzzles.len() <= MAX_PUZZLES);
+    }
+
+    #[test]
+    fn with_too_many_items_to_remember_late_questions_are_refused_still() {
+        let askers = Askers::default();
+        for n in 0..MAX_ITEMS {
+            askers.asked(&item(&n.to_string()));
+        }
+        let late = item("late");
+        assert_eq!(askers.late(&late), Some(Lesson::Late(late.clone())));
+        assert_eq!((askers.conduct(&late), askers.late(&late)), (Some(Conduct::Late), None));
+        assert_eq!(askers.conduct(&item("never seen")), Some(Conduct::Suspect));
+        for n in 0..=MAX_ITEMS {
+            askers.late(&item(&format!("late {n}")));
+        }
+        assert_eq!(askers.conduct(&item("never seen")), Some(Conduct::Late));
+        assert_eq!(askers.book.lock().items.len(), MAX_ITEMS);
     }
 }
