@@ -345,7 +345,7 @@ impl Call {
     /// Has the call kept elsewhere, so that it outlives this request. The question comes back from there.
     fn park(&mut self, question: ServerRequest) -> bool {
         let (Some(running), Some(_)) = (self.running.take(), &self.input) else { return false };
-        let (lane, permit) = (running.lane.clone(), Some(self.permit.onward()));
+        let (lane, permit) = ((running.lane.clone(), running.turn.clone()), Some(self.permit.onward()));
         let (exchange, parked) = match self.service.parks.park(
             &self.action.caller,
             &self.access,

@@ -16,6 +16,7 @@ pub(super) enum Order {
     Attach {
         answers: RawObject,
         viewer: mpsc::Sender<ExchangeEvent>,
+        turn: InTurn,
     },
     Reply {
         key: RawJson,

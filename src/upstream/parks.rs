@@ -53,14 +53,14 @@ impl Parks {
         Self { table: Arc::default(), tasks, draining }
     }
 
-    /// Takes a call over, with its permit and the first question. The call goes on behind the value that is returned; gives it back when
-    /// there is no room. It ends with the caller's access.
+    /// Takes a call over, with its turn, its permit and the first question. The call goes on behind the value that is returned; gives
+    /// it back when there is no room. It ends with the caller's access.
     pub(crate) fn park(
         &self,
         caller: &Arc<str>,
         access: &Arc<Access>,
         exchange: Exchange,
-        lane: LaneUse,
+        (lane, turn): (LaneUse, InTurn),
         permit: Option<Permit>,
         question: ServerRequest,
     ) -> Result<HeldExchange, Exchange> {
@@ -76,6 +76,7 @@ impl Parks {
             park: Park::new(clock::now()),
             exchange: Some(exchange),
             permit,
+            turn,
             viewer: Some(viewer),
             draining: self.draining.clone(),
         };
@@ -108,12 +109,18 @@ impl Parks {
         }
     }
 
-    /// Attaches a request to a parked call of this caller; `None` when there is none any more.
-    pub(crate) async fn attach(&self, caller: &str, id: &ParkId, responses: Option<&RawJson>) -> Option<HeldExchange> {
+    /// Attaches a request to a parked call of this caller, with the call's turn; `None` when there is none any more.
+    pub(crate) async fn attach(
+        &self,
+        caller: &str,
+        id: &ParkId,
+        responses: Option<&RawJson>,
+        turn: InTurn,
+    ) -> Option<HeldExchange> {
         let orders = self.table.lock().find(caller, id).map(|way| way.keeper.clone())?;
         let answers = responses.and_then(|raw| RawObject::parse(raw).ok()).unwrap_or_default();
         let (viewer, events) = mpsc::channel(EVENTS);
-        orders.send(Order::Attach { answers, viewer }).await.ok()?;
+        orders.send(Order::Attach { answers, viewer, turn }).await.ok()?;
         Some(HeldExchange { id: *id, orders, events })
     }
 }
@@ -133,6 +140,8 @@ struct Keeper {
     exchange: Option<Exchange>,
     /// The call stays one of those under way while it is parked: its server has it.
     permit: Option<Permit>,
+    /// Until the call waits for its client, whether or not the request is still there that it was for.
+    turn: InTurn,
     /// The request that is attached.
     viewer: Option<mpsc::Sender<ExchangeEvent>>,
     draining: CancellationToken,
@@ -151,14 +160,15 @@ impl Keeper {
             tokio::select! {
                 biased;
                 order = inbox.recv() => match order {
-                    Some(Order::Attach { answers, viewer }) => self.attach(&answers, viewer),
+                    Some(Order::Attach { answers, viewer, turn }) => {
+                        self.turn = turn;
+                        self.attach(&answers, viewer);
+                    }
                     Some(Order::Reply { key, answer }) => {
                         let act = self.park.answer(&key, answer);
                         self.act(act);
                     }
-                    Some(Order::Parked(turn)) => if let Some(exchange) = &mut self.exchange {
-                        exchange.parked(turn);
-                    },
+                    Some(Order::Parked(turn)) => self.parked(turn),
                     Some(Order::GiveUp) | None => return,
                 },
                 event = next(&mut self.exchange) => self.hear(event),
@@ -182,27 +192,33 @@ impl Keeper {
     fn leave(&mut self) {
         self.viewer = None;
         self.park.leave(clock::now());
-        self.waits();
+        self.rest();
     }
 
-    /// Nobody is there to whom its questions could be shown, so it waits whether or not they were.
-    fn waits(&mut self) {
+    /// With nobody here who could answer, a call that asks waits for its client, whether or not that has seen the question.
+    fn rest(&mut self) {
+        if self.viewer.is_none() && self.park.asks() {
+            self.parked(None);
+        }
+    }
+
+    fn parked(&mut self, turn: InTurn) {
+        let kept = self.turn.take();
         if let Some(exchange) = &mut self.exchange {
-            exchange.parked(None);
+            exchange.parked(turn.or(kept));
         }
     }
 
     fn hear(&mut self, event: ExchangeEvent) {
-        let is_over = matches!(event, ExchangeEvent::Done(_));
-        if matches!(event, ExchangeEvent::Ask(_)) && self.viewer.is_none() {
-            self.waits();
-        }
+        let (is_over, asks) = (matches!(event, ExchangeEvent::Done(_)), matches!(event, ExchangeEvent::Ask(_)));
         let act = self.park.hear(event, clock::now());
         self.act(act);
         if is_over {
             // The server is done, whether or not a client still wants the outcome.
-            (self.exchange, self.permit) = (None, None);
+            (self.exchange, self.permit, self.turn) = (None, None, None);
             self.table.lock().ended(&self.id, clock::now());
+        } else if asks {
+            self.rest();
         }
     }
 
@@ -257,6 +273,7 @@ mod tests {
     use crate::engine::peer::CallPort as _;
     use crate::engine::question::PATIENCE;
     use crate::engine::question::park::{GRACE, MAX_PER_CALLER};
+    use crate::engine::turns::Passer;
     use crate::mcp::version::Era;
     use crate::policy::LOCAL;
     use crate::telemetry::metrics::Metrics;
@@ -291,7 +308,7 @@ mod tests {
         let (signals_in, signals) = mpsc::unbounded_channel();
         let (port, exchange) = stdio_call(1, Party::default(), Wants { notices: false, requests: true }, signals_in);
         let exchange = Exchange::Sent(Sent::Stdio(exchange));
-        let held = parks.park(&Arc::from(caller), access, exchange, lane(), None, question("1"))?;
+        let held = parks.park(&Arc::from(caller), access, exchange, (lane(), None), None, question("1"))?;
         Ok((held, port, signals))
     }
 
@@ -321,7 +338,29 @@ mod tests {
         assert!(parks.lane("ci", &id).is_some() && parks.lane("dev", &id).is_none());
         let told = told(&mut signals).await;
         assert_eq!(told, ["Parked(1, None)", r#"1: {"action":"cancel"}"#, "Cancel(1)"]);
-        assert!(parks.attach("ci", &id, None).await.is_none(), "too late");
+        assert!(parks.attach("ci", &id, None, None).await.is_none(), "too late");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_waits_for_its_client_also_where_that_left_before_it_had_the_question() {
+        let (parks, turns) = (parks(), lane().news.turns.clone());
+        let turn = turns.take((Passer::Asker, None), PATIENCE).await.unwrap();
+        let (held, mut port, mut signals) = parked(&parks, "ci").unwrap();
+        let id = held.id;
+        drop(held);
+        assert!(matches!(signals.recv().await, Some(Signal::Parked(1, None))));
+        let answers = RawJson::trusted(r#"{"elicitation-1":{"action":"accept"}}"#);
+        let kept = turn.as_ref().map(Arc::downgrade).unwrap();
+        let held = parks.attach("ci", &id, Some(&answers), turn).await.unwrap();
+        assert!(matches!(signals.recv().await, Some(Signal::Reply(..))));
+        drop(held);
+        tokio::time::sleep(GRACE / 2).await;
+        assert!(kept.upgrade().is_some(), "the call runs, and keeps its turn");
+        assert!(port.ask(question("2")), "nobody is there");
+        let Some(Signal::Parked(1, turn)) = signals.recv().await else { panic!("it waits again") };
+        assert!(turn.is_some(), "its turn is over once the connection knows");
+        drop(turn);
+        assert!(kept.upgrade().is_none());
     }
 
     #[tokio::test(start_paused = true)]
@@ -340,17 +379,17 @@ mod tests {
         drop(held);
         let answers = RawJson::trusted(r#"{"elicitation-1":{"action":"accept"}}"#);
         for _ in 0..2 {
-            drop(parks.attach("ci", &id, Some(&answers)).await.unwrap());
+            drop(parks.attach("ci", &id, Some(&answers), None).await.unwrap());
         }
         port.done(Outcome::Result { raw: RawJson::EMPTY_OBJECT, era: Era::Legacy });
         for _ in 0..2 {
-            let mut again = parks.attach("ci", &id, Some(&answers)).await.unwrap();
+            let mut again = parks.attach("ci", &id, Some(&answers), None).await.unwrap();
             assert!(matches!(again.next().await, ExchangeEvent::Done(Outcome::Result { .. })));
         }
         let told = told(&mut signals).await;
         assert_eq!(told.len(), 1, "one answer and no cancellation: {told:?}");
         tokio::time::sleep(2 * GRACE).await;
-        assert!(parks.attach("ci", &id, None).await.is_none(), "its time is over");
+        assert!(parks.attach("ci", &id, None, None).await.is_none(), "its time is over");
     }
 
     #[tokio::test(start_paused = true)]
@@ -358,8 +397,8 @@ mod tests {
         let parks = parks();
         let (held, port, _signals) = parked(&parks, "ci").unwrap();
         let answers = RawJson::trusted(r#"{"elicitation-1":{"action":"accept"}}"#);
-        let mut first = parks.attach("ci", &held.id, Some(&answers)).await.unwrap();
-        let mut second = parks.attach("ci", &held.id, Some(&answers)).await.unwrap();
+        let mut first = parks.attach("ci", &held.id, Some(&answers), None).await.unwrap();
+        let mut second = parks.attach("ci", &held.id, Some(&answers), None).await.unwrap();
         let ExchangeEvent::Done(Outcome::Failed(failure)) = first.next().await else { panic!("the first goes on") };
         assert_eq!(failure, superseded());
         port.done(Outcome::Result { raw: RawJson::EMPTY_OBJECT, era: Era::Legacy });

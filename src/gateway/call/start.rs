@@ -160,7 +160,7 @@ impl Call {
             self.service.parks.set_turn(&caller, id, turn);
         }
         Box::pin(self.pass()).await?;
-        let held = self.service.parks.attach(&caller, id, answers).await.ok_or_else(ended)?;
+        let held = self.service.parks.attach(&caller, id, answers, turn.clone()).await.ok_or_else(ended)?;
         let (sent, spec) = (clock::now(), self.handle.spec.load());
         let deadline = Deadline::new(sent, spec.call_timeout, spec.call_max);
         self.running = Some(Running { exchange: Exchange::Held(held), deadline, sent, lane, turn, _slot: slot });

@@ -164,6 +164,24 @@ fn an_item_that_asks_after_its_call_has_ended_is_seen_and_gets_nothing_through()
 }
 
 #[test]
+fn a_call_whose_client_went_away_with_a_question_open_is_in_nobodys_way() {
+    for way in SHARED {
+        let stage = shared(way, "attribution-timeout = \"300ms\"");
+        let [mut gone, mut next] = [(); 2].map(|()| stage.client(Era::Modern, everything()));
+        let arguments = way.asks("gone", json!([[form("One?")], [form("Two?")]]));
+        let (requests, state) = asked(&gone.call("fx__inquire", arguments.clone()));
+        let responses: Map<_, _> = requests.keys().map(|key| (key.clone(), accept("gone"))).collect();
+        let goes_on = gone.open("tools/call", going_on(&arguments, responses.into(), &state));
+        eventually("the server goes on, and asks again", || stage.answers("gone/1").len() == 1);
+        drop(goes_on);
+        thread::sleep(Duration::from_millis(200));
+        let answers = converses(&mut next, Era::Modern, &way.asks("next", json!([[form("Mine?")]])), "next");
+        assert_eq!(answers[0]["result"], accept("next"), "{way:?}: {answers:?}");
+        assert!(stage.answers("gone/2").is_empty(), "{way:?}: it waits for its client");
+    }
+}
+
+#[test]
 fn a_call_that_goes_on_with_its_answer_does_not_wait_for_the_person_of_another_call() {
     let stage = shared(Way::Stdio, "attribution-timeout = \"300ms\"");
     let mut parked = stage.client(Era::Modern, everything());

@@ -57,6 +57,11 @@ impl Park {
         (!self.is_attached).then_some(self.until)
     }
 
+    /// Whether a question is open.
+    pub fn asks(&self) -> bool {
+        !self.open.is_empty()
+    }
+
     /// A request attaches, with answers by key. What is no object answers nothing, and the question is shown again.
     pub fn attach(&mut self, answers: &RawObject) -> Vec<Act> {
         self.is_attached = true;

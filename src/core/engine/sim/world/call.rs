@@ -181,9 +181,18 @@ impl Call {
                     gateway.parks.ended(id, gateway.now);
                 }
                 let act = park.hear(event, gateway.now);
+                self.rest(gateway, links);
                 act.is_none_or(|act| self.act(act, gateway, links, chance))
             }
             None => self.show(event, gateway, links, chance),
+        }
+    }
+
+    /// With nobody here who could answer, a call that asks waits for its client.
+    fn rest(&mut self, gateway: &mut Gateway, links: &mut [Link]) {
+        if !self.is_viewed && self.park.as_ref().is_some_and(|(_, park)| park.asks()) {
+            links[self.link].parked(self.key);
+            self.change_turn(None, gateway);
         }
     }
 
@@ -192,7 +201,6 @@ impl Call {
         match act {
             Act::Reply(id, answer) => self.tell_server(&id, answer, gateway, links),
             Act::Show(event) if self.is_viewed => return self.show(event, gateway, links, chance),
-            Act::Show(ExchangeEvent::Ask(_)) => links[self.link].parked(self.key),
             Act::Show(_) => {}
         }
         true
@@ -405,8 +413,7 @@ impl Call {
         self.gathered = Gathered::default();
         if let Some((_, park)) = &mut self.park {
             park.leave(gateway.now);
-            links[self.link].parked(self.key);
-            self.change_turn(None, gateway);
+            self.rest(gateway, links);
         }
         let open: Vec<_> = self.on_stream.close().collect();
         for shown in open {

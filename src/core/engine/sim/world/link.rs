@@ -223,6 +223,7 @@ impl Link {
             Way::Lines(lines) => lines.peer.handle_parked(key),
             Way::Http(http) => http.parked(key),
         }
+        self.drain();
     }
 
     /// How a call of that party passes; `None` where nothing keeps it.
