@@ -21,6 +21,7 @@ use crate::upstream::listing::Listing;
 use crate::upstream::process::{Process, drain_stderr};
 use crate::upstream::spawner::Spawner;
 use crate::upstream::stdio::{self, Ended, Refused, StdioNews, StdioOptions};
+use crate::upstream::unread::Readers;
 use crate::wire::foreign;
 
 /// How long a child that has ended is waited for to be heard to the end.
@@ -130,7 +131,7 @@ pub(crate) async fn converse(
         StdioNews::Fault(fault) => handle.metrics.fault(fault),
         StdioNews::List(list, trouble) => {
             if lane.is_main() {
-                handle.unread.told(list, trouble, &handle.health);
+                handle.unread.told(list, Readers::Everyone, trouble, &handle.health);
             }
         }
         StdioNews::Unclaimed(notice) => lane.news.tell(notice),

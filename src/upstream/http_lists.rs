@@ -22,6 +22,7 @@ use crate::upstream::answer::HttpError;
 use crate::upstream::askers::{self, ForAskers, Seen, for_askers, seen, unseen};
 use crate::upstream::context::Context;
 use crate::upstream::http::HttpLink;
+use crate::upstream::unread::Readers;
 use crate::wire::raw::RawJson;
 
 /// How long the session that reads the lists for clients which can be asked may take to open.
@@ -206,7 +207,7 @@ impl<'a> HttpLists<'a> {
         }
         let handle = &self.context.handle;
         while let Some((list, trouble)) = self.lists.told() {
-            handle.unread.told(list, trouble, &handle.health);
+            handle.unread.told(list, Readers::Everyone, trouble, &handle.health);
         }
     }
 

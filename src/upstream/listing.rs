@@ -19,6 +19,7 @@ use crate::mcp::method::List;
 use crate::upstream::askers::{self, ForAskers, Seen, for_askers, seen, unseen};
 use crate::upstream::handle::Handle;
 use crate::upstream::session::{Lane, are_owned};
+use crate::upstream::unread::Readers;
 
 /// How long calls of an upstream that lists first wait for what only some clients see.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
@@ -144,13 +145,18 @@ impl Listing {
         let (unread, health) = (&self.handle.unread, &self.handle.health);
         let still = trouble.as_ref().map(|(list, _)| *list);
         if let Some(list) = self.told.take().filter(|list| Some(*list) != still) {
-            unread.told(list, None, health);
+            unread.told(list, Readers::Askers, None, health);
         }
         self.due = self.rests_until.filter(|_| std::mem::take(&mut self.is_stale));
         self.failures = if let Some((list, why)) = trouble {
             let again = now + SHORTEST_RETRY.saturating_mul(1 << self.failures.min(16)).min(LONGEST_RETRY);
             let why = format!("as a client that can be asked: {why}");
-            unread.told(list, Some(Trouble { why, attempts: self.failures.saturating_add(1), again }), health);
+            unread.told(
+                list,
+                Readers::Askers,
+                Some(Trouble { why, attempts: self.failures.saturating_add(1), again }),
+                health,
+            );
             (self.due, self.told) = (Some(again), Some(list));
             self.failures.saturating_add(1)
         } else {

@@ -19,10 +19,19 @@ use crate::upstream::health::Health;
 /// half a minute.
 const ENOUGH: u32 = 5;
 
+/// The clients for whom a list is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Readers {
+    Everyone,
+    /// Clients that can be asked, see [`crate::upstream::listing`].
+    Askers,
+}
+
 /// A list that could not be read.
 #[derive(Clone, Debug)]
 pub(crate) struct Unread {
     pub(crate) list: List,
+    readers: Readers,
     pub(crate) trouble: Trouble,
     /// Uptime at its first failure.
     since: Duration,
@@ -55,22 +64,32 @@ struct State {
     is_empty: bool,
 }
 
+impl State {
+    fn of(&self, list: List) -> impl Iterator<Item = &Unread> {
+        self.unread.iter().filter(move |unread| unread.list == list)
+    }
+}
+
 impl UnreadLists {
     pub(crate) fn new(upstream: UpstreamName, metrics: UpstreamMetrics) -> Self {
         metrics.unread_lists(0);
         Self { upstream, metrics, state: Mutex::default(), now: Arc::default(), now_for_askers: Notify::new() }
     }
 
-    /// The lists that could not be read, in the order of their first failures.
+    /// The lists that could not be read, in the order of their first failures; each once, with the trouble of everyone first.
     pub(crate) fn all(&self) -> Vec<Unread> {
-        self.state.lock().unread.clone()
+        let state = self.state.lock();
+        let first = |unread: &&Unread| state.of(unread.list).map(|other| other.readers).min() == Some(unread.readers);
+        state.unread.iter().filter(first).cloned().collect()
     }
 
-    /// Takes note of how a reading ended. The log has one line for each change, not for each attempt.
-    pub(crate) fn told(&self, list: List, trouble: Option<Trouble>, health: &Health) {
+    /// Takes note of how a reading ended. A list is read when it is for all of its readers. The log has one line for each change, not
+    /// for each attempt.
+    pub(crate) fn told(&self, list: List, readers: Readers, trouble: Option<Trouble>, health: &Health) {
         let mut state = self.state.lock();
+        let is_known = state.of(list).any(|unread| unread.readers != readers);
         let unread = &mut state.unread;
-        let before = unread.iter().position(|unread| unread.list == list);
+        let before = unread.iter().position(|unread| (unread.list, unread.readers) == (list, readers));
         let name = list.method().as_str();
         match (before, trouble) {
             (None, None) => return,
@@ -82,20 +101,21 @@ impl UnreadLists {
             }
             (None, Some(trouble)) => {
                 let retry_ms = trouble.again.saturating_duration_since(clock::now()).as_millis();
-                if let Some(count) = health.lines.unread.count(clock::uptime()) {
+                if let Some(count) = health.lines.unread.count(clock::uptime()).filter(|_| !is_known) {
                     tracing::warn!(upstream.name = %self.upstream, list = name, error = %trouble.why, retry_ms, count, "list not read; its items stay as they are known");
                 }
                 health.failed(format!("`{name}`: {}", trouble.why));
-                unread.push(Unread { list, trouble, since: clock::uptime() });
+                unread.push(Unread { list, readers, trouble, since: clock::uptime() });
             }
             (Some(at), None) => {
                 unread.remove(at);
-                if let Some(count) = health.lines.unread.count(clock::uptime()) {
+                if let Some(count) = health.lines.unread.count(clock::uptime()).filter(|_| !is_known) {
                     tracing::info!(upstream.name = %self.upstream, list = name, count, "list read again");
                 }
             }
         }
-        self.metrics.unread_lists(unread.len());
+        let lists = List::ALL.into_iter().filter(|list| state.of(*list).next().is_some()).count();
+        self.metrics.unread_lists(lists);
     }
 
     /// What is known of the lists now.
@@ -141,20 +161,39 @@ mod tests {
         assert!(unread.may_rest(), "the list that is for everyone was read");
         inventory.set_gap(List::Prompts, Some(Gap::Unread));
         unread.known(&inventory);
-        unread.told(List::Prompts, trouble(ENOUGH), &health);
+        unread.told(List::Prompts, Readers::Everyone, trouble(ENOUGH), &health);
         assert!(!unread.may_rest(), "nothing is offered");
         let tool = Definition::read(List::Tools, &RawJson::trusted(r#"{"name":"a"}"#)).unwrap();
         inventory.replace(List::Tools, vec![tool]);
         unread.known(&inventory);
         for (attempts, may) in [(1, false), (ENOUGH - 1, false), (ENOUGH, true)] {
-            unread.told(List::Prompts, trouble(attempts), &health);
+            unread.told(List::Prompts, Readers::Everyone, trouble(attempts), &health);
             assert_eq!(unread.may_rest(), may, "{attempts}");
         }
         inventory.set_gap(List::Tools, Some(Gap::Unread));
         unread.known(&inventory);
         assert!(unread.may_rest(), "its tools are known from before");
         assert_eq!(unread.all().len(), 1);
-        unread.told(List::Prompts, None, &health);
+        unread.told(List::Prompts, Readers::Everyone, None, &health);
+        assert!(unread.all().is_empty());
+    }
+
+    #[test]
+    fn a_list_that_is_read_for_some_stays_unread_for_the_others() {
+        let name = UpstreamName::parse("crm").unwrap();
+        let metrics = Metrics::new().unwrap().upstream("crm");
+        let health = Health::new(name.clone(), metrics.clone(), true);
+        let unread = UnreadLists::new(name, metrics);
+        let attempts = || unread.all().iter().map(|unread| unread.trouble.attempts).collect::<Vec<_>>();
+        unread.told(List::Tools, Readers::Askers, trouble(7), &health);
+        unread.told(List::Tools, Readers::Everyone, trouble(1), &health);
+        assert_eq!(attempts(), [1], "one list");
+        unread.told(List::Tools, Readers::Askers, None, &health);
+        assert_eq!(attempts(), [1], "for everyone it was not read");
+        unread.told(List::Tools, Readers::Askers, trouble(8), &health);
+        unread.told(List::Tools, Readers::Everyone, None, &health);
+        assert_eq!(attempts(), [8]);
+        unread.told(List::Tools, Readers::Askers, None, &health);
         assert!(unread.all().is_empty());
     }
 }
