@@ -2,6 +2,7 @@
 
 pub mod annotations;
 pub mod capability;
+pub mod client_name;
 pub mod elicitation;
 pub mod extension;
 #[cfg(any(test, fuzzing, feature = "testing"))]

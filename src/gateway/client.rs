@@ -8,6 +8,7 @@ use crate::engine::state::Carrier;
 use crate::gateway::question::client_requests::ClientRequests;
 use crate::gateway::snapshot::{Snapshot, View, Viewer};
 use crate::gateway::watched::Subscriptions;
+use crate::mcp::client_name::ClientName;
 use crate::mcp::input::Kinds;
 use crate::mcp::log::LogSwitch;
 use crate::mcp::version::Revision;
@@ -41,6 +42,9 @@ pub(crate) struct ClientContext {
     pub(crate) tag: Option<Arc<ClientTag>>,
     /// A session that a restart does not end.
     pub(crate) kept: Option<Arc<KeptSession>>,
+    /// The name that a legacy client gave itself. A session of before a restart has none; a modern client says it in each request
+    /// (`Meta::client_name`).
+    pub(crate) name: Option<ClientName>,
 }
 
 impl ClientContext {
@@ -58,12 +62,13 @@ impl ClientContext {
             watched: None,
             tag: None,
             kept: None,
+            name: None,
         }
     }
 
-    /// The same once it has said `initialize` with these capabilities.
-    pub(crate) fn initialized(self, capabilities: Option<&RawJson>) -> Self {
-        self.asked_by(ClientRequests::new(capabilities))
+    /// The same once it has said `initialize` with these capabilities and this name.
+    pub(crate) fn initialized(self, capabilities: Option<&RawJson>, name: Option<ClientName>) -> Self {
+        Self { name, ..self.asked_by(ClientRequests::new(capabilities)) }
     }
 
     /// The same once it is back after a restart of the gateway. It may still answer what it was asked before.

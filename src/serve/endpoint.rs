@@ -27,6 +27,7 @@ use crate::listener::credentials::{Caller, unauthorized};
 use crate::listener::pieces::Pieces;
 use crate::listener::reply;
 use crate::mcp::capability::initialize_result;
+use crate::mcp::client_name::ClientName;
 use crate::mcp::input::Kinds;
 use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
@@ -247,16 +248,24 @@ impl Received<'_> {
                 client.client_requests = client.client_requests.filter(|_| self.accepts_events);
                 self.serve(&client, served.request, served.params, Some(entered)).await
             }
-            (Step::Initialize(id, revision, capabilities), _) => self.initialize(&id, revision, capabilities.as_ref()),
+            (Step::Initialize(id, revision, capabilities, name), _) => {
+                self.initialize(&id, revision, capabilities.as_ref(), name)
+            }
             (Step::Answer(id, answer), _) => reply::answer(id.raw(), answer),
             // Nothing else comes of a request.
             _ => reply::accepted(),
         }
     }
 
-    fn initialize(&self, id: &ClientId, revision: Revision, capabilities: Option<&RawJson>) -> Reply {
+    fn initialize(
+        &self,
+        id: &ClientId,
+        revision: Revision,
+        capabilities: Option<&RawJson>,
+        name: Option<ClientName>,
+    ) -> Reply {
         let (is_here, tag) = (self.seat.is_here(self.headers), Some(ClientTag::new()));
-        let client = ClientContext { is_here, tag, ..self.client(revision) }.initialized(capabilities);
+        let client = ClientContext { is_here, tag, ..self.client(revision) }.initialized(capabilities, name);
         let Some(session) = self.front.sessions.open(client, None) else {
             return reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, "no room for another session");
         };

@@ -246,9 +246,9 @@ impl Connection {
                     self.send(message::encode_error(None, &error)).await;
                 }
             }
-            Step::Initialize(id, revision, capabilities) => {
+            Step::Initialize(id, revision, capabilities, name) => {
                 // Once a connection.
-                drop(self.legacy.set(self.context(revision).initialized(capabilities.as_ref())));
+                drop(self.legacy.set(self.context(revision).initialized(capabilities.as_ref(), name)));
                 self.answer(&id, Answer::ok(initialize_result(revision))).await;
             }
             Step::Serve(served) => self.serve(served).await,

@@ -14,6 +14,7 @@ use crate::engine::answer::Answer;
 use crate::engine::client::asked::{Asked, Head};
 use crate::engine::client::heard::{Said, Unreadable};
 use crate::engine::route::{Params, params_object};
+use crate::mcp::client_name::ClientName;
 use crate::mcp::method::Method;
 use crate::mcp::version::{Era, Revision};
 use crate::wire::code;
@@ -57,8 +58,8 @@ pub enum Step<T> {
     Answer(ClientId, Answer),
     /// An error without an id, where [`Client::complains`].
     Complain(RawJson),
-    /// Begin the session of a client with these capabilities, and answer.
-    Initialize(ClientId, Revision, Option<RawJson>),
+    /// Begin the session of a client with these capabilities and this name, and answer.
+    Initialize(ClientId, Revision, Option<RawJson>, Option<ClientName>),
     Serve(Served<T>),
     /// The client withdraws a request.
     Cancel(T),
@@ -105,9 +106,9 @@ impl<T: Clone + Default> Client<T> {
         let (revision, params, listens) = match (asked, self.agreed) {
             (Asked::Modern { revision, method, params }, _) => (revision, params, method == Method::Listen),
             (Asked::Legacy(params), Some(revision)) => (revision, params, false),
-            (Asked::Initialize { revision, capabilities }, None) => {
+            (Asked::Initialize { revision, capabilities, name }, None) => {
                 self.agreed = Some(revision);
-                return Step::Initialize(request.id, revision, capabilities);
+                return Step::Initialize(request.id, revision, capabilities, name);
             }
             (Asked::Initialize { .. }, Some(_)) => {
                 return Step::Answer(request.id, refused(code::INVALID_REQUEST, "this session is initialized already"));

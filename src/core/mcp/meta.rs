@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use crate::mcp::client_name::ClientName;
 use crate::mcp::extension::Extension;
 use crate::mcp::log::LogLevel;
 use crate::mcp::trace;
@@ -94,6 +95,11 @@ impl Meta {
             return Err(MetaError::WrongType { key: LOG_LEVEL, want: "a log level" });
         }
         Ok(ModernMeta { version })
+    }
+
+    /// The name that a modern client gives itself.
+    pub fn client_name(&self) -> Option<ClientName> {
+        self.0.get(CLIENT_INFO).filter(|_| self.has_claim()).and_then(ClientName::read)
     }
 
     /// Whether a modern request declares the extension.

@@ -4,6 +4,7 @@
 use crate::engine::answer::{Answer, invalid, not_found};
 use crate::engine::route::Params;
 use crate::mcp::capability::unsupported_version_data;
+use crate::mcp::client_name::ClientName;
 use crate::mcp::method::Method;
 use crate::mcp::version::{Era, Revision};
 use crate::wire::code;
@@ -100,6 +101,7 @@ pub enum Asked {
     Initialize {
         revision: Revision,
         capabilities: Option<RawJson>,
+        name: Option<ClientName>,
     },
     /// Of the legacy era.
     Legacy(Params),
@@ -132,7 +134,8 @@ impl Asked {
                 let missing = || Answer::error(code::INVALID_PARAMS, "`initialize` needs params.protocolVersion", None);
                 let version = params.object.string("protocolVersion").ok_or_else(missing)?;
                 let capabilities = params.object.get("capabilities").cloned();
-                Ok(Self::Initialize { revision: Revision::negotiate(&version), capabilities })
+                let name = params.object.get("clientInfo").and_then(ClientName::read);
+                Ok(Self::Initialize { revision: Revision::negotiate(&version), capabilities, name })
             }
             (false, _) if !head_is_modern => Ok(Self::Legacy(params)),
             _ => Self::modern(request, head, method, params),

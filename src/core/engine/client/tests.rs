@@ -41,7 +41,7 @@ fn word(step: &Step<Ticket>) -> String {
         Step::Answer(_, Answer { outcome: Ok(_), .. }) => "answer 0".to_owned(),
         Step::Answer(_, Answer { outcome: Err(error), .. }) => format!("answer {}", code_of(error)),
         Step::Complain(error) => format!("complain {}", code_of(error)),
-        Step::Initialize(_, revision, _) => format!("initialize {revision}"),
+        Step::Initialize(_, revision, ..) => format!("initialize {revision}"),
         Step::Serve(served) => format!("{} {}", if served.listens { "listen" } else { "serve" }, served.revision),
         Step::Cancel(_) => "cancel".to_owned(),
         Step::Initialized => "initialized".to_owned(),

@@ -130,7 +130,7 @@ impl Face {
     ) {
         match step {
             Step::Nothing | Step::Initialized => {}
-            Step::Initialize(id, revision, capabilities) => {
+            Step::Initialize(id, revision, capabilities, _) => {
                 self.agreed = Some(revision);
                 self.declared = capabilities.as_ref().and_then(about_input);
                 let who = self.who(revision, id, stream, 0);

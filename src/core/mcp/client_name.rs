@@ -1,0 +1,67 @@
+//! The name that a client gives itself. Nothing proves it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::wire::raw::{RawJson, RawObject};
+
+/// A longer name or version is cut, in bytes.
+const MOST: usize = 64;
+
+/// Name and version of a client by its own word: foreign text, cut.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientName {
+    pub name: Arc<str>,
+    pub version: Option<Arc<str>>,
+}
+
+impl ClientName {
+    /// Reads what a client says of itself; `None` without a name.
+    pub fn read(info: &RawJson) -> Option<Self> {
+        let info = RawObject::parse(info).ok()?;
+        let text = |key: &str| info.string(key).filter(|text| !text.is_empty()).map(|text| Arc::from(cut(text)));
+        Some(Self { name: text("name")?, version: text("version") })
+    }
+}
+
+impl fmt::Display for ClientName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)?;
+        self.version.iter().try_for_each(|version| write!(f, " {version}"))
+    }
+}
+
+/// The text, or as much of it as is kept. What was cut is longer than any name that is kept whole.
+fn cut(mut text: String) -> String {
+    if text.len() > MOST {
+        let end = text.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= MOST).last();
+        text.truncate(end.unwrap_or(0));
+        text.push_str("...");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_read_where_there_is_one_and_is_cut() {
+        let read = |info: &str| ClientName::read(&RawJson::trusted(info.to_owned())).map(|name| name.to_string());
+        for (info, want) in [
+            (r#"{"name":"claude-code","version":"2.1"}"#, Some("claude-code 2.1")),
+            (r#"{"name":"x"}"#, Some("x")),
+            (r#"{"name":"x","version":7}"#, Some("x")),
+            (r#"{"name":"x","version":""}"#, Some("x")),
+            (r#"{"name":"","version":"1"}"#, None),
+            (r#"{"name":7}"#, None),
+            ("{}", None),
+            (r#""x""#, None),
+        ] {
+            assert_eq!(read(info).as_deref(), want, "{info}");
+        }
+        let long = "é".repeat(100);
+        let text = read(&format!(r#"{{"name":"{long}","version":"{long}"}}"#)).unwrap();
+        assert_eq!(text, format!("{0}... {0}...", "é".repeat(32)));
+    }
+}
