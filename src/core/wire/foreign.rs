@@ -8,12 +8,14 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use icu_properties::props::{
-    BidiControl, DefaultIgnorableCodePoint, Emoji, EmojiModifier, ExtendedPictographic, GeneralCategory,
+    BidiClass, BidiControl, DefaultIgnorableCodePoint, Emoji, EmojiModifier, ExtendedPictographic, GeneralCategory,
     GeneralCategoryGroup, PrependedConcatenationMark,
 };
 use icu_properties::{CodePointMapData, CodePointSetData};
 
 pub mod changes;
+pub mod marked;
+pub mod oddities;
 
 /// Whether a reader would not see this character, or would see others in its stead: controls, format characters, marks of
 /// direction, zero-width and default-ignorable characters, tags, variation selectors, blanks that are not the plain or the
@@ -190,6 +192,77 @@ fn shown(text: &str, escapes: impl Fn(char, bool) -> bool) -> Cow<'_, str> {
         if escapes(c, hidden) { out.push_str(&spelled(c)) } else { out.push(c) }
     }
     Cow::Owned(out)
+}
+
+/// Foreign text between quotes in one line of ours, which it cannot close; at most so many bytes of it, with its length where it is
+/// cut.
+pub fn quoted(text: &str, most: usize) -> String {
+    let mut out = String::from("\"");
+    for (c, hidden) in characters(text) {
+        let before = out.len();
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if hidden || matches!(c, '\n' | '\t') => out.push_str(&spelled(c)),
+            c => out.push(c),
+        }
+        if out.len() > most {
+            out.truncate(before);
+            return format!("{out}..\" ({} bytes)", text.len());
+        }
+    }
+    out + "\""
+}
+
+/// How a line of a foreign text ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LineEnd {
+    /// It is the last one.
+    Text,
+    Feed,
+    /// As files of Windows end theirs.
+    ReturnFeed,
+}
+
+impl LineEnd {
+    /// Bytes of the end itself.
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::Text => 0,
+            Self::Feed => 1,
+            Self::ReturnFeed => 2,
+        }
+    }
+
+    /// The pale mark where the line ends.
+    pub const fn mark(self) -> &'static str {
+        match self {
+            Self::Text => "",
+            Self::Feed => "\u{21b5}",
+            Self::ReturnFeed => "\\r\u{21b5}",
+        }
+    }
+}
+
+/// The lines of a text without their ends. A text that ends in a line feed has an empty last line, so that it differs from one that
+/// does not.
+pub fn lines(text: &str) -> impl Iterator<Item = (&str, LineEnd)> {
+    let mut rest = Some(text);
+    std::iter::from_fn(move || {
+        let text = rest?;
+        let Some((line, after)) = text.split_once('\n') else {
+            rest = None;
+            return Some((text, LineEnd::Text));
+        };
+        rest = Some(after);
+        let unreturned = line.strip_suffix('\r').map(|line| (line, LineEnd::ReturnFeed));
+        Some(unreturned.unwrap_or((line, LineEnd::Feed)))
+    })
+}
+
+/// Whether a text has letters that are written from right to left, so that what stands beside it may change places with it.
+pub fn has_right_to_left(text: &str) -> bool {
+    let classes = CodePointMapData::<BidiClass>::new();
+    !text.is_ascii() && text.chars().any(|c| matches!(classes.get(c), BidiClass::RightToLeft | BidiClass::ArabicLetter))
 }
 
 /// Adds a character in plain ASCII, as it stands between quotes: spelled out where it is not printable.

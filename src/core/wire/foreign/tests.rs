@@ -81,3 +81,38 @@ fn a_word_of_a_command_is_one_word_for_a_shell() {
         assert_eq!(word(text), want);
     }
 }
+
+#[test]
+fn a_quoted_text_stays_between_its_quotes_and_is_cut() {
+    for (text, want) in [
+        ("plain", r#""plain""#),
+        ("a\"b\\\n\t", r#""a\"b\\\n\t""#),
+        ("语ß😀", r#""语ß😀""#),
+        ("\u{202e}a", r#""\u{202e}a""#),
+        (r"\u{2}", r#""\\u{2}""#),
+        ("0123456789", r#""0123456789""#),
+        ("0123456789a", r#""0123456789.." (11 bytes)"#),
+        ("012345678语", r#""012345678.." (12 bytes)"#),
+    ] {
+        assert_eq!(quoted(text, 11), want);
+    }
+}
+
+#[test]
+fn lines_keep_how_they_end() {
+    use LineEnd::{Feed, ReturnFeed, Text};
+    let read = |text| lines(text).collect::<Vec<_>>();
+    assert_eq!(read(""), [("", Text)]);
+    assert_eq!(read("a\nb"), [("a", Feed), ("b", Text)]);
+    assert_eq!(read("a\n"), [("a", Feed), ("", Text)]);
+    assert_eq!(read("a\r\n\rb\r"), [("a", ReturnFeed), ("\rb\r", Text)]);
+    assert_eq!([Text, Feed, ReturnFeed].map(LineEnd::mark), ["", "↵", "\\r↵"]);
+}
+
+#[test]
+fn letters_from_right_to_left_are_known() {
+    for (text, want) in [("abc", false), ("日本語 ß", false), ("a שלום", true), ("سلام", true), ("\u{202e}", false)]
+    {
+        assert_eq!(has_right_to_left(text), want, "{text:?}");
+    }
+}

@@ -1,0 +1,129 @@
+//! Foreign text that is spelled out and still knows which of its characters were hidden, so that a page and a terminal can colour
+//! them.
+
+use std::fmt;
+
+use super::{characters, spelled};
+
+/// Text for people. Its parts are plain or the escape of a hidden character.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Marked {
+    parts: Vec<(bool, String)>,
+    bytes: usize,
+}
+
+impl Marked {
+    /// Words of ours.
+    pub fn own(text: &str) -> Self {
+        let mut out = Self::default();
+        out.push_own(text);
+        out
+    }
+
+    /// Foreign text in lines of its own: line feeds and tabs stay.
+    pub fn of(text: &str) -> Self {
+        Self::beginning(text, usize::MAX).0
+    }
+
+    /// The beginning of such a text in at most so many bytes, and how many bytes of the text it is.
+    pub fn beginning(text: &str, most: usize) -> (Self, usize) {
+        let (mut out, mut at) = (Self::default(), 0);
+        for (c, hidden) in characters(text) {
+            let takes = if hidden { spelled(c).len() } else { c.len_utf8() };
+            if out.bytes + takes > most {
+                break;
+            }
+            at += c.len_utf8();
+            out.add(hidden, c);
+        }
+        (out, at)
+    }
+
+    /// Foreign text between quotes, which it cannot close.
+    pub fn quoted(text: &str) -> Self {
+        let mut out = Self::default();
+        out.push_quoted(text);
+        out
+    }
+
+    pub fn push_own(&mut self, text: &str) {
+        self.put(false, text);
+    }
+
+    pub fn push_quoted(&mut self, text: &str) {
+        self.put(false, "\"");
+        for (c, hidden) in characters(text) {
+            match c {
+                '"' => self.put(false, "\\\""),
+                '\\' => self.put(false, "\\\\"),
+                '\n' => self.put(false, "\\n"),
+                '\t' => self.put(false, "\\t"),
+                c => self.add(hidden, c),
+            }
+        }
+        self.put(false, "\"");
+    }
+
+    /// Foreign text as in [`Self::of`].
+    pub fn push(&mut self, text: &str) {
+        for (c, hidden) in characters(text) {
+            self.add(hidden, c);
+        }
+    }
+
+    /// The parts in their order, and whether each is the escape of hidden characters.
+    pub fn parts(&self) -> impl Iterator<Item = (bool, &str)> {
+        self.parts.iter().map(|(hidden, text)| (*hidden, text.as_str()))
+    }
+
+    /// Length of the text in bytes.
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    fn add(&mut self, hidden: bool, c: char) {
+        if hidden {
+            self.put(true, &spelled(c));
+        } else {
+            self.put(false, c.encode_utf8(&mut [0; 4]));
+        }
+    }
+
+    fn put(&mut self, hidden: bool, text: &str) {
+        self.bytes += text.len();
+        match self.parts.last_mut() {
+            Some((last, parts)) if *last == hidden => parts.push_str(text),
+            _ => self.parts.push((hidden, text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for Marked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.parts.iter().try_for_each(|(_, text)| f.write_str(text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hidden_characters_are_parts_of_their_own_and_quotes_stay_closed() {
+        let told = |marked: &Marked| -> String {
+            marked.parts().map(|(hidden, text)| if hidden { format!("<{text}>") } else { text.to_owned() }).collect()
+        };
+        assert_eq!(told(&Marked::of("a\u{202e}b\n\t语\u{3164}\r")), "a<\\u{202e}>b\n\t语<\\u{3164}\\r>");
+        let quoted = Marked::quoted("a\"b\\\n\t\u{200b}ß\\u{200b}");
+        assert_eq!(told(&quoted), r#""a\"b\\\n\t<\u{200b}>ß\\u{200b}""#);
+        assert_eq!((quoted.len(), quoted.is_empty()), (quoted.to_string().len(), false));
+        let (cut, at) = Marked::beginning("ab\u{202e}c", 9);
+        assert_eq!((told(&cut).as_str(), at), ("ab", 2));
+        assert_eq!(Marked::beginning("ab\u{202e}c", 11).1, 6);
+        assert!(Marked::default().is_empty() && Marked::own("x").parts().eq([(false, "x")]));
+    }
+}
