@@ -37,6 +37,8 @@ use crate::listener::connection;
 use crate::listener::lobby::{Guest, Lobby, LobbyLimits};
 use crate::listener::pace::{Paced, Patience};
 
+mod argument;
+mod card;
 pub(crate) mod desk;
 mod events;
 #[cfg(any(test, fuzzing))]

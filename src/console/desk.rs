@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 
-use crate::policy::consent::{Closed, Lifetime, Wall};
+use crate::policy::consent::{Closed, Kept, Lifetime, Wall};
 use crate::policy::{Evidence, PinState, Said};
 use crate::store::recent::DecisionView;
 
@@ -66,12 +66,18 @@ pub(crate) struct Approval {
     pub(crate) said: Said,
     /// Its server or the operator says that it destroys.
     pub(crate) destructive: bool,
-    /// JSON, indented; hidden characters may be escaped already.
-    pub(crate) arguments: String,
-    /// The arguments are longer than the text shown.
-    pub(crate) is_cut: bool,
-    /// Number of characters in the arguments that would be invisible or change the text around them.
-    pub(crate) hidden_characters: usize,
+    pub(crate) arguments: Kept,
+    /// Bytes of the arguments as they were received.
+    pub(crate) arguments_bytes: usize,
+    /// What a reader would not notice in arguments and name, in words.
+    pub(crate) hidden: Option<String>,
+    pub(crate) mixed: Option<String>,
+    /// The name that the client gives itself.
+    pub(crate) client: Option<String>,
+    /// The item's own description.
+    pub(crate) description: Option<String>,
+    /// One sentence: what a yes would do.
+    pub(crate) outcome: String,
     /// First eight digits of the digests that the answer is bound to.
     pub(crate) arguments_digest: String,
     pub(crate) definition_digest: String,

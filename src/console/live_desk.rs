@@ -183,6 +183,7 @@ fn sentence(error: &impl std::fmt::Display) -> String {
 }
 
 fn approval(prompt: Prompt) -> Approval {
+    let outcome = prompt.outcome();
     let (asked, shown) = (prompt.asked, prompt.shown);
     Approval {
         id: prompt.id.to_string(),
@@ -195,8 +196,12 @@ fn approval(prompt: Prompt) -> Approval {
         said: shown.said,
         destructive: asked.destructive,
         arguments: shown.arguments,
-        is_cut: !shown.complete,
-        hidden_characters: shown.hidden_characters,
+        arguments_bytes: shown.arguments_bytes,
+        hidden: shown.oddities.told_hidden(),
+        mixed: shown.oddities.told_mixed(),
+        client: shown.client.map(|client| client.to_string()),
+        description: shown.description,
+        outcome,
         arguments_digest: asked.arguments.short(),
         definition_digest: asked.definition.short(),
         has_session: asked.session.is_some(),

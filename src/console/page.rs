@@ -2,11 +2,13 @@
 
 use askama::Template;
 
-use super::desk::{Approval, GrantView, PinView, UpstreamView};
+use super::argument::RowKind;
+use super::card::Card;
+use super::desk::{GrantView, PinView, UpstreamView};
 use super::session::Notice;
-use super::text::{Piece, PieceKind, ago, block, capitalised, counted, diff, json, moment, span, visible};
+use super::text::{Piece, PieceKind, When, ago, block, counted, diff, span, visible};
 use crate::policy::consent::{self, Lifetime, Wall};
-use crate::policy::{Evidence, Hints, Kind, PinState, Said};
+use crate::policy::{Evidence, PinState};
 use crate::store::recent::DecisionView;
 use crate::wire::foreign::hidden_in;
 
@@ -43,97 +45,6 @@ impl Frame {
             Section::Other => "",
         };
         own == section
-    }
-}
-
-/// A moment, for people and for machines.
-#[derive(Debug)]
-pub(crate) struct When {
-    pub(crate) words: String,
-    pub(crate) moment: String,
-}
-
-impl When {
-    fn past(now: Wall, at: Wall) -> Self {
-        Self { words: ago(now, at), moment: moment(at) }
-    }
-}
-
-/// A possible effect of a call in words, and its mark.
-#[derive(Debug)]
-pub(crate) struct Effect {
-    pub(crate) tone: &'static str,
-    pub(crate) text: String,
-}
-
-/// The words of those who state something about the item; nobody has verified them.
-fn effects(approval: &Approval) -> Vec<Effect> {
-    if approval.kind != Kind::Tool.into_str() {
-        // The protocol lets other items do nothing else.
-        return vec![Effect { tone: "calm", text: "Only reads".to_owned() }];
-    }
-    let tone = |hints: &Hints| match (hints.destructive, hints.read_only) {
-        (Some(true), _) => "danger",
-        (_, Some(true)) => "calm",
-        _ => "warn",
-    };
-    let Said { server, operator } = &approval.said;
-    let by_operator = approval.said.by_operator().map(|text| Effect { tone: tone(operator), text: capitalised(&text) });
-    let by_server = Effect { tone: tone(server), text: capitalised(&approval.said.by_server()) };
-    by_operator.into_iter().chain([by_server]).collect()
-}
-
-/// An open approval.
-#[derive(Debug)]
-pub(crate) struct Card {
-    pub(crate) id: String,
-    pub(crate) caller: String,
-    pub(crate) upstream: String,
-    pub(crate) kind: &'static str,
-    pub(crate) name: String,
-    pub(crate) canonical: Option<String>,
-    pub(crate) rule: String,
-    pub(crate) effects: Vec<Effect>,
-    pub(crate) destructive: bool,
-    pub(crate) arguments: Vec<Piece>,
-    pub(crate) no_arguments: bool,
-    pub(crate) lines: usize,
-    pub(crate) is_cut: bool,
-    pub(crate) hidden: Option<String>,
-    pub(crate) arguments_digest: String,
-    pub(crate) definition_digest: String,
-    pub(crate) has_session: bool,
-    /// Whether the console's evidence suffices to allow it.
-    pub(crate) answerable: bool,
-    pub(crate) asked: When,
-    pub(crate) left: String,
-}
-
-impl Card {
-    pub(crate) fn new(approval: &Approval, now: Wall) -> Self {
-        let hidden = approval.hidden_characters;
-        Self {
-            id: approval.id.clone(),
-            caller: visible(&approval.caller),
-            upstream: visible(&approval.upstream),
-            kind: approval.kind,
-            name: visible(&approval.exposed),
-            canonical: (approval.canonical != approval.exposed).then(|| visible(&approval.canonical)),
-            rule: visible(&approval.rule),
-            effects: effects(approval),
-            destructive: approval.destructive,
-            arguments: json(&approval.arguments),
-            is_cut: approval.is_cut,
-            lines: approval.arguments.lines().count(),
-            no_arguments: matches!(approval.arguments.trim(), "" | "{}"),
-            hidden: (hidden > 0).then(|| counted(hidden, "hidden character")),
-            arguments_digest: approval.arguments_digest.clone(),
-            definition_digest: approval.definition_digest.clone(),
-            has_session: approval.has_session,
-            answerable: approval.need <= Evidence::Page,
-            asked: When::past(now, approval.opened_at),
-            left: span(approval.until.saturating_sub(now)),
-        }
     }
 }
 

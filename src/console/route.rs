@@ -10,11 +10,12 @@ use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
 use url::form_urlencoded;
 
+use super::card::Card;
 use super::desk::{Found, PinKey, Reply};
 use super::events;
 use super::page::{
-    Card, Closed, Decisions, Frame, Granted, Grants, OneApproval, Open, Overview, Pinned, Pins, Review, Row, Section,
-    SignIn, Tile, Upstreams,
+    Closed, Decisions, Frame, Granted, Grants, OneApproval, Open, Overview, Pinned, Pins, Review, Row, Section, SignIn,
+    Tile, Upstreams,
 };
 use super::reply::{self, COOKIE};
 use super::session::{NoEntry, Notice, Visitor};
@@ -195,7 +196,7 @@ async fn show(console: &Console, head: &Parts, visitor: &Visitor) -> Response<Re
         path => match path.strip_prefix("/approvals/").filter(|id| is_id(id)) {
             Some(id) => match desk.approval(id) {
                 Found::Open(approval) => {
-                    let card = Card::new(&approval, now);
+                    let card = Card::whole(&approval, now);
                     reply::page(ok, &OneApproval { frame: frame(Section::Other), card })
                 }
                 Found::Closed(ending) => reply::page(ok, &Closed::new(frame(Section::Other), id, Some(ending))),

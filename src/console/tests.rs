@@ -395,10 +395,12 @@ async fn the_pages_work_in_a_browser_for_everybody() {
     };
     let stage = Stage::set(FakeDesk::busy()).await;
     let quiet = Stage::set(FakeDesk::empty()).await;
+    let texts = Stage::set(FakeDesk::with_texts()).await;
     let script = modules.join("../console.mjs");
     std::fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers/console.mjs"), &script).unwrap();
     let mut child = tokio::process::Command::new(node);
     child.arg(script).arg(browser).arg(&**stage.console.base()).arg(&**quiet.console.base()).arg(TOKEN);
+    child.arg(&**texts.console.base());
     child.stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     let ended = tokio::time::timeout(Duration::from_secs(180), child.output()).await;
     let output = ended.expect("the browser is done in time").unwrap();

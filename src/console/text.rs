@@ -7,6 +7,7 @@ use time::format_description::well_known::Rfc3339;
 
 use crate::policy::consent::Wall;
 use crate::wire::foreign::changes::{Change, changes};
+use crate::wire::foreign::marked::Marked;
 use crate::wire::foreign::{self, is_hidden};
 use crate::wire::tokens::{Kind, Tokens};
 
@@ -20,6 +21,13 @@ const MAX_BRIDGE: usize = 4;
 pub(crate) struct Piece {
     pub(crate) kind: PieceKind,
     pub(crate) text: String,
+}
+
+impl Piece {
+    /// Words of ours.
+    pub(crate) fn plain(text: &str) -> Self {
+        Self { kind: PieceKind::Plain, text: text.to_owned() }
+    }
 }
 
 /// What a piece of text is.
@@ -52,6 +60,15 @@ pub(crate) fn block(text: &str) -> Vec<Piece> {
     let mut pieces = Pieces::default();
     pieces.foreign(PieceKind::Plain, text);
     pieces.0
+}
+
+/// Text that was spelled out already.
+pub(crate) fn marked(text: &Marked) -> Vec<Piece> {
+    let piece = |(hidden, text): (bool, &str)| {
+        let kind = if hidden { PieceKind::Hidden } else { PieceKind::Plain };
+        Piece { kind, text: text.to_owned() }
+    };
+    text.parts().map(piece).collect()
 }
 
 /// Indented JSON: names of members and escapes of hidden characters stand out.
@@ -218,6 +235,19 @@ fn fold(pieces: Vec<Piece>) -> Vec<Piece> {
     }
     out.retain(|piece| !piece.text.is_empty());
     out
+}
+
+/// A moment, for people and for machines.
+#[derive(Debug)]
+pub(crate) struct When {
+    pub(crate) words: String,
+    pub(crate) moment: String,
+}
+
+impl When {
+    pub(crate) fn past(now: Wall, at: Wall) -> Self {
+        Self { words: ago(now, at), moment: moment(at) }
+    }
 }
 
 /// A stretch of time in one unit: `12 s`, `3 min`, `2 h`, `5 days`.

@@ -110,7 +110,7 @@ fn a_modern_client_is_asked_and_what_its_person_says_holds() {
     let arguments = json!({"text": "one"});
     let (question, state) = asked(&client.call("fx__echo", arguments.clone()));
     let message = question["message"].as_str().unwrap();
-    for part in ["headend asks", "\"local\"", "\"fx\"", "fx__echo", "\"text\"", "one"] {
+    for part in ["headend asks", "\"local\"", "\"fx\"", "fx__echo", "text: \"one\"", "says it is \"it 1\""] {
         assert!(message.contains(part), "{part}: {message}");
     }
     let decision = &question["requestedSchema"]["properties"]["decision"];

@@ -1,10 +1,10 @@
 // The console in a real browser: every page in light and dark, wide and narrow, judged by axe; then used with the keyboard, with
-// scripts and without. node console.mjs BROWSER BASE QUIET_BASE TOKEN; pictures go to HEADEND_TEST_SHOTS, if it is set.
+// scripts and without. node console.mjs BROWSER BASE QUIET_BASE TOKEN TEXTS_BASE; pictures go to HEADEND_TEST_SHOTS, if it is set.
 import { readFileSync, mkdirSync } from "node:fs";
 import { createRequire } from "node:module";
 import { chromium } from "playwright-core";
 
-const [browserPath, base, quiet, token] = process.argv.slice(2);
+const [browserPath, base, quiet, token, texts] = process.argv.slice(2);
 const shots = process.env.HEADEND_TEST_SHOTS;
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 if (shots) mkdirSync(shots, { recursive: true });
@@ -19,6 +19,11 @@ const PAGES = [
   ["upstreams", "/upstreams"],
   ["decisions", "/decisions"],
   ["unknown", "/approvals/gone"],
+];
+// Approvals with texts of many kinds, and whether something in them is suspicious.
+const TEXTS = [
+  ["chinese", false], ["german", false], ["emoji", false], ["arabic", false], ["file20k", false], ["edit", false], ["picture", false],
+  ["bidi", true], ["filler", true],
 ];
 const LOOKS = [
   ["light", "light", 1280, 900],
@@ -77,6 +82,40 @@ for (const [look, colorScheme, width, height] of LOOKS) {
   }
   await signIn(page, quiet);
   await judge(page, `quiet-${look}`);
+  await signIn(page, texts);
+  for (const [id, suspicious] of TEXTS) {
+    await page.goto(`${texts}/approvals/${id}`);
+    if (shots) await page.screenshot({ path: `${shots}/text-${id}-${look}-first.png` });
+    const card = page.locator("article.alone");
+    const parts = [
+      ["who", ".lede strong"], ["the client", ".lede q"], ["what", ".name"], ["where to", ".lede .to"],
+      ["no", "button.deny"], ["yes", "button.allow"], ...(suspicious ? [["the suspicious mark", ".doubts .notice"]] : []),
+    ];
+    // At one moment: the page replaces its parts when it is told of changes.
+    const boxes = await page.evaluate((places) => places.map((place) => {
+      const box = document.querySelector(`article.alone ${place}`)?.getBoundingClientRect();
+      return box && { x: box.x, y: box.y, width: box.width, height: box.height };
+    }), parts.map(([, place]) => place));
+    for (const [at, [what]] of parts.entries()) {
+      const box = boxes[at];
+      if (!box || box.width === 0 || box.y < 0 || box.y + box.height > height || box.x < 0 || box.x + box.width > width) {
+        wrong(`${id}-${look}: ${what} is not on the first screen: ${JSON.stringify(box)}`);
+      }
+    }
+    if (!suspicious && await card.locator(".doubts").count()) wrong(`${id}-${look}: a doubt about plain text`);
+    if (suspicious && !await card.locator(".arguments mark").count()) wrong(`${id}-${look}: nothing is marked where it stands`);
+    // What is hidden stays so in no way: neither a character nor a text that runs below the buttons.
+    const told = await card.innerText();
+    if (/[\u202a-\u202e\u2066-\u2069\u3164\u200b]/.test(told)) wrong(`${id}-${look}: a hidden character`);
+    const under = await page.evaluate(() => {
+      window.scrollTo(0, document.body.scrollHeight);
+      const bar = document.querySelector(".alone .answers").getBoundingClientRect();
+      return [...document.querySelectorAll(".alone .arguments pre")].some((pre) => pre.getBoundingClientRect().bottom > bar.top + 1);
+    });
+    if (under) wrong(`${id}-${look}: the buttons cover the arguments at the end of the page`);
+    for (const details of await card.locator("details.more > summary").all()) await details.click();
+    await judge(page, `text-${id}-${look}`);
+  }
   await page.context().close();
 }
 

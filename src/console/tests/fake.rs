@@ -5,9 +5,10 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::super::desk::*;
-use crate::policy::consent::{Closed, Lifetime, Wall};
+use crate::policy::consent::{Closed, Lifetime, Shown, Wall};
 use crate::policy::{Evidence, Hints, PinState, Said};
 use crate::store::recent::DecisionView;
+use crate::wire::raw::{RawJson, RawObject};
 
 /// The current time, of everything.
 const NOW: Wall = 1_790_000_000;
@@ -59,6 +60,13 @@ impl FakeDesk {
         desk
     }
 
+    /// Texts of many kinds: the ids of their approvals say which.
+    pub(super) fn with_texts() -> Self {
+        let desk = Self::empty();
+        *desk.approvals.lock() = texts();
+        desk
+    }
+
     pub(super) fn ask(&self, approval: Approval) {
         self.approvals.lock().push(approval);
         self.tell();
@@ -85,7 +93,7 @@ const fn says(read_only: Option<bool>, destructive: Option<bool>, open_world: Op
 
 pub(super) fn approval(id: &str, exposed: &str, upstream: &str, said: Said, age: u64, arguments: &str) -> Approval {
     let destructive = said.server.destructive == Some(true);
-    let hidden = arguments.matches("\\u202e").count() + arguments.matches("\\u200b").count();
+    let shown = Shown::new(exposed, said, Some(&RawJson::trusted(arguments.to_owned())));
     Approval {
         id: id.to_owned(),
         caller: "local".to_owned(),
@@ -96,9 +104,13 @@ pub(super) fn approval(id: &str, exposed: &str, upstream: &str, said: Said, age:
         rule: if destructive { "ask-destructive" } else { "default" }.to_owned(),
         said,
         destructive,
-        arguments: arguments.to_owned(),
-        is_cut: false,
-        hidden_characters: hidden,
+        arguments: shown.arguments,
+        arguments_bytes: shown.arguments_bytes,
+        hidden: shown.oddities.told_hidden(),
+        mixed: shown.oddities.told_mixed(),
+        client: Some("claude-code 2.1".to_owned()),
+        description: Some("Does what its name says.\nNeeds the right to do so.".to_owned()),
+        outcome: format!("If you allow it once, \"{upstream}\" runs this tool with exactly these arguments, once."),
         arguments_digest: "9f2c41d7".to_owned(),
         definition_digest: "03be55a1".to_owned(),
         has_session: said.server.read_only != Some(true),
@@ -110,11 +122,79 @@ pub(super) fn approval(id: &str, exposed: &str, upstream: &str, said: Said, age:
 
 /// An approval whose every text is hostile.
 pub(super) fn hostile(id: &str) -> Approval {
-    let mut approval = approval(id, HOSTILE, HOSTILE, DESTROYS, 1, HOSTILE);
+    let text = RawJson::string(HOSTILE).text().into_owned();
+    let arguments = format!(
+        "{{{text}:{text},\"old_text\":{text},\"new_text\":{text},\"lines\":{}}}",
+        RawJson::string(&format!("{HOSTILE}\n{HOSTILE}")).text()
+    );
+    let mut approval = approval(id, HOSTILE, HOSTILE, DESTROYS, 1, &arguments);
+    approval.client = Some(HOSTILE.to_owned());
+    approval.description = Some(HOSTILE.to_owned());
     approval.canonical = format!("{HOSTILE}2");
     approval.caller = HOSTILE.to_owned();
     approval.rule = HOSTILE.to_owned();
     approval
+}
+
+/// Approvals with texts that have to be readable, or known for what they are.
+fn texts() -> Vec<Approval> {
+    let file =
+        (1..=420).fold(String::new(), |text, n| text + &format!("{n:>3}  let value_{n} = compute({n}, \"öäü\")?;\r\n"));
+    let json = |members: &[(&str, &str)]| RawObject::of_strings(members).encode().text().into_owned();
+    let write = |id: &str, content: &str| {
+        approval(
+            id,
+            "files__write_file",
+            "files",
+            DESTROYS,
+            30,
+            &json(&[("path", "/srv/work/notes.md"), ("content", content)]),
+        )
+    };
+    let edit = r#"{"path":"/srv/work/src/main.rs","edits":[{"oldText":"fn main() {\n    let config = load();\n    run(config);\n}\n","newText":"fn main() -> Result<()> {\n    let config = load()?;\n    run(config)?;\n    Ok(())\n}\n"}],"dryRun":false}"#;
+    let bytes: Vec<u8> = (0..3000_u32).map(|n| n.wrapping_mul(2_654_435_761).to_be_bytes()[1]).collect();
+    let picture = data_encoding::BASE64.encode(&bytes);
+    vec![
+        write("chinese", "第一章\n\n你好，世界。请把季度报告发给财务部，谢谢！\n\n——完——\n"),
+        write(
+            "german",
+            "Sehr geehrte Damen und Herren,\n\nanbei die Zahlen für das dritte Quartal: Größe, Maß & Übersicht.\n\tMit freundlichen Grüßen\n",
+        ),
+        write("emoji", "Fertig 🎉\n👨\u{200d}👩\u{200d}👧 ❤\u{fe0f} 👍🏽 1\u{fe0f}\u{20e3} 🇩🇪\n"),
+        write("arabic", "مرحبا بالعالم\nsee README.md الآن\nשלום\n"),
+        write("file20k", &file),
+        approval("edit", "files__edit_file", "files", DESTROYS, 30, edit),
+        approval(
+            "bidi",
+            "mail__send",
+            "mail",
+            SENDS,
+            30,
+            &json(&[
+                ("to", "finance\u{202e}moc.elpmaxe\u{2066}@example.net"),
+                ("body", "Please pay to p\u{430}ypal.com\nif (isAdmin\u{202e} \u{2066}// check\u{2069} \u{2066}) {\n"),
+            ]),
+        ),
+        approval(
+            "filler",
+            "shell__run",
+            "shell",
+            DESTROYS,
+            30,
+            &json(&[
+                ("command", "rm -rf /srv/work/tmp\u{3164}/ --no-preserve-root"),
+                ("script", "const {\u{3164}} = req.query;\nrun([\u{3164}]);\n"),
+            ]),
+        ),
+        approval(
+            "picture",
+            "files__write_file",
+            "files",
+            DESTROYS,
+            30,
+            &json(&[("path", "/srv/work/a.png"), ("data", &picture)]),
+        ),
+    ]
 }
 
 const MAIL: &str = r#"{

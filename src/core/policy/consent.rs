@@ -41,11 +41,12 @@ mod fatigue;
 mod grant;
 mod prompt;
 mod shown;
+pub mod view;
 
 pub use self::desk::{Answer, CannotAnswer, Closed, Desk, DeskLimits, Refused};
 pub use self::grant::{Arguments, Consented, Grant, GrantRow, Grants, Lifetime, ONCE_LIFE};
 pub use self::prompt::Prompt;
-pub use self::shown::Shown;
+pub use self::shown::{Kept, Shown};
 
 /// Seconds since 1970 by a clock that never goes back, not even over restarts.
 pub type Wall = u64;

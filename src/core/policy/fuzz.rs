@@ -3,10 +3,12 @@
 
 use super::chain::{Chain, Form, Head, Reader};
 use super::consent::Shown;
+use super::consent::view::Paint;
 use super::pattern::{Pattern, is_special};
 use super::record::{Entry, Event};
 use super::{Said, arguments, uri};
 use crate::catalog::glob::glob;
+use crate::wire::foreign::is_hidden;
 use crate::wire::fuzz::{halves, value};
 
 /// A pattern matches what the library's matches, and one that covers another matches whatever that matches. The bytes are a
@@ -43,7 +45,9 @@ pub fn arguments(data: &[u8]) {
     let (pointer, arguments) = halves(data);
     let Some(arguments) = value(arguments) else { return };
     let shown = Shown::new("x", Said::default(), Some(&arguments));
-    assert!(shown.arguments.bytes().chain(shown.brief.bytes()).all(|byte| matches!(byte, b'\n' | b' '..=b'~')));
+    let told = shown.arguments.view(4096).map(|view| view.told(&Paint::NONE)).unwrap_or_default();
+    assert!(!told.contains(|c| c != '\n' && is_hidden(c) && !matches!(c, '\u{200d}' | '\u{fe0f}')), "{told:?}");
+    assert!(told.len() < 3 * 4096, "{} bytes", told.len());
     let Ok(pointer) = std::str::from_utf8(pointer) else { return };
     arguments::fuzz::look_at(pointer, &arguments);
 }

@@ -265,15 +265,6 @@ pub fn has_right_to_left(text: &str) -> bool {
     !text.is_ascii() && text.chars().any(|c| matches!(classes.get(c), BidiClass::RightToLeft | BidiClass::ArabicLetter))
 }
 
-/// Adds a character in plain ASCII, as it stands between quotes: spelled out where it is not printable.
-pub(crate) fn ascii(c: char, out: &mut String) {
-    match c {
-        '"' | '\\' => out.extend(['\\', c]),
-        ' '..='~' => out.push(c),
-        c => out.extend(c.escape_unicode()),
-    }
-}
-
 /// A hidden character as it is spelled out.
 pub fn spelled(c: char) -> String {
     match c {

@@ -51,7 +51,11 @@ impl Service {
     ) -> Handled {
         let Prepared { client, found, action, labels, outgoing, going_on, asks: offered, input, share, .. } = prepared;
         let asked = Asked::new(&action, rule, need);
-        let shown = Shown::new(&found.entry.exposed, action.said, action.arguments.as_ref());
+        // A legacy client said its name once, a modern one says it in each request.
+        let name = client.name.clone().or_else(|| outgoing.meta.client_name());
+        let shown = Shown::new(&found.entry.exposed, action.said, action.arguments.as_ref())
+            .described(found.entry.definition.string("description"))
+            .asked_by(name);
         let mut params = params.clone();
         params.remove("requestState");
         params.remove("inputResponses");

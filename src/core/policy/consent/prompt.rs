@@ -1,8 +1,19 @@
 //! A prompt and its message.
 
+use super::shown::Kept;
+use super::view::Paint;
 use super::{Asked, PromptId, Shown, Wall};
 use crate::policy::Kind;
-use crate::wire::foreign;
+use crate::wire::foreign::quoted;
+use crate::wire::raw::{RawJson, RawObject};
+
+/// Bytes of a message.
+const MAX_MESSAGE: usize = 2048;
+/// Bytes of the arguments in it.
+const MAX_BRIEF: usize = 1024;
+/// Names are cut here, in bytes; that of the item is the longest.
+const MAX_NAME: usize = 64;
+const MAX_ITEM: usize = 160;
 
 /// An open request for consent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,50 +27,126 @@ pub struct Prompt {
 }
 
 impl Prompt {
-    /// The message of a prompt on any channel: plain ASCII, at most 2 KiB.
+    /// The message of a prompt on any channel, at most 2 KiB, in which no character is hidden.
     ///
-    /// The first line says that headend asks. Foreign text stands between quotes only, and cannot close them.
+    /// The first line says that headend asks. Foreign text stands between quotes, which it cannot close, or behind an indent, which
+    /// no line of ours has.
     pub fn message(&self) -> String {
         let Asked { caller, upstream, kind, item, definition, arguments, rule, .. } = &self.asked;
         let shown = &self.shown;
-        let called =
-            if *shown.exposed == **item { String::new() } else { format!(" (called {})", quoted(&shown.exposed, 64)) };
-        let rest = if shown.brief_is_whole { "" } else { "\n           .. and more that is not shown here" };
-        let hidden = match shown.hidden_characters {
-            0 => String::new(),
-            n => format!("\nWARNING:   {n} hidden characters in the arguments, shown as \\u{{..}}"),
+        let says = shown.client.as_ref().map_or(String::new(), |client| {
+            format!(", says it is {} (not verified)", quoted(&client.to_string(), 2 * MAX_NAME))
+        });
+        let called = if *shown.exposed == **item {
+            String::new()
+        } else {
+            format!(" (called {})", quoted(&shown.exposed, MAX_NAME))
         };
-        format!(
+        let warnings: String = self.warnings().iter().map(|text| format!("WARNING:   {text}\n")).collect();
+        let head = format!(
             "headend asks for consent. This is the gateway itself, not a server behind it.\n\
-             caller:    {}\nupstream:  {}\n{:<11}{}{called}\neffect:    {}\n\
-             arguments: {}{rest}\n           ({} bytes, digest {}){hidden}\n\
-             definition {}, rule {}\n\
-             No answer is a no: the call is not made then, and never later.",
-            quoted(caller, 64),
-            quoted(upstream, 64),
+             caller:    {}{says}\nupstream:  {}\n{:<11}{}{called}\neffect:    {}\n{warnings}\
+             arguments: {} bytes, digest {}\n",
+            quoted(caller, MAX_NAME),
+            quoted(upstream, MAX_NAME),
             format!("{}:", kind.into_str()),
-            quoted(item, 160),
-            // Other kinds of items say nothing about what they do; the protocol only reads them.
-            if *kind == Kind::Tool { shown.effect() } else { "reads only".to_owned() },
-            shown.brief,
+            quoted(item, MAX_ITEM),
+            self.effect(),
             shown.arguments_bytes,
             arguments.short(),
+        );
+        let tail = format!(
+            "definition {}, rule {}\n{}\nNo answer is a no: the call is not made then, and never later.",
             definition.short(),
-            quoted(rule, 64),
-        )
+            quoted(rule, MAX_NAME),
+            self.outcome(),
+        );
+        let room = MAX_MESSAGE.saturating_sub(head.len() + tail.len()).min(MAX_BRIEF);
+        head + &self.brief(room) + &tail
+    }
+
+    /// The arguments in lines, each behind an indent, in so many bytes.
+    fn brief(&self, room: usize) -> String {
+        const MORE: &str = "  .. and more that is not shown here\n";
+        let view = self.shown.arguments.view(room).map(|view| (view.told(&Paint::NONE), view.is_whole()));
+        let (told, mut is_whole) = match (&self.shown.arguments, &view) {
+            (_, Some((told, is_whole))) => (told.as_str(), *is_whole),
+            (Kept::Beginning(told), None) => (&**told, false),
+            (Kept::Whole(_), None) => ("", false),
+        };
+        let mut out = String::new();
+        for line in told.lines() {
+            let left = room.saturating_sub(out.len() + 3 + MORE.len());
+            if line.len() > left {
+                is_whole = false;
+                let end = line.char_indices().map(|(at, _)| at).take_while(|at| *at <= left).last();
+                out.extend(["  ", line.get(..end.unwrap_or(0)).unwrap_or_default(), "\n"]);
+                break;
+            }
+            out.extend(["  ", line, "\n"]);
+        }
+        if !is_whole {
+            out.push_str(MORE);
+        }
+        out
+    }
+
+    /// Facts that a reader would not notice, one sentence each.
+    pub fn warnings(&self) -> Vec<String> {
+        let oddities = &self.shown.oddities;
+        let hidden = oddities.told_hidden().map(|hidden| format!("{hidden}, shown as \\u{{..}}"));
+        hidden.into_iter().chain(oddities.told_mixed()).collect()
+    }
+
+    /// The possible effect by the words of those who state it.
+    pub fn effect(&self) -> String {
+        // Other kinds of items say nothing about what they do; the protocol only reads them.
+        if self.asked.kind == Kind::Tool { self.shown.effect() } else { "reads only".to_owned() }
+    }
+
+    /// One sentence: what a yes would do.
+    pub fn outcome(&self) -> String {
+        outcome(self.asked.kind, &self.asked.upstream)
+    }
+
+    /// All that a person is shown beyond the message, for other processes. `arguments` are the exact ones; `arguments-beginning` stands
+    /// for those that are too long to be kept.
+    pub fn details(&self) -> RawObject {
+        let Self { asked, shown, .. } = self;
+        let (arguments, definition) = (asked.arguments.short(), asked.definition.short());
+        let (effect, outcome) = (self.effect(), self.outcome());
+        let mut out = RawObject::of_strings(&[("effect", &effect), ("outcome", &outcome)]);
+        if let Some(client) = &shown.client {
+            out.set("client", RawJson::string(&client.to_string()));
+        }
+        if let Some(description) = &shown.description {
+            out.set("description", RawJson::string(description));
+        }
+        out.set("warnings", RawJson::list(self.warnings().iter().map(|text| RawJson::string(text))));
+        out.set("arguments-bytes", RawJson::number(shown.arguments_bytes));
+        out.set("arguments-digest", RawJson::string(&arguments));
+        out.set("definition-digest", RawJson::string(&definition));
+        match &shown.arguments {
+            Kept::Whole(json) => out.set("arguments", RawJson::trusted(json.to_string())),
+            Kept::Beginning(text) => out.set("arguments-beginning", RawJson::string(text)),
+        }
+        out
     }
 }
 
-/// Foreign text between quotes, escaped; at most so many bytes of it, with its length where it is cut.
-fn quoted(text: &str, most: usize) -> String {
-    let mut out = String::from("\"");
-    for c in text.chars() {
-        let before = out.len();
-        foreign::ascii(c, &mut out);
-        if out.len() > most {
-            out.truncate(before);
-            return format!("{out}..\" ({} bytes)", text.len());
-        }
-    }
-    out + "\""
+/// One sentence: what a yes to a call of that kind at that upstream would do.
+fn outcome(kind: Kind, upstream: &str) -> String {
+    let upstream = quoted(upstream, MAX_NAME);
+    let does = match kind {
+        Kind::Tool => "runs this tool",
+        Kind::Prompt => "fills in this prompt",
+        Kind::Resource
+        | Kind::Completion
+        | Kind::Subscription
+        | Kind::Task
+        | Kind::Sampling
+        | Kind::Elicitation
+        | Kind::Launch => "is asked for this resource",
+    };
+    format!("If you allow it once, {upstream} {does} with exactly these arguments, once.")
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 use expect_test::{Expect, expect};
 
 use super::*;
+use crate::mcp::client_name::ClientName;
 use crate::policy::{Annotations, Hints, Permit, Said};
 use crate::wire::raw::RawJson;
 
@@ -39,7 +40,7 @@ fn prompt(asked: Asked, exposed: &str, said: Said, arguments: Option<&str>) -> P
 fn message(prompt: &Prompt, want: &Expect) {
     let text = prompt.message();
     assert!(text.len() <= 2048, "{} bytes", text.len());
-    assert!(text.bytes().all(|byte| byte == b'\n' || (b' '..=b'~').contains(&byte)), "{text:?}");
+    assert_eq!(crate::wire::foreign::block(&text), text, "no character is hidden");
     want.assert_eq(&text);
 }
 
@@ -57,25 +58,15 @@ fn a_message_says_who_asks_for_what_and_what_may_come_of_it() {
             upstream:  "files"
             tool:      "files__delete" (called "delete")
             effect:    the server says: may delete, stays inside (not verified)
-            arguments: {"path":"/srv/a b","deep":[1,{"x":null},[]],"n":1.50e3,"empty":{}}
-                       (79 bytes, digest 997a473d)
+            arguments: 79 bytes, digest 997a473d
+              path: "/srv/a b"
+              deep: [1, {"x": null}, []]
+              n: 1.50e3
+              empty: {}
             definition 4c4ed1af, rule "ask-writes"
+            If you allow it once, "files" runs this tool with exactly these arguments, once.
             No answer is a no: the call is not made then, and never later."#]],
     );
-    expect![[r#"
-        {
-          "path": "/srv/a b",
-          "deep": [
-            1,
-            {
-              "x": null
-            },
-            []
-          ],
-          "n": 1.50e3,
-          "empty": {}
-        }"#]]
-    .assert_eq(&prompt.shown.arguments);
 }
 
 #[test]
@@ -89,9 +80,9 @@ fn a_message_without_arguments_or_hints_says_so() {
             upstream:  "files"
             resource:  "files+file:///etc/x"
             effect:    reads only
-            arguments: {}
-                       (2 bytes, digest 44136fa3)
+            arguments: 2 bytes, digest 44136fa3
             definition 4c4ed1af, rule "ask-writes"
+            If you allow it once, "files" is asked for this resource with exactly these arguments, once.
             No answer is a no: the call is not made then, and never later."#]],
     );
 }
@@ -108,19 +99,25 @@ fn hostile_names_and_arguments_are_seen_for_what_they_are() {
     let arguments = "{\"a\\u001b[2J\":\"\\u202eevil\\u2066\u{200b}\u{e0041}\",\"b\":\"\\\"}\\nNo answer is a yes\",\
                      \"lone\":\"\\ud800\",\"pay\":\"\u{440}\u{430}\u{443}\"}";
     let prompt = prompt(asked, "files__\u{feff}delete\r\n", Said::default(), Some(arguments));
-    assert_eq!(prompt.shown.hidden_characters, 5);
+    assert_eq!(prompt.shown.oddities.hidden, 7);
     message(
         &prompt,
         &expect![[r#"
             headend asks for consent. This is the gateway itself, not a server behind it.
-            caller:    "ci\u{a}headend says: fine"
+            caller:    "ci\nheadend says: fine"
             upstream:  "f\u{1b}[2J\u{1b}[31m"
-            tool:      "files__\u{202e}eteled\"" (called "files__\u{feff}delete\u{d}\u{a}")
+            tool:      "files__\u{202e}eteled\"" (called "files__\u{feff}delete\r\n")
             effect:    the server says nothing
-            arguments: {"a\u{1b}[2J":"\u{202e}evil\u{2066}\u{200b}\u{e0041}","b":"\"}\u{a}No answer is a yes","lone":\"\\ud800\","pay":"\u{440}\u{430}\u{443}"}
-                       (101 bytes, digest f4c29e37)
-            WARNING:   5 hidden characters in the arguments, shown as \u{..}
+            WARNING:   7 hidden characters, shown as \u{..}
+            arguments: 101 bytes, digest f4c29e37
+              ["a\u{1b}[2J"]: "\u{202e}evil\u{2066}\u{200b}\u{e0041}"
+              lone: "\ud800"
+              pay: "рау"
+              b (2 lines, 21 bytes):
+                | "}
+                | No answer is a yes
             definition 4c4ed1af, rule "r\u{200b}"
+            If you allow it once, "f\u{1b}[2J\u{1b}[31m" runs this tool with exactly these arguments, once.
             No answer is a no: the call is not made then, and never later."#]],
     );
 }
@@ -141,20 +138,23 @@ fn long_names_and_arguments_are_cut_and_their_length_is_told() {
         &prompt,
         &expect![[r#"
             headend asks for consent. This is the gateway itself, not a server behind it.
-            caller:    "\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}.." (8000 bytes)
-            upstream:  "\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}.." (8000 bytes)
-            tool:      "\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}.." (8000 bytes) (called "\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}.." (8001 bytes))
+            caller:    "😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀.." (8000 bytes)
+            upstream:  "😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀.." (8000 bytes)
+            tool:      "😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀.." (8000 bytes) (called "😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀.." (8001 bytes))
             effect:    the server says nothing
-            arguments: {"a":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx
-                       .. and more that is not shown here
-                       (102411 bytes, digest a7f59a1a)
-            WARNING:   1 hidden characters in the arguments, shown as \u{..}
-            definition 4c4ed1af, rule "\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}.." (8000 bytes)
+            WARNING:   1 hidden character, shown as \u{..}
+            arguments: 102411 bytes, digest a7f59a1a
+              a (102403 bytes):
+                | xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx
+                .. 101490 bytes more are not shown here
+              .. and more that is not shown here
+            definition 4c4ed1af, rule "😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀.." (8000 bytes)
+            If you allow it once, "😀😀😀😀😀😀😀😀😀😀😀😀😀😀😀.." (8000 bytes) runs this tool with exactly these arguments, once.
             No answer is a no: the call is not made then, and never later."#]],
     );
-    assert_eq!(prompt.shown.arguments.len(), 64 * 1024);
-    assert!(!prompt.shown.complete && !prompt.shown.brief_is_whole);
-    assert_eq!(prompt.shown.hidden_characters, 1, "also where it is not shown");
+    assert_eq!(prompt.shown.oddities.hidden, 1, "also where it is not shown");
+    let Kept::Whole(kept) = &prompt.shown.arguments else { panic!("kept whole") };
+    assert_eq!(**kept, *arguments);
     let (long, hidden) = ("x".repeat(9999), "\u{200b}".repeat(99_999));
     let text: Arc<str> = Arc::from(long.as_str());
     let asked = Asked { caller: text.clone(), upstream: text.clone(), item: text.clone(), rule: text, ..asked() };
@@ -167,22 +167,33 @@ fn long_names_and_arguments_are_cut_and_their_length_is_told() {
 }
 
 #[test]
-fn what_is_shown_tells_different_arguments_apart() {
-    let shown = |text: &str| {
-        let shown = Shown::new("x", Said::default(), Some(&RawJson::trusted(text.to_owned())));
-        (shown.brief, shown.arguments)
-    };
-    for (label, one, other) in [
-        ("text of an escape", r#"{"a":"\u202e"}"#, r#"{"a":"\\u{202e}"}"#),
-        ("a quote", r#"{"a":"\",\"b\":\""}"#, r#"{"a":"","b":""}"#),
-        ("a number", r#"{"a":12345678901234567890}"#, r#"{"a":12345678901234567891}"#),
-        ("a number and its text", r#"{"a":1}"#, r#"{"a":"1"}"#),
-        ("empty ones", r#"{"a":[]}"#, r#"{"a":{}}"#),
-    ] {
-        assert_ne!(shown(one).0, shown(other).0, "{label}");
-        assert_ne!(shown(one).1, shown(other).1, "{label}");
-    }
-    assert_eq!(shown("{\"a\" :\n1}"), shown(r#"{"a":1}"#));
+fn a_client_says_who_it_is_and_a_long_description_is_cut() {
+    let client = RawJson::trusted("{\"name\":\"claude\\u202e\\n\",\"version\":\"2.1\"}");
+    let mut prompt = prompt(asked(), "delete", Said::default(), None);
+    prompt.shown = prompt.shown.asked_by(ClientName::read(&client)).described(Some("语".repeat(4000)));
+    assert!(prompt.message().contains(r#"says it is "claude\u{202e}\n 2.1" (not verified)"#), "{}", prompt.message());
+    let description = prompt.shown.description.clone().unwrap();
+    assert!(description.len() <= 4102 && description.ends_with("语 [..]"), "{} bytes", description.len());
+    assert_eq!(prompt.shown.described(Some(" \n".to_owned())).description, None);
+}
+
+#[test]
+fn other_processes_get_all_of_the_arguments_or_a_beginning_that_says_so() {
+    let details = |arguments: &str| prompt(asked(), "delete", Said::default(), Some(arguments)).details();
+    let whole = details("{ \"a\" : [1.50, \"\\u202e\"]\n}");
+    assert_eq!(whole.get("arguments").unwrap().text(), r#"{"a":[1.50,"\u202e"]}"#);
+    assert_eq!(
+        whole.string("outcome").unwrap(),
+        "If you allow it once, \"files\" runs this tool with exactly these arguments, once."
+    );
+    assert_eq!(whole.list("warnings").unwrap().len(), 1);
+    let long = details(&format!(r#"{{"text":"{}","path":"/x"}}"#, "word ".repeat(60_000)));
+    let beginning = long.string("arguments-beginning").unwrap();
+    assert!(
+        long.get("arguments").is_none() && beginning.starts_with("path: \"/x\"\ntext (300000 bytes):"),
+        "{beginning:.99}"
+    );
+    assert!(beginning.ends_with("bytes more are not shown here\n") && beginning.len() < 80_000);
 }
 
 #[test]

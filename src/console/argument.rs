@@ -1,0 +1,159 @@
+//! The arguments of a call as a card shows them.
+
+use super::text::{Piece, marked};
+use crate::policy::consent::view::{Block, Content, EditLine, TextLine, View};
+use crate::wire::foreign::changes::Change;
+use crate::wire::foreign::marked::Marked;
+
+/// Unchanged lines that stay on each side of a change.
+const CONTEXT: usize = 2;
+
+/// One value with its place.
+#[derive(Debug)]
+pub(crate) struct Argument {
+    pub(crate) place: Vec<Piece>,
+    /// A value on one line; of any other the rows are shown.
+    pub(crate) value: Option<Vec<Piece>>,
+    /// How much it is.
+    pub(crate) size: String,
+    pub(crate) is_edit: bool,
+    pub(crate) rows: Vec<Row>,
+    /// What is not shown of it.
+    pub(crate) cut: Option<String>,
+}
+
+/// One line of a text.
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) kind: RowKind,
+    pub(crate) pieces: Vec<Piece>,
+    /// The mark of the line's end.
+    pub(crate) end: &'static str,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RowKind {
+    Kept,
+    Removed,
+    Added,
+    /// So many unchanged lines that are left out.
+    Gap(usize),
+}
+
+impl Argument {
+    /// The beginning of arguments that were too long to be kept.
+    pub(crate) fn beginning(text: &str, most: usize) -> Self {
+        let (head, at) = Marked::beginning(text, most);
+        let row = Row { kind: RowKind::Kept, pieces: marked(&head), end: "" };
+        let cut = (at < text.len()).then(|| "More is not shown here.".to_owned());
+        Self {
+            place: vec![Piece::plain("The beginning; the arguments are too long to be kept")],
+            value: None,
+            size: String::new(),
+            is_edit: false,
+            rows: vec![row],
+            cut,
+        }
+    }
+}
+
+impl Row {
+    fn of(kind: RowKind, line: &TextLine) -> Self {
+        Self { kind, pieces: marked(&line.text), end: line.end.mark() }
+    }
+
+    const fn gap(lines: usize) -> Self {
+        Self { kind: RowKind::Gap(lines), pieces: Vec::new(), end: "" }
+    }
+}
+
+/// The values of a view in their order.
+pub(crate) fn arguments(view: &View) -> Vec<Argument> {
+    view.blocks.iter().map(argument).collect()
+}
+
+fn argument(block: &Block) -> Argument {
+    let mut place = if block.place.is_empty() { vec![Piece::plain("(all)")] } else { marked(&block.place) };
+    let more = |cut: usize| (cut > 0).then(|| format!("{cut} bytes more are not shown here."));
+    let none =
+        Argument { place: Vec::new(), value: None, size: String::new(), is_edit: false, rows: Vec::new(), cut: None };
+    match &block.content {
+        Content::Value(value) => Argument { place, value: Some(marked(value)), ..none },
+        Content::Text { lines, size, cut } => {
+            // The mark of the line before says that the text ends with that line.
+            let ends = lines.last().is_some_and(|line| line.text.is_empty()) && lines.len() > 1 && *cut == 0;
+            let shown = lines.len() - usize::from(ends);
+            let rows = lines.iter().take(shown).map(|line| Row::of(RowKind::Kept, line)).collect();
+            Argument { place, size: size.told(), rows, cut: more(*cut), ..none }
+        }
+        Content::Edit { new, lines, cut } => {
+            place.push(Piece::plain(" \u{2192} "));
+            place.extend(marked(new));
+            Argument { place, is_edit: true, rows: folded(lines), cut: more(*cut), ..none }
+        }
+        Content::Binary(binary) => {
+            let mut pieces = marked(&binary.beginning);
+            pieces.push(Piece::plain(" .."));
+            let rows = vec![Row { kind: RowKind::Kept, pieces, end: "" }];
+            let cut = Some("Only the beginning is shown, since it looks binary.".to_owned());
+            Argument { place, size: binary.told(), rows, cut, ..none }
+        }
+    }
+}
+
+/// The lines of an edit; of unchanged stretches those beside a change.
+fn folded(lines: &[EditLine]) -> Vec<Row> {
+    let mut rows = Vec::with_capacity(lines.len());
+    let mut at = 0;
+    for stretch in lines.chunk_by(|one, other| kind(one) == kind(other)) {
+        let head = if at == 0 { 0 } else { CONTEXT };
+        at += stretch.len();
+        let tail = if at == lines.len() { 0 } else { CONTEXT };
+        let gap = stretch.len().saturating_sub(head + tail);
+        let is_folded = gap > 2 && stretch.first().is_some_and(|one| kind(one) == RowKind::Kept);
+        for (n, one) in stretch.iter().enumerate() {
+            let is_left_out = is_folded && (head..head + gap).contains(&n);
+            match one {
+                EditLine::Line(..) if is_left_out && n > head => {}
+                EditLine::Line(..) if is_left_out => rows.push(Row::gap(gap)),
+                EditLine::Line(_, line) => rows.push(Row::of(kind(one), line)),
+                EditLine::Same(count) => rows.push(Row::gap(*count)),
+            }
+        }
+    }
+    rows
+}
+
+fn kind(one: &EditLine) -> RowKind {
+    match one {
+        EditLine::Line(Change::Kept, _) => RowKind::Kept,
+        EditLine::Line(Change::Removed, _) => RowKind::Removed,
+        EditLine::Line(Change::Added, _) => RowKind::Added,
+        EditLine::Same(count) => RowKind::Gap(*count),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(json: &str) -> Vec<String> {
+        let rows = arguments(&View::of(json, 4096)).into_iter().flat_map(|argument| argument.rows);
+        let told = |row: Row| {
+            let text: String = row.pieces.into_iter().map(|piece| piece.text).collect();
+            format!("{:?} {text}{}", row.kind, row.end)
+        };
+        rows.map(told).collect()
+    }
+
+    #[test]
+    fn an_edit_leaves_out_what_is_far_from_its_changes() {
+        let same = "s\\n".repeat(8);
+        assert_eq!(
+            told(&format!(r#"{{"old_text":"{same}a\n{same}b","new_text":"{same}A\n{same}b"}}"#)),
+            ["Gap(6) ", "Kept s↵", "Kept s↵", "Removed a↵", "Added A↵", "Kept s↵", "Kept s↵", "Gap(7) ",]
+        );
+        assert_eq!(told(r#"{"old_text":"a","new_text":"a"}"#), ["Kept a"]);
+        assert_eq!(told(r#"{"text":"a\r\n\u202eb"}"#), ["Kept a\\r↵", "Kept \\u{202e}b"]);
+    }
+}

@@ -1,0 +1,131 @@
+//! The card of an open approval.
+
+use super::argument::{Argument, arguments};
+use super::desk::Approval;
+use super::text::{Piece, When, block, capitalised, json, span, visible};
+use crate::policy::consent::{Kept, Wall};
+use crate::policy::{Evidence, Hints, Kind, Said};
+use crate::wire::layout::indented;
+
+/// Bytes of the arguments on a card beside others, and on a page of its own.
+const MAX_BRIEF: usize = 8 * 1024;
+const MAX_WHOLE: usize = 64 * 1024;
+
+/// A possible effect of a call in words, and its mark.
+#[derive(Debug)]
+pub(crate) struct Effect {
+    pub(crate) tone: &'static str,
+    pub(crate) text: String,
+}
+
+/// The words of those who state something about the item; nobody has verified them.
+fn effects(approval: &Approval) -> Vec<Effect> {
+    if approval.kind != Kind::Tool.into_str() {
+        // The protocol lets other items do nothing else.
+        return vec![Effect { tone: "calm", text: "Only reads".to_owned() }];
+    }
+    let tone = |hints: &Hints| match (hints.destructive, hints.read_only) {
+        (Some(true), _) => "danger",
+        (_, Some(true)) => "calm",
+        _ => "warn",
+    };
+    let Said { server, operator } = &approval.said;
+    let by_operator = approval.said.by_operator().map(|text| Effect { tone: tone(operator), text: capitalised(&text) });
+    let by_server = Effect { tone: tone(server), text: capitalised(&approval.said.by_server()) };
+    by_operator.into_iter().chain([by_server]).collect()
+}
+
+/// An open approval.
+#[derive(Debug)]
+pub(crate) struct Card {
+    pub(crate) id: String,
+    pub(crate) caller: String,
+    pub(crate) upstream: String,
+    pub(crate) kind: &'static str,
+    pub(crate) name: String,
+    pub(crate) canonical: Option<String>,
+    pub(crate) rule: String,
+    pub(crate) effects: Vec<Effect>,
+    pub(crate) destructive: bool,
+    /// The name that the client gives itself.
+    pub(crate) client: Option<String>,
+    pub(crate) outcome: String,
+    pub(crate) description: Vec<Piece>,
+    /// Short ones, then those in lines.
+    pub(crate) values: Vec<Argument>,
+    pub(crate) texts: Vec<Argument>,
+    pub(crate) no_arguments: bool,
+    /// What is not shown of the arguments.
+    pub(crate) left_out: Option<String>,
+    /// The arguments exactly as they are sent, on the page of one approval.
+    pub(crate) exact: Option<Vec<Piece>>,
+    pub(crate) arguments_bytes: usize,
+    pub(crate) hidden: Option<String>,
+    pub(crate) mixed: Option<String>,
+    pub(crate) arguments_digest: String,
+    pub(crate) definition_digest: String,
+    pub(crate) has_session: bool,
+    /// Whether the console's evidence suffices to allow it.
+    pub(crate) answerable: bool,
+    pub(crate) asked: When,
+    pub(crate) left: String,
+}
+
+impl Card {
+    /// A card beside others, with the beginning of long arguments.
+    pub(crate) fn new(approval: &Approval, now: Wall) -> Self {
+        Self::bounded(approval, now, MAX_BRIEF)
+    }
+
+    /// The card of a page of its own.
+    pub(crate) fn whole(approval: &Approval, now: Wall) -> Self {
+        let exact = match &approval.arguments {
+            Kept::Whole(text) if text.len() <= MAX_WHOLE => {
+                // Deep nesting would be mostly indents.
+                let lines = indented(text);
+                let exact: &str = if lines.len() <= 4 * MAX_WHOLE { &lines } else { text };
+                Some(json(exact))
+            }
+            Kept::Whole(_) | Kept::Beginning(_) => None,
+        };
+        Self { exact, ..Self::bounded(approval, now, MAX_WHOLE) }
+    }
+
+    fn bounded(approval: &Approval, now: Wall, bound: usize) -> Self {
+        let view = approval.arguments.view(bound);
+        let all = view.as_ref().map(arguments).unwrap_or_default();
+        let (values, mut texts): (Vec<_>, Vec<_>) = all.into_iter().partition(|argument| argument.value.is_some());
+        if let Kept::Beginning(text) = &approval.arguments {
+            texts.push(Argument::beginning(text, bound));
+        }
+        let left_out = view.as_ref().map(|view| view.left_out).filter(|left_out| left_out.values > 0);
+        Self {
+            id: approval.id.clone(),
+            caller: visible(&approval.caller),
+            upstream: visible(&approval.upstream),
+            kind: approval.kind,
+            name: visible(&approval.exposed),
+            canonical: (approval.canonical != approval.exposed).then(|| visible(&approval.canonical)),
+            rule: visible(&approval.rule),
+            effects: effects(approval),
+            destructive: approval.destructive,
+            client: approval.client.as_deref().map(visible),
+            outcome: visible(&approval.outcome),
+            description: approval.description.as_deref().map(block).unwrap_or_default(),
+            no_arguments: values.is_empty() && texts.is_empty() && left_out.is_none(),
+            values,
+            texts,
+            left_out: left_out.map(|left_out| format!("{}.", left_out.told())),
+            exact: None,
+            arguments_bytes: approval.arguments_bytes,
+            hidden: approval.hidden.clone(),
+            mixed: approval.mixed.as_deref().map(capitalised),
+            arguments_digest: approval.arguments_digest.clone(),
+            definition_digest: approval.definition_digest.clone(),
+            has_session: approval.has_session,
+            answerable: approval.need <= Evidence::Page,
+            asked: When::past(now, approval.opened_at),
+            left: span(approval.until.saturating_sub(now)),
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! The places of values in arguments: `path`, `edits[0].oldText`, `["a key with blanks"].x`.
+
+use std::borrow::Cow;
+
+use crate::wire::foreign;
+use crate::wire::foreign::marked::Marked;
+
+/// A longer key is cut, in bytes.
+const MAX_KEY: usize = 120;
+
+/// One step from the arguments to a value.
+pub(super) enum Step<'t> {
+    /// Of an object whose first key is not read yet.
+    Nothing,
+    Member(Cow<'t, str>),
+    Element(usize),
+}
+
+/// The place at the end of these steps.
+pub(super) fn place(path: &[Step<'_>]) -> Marked {
+    let mut out = Marked::default();
+    for step in path {
+        match step {
+            Step::Nothing => {}
+            Step::Element(at) => out.push_own(&format!("[{at}]")),
+            Step::Member(key) if is_plain(key) => {
+                out.push_own(if out.is_empty() { "" } else { "." });
+                out.push_own(key);
+            }
+            Step::Member(key) => {
+                out.push_own("[");
+                push_key(&mut out, key);
+                out.push_own("]");
+            }
+        }
+    }
+    out
+}
+
+/// Whether a key can stand in a place as it is.
+fn is_plain(key: &str) -> bool {
+    !key.is_empty() && key.len() <= MAX_KEY && key.chars().all(is_plain_in_key)
+}
+
+fn is_plain_in_key(c: char) -> bool {
+    matches!(c, '_' | '-' | '$') || (c.is_alphanumeric() && !foreign::is_hidden(c))
+}
+
+/// The name of a member by itself.
+pub(super) fn name(key: &str) -> Marked {
+    let mut out = Marked::default();
+    if is_plain(key) {
+        out.push_own(key)
+    } else {
+        push_key(&mut out, key)
+    }
+    out
+}
+
+/// A key between quotes, cut where it is long.
+fn push_key(out: &mut Marked, key: &str) {
+    if key.len() <= MAX_KEY {
+        return out.push_quoted(key);
+    }
+    let head: String = key.chars().take(MAX_KEY / 4).collect();
+    out.push_quoted(&head);
+    out.push_own(&format!(".. ({} bytes)", key.len()));
+}

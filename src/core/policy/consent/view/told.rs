@@ -1,0 +1,164 @@
+//! A view as text: for a form, and with colours for a terminal.
+//!
+//! Each line of a foreign text stands behind a bar of ours, so that no text looks like a line that headend wrote.
+
+use super::{Binary, Block, Content, EditLine, LeftOut, Size, TextLine, View};
+use crate::wire::foreign::LineEnd;
+use crate::wire::foreign::changes::Change;
+use crate::wire::foreign::marked::Marked;
+
+/// How text is coloured: what is written before a part of each kind, and after it.
+#[derive(Clone, Copy, Debug)]
+pub struct Paint {
+    pub pale: &'static str,
+    pub alarm: &'static str,
+    pub removed: &'static str,
+    pub added: &'static str,
+    pub off: &'static str,
+    /// Whether ends of lines are marked; without colours the bar at each line is their mark.
+    pub marks_ends: bool,
+}
+
+impl Paint {
+    /// Plain text.
+    pub const NONE: Self = Self { pale: "", alarm: "", removed: "", added: "", off: "", marks_ends: false };
+    /// Colours of a terminal.
+    pub const TERMINAL: Self = Self {
+        pale: "\u{1b}[2m",
+        alarm: "\u{1b}[1;31m",
+        removed: "\u{1b}[31m",
+        added: "\u{1b}[32m",
+        off: "\u{1b}[0m",
+        marks_ends: true,
+    };
+
+    fn pale(&self, text: &str, out: &mut String) {
+        if !text.is_empty() {
+            out.extend([self.pale, text, self.off]);
+        }
+    }
+
+    /// Foreign text, its hidden characters as an alarm.
+    pub fn marked(&self, text: &Marked, colour: &str, out: &mut String) {
+        for (hidden, part) in text.parts() {
+            let on = if hidden { self.alarm } else { colour };
+            let off = if on.is_empty() { "" } else { self.off };
+            out.extend([on, part, off]);
+        }
+    }
+}
+
+impl View {
+    /// The view in lines.
+    pub fn told(&self, paint: &Paint) -> String {
+        let mut out = String::new();
+        for block in &self.blocks {
+            block.tell(paint, &mut out);
+        }
+        if self.left_out.values > 0 {
+            out.push_str(&self.left_out.told());
+            out.push('\n');
+        }
+        out
+    }
+}
+
+impl LeftOut {
+    /// One sentence about them.
+    pub fn told(&self) -> String {
+        match self.values {
+            1 => format!("1 value is not shown here ({} bytes)", self.bytes),
+            many => format!("{many} values are not shown here ({} bytes)", self.bytes),
+        }
+    }
+}
+
+impl Size {
+    /// `3 lines, 120 bytes`.
+    pub fn told(&self) -> String {
+        match self.lines {
+            0 | 1 => format!("{} bytes", self.bytes),
+            lines => format!("{lines} lines, {} bytes", self.bytes),
+        }
+    }
+}
+
+impl Binary {
+    /// One sentence about it, apart from its beginning.
+    pub fn told(&self) -> String {
+        format!("looks binary, {} bytes, SHA-256 {}", self.bytes, self.digest)
+    }
+}
+
+impl Block {
+    fn tell(&self, paint: &Paint, out: &mut String) {
+        let place = |out: &mut String| {
+            if self.place.is_empty() {
+                out.push_str("(all)");
+            }
+            paint.marked(&self.place, "", out);
+        };
+        match &self.content {
+            Content::Value(value) => {
+                place(out);
+                out.push_str(": ");
+                paint.marked(value, "", out);
+                out.push('\n');
+            }
+            Content::Text { lines, size, cut } => {
+                place(out);
+                out.push_str(&format!(" ({}):\n", size.told()));
+                lines.iter().for_each(|line| tell_line(paint, ("  | ", ""), line, paint.marks_ends, out));
+                not_shown(*cut, out);
+            }
+            Content::Edit { new, lines, cut } => {
+                place(out);
+                out.push_str(" -> ");
+                paint.marked(new, "", out);
+                out.push_str(" (- is replaced by +):\n");
+                // Without colours the ends are marked only where the two texts end in different ways.
+                let is_one = |one: &EditLine, end: LineEnd| match one {
+                    EditLine::Line(change, line) => *change != Change::Kept && line.end == end,
+                    EditLine::Same(_) => false,
+                };
+                let ends = |end: LineEnd| lines.iter().any(|one| is_one(one, end));
+                let marks_ends = paint.marks_ends || (ends(LineEnd::Text) && ends(LineEnd::Feed));
+                for one in lines {
+                    match one {
+                        EditLine::Line(Change::Kept, line) => tell_line(paint, ("    | ", ""), line, marks_ends, out),
+                        EditLine::Line(Change::Removed, line) => {
+                            tell_line(paint, ("  - | ", paint.removed), line, marks_ends, out);
+                        }
+                        EditLine::Line(Change::Added, line) => {
+                            tell_line(paint, ("  + | ", paint.added), line, marks_ends, out);
+                        }
+                        EditLine::Same(count) => out.push_str(&format!("  .. {count} unchanged lines\n")),
+                    }
+                }
+                not_shown(*cut, out);
+            }
+            Content::Binary(binary) => {
+                place(out);
+                out.push_str(&format!(" ({}), begins:\n", binary.told()));
+                out.push_str("  | ");
+                paint.marked(&binary.beginning, "", out);
+                out.push('\n');
+            }
+        }
+    }
+}
+
+fn tell_line(paint: &Paint, (bar, colour): (&str, &str), line: &TextLine, marks_ends: bool, out: &mut String) {
+    paint.pale(bar, out);
+    paint.marked(&line.text, colour, out);
+    let mark = line.end.mark();
+    // The bar at the next line is mark enough for the plain end of a line.
+    paint.pale(if marks_ends { mark } else { mark.trim_end_matches('\u{21b5}') }, out);
+    out.push('\n');
+}
+
+fn not_shown(cut: usize, out: &mut String) {
+    if cut > 0 {
+        out.push_str(&format!("  .. {cut} bytes more are not shown here\n"));
+    }
+}
