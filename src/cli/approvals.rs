@@ -1,16 +1,23 @@
 //! `headend approvals`, `headend approve`, `headend deny`: open approvals and the operator's answers.
 
+use std::io::IsTerminal as _;
+
 use clap::{Args, Subcommand};
 
 use super::exit::{NO, OK, SOFTWARE, TEMPFAIL, UNAVAILABLE, USAGE};
 use super::options::Common;
 use super::output::{Failure, complain, print};
 use super::{daemon, source};
+use crate::policy::consent::view::Paint;
 use crate::store::approvals::{Wish, beside, json};
 use crate::store::db::Db;
 use crate::store::directory::Store;
 use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject};
+
+mod shown;
+
+pub(super) use self::shown::field;
 
 /// A shorter start of an id is refused.
 const MIN_PREFIX: usize = 4;
@@ -28,10 +35,18 @@ pub(super) struct ApprovalsArgs {
 enum What {
     /// List open approvals. The default.
     List,
+    /// Show one with all of its arguments.
+    Show(ShowArgs),
     /// Allow the call.
     Approve(ApproveArgs),
     /// Deny the call.
     Deny(DenyArgs),
+}
+
+#[derive(Clone, Debug, Args)]
+struct ShowArgs {
+    /// The approval's id, or the start of it (4 characters or more).
+    id: String,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -53,6 +68,7 @@ pub(super) struct DenyArgs {
 pub(super) fn run(common: &Common, args: ApprovalsArgs) -> Result<u8, Failure> {
     match args.what.unwrap_or(What::List) {
         What::List => list(common, args.json),
+        What::Show(show_args) => show(common, &show_args.id, args.json),
         What::Approve(approve_args) => approve(common, &approve_args, args.json),
         What::Deny(deny_args) => deny(common, &deny_args, args.json),
     }
@@ -105,7 +121,7 @@ impl Place {
                 let answer = match name {
                     // Grants have no sealed columns.
                     "grants" => json::list(name, db.grants().run_now().map_err(failed)?.iter().map(json::grant)),
-                    _ => json::list(name, beside::prompts(db).map_err(failed)?.iter().map(json::prompt)),
+                    _ => beside::listed(db, name).map_err(failed)?,
                 };
                 if db.has_lost() {
                     complain(
@@ -118,6 +134,21 @@ impl Place {
         };
         let rows = answer.list(name).unwrap_or_default();
         Ok(rows.iter().filter_map(|raw| RawObject::parse(raw).ok()).collect())
+    }
+
+    /// An open approval with everything that a person is shown.
+    pub(super) fn show(&mut self, id: &str) -> Result<RawObject, Failure> {
+        let found = match self {
+            Self::Daemon(daemon) => {
+                let params = RawObject::of_strings(&[("id", id)]);
+                return daemon.ask("approvals.show", Some(&params.encode().text()));
+            }
+            Self::Store(db) => beside::show(db, id).map_err(|error| Failure::new(TEMPFAIL, error))?,
+            Self::Nowhere => None,
+        };
+        let found =
+            found.ok_or_else(|| Failure::new(NO, "no open approval with that id; it was answered or has expired"))?;
+        RawObject::parse(&found).map_err(|error| Failure::new(UNAVAILABLE, error))
     }
 
     fn answer(&mut self, id: &str, wish: Wish) -> Result<String, Failure> {
@@ -158,12 +189,6 @@ pub(super) fn one<'r>(rows: &'r [RawObject], start: &str, what: &str) -> Result<
     }
 }
 
-/// A member as text on one line.
-pub(super) fn field(object: &RawObject, name: &str) -> String {
-    let text = object.string(name).or_else(|| object.get(name).map(|raw| raw.text().into_owned()));
-    foreign::line(&text.unwrap_or_default()).into_owned()
-}
-
 /// A list as JSON.
 pub(super) fn print_json(name: &str, rows: &[RawObject]) -> Result<u8, Failure> {
     print(&format!("{}\n", json::list(name, rows.iter().map(RawObject::encode)).text()))
@@ -186,8 +211,21 @@ fn list(common: &Common, json: bool) -> Result<u8, Failure> {
         }
         text.push('\n');
     }
+    text.push_str("all of the arguments: `headend approvals show ID`\n");
     text.push_str("answer with `headend approve ID [--for once|session|8h|always]` or `headend deny ID`\n");
     print(&text)
+}
+
+fn show(common: &Common, start: &str, json: bool) -> Result<u8, Failure> {
+    let mut place = Place::find(common)?;
+    let rows = place.list("approvals.list", "approvals")?;
+    let id = one(&rows, start, "open approval")?.string("id").unwrap_or_default();
+    let approval = place.show(&id)?;
+    if json {
+        return print(&format!("{}\n", foreign::json(&approval.encode().text())));
+    }
+    let paint = if std::io::stdout().is_terminal() { Paint::TERMINAL } else { Paint::NONE };
+    print(&shown::told(&approval, &paint))
 }
 
 fn answer(common: &Common, start: &str, wish: Wish, json: bool) -> Result<u8, Failure> {

@@ -205,7 +205,8 @@ impl Approvals {
             inner.opened(&opened.id, &asked);
             open.waiting.insert(opened.id, Waiting { asked, span, end: watch::Sender::new(None) });
             if let (Some(db), Some(prompt)) = (&inner.db, open.desk.get(&opened.id)) {
-                db.enter_prompt(inner.owner.clone(), PromptRow::from(prompt)).then(unlisted::unlisted);
+                let details = prompt.details().encode().text().into_owned();
+                db.enter_prompt(inner.owner.clone(), PromptRow::from(prompt), details).then(unlisted::unlisted);
             }
             inner.opened.notify_one();
             inner.tell();

@@ -10,6 +10,7 @@ use crate::harness::{Setup, World};
 use crate::mcp::{Era, Mcp};
 use crate::process::{eventually, said};
 use crate::stdio::Pipe;
+use crate::terminal::Terminal;
 use crate::upstream::Fake;
 
 /// A gateway within `headend stdio` whose every call needs an approval.
@@ -79,6 +80,73 @@ fn without_a_daemon_the_process_that_asked_takes_the_answer_from_the_store() {
     let denied = world.run(&["approvals", "deny", open[0]["id"].as_str().unwrap(), "--json"]);
     let told: Value = serde_json::from_slice(&denied.stdout).unwrap();
     assert_eq!((&told["outcome"], &told["item"]), (&json!("denied"), &json!("fx__echo")), "{}", said(&denied));
+}
+
+/// Texts of many scripts, some of them not what they look like.
+fn texts() -> Value {
+    json!({
+        "text": "第一章\nGrüße 👍\u{202e}\u{3164}\r\nlast\n",
+        "path": "/srv/p\u{430}ypal",
+        "file": "word ".repeat(4000),
+        "old_text": "one\ntwo\n",
+        "new_text": "one\n2\n",
+    })
+}
+
+/// What `approvals show` says of a call with those texts.
+fn assert_shown(text: &str) {
+    for line in [
+        "says it is \"it 1\" (not verified)",
+        "WARNING:   2 hidden characters",
+        "WARNING:   letters of several scripts in one word: \"p\u{430}ypal\" (\u{430} is U+0430)",
+        "path: \"/srv/p\u{430}ypal\"",
+        "  | 第一章\n  | Grüße 👍\\u{202e}\\u{3164}\\r\n  | last\n  | \n",
+        "  | one\n  - | two\n  + | 2\n",
+        &"word ".repeat(4000),
+        "If you allow it once, \"fx\" runs this tool",
+        "headend approve ",
+    ] {
+        assert!(text.contains(line), "{line} in {text}");
+    }
+    assert!(!text.contains(['\u{202e}', '\u{3164}', '\r', '\u{1b}']), "{text}");
+}
+
+#[test]
+fn an_approval_is_shown_with_all_of_its_arguments_from_the_store() {
+    let (world, mut client) = alone();
+    assert!(client.call("fx__echo", texts()).is_error());
+    let listed = open(&world).remove(0);
+    assert!(listed["left"].as_u64().is_some_and(|left| left > 60) && listed["age"].as_u64().is_some(), "{listed}");
+    assert!(listed.get("arguments").is_none(), "the list stays short: {listed}");
+    let id = listed["id"].as_str().unwrap();
+    let shown = world.run(&["approvals", "show", &id[..6]]);
+    assert!(shown.status.success(), "{}", said(&shown));
+    assert_shown(std::str::from_utf8(&shown.stdout).unwrap());
+    let json = world.run(&["approvals", "show", id, "--json"]);
+    let told: Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!((&told["arguments"], &told["client"]), (&texts(), &json!("it 1")), "{told}");
+    assert!(told["left"].is_u64() && told["age"].is_u64() && told["description"] == "Does echo.", "{told}");
+    assert_eq!(world.run(&["approvals", "show", "zzzzzz"]).status.code(), Some(1));
+    assert_eq!(world.run(&["approvals", "show", "zzz"]).status.code(), Some(64));
+
+    let (code, screen) = Terminal::start(&world, &["approvals", "show", id], "").end();
+    assert_eq!(code, Some(0), "{screen}");
+    assert!(screen.contains("\u{1b}[1;31m\\u{202e}\\u{3164}\u{1b}[0m") && screen.contains("第一章"), "{screen}");
+    assert!(!screen.contains(['\u{202e}', '\u{3164}']), "{screen}");
+}
+
+#[test]
+fn an_approval_of_a_daemon_is_shown_with_all_of_its_arguments_for_clients_of_both_eras() {
+    for era in [Era::LEGACY, Era::Modern] {
+        let gateway = Setup::new().policy("default = \"ask\"").fake("fx", &Fake::stdio("legacy")).start();
+        gateway.wait_for_tools(&["fx__echo"]);
+        let mut client = gateway.client(era);
+        assert!(client.call("fx__echo", texts()).is_error());
+        let id = open(&gateway.world)[0]["id"].as_str().unwrap().to_owned();
+        assert_shown(std::str::from_utf8(&gateway.run(&["approvals", "show", &id]).stdout).unwrap());
+        let told: Value = serde_json::from_slice(&gateway.run(&["approvals", "show", &id, "--json"]).stdout).unwrap();
+        assert_eq!(told["arguments"], texts());
+    }
 }
 
 #[test]

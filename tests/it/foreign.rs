@@ -3,7 +3,9 @@
 use serde_json::json;
 
 use crate::harness::Setup;
+use crate::pins::Patch;
 use crate::process::{eventually, said};
+use crate::terminal::Terminal;
 use crate::upstream::Fake;
 
 #[test]
@@ -25,4 +27,36 @@ fn a_name_prints_no_row_of_another_server() {
         assert!(!line.starts_with("files__read"), "{line:?} in {shown}");
     }
     assert!(!shown.contains(['\t', '\r', '\u{2028}', '\u{85}']), "{shown:?}");
+}
+
+#[test]
+fn letters_of_every_script_are_letters_on_a_terminal_and_nothing_is_hidden() {
+    let setup = Setup::new();
+    let patch = Patch::new(&setup);
+    patch.write(&json!({}));
+    let fake = patch.of(Fake::stdio("legacy"));
+    let gateway = setup.toml("[upstreams.gone]\ncommand = [\"/没有/größe\u{3164}\"]").fake("fx", &fake).start();
+    gateway.wait_for_tools(&["fx__echo"]);
+    let text = "第一章 Größe 👍\u{3164}\u{2800}\u{a0}end";
+    patch.write(&json!({"fx://doc/1": {"description": text}, "echo": {"description": "你好 Grüße 🎉"}}));
+    assert!(gateway.run(&["restart", "fx"]).status.success());
+    let names = ["fx+fx://doc/1", "fx__echo"];
+    eventually("the changes wait", || {
+        let waiting = said(&gateway.run(&["pins", "--waiting"]));
+        names.iter().all(|name| waiting.contains(name))
+    });
+    let end = |args: &[&str]| {
+        let (code, screen) = Terminal::start(&gateway.world, args, "").end();
+        assert_eq!(code, Some(0), "{args:?}: {screen}");
+        assert!(!screen.contains(['\u{3164}', '\u{2800}', '\u{a0}', '\u{202e}']), "{args:?}: {screen}");
+        screen
+    };
+    let diff = names.map(|name| end(&["pins", "diff", name])).concat();
+    // Changed words stand beside each other, each text in its letters.
+    assert!(["第一章 Größe 👍", "你好", "Grüße", "🎉"].iter().all(|text| diff.contains(text)), "{diff}");
+    assert!(diff.contains("\\u{2800}") && diff.contains("\\u{a0}"), "{diff}");
+    for args in [&["tools"][..], &["status"], &["status", "gone"], &["pins"]] {
+        end(args);
+    }
+    assert!(end(&["status"]).contains("/没有/größe\\u{3164}"), "{}", end(&["status"]));
 }

@@ -1,7 +1,7 @@
 //! The operator's methods about open approvals and grants.
 
 use crate::daemon::gateway::Gateway;
-use crate::policy::consent::GrantRow;
+use crate::policy::consent::{CannotAnswer, GrantRow};
 use crate::store::approvals::{Wish, json};
 use crate::wire::code;
 use crate::wire::message::Request;
@@ -10,12 +10,13 @@ use crate::wire::raw::{RawJson, RawObject};
 /// Runs a method for the operator `by`; `None` when the method belongs elsewhere.
 pub(super) async fn operate(gateway: &Gateway, by: &str, request: &Request) -> Option<Result<RawJson, (i64, String)>> {
     let method = request.method.as_str();
-    if !["approvals.list", "approvals.answer", "grants.list", "grants.revoke"].contains(&method) {
+    if !["approvals.list", "approvals.show", "approvals.answer", "grants.list", "grants.revoke"].contains(&method) {
         return None;
     }
     let params = request.params.as_ref().and_then(|params| RawObject::parse(params).ok()).unwrap_or_default();
     Some(match method {
         "approvals.list" => prompts(gateway).await,
+        "approvals.show" => show(gateway, &params).await,
         "approvals.answer" => answer(gateway, &params, by).await,
         "grants.list" => Ok(grants(gateway)),
         _ => revoke(gateway, &params).await,
@@ -24,7 +25,14 @@ pub(super) async fn operate(gateway: &Gateway, by: &str, request: &Request) -> O
 
 async fn prompts(gateway: &Gateway) -> Result<RawJson, (i64, String)> {
     let rows = gateway.service.approvals.all_prompts().await.map_err(|error| (1, error.to_string()))?;
-    Ok(json::list("approvals", rows.iter().map(json::prompt)))
+    let now = gateway.service.approvals.wall();
+    Ok(json::list("approvals", rows.iter().map(|row| json::prompt(row, now))))
+}
+
+async fn show(gateway: &Gateway, params: &RawObject) -> Result<RawJson, (i64, String)> {
+    let id = params.string("id").ok_or_else(|| (code::INVALID_PARAMS, "`id` is missing".to_owned()))?;
+    let found = gateway.service.approvals.show(&id).await.map_err(|error| (1, error.to_string()))?;
+    found.ok_or_else(|| (1, CannotAnswer::Unknown.to_string()))
 }
 
 async fn answer(gateway: &Gateway, params: &RawObject, by: &str) -> Result<RawJson, (i64, String)> {

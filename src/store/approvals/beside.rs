@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use super::journal::ended;
 use super::kept::{Answered, Revoked};
-use super::{Approvals, PromptRow, Wish};
+use super::{Approvals, PromptRow, Wish, json};
 use crate::base::clock;
 use crate::policy::consent::{CannotAnswer, Closed, PromptId};
 use crate::policy::{Entry, Evidence};
 use crate::store::db::{Db, DbError};
+use crate::wire::raw::RawJson;
 
 /// How long the owner of a prompt may take to take an answer.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -25,6 +26,23 @@ impl Approvals {
             Some(db) => db.prompts(self.wall()).run().await,
             None => Ok(self.prompts().iter().map(PromptRow::from).collect()),
         }
+    }
+
+    /// An open prompt of any process that shares the store, with everything that a person is shown; `None` where there is none.
+    ///
+    /// # Errors
+    /// When the database cannot be read.
+    pub(crate) async fn show(&self, id: &str) -> Result<Option<RawJson>, DbError> {
+        let now = self.wall();
+        if let Some(prompt) = PromptId::parse(id).and_then(|id| self.prompt(&id)) {
+            let details = prompt.details().encode();
+            return Ok(Some(json::whole(&PromptRow::from(&prompt), &details.text(), now)));
+        }
+        let Some(db) = &self.inner.db else { return Ok(None) };
+        let rows = db.prompts(now).run().await?;
+        let Some(row) = rows.iter().find(|row| row.id == id) else { return Ok(None) };
+        let details = db.prompt_details(id.to_owned()).run().await?;
+        Ok(Some(json::whole(row, details.as_deref().unwrap_or("{}"), now)))
     }
 
     /// The operator's answer to a prompt of whichever process. Says what came of it, in one word.
@@ -51,6 +69,26 @@ impl Approvals {
 /// When the database cannot be read.
 pub(crate) fn prompts(db: &Db) -> Result<Vec<PromptRow>, DbError> {
     db.prompts(clock::unix_seconds()).run_now()
+}
+
+/// The same as an object with a list of that name. Blocks.
+///
+/// # Errors
+/// When the database cannot be read.
+pub(crate) fn listed(db: &Db, name: &str) -> Result<RawJson, DbError> {
+    let now = clock::unix_seconds();
+    Ok(json::list(name, prompts(db)?.iter().map(|row| json::prompt(row, now))))
+}
+
+/// An open prompt in a store without a daemon, with everything that a person is shown; `None` where there is none. Blocks.
+///
+/// # Errors
+/// When the database cannot be read.
+pub(crate) fn show(db: &Db, id: &str) -> Result<Option<RawJson>, DbError> {
+    let (rows, now) = (prompts(db)?, clock::unix_seconds());
+    let Some(row) = rows.iter().find(|row| row.id == id) else { return Ok(None) };
+    let details = db.prompt_details(id.to_owned()).run_now()?;
+    Ok(Some(json::whole(row, details.as_deref().unwrap_or("{}"), now)))
 }
 
 /// The operator's answer to a prompt of another process: left in the store for it. Says what came of it, within a few seconds.

@@ -1,11 +1,29 @@
 //! Prompts and grants as the admin socket and `--json` show them.
 
 use super::PromptRow;
-use crate::policy::consent::GrantRow;
+use crate::policy::consent::{GrantRow, Wall};
 use crate::wire::raw::{RawJson, RawObject};
 
-/// An open prompt. Dates are seconds since 1970.
-pub(crate) fn prompt(row: &PromptRow) -> RawJson {
+/// An open prompt with everything that a person is shown: [`prompt`], and the details of that prompt, which are an object.
+pub(crate) fn whole(row: &PromptRow, details: &str, now: Wall) -> RawJson {
+    let [prompt, details] = [prompt(row, now), RawJson::trusted(details.to_owned())];
+    let mut out = RawObject::parse(&prompt).unwrap_or_default();
+    let Ok(mut details) = RawObject::parse(&details) else { return prompt };
+    let mut names = Vec::new();
+    details.retain(|name| {
+        names.push(name.to_owned());
+        true
+    });
+    for name in names {
+        if let Some(value) = details.remove(&name).filter(|_| out.get(&name).is_none()) {
+            out.set(&name, value);
+        }
+    }
+    out.encode()
+}
+
+/// An open prompt. Dates are seconds since 1970, `age` and `left` are seconds.
+pub(crate) fn prompt(row: &PromptRow, now: Wall) -> RawJson {
     let PromptRow { id, caller, upstream, kind, item, exposed, rule, need, message, .. } = row;
     let mut out = RawObject::of_strings(&[
         ("id", id),
@@ -22,6 +40,8 @@ pub(crate) fn prompt(row: &PromptRow) -> RawJson {
     out.set("session", RawJson::boolean(row.session));
     out.set("opened-at", RawJson::number(row.opened_at));
     out.set("until", RawJson::number(row.until));
+    out.set("age", RawJson::number(now.saturating_sub(row.opened_at)));
+    out.set("left", RawJson::number(row.until.saturating_sub(now)));
     out.encode()
 }
 

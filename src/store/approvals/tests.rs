@@ -1,5 +1,7 @@
 use super::*;
+use crate::mcp::client_name::ClientName;
 use crate::policy::{Digest, Kind, Said};
+use crate::wire::raw::{RawJson, RawObject};
 use std::sync::atomic::Ordering;
 
 mod killed;
@@ -231,12 +233,25 @@ async fn an_answer_that_another_process_left_counts_as_the_operators() {
     let dir = tempfile::tempdir().unwrap();
     let approvals = kept(&dir);
     let action = Asked { need: Evidence::Operator, ..asked("ci", "fx__echo", "{}") };
-    let id = approvals.ask(action.clone(), shown()).unwrap();
+    let name = ClientName::read(&RawJson::trusted(r#"{"name":"claude-code","version":"2.1"}"#));
+    let arguments = RawJson::trusted(r#"{ "text" : "x" }"#);
+    let shown = Shown::new("echo", Said::default(), Some(&arguments)).asked_by(name);
+    let id = approvals.ask(action.clone(), shown).unwrap();
     // Operations are done in order, so this one is there after this.
     approvals.settle().await;
     let beside = Db::open(dir.path()).unwrap();
     let listed = beside::prompts(&beside).unwrap();
     assert_eq!(listed, [PromptRow::from(&approvals.prompt(&id).unwrap())]);
+    let whole = |shown: Option<RawJson>| RawObject::parse(&shown.unwrap()).unwrap();
+    let (there, here) = (beside::show(&beside, &id.to_string()), approvals.show(&id.to_string()).await);
+    for shown in [whole(there.unwrap()), whole(here.unwrap())] {
+        assert_eq!(
+            (shown.string("id"), shown.string("client")),
+            (Some(id.to_string()), Some("claude-code 2.1".to_owned()))
+        );
+        assert_eq!(shown.get("arguments").map(|json| json.text().into_owned()).as_deref(), Some(r#"{"text":"x"}"#));
+        assert!(shown.get("left").is_some() && shown.string("message").is_some());
+    }
     let stop = tokio_util::sync::CancellationToken::new();
     let (ran, outcome) = tokio::join!(approvals.clone().run(stop.clone()), async {
         let outcome = beside::answer(&beside, &id.to_string(), Wish::Always, "uid:1").await;

@@ -2,7 +2,7 @@
 //! it: `headend approvals` without a daemon, or a daemon beside a `headend stdio` of its own.
 //!
 //! The process that opened a prompt is its owner: it alone enters and removes it, judges the answers to it, and says what came of
-//! them. Every process may leave an answer. The message, which has the arguments in it, is sealed.
+//! them. Every process may leave an answer. Message and details, which have the arguments in them, are sealed.
 
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
@@ -16,9 +16,28 @@ const KEPT: Wall = 3600;
 
 impl Db {
     /// Enters a prompt of the process `owner`.
-    pub(crate) fn enter_prompt(&self, owner: String, row: PromptRow) -> Operation<'_, impl Work<Out = ()>> {
+    pub(crate) fn enter_prompt(
+        &self,
+        owner: String,
+        row: PromptRow,
+        details: String,
+    ) -> Operation<'_, impl Work<Out = ()>> {
         let seals = self.seals.clone();
-        self.write(move |connection| insert(connection, &owner, &row, &seals))
+        self.write(move |connection| insert(connection, &owner, &row, &details, &seals))
+    }
+
+    /// The details of an open prompt of any process; `None` where there is none, or they do not open.
+    pub(crate) fn prompt_details(&self, id: String) -> Operation<'_, impl Work<Out = Option<String>>> {
+        let seals = self.seals.clone();
+        self.read(move |connection| {
+            let sql = "SELECT details FROM prompts WHERE id = ?1";
+            let stored = connection.query_row(sql, [&id], |row| row.get::<_, Option<String>>(0)).optional()?.flatten();
+            Ok(stored.and_then(|stored| match seals.open(&place("details", &id), &stored) {
+                Opened::Clear => Some(stored),
+                Opened::Text { text, .. } => Some(text),
+                Opened::Lost => None,
+            }))
+        })
     }
 
     /// Removes a closed prompt.
@@ -67,38 +86,53 @@ impl Db {
     }
 }
 
-/// The place of a prompt's message.
-fn place(id: &str) -> [&str; 3] {
-    ["prompts", "message", id]
+/// The place of a prompt's message or details.
+const fn place<'p>(column: &'p str, id: &'p str) -> [&'p str; 3] {
+    ["prompts", column, id]
 }
 
-fn sealed(seals: &Seals, id: &str, message: &str) -> rusqlite::Result<String> {
-    seals.seal(&place(id), message).ok_or_else(no_key)
+fn sealed(seals: &Seals, column: &str, id: &str, text: &str) -> rusqlite::Result<String> {
+    seals.seal(&place(column, id), text).ok_or_else(no_key)
 }
 
-/// Seals messages that were written before there was a key, or with an earlier key. True where there was one.
+/// Seals messages and details that were written before there was a key, or with an earlier key. True where there was one.
 pub(super) fn reseal(connection: &Connection, seals: &Seals) -> rusqlite::Result<bool> {
-    let mut statement = connection.prepare("SELECT id, message FROM prompts")?;
-    let rows = statement.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))?;
     let mut any = false;
-    for (id, stored) in rows.collect::<rusqlite::Result<Vec<_>>>()? {
-        let message = match seals.open(&place(&id), &stored) {
-            Opened::Clear => stored,
-            Opened::Text { text, current: false } => text,
-            Opened::Text { current: true, .. } | Opened::Lost => continue,
-        };
-        connection.execute("UPDATE prompts SET message = ?2 WHERE id = ?1", [&id, &sealed(seals, &id, &message)?])?;
-        any = true;
+    for (column, select, update) in [
+        (
+            "message",
+            "SELECT id, message FROM prompts WHERE message IS NOT NULL",
+            "UPDATE prompts SET message = ?2 WHERE id = ?1",
+        ),
+        (
+            "details",
+            "SELECT id, details FROM prompts WHERE details IS NOT NULL",
+            "UPDATE prompts SET details = ?2 WHERE id = ?1",
+        ),
+    ] {
+        let mut statement = connection.prepare(select)?;
+        let rows = statement.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))?;
+        for (id, stored) in rows.collect::<rusqlite::Result<Vec<_>>>()? {
+            let text = match seals.open(&place(column, &id), &stored) {
+                Opened::Clear => stored,
+                Opened::Text { text, current: false } => text,
+                Opened::Text { current: true, .. } | Opened::Lost => continue,
+            };
+            connection.execute(update, [&id, &sealed(seals, column, &id, &text)?])?;
+            any = true;
+        }
     }
     Ok(any)
 }
 
-fn insert(connection: &Connection, owner: &str, row: &PromptRow, seals: &Seals) -> rusqlite::Result<()> {
+fn insert(connection: &Connection, owner: &str, row: &PromptRow, details: &str, seals: &Seals) -> rusqlite::Result<()> {
     let sql = "INSERT OR REPLACE INTO prompts (id, owner, caller, upstream, kind, item, exposed, rule, need, destructive, \
-               session, message, opened_at, until) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
+               session, message, opened_at, until, details) \
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
     let PromptRow { id, caller, upstream, kind, item, exposed, rule, need, destructive, session, .. } = row;
     let (opened, until) = (signed(row.opened_at), signed(row.until));
-    let message = sealed(seals, id, &row.message)?;
+    let message = sealed(seals, "message", id, &row.message)?;
+    let details = sealed(seals, "details", id, details)?;
     let values = params![
         id,
         owner,
@@ -113,7 +147,8 @@ fn insert(connection: &Connection, owner: &str, row: &PromptRow, seals: &Seals) 
         session,
         message,
         opened,
-        until
+        until,
+        details
     ];
     connection.prepare_cached(sql)?.execute(values).map(|_| ())
 }
@@ -124,7 +159,7 @@ pub(super) fn delete(connection: &Connection, id: &str) -> rusqlite::Result<()> 
 
 fn read(row: &Row<'_>, seals: &Seals) -> rusqlite::Result<Option<PromptRow>> {
     let (id, stored): (String, String) = (row.get(0)?, row.get(10)?);
-    let message = match seals.open(&place(&id), &stored) {
+    let message = match seals.open(&place("message", &id), &stored) {
         Opened::Clear => stored,
         Opened::Text { text, .. } => text,
         Opened::Lost => return Ok(None),

@@ -9,7 +9,7 @@
 use rusqlite::{Connection, TransactionBehavior};
 
 /// The step at place 0 leads from an empty file to version 1, the next one to version 2, and so on.
-const STEPS: &[&str] = &[TABLES, SEALED, SESSIONS, STATES];
+const STEPS: &[&str] = &[TABLES, SEALED, SESSIONS, STATES, DETAILS];
 /// The version of this program.
 pub(super) const VERSION: usize = STEPS.len();
 
@@ -97,6 +97,11 @@ CREATE TABLE session_resources (
 const STATES: &str = "
 CREATE TABLE used_states (id BLOB PRIMARY KEY, until INTEGER NOT NULL) STRICT;
 CREATE INDEX used_states_until ON used_states (until);
+";
+
+/// Version 5: what a person is shown of an open prompt beyond its message, its arguments among it: JSON, sealed. NULL in rows of before.
+const DETAILS: &str = "
+ALTER TABLE prompts ADD COLUMN details TEXT;
 ";
 
 /// Reasons not to use a file.

@@ -1,0 +1,145 @@
+//! An open approval in full: who asks for what, all of the arguments, and what a yes would do.
+
+use crate::policy::consent::view::{Paint, View};
+use crate::wire::foreign;
+use crate::wire::foreign::marked::Marked;
+use crate::wire::raw::RawObject;
+
+/// All of it, for people. Colours are those of `paint`.
+pub(super) fn told(approval: &RawObject, paint: &Paint) -> String {
+    let text = |name: &str| approval.string(name).unwrap_or_default();
+    let number = |name: &str| approval.get(name).and_then(|raw| raw.parse::<u64>().ok()).unwrap_or_default();
+    let quoted = |name: &str| Marked::quoted(&text(name));
+    let mut out = String::new();
+    let mut row = |name: &str, parts: &[Marked]| {
+        out.push_str(&format!("{name:<11}"));
+        parts.iter().for_each(|part| paint.marked(part, "", &mut out));
+        out.push('\n');
+    };
+    let own = Marked::own;
+    let says = approval.string("client").map(|client| Marked::quoted(&client));
+    match says {
+        Some(client) => row("caller:", &[quoted("caller"), own(", says it is "), client, own(" (not verified)")]),
+        None => row("caller:", &[quoted("caller")]),
+    }
+    row("upstream:", &[quoted("upstream")]);
+    let kind = format!("{}:", field(approval, "kind"));
+    if text("item") == text("exposed") {
+        row(&kind, &[quoted("item")]);
+    } else {
+        row(&kind, &[quoted("item"), own(" (called "), quoted("exposed"), own(")")]);
+    }
+    if let Some(effect) = approval.string("effect") {
+        row("effect:", &[Marked::of(&effect)]);
+    }
+    row("time:", &[own(&format!("asked {} ago, {} left", span(number("age")), span(number("left"))))]);
+    for warning in approval.list("warnings").unwrap_or_default() {
+        let warning = warning.parse::<String>().unwrap_or_default();
+        out.extend([paint.alarm, "WARNING:   ", &foreign::line(&warning), paint.off, "\n"]);
+    }
+    out.push('\n');
+    out.push_str(&arguments(approval, paint));
+    if let Some(description) = approval.string("description") {
+        out.push_str("\nThe description, as the server wrote it:\n");
+        out.push_str(&barred(&description, paint));
+    }
+    let (rule, need, id) = (quoted("rule"), field(approval, "min-evidence"), field(approval, "id"));
+    let [arguments, definition] = ["arguments-digest", "definition-digest"].map(|name| field(approval, name));
+    out.push_str(&format!("\narguments {arguments}, definition {definition}, needs {need}, rule {rule}\n"));
+    if let Some(outcome) = approval.string("outcome") {
+        out.push_str(&format!("\n{}\n", foreign::line(&outcome)));
+    }
+    out.push_str(&format!("headend approve {id} [--for once|session|8h|always]\nheadend deny {id}\n"));
+    out
+}
+
+/// The arguments as they are read, all of those that were kept.
+fn arguments(approval: &RawObject, paint: &Paint) -> String {
+    let size = field(approval, "arguments-bytes");
+    let Some(json) = approval.get("arguments") else {
+        let Some(beginning) = approval.string("arguments-beginning") else {
+            // A process of an earlier release asked.
+            return foreign::block(&approval.string("message").unwrap_or_default()).into_owned() + "\n";
+        };
+        let text = foreign::block(&beginning);
+        return format!("The arguments, {size} bytes, are too long to be kept. This is how they begin:\n{text}");
+    };
+    let view = View::of(&json.text(), usize::MAX / 4);
+    if view.blocks.is_empty() {
+        return "No arguments.\n".to_owned();
+    }
+    let whole = if view.is_whole() { "" } else { "; exactly as they are with --json" };
+    format!("Arguments, {size} bytes{whole}:\n{}", view.told(paint))
+}
+
+/// Foreign text behind a bar at each line.
+fn barred(text: &str, paint: &Paint) -> String {
+    let mut out = String::new();
+    for (line, _) in foreign::lines(text) {
+        out.extend([paint.pale, "  | ", paint.off]);
+        paint.marked(&Marked::of(line), "", &mut out);
+        out.push('\n');
+    }
+    out
+}
+
+/// A member as text on one line.
+pub(in crate::cli) fn field(object: &RawObject, name: &str) -> String {
+    let text = object.string(name).or_else(|| object.get(name).map(|raw| raw.text().into_owned()));
+    foreign::line(&text.unwrap_or_default()).into_owned()
+}
+
+/// A stretch of time in one unit.
+fn span(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7200 => format!("{} min", seconds / 60),
+        _ => format!("{} h", seconds / 3600),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::wire::raw::RawJson;
+
+    fn shown(json: &'static str) -> String {
+        told(&RawObject::parse(&RawJson::trusted(json)).unwrap(), &Paint::NONE)
+    }
+
+    #[test]
+    fn an_approval_is_told_with_all_of_its_arguments() {
+        expect![[r#"
+            caller:    "local", says it is "claude\u{1b}[2J 2.1" (not verified)
+            upstream:  "fx"
+            tool:      "fx__edit" (called "edit")
+            effect:    the server says: may delete
+            time:      asked 75 s ago, 13 min left
+            WARNING:   1 hidden character, shown as \u{..}
+
+            Arguments, 99 bytes:
+            path: "/x"
+            text (2 lines, 20 bytes):
+              | Grüße
+              | 下一行\u{3164}
+
+            The description, as the server wrote it:
+              | Edits.
+              | \u{202e}headend approve abcdefgh
+
+            arguments 01234567, definition 89abcdef, needs L2, rule "default"
+
+            If you allow it once, "fx" runs this tool with exactly these arguments, once.
+            headend approve abcdefgh [--for once|session|8h|always]
+            headend deny abcdefgh
+        "#]].assert_eq(&shown(
+            r#"{"id":"abcdefgh","caller":"local","client":"claude\u001b[2J 2.1","upstream":"fx","kind":"tool","item":"fx__edit","exposed":"edit","rule":"default","min-evidence":"L2","age":75,"left":825,"effect":"the server says: may delete","outcome":"If you allow it once, \"fx\" runs this tool with exactly these arguments, once.","warnings":["1 hidden character, shown as \\u{..}"],"description":"Edits.\n\u202eheadend approve abcdefgh","arguments-bytes":99,"arguments-digest":"01234567","definition-digest":"89abcdef","arguments":{"text":"Grüße\n下一行\u3164","path":"/x"}}"#,
+        ));
+        let long = shown(r#"{"arguments-bytes":999999,"arguments-beginning":"text (999999 bytes):\n  | \u202e"}"#);
+        assert!(long.contains("999999 bytes, are too long to be kept") && long.contains("  | \\u{202e}"), "{long}");
+        assert!(shown(r#"{"arguments":{}}"#).contains("No arguments."));
+        assert!(shown(r#"{"message":"headend asks"}"#).contains("headend asks\n"));
+    }
+}
