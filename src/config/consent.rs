@@ -24,7 +24,7 @@ pub(crate) struct Consent {
     pub(crate) prompt_life: Duration,
     /// Open approvals of one caller.
     pub(crate) max_open: usize,
-    /// New approvals of one caller in a minute.
+    /// Approvals of one caller that may end without an answer in a minute.
     pub(crate) per_minute: usize,
     /// A grant expires when it is unused for so long.
     pub(crate) unused_expiry: Duration,
@@ -35,7 +35,7 @@ impl Default for Consent {
         Self {
             timeout: Duration::from_secs(120),
             prompt_life: Duration::from_secs(900),
-            max_open: 5,
+            max_open: 20,
             per_minute: 3,
             unused_expiry: 90 * DAY,
         }

@@ -13,6 +13,7 @@ mod abuse;
 mod binding;
 mod completions;
 mod legacy;
+mod many;
 pub(crate) mod operator;
 mod stateless;
 

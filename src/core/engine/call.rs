@@ -107,7 +107,7 @@ pub enum Outcome {
 /// executed: "no"|"unknown", retryable, retry-after-ms, call-id}`. A protocol violation of the upstream, and every failure
 /// of another method, is a JSON-RPC error with the same object in `data`: -32603, or our own 1001 (denied), 1002 (limited)
 /// and 1003 (awaiting approval). The reason `awaiting_approval` comes with `approval = {id, url}`: the open approval, and its
-/// page if there is a console. `unrecorded` means that the audit log takes no records, or that the use of a once-grant could
+/// page if there is a console; where too many are open or were not answered, with `counted`, the numbers. `unrecorded` means that the audit log takes no records, or that the use of a once-grant could
 /// not be kept. `gone` means that a list of this client has shown the tool, and that it is not offered any more. An upstream's
 /// HTTP status never becomes ours: HTTP 429 and 503 speak of the transport alone. These words are reserved for the gateway, see
 /// [`crate::mcp::voice`].
@@ -120,6 +120,8 @@ pub struct Failure {
     pub retry_after: Option<Duration>,
     /// Where a person has to agree first.
     pub approval: Option<Box<Approval>>,
+    /// The numbers that it was refused for, by name.
+    pub counted: Option<Box<[(&'static str, u64)]>>,
 }
 
 /// The open prompt that a call waits for.
@@ -196,7 +198,7 @@ impl Failure {
     }
 
     pub fn new(reason: Reason, executed: Executed, detail: impl Into<Box<str>>) -> Self {
-        Self { reason, executed, detail: detail.into(), retry_after: None, approval: None }
+        Self { reason, executed, detail: detail.into(), retry_after: None, approval: None, counted: None }
     }
 
     pub fn retry_after(mut self, wait: Duration) -> Self {
@@ -209,6 +211,11 @@ impl Failure {
         self
     }
 
+    pub fn counted(mut self, numbers: impl Into<Box<[(&'static str, u64)]>>) -> Self {
+        self.counted = Some(numbers.into());
+        self
+    }
+
     /// The object that tells a program what the text tells a person: `headend/refusal` in `_meta`, or `data` of an error.
     fn facts(&self, call: u64) -> String {
         let retryable = self.executed == Executed::No && !matches!(self.reason, Reason::Denied | Reason::Gone);
@@ -218,11 +225,16 @@ impl Failure {
             let id = RawJson::string(&approval.id);
             format!(r#","approval":{{"id":{}{}}}"#, id.text(), url.unwrap_or_default())
         });
+        let counted = self.counted.as_ref().map(|numbers| {
+            let numbers: Vec<String> = numbers.iter().map(|(name, number)| format!(r#""{name}":{number}"#)).collect();
+            format!(r#","counted":{{{}}}"#, numbers.join(","))
+        });
         format!(
-            r#"{{"reason":"{}","executed":"{}","retryable":{retryable}{wait}{},"call-id":"{call:x}"}}"#,
+            r#"{{"reason":"{}","executed":"{}","retryable":{retryable}{wait}{}{},"call-id":"{call:x}"}}"#,
             self.reason.into_str(),
             self.executed.into_str(),
-            approval.unwrap_or_default()
+            approval.unwrap_or_default(),
+            counted.unwrap_or_default()
         )
     }
 

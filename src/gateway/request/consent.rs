@@ -11,6 +11,8 @@
 //! approvals are also rows of the table `prompts`, so the command line and a daemon can answer those of other
 //! processes: the answer is a row, and the process that asked judges it.
 //!
+//! Each call has its own approval and its own form; the forms of one client come one after the other.
+//!
 //! Clients without a session, modern ones over HTTP, share one for each caller: a session grant of theirs lives until
 //! the gateway stops, or a day.
 
@@ -66,10 +68,11 @@ impl Service {
             (false, Era::Modern) => Span::Person(ROUND),
             (true, _) => Span::Person(Duration::MAX),
         };
-        let prompt = match self.approvals.ask_for(asked, shown, span) {
-            Ok(prompt) => prompt,
+        let seat = match self.approvals.ask_for(asked, shown, span, going_on.prompt()) {
+            Ok(seat) => seat,
             Err(why) => return self.unasked(&request, &why),
         };
+        let prompt = seat.prompt();
         let message = self.approvals.prompt(&prompt).map(|prompt| prompt.message()).unwrap_or_default();
         let url = self.console.get().map(|base| format!("{base}/approvals/{prompt}"));
         let question = match &url {
@@ -93,6 +96,7 @@ impl Service {
                         Some(if opened { Channel::Waiting(again) } else { Channel::Answered(answer) })
                     }
                     (GoingOn::Consent { .. } | GoingOn::Anew | GoingOn::Permitted(_), Some(again)) => {
+                        seat.carry();
                         request.metrics.count(request.labels.label, OutcomeLabel::InputRequired);
                         return Handled::Answer(Answer::ok(again));
                     }
@@ -101,7 +105,7 @@ impl Service {
         };
         let Some(channel) = channel else { return self.awaiting(&request, &prompt, &message, url) };
         let Some(place) = self.admission.ask() else { return Handled::Overloaded };
-        let asking = Asking::new(Arc::clone(self), request, prompt, channel, timeout, (share, place));
+        let asking = Asking::new(Arc::clone(self), request, seat, channel, timeout, (share, place));
         Handled::Call(Box::new(ClientCall::Asking(Box::new(asking))))
     }
 
@@ -139,21 +143,31 @@ impl Service {
                 Executed::No,
                 "The same call was denied in the last 10 minutes, so it is refused.",
             ),
-            Refused::Embargo { until } => {
-                let text =
-                    "Approvals of this item were not answered several times, so its calls are refused for a while.";
-                Failure::new(Reason::Denied, Executed::No, text)
-                    .retry_after(Duration::from_secs(until.saturating_sub(self.approvals.wall())))
-            }
-            Refused::OpenAlready(prompt) => {
-                let url = self.console.get().map(|base| format!("{base}/approvals/{prompt}"));
+            Refused::Embargo { unanswered, until } => {
                 let text = format!(
-                    "Another call of this kind waits for approval ({prompt}); only one is asked about at a time. The call was not made."
+                    "The last {unanswered} approvals of this item were not answered, so its calls are refused for a while."
                 );
-                Failure::new(Reason::AwaitingApproval, Executed::No, text).approval(prompt.to_string(), url)
+                let wait = Duration::from_secs(until.saturating_sub(self.approvals.wall()));
+                let failure = Failure::new(Reason::Denied, Executed::No, text).retry_after(wait);
+                failure.counted([("unanswered-in-a-row", u64::from(*unanswered))])
             }
-            Refused::TooMany { retry } => {
-                let text = "Too many calls wait for approval, so this one is refused. Try again in a minute.";
+            Refused::Unanswered { unanswered, per_minute, retry } => {
+                let text = format!(
+                    "{unanswered} approvals of this caller were not answered within the last minute, so this call was not made."
+                );
+                let failure = Failure::new(Reason::AwaitingApproval, Executed::No, text).retry_after(*retry);
+                failure.counted([("unanswered-in-a-minute", count(*unanswered)), ("per-minute", count(*per_minute))])
+            }
+            Refused::TooManyOpen { open, max_open, retry } => {
+                let text = format!(
+                    "{open} calls of this caller wait for approval already, so this one was not made. Stop, and tell the \
+                     user that they wait in headend."
+                );
+                let failure = Failure::new(Reason::AwaitingApproval, Executed::No, text).retry_after(*retry);
+                failure.counted([("open", count(*open)), ("max-open", count(*max_open))])
+            }
+            Refused::Full { retry } => {
+                let text = "Too many calls of all callers wait for approval, so this one was not made.";
                 Failure::new(Reason::AwaitingApproval, Executed::No, text).retry_after(*retry)
             }
             Refused::NotKept => {
@@ -163,7 +177,9 @@ impl Service {
         };
         let outcome = match why {
             Refused::Declined | Refused::Embargo { .. } => OutcomeLabel::Denied,
-            Refused::OpenAlready(_) | Refused::TooMany { .. } => OutcomeLabel::AwaitingApproval,
+            Refused::Unanswered { .. } | Refused::TooManyOpen { .. } | Refused::Full { .. } => {
+                OutcomeLabel::AwaitingApproval
+            }
             Refused::NotKept => OutcomeLabel::Unrecorded,
         };
         self.refuse(request, &failure, outcome)
@@ -173,4 +189,8 @@ impl Service {
         request.metrics.count(request.labels.label, outcome);
         Handled::Answer(refused(failure, &request.labels, request.client.revision))
     }
+}
+
+fn count(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
 }

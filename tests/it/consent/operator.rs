@@ -169,23 +169,26 @@ fn prompts_and_resources_are_asked_about_as_well() {
 }
 
 #[test]
-fn only_so_many_questions_are_asked() {
-    let stage = Stage::with("", "").gateway;
-    drop(stage);
-    let setup = Setup::new().policy("default = \"ask\"");
+fn only_so_many_questions_are_open_and_the_refusal_says_what_was_counted() {
+    let setup = Setup::new().policy("default = \"ask\"\n[policy.consent]\nmax-open = 3");
     let gateway = setup.fake("fx", &Fake::stdio("legacy")).start();
     gateway.wait_for_tools(&["fx__echo"]);
     let mut client = Mcp::http_at(gateway.address, gateway.token(), Era::Modern, "/mcp", json!({}));
-    let tools = ["fx__echo", "fx__env", "fx__fail", "fx__denied"];
-    let refusals: Vec<Answer> = tools.iter().map(|tool| client.call(tool, json!({}))).collect();
-    let ids: Vec<bool> = refusals
-        .iter()
-        .map(|answer| answer.result()["_meta"]["headend/refusal"]["approval"]["id"].is_string())
-        .collect();
-    assert_eq!(ids, [true, true, true, false], "three in a minute");
-    let wait = &refusals[3].result()["_meta"]["headend/refusal"]["retry-after-ms"];
-    assert!(wait.as_u64().is_some_and(|ms| ms > 0 && ms <= 60_000), "{}", refusals[3].raw);
-    // A second approval about the same tool waits for the first.
-    let second = client.call("fx__echo", json!({"text": "other"}));
-    assert!(second.text().contains("waits for approval"), "{}", second.text());
+    let mut id = |tool: &str, arguments: Value| {
+        let refused = client.call(tool, arguments);
+        assert_eq!(reason(&refused), "awaiting_approval");
+        let refusal = &refused.result()["_meta"]["headend/refusal"];
+        (refusal["approval"]["id"].as_str().map(str::to_owned), refusal.clone())
+    };
+    let (first, _) = id("fx__echo", json!({}));
+    let (second, _) = id("fx__echo", json!({"text": "other"}));
+    let (third, _) = id("fx__env", json!({}));
+    assert!(first.is_some() && second.is_some() && third.is_some());
+    assert_ne!(first, second, "each action has its own, also about one tool");
+    let (none, refusal) = id("fx__fail", json!({}));
+    assert_eq!(none, None, "{refusal}");
+    assert_eq!(refusal["counted"], json!({"open": 3, "max-open": 3}), "{refusal}");
+    let wait = &refusal["retry-after-ms"];
+    assert!(wait.as_u64().is_some_and(|ms| ms > 0 && ms <= 60_000), "{refusal}");
+    assert_eq!(id("fx__echo", json!({})).0, first, "the same call made again opens nothing");
 }
