@@ -5,7 +5,7 @@
 //! | L1 suffices, modern, has forms | `input_required` with the key `gw.consent`; the sealed state names the approval |
 //! | L1 suffices, legacy, has forms | `elicitation/create` on the call's own stream; cancelled when another channel answered |
 //! | has URL elicitation | the same two, with the approval's page. `accept` only means that the client opens the page: a legacy call waits `timeout` and closes its approval; a modern one waits 20 s and is asked again |
-//! | anything else, or no console for the page | refused at once with `awaiting_approval`; the approval stays open |
+//! | anything else, or no console for the page | refused at once with `awaiting_approval` and a text that tells a model to stop; the approval stays open |
 //!
 //! The console (L2) and the admin socket (L3, root and our own user) answer every approval of the process. Open
 //! approvals are also rows of the table `prompts`, so the command line and a daemon can answer those of other
@@ -41,6 +41,11 @@ use crate::wire::raw::{RawJson, RawObject};
 const ROUND: Duration = crate::engine::state::LIFE;
 /// When a call may come back whose approval could not be kept.
 const STORE_WAIT: Duration = Duration::from_secs(5);
+
+/// Text for a model whose call waits for a person. No id, no command, no address: an agent with a shell could use them.
+const AWAITING: &str = "This call was not made: it waits for a person's approval in headend. Stop here and tell the user that headend \
+                        waits for their approval. Do not try to get there by other means. Once it is approved, make exactly the \
+                        same call again.";
 
 impl Service {
     /// Opens a prompt for a call, or goes on with the one that is open, through the best channel that the caller has.
@@ -78,7 +83,7 @@ impl Service {
         let question = match &url {
             _ if !is_page => form(&message, request.client.tag.is_some()),
             Some(url) if offered.url => page(&message, url),
-            Some(_) | None => return self.awaiting(&request, &prompt, &message, url),
+            Some(_) | None => return self.awaiting(&request, &prompt, url),
         };
         let channel = match era {
             Era::Legacy => {
@@ -103,7 +108,7 @@ impl Service {
                 }
             }
         };
-        let Some(channel) = channel else { return self.awaiting(&request, &prompt, &message, url) };
+        let Some(channel) = channel else { return self.awaiting(&request, &prompt, url) };
         let Some(place) = self.admission.ask() else { return Handled::Overloaded };
         let asking = Asking::new(Arc::clone(self), request, seat, channel, timeout, (share, place));
         Handled::Call(Box::new(ClientCall::Asking(Box::new(asking))))
@@ -124,14 +129,10 @@ impl Service {
         Some(input_required(std::iter::once((approval::KEY, question)), &sealed))
     }
 
-    /// The client cannot be asked: it is told how a person can approve, and that the call can be made again then.
-    fn awaiting(&self, request: &Request, prompt: &PromptId, message: &str, url: Option<String>) -> Handled {
-        let mut text = format!("{message}\n\nThe call was not made. Approve it with `headend approve {prompt}`");
-        if let Some(url) = &url {
-            text.push_str(&format!(" or at {url}"));
-        }
-        text.push_str(", then make the same call again.");
-        let failure = Failure::new(Reason::AwaitingApproval, Executed::No, text).approval(prompt.to_string(), url);
+    /// The client cannot be asked: its model is told to stop, and its program how a person can approve. The call can be made
+    /// again then.
+    fn awaiting(&self, request: &Request, prompt: &PromptId, url: Option<String>) -> Handled {
+        let failure = Failure::new(Reason::AwaitingApproval, Executed::No, AWAITING).approval(prompt.to_string(), url);
         self.refuse(request, &failure, OutcomeLabel::AwaitingApproval)
     }
 
@@ -141,7 +142,7 @@ impl Service {
             Refused::Declined => Failure::new(
                 Reason::Denied,
                 Executed::No,
-                "The same call was denied in the last 10 minutes, so it is refused.",
+                "The same call was denied in the last 10 minutes, so it is refused. Do not try to get there by other means.",
             ),
             Refused::Embargo { unanswered, until } => {
                 let text = format!(
@@ -153,21 +154,25 @@ impl Service {
             }
             Refused::Unanswered { unanswered, per_minute, retry } => {
                 let text = format!(
-                    "{unanswered} approvals of this caller were not answered within the last minute, so this call was not made."
+                    "This call was not made: {unanswered} approvals of this caller were not answered within the last \
+                     minute. Stop here and tell the user that headend waits for their approval. Do not try to get there by \
+                     other means."
                 );
                 let failure = Failure::new(Reason::AwaitingApproval, Executed::No, text).retry_after(*retry);
                 failure.counted([("unanswered-in-a-minute", count(*unanswered)), ("per-minute", count(*per_minute))])
             }
             Refused::TooManyOpen { open, max_open, retry } => {
                 let text = format!(
-                    "{open} calls of this caller wait for approval already, so this one was not made. Stop, and tell the \
-                     user that they wait in headend."
+                    "This call was not made: {open} calls of this caller wait for a person's approval in headend already. \
+                     Stop here and tell the user that headend waits for their approval. Do not try to get there by other \
+                     means."
                 );
                 let failure = Failure::new(Reason::AwaitingApproval, Executed::No, text).retry_after(*retry);
                 failure.counted([("open", count(*open)), ("max-open", count(*max_open))])
             }
             Refused::Full { retry } => {
-                let text = "Too many calls of all callers wait for approval, so this one was not made.";
+                let text = "This call was not made: too many calls of all callers wait for a person's approval. Stop here and \
+                            tell the user that headend waits for approvals.";
                 Failure::new(Reason::AwaitingApproval, Executed::No, text).retry_after(*retry)
             }
             Refused::NotKept => {

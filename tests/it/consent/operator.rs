@@ -12,6 +12,14 @@ pub(crate) fn pending(stage: &Stage) -> Vec<String> {
     approvals.iter().map(|approval| approval["id"].as_str().unwrap().to_owned()).collect()
 }
 
+/// A refusal's text tells a model to stop, and gives it nothing to go on with.
+pub(crate) fn for_a_model(text: &str) {
+    assert!(text.contains("Stop here and tell the user") && text.contains("other means"), "{text}");
+    for forbidden in ["headend a", "headend d", "http", "`", "/approvals"] {
+        assert!(!text.contains(forbidden), "{forbidden}: {text}");
+    }
+}
+
 pub(crate) fn headend(stage: &Stage, args: &[&str]) -> String {
     let output = stage.gateway.world.run(args);
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -29,7 +37,8 @@ fn a_client_that_cannot_be_asked_is_told_how_to_get_an_approval() {
         let facts = &refused.result()["_meta"]["headend/refusal"];
         let id = facts["approval"]["id"].as_str().unwrap().to_owned();
         assert_eq!((&facts["executed"], &facts["retryable"]), (&json!("no"), &json!(true)), "{era:?}");
-        assert!(refused.text().contains(&format!("headend approve {id}")), "{era:?}: {}", refused.text());
+        assert_eq!(facts["approval"]["command"], format!("headend approve {id}"), "{era:?}");
+        for_a_model(&refused.text());
         assert_eq!(pending(&stage), [id.as_str()], "{era:?}");
         let before = stage.called().len();
 
@@ -161,7 +170,10 @@ fn prompts_and_resources_are_asked_about_as_well() {
     ] {
         let refused = client.request(method, params.clone());
         assert_eq!(refused.code(), Some(1003), "{method}: {}", refused.raw);
-        let id = refused.message["error"]["data"]["approval"]["id"].as_str().unwrap().to_owned();
+        let approval = &refused.message["error"]["data"]["approval"];
+        let id = approval["id"].as_str().unwrap().to_owned();
+        assert_eq!(approval["command"], format!("headend approve {id}"), "{method}");
+        for_a_model(refused.message["error"]["message"].as_str().unwrap());
         headend(&stage, &["approve", &id]);
         let answer = client.request(method, params);
         assert!(answer.message.get("result").is_some(), "{method}: {}", answer.raw);
