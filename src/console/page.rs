@@ -3,6 +3,7 @@
 use askama::Template;
 
 use super::desk::{Approval, GrantView, PinView, UpstreamView};
+use super::group_link::GroupLink;
 use super::session::Notice;
 use super::text::{Piece, PieceKind, ago, block, capitalised, counted, diff, json, moment, span, visible};
 use crate::policy::consent::{self, Lifetime, Wall};
@@ -87,6 +88,7 @@ fn effects(approval: &Approval) -> Vec<Effect> {
 #[derive(Debug)]
 pub(crate) struct Card {
     pub(crate) id: String,
+    pub(crate) digest: String,
     pub(crate) caller: String,
     pub(crate) upstream: String,
     pub(crate) kind: &'static str,
@@ -114,6 +116,7 @@ impl Card {
         let hidden = approval.hidden_characters;
         Self {
             id: approval.id.clone(),
+            digest: approval.digest.clone(),
             caller: visible(&approval.caller),
             upstream: visible(&approval.upstream),
             kind: approval.kind,
@@ -377,10 +380,27 @@ const fn words_of(ending: consent::Closed) -> (&'static str, &'static str) {
 }
 
 #[derive(Debug, Template)]
+#[template(path = "group.html", config = "src/console/askama.toml")]
+pub(crate) struct Group {
+    pub(crate) frame: Frame,
+    pub(crate) cards: Vec<Card>,
+    /// Whether the console's evidence suffices to allow one of them.
+    answerable: bool,
+}
+
+impl Group {
+    pub(crate) fn new(frame: Frame, cards: Vec<Card>) -> Self {
+        let answerable = cards.iter().any(|card| card.answerable);
+        Self { frame, cards, answerable }
+    }
+}
+
+#[derive(Debug, Template)]
 #[template(path = "overview.html", config = "src/console/askama.toml")]
 pub(crate) struct Overview {
     pub(crate) frame: Frame,
     pub(crate) cards: Vec<Card>,
+    pub(crate) groups: Vec<GroupLink>,
     pub(crate) tiles: Vec<Tile>,
     pub(crate) troubled: usize,
     pub(crate) rows: Vec<Row>,
@@ -391,6 +411,8 @@ pub(crate) struct Overview {
 pub(crate) struct OneApproval {
     pub(crate) frame: Frame,
     pub(crate) card: Card,
+    /// Where others of its caller and item are open.
+    pub(crate) group: Option<GroupLink>,
 }
 
 #[derive(Debug, Template)]

@@ -28,6 +28,7 @@ use crate::store::db::{Db, DbError, Health};
 
 pub(crate) mod beside;
 mod closed_by;
+mod group;
 mod journal;
 pub(crate) mod json;
 mod keep;
@@ -194,17 +195,7 @@ impl Approvals {
     }
 
     /// Opens a prompt for that time, or joins one about the very same action: the call's `own`, else one that no call waits for.
-    /// The call waits for it as long as the seat lives.
-    ///
-    /// # Errors
-    /// Why the call is refused without a prompt.
-    pub(crate) fn ask_for(
-        &self,
-        asked: Asked,
-        shown: Shown,
-        span: Span,
-        own: Option<&PromptId>,
-    ) -> Result<Seat, Refused> {
+    fn open_prompt(&self, asked: Asked, shown: Shown, span: Span, own: Option<&PromptId>) -> Result<PromptId, Refused> {
         let inner = &self.inner;
         if inner.db.as_ref().is_some_and(|db| !db.health().is_writable()) {
             return Err(Refused::NotKept);
@@ -223,7 +214,7 @@ impl Approvals {
             inner.opened.notify_one();
             inner.tell();
         }
-        Ok(Seat::new(self.clone(), opened.id))
+        Ok(opened.id)
     }
 
     /// An open prompt of this process.

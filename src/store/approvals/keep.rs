@@ -16,7 +16,7 @@ use super::unlisted::unlisted;
 use super::{Approvals, Inner, Spent, Wish};
 use crate::base::clock;
 use crate::base::tally::Tally;
-use crate::policy::Evidence;
+use crate::policy::{Digest, Evidence};
 use crate::policy::consent::{CannotAnswer, Closed, Grant, GrantRow, Lifetime, PromptId};
 use crate::store::db::{Db, DbError};
 
@@ -167,11 +167,13 @@ impl Approvals {
 
     /// An answer that another process left. Who can write the file is the operator.
     async fn take(&self, answered: Answered) {
-        let wish = Wish::parse(&answered.answer).zip(PromptId::parse(&answered.prompt));
-        let outcome = match wish {
-            Some((wish, id)) => {
+        let outcome = match read(&answered) {
+            Some((id, shown, wish)) => {
                 let answer = wish.answer(self.wall());
-                let closed = self.answer(&id, answer, Evidence::Operator, &answered.by).await;
+                let closed = match shown {
+                    Some(shown) => self.answer_shown(&(id, shown), answer, Evidence::Operator, &answered.by).await,
+                    None => self.answer(&id, answer, Evidence::Operator, &answered.by).await,
+                };
                 closed.map_or_else(|why| why.to_string(), |how| how.into_str().to_owned())
             }
             None => "the answer cannot be read".to_owned(),
@@ -205,6 +207,15 @@ impl Approvals {
             Err(error) => tracing::warn!(error = %error, "uses of grants are not written"),
         }
     }
+}
+
+/// An answer as it was left: the prompt, the digest of what was shown of it, and the wish.
+fn read(answered: &Answered) -> Option<(PromptId, Option<Digest>, Wish)> {
+    let (wish, shown) = match answered.answer.split_once(' ') {
+        Some((wish, shown)) => (wish, Some(Digest::from_hex(shown)?)),
+        None => (answered.answer.as_str(), None),
+    };
+    Some((PromptId::parse(&answered.prompt)?, shown, Wish::parse(wish)?))
 }
 
 impl Inner {

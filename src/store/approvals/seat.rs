@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{Approvals, Open};
-use crate::policy::consent::{Grant, PromptId};
+use super::{Approvals, Open, Span};
+use crate::policy::consent::{Asked, Grant, PromptId, Refused, Shown};
 
 /// A call waits for the prompt as long as this lives: no equal call joins it, and a once-grant that comes of it is for this
 /// call alone.
@@ -14,11 +14,25 @@ pub(crate) struct Seat {
     is_carried: bool,
 }
 
-impl Seat {
-    pub(super) const fn new(approvals: Approvals, prompt: PromptId) -> Self {
-        Self { approvals, prompt, is_carried: false }
+impl Approvals {
+    /// Opens a prompt for that time, or joins one about the very same action: the call's `own`, else one that no call waits for.
+    /// The call waits for it as long as the seat lives.
+    ///
+    /// # Errors
+    /// Why the call is refused without a prompt.
+    pub(crate) fn ask_for(
+        &self,
+        asked: Asked,
+        shown: Shown,
+        span: Span,
+        own: Option<&PromptId>,
+    ) -> Result<Seat, Refused> {
+        let prompt = self.open_prompt(asked, shown, span, own)?;
+        Ok(Seat { approvals: self.clone(), prompt, is_carried: false })
     }
+}
 
+impl Seat {
     pub(crate) const fn prompt(&self) -> PromptId {
         self.prompt
     }

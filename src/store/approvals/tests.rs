@@ -269,7 +269,10 @@ async fn an_answer_that_another_process_left_counts_as_the_operators() {
     assert_eq!(listed, [PromptRow::from(&approvals.prompt(&id).unwrap())]);
     let stop = tokio_util::sync::CancellationToken::new();
     let (ran, outcome) = tokio::join!(approvals.clone().run(stop.clone()), async {
-        let outcome = beside::answer(&beside, &id.to_string(), Wish::Always, "uid:1").await;
+        let other = beside::answer(&beside, &id.to_string(), Some(Digest::of(b"x")), Wish::Always, "uid:1").await;
+        assert!(other.is_err_and(|why| why.contains("not what was shown")));
+        let shown = Digest::from_hex(&listed[0].digest());
+        let outcome = beside::answer(&beside, &id.to_string(), shown, Wish::Always, "uid:1").await;
         stop.cancel();
         outcome
     });
@@ -289,9 +292,9 @@ async fn an_answer_to_a_process_that_is_gone_grants_nothing() {
     gone.settle().await;
     drop(gone);
     assert_eq!(approvals.all_prompts().await.unwrap().len(), 1);
-    assert!(approvals.operator_answers(&id, Wish::Once, "uid:1").await.unwrap_err().contains("did not take"));
+    assert!(approvals.operator_answers(&id, None, Wish::Once, "uid:1").await.unwrap_err().contains("did not take"));
     assert_eq!(approvals.grants().len(), 0);
-    assert!(approvals.operator_answers("nonsense", Wish::Once, "uid:1").await.is_err());
+    assert!(approvals.operator_answers("nonsense", None, Wish::Once, "uid:1").await.is_err());
 }
 
 #[tokio::test]

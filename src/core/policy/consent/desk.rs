@@ -102,6 +102,10 @@ pub enum CannotAnswer {
     Evidence(Evidence),
     #[error("it is not what was shown; look at it again")]
     NotShown,
+    #[error("they are of several callers or items, or too many; answer them one by one")]
+    NotAGroup,
+    #[error("several approvals are allowed once or denied; give longer grants one by one")]
+    OnlyOnce,
     #[error("an answer that came through the client may allow once or for its session, nothing longer")]
     TooLong,
     #[error("the caller has no session, or it has ended; allow once, for a time, or always")]

@@ -1,7 +1,7 @@
 //! A prompt and its message.
 
 use super::{Asked, PromptId, Shown, Wall};
-use crate::policy::Kind;
+use crate::policy::{Digest, Kind};
 use crate::wire::foreign;
 
 /// An open request for consent.
@@ -16,6 +16,11 @@ pub struct Prompt {
 }
 
 impl Prompt {
+    /// Digest of what a person is shown, which an answer to several prompts names for each.
+    pub fn digest(&self) -> Digest {
+        Digest::of(self.message().as_bytes())
+    }
+
     /// The message of a prompt on any channel: plain ASCII, at most 2 KiB.
     ///
     /// The first line says that headend asks. Foreign text stands between quotes only, and cannot close them.
