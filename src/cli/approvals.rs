@@ -6,7 +6,7 @@ use self::group::Group;
 use super::exit::{NO, OK, SOFTWARE, TEMPFAIL, UNAVAILABLE, USAGE};
 use super::options::Common;
 use super::output::{Failure, complain, print};
-use super::{daemon, source};
+use super::{daemon, operator, source};
 use crate::store::approvals::{Wish, beside, json};
 use crate::store::db::Db;
 use crate::store::directory::Store;
@@ -134,6 +134,14 @@ impl Place {
         Ok(rows.iter().filter_map(|raw| RawObject::parse(raw).ok()).collect())
     }
 
+    /// Whether a command may answer here; a daemon judges that itself.
+    fn permit(&self, common: &Common) -> Result<(), Failure> {
+        match self {
+            Self::Store(db) => operator::permit(common, db),
+            Self::Daemon(_) | Self::Nowhere => Ok(()),
+        }
+    }
+
     /// Answers an approval; with a digest only as it was shown.
     fn answer(&mut self, id: &str, shown: Option<Digest>, wish: Wish) -> Result<String, Failure> {
         match self {
@@ -144,7 +152,7 @@ impl Place {
                 if let Some(shown) = shown {
                     params.set("digest", RawJson::string(&shown.hex()));
                 }
-                let answer = daemon.ask("approvals.answer", Some(&params.encode().text()))?;
+                let answer = daemon.ask_as_operator("approvals.answer", Some(&params.encode().text()))?;
                 Ok(answer.string("outcome").unwrap_or_default())
             }
             Self::Store(db) => {
@@ -226,9 +234,16 @@ fn answer(common: &Common, chosen: &Chosen<'_>) -> Result<u8, Failure> {
     let [start] = ids else {
         let rows = ids.iter().map(|start| one(&rows, start, "open approval")).collect::<Result<Vec<_>, Failure>>()?;
         let group = Group { rows, show: shown, wish, yes: chosen.yes, json };
-        return group.answer(|id, digest| place.answer(id, Some(digest), wish));
+        let mut is_permitted = false;
+        return group.answer(|id, digest| {
+            if !std::mem::replace(&mut is_permitted, true) {
+                place.permit(common)?;
+            }
+            place.answer(id, Some(digest), wish)
+        });
     };
     let row = one(&rows, start, "open approval")?;
+    place.permit(common)?;
     let outcome = place.answer(&row.string("id").unwrap_or_default(), None, wish)?;
     let granted = outcome == "granted";
     if json {

@@ -7,7 +7,7 @@
 //! prompts. Each process reads the changes of others every 250 ms while a prompt is open, else every 2 s.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::atomic::AtomicI64;
+use std::sync::atomic::{AtomicBool, AtomicI64};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -33,6 +33,7 @@ mod journal;
 pub(crate) mod json;
 mod keep;
 mod kept;
+mod operator;
 mod seat;
 mod span;
 mod time;
@@ -83,6 +84,7 @@ struct Inner {
     opened: Notify,
     /// The database's version when it was last read.
     version: AtomicI64,
+    keeps_operator: AtomicBool,
 }
 
 /// An open prompt, and the tasks that wait for its end.
@@ -149,6 +151,7 @@ impl Approvals {
             opened: Notify::new(),
             // No version of the database is this one.
             version: AtomicI64::new(-1),
+            keeps_operator: AtomicBool::new(false),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -192,6 +195,8 @@ impl Approvals {
         let grants = inner.grants.load();
         inner.grants.store(Arc::new(grants.with_unused(consent.unused_expiry.as_secs())));
         inner.tell();
+        drop(open);
+        self.write_operator();
     }
 
     /// Opens a prompt for that time, or joins one about the very same action: the call's `own`, else one that no call waits for.

@@ -15,6 +15,7 @@ mod completions;
 mod legacy;
 mod many;
 pub(crate) mod operator;
+mod proof;
 mod stateless;
 
 /// A second caller besides the local one.

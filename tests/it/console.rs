@@ -57,6 +57,14 @@ impl Browser {
         answer
     }
 
+    /// Presses a button of an approval's page.
+    pub(crate) fn answer(&mut self, id: &str, answer: &str) {
+        let path = format!("/approvals/{id}");
+        let page = self.get(&path).text();
+        let csrf = page.split("name=\"csrf\" value=\"").nth(1).unwrap().split('"').next().unwrap();
+        assert_eq!(self.post(&path, &format!("csrf={csrf}&answer={answer}")).head.status, 303);
+    }
+
     pub(crate) fn signed_in(gateway: &Gateway) -> Self {
         let mut browser = Self::new(gateway);
         let token = fs::read_to_string(gateway.world.path("state/headend/console-token")).unwrap();

@@ -16,8 +16,9 @@ use super::unlisted::unlisted;
 use super::{Approvals, Inner, Spent, Wish};
 use crate::base::clock;
 use crate::base::tally::Tally;
-use crate::policy::{Digest, Evidence};
+use crate::config::Operator;
 use crate::policy::consent::{CannotAnswer, Closed, Grant, GrantRow, Lifetime, PromptId};
+use crate::policy::{Digest, Evidence};
 use crate::store::db::{Db, DbError};
 
 /// How often other processes' answers are looked for while a prompt is open, and their revocations at all times.
@@ -168,6 +169,9 @@ impl Approvals {
     /// An answer that another process left. Who can write the file is the operator.
     async fn take(&self, answered: Answered) {
         let outcome = match read(&answered) {
+            _ if self.operator() == Operator::None => {
+                "this gateway takes answers on its console's page alone".to_owned()
+            }
             Some((id, shown, wish)) => {
                 let answer = wish.answer(self.wall());
                 let closed = match shown {
