@@ -39,7 +39,7 @@ impl Browser {
     }
 
     /// Sends a form as its own page would, and keeps the cookie of the answer.
-    fn post(&mut self, path: &str, form: &str) -> Response {
+    pub(crate) fn post(&mut self, path: &str, form: &str) -> Response {
         let mut headers = self.headers();
         for (name, value) in [
             ("Origin", format!("http://{}", self.address)),
