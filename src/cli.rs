@@ -15,6 +15,7 @@ mod ends;
 mod exit;
 mod grants;
 pub(crate) mod import;
+mod operator;
 mod options;
 mod output;
 mod pins;

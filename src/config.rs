@@ -38,7 +38,7 @@ mod units;
 mod upstream;
 
 pub(crate) use self::audit::{Audit, OnFailure};
-pub(crate) use self::consent::Consent;
+pub(crate) use self::consent::{Consent, Operator};
 #[cfg(target_os = "linux")]
 pub(crate) use self::container::ContainerRun;
 pub(crate) use self::doubts::{doubts, unasked};

@@ -43,6 +43,7 @@ pub(crate) mod desk;
 mod events;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
+mod group_link;
 pub(crate) mod live_desk;
 mod page;
 mod reply;

@@ -4,17 +4,20 @@ use std::io::IsTerminal as _;
 
 use clap::{Args, Subcommand};
 
+use self::group::Group;
 use super::exit::{NO, OK, SOFTWARE, TEMPFAIL, UNAVAILABLE, USAGE};
 use super::options::Common;
 use super::output::{Failure, complain, print};
-use super::{daemon, source};
+use super::{daemon, operator, source};
 use crate::policy::consent::view::Paint;
 use crate::store::approvals::{Wish, beside, json};
 use crate::store::db::Db;
 use crate::store::directory::Store;
+use crate::wire::digest::Digest;
 use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject};
 
+mod group;
 mod shown;
 
 pub(super) use self::shown::field;
@@ -51,18 +54,28 @@ struct ShowArgs {
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct ApproveArgs {
-    /// The approval's id, or the start of it (4 characters or more).
-    id: String,
+    /// The approval's id, or the start of it (4 characters or more). Several of one caller about one item are shown, and allowed once
+    /// after a question.
+    #[arg(required = true, value_name = "ID")]
+    ids: Vec<String>,
     /// How long: `once` with exactly the arguments shown, `session`, a time such as 8h or 30d, or `always`, until the
     /// tool changes.
     #[arg(long = "for", value_name = "HOW-LONG", default_value = "once")]
     how_long: String,
+    /// Allow several without a question; without a terminal this is the only way.
+    #[arg(long)]
+    yes: bool,
 }
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct DenyArgs {
-    /// The approval's id, or the start of it (4 characters or more).
-    id: String,
+    /// The approval's id, or the start of it (4 characters or more). Several of one caller about one item are shown, and denied after
+    /// a question.
+    #[arg(required = true, value_name = "ID")]
+    ids: Vec<String>,
+    /// Deny several without a question; without a terminal this is the only way.
+    #[arg(long)]
+    yes: bool,
 }
 
 pub(super) fn run(common: &Common, args: ApprovalsArgs) -> Result<u8, Failure> {
@@ -80,11 +93,11 @@ pub(super) fn approve(common: &Common, args: &ApproveArgs, json: bool) -> Result
         let text = format!("--for {:?}: write once, session, always, or a time such as 8h or 30d", args.how_long);
         Failure::new(USAGE, text)
     })?;
-    answer(common, &args.id, wish, json)
+    answer(common, &Chosen { ids: &args.ids, wish, yes: args.yes, json })
 }
 
 pub(super) fn deny(common: &Common, args: &DenyArgs, json: bool) -> Result<u8, Failure> {
-    answer(common, &args.id, Wish::Deny, json)
+    answer(common, &Chosen { ids: &args.ids, wish: Wish::Deny, yes: args.yes, json })
 }
 
 /// Place of approvals and grants: the daemon or the store.
@@ -151,20 +164,32 @@ impl Place {
         RawObject::parse(&found).map_err(|error| Failure::new(UNAVAILABLE, error))
     }
 
-    fn answer(&mut self, id: &str, wish: Wish) -> Result<String, Failure> {
+    /// Whether a command may answer here; a daemon judges that itself.
+    fn permit(&self, common: &Common) -> Result<(), Failure> {
+        match self {
+            Self::Store(db) => operator::permit(common, db),
+            Self::Daemon(_) | Self::Nowhere => Ok(()),
+        }
+    }
+
+    /// Answers an approval; with a digest only as it was shown.
+    fn answer(&mut self, id: &str, shown: Option<Digest>, wish: Wish) -> Result<String, Failure> {
         match self {
             Self::Daemon(daemon) => {
                 let mut params = RawObject::default();
                 params.set("id", RawJson::string(id));
                 params.set("answer", RawJson::string(&wish.to_string()));
-                let answer = daemon.ask("approvals.answer", Some(&params.encode().text()))?;
+                if let Some(shown) = shown {
+                    params.set("digest", RawJson::string(&shown.hex()));
+                }
+                let answer = daemon.ask_as_operator("approvals.answer", Some(&params.encode().text()))?;
                 Ok(answer.string("outcome").unwrap_or_default())
             }
             Self::Store(db) => {
                 let by = format!("uid:{}", rustix::process::getuid().as_raw());
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
                 let runtime = runtime.map_err(|error| Failure::new(SOFTWARE, error))?;
-                let answered = runtime.block_on(beside::answer(db, id, wish, &by));
+                let answered = runtime.block_on(beside::answer(db, id, shown, wish, &by));
                 answered.map_err(|why| Failure::new(NO, foreign::line(&why)))
             }
             Self::Nowhere => Err(Failure::new(NO, "no approval is open")),
@@ -202,17 +227,9 @@ fn list(common: &Common, json: bool) -> Result<u8, Failure> {
     if rows.is_empty() {
         return print("no approval is open\n");
     }
-    let mut text = String::new();
-    for row in &rows {
-        let id = field(row, "id");
-        text.push_str(&format!("{id}  (needs {})\n", field(row, "min-evidence")));
-        for line in foreign::block(&row.string("message").unwrap_or_default()).lines() {
-            text.push_str(&format!("    {line}\n"));
-        }
-        text.push('\n');
-    }
+    let mut text: String = rows.iter().map(listed).collect();
     text.push_str("all of the arguments: `headend approvals show ID`\n");
-    text.push_str("answer with `headend approve ID [--for once|session|8h|always]` or `headend deny ID`\n");
+    text.push_str("answer with `headend approve ID [--for once|session|8h|always]` or `headend deny ID`; several at once with their ids\n");
     print(&text)
 }
 
@@ -228,11 +245,43 @@ fn show(common: &Common, start: &str, json: bool) -> Result<u8, Failure> {
     print(&shown::told(&approval, &paint))
 }
 
-fn answer(common: &Common, start: &str, wish: Wish, json: bool) -> Result<u8, Failure> {
+/// An approval as it is listed.
+fn listed(row: &RawObject) -> String {
+    let mut text = format!("{}  (needs {})\n", field(row, "id"), field(row, "min-evidence"));
+    for line in foreign::block(&row.string("message").unwrap_or_default()).lines() {
+        text.push_str(&format!("    {line}\n"));
+    }
+    text.push('\n');
+    text
+}
+
+/// An answer of the command line.
+struct Chosen<'a> {
+    /// Ids or their starts.
+    ids: &'a [String],
+    wish: Wish,
+    yes: bool,
+    json: bool,
+}
+
+fn answer(common: &Common, chosen: &Chosen<'_>) -> Result<u8, Failure> {
+    let Chosen { ids, wish, json, .. } = *chosen;
     let mut place = Place::find(common)?;
     let rows = place.list("approvals.list", "approvals")?;
+    let [start] = ids else {
+        let rows = ids.iter().map(|start| one(&rows, start, "open approval")).collect::<Result<Vec<_>, Failure>>()?;
+        let group = Group { rows, show: listed, wish, yes: chosen.yes, json };
+        let mut is_permitted = false;
+        return group.answer(|id, digest| {
+            if !std::mem::replace(&mut is_permitted, true) {
+                place.permit(common)?;
+            }
+            place.answer(id, Some(digest), wish)
+        });
+    };
     let row = one(&rows, start, "open approval")?;
-    let outcome = place.answer(&row.string("id").unwrap_or_default(), wish)?;
+    place.permit(common)?;
+    let outcome = place.answer(&row.string("id").unwrap_or_default(), None, wish)?;
     let granted = outcome == "granted";
     if json {
         let mut out = RawObject::default();

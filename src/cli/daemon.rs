@@ -8,8 +8,9 @@ use std::time::Duration;
 use super::exit::{NO, UNAVAILABLE};
 use super::options::Common;
 use super::output::Failure;
-use super::source;
+use super::{source, terminal};
 use crate::daemon::admin::{Hello, hello_line};
+use crate::wire::code;
 use crate::wire::raw::{RawJson, RawObject};
 
 /// A daemon that is silent for so long hangs: by default a call takes 600 s at most.
@@ -32,6 +33,8 @@ pub(super) struct Daemon {
     pub(super) stream: UnixStream,
     pub(super) reader: BufReader<UnixStream>,
     pub(super) hello: Hello,
+    /// The daemon has been shown that a person is here, or wants no proof.
+    is_proven: bool,
 }
 
 /// Connects to the first daemon that answers.
@@ -63,7 +66,7 @@ fn greet(stream: UnixStream, want: &str, profile: Option<&str>) -> Result<Daemon
         return Err(error);
     }
     stream.set_read_timeout(None).map_err(text)?;
-    Ok(Daemon { stream, reader, hello })
+    Ok(Daemon { stream, reader, hello, is_proven: false })
 }
 
 impl Daemon {
@@ -72,6 +75,33 @@ impl Daemon {
     /// # Errors
     /// 1 when the daemon says no, 69 when it goes away.
     pub(super) fn ask(&mut self, method: &str, params: Option<&str>) -> Result<RawObject, Failure> {
+        self.exchange(method, params)?.map_err(|(_, text)| Failure::new(NO, text))
+    }
+
+    /// One admin request that answers or approves something: the daemon may want a code first that it shows on the terminal.
+    ///
+    /// # Errors
+    /// 1 when the daemon says no, or the code is wrong; 69 when it goes away.
+    pub(super) fn ask_as_operator(&mut self, method: &str, params: Option<&str>) -> Result<RawObject, Failure> {
+        if !self.is_proven {
+            let about = RawObject::of_strings(&[("for", method)]).encode();
+            let is_needed = match self.exchange("operator.challenge", Some(&about.text()))? {
+                Ok(answer) => answer.is_true("needed"),
+                // An older daemon wants no proof.
+                Err((code::METHOD_NOT_FOUND, _)) => false,
+                Err((_, text)) => return Err(Failure::new(NO, text)),
+            };
+            if is_needed {
+                let typed = RawObject::of_strings(&[("code", &terminal::code("code: ")?)]).encode();
+                self.ask("operator.prove", Some(&typed.text()))?;
+            }
+            self.is_proven = true;
+        }
+        self.ask(method, params)
+    }
+
+    /// The daemon's answer: a result, or an error's code and text.
+    fn exchange(&mut self, method: &str, params: Option<&str>) -> Result<Result<RawObject, (i64, String)>, Failure> {
         let gone = |error: std::io::Error| {
             Failure::new(UNAVAILABLE, format!("the connection to the daemon broke: {error}; see the daemon's log"))
         };
@@ -88,8 +118,9 @@ impl Daemon {
         let answer = RawObject::parse(&RawJson::trusted(answer.get().to_owned())).map_err(|_| strange())?;
         if let Some(error) = answer.get("error") {
             let error = RawObject::parse(error).map_err(|_| strange())?;
-            return Err(Failure::new(NO, error.string("message").unwrap_or_default()));
+            let code = error.get("code").and_then(|code| code.parse().ok()).unwrap_or_default();
+            return Ok(Err((code, error.string("message").unwrap_or_default())));
         }
-        RawObject::parse(answer.get("result").ok_or_else(strange)?).map_err(|_| strange())
+        RawObject::parse(answer.get("result").ok_or_else(strange)?).map(Ok).map_err(|_| strange())
     }
 }

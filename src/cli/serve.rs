@@ -92,6 +92,7 @@ async fn serve(common: &Common, loaded: Loaded, inline: bool) -> Result<u8, Fail
     let config = loaded.config;
     let gateway = Gateway::build(config, loaded.source, Some(store), MAIN, StopTimes::DAEMON).map_err(start_failure)?;
     let gateway = Arc::new(gateway);
+    gateway.service.approvals.keep_operator();
     let addresses = gateway.listen().await.map_err(start_failure)?;
     if let Some(path) = socket {
         match admin::bind(&path, &access).await {

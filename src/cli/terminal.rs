@@ -1,10 +1,12 @@
 //! Questions to the person at the terminal.
 
+use std::fs::{File, OpenOptions};
 use std::io::{IsTerminal as _, Write as _};
+use std::os::fd::AsFd;
 
 use rustix::termios::{QueueSelector, tcflush};
 
-use super::exit::SOFTWARE;
+use super::exit::{NO, SOFTWARE};
 use super::output::Failure;
 
 /// Longest answer that is read.
@@ -31,18 +33,40 @@ pub(super) fn ask(question: &str) -> Result<bool, Failure> {
     tcflush(&input, QueueSelector::IFlush).map_err(|error| failed(&error))?;
     // From here on an answer counts.
     show(" [y/N] ")?;
-    let mut answer = Vec::new();
-    while !answer.ends_with(b"\n") && answer.len() < MAX_ANSWER {
+    let (answer, is_over) = line(&input).map_err(|error| failed(&error))?;
+    if is_over {
+        show("\n")?;
+    }
+    let answer = answer.to_ascii_lowercase();
+    Ok(matches!(answer.as_str(), "y" | "yes"))
+}
+
+/// Reads a code on the controlling terminal, wherever the output goes. Throws away what was typed before.
+///
+/// # Errors
+/// 1 without a controlling terminal.
+pub(super) fn code(question: &str) -> Result<String, Failure> {
+    let failed = |error: std::io::Error| {
+        let text =
+            format!("[policy.consent] operator = \"terminal\": this needs a terminal, where a code is typed: {error}");
+        Failure::new(NO, text)
+    };
+    let mut terminal: File = OpenOptions::new().read(true).write(true).open("/dev/tty").map_err(failed)?;
+    tcflush(&terminal, QueueSelector::IFlush).map_err(|error| failed(error.into()))?;
+    terminal.write_all(question.as_bytes()).map_err(failed)?;
+    let (typed, _) = line(&terminal).map_err(|error| failed(error.into()))?;
+    Ok(typed)
+}
+
+/// A line without its end and spaces around it, and whether the input is over. Without a buffer, so that nothing is read ahead of the
+/// next question.
+fn line(input: impl AsFd) -> rustix::io::Result<(String, bool)> {
+    let (mut answer, mut is_over) = (Vec::new(), false);
+    while !is_over && !answer.ends_with(b"\n") && answer.len() < MAX_ANSWER {
         let mut bytes = [0; MAX_ANSWER];
-        // Without a buffer, so that nothing is read ahead of the next question.
-        let read =
-            rustix::io::retry_on_intr(|| rustix::io::read(&input, &mut bytes)).map_err(|error| failed(&error))?;
-        if read == 0 {
-            show("\n")?;
-            break;
-        }
+        let read = rustix::io::retry_on_intr(|| rustix::io::read(&input, &mut bytes))?;
+        is_over = read == 0;
         answer.extend_from_slice(bytes.get(..read).unwrap_or_default());
     }
-    let answer = String::from_utf8_lossy(&answer).trim().to_ascii_lowercase();
-    Ok(matches!(answer.as_str(), "y" | "yes"))
+    Ok((String::from_utf8_lossy(&answer).trim().to_owned(), is_over))
 }

@@ -264,13 +264,14 @@ fn filter(filter: &Filter) -> String {
 }
 
 fn consent(out: &mut Out, consent: &Consent) {
-    let Consent { timeout, prompt_life, max_open, per_minute, unused_expiry } = consent;
+    let Consent { timeout, prompt_life, max_open, per_minute, unused_expiry, operator } = consent;
     out.table("policy.consent");
     out.string("timeout", &units::duration(*timeout));
     out.string("prompt-life", &units::duration(*prompt_life));
     out.raw("max-open", &max_open.to_string());
     out.raw("per-minute", &per_minute.to_string());
     out.string("unused-expiry", &units::duration_text(*unused_expiry));
+    out.string("operator", operator.into_str());
 }
 
 fn policy(out: &mut Out, policy: &PolicySpec, stated: bool) {

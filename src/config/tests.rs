@@ -287,6 +287,8 @@ per-day = 1000
 [[policy.limits]]
 id = "alone"
 concurrent = 1
+[policy.consent]
+operator = "terminal"
 [profiles.p]
 upstreams = ["a", "z"]
 tools = { allow = ["a__*"], deny = ["z__x"] }

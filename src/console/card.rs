@@ -39,6 +39,8 @@ fn effects(approval: &Approval) -> Vec<Effect> {
 #[derive(Debug)]
 pub(crate) struct Card {
     pub(crate) id: String,
+    /// Digest of what is shown, which an answer to several approvals names.
+    pub(crate) digest: String,
     pub(crate) caller: String,
     pub(crate) upstream: String,
     pub(crate) kind: &'static str,
@@ -101,6 +103,7 @@ impl Card {
         let left_out = view.as_ref().map(|view| view.left_out).filter(|left_out| left_out.values > 0);
         Self {
             id: approval.id.clone(),
+            digest: approval.digest.clone(),
             caller: visible(&approval.caller),
             upstream: visible(&approval.upstream),
             kind: approval.kind,

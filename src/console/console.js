@@ -47,6 +47,9 @@
     const open = [...old.querySelectorAll("details[open][id]")].map((details) => details.id);
     const scrolled = [...old.querySelectorAll("[id] pre")].map((pre) => [nameOf(pre), pre.scrollTop]);
     const known = new Set([...old.querySelectorAll(".card[id]")].map((card) => card.id));
+    // An answer is about calls that the person has checked: boxes stay as they are, and those of later calls are empty.
+    const boxes = new Map([...old.querySelectorAll("input[type=checkbox]")].map((box) => [box.value, box.checked]));
+    for (const box of fresh.querySelectorAll("input[type=checkbox]")) box.checked = boxes.get(box.value) ?? false;
     for (const id of open) {
       const details = fresh.querySelector("#" + CSS.escape(id));
       if (details) details.open = true;

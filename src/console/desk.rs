@@ -20,6 +20,13 @@ pub(crate) trait Desk: Send + Sync + 'static {
     fn approvals(&self) -> Vec<Approval>;
     fn approval(&self, id: &str) -> Found;
     fn answer<'a>(&'a self, id: &'a str, reply: Reply) -> BoxFuture<'a, Result<Closed, String>>;
+    /// Answers several approvals, each by its id and the digest of what was shown: allows once, or denies. The inner errors are about
+    /// one approval each, which stays open.
+    fn answer_group<'a>(
+        &'a self,
+        members: &'a [(String, String)],
+        reply: Reply,
+    ) -> BoxFuture<'a, Result<Vec<Result<Closed, String>>, String>>;
     /// Live grants, latest first.
     fn grants(&self) -> Vec<GrantView>;
     /// Whether there was such a live grant.
@@ -53,6 +60,8 @@ pub(crate) enum Part {
 #[derive(Clone, Debug)]
 pub(crate) struct Approval {
     pub(crate) id: String,
+    /// Digest of everything that is shown of it.
+    pub(crate) digest: String,
     pub(crate) caller: String,
     pub(crate) upstream: String,
     /// Word for the kind: tool, prompt, resource.
@@ -86,6 +95,13 @@ pub(crate) struct Approval {
     pub(crate) need: Evidence,
     pub(crate) opened_at: Wall,
     pub(crate) until: Wall,
+}
+
+impl Approval {
+    /// Whether both are of one group: one caller, one item.
+    pub(crate) fn is_beside(&self, other: &Self) -> bool {
+        self.caller == other.caller && self.kind == other.kind && self.canonical == other.canonical
+    }
 }
 
 /// State of an approval.

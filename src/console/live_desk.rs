@@ -22,6 +22,7 @@ use crate::wire::layout::indented;
 
 /// Name of the console in grants and in the audit log.
 const BY: &str = "console";
+const FOREIGN_FORM: &str = "The form does not belong to this page. Reload it and try again.";
 
 /// The console's data and actions, from a running gateway.
 #[derive(Debug)]
@@ -41,7 +42,7 @@ impl LiveDesk {
     async fn judge(&self, pin: &PinKey, digest: &str, approve: bool) -> Result<(), String> {
         let kind = PinKind::parse(&pin.kind);
         let (Some(kind), Some(shown)) = (kind, Digest::from_hex(digest)) else {
-            return Err("The form does not belong to this page. Reload it and try again.".to_owned());
+            return Err(FOREIGN_FORM.to_owned());
         };
         let decided = if approve {
             self.pins.approve(&pin.name, Some(kind), shown, BY).await
@@ -90,6 +91,26 @@ impl Desk for LiveDesk {
             };
             let answered = self.service.approvals.answer(&id, answer, Evidence::Page, BY).await;
             answered.map_err(|error| sentence(&error))
+        })
+    }
+
+    fn answer_group<'a>(
+        &'a self,
+        members: &'a [(String, String)],
+        reply: Reply,
+    ) -> BoxFuture<'a, Result<Vec<Result<Closed, String>>, String>> {
+        Box::pin(async move {
+            let read = |(id, digest): &(String, String)| Some((PromptId::parse(id)?, Digest::from_hex(digest)?));
+            let members: Option<Vec<_>> = members.iter().map(read).collect();
+            let answer = match reply {
+                Reply::Deny => Some(Answer::Deny),
+                Reply::Once => Some(Answer::Allow(Lifetime::Once)),
+                Reply::Session | Reply::Hour | Reply::UntilChanged => None,
+            };
+            let (members, answer) = members.zip(answer).ok_or_else(|| FOREIGN_FORM.to_owned())?;
+            let answered = self.service.approvals.answer_group(&members, answer, Evidence::Page, BY).await;
+            let answered = answered.map_err(|error| sentence(&error))?;
+            Ok(answered.into_iter().map(|one| one.map_err(|error| sentence(&error))).collect())
         })
     }
 
@@ -183,10 +204,11 @@ fn sentence(error: &impl std::fmt::Display) -> String {
 }
 
 fn approval(prompt: Prompt) -> Approval {
-    let outcome = prompt.outcome();
+    let (outcome, digest) = (prompt.outcome(), prompt.digest().hex());
     let (asked, shown) = (prompt.asked, prompt.shown);
     Approval {
         id: prompt.id.to_string(),
+        digest,
         caller: asked.caller.to_string(),
         upstream: asked.upstream.to_string(),
         kind: asked.kind.into_str(),

@@ -5,6 +5,7 @@ use askama::Template;
 use super::argument::RowKind;
 use super::card::Card;
 use super::desk::{GrantView, PinView, UpstreamView};
+use super::group_link::GroupLink;
 use super::session::Notice;
 use super::text::{Piece, PieceKind, When, ago, block, counted, diff, span, visible};
 use crate::policy::consent::{self, Lifetime, Wall};
@@ -288,10 +289,27 @@ const fn words_of(ending: consent::Closed) -> (&'static str, &'static str) {
 }
 
 #[derive(Debug, Template)]
+#[template(path = "group.html", config = "src/console/askama.toml")]
+pub(crate) struct Group {
+    pub(crate) frame: Frame,
+    pub(crate) cards: Vec<Card>,
+    /// Whether the console's evidence suffices to allow one of them.
+    answerable: bool,
+}
+
+impl Group {
+    pub(crate) fn new(frame: Frame, cards: Vec<Card>) -> Self {
+        let answerable = cards.iter().any(|card| card.answerable);
+        Self { frame, cards, answerable }
+    }
+}
+
+#[derive(Debug, Template)]
 #[template(path = "overview.html", config = "src/console/askama.toml")]
 pub(crate) struct Overview {
     pub(crate) frame: Frame,
     pub(crate) cards: Vec<Card>,
+    pub(crate) groups: Vec<GroupLink>,
     pub(crate) tiles: Vec<Tile>,
     pub(crate) troubled: usize,
     pub(crate) rows: Vec<Row>,
@@ -302,6 +320,8 @@ pub(crate) struct Overview {
 pub(crate) struct OneApproval {
     pub(crate) frame: Frame,
     pub(crate) card: Card,
+    /// Where others of its caller and item are open.
+    pub(crate) group: Option<GroupLink>,
 }
 
 #[derive(Debug, Template)]

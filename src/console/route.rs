@@ -1,5 +1,6 @@
 //! One request of a browser: its session, its page, its action.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,9 +14,10 @@ use url::form_urlencoded;
 use super::card::Card;
 use super::desk::{Found, PinKey, Reply};
 use super::events;
+use super::group_link::GroupLink;
 use super::page::{
-    Closed, Decisions, Frame, Granted, Grants, OneApproval, Open, Overview, Pinned, Pins, Review, Row, Section, SignIn,
-    Tile, Upstreams,
+    Closed, Decisions, Frame, Granted, Grants, Group, OneApproval, Open, Overview, Pinned, Pins, Review, Row, Section,
+    SignIn, Tile, Upstreams,
 };
 use super::reply::{self, COOKIE};
 use super::session::{NoEntry, Notice, Visitor};
@@ -174,9 +176,11 @@ async fn show(console: &Console, head: &Parts, visitor: &Visitor) -> Response<Re
             let mut tiles = tiles();
             // Upstreams in trouble come first; the rest keeps the order of the configuration.
             tiles.sort_by_key(|tile| tile.tone != "danger");
+            let approvals = desk.approvals();
             let page = Overview {
                 frame: frame(Section::Overview),
-                cards: desk.approvals().iter().map(|approval| Card::new(approval, now)).collect(),
+                cards: approvals.iter().map(|approval| Card::new(approval, now)).collect(),
+                groups: GroupLink::all(&approvals),
                 troubled: tiles.iter().filter(|tile| tile.tone == "danger").count(),
                 tiles,
                 rows: rows(FEW),
@@ -192,12 +196,23 @@ async fn show(console: &Console, head: &Parts, visitor: &Visitor) -> Response<Re
             reply::page(ok, &Pins { frame: frame(Section::Pins), reviews, pinned: Pinned::all(&pins) })
         }
         "/upstreams" => reply::page(ok, &Upstreams { frame: frame(Section::Upstreams), tiles: tiles() }),
+        "/group" => {
+            let query = head.uri.query().unwrap_or_default();
+            let mut of: HashMap<_, _> = form_urlencoded::parse(query.as_bytes()).collect();
+            let (caller, item) = (of.remove("caller").unwrap_or_default(), of.remove("item").unwrap_or_default());
+            let mut approvals = desk.approvals();
+            approvals.retain(|approval| approval.caller == caller && approval.canonical == item);
+            let cards = approvals.iter().map(|approval| Card::new(approval, now)).collect();
+            reply::page(ok, &Group::new(frame(Section::Other), cards))
+        }
         "/decisions" => reply::page(ok, &Decisions { frame: frame(Section::Decisions), rows: rows(ALL) }),
         path => match path.strip_prefix("/approvals/").filter(|id| is_id(id)) {
             Some(id) => match desk.approval(id) {
                 Found::Open(approval) => {
                     let card = Card::whole(&approval, now);
-                    reply::page(ok, &OneApproval { frame: frame(Section::Other), card })
+                    let count = desk.approvals().iter().filter(|other| other.is_beside(&approval)).count();
+                    let group = (count > 1).then(|| GroupLink::to(&approval, count));
+                    reply::page(ok, &OneApproval { frame: frame(Section::Other), card, group })
                 }
                 Found::Closed(ending) => reply::page(ok, &Closed::new(frame(Section::Other), id, Some(ending))),
                 Found::Unknown => reply::page(StatusCode::NOT_FOUND, &Closed::new(frame(Section::Other), id, None)),
@@ -216,6 +231,11 @@ impl Form {
         let mut values = self.0.iter().filter(|(field, _)| field == name).map(|(_, value)| value.as_str());
         let value = values.next()?;
         values.next().is_none().then_some(value)
+    }
+
+    /// The values of a field that may occur several times.
+    fn fields<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.0.iter().filter(move |(field, _)| field == name).map(|(_, value)| value.as_str())
     }
 }
 
@@ -257,6 +277,7 @@ async fn write(console: &Console, head: &Parts, visitor: Option<Visitor>, form: 
     let done = match path {
         "/grants" => revoke(console, form).await,
         "/pins" => judge_pin(console, form).await,
+        "/group" => answer_group(console, form).await,
         _ => match path.strip_prefix("/approvals/").filter(|id| is_id(id)) {
             Some(id) => answer(console, id, form).await,
             None if own_page(path) == path => return reply::method_not_allowed("GET, HEAD"),
@@ -267,7 +288,7 @@ async fn write(console: &Console, head: &Parts, visitor: Option<Visitor>, form: 
         return reply::wrong(StatusCode::BAD_REQUEST, "Not understood", "The form lacks a field. Reload the page.");
     };
     console.doors.tell(&visitor, notice);
-    reply::see(if path.starts_with("/approvals/") { "/" } else { path })
+    reply::see(if path.starts_with("/approvals/") || path == "/group" { "/" } else { path })
 }
 
 /// Redirects into the console after sign-in, or shows the sign-in page with the error.
@@ -308,6 +329,28 @@ async fn answer(console: &Console, id: &str, form: &Form) -> Option<Notice> {
         }
         Err(text) => Notice { good: false, text },
     })
+}
+
+/// `None` for a malformed form.
+async fn answer_group(console: &Console, form: &Form) -> Option<Notice> {
+    let reply = Reply::parse(form.field("answer")?)?;
+    let member = |value: &str| value.split_once(':').map(|(id, digest)| (id.to_owned(), digest.to_owned()));
+    let members: Vec<(String, String)> = form.fields("member").map(member).collect::<Option<_>>()?;
+    if members.is_empty() {
+        return Some(Notice { good: false, text: "No call was checked, so nothing was answered.".to_owned() });
+    }
+    let answered = match console.desk.answer_group(&members, reply).await {
+        Ok(answered) => answered,
+        Err(text) => return Some(Notice { good: false, text }),
+    };
+    tracing::info!(approvals = members.len(), answered = ?answered, "answered together in the console");
+    let done = answered.iter().filter(|one| one.is_ok()).count();
+    let verb = if reply == Reply::Deny { "Denied" } else { "Allowed once" };
+    let mut text = format!("{verb}: {done} of {}.", members.len());
+    if let Some(why) = answered.iter().find_map(|one| one.as_ref().err()) {
+        text.push_str(&format!(" Not answered: {} ({why})", members.len() - done));
+    }
+    Some(Notice { good: done == members.len(), text })
 }
 
 async fn revoke(console: &Console, form: &Form) -> Option<Notice> {

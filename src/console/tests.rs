@@ -15,7 +15,15 @@ mod fake;
 
 const TOKEN: &str = "the-operators-token-of-this-test";
 /// Every page that needs a session.
-const PAGES: &[&str] = &["/", "/grants", "/pins", "/upstreams", "/decisions", "/approvals/k7hq9cmv2r5wjd8x"];
+const PAGES: &[&str] = &[
+    "/",
+    "/grants",
+    "/pins",
+    "/upstreams",
+    "/decisions",
+    "/approvals/k7hq9cmv2r5wjd8x",
+    "/group?caller=local&item=mail__send",
+];
 
 /// A label, headers, a body, and the status that they get.
 type Row<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a str, u16);
@@ -273,6 +281,50 @@ async fn every_button_reaches_the_desk() {
 }
 
 #[tokio::test]
+async fn a_group_is_answered_as_far_as_it_was_shown_and_checked() {
+    let stage = Stage::set(FakeDesk::busy()).await;
+    let cookie = stage.sign_in().await;
+    let headers = [("Cookie", cookie.as_str())];
+    assert!(!stage.get("/", &cookie).await.body.contains("href=\"/group"), "one of a kind is no group");
+    for id in ["a1", "a2", "a3"] {
+        stage.desk.ask(approval(id, "x", "x", Said::default(), 1, "{}"));
+    }
+    let link = "/group?caller=local&#38;item=x";
+    for path in ["/", "/approvals/a1"] {
+        assert!(stage.get(path, &cookie).await.body.contains(link), "{path}");
+    }
+    let page = stage.get("/group?caller=local&item=x", &cookie).await;
+    let csrf = page.csrf();
+    let value = |id: &str| format!("{id}:{id:0>64}");
+    for id in ["a1", "a2", "a3"] {
+        assert!(page.body.contains(&format!("name=\"member\" value=\"{}\"", value(id))), "{id}: {}", page.body);
+    }
+    // One more came after the page was made.
+    stage.desk.ask(approval("a4", "x", "x", Said::default(), 1, "{}"));
+    let form = |ids: &[&str], answer: &str| {
+        let members: String = ids.iter().map(|id| format!("&member={}", value(id))).collect();
+        format!("csrf={csrf}&answer={answer}{members}")
+    };
+    assert_eq!(stage.send("POST", "/group", &headers, "answer=once").await.status, 403);
+    assert_eq!(stage.send("POST", "/group", &headers, &form(&["a1"], "always")).await.status, 400);
+    assert_eq!(stage.send("POST", "/group", &headers, &format!("csrf={csrf}&answer=once&member=a1")).await.status, 400);
+    stage.send("POST", "/group", &headers, &form(&[], "once")).await;
+    assert!(stage.get("/", &cookie).await.body.contains("No call was checked"));
+    assert_eq!(stage.desk.done(), [""; 0]);
+    let done = stage.send("POST", "/group", &headers, &form(&["a1", "a3"], "once")).await;
+    assert_eq!((done.status, done.header("location")), (303, Some("/")));
+    assert_eq!(stage.desk.done(), ["answer a1 Once", "answer a3 Once"]);
+    assert!(stage.get("/", &cookie).await.body.contains("Allowed once: 2 of 2."));
+    let again = format!("csrf={csrf}&answer=deny&member={}&member=a4:{:0>64}", value("a2"), "x");
+    stage.send("POST", "/group", &headers, &again).await;
+    let told = stage.get("/", &cookie).await.body;
+    assert!(told.contains("Denied: 1 of 2. Not answered: 1 (It is not open.)"), "{told}");
+    assert!(told.contains("approval-a4"), "it stays open");
+    let empty = stage.get("/group?caller=nobody", &cookie).await;
+    assert!(empty.status == 200 && empty.body.contains("Nothing waits for you here"));
+}
+
+#[tokio::test]
 async fn signing_out_ends_the_session() {
     let stage = Stage::set(FakeDesk::empty()).await;
     let cookie = stage.sign_in().await;
@@ -317,8 +369,12 @@ async fn each_address_takes_its_methods_only() {
 async fn foreign_text_is_shown_and_never_obeyed() {
     let stage = Stage::set(FakeDesk::empty()).await;
     stage.desk.ask(hostile("h1"));
+    stage.desk.ask(hostile("h2"));
     let cookie = stage.sign_in().await;
-    for path in ["/", "/approvals/h1"] {
+    let overview = stage.get("/", &cookie).await.body;
+    let group = overview.split("href=\"/group").nth(1).unwrap().split('"').next().unwrap();
+    let group = format!("/group{}", group.replace("&#38;", "&"));
+    for path in ["/", "/approvals/h1", group.as_str()] {
         let body = stage.get(path, &cookie).await.body;
         for raw in ["<script>alert", "<img", "\u{202e}", "\u{200b}", "\u{1b}", "onerror=alert(2)>"] {
             assert!(!body.contains(raw), "{path}: {raw:?}");

@@ -46,12 +46,16 @@ use crate::wire::raw::{RawJson, RawObject};
 mod consents;
 mod late;
 mod pins;
+mod proof;
 mod restart;
 mod tools;
 mod upstream;
 
 pub(crate) use self::late::{passes, serve_later};
 pub(crate) use self::pins::{listed, outcome};
+pub(crate) use self::proof::fresh_code;
+
+use self::proof::Proof;
 
 /// Version of the hello; a newer major version is refused.
 const HELLO: u64 = 1;
@@ -103,7 +107,9 @@ pub(crate) async fn serve(gateway: Arc<Gateway>, listener: UnixListener, path: P
     loop {
         let accepted = draining.run_until_cancelled(lobby.next(|| listener.accept())).await;
         let Some(Accepted { stream: (stream, _), room, .. }) = accepted else { break };
-        let user = stream.peer_cred().ok().map(|peer| peer.uid());
+        let peer = stream.peer_cred().ok();
+        let proof = Proof::new(peer.and_then(|peer| peer.pid()));
+        let user = peer.map(|peer| peer.uid());
         let known = user.and_then(|user| Some((user, users.caller(user, &gateway.service.giving_up)?)));
         let Some((user, caller)) = known else {
             if let Some(count) = foreign.count(clock::uptime()) {
@@ -119,7 +125,7 @@ pub(crate) async fn serve(gateway: Arc<Gateway>, listener: UnixListener, path: P
         gateway.service.tasks.clone().spawn("admin", async move {
             let access = Arc::clone(&caller.access);
             let served = tokio::select! {
-                served = connection(&gateway, stream, caller, guest) => served,
+                served = connection(&gateway, stream, caller, guest, proof) => served,
                 () = access.ended() => Ok(()),
             };
             if let Err(error) = served {
@@ -160,7 +166,13 @@ pub(crate) fn hello_line(want: &str, config: Option<&str>, profile: Option<&str>
     ) + "\n"
 }
 
-async fn connection(gateway: &Arc<Gateway>, stream: UnixStream, caller: Caller, guest: Guest<u32>) -> io::Result<()> {
+async fn connection(
+    gateway: &Arc<Gateway>,
+    stream: UnixStream,
+    caller: Caller,
+    guest: Guest<u32>,
+    proof: Proof,
+) -> io::Result<()> {
     let phase = guest.phase().clone();
     let (read, mut write) = stream.into_split();
     let mut read = BufReader::new(read);
@@ -214,7 +226,7 @@ async fn connection(gateway: &Arc<Gateway>, stream: UnixStream, caller: Caller, 
         lines::serve(client, read, write, gateway.service.draining.clone()).await;
         return Ok(());
     }
-    admin(gateway, read, write, &caller).await
+    admin(gateway, read, write, &caller, proof).await
 }
 
 /// The next request line without its end, together with room for it; `None` at the end of the connection.
@@ -267,6 +279,7 @@ async fn admin(
     mut read: BufReader<OwnedReadHalf>,
     mut write: Pressed<OwnedWriteHalf>,
     caller: &Caller,
+    mut proof: Proof,
 ) -> io::Result<()> {
     let budget = &gateway.service.budget;
     loop {
@@ -287,14 +300,19 @@ async fn admin(
             answer(&mut write, message::encode_error(None, &error).into(), limit).await?;
             continue;
         };
-        let outcome = operate(gateway, caller, &request).await;
+        let outcome = operate(gateway, caller, &mut proof, &request).await;
         let outcome = outcome.map_err(|(code, text)| message::error_object(code, &text, None));
         let done = Pieces::answer(request.id.raw(), Answer { outcome, status: None });
         answer(&mut write, done, limit).await?;
     }
 }
 
-async fn operate(gateway: &Arc<Gateway>, caller: &Caller, request: &Request) -> Result<RawJson, (i64, String)> {
+async fn operate(
+    gateway: &Arc<Gateway>,
+    caller: &Caller,
+    proof: &mut Proof,
+    request: &Request,
+) -> Result<RawJson, (i64, String)> {
     let name = &caller.name;
     gateway.service.admission.admit(name, 1).map_err(|over| (1, over.to_string()))?;
     let by = match operator(name) {
@@ -302,6 +320,10 @@ async fn operate(gateway: &Arc<Gateway>, caller: &Caller, request: &Request) -> 
         None if FOR_EVERYBODY.contains(&request.method.as_str()) => String::new(),
         None => return Err((1, "only root and the user that runs headend may do that".to_owned())),
     };
+    let setting = gateway.service.snapshots.load().config.consent.operator;
+    if let Some(outcome) = proof.operate(setting, request) {
+        return outcome;
+    }
     if let Some(outcome) = consents::operate(gateway, &by, request).await {
         return outcome;
     }

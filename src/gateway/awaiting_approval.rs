@@ -24,6 +24,7 @@ use crate::mcp::input::{InputRequest, is_accepted};
 use crate::mcp::meta::Meta;
 use crate::policy::Evidence;
 use crate::policy::consent::{Answer as Agreed, CannotAnswer, Closed, PromptId};
+use crate::store::approvals::Seat;
 use crate::telemetry::metrics::{OutcomeLabel, UpstreamMetrics};
 use crate::wire::message::encode_notification;
 use crate::wire::raw::{RawJson, RawObject};
@@ -136,10 +137,15 @@ pub(crate) struct Asking {
     service: Arc<Service>,
     request: Request,
     prompt: PromptId,
+    /// Held until the call is decided again: a once-grant is for this call until then.
+    seat: Option<Seat>,
     channel: Channel,
     begun: Instant,
     patience: Duration,
     question: Option<PendingRequest>,
+    /// This question's turn among our own forms to the client; they come one after the other.
+    turn: Option<OwnedSemaphorePermit>,
+    awaiting_turn: Option<BoxFuture<'static, Option<OwnedSemaphorePermit>>>,
     asked: bool,
     answering: Option<BoxFuture<'static, Result<Closed, CannotAnswer>>>,
     settled: Option<BoxFuture<'static, Closed>>,
@@ -156,11 +162,12 @@ impl Asking {
     pub(crate) fn new(
         service: Arc<Service>,
         request: Request,
-        prompt: PromptId,
+        seat: Seat,
         channel: Channel,
         patience: Duration,
         places: (Place, OwnedSemaphorePermit),
     ) -> Self {
+        let prompt = seat.prompt();
         let settled = {
             let (approvals, prompt) = (service.approvals.clone(), prompt);
             Box::pin(async move { approvals.settled(&prompt).await })
@@ -171,6 +178,9 @@ impl Asking {
             request,
             page_id: prompt.to_string(),
             prompt,
+            seat: Some(seat),
+            turn: None,
+            awaiting_turn: None,
             channel,
             begun: clock::now(),
             patience,
@@ -189,7 +199,7 @@ impl Asking {
             if let Some(refused) = self.refused.take() {
                 return Step::Event(refused);
             }
-            if !self.asked {
+            if !self.asked && !self.waits_for_turn() {
                 self.asked = true;
                 if let Some(event) = self.ask() {
                     return Step::Event(event);
@@ -226,10 +236,17 @@ impl Asking {
                     None => std::future::pending().await,
                 }
             };
+            let turn = async {
+                match &mut self.awaiting_turn {
+                    Some(turn) => turn.await,
+                    None => std::future::pending().await,
+                }
+            };
             tokio::select! {
                 biased;
                 closed = settled => { self.concluded = Some(closed); self.settled = None; }
                 answer = question => self.answered(answer),
+                turn = turn => { self.turn = turn; self.awaiting_turn = None; }
                 () = clock::sleep_until(Some(until.min(clock::now() + LOOK))) => {
                     if until <= clock::now() {
                         let late = self.late();
@@ -249,6 +266,22 @@ impl Asking {
     fn until(&self) -> Instant {
         let timeout = self.service.snapshots.load().config.consent.timeout;
         self.begun + self.patience.min(timeout)
+    }
+
+    /// Whether another form of ours is open at the client. The page's question takes no turn: the client only opens it.
+    fn waits_for_turn(&mut self) -> bool {
+        let Channel::OnStream { client_requests, is_page: false, .. } = &self.channel else { return false };
+        if self.turn.is_some() {
+            return false;
+        }
+        if self.awaiting_turn.is_none() {
+            self.turn = client_requests.turn_now();
+            if self.turn.is_some() {
+                return false;
+            }
+            self.awaiting_turn = Some(Box::pin(Arc::clone(client_requests).turn()));
+        }
+        true
     }
 
     /// Sends the question, or takes the answer that is there already.
@@ -277,6 +310,7 @@ impl Asking {
     /// The client's response to our question on the stream.
     fn answered(&mut self, answer: Option<ClientAnswer>) {
         self.question = None;
+        self.turn = None;
         let answer = answer.and_then(Result::ok).ok_or(());
         if answer.as_ref().is_ok_and(is_accepted) && self.has_page() {
             // It only means that the client will open the page, which is waited for.
@@ -305,6 +339,7 @@ impl Asking {
 
     /// Withdraws a question that needs no answer any more.
     fn withdrawal(&mut self, why: &str) -> Option<Bytes> {
+        self.turn = None;
         if let Some(question) = self.question.take() {
             return Some(question.withdrawal(why));
         }
@@ -320,6 +355,9 @@ impl Asking {
     /// No answer came while the client waited.
     fn late(&mut self) -> ClientEvent {
         if let Channel::Waiting(again) = &self.channel {
+            if let Some(seat) = self.seat.take() {
+                seat.carry();
+            }
             self.request.metrics.count(self.request.labels.label, OutcomeLabel::InputRequired);
             return ClientEvent::Done(Answer::ok(again.clone()));
         }
@@ -344,7 +382,7 @@ impl Asking {
         self.places = None;
         let Request { client, params, meta, labels, .. } = self.request.clone();
         let done = |answer| Step::Event(ClientEvent::Done(answer));
-        match self.service.call(&client, labels.method, &params, meta, labels.arrived) {
+        match self.service.call_after(&client, labels.method, &params, meta, labels.arrived, Some(self.prompt)) {
             Handled::Call(call) => Step::Permitted(call),
             Handled::Answer(answer) => done(answer),
             Handled::Later(answer) => done(answer.await),

@@ -20,11 +20,21 @@ pub(crate) enum GoingOn {
     /// It continues a call that was permitted: that permit is good for all its rounds. The use of the state that proves it has to
     /// be on disk before; a parked call that is joined starts nothing and uses none.
     Permitted(Option<StateUse>),
-    /// It answers our own question.
+    /// It waited for our own question, or answers it.
     Consent {
         prompt: PromptId,
         answer: Option<RawJson>,
     },
+}
+
+impl GoingOn {
+    /// The prompt that the call has already.
+    pub(crate) const fn prompt(&self) -> Option<&PromptId> {
+        match self {
+            Self::Consent { prompt, .. } => Some(prompt),
+            Self::Anew | Self::Permitted(_) => None,
+        }
+    }
 }
 
 /// Why there is no permit.
@@ -76,8 +86,9 @@ impl Service {
         let decision = if matches!(going_on, GoingOn::Permitted(_)) {
             decide_again(policy, rules, action)
         } else {
+            let own = going_on.prompt();
             let consent = |rule: &Arc<str>, need| {
-                self.approvals.grants().claim(&Asked::new(action, rule, need), self.approvals.wall())
+                self.approvals.grants().claim(&Asked::new(action, rule, need), self.approvals.wall(), own)
             };
             decide(policy, rules, action, &consent, limiter, clock::since_1970())
         };

@@ -7,7 +7,7 @@
 //! prompts. Each process reads the changes of others every 250 ms while a prompt is open, else every 2 s.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::atomic::AtomicI64;
+use std::sync::atomic::{AtomicBool, AtomicI64};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -28,16 +28,20 @@ use crate::store::db::{Db, DbError, Health};
 
 pub(crate) mod beside;
 mod closed_by;
+mod group;
 mod journal;
 pub(crate) mod json;
 mod keep;
 mod kept;
+mod operator;
+mod seat;
 mod span;
 mod time;
 mod unlisted;
 mod wish;
 
 pub(crate) use self::kept::{Answered, PromptRow, Revoked, Used};
+pub(crate) use self::seat::Seat;
 pub(crate) use self::span::Span;
 pub(crate) use self::wish::Wish;
 
@@ -80,6 +84,7 @@ struct Inner {
     opened: Notify,
     /// The database's version when it was last read.
     version: AtomicI64,
+    keeps_operator: AtomicBool,
 }
 
 /// An open prompt, and the tasks that wait for its end.
@@ -96,6 +101,8 @@ struct Open {
     desk: Desk,
     consent: Consent,
     waiting: HashMap<PromptId, Waiting>,
+    /// The once-grants of calls that waited for them and have not been decided again.
+    reserved: HashMap<PromptId, Arc<Grant>>,
     /// The latest ends, oldest first.
     closed: VecDeque<(PromptId, Closed)>,
     /// Grants on their way to the disk, which may be revoked or invalidated on it.
@@ -128,6 +135,7 @@ impl Approvals {
             desk,
             consent,
             waiting: HashMap::new(),
+            reserved: HashMap::new(),
             closed: VecDeque::new(),
             writing: HashMap::new(),
             undone: HashSet::new(),
@@ -143,6 +151,7 @@ impl Approvals {
             opened: Notify::new(),
             // No version of the database is this one.
             version: AtomicI64::new(-1),
+            keeps_operator: AtomicBool::new(false),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -163,12 +172,13 @@ impl Approvals {
     }
 
     #[cfg(test)]
-    /// Opens a prompt, or joins the open one about the very same action.
+    /// Opens a prompt for a call that does not wait, or joins the open one about the very same action.
     ///
     /// # Errors
     /// Why the call is refused without a prompt.
     pub(crate) fn ask(&self, asked: Asked, shown: Shown) -> Result<PromptId, Refused> {
-        self.ask_for(asked, shown, Span::Person(Duration::from_secs(900)))
+        let seat = self.ask_for(asked, shown, Span::Person(Duration::from_secs(900)), None)?;
+        Ok(seat.prompt())
     }
 
     /// Puts other settings in force, for open prompts too: one whose time would be over closes, and one too many of a caller does.
@@ -185,13 +195,12 @@ impl Approvals {
         let grants = inner.grants.load();
         inner.grants.store(Arc::new(grants.with_unused(consent.unused_expiry.as_secs())));
         inner.tell();
+        drop(open);
+        self.write_operator();
     }
 
-    /// Opens a prompt for that time, or joins the open one about the very same action.
-    ///
-    /// # Errors
-    /// Why the call is refused without a prompt.
-    pub(crate) fn ask_for(&self, asked: Asked, shown: Shown, span: Span) -> Result<PromptId, Refused> {
+    /// Opens a prompt for that time, or joins one about the very same action: the call's `own`, else one that no call waits for.
+    fn open_prompt(&self, asked: Asked, shown: Shown, span: Span, own: Option<&PromptId>) -> Result<PromptId, Refused> {
         let inner = &self.inner;
         if inner.db.as_ref().is_some_and(|db| !db.health().is_writable()) {
             return Err(Refused::NotKept);
@@ -200,7 +209,7 @@ impl Approvals {
         let mut open = inner.lock();
         inner.expire(&mut open, now);
         let life = span.life(&open.consent);
-        let opened = open.desk.open(asked.clone(), shown, PromptId::new(clock::random()), now, life)?;
+        let opened = open.desk.open(asked.clone(), shown, PromptId::new(clock::random()), now, life, own)?;
         if !opened.joined {
             inner.opened(&opened.id, &asked);
             open.waiting.insert(opened.id, Waiting { asked, span, end: watch::Sender::new(None) });
@@ -279,14 +288,17 @@ impl Approvals {
                     return Ok(how);
                 }
                 Some(grant) if grant.lifetime() == Lifetime::Session || inner.db.is_none() => {
-                    let by = By::of(&grant);
-                    inner.add(Arc::new(grant));
+                    let (by, grant) = (By::of(&grant), Arc::new(grant));
+                    open.reserve(id, &grant);
+                    inner.add(grant);
                     inner.close(&mut open, id, Closed::Granted, Some(by));
                     return Ok(Closed::Granted);
                 }
                 Some(grant) => {
                     open.writing.insert(Arc::clone(grant.id()), grant.asked().clone());
-                    Arc::new(grant)
+                    let grant = Arc::new(grant);
+                    open.reserve(id, &grant);
+                    grant
                 }
             }
         };

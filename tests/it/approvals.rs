@@ -75,7 +75,9 @@ fn without_a_daemon_the_process_that_asked_takes_the_answer_from_the_store() {
     assert!(recorded.iter().any(|line| line["grant"] == grants[0]["id"] && line["by"] == by), "{recorded:?}");
     assert!(world.run(&["audit", "verify"]).status.success());
     // A call that was decided before and not sent yet is refused without an approval.
-    eventually("it is asked again", || client.call("fx__echo", arguments.clone()).text().contains("Approve it with"));
+    eventually("it is asked again", || {
+        client.call("fx__echo", arguments.clone()).text().contains("waits for a person's approval")
+    });
     let open = open(&world);
     let denied = world.run(&["approvals", "deny", open[0]["id"].as_str().unwrap(), "--json"]);
     let told: Value = serde_json::from_slice(&denied.stdout).unwrap();

@@ -13,7 +13,9 @@ mod abuse;
 mod binding;
 mod completions;
 mod legacy;
+mod many;
 pub(crate) mod operator;
+mod proof;
 mod stateless;
 
 /// A second caller besides the local one.

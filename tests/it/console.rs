@@ -39,7 +39,7 @@ impl Browser {
     }
 
     /// Sends a form as its own page would, and keeps the cookie of the answer.
-    fn post(&mut self, path: &str, form: &str) -> Response {
+    pub(crate) fn post(&mut self, path: &str, form: &str) -> Response {
         let mut headers = self.headers();
         for (name, value) in [
             ("Origin", format!("http://{}", self.address)),
@@ -55,6 +55,14 @@ impl Browser {
             self.cookie = cookie.split(';').next().map(str::to_owned);
         }
         answer
+    }
+
+    /// Presses a button of an approval's page.
+    pub(crate) fn answer(&mut self, id: &str, answer: &str) {
+        let path = format!("/approvals/{id}");
+        let page = self.get(&path).text();
+        let csrf = page.split("name=\"csrf\" value=\"").nth(1).unwrap().split('"').next().unwrap();
+        assert_eq!(self.post(&path, &format!("csrf={csrf}&answer={answer}")).head.status, 303);
     }
 
     pub(crate) fn signed_in(gateway: &Gateway) -> Self {
@@ -223,6 +231,42 @@ fn a_refused_call_leads_to_its_page_and_passes_once_it_is_allowed_there() {
     assert_eq!(browser.post("/grants", &format!("csrf={csrf}&id={grant}")).head.status, 303);
     assert!(browser.get("/grants").text().contains("Revoked."));
     assert!(client.call("fx__echo", json!({"text": "anything"})).is_error());
+}
+
+#[test]
+fn calls_of_one_tool_are_answered_together_as_far_as_they_were_shown() {
+    let gateway = setup().fake("fx", &Fake::stdio("both")).policy("default = \"ask\"").start();
+    gateway.wait_for_tools(&["fx__echo"]);
+    let mut client = gateway.modern();
+    let arguments = |n: usize| json!({"text": format!("said-{n}")});
+    let mut passes = |n: usize| !client.call("fx__echo", arguments(n)).is_error();
+    assert!((0..6).all(|n| !passes(n)));
+    let mut browser = Browser::signed_in(&gateway);
+    let overview = browser.get("/").text();
+    let path = overview.split("href=\"/group").nth(1).unwrap().split('"').next().unwrap().replace("&#38;", "&");
+    let page = browser.get(&format!("/group{path}")).text();
+    let csrf = page.split("name=\"csrf\" value=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    let rows: Vec<&str> = page.split("name=\"member\" value=\"").skip(1).collect();
+    assert_eq!(rows.len(), 6, "{page}");
+    let member = |n: usize| {
+        let row = rows.iter().find(|row| row.contains(&format!("said-{n}"))).unwrap();
+        row.split('"').next().unwrap().to_owned()
+    };
+    // A seventh call comes after the page was made.
+    assert!(!passes(6));
+    let form = |answer: &str, members: &[usize]| {
+        let members: String = members.iter().map(|n| format!("&member={}", member(*n))).collect();
+        format!("csrf={csrf}&answer={answer}{members}")
+    };
+    let (id, _) = member(5).split_once(':').map(|(id, digest)| (id.to_owned(), digest.to_owned())).unwrap();
+    let forged = format!("csrf={csrf}&answer=once&member={id}:{}", "0".repeat(64));
+    assert_eq!(browser.post("/group", &forged).head.status, 303);
+    assert!(browser.get("/").text().contains("It is not what was shown"));
+    assert_eq!(browser.post("/group", &form("once", &[0, 1, 2, 4])).head.status, 303);
+    assert_eq!(browser.post("/group", &form("deny", &[3])).head.status, 303);
+    let passed: Vec<usize> = (0..7).filter(|n| passes(*n)).collect();
+    assert_eq!(passed, [0, 1, 2, 4], "the denied one, the one that was left and the later one do not");
+    assert!((0..7).all(|n| !passes(n)), "once is once");
 }
 
 #[test]

@@ -26,6 +26,15 @@ pub(crate) struct Terminal {
 impl Terminal {
     /// Starts `headend ARGS` in that world. `typed` is in the terminal's buffer before the command runs.
     pub(crate) fn start(world: &World, args: &[&str], typed: &str) -> Self {
+        Self::start_by(world, headend(), args, typed)
+    }
+
+    /// Starts `headend ARGS` as the one that controls its terminal.
+    pub(crate) fn controlling(world: &World, args: &[&str]) -> Self {
+        Self::start_by(world, "setsid", &[&["--ctty", headend()][..], args].concat(), "")
+    }
+
+    fn start_by(world: &World, program: &str, args: &[&str], typed: &str) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
@@ -36,7 +45,7 @@ impl Terminal {
         let mut keys = File::from(master);
         keys.write_all(typed.as_bytes()).unwrap();
         let end = || Stdio::from(slave.try_clone().unwrap());
-        let mut command = world.command(headend());
+        let mut command = world.command(program);
         let child = command.args(args).stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
         drop((command, slave));
         let screen = Arc::<Mutex<Vec<u8>>>::default();

@@ -8,7 +8,7 @@ use super::shown::Shown;
 use crate::cli::exit::{NO, SOFTWARE, TEMPFAIL, UNAVAILABLE};
 use crate::cli::options::Common;
 use crate::cli::output::Failure;
-use crate::cli::{daemon, source};
+use crate::cli::{daemon, operator, source};
 use crate::store::audit::Journal;
 use crate::store::db::Db;
 use crate::store::directory::Store;
@@ -35,6 +35,7 @@ pub(super) struct Disk {
     runtime: tokio::runtime::Runtime,
     /// Changes that are not recorded yet.
     news: Arc<Mutex<Vec<PinChange>>>,
+    is_permitted: bool,
 }
 
 /// The outcome of a decision about many.
@@ -62,7 +63,7 @@ impl Book {
                 pins.on_change(Box::new(move |change| {
                     told.lock().push(change.clone());
                 }));
-                Ok(Self::Disk(Disk { common: common.clone(), db, pins, runtime, news }))
+                Ok(Self::Disk(Disk { common: common.clone(), db, pins, runtime, news, is_permitted: false }))
             }
         }
     }
@@ -112,7 +113,7 @@ impl Book {
         match self {
             Self::Daemon(daemon) => {
                 let params = params(&shown.name, Some(&shown.kind), Some(&shown.digest));
-                daemon.ask(method, Some(&params.encode().text())).map(drop)
+                daemon.ask_as_operator(method, Some(&params.encode().text())).map(drop)
             }
             Self::Disk(disk) => disk.decide(method, shown),
         }
@@ -125,7 +126,7 @@ impl Book {
             let answer = match self {
                 Self::Daemon(daemon) => {
                     let items = some.iter().map(|pin| params(&pin.name, Some(&pin.kind), Some(&pin.digest)));
-                    daemon.ask(method, Some(&all(items)))?
+                    daemon.ask_as_operator(method, Some(&all(items)))?
                 }
                 Self::Disk(disk) => disk.decide_all(method, some)?,
             };
@@ -140,6 +141,15 @@ impl Book {
 }
 
 impl Disk {
+    /// Whether a command may decide; asks for a code once.
+    fn permit(&mut self) -> Result<(), Failure> {
+        if !self.is_permitted {
+            operator::permit(&self.common, &self.db)?;
+            self.is_permitted = true;
+        }
+        Ok(())
+    }
+
     /// Takes a decision and records it. A change that cannot be recorded is not made.
     fn recorded<T>(&self, decide: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
         let unrecorded = |why| Failure::new(TEMPFAIL, format!("not decided, since the log cannot record it: {why}"));
@@ -150,7 +160,8 @@ impl Disk {
         decided
     }
 
-    fn decide(&self, method: &str, shown: &Shown) -> Result<(), Failure> {
+    fn decide(&mut self, method: &str, shown: &Shown) -> Result<(), Failure> {
+        self.permit()?;
         let (kind, digest) = (parse(Some(&shown.kind))?, digest(shown)?);
         self.recorded(async {
             let decided = if method == "pins.approve" {
@@ -162,7 +173,8 @@ impl Disk {
         })
     }
 
-    fn decide_all(&self, method: &str, pins: &[Shown]) -> Result<RawObject, Failure> {
+    fn decide_all(&mut self, method: &str, pins: &[Shown]) -> Result<RawObject, Failure> {
+        self.permit()?;
         let decisions = pins.iter().map(|pin| {
             let (kind, shown) = (whole(&pin.kind)?, digest(pin)?);
             Ok(Decision { name: pin.name.clone(), kind, shown })

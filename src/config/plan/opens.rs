@@ -153,6 +153,9 @@ fn consent(old: &Consent, new: &Consent, opens: &mut Vec<String>) {
     opens.extend(more("max-open", old.max_open, new.max_open));
     opens.extend(more("per-minute", old.per_minute, new.per_minute));
     opens.extend(longer("unused-expiry", old.unused_expiry, new.unused_expiry));
+    if new.operator < old.operator {
+        opens.push(format!("policy.consent.operator is {}", new.operator.into_str()));
+    }
 }
 
 fn doors(old: &Config, new: &Config, opens: &mut Vec<String>) {

@@ -181,7 +181,8 @@ fn a_plan_says_what_it_opens() {
             "",
         ),
         ("a timeout", consent("timeout = \"1s\""), consent(""), "policy.consent.timeout is longer", ""),
-        ("open approvals", consent(""), consent("max-open = 9"), "policy.consent.max-open is larger", ""),
+        ("operator", consent("operator = \"none\""), consent(""), "policy.consent.operator is any", ""),
+        ("open approvals", consent(""), consent("max-open = 30"), "policy.consent.max-open is larger", ""),
         ("audit", audit(""), audit("on-failure = \"continue\""), "calls go on that cannot be recorded", ""),
         ("a host", server(""), server("allowed-hosts = [\"h.example\"]"), "the host h.example", ""),
         (

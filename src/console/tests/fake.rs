@@ -96,6 +96,7 @@ pub(super) fn approval(id: &str, exposed: &str, upstream: &str, said: Said, age:
     let shown = Shown::new(exposed, said, Some(&RawJson::trusted(arguments.to_owned())));
     Approval {
         id: id.to_owned(),
+        digest: format!("{id:0>64}"),
         caller: "local".to_owned(),
         upstream: upstream.to_owned(),
         kind: "tool",
@@ -406,6 +407,21 @@ impl Desk for FakeDesk {
             drop(approvals);
             self.did(format!("answer {id} {reply:?}"));
             Ok(if reply == Reply::Deny { Closed::Denied } else { Closed::Granted })
+        })
+    }
+
+    fn answer_group<'a>(
+        &'a self,
+        members: &'a [(String, String)],
+        reply: Reply,
+    ) -> BoxFuture<'a, Result<Vec<Result<Closed, String>>, String>> {
+        Box::pin(async move {
+            let mut answered = Vec::new();
+            for (id, digest) in members {
+                let shown = self.approvals().iter().any(|open| open.id == *id && open.digest == *digest);
+                answered.push(if shown { self.answer(id, reply).await } else { Err("It is not open.".to_owned()) });
+            }
+            Ok(answered)
         })
     }
 

@@ -106,8 +106,9 @@ pub enum Outcome {
 /// A failure of `tools/call` on which a model could act is a result with `isError` and `_meta["headend/refusal"] = {reason,
 /// executed: "no"|"unknown", retryable, retry-after-ms, call-id}`. A protocol violation of the upstream, and every failure
 /// of another method, is a JSON-RPC error with the same object in `data`: -32603, or our own 1001 (denied), 1002 (limited)
-/// and 1003 (awaiting approval). The reason `awaiting_approval` comes with `approval = {id, url}`: the open approval, and its
-/// page if there is a console. `unrecorded` means that the audit log takes no records, or that the use of a once-grant could
+/// and 1003 (awaiting approval). The reason `awaiting_approval` comes with `approval = {id, command, url}`: the open approval, the
+/// operator's command and the page if there is a console; where too many are open or were not answered, with `counted`, the numbers.
+/// The text is for a model and has none of them: an agent with a shell can run a command that it is shown. `unrecorded` means that the audit log takes no records, or that the use of a once-grant could
 /// not be kept. `gone` means that a list of this client has shown the tool, and that it is not offered any more. An upstream's
 /// HTTP status never becomes ours: HTTP 429 and 503 speak of the transport alone. These words are reserved for the gateway, see
 /// [`crate::mcp::voice`].
@@ -120,6 +121,8 @@ pub struct Failure {
     pub retry_after: Option<Duration>,
     /// Where a person has to agree first.
     pub approval: Option<Box<Approval>>,
+    /// The numbers that it was refused for, by name.
+    pub counted: Option<Box<[(&'static str, u64)]>>,
 }
 
 /// The open prompt that a call waits for.
@@ -196,7 +199,7 @@ impl Failure {
     }
 
     pub fn new(reason: Reason, executed: Executed, detail: impl Into<Box<str>>) -> Self {
-        Self { reason, executed, detail: detail.into(), retry_after: None, approval: None }
+        Self { reason, executed, detail: detail.into(), retry_after: None, approval: None, counted: None }
     }
 
     pub fn retry_after(mut self, wait: Duration) -> Self {
@@ -209,6 +212,11 @@ impl Failure {
         self
     }
 
+    pub fn counted(mut self, numbers: impl Into<Box<[(&'static str, u64)]>>) -> Self {
+        self.counted = Some(numbers.into());
+        self
+    }
+
     /// The object that tells a program what the text tells a person: `headend/refusal` in `_meta`, or `data` of an error.
     fn facts(&self, call: u64) -> String {
         let retryable = self.executed == Executed::No && !matches!(self.reason, Reason::Denied | Reason::Gone);
@@ -216,13 +224,19 @@ impl Failure {
         let approval = self.approval.as_ref().map(|approval| {
             let url = approval.url.as_ref().map(|url| format!(r#","url":{}"#, RawJson::string(url).text()));
             let id = RawJson::string(&approval.id);
-            format!(r#","approval":{{"id":{}{}}}"#, id.text(), url.unwrap_or_default())
+            let command = RawJson::string(&format!("headend approve {}", approval.id));
+            format!(r#","approval":{{"id":{},"command":{}{}}}"#, id.text(), command.text(), url.unwrap_or_default())
+        });
+        let counted = self.counted.as_ref().map(|numbers| {
+            let numbers: Vec<String> = numbers.iter().map(|(name, number)| format!(r#""{name}":{number}"#)).collect();
+            format!(r#","counted":{{{}}}"#, numbers.join(","))
         });
         format!(
-            r#"{{"reason":"{}","executed":"{}","retryable":{retryable}{wait}{},"call-id":"{call:x}"}}"#,
+            r#"{{"reason":"{}","executed":"{}","retryable":{retryable}{wait}{}{},"call-id":"{call:x}"}}"#,
             self.reason.into_str(),
             self.executed.into_str(),
-            approval.unwrap_or_default()
+            approval.unwrap_or_default(),
+            counted.unwrap_or_default()
         )
     }
 
@@ -260,7 +274,8 @@ impl Failure {
 
     fn sentence(&self) -> String {
         let mut text = self.detail.to_string();
-        if let Some(wait) = self.retry_after {
+        // A model that is to stop is not told to try again.
+        if let Some(wait) = self.retry_after.filter(|_| self.reason != Reason::AwaitingApproval) {
             let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
             text.push_str(&format!(" Try again in {} s.", seconds.max(1)));
         }
@@ -421,6 +436,21 @@ mod tests {
             failure.tool_result(10, Revision::V2026_07_28).text(),
             r#"{"resultType":"complete","content":[{"type":"text","text":"Limit `x` is used up. Try again in 2 s."}],"isError":true,"_meta":{"headend/refusal":{"reason":"limited","executed":"no","retryable":true,"retry-after-ms":1500,"call-id":"a"}}}"#
         );
+    }
+
+    #[test]
+    fn ids_commands_and_addresses_are_for_programs_alone() {
+        let failure = Failure::new(Reason::AwaitingApproval, Executed::No, "Stop.")
+            .approval("abc".to_owned(), Some("http://[::1]/approvals/abc".to_owned()))
+            .counted([("open", 20), ("max-open", 20)])
+            .retry_after(Duration::from_secs(60));
+        let facts = r#"{"reason":"awaiting_approval","executed":"no","retryable":true,"retry-after-ms":60000,"approval":{"id":"abc","command":"headend approve abc","url":"http://[::1]/approvals/abc"},"counted":{"open":20,"max-open":20},"call-id":"a"}"#;
+        let result = RawObject::parse(&failure.tool_result(10, Revision::V2025_11_25)).unwrap();
+        assert_eq!(result.get("content").unwrap().text(), r#"[{"type":"text","text":"Stop."}]"#);
+        assert_eq!(result.object("_meta").unwrap().get("headend/refusal").unwrap().text(), facts);
+        let error = RawObject::parse(&failure.error_object(10)).unwrap();
+        assert_eq!(error.string("message").as_deref(), Some("Stop."));
+        assert_eq!(error.get("data").unwrap().text(), facts);
     }
 
     #[test]

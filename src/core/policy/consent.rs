@@ -10,15 +10,15 @@
 //!
 //! | prompt | event | then |
 //! |---|---|---|
-//! | none | a call needs an approval | open; refused after a denial of the same action in the last 10 minutes, under an embargo, beside another prompt about the item, or over the caller's number |
-//! | open | the very same action | joined |
+//! | none | a call needs an approval | open; refused after a denial of the same action in the last 10 minutes, under an embargo, or over the caller's numbers |
+//! | open | the very same action, while no call waits for the prompt | joined; beside a call that waits, each call has its own prompt |
 //! | open | allowed, by sufficient evidence | granted |
 //! | open | denied; dismissed; its time is over | denied; dismissed; timed out. The last two count towards the embargo |
 //! | open | definition or launch changed | superseded, which counts towards nothing |
 //!
 //! | grant | event | then |
 //! |---|---|---|
-//! | live | a call claims a once-grant | claimed, so that one of two calls has it |
+//! | live | a call claims a once-grant | claimed, so that one of two calls has it; the call that was asked about goes first |
 //! | claimed | the call is refused, for example by a limit | live |
 //! | claimed | the call goes on | consumed: on disk before the call is sent, by one process of all |
 //! | live | its time is over, or unused for long | expired |

@@ -1,6 +1,7 @@
 //! The operator's methods about open approvals and grants.
 
 use crate::daemon::gateway::Gateway;
+use crate::policy::Digest;
 use crate::policy::consent::{CannotAnswer, GrantRow};
 use crate::store::approvals::{Wish, json};
 use crate::wire::code;
@@ -40,7 +41,9 @@ async fn answer(gateway: &Gateway, params: &RawObject, by: &str) -> Result<RawJs
     let id = params.string("id").ok_or_else(|| wrong("`id` is missing"))?;
     let wish = params.string("answer").as_deref().and_then(Wish::parse);
     let wish = wish.ok_or_else(|| wrong("`answer` must be deny, once, session, always or a time such as 8h"))?;
-    let outcome = gateway.service.approvals.operator_answers(&id, wish, by).await.map_err(|why| (1, why))?;
+    let shown = params.string("digest").map(|text| Digest::from_hex(&text).ok_or_else(|| wrong("`digest` is none")));
+    let answered = gateway.service.approvals.operator_answers(&id, shown.transpose()?, wish, by).await;
+    let outcome = answered.map_err(|why| (1, why))?;
     Ok(RawObject::of_strings(&[("outcome", &outcome)]).encode())
 }
 

@@ -55,7 +55,7 @@ fn goes_on_with_states_and_grants_until_it_is_killed() {
                     let state = Some((used.clone(), state));
                     (Gate::new(&approvals, Recorded::Accepted, None, None, state), format!("state {n}"))
                 } else {
-                    let claimed = approvals.grants().claim(&asked(&action), approvals.wall());
+                    let claimed = approvals.grants().claim(&asked(&action), approvals.wall(), None);
                     let Some(grant) = claimed.map(|consented| consented.spend()) else { continue };
                     let use_ = format!("grant {n}");
                     (Gate::new(&approvals, Recorded::Accepted, Some(&grant), None, None), use_)

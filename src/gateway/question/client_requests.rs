@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::base::clock;
 use crate::engine::ask::ClientAnswer;
@@ -29,6 +29,8 @@ pub(crate) struct ClientRequests {
     pub(crate) capabilities: RawJson,
     next: AtomicU64,
     open: Mutex<HashMap<u64, oneshot::Sender<ClientAnswer>>>,
+    /// One form of ours at a time. Its queue is as long as the caller has open approvals.
+    turn: Arc<Semaphore>,
 }
 
 /// A question that waits for its answer. Dropping it closes it: an answer that comes later is ignored.
@@ -53,7 +55,8 @@ impl ClientRequests {
     fn from(capabilities: Option<&RawJson>, first: u64) -> Option<Arc<Self>> {
         let capabilities = about_input(capabilities?)?;
         let offered = Kinds::of(Some(&capabilities));
-        Some(Arc::new(Self { offered, capabilities, next: AtomicU64::new(first), open: Mutex::default() }))
+        let (next, turn) = (AtomicU64::new(first), Arc::new(Semaphore::new(1)));
+        Some(Arc::new(Self { offered, capabilities, next, open: Mutex::default(), turn }))
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, oneshot::Sender<ClientAnswer>>> {
@@ -73,6 +76,16 @@ impl ClientRequests {
         }
         let message = encode_request(&RawJson::string(&wire_id(id)), &request.method, request.params.as_ref());
         Some((message, PendingRequest { client_requests: Arc::clone(self), id, answer }))
+    }
+
+    /// The turn of one of our own forms, where no other is open.
+    pub(crate) fn turn_now(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.turn).try_acquire_owned().ok()
+    }
+
+    /// The turn of one of our own forms, first come, first served. The semaphore is never closed.
+    pub(crate) async fn turn(self: Arc<Self>) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.turn).acquire_owned().await.ok()
     }
 
     /// Takes a client's response. One to no open question is ignored.
@@ -181,6 +194,18 @@ mod tests {
         client_requests.answered(response(r#""ask-1""#));
         drop(second);
         assert!(client_requests.lock().is_empty());
+    }
+
+    #[tokio::test]
+    async fn our_own_forms_come_one_after_the_other() {
+        let client_requests = ClientRequests::new(Some(&RawJson::trusted(r#"{"elicitation":{}}"#))).unwrap();
+        let first = client_requests.turn_now();
+        assert!(first.is_some() && client_requests.turn_now().is_none());
+        let mut second = Box::pin(Arc::clone(&client_requests).turn());
+        assert!(futures_util::poll!(&mut second).is_pending());
+        drop(first);
+        assert!(second.await.is_some());
+        assert!(client_requests.turn_now().is_some(), "given back");
     }
 
     #[test]

@@ -40,11 +40,27 @@ impl Service {
         meta: Meta,
         arrived: Instant,
     ) -> Handled {
+        self.call_after(client, method, params, meta, arrived, None)
+    }
+
+    /// The same, for a call that has waited for the answer to that prompt.
+    pub(crate) fn call_after(
+        self: &Arc<Self>,
+        client: &ClientContext,
+        method: Method,
+        params: &RawObject,
+        meta: Meta,
+        arrived: Instant,
+        prompt: Option<PromptId>,
+    ) -> Handled {
         let snapshot = self.snapshots.load_full();
-        let prepared = match self.prepare(&snapshot, client, method, params, meta, arrived) {
+        let mut prepared = match self.prepare(&snapshot, client, method, params, meta, arrived) {
             Ok(prepared) => prepared,
             Err(handled) => return handled,
         };
+        if let (Some(prompt), GoingOn::Anew) = (prompt, &prepared.going_on) {
+            prepared.going_on = GoingOn::Consent { prompt, answer: None };
+        }
         // Before the decision: a call without a place is not decided, so that it takes nothing from its limits.
         let Some(place) = self.admission.enter() else { return Handled::Overloaded };
         match self.decide(&prepared.found, &prepared.action, &prepared.going_on, prepared.labels.call) {

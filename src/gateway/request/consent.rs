@@ -5,11 +5,13 @@
 //! | L1 suffices, modern, has forms | `input_required` with the key `gw.consent`; the sealed state names the approval |
 //! | L1 suffices, legacy, has forms | `elicitation/create` on the call's own stream; cancelled when another channel answered |
 //! | has URL elicitation | the same two, with the approval's page. `accept` only means that the client opens the page: a legacy call waits `timeout` and closes its approval; a modern one waits 20 s and is asked again |
-//! | anything else, or no console for the page | refused at once with `awaiting_approval`; the approval stays open |
+//! | anything else, or no console for the page | refused at once with `awaiting_approval` and a text that tells a model to stop; the approval stays open |
 //!
 //! The console (L2) and the admin socket (L3, root and our own user) answer every approval of the process. Open
 //! approvals are also rows of the table `prompts`, so the command line and a daemon can answer those of other
 //! processes: the answer is a row, and the process that asked judges it.
+//!
+//! Each call has its own approval and its own form; the forms of one client come one after the other.
 //!
 //! Clients without a session, modern ones over HTTP, share one for each caller: a session grant of theirs lives until
 //! the gateway stops, or a day.
@@ -39,6 +41,11 @@ use crate::wire::raw::{RawJson, RawObject};
 const ROUND: Duration = crate::engine::state::LIFE;
 /// When a call may come back whose approval could not be kept.
 const STORE_WAIT: Duration = Duration::from_secs(5);
+
+/// Text for a model whose call waits for a person. No id, no command, no address: an agent with a shell could use them.
+const AWAITING: &str = "This call was not made: it waits for a person's approval in headend. Stop here and tell the user that headend \
+                        waits for their approval. Do not try to get there by other means. Once it is approved, make exactly the \
+                        same call again.";
 
 impl Service {
     /// Opens a prompt for a call, or goes on with the one that is open, through the best channel that the caller has.
@@ -70,16 +77,17 @@ impl Service {
             (false, Era::Modern) => Span::Person(ROUND),
             (true, _) => Span::Person(Duration::MAX),
         };
-        let prompt = match self.approvals.ask_for(asked, shown, span) {
-            Ok(prompt) => prompt,
+        let seat = match self.approvals.ask_for(asked, shown, span, going_on.prompt()) {
+            Ok(seat) => seat,
             Err(why) => return self.unasked(&request, &why),
         };
+        let prompt = seat.prompt();
         let message = self.approvals.prompt(&prompt).map(|prompt| prompt.message()).unwrap_or_default();
         let url = self.console.get().map(|base| format!("{base}/approvals/{prompt}"));
         let question = match &url {
             _ if !is_page => form(&message, request.client.tag.is_some()),
             Some(url) if offered.url => page(&message, url),
-            Some(_) | None => return self.awaiting(&request, &prompt, &message, url),
+            Some(_) | None => return self.awaiting(&request, &prompt, url),
         };
         let channel = match era {
             Era::Legacy => {
@@ -97,15 +105,16 @@ impl Service {
                         Some(if opened { Channel::Waiting(again) } else { Channel::Answered(answer) })
                     }
                     (GoingOn::Consent { .. } | GoingOn::Anew | GoingOn::Permitted(_), Some(again)) => {
+                        seat.carry();
                         request.metrics.count(request.labels.label, OutcomeLabel::InputRequired);
                         return Handled::Answer(Answer::ok(again));
                     }
                 }
             }
         };
-        let Some(channel) = channel else { return self.awaiting(&request, &prompt, &message, url) };
+        let Some(channel) = channel else { return self.awaiting(&request, &prompt, url) };
         let Some(place) = self.admission.ask() else { return Handled::Overloaded };
-        let asking = Asking::new(Arc::clone(self), request, prompt, channel, timeout, (share, place));
+        let asking = Asking::new(Arc::clone(self), request, seat, channel, timeout, (share, place));
         Handled::Call(Box::new(ClientCall::Asking(Box::new(asking))))
     }
 
@@ -124,14 +133,10 @@ impl Service {
         Some(input_required(std::iter::once((approval::KEY, question)), &sealed))
     }
 
-    /// The client cannot be asked: it is told how a person can approve, and that the call can be made again then.
-    fn awaiting(&self, request: &Request, prompt: &PromptId, message: &str, url: Option<String>) -> Handled {
-        let mut text = format!("{message}\n\nThe call was not made. Approve it with `headend approve {prompt}`");
-        if let Some(url) = &url {
-            text.push_str(&format!(" or at {url}"));
-        }
-        text.push_str(", then make the same call again.");
-        let failure = Failure::new(Reason::AwaitingApproval, Executed::No, text).approval(prompt.to_string(), url);
+    /// The client cannot be asked: its model is told to stop, and its program how a person can approve. The call can be made
+    /// again then.
+    fn awaiting(&self, request: &Request, prompt: &PromptId, url: Option<String>) -> Handled {
+        let failure = Failure::new(Reason::AwaitingApproval, Executed::No, AWAITING).approval(prompt.to_string(), url);
         self.refuse(request, &failure, OutcomeLabel::AwaitingApproval)
     }
 
@@ -141,23 +146,37 @@ impl Service {
             Refused::Declined => Failure::new(
                 Reason::Denied,
                 Executed::No,
-                "The same call was denied in the last 10 minutes, so it is refused.",
+                "The same call was denied in the last 10 minutes, so it is refused. Do not try to get there by other means.",
             ),
-            Refused::Embargo { until } => {
-                let text =
-                    "Approvals of this item were not answered several times, so its calls are refused for a while.";
-                Failure::new(Reason::Denied, Executed::No, text)
-                    .retry_after(Duration::from_secs(until.saturating_sub(self.approvals.wall())))
-            }
-            Refused::OpenAlready(prompt) => {
-                let url = self.console.get().map(|base| format!("{base}/approvals/{prompt}"));
+            Refused::Embargo { unanswered, until } => {
                 let text = format!(
-                    "Another call of this kind waits for approval ({prompt}); only one is asked about at a time. The call was not made."
+                    "The last {unanswered} approvals of this item were not answered, so its calls are refused for a while."
                 );
-                Failure::new(Reason::AwaitingApproval, Executed::No, text).approval(prompt.to_string(), url)
+                let wait = Duration::from_secs(until.saturating_sub(self.approvals.wall()));
+                let failure = Failure::new(Reason::Denied, Executed::No, text).retry_after(wait);
+                failure.counted([("unanswered-in-a-row", u64::from(*unanswered))])
             }
-            Refused::TooMany { retry } => {
-                let text = "Too many calls wait for approval, so this one is refused. Try again in a minute.";
+            Refused::Unanswered { unanswered, per_minute, retry } => {
+                let text = format!(
+                    "This call was not made: {unanswered} approvals of this caller were not answered within the last \
+                     minute. Stop here and tell the user that headend waits for their approval. Do not try to get there by \
+                     other means."
+                );
+                let failure = Failure::new(Reason::AwaitingApproval, Executed::No, text).retry_after(*retry);
+                failure.counted([("unanswered-in-a-minute", count(*unanswered)), ("per-minute", count(*per_minute))])
+            }
+            Refused::TooManyOpen { open, max_open, retry } => {
+                let text = format!(
+                    "This call was not made: {open} calls of this caller wait for a person's approval in headend already. \
+                     Stop here and tell the user that headend waits for their approval. Do not try to get there by other \
+                     means."
+                );
+                let failure = Failure::new(Reason::AwaitingApproval, Executed::No, text).retry_after(*retry);
+                failure.counted([("open", count(*open)), ("max-open", count(*max_open))])
+            }
+            Refused::Full { retry } => {
+                let text = "This call was not made: too many calls of all callers wait for a person's approval. Stop here and \
+                            tell the user that headend waits for approvals.";
                 Failure::new(Reason::AwaitingApproval, Executed::No, text).retry_after(*retry)
             }
             Refused::NotKept => {
@@ -167,7 +186,9 @@ impl Service {
         };
         let outcome = match why {
             Refused::Declined | Refused::Embargo { .. } => OutcomeLabel::Denied,
-            Refused::OpenAlready(_) | Refused::TooMany { .. } => OutcomeLabel::AwaitingApproval,
+            Refused::Unanswered { .. } | Refused::TooManyOpen { .. } | Refused::Full { .. } => {
+                OutcomeLabel::AwaitingApproval
+            }
             Refused::NotKept => OutcomeLabel::Unrecorded,
         };
         self.refuse(request, &failure, outcome)
@@ -177,4 +198,8 @@ impl Service {
         request.metrics.count(request.labels.label, outcome);
         Handled::Answer(refused(failure, &request.labels, request.client.revision))
     }
+}
+
+fn count(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
 }

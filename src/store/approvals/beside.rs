@@ -8,7 +8,7 @@ use super::kept::{Answered, Revoked};
 use super::{Approvals, PromptRow, Wish, json};
 use crate::base::clock;
 use crate::policy::consent::{CannotAnswer, Closed, PromptId};
-use crate::policy::{Entry, Evidence};
+use crate::policy::{Digest, Entry, Evidence};
 use crate::store::db::{Db, DbError};
 use crate::wire::raw::RawJson;
 
@@ -45,19 +45,29 @@ impl Approvals {
         Ok(Some(json::whole(row, details.as_deref().unwrap_or("{}"), now)))
     }
 
-    /// The operator's answer to a prompt of whichever process. Says what came of it, in one word.
+    /// The operator's answer to a prompt of whichever process; `shown` is the digest of what was shown of it. Says what came of it,
+    /// in one word.
     ///
     /// # Errors
     /// Why it does not count.
-    pub(crate) async fn operator_answers(&self, id: &str, wish: Wish, by: &str) -> Result<String, String> {
+    pub(crate) async fn operator_answers(
+        &self,
+        id: &str,
+        shown: Option<Digest>,
+        wish: Wish,
+        by: &str,
+    ) -> Result<String, String> {
         let known = PromptId::parse(id).ok_or_else(|| CannotAnswer::Unknown.to_string())?;
         if self.prompt(&known).is_some() {
             let answer = wish.answer(self.wall());
-            let closed = self.answer(&known, answer, Evidence::Operator, by).await;
+            let closed = match shown {
+                Some(shown) => self.answer_shown(&(known, shown), answer, Evidence::Operator, by).await,
+                None => self.answer(&known, answer, Evidence::Operator, by).await,
+            };
             return closed.map(|how| how.into_str().to_owned()).map_err(|why| why.to_string());
         }
         match &self.inner.db {
-            Some(db) => answer(db, id, wish, by).await,
+            Some(db) => answer(db, id, shown, wish, by).await,
             None => Err(CannotAnswer::Unknown.to_string()),
         }
     }
@@ -95,8 +105,9 @@ pub(crate) fn show(db: &Db, id: &str) -> Result<Option<RawJson>, DbError> {
 ///
 /// # Errors
 /// Why it does not count, or that the other process did not take it.
-pub(crate) async fn answer(db: &Db, id: &str, wish: Wish, by: &str) -> Result<String, String> {
-    let answered = Answered { prompt: id.to_owned(), answer: wish.to_string(), by: by.to_owned() };
+pub(crate) async fn answer(db: &Db, id: &str, shown: Option<Digest>, wish: Wish, by: &str) -> Result<String, String> {
+    let answer = shown.map_or_else(|| wish.to_string(), |shown| format!("{wish} {}", shown.hex()));
+    let answered = Answered { prompt: id.to_owned(), answer, by: by.to_owned() };
     let is_open = db.leave_answer(answered, clock::unix_seconds()).run().await;
     if !is_open.map_err(|error| error.to_string())? {
         return Err(CannotAnswer::Unknown.to_string());

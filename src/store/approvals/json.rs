@@ -36,6 +36,7 @@ pub(crate) fn prompt(row: &PromptRow, now: Wall) -> RawJson {
         ("min-evidence", need),
         ("message", message),
     ]);
+    out.set("digest", RawJson::string(&row.digest()));
     out.set("destructive", RawJson::boolean(row.destructive));
     out.set("session", RawJson::boolean(row.session));
     out.set("opened-at", RawJson::number(row.opened_at));

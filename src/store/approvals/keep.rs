@@ -16,8 +16,9 @@ use super::unlisted::unlisted;
 use super::{Approvals, Inner, Spent, Wish};
 use crate::base::clock;
 use crate::base::tally::Tally;
-use crate::policy::Evidence;
+use crate::config::Operator;
 use crate::policy::consent::{CannotAnswer, Closed, Grant, GrantRow, Lifetime, PromptId};
+use crate::policy::{Digest, Evidence};
 use crate::store::db::{Db, DbError};
 
 /// How often other processes' answers are looked for while a prompt is open, and their revocations at all times.
@@ -167,11 +168,16 @@ impl Approvals {
 
     /// An answer that another process left. Who can write the file is the operator.
     async fn take(&self, answered: Answered) {
-        let wish = Wish::parse(&answered.answer).zip(PromptId::parse(&answered.prompt));
-        let outcome = match wish {
-            Some((wish, id)) => {
+        let outcome = match read(&answered) {
+            _ if self.operator() == Operator::None => {
+                "this gateway takes answers on its console's page alone".to_owned()
+            }
+            Some((id, shown, wish)) => {
                 let answer = wish.answer(self.wall());
-                let closed = self.answer(&id, answer, Evidence::Operator, &answered.by).await;
+                let closed = match shown {
+                    Some(shown) => self.answer_shown(&(id, shown), answer, Evidence::Operator, &answered.by).await,
+                    None => self.answer(&id, answer, Evidence::Operator, &answered.by).await,
+                };
                 closed.map_or_else(|why| why.to_string(), |how| how.into_str().to_owned())
             }
             None => "the answer cannot be read".to_owned(),
@@ -205,6 +211,15 @@ impl Approvals {
             Err(error) => tracing::warn!(error = %error, "uses of grants are not written"),
         }
     }
+}
+
+/// An answer as it was left: the prompt, the digest of what was shown of it, and the wish.
+fn read(answered: &Answered) -> Option<(PromptId, Option<Digest>, Wish)> {
+    let (wish, shown) = match answered.answer.split_once(' ') {
+        Some((wish, shown)) => (wish, Some(Digest::from_hex(shown)?)),
+        None => (answered.answer.as_str(), None),
+    };
+    Some((PromptId::parse(&answered.prompt)?, shown, Wish::parse(wish)?))
 }
 
 impl Inner {

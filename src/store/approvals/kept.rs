@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::policy::Digest;
 use crate::policy::consent::{GrantRow, Prompt, Wall};
 
 /// A prompt as it is listed.
@@ -24,6 +25,13 @@ pub(crate) struct PromptRow {
     pub(crate) message: String,
     pub(crate) opened_at: Wall,
     pub(crate) until: Wall,
+}
+
+impl PromptRow {
+    /// [`Prompt::digest`], in hexadecimal digits.
+    pub(crate) fn digest(&self) -> String {
+        Digest::of(self.message.as_bytes()).hex()
+    }
 }
 
 impl From<&Prompt> for PromptRow {
@@ -51,6 +59,7 @@ impl From<&Prompt> for PromptRow {
 #[derive(Clone, Debug)]
 pub(crate) struct Answered {
     pub(crate) prompt: String,
+    /// A [`super::Wish`]; behind a space the digest of what was shown, where the answer says it.
     pub(crate) answer: String,
     pub(crate) by: String,
 }

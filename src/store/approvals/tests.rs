@@ -65,12 +65,12 @@ async fn a_grant_outlives_the_process_except_that_of_a_session() {
         ("fx__always", Lifetime::UntilChanged),
     ] {
         assert_eq!(allow(&approvals, &asked("ci", item, "{}"), lifetime).await, Closed::Granted);
-        assert!(approvals.grants().claim(&asked("ci", item, "{}"), approvals.wall()).is_some(), "{item}");
+        assert!(approvals.grants().claim(&asked("ci", item, "{}"), approvals.wall(), None).is_some(), "{item}");
     }
     drop(approvals);
     let approvals = kept(&dir);
     for (item, lives) in [("fx__once", true), ("fx__session", false), ("fx__until", true), ("fx__always", true)] {
-        let claimed = approvals.grants().claim(&asked("ci", item, "{}"), approvals.wall());
+        let claimed = approvals.grants().claim(&asked("ci", item, "{}"), approvals.wall(), None);
         assert_eq!(claimed.is_some(), lives, "{item}");
     }
 }
@@ -82,13 +82,43 @@ async fn a_once_grant_is_consumed_once_over_processes_and_restarts() {
     let action = asked("ci", "fx__echo", "{}");
     allow(&one, &action, Lifetime::Once).await;
     other.follow().await;
-    let first = one.grants().claim(&action, one.wall()).unwrap().spend();
-    let second = other.grants().claim(&action, other.wall()).unwrap().spend();
+    let first = one.grants().claim(&action, one.wall(), None).unwrap().spend();
+    let second = other.grants().claim(&action, other.wall(), None).unwrap().spend();
     let outcomes = tokio::join!(one.consume(&first), other.consume(&second));
     assert!(outcomes.0.is_ok() != outcomes.1.is_ok(), "{outcomes:?}");
     assert_eq!(one.consume(&first).await, Err(Spent::Already));
     for approvals in [one, other, kept(&dir)] {
-        assert!(approvals.grants().claim(&action, approvals.wall()).is_none());
+        assert!(approvals.grants().claim(&action, approvals.wall(), None).is_none());
+    }
+}
+
+#[tokio::test]
+async fn equal_calls_that_wait_have_a_grant_each() {
+    let dir = tempfile::tempdir().unwrap();
+    for approvals in [Approvals::memory(&limits()), kept(&dir)] {
+        let action = asked("ci", "fx__echo", "{}");
+        let ask = || approvals.ask_for(action.clone(), shown(), Span::Person(Duration::from_secs(900)), None).unwrap();
+        let seats: Vec<Seat> = (0..6).map(|_| ask()).collect();
+        assert_eq!(approvals.prompts().len(), 6);
+        let claim = |own: Option<PromptId>| {
+            let claimed = approvals.grants().claim(&action, approvals.wall(), own.as_ref());
+            claimed.map(|consented| consented.spend())
+        };
+        for n in [1, 4] {
+            let once = Answer::Allow(Lifetime::Once);
+            approvals.answer(&seats[n].prompt(), once, Evidence::Operator, "uid:1").await.unwrap();
+        }
+        approvals.answer(&seats[2].prompt(), Answer::Deny, Evidence::Operator, "uid:1").await.unwrap();
+        assert!(claim(None).is_none() && claim(Some(seats[0].prompt())).is_none(), "both have a call that waits");
+        let own = claim(Some(seats[4].prompt())).unwrap();
+        assert!(approvals.consume(&own).await.is_ok());
+        assert!(claim(Some(seats[4].prompt())).is_none(), "one once is one call");
+        drop(seats);
+        assert!(approvals.inner.lock().reserved.is_empty());
+        let left = claim(None).unwrap();
+        assert!(approvals.consume(&left).await.is_ok(), "its call is gone, and another one finds it");
+        assert!(claim(None).is_none());
+        assert_eq!(approvals.prompts().len(), 3, "of those who were not answered");
     }
 }
 
@@ -97,8 +127,8 @@ async fn arguments_swapped_between_consent_and_retry_are_refused() {
     let approvals = Approvals::memory(&limits());
     allow(&approvals, &asked("ci", "fx__pay", r#"{"to":"a"}"#), Lifetime::Once).await;
     let swapped = asked("ci", "fx__pay", r#"{"to":"b"}"#);
-    assert!(approvals.grants().claim(&swapped, approvals.wall()).is_none());
-    assert!(approvals.grants().claim(&asked("ci", "fx__pay", r#"{"to":"a"}"#), approvals.wall()).is_some());
+    assert!(approvals.grants().claim(&swapped, approvals.wall(), None).is_none());
+    assert!(approvals.grants().claim(&asked("ci", "fx__pay", r#"{"to":"a"}"#), approvals.wall(), None).is_some());
 }
 
 #[tokio::test]
@@ -202,9 +232,9 @@ async fn a_session_takes_its_grants_with_it() {
     allow(&approvals, &action, Lifetime::Session).await;
     let id = approvals.ask(asked("ci", "fx__other", "{}"), shown()).unwrap();
     approvals.session_ended(8);
-    assert!(approvals.grants().claim(&action, approvals.wall()).is_some());
+    assert!(approvals.grants().claim(&action, approvals.wall(), None).is_some());
     approvals.session_ended(7);
-    assert!(approvals.grants().claim(&action, approvals.wall()).is_none());
+    assert!(approvals.grants().claim(&action, approvals.wall(), None).is_none());
     let late = approvals.answer(&id, Answer::Allow(Lifetime::Session), Evidence::Client, "client").await;
     assert_eq!(late, Err(CannotAnswer::NoSession));
 }
@@ -217,7 +247,7 @@ async fn time_does_not_go_back_over_a_restart_and_unused_grants_are_over() {
     let used = asked("ci", "fx__used", "{}");
     allow(&approvals, &used, Lifetime::UntilChanged).await;
     approvals.inner.clock.ahead.store(89 * 24 * 3600, Ordering::Relaxed);
-    drop(approvals.grants().claim(&used, approvals.wall()).unwrap().spend());
+    drop(approvals.grants().claim(&used, approvals.wall(), None).unwrap().spend());
     approvals.inner.clock.ahead.store(90 * 24 * 3600, Ordering::Relaxed);
     let before = approvals.wall();
     approvals.settle().await;
@@ -254,12 +284,15 @@ async fn an_answer_that_another_process_left_counts_as_the_operators() {
     }
     let stop = tokio_util::sync::CancellationToken::new();
     let (ran, outcome) = tokio::join!(approvals.clone().run(stop.clone()), async {
-        let outcome = beside::answer(&beside, &id.to_string(), Wish::Always, "uid:1").await;
+        let other = beside::answer(&beside, &id.to_string(), Some(Digest::of(b"x")), Wish::Always, "uid:1").await;
+        assert!(other.is_err_and(|why| why.contains("not what was shown")));
+        let shown = Digest::from_hex(&listed[0].digest());
+        let outcome = beside::answer(&beside, &id.to_string(), shown, Wish::Always, "uid:1").await;
         stop.cancel();
         outcome
     });
     assert_eq!((ran, outcome), ((), Ok("granted".to_owned())));
-    let grant = approvals.grants().claim(&action, approvals.wall()).unwrap().spend();
+    let grant = approvals.grants().claim(&action, approvals.wall(), None).unwrap().spend();
     assert_eq!((grant.evidence(), &**grant.by()), (Evidence::Operator, "uid:1"));
     assert_eq!(approvals.all_prompts().await.unwrap(), []);
 }
@@ -274,9 +307,9 @@ async fn an_answer_to_a_process_that_is_gone_grants_nothing() {
     gone.settle().await;
     drop(gone);
     assert_eq!(approvals.all_prompts().await.unwrap().len(), 1);
-    assert!(approvals.operator_answers(&id, Wish::Once, "uid:1").await.unwrap_err().contains("did not take"));
+    assert!(approvals.operator_answers(&id, None, Wish::Once, "uid:1").await.unwrap_err().contains("did not take"));
     assert_eq!(approvals.grants().len(), 0);
-    assert!(approvals.operator_answers("nonsense", Wish::Once, "uid:1").await.is_err());
+    assert!(approvals.operator_answers("nonsense", None, Wish::Once, "uid:1").await.is_err());
 }
 
 #[tokio::test]
@@ -291,12 +324,12 @@ async fn nobody_is_asked_while_the_answer_could_not_be_kept_and_what_was_revoked
     allow(&approvals, &changed, until).await;
     allow(&approvals, &once, Lifetime::Once).await;
     approvals.follow().await;
-    let holds = |action: &Asked| approvals.grants().claim(action, approvals.wall()).is_some();
+    let holds = |action: &Asked| approvals.grants().claim(action, approvals.wall(), None).is_some();
     let id =
         |action: &Asked| approvals.grants().iter().find(|g| g.asked().item == action.item).unwrap().id().to_string();
 
     db.refuse_writes(true);
-    let grant = approvals.grants().claim(&once, approvals.wall()).unwrap().spend();
+    let grant = approvals.grants().claim(&once, approvals.wall(), None).unwrap().spend();
     assert!(matches!(approvals.consume(&grant).await, Err(Spent::NotKept(_))), "a use that is not kept does not count");
     assert!(approvals.revoke(Some(&id(&revoked))).await.is_err(), "it says that it is not kept");
     approvals.invalidate(|asked| asked.item == changed.item);
@@ -320,7 +353,7 @@ async fn nobody_is_asked_while_the_answer_could_not_be_kept_and_what_was_revoked
     other.follow().await;
     for process in [&approvals, &other] {
         for action in [&revoked, &changed] {
-            assert!(process.grants().claim(action, process.wall()).is_none(), "{}", action.item);
+            assert!(process.grants().claim(action, process.wall(), None).is_none(), "{}", action.item);
         }
     }
     assert!(approvals.ask(asked("ci", "fx__d", "{}"), shown()).is_ok());

@@ -6,11 +6,13 @@
 
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
-use super::{Db, Operation, Work, meta, no_key, signed, unsigned};
+use super::{Db, Operation, Work, meta, no_key, number, signed, unsigned};
 use crate::policy::consent::Wall;
 use crate::store::approvals::{Answered, PromptRow};
 use crate::store::seal::{Opened, Seals};
 
+/// The daemon's setting in the table `meta`.
+const OPERATOR: &str = "operator";
 /// How long unclaimed answers are kept, in seconds.
 const KEPT: Wall = 3600;
 
@@ -77,6 +79,16 @@ impl Db {
             let sql = "SELECT outcome FROM answers WHERE prompt = ?1";
             Ok(connection.query_row(sql, [prompt], |row| row.get(0)).optional()?.flatten())
         })
+    }
+
+    /// Keeps the daemon's setting for the operator's commands.
+    pub(crate) fn keep_operator(&self, setting: u64) -> Operation<'_, impl Work<Out = ()>> {
+        self.write(move |connection| number::put(connection, OPERATOR, setting))
+    }
+
+    /// The setting of the daemon that ran last, 0 where there was none.
+    pub(crate) fn operator(&self) -> Operation<'_, impl Work<Out = u64>> {
+        self.read(|connection| number::number(connection, OPERATOR))
     }
 
     /// Reports the outcome to the process that left an answer.

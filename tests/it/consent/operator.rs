@@ -2,6 +2,7 @@
 //! grant.
 
 use super::*;
+use crate::terminal::Terminal;
 
 /// The ids of the open approvals.
 pub(crate) fn pending(stage: &Stage) -> Vec<String> {
@@ -10,6 +11,14 @@ pub(crate) fn pending(stage: &Stage) -> Vec<String> {
     let listed: Value = serde_json::from_slice(&output.stdout).unwrap();
     let approvals = listed["approvals"].as_array().cloned().unwrap_or_default();
     approvals.iter().map(|approval| approval["id"].as_str().unwrap().to_owned()).collect()
+}
+
+/// A refusal's text tells a model to stop, and gives it nothing to go on with.
+pub(crate) fn for_a_model(text: &str) {
+    assert!(text.contains("Stop here and tell the user") && text.contains("other means"), "{text}");
+    for forbidden in ["headend a", "headend d", "http", "`", "/approvals"] {
+        assert!(!text.contains(forbidden), "{forbidden}: {text}");
+    }
 }
 
 pub(crate) fn headend(stage: &Stage, args: &[&str]) -> String {
@@ -29,7 +38,8 @@ fn a_client_that_cannot_be_asked_is_told_how_to_get_an_approval() {
         let facts = &refused.result()["_meta"]["headend/refusal"];
         let id = facts["approval"]["id"].as_str().unwrap().to_owned();
         assert_eq!((&facts["executed"], &facts["retryable"]), (&json!("no"), &json!(true)), "{era:?}");
-        assert!(refused.text().contains(&format!("headend approve {id}")), "{era:?}: {}", refused.text());
+        assert_eq!(facts["approval"]["command"], format!("headend approve {id}"), "{era:?}");
+        for_a_model(&refused.text());
         assert_eq!(pending(&stage), [id.as_str()], "{era:?}");
         let before = stage.called().len();
 
@@ -161,7 +171,10 @@ fn prompts_and_resources_are_asked_about_as_well() {
     ] {
         let refused = client.request(method, params.clone());
         assert_eq!(refused.code(), Some(1003), "{method}: {}", refused.raw);
-        let id = refused.message["error"]["data"]["approval"]["id"].as_str().unwrap().to_owned();
+        let approval = &refused.message["error"]["data"]["approval"];
+        let id = approval["id"].as_str().unwrap().to_owned();
+        assert_eq!(approval["command"], format!("headend approve {id}"), "{method}");
+        for_a_model(refused.message["error"]["message"].as_str().unwrap());
         headend(&stage, &["approve", &id]);
         let answer = client.request(method, params);
         assert!(answer.message.get("result").is_some(), "{method}: {}", answer.raw);
@@ -169,23 +182,72 @@ fn prompts_and_resources_are_asked_about_as_well() {
 }
 
 #[test]
-fn only_so_many_questions_are_asked() {
-    let stage = Stage::with("", "").gateway;
-    drop(stage);
-    let setup = Setup::new().policy("default = \"ask\"");
+fn only_so_many_questions_are_open_and_the_refusal_says_what_was_counted() {
+    let setup = Setup::new().policy("default = \"ask\"\n[policy.consent]\nmax-open = 3");
     let gateway = setup.fake("fx", &Fake::stdio("legacy")).start();
     gateway.wait_for_tools(&["fx__echo"]);
     let mut client = Mcp::http_at(gateway.address, gateway.token(), Era::Modern, "/mcp", json!({}));
-    let tools = ["fx__echo", "fx__env", "fx__fail", "fx__denied"];
-    let refusals: Vec<Answer> = tools.iter().map(|tool| client.call(tool, json!({}))).collect();
-    let ids: Vec<bool> = refusals
-        .iter()
-        .map(|answer| answer.result()["_meta"]["headend/refusal"]["approval"]["id"].is_string())
-        .collect();
-    assert_eq!(ids, [true, true, true, false], "three in a minute");
-    let wait = &refusals[3].result()["_meta"]["headend/refusal"]["retry-after-ms"];
-    assert!(wait.as_u64().is_some_and(|ms| ms > 0 && ms <= 60_000), "{}", refusals[3].raw);
-    // A second approval about the same tool waits for the first.
-    let second = client.call("fx__echo", json!({"text": "other"}));
-    assert!(second.text().contains("waits for approval"), "{}", second.text());
+    let mut id = |tool: &str, arguments: Value| {
+        let refused = client.call(tool, arguments);
+        assert_eq!(reason(&refused), "awaiting_approval");
+        let refusal = &refused.result()["_meta"]["headend/refusal"];
+        (refusal["approval"]["id"].as_str().map(str::to_owned), refusal.clone())
+    };
+    let (first, _) = id("fx__echo", json!({}));
+    let (second, _) = id("fx__echo", json!({"text": "other"}));
+    let (third, _) = id("fx__env", json!({}));
+    assert!(first.is_some() && second.is_some() && third.is_some());
+    assert_ne!(first, second, "each action has its own, also about one tool");
+    let (none, refusal) = id("fx__fail", json!({}));
+    assert_eq!(none, None, "{refusal}");
+    assert_eq!(refusal["counted"], json!({"open": 3, "max-open": 3}), "{refusal}");
+    let wait = &refusal["retry-after-ms"];
+    assert!(wait.as_u64().is_some_and(|ms| ms > 0 && ms <= 60_000), "{refusal}");
+    assert_eq!(id("fx__echo", json!({})).0, first, "the same call made again opens nothing");
+}
+
+#[test]
+fn several_approvals_are_answered_together_on_the_command_line() {
+    let stage = Stage::new();
+    let mut client = stage.client(Era::Modern, json!({}));
+    let arguments = |n: usize| json!({"text": format!("call {n}")});
+    let mut id = |tool: &str, n: usize| {
+        let refused = client.call(tool, arguments(n));
+        refused.result()["_meta"]["headend/refusal"]["approval"]["id"].as_str().unwrap().to_owned()
+    };
+    let ids: Vec<String> = (0..5).map(|n| id("fx__echo", n)).collect();
+    let other = id("fx__env", 0);
+    let refused = |args: &[&str], code: i32, why: &str| {
+        let output = stage.gateway.world.run(args);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(code) && text.contains(why), "{args:?}: {:?} {text}", output.status);
+    };
+    refused(&["approve", &ids[0], &ids[1]], 64, "--yes");
+    refused(&["deny", &ids[0], &ids[1]], 64, "--yes");
+    refused(&["approve", &ids[0], &ids[1], "--yes", "--for", "1h"], 64, "one by one");
+    refused(&["approve", &ids[0], &other, "--yes"], 1, "several callers or items");
+    refused(&["approve", &ids[0], "zzzzzz", "--yes"], 1, "no open approval");
+    assert_eq!(pending(&stage).len(), 6, "nothing was answered");
+
+    let shown = headend(&stage, &["approve", &ids[0], &ids[1][..6], &ids[0], "--yes"]);
+    assert!(shown.contains("call 0") && shown.contains("call 1") && !shown.contains("call 2"), "{shown}");
+    assert!(shown.contains(&format!("{}: granted", ids[1])) && shown.matches(": granted").count() == 2, "{shown}");
+    let denied = headend(&stage, &["approvals", "deny", &ids[2], &ids[3], "--yes", "--json"]);
+    let denied: Value = serde_json::from_str(&denied).unwrap();
+    assert_eq!(denied["answers"][1], json!({"id": ids[3], "outcome": "denied"}));
+
+    let mut terminal = Terminal::start(&stage.gateway.world, &["approve", &ids[4], &other], "");
+    assert_eq!(terminal.end().0, Some(1), "of two tools");
+    let more = id("fx__echo", 5);
+    for (keys, code, word) in [("n\n", 1, "nothing was answered"), ("y\n", 0, ": granted")] {
+        terminal = Terminal::start(&stage.gateway.world, &["approve", &ids[4], &more], "");
+        terminal.wait_for("[y/N]");
+        terminal.type_in(keys);
+        let (ended, screen) = terminal.end();
+        assert_eq!(ended, Some(code), "{screen}");
+        assert!(screen.contains("call 4") && screen.contains("call 5") && screen.contains(word), "{screen}");
+    }
+    let passed: Vec<usize> = (0..6).filter(|n| !client.call("fx__echo", arguments(*n)).is_error()).collect();
+    assert_eq!(passed, [0, 1, 4, 5]);
+    assert_eq!(stage.called().len(), 4, "each once");
 }

@@ -12,6 +12,7 @@ use crate::process::eventually;
 
 mod client;
 mod forms;
+mod many;
 mod operators;
 mod page;
 mod strong;

@@ -1,40 +1,48 @@
 //! Open approvals: which answers by which evidence count, and which calls are refused without one.
 //!
+//! Each call that needs an approval has a prompt of its own, so of six equal calls each is asked about. An equal call joins a
+//! prompt only where no call waits for it any more: its call was refused, or its client is gone.
+//!
 //! | state | event | to | remembered |
 //! |---|---|---|---|
-//! | none | `open`: nothing speaks against it | open | the caller's last minute |
-//! | none | `open`: denied lately, embargo, another prompt of that caller and item, too many | none | |
-//! | open | `open` of the very same action | open (joined) | |
-//! | open | `answer`: allow, by sufficient evidence | granted | strikes are forgotten |
+//! | none | `open`: nothing speaks against it | open, held | |
+//! | none | `open`: denied lately, embargo, too many open or unanswered | none | |
+//! | open | `open` of the very same action, by the call that has this prompt, or where no call waits for it | open, held (joined) | |
+//! | open, held | `leave`: its call waits no longer | open | |
+//! | open, held | `carry`: its modern client was asked in the answer | open, its client's for a minute | |
+//! | open | `answer`: allow, by sufficient evidence | granted; while its call waits, a once-grant is for that call alone | strikes are forgotten |
 //! | open | `answer`: deny | denied | this action, 10 minutes; strikes are forgotten |
 //! | open | `answer`: dismiss | dismissed | a strike |
 //! | open | `expire` at its time | timed out | a strike |
 //! | open | `supersede`: definition or launch changed, or the process ends | superseded | |
 //! | open | `set_limits`: one too many of its caller | superseded | |
 //!
-//! Three strikes in a row are an embargo on that item for that caller: 10 minutes, then an hour, then a day. A closed prompt
-//! is never opened again, and an answer that may not be given leaves the prompt open.
+//! Three strikes in a row are an embargo on that item for that caller: 10 minutes, then an hour, then a day. Prompts about one
+//! item that were opened within 10 s and were open together are one strike: nobody looked once. Those that are open when an
+//! embargo begins are no strikes. A closed prompt is never opened again, and an answer that may not be given leaves the prompt open.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::fatigue::Fatigue;
+use super::fatigue::{Fatigue, STRIKES};
 use super::grant::{Arguments, Grant, GrantRow, Lifetime};
 use super::{Asked, Prompt, PromptId, Shown, Wall};
-use crate::policy::Evidence;
+use crate::policy::{Digest, Evidence};
 
 /// Prompts of all callers that may be open at once.
 const MAX_PROMPTS: usize = 1024;
-/// The wait in a refusal when the time is unknown, in seconds.
-const SOME_TIME: u64 = 60;
+/// The wait in a refusal when the time is unknown.
+const SOME_TIME: Duration = Duration::from_secs(60);
+/// How long a prompt is left to the client that was asked in an answer, in seconds: after that an equal call joins it.
+const CARRIED: Wall = 60;
 
 /// A caller's bounds on approvals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeskLimits {
     /// Open prompts of one caller.
     pub max_open: usize,
-    /// Prompts that one caller may open in a minute.
+    /// Prompts of one caller that may end without an answer within a minute; then it opens none for the rest of it.
     pub per_minute: usize,
 }
 
@@ -68,17 +76,19 @@ pub struct Opened {
     pub joined: bool,
 }
 
-/// Why a call is refused without an approval.
+/// Why a call is refused without an approval, with what was counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     #[error("the same call was denied within the last 10 minutes")]
     Declined,
-    #[error("the last approvals of this item were not answered; try again later")]
-    Embargo { until: Wall },
-    #[error("another approval of this item is open: {0}")]
-    OpenAlready(PromptId),
-    #[error("too many approvals are open or were opened just now; try again in a minute")]
-    TooMany { retry: Duration },
+    #[error("the last {unanswered} approvals of this item were not answered; try again later")]
+    Embargo { unanswered: u32, until: Wall },
+    #[error("{unanswered} approvals were not answered within the last minute; try again later")]
+    Unanswered { unanswered: usize, per_minute: usize, retry: Duration },
+    #[error("{open} approvals of this caller are open; answer some of them")]
+    TooManyOpen { open: usize, max_open: usize, retry: Duration },
+    #[error("too many approvals are open or remembered; try again in a minute")]
+    Full { retry: Duration },
     #[error("an approval cannot be kept, since the store takes no writes")]
     NotKept,
 }
@@ -90,6 +100,12 @@ pub enum CannotAnswer {
     Unknown,
     #[error("this needs evidence {} or more: {}", .0.into_str(), who_may(*.0))]
     Evidence(Evidence),
+    #[error("it is not what was shown; look at it again")]
+    NotShown,
+    #[error("they are of several callers or items, or too many; answer them one by one")]
+    NotAGroup,
+    #[error("several approvals are allowed once or denied; give longer grants one by one")]
+    OnlyOnce,
     #[error("an answer that came through the client may allow once or for its session, nothing longer")]
     TooLong,
     #[error("the caller has no session, or it has ended; allow once, for a time, or always")]
@@ -105,8 +121,46 @@ pub enum CannotAnswer {
 fn who_may(need: Evidence) -> &'static str {
     match need {
         Evidence::Client => "the client's user",
-        Evidence::Page => "a person on the console page, or the operator with `headend approve`",
-        Evidence::Operator => "the operator with `headend approve`",
+        Evidence::Page => "a person on the console page, or the operator on the command line",
+        Evidence::Operator => "the operator on the command line",
+    }
+}
+
+/// The call that a prompt belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tie {
+    /// No call waits for it.
+    Free,
+    /// A modern client was asked in the answer of its call, and comes back with that answer's state.
+    Carried { until: Wall },
+    /// A call waits for it.
+    Held,
+}
+
+#[derive(Debug)]
+struct Entry {
+    prompt: Prompt,
+    tie: Tie,
+    /// Prompts are numbered as they are opened.
+    number: u64,
+}
+
+impl Entry {
+    const fn is_free(&self, now: Wall) -> bool {
+        match self.tie {
+            Tie::Free => true,
+            Tie::Carried { until } => now >= until,
+            Tie::Held => false,
+        }
+    }
+
+    /// Whether it is the question about that very action, of the same client and of the same need.
+    fn is_about(&self, asked: &Asked, action: &Digest) -> bool {
+        let own = &self.prompt.asked;
+        // A session that has asked may have ended; its caller comes back in another one.
+        let same_session = own.session == asked.session || own.session.is_none();
+        let same_need = own.need == asked.need && own.destructive == asked.destructive;
+        own.caller == asked.caller && own.item == asked.item && same_session && same_need && own.action() == *action
     }
 }
 
@@ -114,24 +168,26 @@ fn who_may(need: Evidence) -> &'static str {
 #[derive(Debug)]
 pub struct Desk {
     limits: DeskLimits,
-    prompts: HashMap<PromptId, Prompt>,
+    prompts: HashMap<PromptId, Entry>,
+    /// The number of the prompt that was opened last.
+    opened: u64,
     fatigue: Fatigue,
 }
 
 impl Desk {
     pub fn new(limits: DeskLimits) -> Self {
-        Self { limits, prompts: HashMap::new(), fatigue: Fatigue::default() }
+        Self { limits, prompts: HashMap::new(), opened: 0, fatigue: Fatigue::default() }
     }
 
     /// Puts other bounds in force, for open prompts too: beyond `max_open` the newest ones of a caller close, and none stays open
     /// for longer than `life` says. Returns those that close.
     pub fn set_limits(&mut self, limits: DeskLimits, life: impl Fn(&Prompt) -> Wall) -> Vec<PromptId> {
         self.limits = limits;
-        let mut of_callers: HashMap<Arc<str>, Vec<(Wall, PromptId)>> = HashMap::new();
-        for prompt in self.prompts.values_mut() {
+        let mut of_callers: HashMap<Arc<str>, Vec<(u64, PromptId)>> = HashMap::new();
+        for Entry { prompt, number, .. } in self.prompts.values_mut() {
             prompt.until = prompt.until.min(prompt.opened_at + life(prompt));
             let caller = Arc::clone(&prompt.asked.caller);
-            of_callers.entry(caller).or_default().push((prompt.opened_at, prompt.id));
+            of_callers.entry(caller).or_default().push((*number, prompt.id));
         }
         let excess = of_callers.into_values().flat_map(|mut open| {
             open.sort_unstable();
@@ -142,46 +198,69 @@ impl Desk {
         excess
     }
 
-    /// Opens a prompt of `life` seconds, or joins the open one about the very same action.
+    /// Opens a prompt of `life` seconds for a call that waits for it from here on, or joins one about the very same action: the
+    /// call's `own`, if it has one already, else one that no call waits for.
     ///
     /// # Errors
     /// Why the call is refused without a prompt.
-    pub fn open(&mut self, asked: Asked, shown: Shown, id: PromptId, now: Wall, life: Wall) -> Result<Opened, Refused> {
+    pub fn open(
+        &mut self,
+        asked: Asked,
+        shown: Shown,
+        id: PromptId,
+        now: Wall,
+        life: Wall,
+        own: Option<&PromptId>,
+    ) -> Result<Opened, Refused> {
         self.fatigue.sweep(now);
         let action = asked.action();
-        let others = self.prompts.values_mut().filter(|prompt| prompt.asked.caller == asked.caller);
-        let mut open = 0;
-        for other in others {
-            open += 1;
-            if other.asked.item != asked.item {
-                continue;
-            }
-            // A session that has asked may have ended; its caller comes back in another one.
-            let same_session = other.asked.session == asked.session || other.asked.session.is_none();
-            let same_need = other.asked.need == asked.need && other.asked.destructive == asked.destructive;
-            if same_session && same_need && other.asked.action() == action && now < other.until {
-                other.asked.session = asked.session;
-                return Ok(Opened { id: other.id, joined: true });
-            }
-            return Err(Refused::OpenAlready(other.id));
-        }
-        if self.fatigue.is_denied(&action, now) {
+        let fits = |entry: &Entry| now < entry.prompt.until && entry.is_about(&asked, &action);
+        let own = own.filter(|own| self.prompts.get(*own).is_some_and(|entry| entry.tie != Tie::Held && fits(entry)));
+        if own.is_none() && self.fatigue.is_denied(&action, now) {
             return Err(Refused::Declined);
         }
+        let left = || {
+            let left = self.prompts.values().filter(|entry| entry.is_free(now) && fits(entry));
+            left.min_by_key(|entry| entry.number).map(|entry| entry.prompt.id)
+        };
+        let joined = own.copied().or_else(left);
+        if let Some(entry) = joined.and_then(|id| self.prompts.get_mut(&id)) {
+            entry.tie = Tie::Held;
+            entry.prompt.asked.session = asked.session;
+            return Ok(Opened { id: entry.prompt.id, joined: true });
+        }
         if let Some(until) = self.fatigue.embargo(&asked, now) {
-            return Err(Refused::Embargo { until });
+            return Err(Refused::Embargo { unanswered: STRIKES, until });
         }
-        let wait = self.fatigue.wait(&asked.caller, self.limits.per_minute, now);
-        if wait > 0 {
-            return Err(Refused::TooMany { retry: Duration::from_secs(wait) });
+        let DeskLimits { max_open, per_minute } = self.limits;
+        if let Some((unanswered, wait)) = self.fatigue.wait(&asked.caller, per_minute, now) {
+            return Err(Refused::Unanswered { unanswered, per_minute, retry: Duration::from_secs(wait) });
         }
-        let full = open >= self.limits.max_open || self.prompts.len() >= MAX_PROMPTS;
-        if full || !self.fatigue.has_room(&asked) || self.prompts.contains_key(&id) {
-            return Err(Refused::TooMany { retry: Duration::from_secs(SOME_TIME) });
+        let open = self.prompts.values().filter(|entry| entry.prompt.asked.caller == asked.caller).count();
+        if open >= max_open {
+            return Err(Refused::TooManyOpen { open, max_open, retry: SOME_TIME });
         }
-        self.fatigue.opened(&asked.caller, now);
-        self.prompts.insert(id, Prompt { id, asked, shown, opened_at: now, until: now + life });
+        if self.prompts.len() >= MAX_PROMPTS || !self.fatigue.has_room(&asked) || self.prompts.contains_key(&id) {
+            return Err(Refused::Full { retry: SOME_TIME });
+        }
+        self.opened += 1;
+        let prompt = Prompt { id, asked, shown, opened_at: now, until: now + life };
+        self.prompts.insert(id, Entry { prompt, tie: Tie::Held, number: self.opened });
         Ok(Opened { id, joined: false })
+    }
+
+    /// The call that waited for a prompt does so no longer; the prompt stays open.
+    pub fn leave(&mut self, id: &PromptId) {
+        if let Some(entry) = self.prompts.get_mut(id) {
+            entry.tie = Tie::Free;
+        }
+    }
+
+    /// The call ended with an answer that asks its client, which comes back with it.
+    pub fn carry(&mut self, id: &PromptId, now: Wall) {
+        if let Some(entry) = self.prompts.get_mut(id) {
+            entry.tie = Tie::Carried { until: now + CARRIED };
+        }
     }
 
     /// A person's answer over a channel of that evidence; the prompt is closed by it.
@@ -197,14 +276,14 @@ impl Desk {
         now: Wall,
         grant_id: Arc<str>,
     ) -> Result<Option<Grant>, CannotAnswer> {
-        let prompt = self.prompts.get(id).filter(|prompt| now < prompt.until).ok_or(CannotAnswer::Unknown)?;
+        let entry = self.prompts.get(id).filter(|entry| now < entry.prompt.until).ok_or(CannotAnswer::Unknown)?;
         if let Answer::Allow(lifetime) = answer {
-            may_allow(&prompt.asked, lifetime, evidence, now)?;
+            may_allow(&entry.prompt.asked, lifetime, evidence, now)?;
         }
-        let Some(prompt) = self.prompts.remove(id) else { return Err(CannotAnswer::Unknown) };
+        let Some(Entry { prompt, tie, number }) = self.prompts.remove(id) else { return Err(CannotAnswer::Unknown) };
         match answer {
             Answer::Allow(lifetime) => {
-                self.fatigue.answered(&prompt.asked);
+                self.fatigue.answered(&prompt.asked, now);
                 let arguments = Arguments::of(lifetime, evidence, prompt.asked.destructive);
                 let (asked, by) = (prompt.asked, Arc::from(by));
                 let row = GrantRow {
@@ -218,32 +297,35 @@ impl Desk {
                     last_used: 0,
                     uses: 0,
                 };
-                return Ok(Some(Grant::new(row)));
+                let is_for_call = lifetime == Lifetime::Once && tie == Tie::Held;
+                return Ok(Some(if is_for_call { Grant::for_call(row, *id) } else { Grant::new(row) }));
             }
             Answer::Deny => {
-                self.fatigue.answered(&prompt.asked);
+                self.fatigue.answered(&prompt.asked, now);
                 self.fatigue.denied(&prompt.asked, now);
             }
-            Answer::Dismiss => self.fatigue.strike(&prompt.asked, now),
+            Answer::Dismiss => self.fatigue.strike(&prompt, now, number, self.opened),
         }
         Ok(None)
     }
 
-    /// Closes the prompts whose time is over.
+    /// Closes the prompts whose time is over, the oldest first.
     pub fn expire(&mut self, now: Wall) -> Vec<PromptId> {
         self.fatigue.sweep(now);
-        let over: Vec<PromptId> = self.prompts.values().filter(|p| now >= p.until).map(|p| p.id).collect();
-        for id in &over {
-            if let Some(prompt) = self.prompts.remove(id) {
-                self.fatigue.strike(&prompt.asked, now);
+        let over = self.prompts.values().filter(|entry| now >= entry.prompt.until);
+        let mut over: Vec<(u64, PromptId)> = over.map(|entry| (entry.number, entry.prompt.id)).collect();
+        over.sort_unstable();
+        for (number, id) in &over {
+            if let Some(Entry { prompt, .. }) = self.prompts.remove(id) {
+                self.fatigue.strike(&prompt, now, *number, self.opened);
             }
         }
-        over
+        over.into_iter().map(|(_, id)| id).collect()
     }
 
     /// Closes the prompts about changed items; this counts towards no embargo.
     pub fn supersede(&mut self, changed: impl Fn(&Prompt) -> bool) -> Vec<PromptId> {
-        let gone: Vec<PromptId> = self.prompts.values().filter(|prompt| changed(prompt)).map(|p| p.id).collect();
+        let gone: Vec<PromptId> = self.prompts().filter(|prompt| changed(prompt)).map(|p| p.id).collect();
         for id in &gone {
             self.prompts.remove(id);
         }
@@ -252,18 +334,25 @@ impl Desk {
 
     /// A session ended: its prompts can still be answered, but not for that session.
     pub fn session_ended(&mut self, session: u64) {
-        for prompt in self.prompts.values_mut().filter(|prompt| prompt.asked.session == Some(session)) {
+        let prompts = self.prompts.values_mut().map(|entry| &mut entry.prompt);
+        for prompt in prompts.filter(|prompt| prompt.asked.session == Some(session)) {
             prompt.asked.session = None;
         }
     }
 
     pub fn get(&self, id: &PromptId) -> Option<&Prompt> {
-        self.prompts.get(id)
+        self.prompts.get(id).map(|entry| &entry.prompt)
     }
 
     /// All open prompts, in no order.
     pub fn prompts(&self) -> impl Iterator<Item = &Prompt> {
-        self.prompts.values()
+        self.prompts.values().map(|entry| &entry.prompt)
+    }
+
+    /// Whether a call waits for the prompt.
+    #[cfg(test)]
+    pub(super) fn is_held(&self, id: &PromptId) -> bool {
+        self.prompts.get(id).is_some_and(|entry| entry.tie == Tie::Held)
     }
 
     #[cfg(test)]

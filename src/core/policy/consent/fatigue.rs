@@ -3,11 +3,15 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use super::{Asked, Wall};
+use super::{Asked, Prompt, Wall};
 use crate::policy::Digest;
 
 /// How long a denial is remembered for the same action, in seconds.
 pub(super) const DENIED: Wall = 600;
+/// Prompts opened within so many seconds can be one strike.
+const TOGETHER: Wall = 10;
+/// Strikes of one caller that are remembered for a minute; no configuration counts as far.
+const MAX_UNANSWERED: usize = 128;
 /// Dismissals and time-outs in a row that close an item to a caller.
 pub(super) const STRIKES: u32 = 3;
 /// For how long, the first, second and any further time, in seconds.
@@ -28,13 +32,18 @@ struct Strikes {
     /// No prompt before this.
     until: Wall,
     last: Wall,
+    /// When the prompt of the last strike was opened, and the number of the newest prompt at that strike.
+    opened_at: Wall,
+    newest: u64,
+    /// The number of the newest prompt when the last embargo began. Those that were open then add nothing.
+    embargoed: u64,
 }
 
 /// The memory of a desk.
 #[derive(Debug, Default)]
 pub(super) struct Fatigue {
-    /// When each caller's prompts of the last minute were opened.
-    opened: HashMap<Arc<str>, VecDeque<Wall>>,
+    /// When each caller's strikes of the last minute were.
+    unanswered: HashMap<Arc<str>, VecDeque<Wall>>,
     /// Denied actions, whose they are and until when.
     denied: HashMap<Digest, (Arc<str>, Wall)>,
     /// By caller, by item.
@@ -50,7 +59,7 @@ impl Fatigue {
         }
         self.swept = now;
         self.denied.retain(|_, (_, until)| *until > now);
-        self.opened.retain(|_, times| times.back().is_some_and(|at| at + MINUTE > now));
+        self.unanswered.retain(|_, times| times.back().is_some_and(|at| at + MINUTE > now));
         for items in self.strikes.values_mut() {
             items.retain(|_, strikes| strikes.until.max(strikes.last) + FORGIVEN > now);
         }
@@ -75,23 +84,18 @@ impl Fatigue {
         let strikes = known || (mine < MAX_OF_CALLER && all < MAX_ENTRIES);
         let my_denied = self.denied.values().filter(|(caller, _)| *caller == asked.caller).count();
         let denied = my_denied < MAX_OF_CALLER && self.denied.len() < MAX_ENTRIES;
-        strikes && denied && (self.opened.contains_key(&asked.caller) || self.opened.len() < MAX_ENTRIES)
+        strikes && denied && (self.unanswered.contains_key(&asked.caller) || self.unanswered.len() < MAX_ENTRIES)
     }
 
-    /// Seconds until the caller may open another prompt, zero when it may.
-    pub(super) fn wait(&mut self, caller: &Arc<str>, per_minute: usize, now: Wall) -> Wall {
-        let Some(times) = self.opened.get_mut(caller) else { return 0 };
-        while times.front().is_some_and(|at| at + MINUTE <= now) {
-            times.pop_front();
-        }
-        if times.len() < per_minute {
-            return 0;
-        }
-        times.front().map_or(0, |at| (at + MINUTE).saturating_sub(now)).max(1)
-    }
-
-    pub(super) fn opened(&mut self, caller: &Arc<str>, now: Wall) {
-        self.opened.entry(Arc::clone(caller)).or_default().push_back(now);
+    /// How many prompts of the caller ended without an answer within a minute, and the seconds until it may open another one;
+    /// `None` when it may.
+    pub(super) fn wait(&mut self, caller: &Arc<str>, per_minute: usize, now: Wall) -> Option<(usize, Wall)> {
+        let times = self.unanswered.get_mut(caller)?;
+        forget_old(times, now);
+        // The oldest of those that are too many ends the wait.
+        let last = times.len().checked_sub(per_minute)?;
+        let until = times.get(last).copied().unwrap_or(now) + MINUTE;
+        Some((times.len(), until.saturating_sub(now).max(1)))
     }
 
     /// A person denied the call.
@@ -99,27 +103,45 @@ impl Fatigue {
         self.denied.insert(asked.action(), (Arc::clone(&asked.caller), now + DENIED));
     }
 
-    /// A person answered.
-    pub(super) fn answered(&mut self, asked: &Asked) {
-        if let Some(items) = self.strikes.get_mut(&asked.caller) {
-            items.remove(&asked.item);
+    /// A person answered. An embargo that has begun goes on to its end.
+    pub(super) fn answered(&mut self, asked: &Asked, now: Wall) {
+        let Some(items) = self.strikes.get_mut(&asked.caller) else { return };
+        match items.get_mut(&asked.item) {
+            Some(strikes) if strikes.until > now => (strikes.in_row, strikes.embargoes) = (0, 0),
+            _ => drop(items.remove(&asked.item)),
         }
     }
 
-    /// The prompt ended without an answer.
-    pub(super) fn strike(&mut self, asked: &Asked, now: Wall) {
+    /// The prompt of that number ended without an answer; `newest` is that of the prompt that was opened last.
+    pub(super) fn strike(&mut self, prompt: &Prompt, now: Wall, number: u64, newest: u64) {
+        let asked = &prompt.asked;
         let items = self.strikes.entry(Arc::clone(&asked.caller)).or_default();
         let strikes = items.entry(Arc::clone(&asked.item)).or_default();
         if now >= strikes.until.max(strikes.last) + FORGIVEN {
             *strikes = Strikes::default();
         }
         strikes.last = now;
+        if number <= strikes.embargoed {
+            return;
+        }
+        // Opened beside the prompt of the last strike: nobody looked at either.
+        if number <= strikes.newest && prompt.opened_at.abs_diff(strikes.opened_at) <= TOGETHER {
+            return;
+        }
+        (strikes.opened_at, strikes.newest) = (prompt.opened_at, newest);
         strikes.in_row += 1;
         if strikes.in_row >= STRIKES {
             let length = EMBARGOES.get(strikes.embargoes).or(EMBARGOES.last()).copied().unwrap_or(FORGIVEN);
             strikes.until = strikes.until.max(now + length);
             strikes.embargoes += 1;
+            strikes.embargoed = newest;
             strikes.in_row = 0;
+        }
+        let times = self.unanswered.entry(Arc::clone(&asked.caller)).or_default();
+        forget_old(times, now);
+        times.push_back(now);
+        if times.len() > MAX_UNANSWERED {
+            times.pop_front();
         }
     }
 
@@ -127,7 +149,13 @@ impl Fatigue {
     #[cfg(test)]
     pub(super) fn largest(&self) -> usize {
         let strikes: usize = self.strikes.values().map(HashMap::len).sum();
-        let opened = self.opened.values().map(VecDeque::len).max().unwrap_or(0);
-        strikes.max(self.denied.len()).max(opened)
+        let unanswered = self.unanswered.values().map(VecDeque::len).max().unwrap_or(0);
+        strikes.max(self.denied.len()).max(unanswered)
+    }
+}
+
+fn forget_old(times: &mut VecDeque<Wall>, now: Wall) {
+    while times.front().is_some_and(|at| at + MINUTE <= now) {
+        times.pop_front();
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! | state | leaves it by | to |
 //! |---|---|---|
-//! | live | `claim` of a once-grant | claimed |
+//! | live | `claim` of a once-grant, by the call that was asked about as long as that one waits | claimed |
 //! | live | its time is over, or it was not used for long | expired |
 //! | live | revoke | revoked |
 //! | live | definition or launch changed, upstream gone, session over | invalidated |
@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::{Asked, Wall};
+use super::{Asked, PromptId, Wall};
 use crate::policy::Evidence;
 
 /// Life of an unused once-grant, in seconds: after a day its call is long forgotten.
@@ -109,6 +109,10 @@ pub struct Grant {
     consumed: AtomicBool,
     /// Whether a record on disk says that it was used.
     recorded: AtomicBool,
+    /// The prompt whose answer it is, where the call that asked was waiting then.
+    prompt: Option<PromptId>,
+    /// That call still waits, and no other call gets it.
+    reserved: AtomicBool,
 }
 
 impl Grant {
@@ -120,8 +124,29 @@ impl Grant {
             claimed: AtomicBool::new(false),
             consumed: AtomicBool::new(false),
             recorded: AtomicBool::new(row.uses > 0),
+            prompt: None,
+            reserved: AtomicBool::new(false),
             row,
         }
+    }
+
+    /// A grant for the call that waits for that prompt. Others get it when the call has left it.
+    pub(super) fn for_call(row: GrantRow, prompt: PromptId) -> Self {
+        Self { prompt: Some(prompt), reserved: AtomicBool::new(true), ..Self::new(row) }
+    }
+
+    /// Whether a call waits that alone may use it.
+    pub fn is_reserved(&self) -> bool {
+        self.reserved.load(Ordering::Acquire)
+    }
+
+    /// The call that it was for waits no longer.
+    pub fn release(&self) {
+        self.reserved.store(false, Ordering::Release);
+    }
+
+    fn is_of(&self, prompt: Option<&PromptId>) -> bool {
+        prompt.is_some() && self.prompt.as_ref() == prompt
     }
 
     pub fn id(&self) -> &Arc<str> {
@@ -286,15 +311,18 @@ impl Grants {
     }
 
     /// A live grant that covers the action. A once-grant is claimed with it, so that of two calls one gets it; one that serves
-    /// several calls goes before it.
-    pub fn claim(&self, asked: &Asked, now: Wall) -> Option<Consented> {
+    /// several calls goes before it. `own` is the prompt that the call waited for: its once-grant goes before others, and no
+    /// other call gets it as long as this one waits.
+    pub fn claim(&self, asked: &Asked, now: Wall, own: Option<&PromptId>) -> Option<Consented> {
         let grants = self.callers.get(&*asked.caller)?.get(&*asked.item)?;
         let fits = |grant: &&Arc<Grant>| grant.covers(asked) && !grant.is_over(now, self.unused);
         let (once, lasting): (Vec<_>, Vec<_>) = grants.iter().filter(fits).partition(|grant| grant.is_once());
         let free = |grant: &&&Arc<Grant>| {
             grant.claimed.compare_exchange(false, true, Ordering::AcqRel, Ordering::Acquire).is_ok()
         };
-        let grant = lasting.first().copied().or_else(|| once.iter().find(free).copied())?;
+        let own_once = || once.iter().filter(|grant| grant.is_of(own)).find(free);
+        let any_once = || once.iter().filter(|grant| !grant.is_of(own) && !grant.is_reserved()).find(free);
+        let grant = lasting.first().copied().or_else(|| own_once().or_else(any_once).copied())?;
         Some(Consented { grant: Arc::clone(grant), now, spent: false })
     }
 

@@ -3,7 +3,7 @@
 use super::shown::Kept;
 use super::view::Paint;
 use super::{Asked, PromptId, Shown, Wall};
-use crate::policy::Kind;
+use crate::policy::{Digest, Kind};
 use crate::wire::foreign::quoted;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -27,6 +27,11 @@ pub struct Prompt {
 }
 
 impl Prompt {
+    /// Digest of what a person is shown, which an answer to several prompts names for each.
+    pub fn digest(&self) -> Digest {
+        Digest::of(self.message().as_bytes())
+    }
+
     /// The message of a prompt on any channel, at most 2 KiB, in which no character is hidden.
     ///
     /// The first line says that headend asks. Foreign text stands between quotes, which it cannot close, or behind an indent, which

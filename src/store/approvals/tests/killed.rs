@@ -16,7 +16,7 @@ fn uses_once_grants_until_it_is_killed() {
         let mut actions: Vec<Asked> = approvals.grants().iter().map(|grant| grant.asked().clone()).collect();
         actions.sort_by(|a, b| a.item.cmp(&b.item));
         for action in actions {
-            let Some(consented) = approvals.grants().claim(&action, approvals.wall()) else { continue };
+            let Some(consented) = approvals.grants().claim(&action, approvals.wall(), None) else { continue };
             let grant = consented.spend();
             if approvals.consume(&grant).await.is_ok() {
                 upstream.note(grant.id());

@@ -18,7 +18,8 @@ fn refused(stage: &Stage, client: &mut Client, name: &str, arguments: &Value) ->
     let done = client.call(name, arguments, &[]);
     assert_eq!(done.reason(), "awaiting_approval", "{done:?}");
     let id = done.refusal()["approval"]["id"].as_str().unwrap().to_owned();
-    assert!(done.0["text"].as_str().unwrap().contains(&format!("headend approve {id}")), "{done:?}");
+    assert_eq!(done.refusal()["approval"]["command"], format!("headend approve {id}"), "{done:?}");
+    operator::for_a_model(done.0["text"].as_str().unwrap());
     let listed = operator::headend(stage, &["approvals"]);
     assert!(listed.contains(&id) && listed.contains(name), "{listed}");
     assert_eq!(operator::pending(stage), [id.as_str()]);

@@ -243,8 +243,9 @@ impl Gateway {
         let decision = match going_on {
             GoingOn::Permitted | GoingOn::Parked(..) => decide_again(&house.policy, rules, &action),
             GoingOn::Anew | GoingOn::Consent(..) => {
-                let claim =
-                    |rule: &Arc<str>, need: Evidence| self.grants.claim(&Asked::new(&action, rule, need), self.wall());
+                let claim = |rule: &Arc<str>, need: Evidence| {
+                    self.grants.claim(&Asked::new(&action, rule, need), self.wall(), None)
+                };
                 decide(&house.policy, rules, &action, &claim, &self.limiter, self.uptime())
             }
         };
@@ -331,11 +332,13 @@ impl Gateway {
         chance: &mut Chance,
     ) {
         let id = PromptId::new(chance.bytes());
-        let Ok(opened) = self.desk.open(asked, shown, id, self.wall(), 300) else {
+        let own = if let GoingOn::Consent(prompt, _) = going_on { Some(prompt) } else { None };
+        let Ok(opened) = self.desk.open(asked, shown, id, self.wall(), 300, own) else {
             return self.refuse(&who, Reason::AwaitingApproval, "nobody is asked now");
         };
         let message = self.desk.get(&opened.id).unwrap().message();
         if !offered.form {
+            self.desk.leave(&opened.id);
             return self.refuse(&who, Reason::AwaitingApproval, "this client cannot be asked");
         }
         let form = approval::form(&message, true);
@@ -345,6 +348,8 @@ impl Gateway {
             {
                 return self.agreed(&opened.id, Some(answer), who, params, links, chance);
             }
+            let wall = self.wall();
+            self.desk.carry(&opened.id, wall);
             let state = Opened { round: (round + 1).min(MAX_ROUNDS), carried: Carried::Consent(opened.id.bytes()) };
             let sealed = HOUSE.states.seal(&scope(action), &state, self.uptime(), chance.bytes()).unwrap();
             return self.answer(&who, &Ok(input_required([(approval::KEY, &form)].into_iter(), &sealed)));
@@ -376,6 +381,7 @@ impl Gateway {
         let id: Arc<str> = format!("{:x}", u64::from_be_bytes(chance.bytes())).into();
         match self.desk.answer(prompt, answer, Evidence::Client, "client", self.wall(), id) {
             Ok(Some(grant)) => {
+                grant.release();
                 self.grants = self.grants.with(Arc::new(grant));
                 params.remove("requestState");
                 params.remove("inputResponses");

@@ -9,16 +9,19 @@ use super::*;
 
 const CALLERS: [&str; 2] = ["ci", "dev"];
 const ITEMS: [&str; 3] = ["files__a", "files__b", "files__c"];
-const LIMITS: DeskLimits = DeskLimits { max_open: 2, per_minute: 3 };
+const LIMITS: DeskLimits = DeskLimits { max_open: 5, per_minute: 3 };
 const UNUSED: Wall = 40_000;
 
 #[derive(Clone, Debug)]
 enum Step {
-    Ask(Asked),
+    /// The number of the prompt that the call says to have already.
+    Ask(Asked, Option<usize>),
+    /// The call of that prompt waits no longer, or is answered with the question.
+    Leave(usize, bool),
     /// Which of the open prompts, how, over which channel.
     Answer(usize, Answer, Evidence),
-    /// Whether the call goes on.
-    Claim(Asked, bool),
+    /// Whether the call goes on, and the number of the prompt that it waited for.
+    Claim(Asked, bool, Option<usize>),
     Pass(Wall),
     /// The definition of this number is another one.
     Invalidate(u8),
@@ -57,11 +60,16 @@ fn answers() -> impl Strategy<Value = Answer> {
     ]
 }
 
+fn own() -> impl Strategy<Value = Option<usize>> {
+    proptest::option::of(0_usize..4)
+}
+
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
-        5 => actions().prop_map(Step::Ask),
+        6 => (actions(), own()).prop_map(|(asked, own)| Step::Ask(asked, own)),
+        3 => (0_usize..4, any::<bool>()).prop_map(|(which, carried)| Step::Leave(which, carried)),
         5 => (0_usize..4, answers(), evidence()).prop_map(|(which, answer, by)| Step::Answer(which, answer, by)),
-        8 => (actions(), any::<bool>()).prop_map(|(asked, goes_on)| Step::Claim(asked, goes_on)),
+        8 => (actions(), any::<bool>(), own()).prop_map(|(asked, goes_on, own)| Step::Claim(asked, goes_on, own)),
         4 => prop_oneof![0_u64..100, 0_u64..5000].prop_map(Step::Pass),
         1 => (0_u8..2).prop_map(Step::Invalidate),
         1 => (1_u64..3).prop_map(Step::End),
@@ -79,6 +87,10 @@ struct World {
     spent: HashSet<Arc<str>>,
     gone: HashSet<Arc<str>>,
     embargoes: HashMap<(Arc<str>, Arc<str>), Wall>,
+    /// The prompts that calls wait for, also after an answer.
+    held: HashSet<PromptId>,
+    /// The once-grants of such calls.
+    reserved: HashMap<PromptId, Arc<Grant>>,
 }
 
 impl World {
@@ -92,14 +104,17 @@ impl World {
             spent: HashSet::new(),
             gone: HashSet::new(),
             embargoes: HashMap::new(),
+            held: HashSet::new(),
+            reserved: HashMap::new(),
         }
     }
 
     fn step(&mut self, step: Step) {
         match step {
-            Step::Ask(asked) => self.ask(asked),
+            Step::Ask(asked, own) => self.ask(asked, own),
+            Step::Leave(which, carried) => self.leave(which, carried),
             Step::Answer(which, answer, evidence) => self.answer(which, answer, evidence),
-            Step::Claim(asked, goes_on) => self.claim(&asked, goes_on),
+            Step::Claim(asked, goes_on, own) => self.claim(&asked, goes_on, own),
             Step::Pass(time) => {
                 self.now += time;
                 for id in self.desk.expire(self.now) {
@@ -128,38 +143,63 @@ impl World {
             let mine = self.desk.prompts().filter(|prompt| *prompt.asked.caller == *caller);
             assert!(mine.count() <= LIMITS.max_open);
         }
-        let pairs: HashSet<_> = self.desk.prompts().map(|p| (p.asked.caller.clone(), p.asked.item.clone())).collect();
-        assert_eq!(pairs.len(), self.open.len(), "one prompt for each caller and item");
+        assert!(self.open.keys().all(|id| self.desk.is_held(id) == self.held.contains(id)));
         assert!(self.desk.largest_memory() <= 64);
     }
 
-    fn ask(&mut self, asked: Asked) {
+    /// One of the open prompts.
+    fn pick(&self, which: usize) -> Option<PromptId> {
+        let mut ids: Vec<PromptId> = self.open.keys().copied().collect();
+        ids.sort_unstable();
+        ids.get(which).copied()
+    }
+
+    fn ask(&mut self, asked: Asked, own: Option<usize>) {
         self.next += 1;
         let mut random = [0; 16];
         random[..8].copy_from_slice(&self.next.to_be_bytes());
         let pair = (asked.caller.clone(), asked.item.clone());
-        match self.desk.open(asked.clone(), shown(), PromptId::new(random), self.now, 900) {
-            Ok(Opened { id, joined: true }) => assert_eq!(self.open[&id].action(), asked.action()),
+        let own = own.and_then(|which| self.pick(which));
+        let mine = self.open.values().filter(|open| open.caller == asked.caller).count();
+        match self.desk.open(asked.clone(), shown(), PromptId::new(random), self.now, 900, own.as_ref()) {
+            Ok(Opened { id, joined: true }) => {
+                assert_eq!(self.open[&id].action(), asked.action());
+                assert!(self.held.insert(id), "another call waits for it");
+            }
             Ok(Opened { id, joined: false }) => {
                 let embargo = self.embargoes.get(&pair).copied().unwrap_or(0);
                 assert!(embargo <= self.now, "asked within an embargo");
-                self.open.insert(id, asked);
+                assert!(self.open.insert(id, asked).is_none() && self.held.insert(id));
             }
-            Err(Refused::Embargo { until }) => {
+            Err(Refused::Embargo { until, .. }) => {
                 assert!(until > self.now);
                 let before = self.embargoes.insert(pair, until).unwrap_or(0);
                 assert!(before <= until, "an embargo grew shorter");
             }
-            Err(Refused::OpenAlready(id)) => assert!(self.open.contains_key(&id)),
-            Err(Refused::Declined | Refused::TooMany { .. }) => {}
+            Err(Refused::TooManyOpen { open, max_open, .. }) => assert!(open == mine && mine >= max_open),
+            Err(Refused::Unanswered { unanswered, .. }) => assert!(unanswered >= LIMITS.per_minute),
+            Err(Refused::Declined | Refused::Full { .. }) => {}
             Err(Refused::NotKept) => panic!("the desk knows no store"),
         }
     }
 
+    fn leave(&mut self, which: usize, carried: bool) {
+        let mut held: Vec<PromptId> = self.held.iter().copied().collect();
+        held.sort_unstable();
+        let Some(id) = held.get(which) else { return };
+        if carried {
+            self.desk.carry(id, self.now);
+        } else {
+            self.desk.leave(id);
+        }
+        self.held.remove(id);
+        if let Some(grant) = self.reserved.remove(id) {
+            grant.release();
+        }
+    }
+
     fn answer(&mut self, which: usize, answer: Answer, evidence: Evidence) {
-        let mut ids: Vec<PromptId> = self.open.keys().copied().collect();
-        ids.sort_unstable();
-        let Some(id) = ids.get(which).copied() else { return };
+        let Some(id) = self.pick(which) else { return };
         self.next += 1;
         let grant_id = Arc::from(format!("{:016x}", self.next));
         match self.desk.answer(&id, answer, evidence, "by", self.now, grant_id) {
@@ -171,7 +211,12 @@ impl World {
                         evidence > Evidence::Client || matches!(grant.lifetime(), Lifetime::Once | Lifetime::Session)
                     );
                     assert!(!grant.is_once() || grant.arguments() == Arguments::Exact);
-                    self.grants = self.grants.with(Arc::new(grant));
+                    let grant = Arc::new(grant);
+                    assert_eq!(grant.is_reserved(), grant.is_once() && self.held.contains(&id));
+                    if grant.is_reserved() {
+                        self.reserved.insert(id, Arc::clone(&grant));
+                    }
+                    self.grants = self.grants.with(grant);
                 }
                 assert!(self.desk.get(&id).is_none());
             }
@@ -179,9 +224,14 @@ impl World {
         }
     }
 
-    fn claim(&mut self, asked: &Asked, goes_on: bool) {
-        let Some(consented) = self.grants.claim(asked, self.now) else { return };
+    fn claim(&mut self, asked: &Asked, goes_on: bool, own: Option<usize>) {
+        let mut waited: Vec<PromptId> = self.reserved.keys().copied().collect();
+        waited.sort_unstable();
+        let own = own.and_then(|which| waited.get(which).copied());
+        let Some(consented) = self.grants.claim(asked, self.now, own.as_ref()) else { return };
         let grant = consented.grant();
+        let of_another = self.reserved.iter().any(|(id, other)| other.id() == grant.id() && Some(*id) != own);
+        assert!(!of_another, "another call waits for it");
         let given = grant.asked();
         assert!(!self.spent.contains(grant.id()) && !self.gone.contains(grant.id()));
         assert!(given.caller == asked.caller && given.item == asked.item && given.kind == asked.kind);
@@ -190,7 +240,7 @@ impl World {
         assert!(grant.lifetime() != Lifetime::Session || (asked.session.is_some() && given.session == asked.session));
         assert!(grant.evidence() >= asked.need && !grant.is_over(self.now, UNUSED));
         if grant.is_once() {
-            let held = self.grants.claim(asked, self.now);
+            let held = self.grants.claim(asked, self.now, own.as_ref());
             assert!(held.is_none_or(|second| second.grant().id() != grant.id()), "claimed twice at once");
         }
         if goes_on && consented.is_once() {

@@ -1,0 +1,33 @@
+//! Whether a command may answer approvals and decide pins without a daemon, by `[policy.consent] operator`.
+
+use super::exit::{NO, TEMPFAIL};
+use super::options::Common;
+use super::output::Failure;
+use super::{source, terminal};
+use crate::config::Operator;
+use crate::daemon::admin::fresh_code;
+use crate::store::db::Db;
+
+/// The stricter of this command's own configuration and the setting of the daemon that ran last, which no `--config` changes.
+///
+/// # Errors
+/// 1 when no command may, or the code was not typed; 75 when the store cannot be read.
+pub(super) fn permit(common: &Common, db: &Db) -> Result<(), Failure> {
+    let own = source::quiet(common).map_or(Operator::Any, |config| config.consent.operator);
+    let kept = db.operator().run_now().map_err(|error| Failure::new(TEMPFAIL, error))?;
+    match own.max(Operator::of_number(kept)) {
+        Operator::Any => Ok(()),
+        Operator::Terminal => {
+            let code = fresh_code();
+            let typed = terminal::code(&format!("type {code} to answer: "))?;
+            if typed.eq_ignore_ascii_case(&code) {
+                return Ok(());
+            }
+            Err(Failure::new(NO, "that is not the code that the terminal shows"))
+        }
+        Operator::None => {
+            let text = "[policy.consent] operator = \"none\": no command answers approvals or decides pins; answer on the console's page";
+            Err(Failure::new(NO, text))
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! The way to the approvals of one caller about one item.
+
+use url::form_urlencoded;
+
+use super::desk::Approval;
+use super::text::visible;
+
+/// A link to the approvals of one caller about one item, where there are several.
+#[derive(Debug)]
+pub(crate) struct GroupLink {
+    pub(crate) href: String,
+    pub(crate) caller: String,
+    pub(crate) name: String,
+    pub(crate) count: usize,
+}
+
+impl GroupLink {
+    /// One for each group, in the order of their oldest approvals.
+    pub(crate) fn all(approvals: &[Approval]) -> Vec<Self> {
+        let mut groups: Vec<(&Approval, usize)> = Vec::new();
+        for approval in approvals {
+            match groups.iter_mut().find(|(first, _)| first.is_beside(approval)) {
+                Some((_, count)) => *count += 1,
+                None => groups.push((approval, 1)),
+            }
+        }
+        let several = groups.into_iter().filter(|(_, count)| *count > 1);
+        several.map(|(first, count)| Self::to(first, count)).collect()
+    }
+
+    /// To the group of this approval, of which so many are open.
+    pub(crate) fn to(approval: &Approval, count: usize) -> Self {
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        query.append_pair("caller", &approval.caller).append_pair("item", &approval.canonical);
+        Self {
+            href: format!("/group?{}", query.finish()),
+            caller: visible(&approval.caller),
+            name: visible(&approval.exposed),
+            count,
+        }
+    }
+}

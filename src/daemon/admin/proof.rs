@@ -1,0 +1,216 @@
+//! The proof that a person is at the terminal of an admin connection: a code that only this terminal shows, written there by the
+//! daemon, and typed by the person.
+//!
+//! The daemon takes the terminal from the process that connected, so a program without one gets no code, and a program that cannot
+//! read the terminal's screen does not learn it. It stops no program that makes a terminal of its own.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use data_encoding::BASE32_NOPAD;
+use rustix::fs::{Mode, OFlags, fstat, major, minor};
+
+use crate::base::clock;
+use crate::config::Operator;
+use crate::wire::foreign;
+use crate::wire::message::Request;
+use crate::wire::raw::{RawJson, RawObject};
+
+/// The methods that answer approvals, decide pins, or open the console to a browser.
+const GUARDED: [&str; 4] = ["approvals.answer", "pins.approve", "pins.reject", LINK];
+/// The one that stays where no command may answer: somebody has to get to the page.
+const LINK: &str = "console.link";
+/// Wrong codes after which the connection gets no other.
+const MAX_WRONG: u8 = 3;
+/// Characters of a command line that are shown.
+const MAX_SHOWN: usize = 200;
+
+/// The state of one connection.
+#[derive(Debug)]
+pub(super) struct Proof {
+    /// The process that connected.
+    peer: Option<i32>,
+    code: Option<String>,
+    wrong: u8,
+    is_given: bool,
+}
+
+impl Proof {
+    pub(super) const fn new(peer: Option<i32>) -> Self {
+        Self { peer, code: None, wrong: 0, is_given: false }
+    }
+
+    /// Runs a method of the proof, or refuses one that needs it; `None` for all others.
+    pub(super) fn operate(&mut self, operator: Operator, request: &Request) -> Option<Result<RawJson, (i64, String)>> {
+        let params = request.params.as_ref().and_then(|params| RawObject::parse(params).ok()).unwrap_or_default();
+        match request.method.as_str() {
+            "operator.challenge" => Some(self.challenge(operator, &params.string("for").unwrap_or_default())),
+            "operator.prove" => Some(self.prove(&params.string("code").unwrap_or_default())),
+            method if GUARDED.contains(&method) => self.check(operator, method).err().map(Err),
+            _ => None,
+        }
+    }
+
+    /// Whether a code is needed for the method; shows it then.
+    fn challenge(&mut self, operator: Operator, method: &str) -> Result<RawJson, (i64, String)> {
+        let is_needed = !self.is_given && operator != Operator::Any;
+        if may_never(operator, method) {
+            return Err(never());
+        }
+        if is_needed {
+            if self.wrong >= MAX_WRONG {
+                return Err((1, "too many wrong codes; run the command again".to_owned()));
+            }
+            let code = fresh_code();
+            self.code = None;
+            show(self.peer, &code).map_err(|why| {
+                let text = format!(
+                    "[policy.consent] operator = \"{}\" needs a terminal that the daemon can write to: {why}",
+                    operator.into_str()
+                );
+                (1, text)
+            })?;
+            self.code = Some(code);
+        }
+        let mut out = RawObject::default();
+        out.set("needed", RawJson::boolean(is_needed));
+        Ok(out.encode())
+    }
+
+    /// A code counts once, right or wrong.
+    fn prove(&mut self, typed: &str) -> Result<RawJson, (i64, String)> {
+        let code = self.code.take().ok_or_else(|| (1, "no code was shown".to_owned()))?;
+        let typed: String = typed.chars().filter(char::is_ascii_alphanumeric).collect();
+        if !typed.eq_ignore_ascii_case(&code) {
+            self.wrong = self.wrong.saturating_add(1);
+            return Err((1, "that is not the code that the terminal shows".to_owned()));
+        }
+        self.is_given = true;
+        Ok(RawObject::default().encode())
+    }
+
+    fn check(&self, operator: Operator, method: &str) -> Result<(), (i64, String)> {
+        if may_never(operator, method) {
+            return Err(never());
+        }
+        if operator == Operator::Any || self.is_given {
+            return Ok(());
+        }
+        let text = "this needs a code that the daemon shows on the terminal; run headend's own command there";
+        Err((1, text.to_owned()))
+    }
+}
+
+/// Eight letters and digits that nobody guesses.
+pub(crate) fn fresh_code() -> String {
+    BASE32_NOPAD.encode(&clock::random::<5>()).to_ascii_lowercase()
+}
+
+fn may_never(operator: Operator, method: &str) -> bool {
+    operator == Operator::None && method != LINK
+}
+
+fn never() -> (i64, String) {
+    let text = "[policy.consent] operator = \"none\": no command answers approvals or decides pins; answer on the console's page";
+    (1, text.to_owned())
+}
+
+/// Writes the code to the controlling terminal of that process.
+fn show(peer: Option<i32>, code: &str) -> Result<(), String> {
+    let peer = peer.filter(|pid| *pid > 0).ok_or("the process that asks is not known")?;
+    let device = terminal_of(peer).ok_or("the process that asks has no controlling terminal")?;
+    let path = path_of(device).ok_or("its controlling terminal is of no known kind")?;
+    let failed = |error: &dyn std::fmt::Display| format!("{}: {error}; run it as the daemon's user", path.display());
+    let flags = OFlags::WRONLY | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let opened = rustix::fs::open(&path, flags, Mode::empty()).map_err(|error| failed(&error))?;
+    let found = fstat(&opened).map_err(|error| failed(&error))?.st_rdev;
+    if (major(found), minor(found)) != device {
+        return Err(failed(&"another device"));
+    }
+    let (first, second) = code.split_at(code.len() / 2);
+    let text = format!(
+        "\r\nheadend: this command wants to answer for you: {}\r\nIf it is yours, type {first}-{second} below. If not, type \
+         nothing and stop it.\r\n",
+        command_of(peer)
+    );
+    File::from(opened).write_all(text.as_bytes()).map_err(|error| failed(&error))
+}
+
+/// Major and minor number of a process's controlling terminal.
+fn terminal_of(pid: i32) -> Option<(u32, u32)> {
+    let stat = read(&PathBuf::from(format!("/proc/{pid}/stat")))?;
+    // The name of the program stands in parentheses and may have some of its own. Source: proc_pid_stat(5).
+    let (_, fields) = stat.rsplit_once(')')?;
+    let number: u32 = fields.split_whitespace().nth(4)?.parse::<i32>().ok()?.cast_unsigned();
+    (number != 0).then_some(((number >> 8) & 0xfff, (number & 0xff) | ((number >> 12) & 0xfff00)))
+}
+
+/// Source: Linux, Documentation/admin-guide/devices.txt.
+fn path_of((major, minor): (u32, u32)) -> Option<PathBuf> {
+    match (major, minor) {
+        (136..=143, _) => Some(PathBuf::from(format!("/dev/pts/{}", (major - 136) * 256 + minor))),
+        (4, 0..64) => Some(PathBuf::from(format!("/dev/tty{minor}"))),
+        (4, 64..) => Some(PathBuf::from(format!("/dev/ttyS{}", minor - 64))),
+        _ => None,
+    }
+}
+
+fn command_of(pid: i32) -> String {
+    let words = read(&PathBuf::from(format!("/proc/{pid}/cmdline"))).unwrap_or_default();
+    let line = words.trim_end_matches('\0').replace('\0', " ");
+    foreign::line(&line.chars().take(MAX_SHOWN).collect::<String>()).into_owned()
+}
+
+fn read(path: &Path) -> Option<String> {
+    let mut bytes = Vec::new();
+    File::open(path).ok()?.take(4096).read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(method: &str) -> Request {
+        use crate::wire::id::ClientId;
+        let id = ClientId::from_raw(RawJson::trusted("1")).unwrap();
+        Request { id, method: method.to_owned(), params: None }
+    }
+
+    #[test]
+    fn what_answers_or_approves_needs_the_proof() {
+        let mut proof = Proof::new(None);
+        for method in GUARDED {
+            let refused = |proof: &mut Proof, operator| proof.operate(operator, &request(method)).is_some();
+            assert!(!refused(&mut proof, Operator::Any), "{method}");
+            assert!(refused(&mut proof, Operator::Terminal), "{method}");
+            assert!(refused(&mut proof, Operator::None), "{method}");
+        }
+        assert!(proof.operate(Operator::None, &request("approvals.list")).is_none(), "looking needs none");
+        assert!(proof.challenge(Operator::Terminal, "pins.approve").is_err(), "nobody knows whose terminal");
+        assert!(proof.challenge(Operator::Any, "pins.approve").unwrap().text().contains("false"));
+        assert!(proof.prove("").is_err(), "no code was shown");
+        proof.code = Some("abcdefgh".to_owned());
+        assert!(proof.prove("abcdefgx").is_err() && proof.prove("abcdefgh").is_err(), "a code counts once");
+        proof.code = Some("abcdefgh".to_owned());
+        assert!(proof.prove(" ABCD-efgh\n").is_ok());
+        assert!(proof.check(Operator::Terminal, "pins.approve").is_ok());
+        assert!(proof.check(Operator::None, LINK).is_ok() && proof.check(Operator::None, "pins.approve").is_err());
+    }
+
+    #[test]
+    fn terminals_are_known_by_their_numbers() {
+        for (device, want) in [
+            ((136, 3), Some("/dev/pts/3")),
+            ((137, 1), Some("/dev/pts/257")),
+            ((136, 70_000), Some("/dev/pts/70000")),
+            ((4, 1), Some("/dev/tty1")),
+            ((4, 65), Some("/dev/ttyS1")),
+            ((5, 0), None),
+        ] {
+            assert_eq!(path_of(device).as_deref(), want.map(Path::new), "{device:?}");
+        }
+        assert_eq!(terminal_of(i32::MAX), None);
+    }
+}

@@ -1,0 +1,68 @@
+//! The place of a call at its open prompt.
+
+use std::sync::Arc;
+
+use super::{Approvals, Open, Span};
+use crate::policy::consent::{Asked, Grant, PromptId, Refused, Shown};
+
+/// A call waits for the prompt as long as this lives: no equal call joins it, and a once-grant that comes of it is for this
+/// call alone.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    approvals: Approvals,
+    prompt: PromptId,
+    is_carried: bool,
+}
+
+impl Approvals {
+    /// Opens a prompt for that time, or joins one about the very same action: the call's `own`, else one that no call waits for.
+    /// The call waits for it as long as the seat lives.
+    ///
+    /// # Errors
+    /// Why the call is refused without a prompt.
+    pub(crate) fn ask_for(
+        &self,
+        asked: Asked,
+        shown: Shown,
+        span: Span,
+        own: Option<&PromptId>,
+    ) -> Result<Seat, Refused> {
+        let prompt = self.open_prompt(asked, shown, span, own)?;
+        Ok(Seat { approvals: self.clone(), prompt, is_carried: false })
+    }
+}
+
+impl Seat {
+    pub(crate) const fn prompt(&self) -> PromptId {
+        self.prompt
+    }
+
+    /// The call is answered with the question, and its client comes back with the answer.
+    pub(crate) fn carry(mut self) {
+        self.is_carried = true;
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let now = self.approvals.wall();
+        let mut open = self.approvals.inner.lock();
+        if self.is_carried {
+            open.desk.carry(&self.prompt, now);
+        } else {
+            open.desk.leave(&self.prompt);
+        }
+        if let Some(grant) = open.reserved.remove(&self.prompt) {
+            grant.release();
+        }
+    }
+}
+
+impl Open {
+    /// Remembers the grant of a call that still waits, for the moment when it does no longer.
+    pub(super) fn reserve(&mut self, id: &PromptId, grant: &Arc<Grant>) {
+        if grant.is_reserved() {
+            self.reserved.insert(*id, Arc::clone(grant));
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! `[policy.consent] operator`: which commands may answer.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::net::UnixStream;
+use std::process::Output;
+
+use super::*;
+use crate::console::Browser;
+use crate::process::said;
+use crate::terminal::Terminal;
+
+const CONSOLE: &str = "[console]\nlisten = \"127.0.0.1:0\"";
+
+/// Runs a command as an agent's shell may: without a terminal.
+fn alone(stage: &Stage, args: &[&str]) -> Output {
+    let mut command = stage.gateway.world.command("setsid");
+    command.args(["--wait", crate::harness::headend()]).args(args).output().unwrap()
+}
+
+fn refused(stage: &Stage, args: &[&str], why: &str) {
+    let output = alone(stage, args);
+    assert!(output.status.code() == Some(1) && said(&output).contains(why), "{args:?}: {}", said(&output));
+}
+
+/// What the daemon answers to a program that speaks to its socket by itself.
+fn told(stage: &Stage, lines: &[&str]) -> Vec<Value> {
+    let mut socket = UnixStream::connect(stage.gateway.world.path("run/headend.sock")).unwrap();
+    let mut answers = BufReader::new(socket.try_clone().unwrap());
+    let mut answer = |line: &str| {
+        socket.write_all(format!("{line}\n").as_bytes()).unwrap();
+        let mut answer = String::new();
+        answers.read_line(&mut answer).unwrap();
+        serde_json::from_str::<Value>(&answer).unwrap()
+    };
+    answer(r#"{"headend":1,"want":"admin"}"#);
+    lines.iter().map(|line| answer(line)).collect()
+}
+
+/// Runs a command on a terminal of its own, and types the code that it shows, or something else.
+fn typed(stage: &Stage, args: &[&str], right: bool) -> (Option<i32>, String) {
+    let mut terminal = Terminal::controlling(&stage.gateway.world, args);
+    terminal.wait_for("code: ");
+    let screen = terminal.screen();
+    let code = screen.split("type ").nth(1).unwrap().split(' ').next().unwrap().to_owned();
+    terminal.type_in(&if right { format!("{code}\n") } else { "aaaa-aaaa\n".to_owned() });
+    terminal.end()
+}
+
+fn open_one(stage: &Stage) -> (Mcp, String) {
+    let mut client = stage.client(Era::Modern, json!({}));
+    assert_eq!(reason(&client.call("fx__echo", json!({"text": "x"}))), "awaiting_approval");
+    let id = operator::pending(stage).remove(0);
+    (client, id)
+}
+
+#[test]
+fn with_a_terminal_a_person_types_the_code_that_only_the_terminal_shows() {
+    let stage = Stage::with("operator = \"terminal\"", CONSOLE);
+    let (mut client, opened) = open_one(&stage);
+    let id = opened.as_str();
+    for args in [
+        &["approve", id][..],
+        &["deny", id],
+        &["approvals", "approve", id],
+        &["approvals", "deny", id],
+        &["console"],
+        &["pins", "reject", "fx__env"],
+    ] {
+        refused(&stage, args, "no controlling terminal");
+    }
+    let answer =
+        format!(r#"{{"jsonrpc":"2.0","id":1,"method":"approvals.answer","params":{{"id":"{id}","answer":"once"}}}}"#);
+    let pin = r#"{"jsonrpc":"2.0","id":1,"method":"pins.approve","params":{"items":[]}}"#;
+    let code = r#"{"jsonrpc":"2.0","id":1,"method":"operator.prove","params":{"code":""}}"#;
+    let link = r#"{"jsonrpc":"2.0","id":1,"method":"console.link"}"#;
+    for told in told(&stage, &[&answer, pin, code, &answer, link]) {
+        assert!(told["error"]["message"].as_str().is_some_and(|text| text.contains("code")), "{told}");
+    }
+    assert_eq!(operator::pending(&stage), [id], "nothing was answered");
+
+    let (ended, screen) = typed(&stage, &["approve", id], false);
+    assert!(ended == Some(1) && screen.contains("not the code"), "{screen}");
+    assert!(screen.contains(&format!("approve {id}")), "the daemon says who asks: {screen}");
+    assert_eq!(operator::pending(&stage), [id]);
+    let (ended, screen) = typed(&stage, &["approve", id], true);
+    assert!(ended == Some(0) && screen.contains("granted: "), "{screen}");
+    assert_eq!(client.call("fx__echo", json!({"text": "x"})).text(), "x");
+    let (ended, screen) = typed(&stage, &["console"], true);
+    assert!(ended == Some(0) && screen.contains("/open/"), "{screen}");
+    assert!(alone(&stage, &["approvals"]).status.success(), "looking needs no code");
+}
+
+#[test]
+fn without_commands_the_page_alone_answers() {
+    let stage = Stage::with("operator = \"none\"", CONSOLE);
+    let (mut client, opened) = open_one(&stage);
+    let id = opened.as_str();
+    for args in [&["approve", id][..], &["deny", id], &["pins", "reject", "fx__env"]] {
+        refused(&stage, args, "operator = \"none\"");
+    }
+    refused(&stage, &["console"], "no controlling terminal");
+    let terminal = Terminal::controlling(&stage.gateway.world, &["approve", id]);
+    let (ended, screen) = terminal.end();
+    assert!(ended == Some(1) && screen.contains("operator = \"none\""), "{screen}");
+    // A command that does not reach the daemon goes by the daemon's setting too.
+    let config = stage.gateway.world.write("other.toml", "[policy]\ndefault = \"allow\"\n");
+    let config = config.to_str().unwrap();
+    refused(&stage, &["pins", "reject", "fx__env", "--socket", "/nowhere", "--config", config], "operator = \"none\"");
+
+    let mut browser = Browser::signed_in(&stage.gateway);
+    browser.answer(id, "once");
+    assert_eq!(client.call("fx__echo", json!({"text": "x"})).text(), "x");
+}
