@@ -117,8 +117,14 @@ async fn every_scenario_passes_through_the_floor() {
         let floor = rig(answers).await;
         for era in [Era::Legacy, Era::Modern] {
             for scenario in scenarios {
-                let plan = plan(floor, era, scenario);
-                measure(&plan).await.unwrap_or_else(|error| panic!("{answers:?}, {era:?}, {scenario:?}: {error:#}"));
+                let short = plan(floor, era, scenario);
+                // On a busy machine no call may end in so short a time.
+                let long = Plan { measured: Duration::from_secs(5), ..plan(floor, era, scenario) };
+                let sample = match measure(&short).await {
+                    Err(_) => measure(&long).await,
+                    sample => sample,
+                };
+                sample.unwrap_or_else(|error| panic!("{answers:?}, {era:?}, {scenario:?}: {error:#}"));
             }
         }
     }

@@ -189,7 +189,7 @@ fn converse(client: &mut Mcp, call: &mut Open, answer: impl Fn(&Value) -> Value)
 /// The answers that the tool reports: `[{id, result, error}]`.
 fn answered(response: &Value) -> Vec<Value> {
     let text = response["result"]["content"][0]["text"].as_str();
-    serde_json::from_str(text.unwrap_or_else(|| panic!("no text in {response}"))).unwrap()
+    serde_json::from_str(text.unwrap_or_default()).unwrap_or_else(|error| panic!("{error} in {response}"))
 }
 
 /// Questions by key and the state of an answer that asks a modern client.
