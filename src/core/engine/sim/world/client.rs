@@ -17,7 +17,7 @@ const OFFERS: [&str; 4] = [
 ];
 
 /// What stands before a call's number in the text of the gateway's own question.
-const ARGUMENT: &str = r#"\"n\":"#;
+const ARGUMENT: &str = r"\n  n: ";
 
 /// What a client sends.
 #[derive(Debug)]
