@@ -1,0 +1,93 @@
+//! Claims: the hints that a server states in the pinned definition of a tool, for rules that go by its word.
+
+use crate::mcp::annotations::Hints;
+use crate::mcp::item::Definition;
+
+/// A tool as its pin knows it. The default is that of a tool without a pin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// It appeared after the first inventory of its upstream's launch, and no operator has confirmed it.
+    pub is_new: bool,
+    /// The pinned definition was in doubt when it was first seen.
+    pub is_doubtful: bool,
+}
+
+impl Standing {
+    /// Neither new nor in doubt.
+    pub const KNOWN: Self = Self { is_new: false, is_doubtful: false };
+}
+
+impl Default for Standing {
+    fn default() -> Self {
+        Self { is_new: true, is_doubtful: true }
+    }
+}
+
+/// The words of a tool's pinned definition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Claims {
+    pub hints: Hints,
+    /// Whether an allow rule may go by them.
+    pub may_open: bool,
+}
+
+impl Claims {
+    /// `is_heard`: words of this upstream may open something at all.
+    pub fn of(definition: &Definition, standing: Standing, is_heard: bool) -> Self {
+        let hints = Hints::unmistakable(&definition.raw);
+        let is_sound = definition.repairs.is_empty()
+            && definition.fault.is_none()
+            && !definition.hides
+            && !definition.bad_headers
+            && !standing.is_doubtful;
+        // A tool that only reads and may delete does one of the two.
+        let is_at_odds = hints.read_only == Some(true) && hints.destructive == Some(true);
+        Self { hints, may_open: is_heard && is_sound && !is_at_odds && !standing.is_new }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mcp::method::List;
+    use crate::wire::raw::RawJson;
+
+    #[test]
+    fn only_a_sound_known_and_consistent_definition_may_open_anything() {
+        let new = Standing { is_new: true, ..Standing::KNOWN };
+        let doubtful = Standing { is_doubtful: true, ..Standing::KNOWN };
+        let reads = r#"{"name":"a","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}"#;
+        for (label, text, standing, is_heard, may_open) in [
+            ("sound and known", reads, Standing::KNOWN, true, true),
+            ("an untrusted upstream", reads, Standing::KNOWN, false, false),
+            ("new", reads, new, true, false),
+            ("in doubt", reads, doubtful, true, false),
+            ("without a pin", reads, Standing::default(), true, false),
+            ("repaired", r#"{"name":"a","annotations":{"readOnlyHint":true}}"#, Standing::KNOWN, true, false),
+            (
+                "faulty",
+                r#"{"name":"a","inputSchema":7,"annotations":{"readOnlyHint":true}}"#,
+                Standing::KNOWN,
+                true,
+                false,
+            ),
+            (
+                "hidden text",
+                r#"{"name":"a\u200b","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}"#,
+                Standing::KNOWN,
+                true,
+                false,
+            ),
+            (
+                "at odds with itself",
+                r#"{"name":"a","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true,"destructiveHint":true}}"#,
+                Standing::KNOWN,
+                true,
+                false,
+            ),
+        ] {
+            let definition = Definition::read(List::Tools, &RawJson::trusted(text)).unwrap();
+            assert_eq!(Claims::of(&definition, standing, is_heard).may_open, may_open, "{label}");
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Random policies and calls.
+
+use proptest::prelude::*;
+use strum::VariantArray as _;
+
+use super::super::super::tests::{spec, strings};
+use super::super::super::{PolicySpec, RuleSpec};
+use super::super::*;
+use crate::policy::{ArgumentSpec, Hints, MatcherSpec, Scalar};
+use crate::wire::raw::RawJson;
+
+pub(super) fn any_spec() -> impl Strategy<Value = PolicySpec> {
+    (any_effect(), prop::collection::vec(any_rule(), 0..6)).prop_map(|(default, mut rules)| {
+        for (index, rule) in rules.iter_mut().enumerate() {
+            rule.id = index.to_string();
+        }
+        PolicySpec { default, ..spec(rules) }
+    })
+}
+
+pub(super) fn any_rule() -> impl Strategy<Value = RuleSpec> {
+    let names = || globs(&["*", "a*", "a__x", "*x", "{a,b}__?", "b[+_]*", "a+*", "*:1"]);
+    let upstreams = globs(&["*", "a", "b*", "[ab]"]);
+    let callers = globs(&["*", "p", "q*", "?"]);
+    let profiles = globs(&["*", "r", "?"]);
+    let kinds = prop_oneof![4 => Just(Vec::new()), 1 => prop::sample::subsequence(Kind::VARIANTS.to_vec(), 1..4)];
+    let evidence = prop::option::of(prop::sample::select(vec![Evidence::Client, Evidence::Page, Evidence::Operator]));
+    let conditions = || prop_oneof![2 => Just(Vec::new()), 1 => prop::collection::vec(any_condition(), 1..3)];
+    let lists = (upstreams, names(), names(), names(), callers, profiles);
+    let rest = (any_effect(), kinds, any_hints(), conditions(), conditions(), evidence);
+    (lists, rest).prop_map(|(lists, (effect, kinds, annotations, arguments, unless, min_evidence))| {
+        let (upstreams, tools, prompts, resources, callers, profiles) = lists;
+        let id = String::new();
+        RuleSpec {
+            id,
+            effect,
+            upstreams,
+            tools,
+            prompts,
+            resources,
+            callers,
+            profiles,
+            kinds,
+            annotations,
+            arguments,
+            unless,
+            min_evidence,
+        }
+    })
+}
+
+fn any_hints() -> impl Strategy<Value = Hints> {
+    let hint = || prop_oneof![6 => Just(None), 1 => Just(Some(true)), 1 => Just(Some(false))];
+    (hint(), hint(), hint()).prop_map(|(read_only, destructive, open_world)| Hints {
+        read_only,
+        destructive,
+        idempotent: None,
+        open_world,
+    })
+}
+
+fn any_condition() -> impl Strategy<Value = ArgumentSpec> {
+    let text = |text: &str| Scalar::Text(text.to_owned());
+    let pointers = vec!["/p", "/q", "/p/q", "/l", "/l/*", "/l/0", "/l/*/p"];
+    let matchers = vec![
+        MatcherSpec::Eq(text("a")),
+        MatcherSpec::Eq(Scalar::Number(1.0)),
+        MatcherSpec::Ne(text("a")),
+        MatcherSpec::In(vec![text("a"), Scalar::Number(5.0), Scalar::Boolean(true)]),
+        MatcherSpec::Prefix("/s".to_owned()),
+        MatcherSpec::PathUnder("/srv".to_owned()),
+        MatcherSpec::Range { min: Some(1.0), max: Some(5.0) },
+        MatcherSpec::MaxItems(1),
+        MatcherSpec::Absent,
+        MatcherSpec::Present,
+    ];
+    let pair = (prop::sample::select(pointers), prop::sample::select(matchers));
+    pair.prop_map(|(pointer, matcher)| ArgumentSpec { pointer: pointer.to_owned(), matcher })
+}
+
+fn any_effect() -> impl Strategy<Value = Effect> {
+    prop::sample::select(vec![Effect::Allow, Effect::Ask, Effect::Deny])
+}
+
+pub(super) fn any_case() -> impl Strategy<Value = Action> {
+    use Kind::{Completion, Elicitation, Launch, Prompt, Resource, Sampling, Subscription, Task, Tool};
+    let items = vec![
+        (Tool, "a", "a__x"),
+        (Tool, "a", "a__x"),
+        (Tool, "b", "b__x"),
+        (Prompt, "a", "a__y"),
+        (Resource, "a", "a+x:1"),
+        (Resource, "b", "b+x:2"),
+        (Completion, "a", "a__x"),
+        (Completion, "b", "b+x:1"),
+        (Subscription, "a", "a+x:1"),
+        (Task, "a", "a__x"),
+        (Sampling, "a", "a"),
+        (Elicitation, "b", "b"),
+        (Launch, "a", "a"),
+    ];
+    let annotations = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
+        |(read_only, destructive, open_world, known_destructive)| Annotations {
+            read_only,
+            destructive,
+            idempotent: false,
+            open_world,
+            known_destructive,
+        },
+    );
+    let who = (prop::sample::select(vec!["p", "q", "qq"]), prop::sample::select(vec![None, Some("r")]));
+    (who, prop::sample::select(items), annotations, any_arguments()).prop_map(
+        |((caller, profile), (kind, upstream, canonical), annotations, arguments)| {
+            let action = Action::stand_in(caller, upstream, canonical);
+            Action { profile: profile.map(Arc::from), kind, annotations, arguments, ..action }
+        },
+    )
+}
+
+fn any_arguments() -> impl Strategy<Value = Option<RawJson>> {
+    let values = [
+        "\"a\"",
+        "\"b\"",
+        "\"/srv/x\"",
+        "\"/srv/../x\"",
+        "\"/etc\"",
+        "1",
+        "5.0",
+        "10",
+        "true",
+        "null",
+        "{}",
+        "{\"p\":\"a\"}",
+    ];
+    let value = prop::sample::select(values.to_vec()).prop_map(str::to_owned);
+    let list = prop::collection::vec(value.clone(), 0..3).prop_map(|items| format!("[{}]", items.join(",")));
+    let member = (prop::sample::select(vec!["p", "P", "q", "l", "l", "L"]), prop_oneof![2 => value, 1 => list]);
+    let object = prop::collection::vec(member, 0..4).prop_map(|members| {
+        let mut seen = std::collections::BTreeMap::new();
+        seen.extend(members);
+        let members: Vec<String> = seen.into_iter().map(|(key, value)| format!("\"{key}\":{value}")).collect();
+        Some(RawJson::trusted(format!("{{{}}}", members.join(","))))
+    });
+    prop_oneof![1 => Just(None), 8 => object, 1 => Just(Some(RawJson::trusted("{\"p\":")))]
+}
+
+/// None half of the time: a list that is not written is the case with a meaning of its own.
+fn globs(choices: &[&'static str]) -> impl Strategy<Value = Vec<String>> + use<> {
+    let some = prop::collection::vec(prop::sample::select(choices.to_vec()), 1..3);
+    prop_oneof![Just(Vec::new()), some.prop_map(|chosen| strings(&chosen))]
+}
