@@ -38,8 +38,9 @@ enum Action {
     Diff(Chosen),
     /// Approve the waiting texts: clients see and can call the items from then on.
     ///
-    /// One item is approved by its name. An upstream's name, a pattern or --all approves everything of it that waits: headend shows
-    /// all changes and then asks once. What changes between the question and the answer is left and goes on waiting.
+    /// One item is approved by its name; a tool that is pinned and new is confirmed by its name. An upstream's name, a pattern or --all
+    /// approves everything of it that waits: headend shows all changes and then asks once. What changes between the question and the
+    /// answer is left and goes on waiting.
     Approve {
         #[command(flatten)]
         decided: Decided,
@@ -95,7 +96,8 @@ fn list(book: &mut Book, args: ListArgs) -> Result<u8, Failure> {
     let mut rows: Vec<Vec<String>> = vec![["NAME", "KIND", "STATE", "DIGEST", "WHY"].map(String::from).to_vec()];
     for shown in pins.iter().map(Shown::read) {
         let digest: String = shown.digest.chars().take(8).collect();
-        rows.push([shown.name, shown.kind, shown.state, digest, shown.why].to_vec());
+        let state = if shown.is_new { format!("{}, new", shown.state) } else { shown.state };
+        rows.push([shown.name, shown.kind, state, digest, shown.why].to_vec());
     }
     let hint = if args.waiting {
         "\nlook at a change with `headend pins diff NAME`, then `headend pins approve NAME` or `reject NAME`;\n\

@@ -87,8 +87,9 @@ fn why(verdict: &Verdict) -> String {
     if let Some((_, why)) = STAND_INS.iter().find(|(id, _)| *id == &**deciding) {
         return (*why).to_owned();
     }
-    match verdict.rules.iter().find(|rule| rule.id == *deciding).map(|rule| rule.matches) {
-        Some("unknown") => "the rule may match: programs read these arguments differently".to_owned(),
+    match verdict.rules.iter().find(|rule| rule.id == *deciding).map(|rule| (rule.matches, rule.why)) {
+        Some(("unknown", Some(why))) => format!("the rule may match: {why}"),
+        Some(("unknown", None)) => "the rule may match: programs read these arguments differently".to_owned(),
         _ => "the rule matches".to_owned(),
     }
 }
@@ -136,7 +137,8 @@ fn text(verdict: &Verdict) -> String {
     }
     for (at, rule) in verdict.rules.iter().enumerate() {
         let name = if at == 0 { "rules" } else { "" };
-        line(name, &format!("{} ({}): {}", rule.id, rule.effect.into_str(), rule.matches));
+        let why = rule.why.map(|why| format!(", since {why}")).unwrap_or_default();
+        line(name, &format!("{} ({}): {}{why}", rule.id, rule.effect.into_str(), rule.matches));
     }
     if let Some(took) = verdict.took {
         line("took", &format!("{} ns", took.as_nanos()));
@@ -146,10 +148,10 @@ fn text(verdict: &Verdict) -> String {
 
 fn json(verdict: &Verdict) -> String {
     let Action { caller, kind, upstream, canonical, annotations, .. } = &verdict.action;
-    let rules = verdict
-        .rules
-        .iter()
-        .map(|rule| serde_json::json!({ "id": &*rule.id, "effect": rule.effect.into_str(), "matches": rule.matches }));
+    let rules = verdict.rules.iter().map(|rule| {
+        let (effect, matches) = (rule.effect.into_str(), rule.matches);
+        serde_json::json!({ "id": &*rule.id, "effect": effect, "matches": matches, "why": rule.why })
+    });
     let annotations: serde_json::Map<String, serde_json::Value> =
         hints(annotations).into_iter().map(|(name, is)| (name.to_owned(), is.into())).collect();
     let mut value = serde_json::json!({

@@ -66,10 +66,13 @@ pub(super) fn run(common: &Common, name: Option<&str>, json: bool) -> Result<u8,
     print(&format!("{head}{degraded}{gap}{}{advice}", table(&rows)))
 }
 
-/// A member of an upstream, with how many items are beyond its `max-inventory`, or that they are those of an earlier reading.
+/// A member of an upstream, with how many tools are new, how many items are beyond its `max-inventory`, or that they are those of an
+/// earlier reading.
 fn cell(upstream: &RawObject, name: &str) -> String {
     let is_unread = upstream.object("unread-lists").is_some_and(|lists| lists.get(name).is_some());
     let shown = format!("{}{}", field(upstream, name), if is_unread { " (not read)" } else { "" });
+    let new = upstream.get("new-tools").filter(|_| name == "tools").map(|count| format!(" ({} new)", count.text()));
+    let shown = shown + &new.unwrap_or_default();
     let Some(left) = upstream.object("not-offered").and_then(|left| left.object(name)) else { return shown };
     let least = if left.is_true("or-more") { "at least " } else { "" };
     format!("{shown} ({least}{} not offered)", field(&left, "items"))
@@ -130,6 +133,7 @@ fn about(upstream: &RawObject) -> String {
     }
     unread(upstream).iter().for_each(|line| out.push_str(&format!("\n{line}\n")));
     out.push_str(&withheld(upstream));
+    out.push_str(&new(upstream));
     let stderr = upstream.get("stderr").and_then(|raw| raw.parse::<Vec<String>>().ok()).unwrap_or_default();
     if !stderr.is_empty() {
         out.push_str("\nlast lines of stderr:\n");
@@ -154,6 +158,22 @@ fn withheld(upstream: &RawObject) -> String {
     match all.saturating_sub(named.len()) {
         0 => out,
         more => format!("{out}  and {more} more; `headend tools --all` and `headend pins --waiting` list them\n"),
+    }
+}
+
+/// The new tools of an upstream that the daemon names, and how they are confirmed; nothing where there is none.
+fn new(upstream: &RawObject) -> String {
+    let named = upstream.get("new-tools-list").and_then(|raw| raw.parse::<Vec<String>>().ok()).unwrap_or_default();
+    if named.is_empty() {
+        return String::new();
+    }
+    let mut out =
+        "\nnew tools (no rule over claims allows their calls before `headend pins approve NAME`):\n".to_owned();
+    named.iter().for_each(|name| out.push_str(&format!("  {}\n", foreign::line(name))));
+    let all = upstream.get("new-tools").and_then(|count| count.parse::<usize>().ok()).unwrap_or_default();
+    match all.saturating_sub(named.len()) {
+        0 => out,
+        more => format!("{out}  and {more} more; `headend tools` lists them\n"),
     }
 }
 

@@ -71,5 +71,12 @@ pub(super) fn run(common: &Common, args: ToolsArgs) -> Result<u8, Failure> {
         1 => "\n1 more is withheld; `headend tools --all` says why\n".to_owned(),
         more => format!("\n{more} more are withheld; `headend tools --all` says why\n"),
     };
-    print(&format!("{}{hint}", table(&rows)))
+    let is_new = rows.iter().skip(1).any(|row| row.get(4).is_some_and(|pin| pin == "new"));
+    let new = if is_new {
+        "\nnew tools appeared after the first list of their server's launch; `headend pins approve NAME` confirms one that you have \
+         looked at\n"
+    } else {
+        ""
+    };
+    print(&format!("{}{hint}{new}", table(&rows)))
 }

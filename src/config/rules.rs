@@ -78,6 +78,7 @@ fn rule(mut table: Table<'_>) -> RuleSpec {
         profiles: patterns(&mut table, "profiles"),
         kinds: kinds(&mut table),
         annotations: table.take("annotations").map(|node| annotations(&node)).unwrap_or_default(),
+        claims: table.take("claims").map(|node| annotations(&node)).unwrap_or_default(),
         arguments: conditions(&mut table, "arguments"),
         unless: conditions(&mut table, "unless"),
         min_evidence: table.choice("min-evidence"),

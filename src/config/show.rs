@@ -305,7 +305,7 @@ fn policy(out: &mut Out, policy: &PolicySpec, stated: bool) {
 
 fn rule(out: &mut Out, rule: &RuleSpec) {
     let RuleSpec { id, effect, upstreams, tools, prompts, resources, callers, profiles, .. } = rule;
-    let RuleSpec { kinds, annotations, arguments, unless, min_evidence, .. } = rule;
+    let RuleSpec { kinds, annotations, claims, arguments, unless, min_evidence, .. } = rule;
     out.table("[policy.rules]");
     out.string("id", id);
     out.string("effect", effect.into_str());
@@ -314,8 +314,10 @@ fn rule(out: &mut Out, rule: &RuleSpec) {
         out.patterns(name, list);
     }
     out.patterns("kinds", &kinds.iter().map(|kind| kind.into_str().to_owned()).collect::<Vec<_>>());
-    if !annotations.is_empty() {
-        out.raw("annotations", &hints(annotations));
+    for (name, stated) in [("annotations", annotations), ("claims", claims)] {
+        if !stated.is_empty() {
+            out.raw(name, &hints(stated));
+        }
     }
     for (name, list) in [("arguments", arguments), ("unless", unless)] {
         if !list.is_empty() {
@@ -328,7 +330,7 @@ fn rule(out: &mut Out, rule: &RuleSpec) {
     }
 }
 
-fn hints(hints: &Hints) -> String {
+pub(super) fn hints(hints: &Hints) -> String {
     let Hints { read_only, destructive, idempotent, open_world } = hints;
     let all = [
         ("read-only", read_only),

@@ -256,6 +256,7 @@ tools = ["a__*"]
 profiles = ["p"]
 kinds = ["tool"]
 annotations = { read-only = false, open-world = true }
+claims = { destructive = true, idempotent = false }
 min-evidence = "L2"
 arguments = [
   { pointer = "/a", eq = "x\ny" },

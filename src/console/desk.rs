@@ -177,7 +177,9 @@ pub(crate) struct PinView {
     pub(crate) waiting: Option<String>,
     /// Reason for the state.
     pub(crate) why: String,
-    /// Digest of the whole waiting definition.
+    /// A pinned tool that its server added after its first list, and that waits for a confirmation.
+    pub(crate) is_new: bool,
+    /// Digest of the whole definition that waits for a decision.
     pub(crate) waiting_digest: String,
     pub(crate) since: Wall,
 }

@@ -254,13 +254,15 @@ fn granted(grant: &Grant) -> GrantView {
 
 fn pinned(pin: pins::PinView) -> PinView {
     let text = |json: Option<String>| json.map(|json| indented(&json));
+    let waiting_digest = pin.waiting_digest.or(pin.approved_digest.filter(|_| pin.is_new));
     PinView {
         key: PinKey { upstream: pin.upstream, kind: pin.kind.into_str().to_owned(), name: pin.name },
         state: pin.state,
         approved: text(pin.approved),
         waiting: text(pin.waiting),
         why: pin.by,
-        waiting_digest: pin.waiting_digest.map(|digest| digest.hex()).unwrap_or_default(),
+        is_new: pin.is_new,
+        waiting_digest: waiting_digest.map(|digest| digest.hex()).unwrap_or_default(),
         since: pin.since,
     }
 }

@@ -201,6 +201,8 @@ pub(crate) struct Review {
     pub(crate) short: String,
     pub(crate) anchor: String,
     pub(crate) new: bool,
+    /// Clients see it already.
+    pub(crate) added: bool,
     pub(crate) rejected: bool,
     pub(crate) launch: bool,
     pub(crate) since: When,
@@ -212,13 +214,13 @@ pub(crate) struct Review {
 impl Review {
     /// Whether the operator should review it: a rejected pin was reviewed.
     pub(crate) fn is_due(pin: &PinView) -> bool {
-        pin.waiting.is_some() && pin.state != PinState::Rejected
+        pin.is_new || (pin.waiting.is_some() && pin.state != PinState::Rejected)
     }
 
     /// `None` when nothing waits.
     pub(crate) fn new(pin: &PinView, now: Wall) -> Option<Self> {
-        let waiting = pin.waiting.as_ref()?;
-        let pieces = match &pin.approved {
+        let waiting = pin.waiting.as_ref().or_else(|| pin.approved.as_ref().filter(|_| pin.is_new))?;
+        let pieces = match pin.approved.as_ref().filter(|_| !pin.is_new) {
             Some(approved) => diff(approved, waiting),
             None => block(waiting),
         };
@@ -231,7 +233,8 @@ impl Review {
             anchor: format!("pin-{short}"),
             digest: pin.waiting_digest.clone(),
             short,
-            new: pin.approved.is_none(),
+            new: pin.approved.is_none() || pin.is_new,
+            added: pin.is_new,
             rejected: pin.state == PinState::Rejected,
             launch: pin.key.kind == "launch",
             key: pin.key.clone(),
@@ -254,7 +257,7 @@ pub(crate) struct Pinned {
 impl Pinned {
     pub(crate) fn all(pins: &[PinView]) -> Vec<Self> {
         let mut out: Vec<(String, Vec<String>)> = Vec::new();
-        for pin in pins.iter().filter(|pin| pin.state == PinState::Pinned) {
+        for pin in pins.iter().filter(|pin| pin.state == PinState::Pinned && !pin.is_new) {
             let (upstream, kind) = (visible(&pin.key.upstream), visible(&pin.key.kind));
             let name = if kind == "launch" { kind } else { format!("{} ({kind})", visible(&pin.key.name)) };
             match out.iter_mut().find(|(known, _)| *known == upstream) {

@@ -2,6 +2,7 @@
 
 pub mod annotations;
 pub mod capability;
+pub mod claims;
 pub mod client_name;
 pub mod elicitation;
 pub mod extension;

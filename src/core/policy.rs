@@ -24,6 +24,7 @@ mod annotations;
 mod arguments;
 pub mod chain;
 mod compiled;
+mod confirmed;
 mod decide;
 mod effect;
 mod evidence;
@@ -44,10 +45,11 @@ mod spec;
 mod truth;
 mod uri;
 
-pub use self::action::{Action, LOCAL};
+pub use self::action::{Action, Facts, LOCAL};
 pub use self::annotations::{Annotator, Trust};
 pub use self::arguments::{ArgumentSpec, JsonType, MatcherSpec, Scalar};
 pub use self::compiled::{ItemRules, Policy, Table};
+pub use self::confirmed::{Askers, Confirmed, Reading};
 pub use self::decide::{Considered, Decision, considered, decide, decide_again, may_ask, still_allowed};
 pub use self::effect::{AGAIN_RULE, Effect};
 pub use self::evidence::Evidence;
@@ -62,6 +64,7 @@ pub use self::record::{Entry, Event, Record, Removal};
 pub use self::rule::{Field, RuleSpec};
 pub use self::spec::PolicySpec;
 pub use crate::mcp::annotations::{Annotations, Hints, Said};
+pub use crate::mcp::claims::{Claims, Standing};
 pub use crate::wire::digest::Digest;
 
 #[cfg(test)]

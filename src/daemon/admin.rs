@@ -375,6 +375,7 @@ fn status(gateway: &Gateway) -> RawJson {
         upstream::add_flaws(&mut out, handle);
         upstream::add_unread(&mut out, handle);
         upstream::add_withheld(&mut out, &snapshot, handle);
+        upstream::add_new(&mut out, &snapshot, handle);
         upstream::add_health(&mut out, handle);
         out.encode()
     });

@@ -12,9 +12,11 @@ use crate::catalog::name::UpstreamName;
 use crate::config::{self, Config, Uris};
 use crate::mcp::method::List;
 use crate::policy::{
-    Action, Annotations, Annotator, Considered, Decision, Hints, Kind, Limiter, Policy, Said, considered, decide,
+    Action, Annotations, Annotator, Considered, Decision, Hints, Kind, Limiter, Policy, Said, Standing, considered,
+    decide,
 };
 use crate::store::directory::Store;
+use crate::store::pins::Pins;
 use crate::wire::raw::RawJson;
 
 /// A dry run of a call.
@@ -86,12 +88,19 @@ fn find(config: &Config, store: Option<&Store>, dry_run: &DryRun<'_>) -> Result<
         .iter()
         .filter_map(|upstream| Some((&upstream.name, store?.recall(&upstream.launch_identity())?.inventory)))
         .collect();
-    let catalog = catalog(config, profile, &inventories)?;
+    // Without the pins no tool is known, and no rule over claims allows anything.
+    let pins = store.filter(|store| store.has_db()).and_then(|store| Pins::open(store.db().ok()?).ok());
+    let known = inventories.iter().filter_map(|(name, inventory)| {
+        Some((UpstreamName::clone(name), pins.as_ref()?.standings(name, inventory.items(List::Tools))))
+    });
+    let standings: Standings = known.collect();
+    let catalog = catalog(config, profile, &inventories, &standings)?;
     let named = catalog.entries().iter().filter(|entry| entry.list == dry_run.list);
     let exact = || named.clone().find(|entry| *entry.canonical == *dry_run.name);
     let by_name = || catalog.entry(catalog.find(dry_run.list, dry_run.name)?);
     let known = |canonical: &str, entry: &Entry| {
-        Ok((action(dry_run, entry.upstream_name.as_str(), canonical, (entry.annotations, entry.said)), true))
+        let action = action(dry_run, entry.upstream_name.as_str(), canonical, (entry.annotations, entry.said));
+        Ok((Action { claims: entry.claims, ..action }, true))
     };
     if let Some(entry) = by_name().or_else(exact) {
         return known(&entry.canonical, entry);
@@ -140,11 +149,15 @@ fn unseen(config: &Config, dry_run: &DryRun<'_>) -> Result<Action, String> {
     Ok(action(dry_run, upstream.name.as_str(), dry_run.name, (effective, said)))
 }
 
+/// The tools of each upstream, as their pins know them.
+type Standings = HashMap<UpstreamName, HashMap<String, Standing>>;
+
 /// The catalog of a view, made of what the upstreams offered last.
 fn catalog(
     config: &Config,
     profile: Option<&config::Profile>,
     inventories: &HashMap<&UpstreamName, Inventory>,
+    standings: &Standings,
 ) -> Result<Catalog, String> {
     let empty = Inventory::default();
     let mut parts = Vec::new();
@@ -164,6 +177,7 @@ fn catalog(
             filters,
             annotate: annotator,
             needs_headers: false,
+            standings: standings.get(&upstream.name),
             index,
             withheld: None,
         })

@@ -146,7 +146,7 @@ impl View {
 
     /// Asks the rules about every item at a caller's first request; about this one alone where too many callers are kept.
     fn ask_rules(&self, policy: &Policy, at: usize, caller: &Arc<str>) -> bool {
-        let open = |(entry, rules): (&Entry, _)| !policy.hidden(rules, caller, &self.name, entry.annotations);
+        let open = |(entry, rules): (&Entry, _)| !policy.hidden(rules, caller, &self.name, entry);
         if self.open.load().len() >= MAX_CALLERS {
             return self.item(at).is_some_and(open);
         }

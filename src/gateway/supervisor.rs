@@ -93,6 +93,8 @@ struct Managed {
     gate: Arc<LaunchGate>,
     filters: Filters,
     inventory: Option<(Inventory, Revision)>,
+    /// It was read by this launch, and not remembered.
+    is_read: bool,
     down_since: Option<Instant>,
     /// It has been heard of since the start: listed or failed.
     heard: bool,
@@ -133,9 +135,7 @@ pub(crate) fn start(config: Config, parts: Parts) -> Result<Supervised, String> 
     let (generation_in, generation) = watch::channel(0);
     let (settled_in, settled) = watch::channel(false);
     let starts = Slots::new(config.server.limits.starts);
-    let config = Arc::new(config);
-    let policy = Arc::new(policy);
-    let limiter = Arc::new(limiter);
+    let (config, policy, limiter) = (Arc::new(config), Arc::new(policy), Arc::new(limiter));
     let empty = Snapshot {
         generation: 0,
         config: Arc::clone(&config),
@@ -232,8 +232,7 @@ impl Supervisor {
             .as_mut()
             .is_some_and(|r| r.inventory.bound(spec.max_inventory) && !r.inventory.has_gap(Gap::Unread));
         let metrics = self.parts.metrics.upstream(spec.name.as_str());
-        let name = spec.name.clone();
-        let stop = self.stop.child_token();
+        let (name, stop) = (spec.name.clone(), self.stop.child_token());
         let spawner = Spawner {
             stop: stop.clone(),
             tasks: self.actors.clone(),
@@ -263,8 +262,9 @@ impl Supervisor {
         if let Some((inventory, _)) = &inventory {
             handle.listed(inventory);
         }
-        let heard = inventory.is_some();
-        self.managed.insert(name, Managed { handle, stop, gate, filters, inventory, down_since: None, heard });
+        let (heard, down_since) = (inventory.is_some(), None);
+        let managed = Managed { handle, stop, gate, filters, inventory, is_read: false, down_since, heard };
+        self.managed.insert(name, managed);
         Ok(())
     }
 
@@ -301,7 +301,7 @@ impl Supervisor {
                 managed.handle.listed(&inventory);
                 managed.handle.unread.known(&inventory);
                 managed.inventory = Some((inventory, agreed.revision));
-                managed.heard = true;
+                (managed.is_read, managed.heard) = (true, true);
                 self.unsaved.insert(report.upstream);
             }
             News::State => {}
@@ -351,8 +351,7 @@ impl Supervisor {
         };
         let outcome = self.apply(*config);
         self.parts.metrics.reloaded(outcome.is_ok(), clock::unix_seconds());
-        // Whoever asked may have gone.
-        drop(reply.send(outcome));
+        let _asker_may_be_gone = reply.send(outcome);
     }
 
     /// Shows what the pins allow now, and lets start what may start.

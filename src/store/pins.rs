@@ -17,7 +17,8 @@ use crate::base::clock;
 use crate::base::tally::Tally;
 use crate::catalog::name::UpstreamName;
 use crate::mcp::item::Definition;
-use crate::policy::{Digest, Entry, Event, OnChange, PinState, Trust, Undecided};
+use crate::mcp::method::List;
+use crate::policy::{Digest, Entry, Event, OnChange, PinState, Reading, Trust, Undecided};
 use crate::store::db::{Db, DbError};
 use crate::wire::foreign;
 
@@ -26,6 +27,7 @@ mod forms;
 mod launch;
 mod launch_text;
 mod many;
+mod standing;
 mod view;
 
 pub(crate) use self::book::{PinKey, PinKind, PinTable, Record, Step, Stepped};
@@ -174,24 +176,36 @@ impl Pins {
         self.0.changed.subscribe()
     }
 
-    /// Judges the items that an upstream lists. New and changed items are stored before this returns. `doubt` names a reason
-    /// against an item; it is called only for a decision.
+    /// Judges the items that an upstream lists. New and changed items are stored before this returns. `reading`: the tools among them
+    /// are all that it has. `doubt` names a reason against an item; it is called only for a decision.
     pub(crate) fn judge(
         &self,
         upstream: &UpstreamName,
         tier: Tier,
         items: &[&Definition],
+        reading: Option<Reading>,
         doubt: &dyn Fn(&Definition) -> Option<String>,
     ) -> Vec<Judged> {
-        let unsettled: Vec<&Definition> = {
+        let (unsettled, reading): (Vec<&Definition>, _) = {
             let book = self.book();
+            let launch = book.launch(upstream);
+            // A list that the launch has not been confirmed by yet.
+            let reading = launch.zip(reading).filter(|(launch, reading)| launch.after(*reading) != launch.confirmed);
+            let is_first = |item: &Definition, record: &Record| {
+                let confirms = |(launch, reading): (&Record, Reading)| {
+                    launch.takes(reading, item.audience.is_all()) && record.confirmed.launch != Some(reading.launch)
+                };
+                item.list == List::Tools && reading.is_some_and(confirms)
+            };
             let known = |item: &&&Definition| {
                 let record = book.get(upstream, PinKind::of(item.list), &item.key);
-                record.is_some_and(|record| settled(record, record.known_as(Listed::of(item)), tier))
+                record.is_some_and(|record| {
+                    settled(record, record.known_as(Listed::of(item)), tier) && !is_first(item, record)
+                })
             };
-            items.iter().filter(|item| !known(item)).copied().collect()
+            (items.iter().filter(|item| !known(item)).copied().collect(), reading.map(|(_, reading)| reading))
         };
-        let trouble = if unsettled.is_empty() {
+        let trouble = if unsettled.is_empty() && reading.is_none() {
             None
         } else {
             let (forget, left_out) = self.make_room(upstream, tier.most, items, &unsettled);
@@ -199,10 +213,12 @@ impl Pins {
             let steps = unsettled.iter().filter(taken).map(|item| {
                 let text = Text { digest: item.digest, text: Arc::from(item.canonical_text()) };
                 let (listed, doubt) = (Listed::of(item), doubt(item));
-                let step = Step::Seen { text, listed, trust: tier.trust, on_change: tier.on_change, doubt };
+                let (trust, on_change, is_for_all) = (tier.trust, tier.on_change, item.audience.is_all());
+                let step = Step::Seen { text, listed, trust, on_change, doubt, reading, is_for_all };
                 (key(upstream, item), step)
             });
-            self.take_now(steps.collect(), &forget).err()
+            let listed = reading.map(|reading| (PinKey::launch(upstream), Step::Listed(reading)));
+            self.take_now(steps.chain(listed).collect(), &forget).err()
         };
         let book = self.book();
         let judged = items.iter().map(|item| {
@@ -275,7 +291,7 @@ impl Pins {
     fn take_in_memory(&self, steps: Vec<(PinKey, Step)>, now: u64) -> Vec<Stepped> {
         let book = self.book();
         let take = |(key, step): (PinKey, Step)| {
-            let after = Record::step(book.of(&key), &step, now);
+            let after = Record::step(book.of(&key), book.launch_of_tool(&key), &step, now);
             (key, after)
         };
         steps.into_iter().map(take).collect()
@@ -299,10 +315,16 @@ impl Pins {
     fn tell(&self, news: &[(PinKey, Option<Record>, Record)]) {
         let mut any = false;
         for (key, old, new) in news {
-            if old.as_ref().is_some_and(|old| old.pin == new.pin) {
+            let same = old.as_ref().filter(|old| old.pin == new.pin);
+            let is_decided = same.is_some_and(|old| (&old.by, old.at) != (&new.by, new.at));
+            if same.is_some_and(|old| old.confirmed == new.confirmed) {
                 continue;
             }
             any = true;
+            // The first inventory of a launch is not announced, an operator's confirmation is.
+            if same.is_some() && !is_decided {
+                continue;
+            }
             log(key, old.as_ref(), new);
             let (was, pinned) = (old.as_ref().and_then(Record::visible), new.visible());
             // Trust-on-first-use pins are not announced.
@@ -342,7 +364,7 @@ impl Pins {
         let book = self.book();
         let mut rows: Vec<(PinKey, &Record)> = book.iter().collect();
         rows.sort_by(|(a, _), (b, _)| a.cmp(b));
-        rows.iter().map(|(key, record)| PinView::new(key, record)).collect()
+        rows.iter().map(|(key, record)| PinView::new(key, record, book.launch_of_tool(key))).collect()
     }
 
     /// The pin of that name, as it is shown. Of several, the one that waits.
@@ -351,7 +373,7 @@ impl Pins {
     /// [`PinError`] when there is none, or more than one that waits.
     pub(crate) fn find(&self, name: &str, kind: Option<PinKind>) -> Result<PinView, PinError> {
         let book = self.book();
-        self.named(&book, name, kind).map(|(key, record)| PinView::new(&key, record))
+        self.named(&book, name, kind).map(|(key, record)| PinView::new(&key, record, book.launch_of_tool(&key)))
     }
 
     fn named<'b>(&self, book: &'b Book, name: &str, kind: Option<PinKind>) -> Result<(PinKey, &'b Record), PinError> {

@@ -168,6 +168,7 @@ impl Listing {
 
 /// The lists without what only some clients see, which is not known.
 fn unknown(mut plain: Inventory) -> Inventory {
+    plain.awaits_askers = true;
     for list in List::ALL {
         plain.set_gap(list, plain.gap(list).or(Some(Gap::Askers)));
     }

@@ -24,6 +24,7 @@ mod bridges;
 mod buffered;
 mod calls;
 mod children;
+mod claims;
 mod codings;
 mod conformance;
 mod consent;

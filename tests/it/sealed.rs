@@ -171,8 +171,11 @@ fn as_before(world: &World, url: &str) {
     let message = format!("headend asks for consent.\narguments: {{\"text\":\"{ARGUMENT}\"}}");
     let launch = format!(r#"{{"transport":"auto","url":"{url}?key={QUERY}"}}"#);
     let connection = database(world);
-    // First: it writes the rows anew, and this connection leaves what they replace.
+    // First: these write the rows anew, and this connection leaves what they replace.
     connection.execute("ALTER TABLE prompts DROP COLUMN details", []).unwrap();
+    for column in ["confirmed", "lacks_askers", "doubted"] {
+        connection.execute(&format!("ALTER TABLE pins DROP COLUMN {column}"), []).unwrap();
+    }
     assert_eq!(connection.execute("UPDATE prompts SET message = ?1", [&message]).unwrap(), 1);
     let query = "UPDATE pins SET waiting = ?1 WHERE kind = 'launch' AND upstream = 'docs'";
     assert_eq!(connection.execute(query, [&launch]).unwrap(), 1);
@@ -200,7 +203,7 @@ fn a_store_of_before_opens_and_is_sealed_and_what_was_decided_holds() {
     assert!(diff(&gateway.world, "docs").contains(QUERY));
     assert_eq!(stored(&gateway.world, digests), before, "digests of pins stay");
     // An older program would not know the launch by its sealed text, and would let a rejected one start.
-    assert_eq!(stored(&gateway.world, "SELECT CAST(user_version AS TEXT) FROM pragma_user_version"), ["5"]);
+    assert_eq!(stored(&gateway.world, "SELECT CAST(user_version AS TEXT) FROM pragma_user_version"), ["6"]);
 }
 
 #[test]

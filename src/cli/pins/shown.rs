@@ -18,6 +18,8 @@ pub(super) struct Shown {
     pub(super) upstream: String,
     pub(super) state: String,
     pub(super) why: String,
+    /// A pinned tool that appeared after the first inventory of its upstream's launch.
+    pub(super) is_new: bool,
     approved: Option<String>,
     waiting: Option<String>,
     /// Of the waiting text, else of the approved one.
@@ -33,6 +35,7 @@ impl Shown {
             upstream: text("upstream"),
             state: text("state"),
             why: text("why"),
+            is_new: object.is_true("new"),
             approved: object.string("approved"),
             waiting: object.string("waiting"),
             digest: object.string("waiting-digest").unwrap_or_else(|| text("approved-digest")),
@@ -62,7 +65,8 @@ impl Shown {
     fn told(&self, colour: bool, brief: bool) -> String {
         let lines = |text: &Option<String>| text.as_deref().map(indented);
         let [name, kind, state, why] = [&self.name, &self.kind, &self.state, &self.why].map(|text| foreign::line(text));
-        let mut out = format!("{name} ({kind}): {state}, {why}\n");
+        let new = if self.is_new { ", new: its server added it after its first list" } else { "" };
+        let mut out = format!("{name} ({kind}): {state}, {why}{new}\n");
         match (lines(&self.approved), lines(&self.waiting)) {
             (Some(old), Some(new)) => out.push_str(&words(&old, &new, colour, brief)),
             (old, new) => out.push_str(&foreign::block(&new.or(old).unwrap_or_default())),
@@ -117,6 +121,7 @@ mod tests {
             upstream: "fx".to_owned(),
             state: "changed".to_owned(),
             why: "the upstream changed it".to_owned(),
+            is_new: false,
             approved: approved.map(str::to_owned),
             waiting: waiting.map(str::to_owned),
             digest: "d1".to_owned(),

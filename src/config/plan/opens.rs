@@ -114,6 +114,7 @@ fn covers(rule: &RuleSpec, other: &RuleSpec) -> bool {
         && has_all(&rule.callers, &other.callers)
         && has_all(&rule.profiles, &other.profiles)
         && (rule.annotations.is_empty() || rule.annotations == other.annotations)
+        && (rule.claims.is_empty() || rule.claims == other.claims)
         && is_within(&rule.arguments, &other.arguments)
         && rule.unless == other.unless
 }

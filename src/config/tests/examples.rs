@@ -38,7 +38,7 @@ fn every_example_of_the_annotated_file_loads() {
     let text = examples(&shipped("config/headend.toml"));
     let (config, warnings) = good(&text);
     assert_eq!(warnings, [], "{text}");
-    assert_eq!((config.policy.rules.len(), config.policy.limits.len(), config.profiles.len()), (4, 1, 1));
+    assert_eq!((config.policy.rules.len(), config.policy.limits.len(), config.profiles.len()), (5, 1, 1));
 }
 
 #[test]

@@ -273,6 +273,7 @@ fn pins() -> Vec<PinView> {
             "listed by its server"
         }
         .to_owned(),
+        is_new: false,
         waiting_digest: waiting.map(|text| crate::policy::Digest::of(text.as_bytes()).hex()).unwrap_or_default(),
         since: NOW - 4000,
     };
@@ -302,6 +303,10 @@ fn pins() -> Vec<PinView> {
     for name in ["read_file", "write_file", "list_directory", "search_files"] {
         pins.push(pin("files", "tool", name, PinState::Pinned, Some("name"), None));
     }
+    let text = "name: move_file\ndescription: Moves a file.\nread-only: yes\n";
+    let added = pin("files", "tool", "move_file", PinState::Pinned, Some(text), None);
+    let waiting_digest = crate::policy::Digest::of(text.as_bytes()).hex();
+    pins.push(PinView { is_new: true, waiting_digest, ..added });
     for name in ["query", "execute_sql"] {
         pins.push(pin("postgres", "tool", name, PinState::Pinned, Some("name"), None));
     }
@@ -450,7 +455,9 @@ impl Desk for FakeDesk {
             let mut pins = self.pins.lock();
             let found = pins.iter_mut().find(|known| known.key == *pin && known.waiting_digest == digest);
             let found = found.ok_or_else(|| "It changed again meanwhile; read it anew.".to_owned())?;
-            found.approved = found.waiting.take();
+            if !std::mem::take(&mut found.is_new) {
+                found.approved = found.waiting.take();
+            }
             found.state = PinState::Pinned;
             drop(pins);
             self.did(format!("approve {} {}", pin.upstream, pin.name));

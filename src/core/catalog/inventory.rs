@@ -87,6 +87,8 @@ pub struct Inventory {
     pub tasks: bool,
     /// Definitions that were left out, with reasons.
     pub skipped: Vec<String>,
+    /// The part that only clients see which can be asked for input is being read, and not in it.
+    pub awaits_askers: bool,
     excess: [Excess; 4],
     gaps: [Option<Gap>; 4],
 }

@@ -10,6 +10,7 @@ use crate::catalog::inventory::Inventory;
 use crate::catalog::name::{ItemKind, UpstreamName, canonical, canonical_uri, collisions, expose};
 use crate::catalog::template::Template;
 use crate::mcp::annotations::{self, Annotations, Hints, Said};
+use crate::mcp::claims::{Claims, Standing};
 use crate::mcp::input::Audience;
 use crate::mcp::item::Definition;
 use crate::mcp::method::List;
@@ -26,6 +27,8 @@ pub struct Annotated {
     /// For clients; what is absent stays as the server wrote it.
     pub shown: Hints,
     pub said: Said,
+    /// Whether an allow rule may go by the server's own hints, if nothing about the tool is against it.
+    pub is_heard: bool,
 }
 
 /// Decides about the hints on a tool.
@@ -48,6 +51,8 @@ pub struct Source<'a> {
     pub index: usize,
     /// Its resources that wait for approval: no template may reach them.
     pub withheld: Option<&'a HashSet<String>>,
+    /// Its tools by name, as their pins know them.
+    pub standings: Option<&'a HashMap<String, Standing>>,
 }
 
 /// The filters of one upstream (on original names) or of one profile (on canonical names).
@@ -99,6 +104,10 @@ pub struct Entry {
     pub annotations: Annotations,
     /// The hints behind them.
     pub said: Said,
+    /// The words of a tool's definition.
+    pub claims: Claims,
+    /// A tool that appeared after the first inventory of its upstream's launch, and that no operator has confirmed.
+    pub is_new: bool,
     /// Digest of the upstream's own definition.
     pub definition_digest: Digest,
     pub headers: ParamHeaders,
@@ -203,6 +212,7 @@ impl Catalog {
                     && a.definition == b.definition
                     && a.definition_digest == b.definition_digest
                     && (a.annotations, a.said) == (b.annotations, b.said)
+                    && (a.claims, a.is_new) == (b.claims, b.is_new)
             })
     }
 }
@@ -273,9 +283,12 @@ fn candidate(source: &Source<'_>, item: &Definition, rules: NamingRules<'_>) -> 
     };
     let mut definition = item.raw.clone();
     let mut annotated = Annotated::default();
+    let (mut claims, mut is_new) = (Claims::default(), false);
     if item.list == List::Tools {
         annotated = source.annotate.annotate(&item.key, &Hints::of(&item.raw), rules.tightened);
         annotations::show(&mut definition, &annotated.shown);
+        let standing = source.standings.and_then(|all| all.get(&item.key)).copied().unwrap_or_default();
+        (claims, is_new) = (Claims::of(item, standing, annotated.is_heard), standing.is_new);
     }
     Ok(Some(Entry {
         list: item.list,
@@ -287,6 +300,8 @@ fn candidate(source: &Source<'_>, item: &Definition, rules: NamingRules<'_>) -> 
         definition,
         annotations: annotated.effective,
         said: annotated.said,
+        claims,
+        is_new,
         definition_digest: item.digest,
         headers: item.headers.clone(),
         audience: item.audience,

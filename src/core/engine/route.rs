@@ -287,6 +287,7 @@ mod tests {
             filters: &filters,
             annotate: &crate::policy::Annotator::default(),
             needs_headers: false,
+            standings: None,
             withheld: None,
             index: 0,
         };

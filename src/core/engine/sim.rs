@@ -277,6 +277,7 @@ impl World {
                 filters: &filters,
                 annotate: &annotator,
                 needs_headers: false,
+                standings: None,
                 withheld: None,
                 index,
             })

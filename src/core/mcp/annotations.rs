@@ -56,7 +56,7 @@ impl Hints {
         self.read_only.is_none() && self.destructive.is_none() && self.idempotent.is_none() && self.open_world.is_none()
     }
 
-    const fn values(&self) -> [Option<bool>; 4] {
+    pub(crate) const fn values(&self) -> [Option<bool>; 4] {
         [self.read_only, self.destructive, self.idempotent, self.open_world]
     }
 
@@ -100,6 +100,22 @@ impl Hints {
             if spelt.any(|(_, key)| stated.get(key).and_then(|raw| raw.parse::<bool>().ok()) == Some(harmless)) {
                 *hint = Some(harmless);
             }
+        }
+        hints
+    }
+
+    /// The hints of a definition that all readers find the same, whether they heed the case of keys or not.
+    pub fn unmistakable(definition: &RawObject) -> Self {
+        let mut hints = Self::of(definition);
+        let Some(mut stated) = definition.object("annotations") else { return hints };
+        let all = [&mut hints.read_only, &mut hints.destructive, &mut hints.idempotent, &mut hints.open_world];
+        for (name, hint) in NAMES.into_iter().zip(all) {
+            stated.retain(|key| {
+                if key != name && key.eq_ignore_ascii_case(name) {
+                    *hint = None;
+                }
+                true
+            });
         }
         hints
     }
@@ -313,6 +329,19 @@ mod tests {
         ] {
             assert_eq!(now.loosen(&before), loosens, "{now:?} after {before:?}");
         }
+    }
+
+    #[test]
+    fn a_hint_that_is_spelt_twice_says_nothing_for_certain() {
+        let of = |annotations: &str| {
+            let text = RawJson::trusted(format!(r#"{{"annotations":{annotations}}}"#));
+            Hints::unmistakable(&RawObject::parse(&text).unwrap())
+        };
+        let both = of(r#"{"readOnlyHint":true,"ReadOnlyHint":false,"openWorldHint":false}"#);
+        assert_eq!((both.read_only, both.open_world), (None, Some(false)));
+        assert_eq!(of(r#"{"ReadOnlyHint":true,"destructiveHint":"no","readonlyhint":1}"#), Hints::default());
+        assert_eq!(of(r#"{"readOnlyHint":true}"#).read_only, Some(true));
+        assert_eq!((of("7"), of("{}")), (Hints::default(), Hints::default()));
     }
 
     #[test]

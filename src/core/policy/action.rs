@@ -8,11 +8,32 @@ use std::sync::Arc;
 use super::kind::Kind;
 use crate::catalog::merge::Entry;
 use crate::mcp::annotations::{Annotations, Said};
+use crate::mcp::claims::Claims;
 use crate::wire::digest::Digest;
 use crate::wire::raw::RawJson;
 
 /// The caller of this machine's own user, which the generated token stands for too. No configuration has to name it.
 pub const LOCAL: &str = "local";
+
+/// The facts about a tool that rules match beside its name. Nothing else has any.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// The effective ones.
+    pub annotations: Annotations,
+    pub claims: Claims,
+}
+
+impl From<&Entry> for Facts {
+    fn from(entry: &Entry) -> Self {
+        Self { annotations: entry.annotations, claims: entry.claims }
+    }
+}
+
+impl From<Annotations> for Facts {
+    fn from(annotations: Annotations) -> Self {
+        Self { annotations, claims: Claims::default() }
+    }
+}
 
 /// One caller doing one thing with one item.
 #[derive(Clone, Debug)]
@@ -34,6 +55,8 @@ pub struct Action {
     pub annotations: Annotations,
     /// The hints behind them.
     pub said: Said,
+    /// The words of its definition.
+    pub claims: Claims,
     /// Digest of the item's definition.
     pub definition: Digest,
     /// Digest of the answering program or address.
@@ -62,10 +85,16 @@ impl Action {
             listed: Arc::clone(&entry.canonical),
             annotations: entry.annotations,
             said: entry.said,
+            claims: entry.claims,
             definition: entry.definition_digest,
             launch,
             arguments: None,
         }
+    }
+
+    /// The facts that rules match.
+    pub const fn facts(&self) -> Facts {
+        Facts { annotations: self.annotations, claims: self.claims }
     }
 
     /// The view that the client looks through; empty where it has none.
@@ -87,6 +116,7 @@ impl Action {
             canonical,
             annotations: Annotations::ASSUMED,
             said: Said::default(),
+            claims: Claims::default(),
             definition: none,
             launch: none,
             arguments: None,

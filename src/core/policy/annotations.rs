@@ -72,7 +72,8 @@ impl Annotate for Annotator {
         } else {
             operator
         };
-        Annotated { effective, shown, said: Said { server: *claims, operator } }
+        let is_heard = self.trust != Trust::Untrusted;
+        Annotated { effective, shown, said: Said { server: *claims, operator }, is_heard }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::action::Action;
+use super::action::{Action, Facts};
 use super::arguments::Arguments;
 use super::compiled::{ItemRules, Policy};
 use super::consent::Consented;
@@ -147,35 +147,44 @@ fn strictest<'p>(asking: impl Iterator<Item = &'p Arc<Rule>>, least: Evidence) -
     wanted.reduce(|best, next| if next.1 > best.1 { next } else { best })
 }
 
-/// The caller, its profile, and the kind of the item.
+/// The caller, its profile, and the facts of the item.
 #[derive(Clone, Copy, Debug)]
 struct Who<'a> {
     caller: &'a str,
     profile: &'a str,
-    annotations: Annotations,
+    facts: Facts,
 }
 
 impl<'a> Who<'a> {
     fn of(action: &'a Action) -> Self {
-        Self { caller: &action.caller, profile: action.profile(), annotations: action.annotations }
+        Self { caller: &action.caller, profile: action.profile(), facts: action.facts() }
     }
 }
 
 impl Rule {
-    fn is_about(&self, who: &Who<'_>) -> bool {
-        self.covers(who.caller, who.profile, &who.annotations)
+    fn about(&self, who: &Who<'_>) -> Truth {
+        self.covers(who.caller, who.profile, &who.facts)
+    }
+
+    fn holds_for(&self, arguments: &Arguments<'_>) -> Truth {
+        self.conditions.as_ref().map_or(Truth::Yes, |conditions| conditions.truth(arguments))
     }
 
     /// Whether the rule counts: where that is not known, those that deny or ask do.
-    fn fires(&self, who: &Who<'_>, arguments: &Arguments<'_>) -> bool {
-        if !self.is_about(who) {
-            return false;
-        }
-        let truth = self.conditions.as_ref().map_or(Truth::Yes, |conditions| conditions.truth(arguments));
+    fn counts(&self, truth: Truth) -> bool {
         match self.effect {
             Effect::Deny | Effect::Ask => truth != Truth::No,
             Effect::Allow => truth == Truth::Yes,
         }
+    }
+
+    /// Whether it counts, arguments aside.
+    fn is_about(&self, who: &Who<'_>) -> bool {
+        self.counts(self.about(who))
+    }
+
+    fn fires(&self, who: &Who<'_>, arguments: &Arguments<'_>) -> bool {
+        self.is_about(who) && self.counts(self.holds_for(arguments))
     }
 }
 
@@ -243,9 +252,9 @@ impl Policy {
     /// Whether the item is to be kept from this caller altogether: not listed, and answered as
     /// unknown. True when the item is denied whatever its arguments are.
     ///
-    /// `profile` is the view, empty for the whole; `annotations` are the effective ones.
-    pub fn hidden(&self, item: &ItemRules, caller: &str, profile: &str, annotations: Annotations) -> bool {
-        closed(self, item, &Who { caller, profile, annotations }).is_some()
+    /// `profile` is the view, empty for the whole.
+    pub fn hidden(&self, item: &ItemRules, caller: &str, profile: &str, facts: impl Into<Facts>) -> bool {
+        closed(self, item, &Who { caller, profile, facts: facts.into() }).is_some()
     }
 
     /// The rule that keeps an item from this caller, see [`Self::hidden`].
@@ -258,7 +267,7 @@ impl Policy {
         if !self.made(item, caller) {
             return Some(&self.doubt_id);
         }
-        let who = Who { caller, profile, annotations: Annotations::default() };
+        let who = Who { caller, profile, facts: Facts::default() };
         denying(item, &who, &Arguments::new(item.kind, None)).map(|rule| &rule.id)
     }
 
@@ -268,8 +277,8 @@ impl Policy {
     }
 
     /// The effect for an item before limits, as long as no rule on arguments applies; for displays.
-    pub fn effect(&self, item: &ItemRules, caller: &str, profile: &str, annotations: Annotations) -> Effect {
-        usual(self, item, &Who { caller, profile, annotations })
+    pub fn effect(&self, item: &ItemRules, caller: &str, profile: &str, facts: impl Into<Facts>) -> Effect {
+        usual(self, item, &Who { caller, profile, facts: facts.into() })
     }
 }
 
@@ -306,13 +315,15 @@ fn usual(policy: &Policy, item: &ItemRules, who: &Who<'_>) -> Effect {
     }
 }
 
-/// A rule that is about an item and its caller, and whether it matches the arguments.
+/// A rule that is about an item and its caller, and whether it matches the claims and the arguments.
 #[derive(Clone, Debug)]
 pub struct Considered {
     pub id: Arc<str>,
     pub effect: Effect,
     /// `yes`, `no` or `unknown`.
     pub matches: &'static str,
+    /// Why the claims leave it unknown.
+    pub why: Option<&'static str>,
 }
 
 /// All rules that are about this item, caller, view and annotations, in the order in which they count; for displays.
@@ -321,15 +332,25 @@ pub fn considered(policy: &Policy, item: &ItemRules, action: &Action) -> Vec<Con
         return Vec::new();
     }
     let (who, arguments) = (Who::of(action), Arguments::new(action.kind, action.arguments.as_ref()));
-    let rules = item.deny.iter().chain(&item.ask).chain(&item.allow).filter(|rule| rule.is_about(&who));
-    let told = |rule: &Arc<Rule>| Considered {
-        id: Arc::clone(&rule.id),
-        effect: rule.effect,
-        matches: match rule.conditions.as_ref().map_or(Truth::Yes, |conditions| conditions.truth(&arguments)) {
-            Truth::Yes => "yes",
-            Truth::No => "no",
-            Truth::Unknown => "unknown",
-        },
+    let rules = item.deny.iter().chain(&item.ask).chain(&item.allow).filter(|rule| rule.about(&who) != Truth::No);
+    let told = |rule: &Arc<Rule>| {
+        let about = rule.about(&who);
+        let unheard = rule.effect == Effect::Allow && !who.facts.claims.may_open;
+        let why = if unheard {
+            "the tool is new, in doubt or of an untrusted upstream, so its server's word allows nothing"
+        } else {
+            "its server does not say"
+        };
+        Considered {
+            id: Arc::clone(&rule.id),
+            effect: rule.effect,
+            matches: match about.and(rule.holds_for(&arguments)) {
+                Truth::Yes => "yes",
+                Truth::No => "no",
+                Truth::Unknown => "unknown",
+            },
+            why: (about == Truth::Unknown).then_some(why),
+        }
     };
     rules.map(told).collect()
 }

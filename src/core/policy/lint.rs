@@ -40,7 +40,9 @@ fn alone(path: &str, rule: &RuleSpec, problems: &mut Problems) {
     let kinds = Kinds::of(rule);
     let heeded = kinds.that_heed(rule.effect);
     if kinds.is_empty() {
-        if rule.annotations.is_empty() {
+        if !rule.claims.is_empty() {
+            add(".claims", "never matches: only tools have claims, and this rule matches none");
+        } else if rule.annotations.is_empty() {
             add(".kinds", "never matches: `tools`, `prompts` or `resources` of this rule name nothing of these kinds");
         } else {
             add(".annotations", "never matches: only tools have annotations, and this rule matches none");
@@ -55,6 +57,10 @@ fn alone(path: &str, rule: &RuleSpec, problems: &mut Problems) {
     }
     if (rule.annotations.read_only, rule.annotations.destructive) == (Some(true), Some(true)) {
         add(".annotations", "never matches: a read-only tool is never destructive");
+    }
+    let claims = (rule.claims.read_only, rule.claims.destructive);
+    if rule.effect == Effect::Allow && claims == (Some(true), Some(true)) {
+        add(".claims", "never matches: a tool that calls itself read-only and destructive allows nothing");
     }
     let key = if rule.arguments.is_empty() { ".unless" } else { ".arguments" };
     if rule.is_conditional() && !rule.resources.is_empty() {
@@ -172,6 +178,7 @@ fn goes_before(default: Effect, (spec, first): &(&RuleSpec, &Rule), second: &Rul
         && !kinds.is_empty()
         && first.kinds.contains(kinds)
         && within(&first.annotations, &second.annotations)
+        && within(&first.claims, &second.claims)
         && covers(&first.target.callers, &second.target.callers)
         && covers(&first.profiles, &second.profiles)
         && covers_upstreams(first, second)

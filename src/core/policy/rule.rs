@@ -1,8 +1,9 @@
-//! Rules: what they are about, as globs over upstreams, canonical names, callers and profiles, kinds and annotations, and the
-//! conditions on arguments.
+//! Rules: what they are about, as globs over upstreams, canonical names, callers and profiles, kinds, annotations and claims, and
+//! the conditions on arguments.
 
 use std::sync::Arc;
 
+use super::action::Facts;
 use super::arguments::Conditions;
 use super::effect::Effect;
 use super::evidence::Evidence;
@@ -11,7 +12,8 @@ use super::pattern::Pattern;
 use super::problems::Problems;
 use super::truth::Truth;
 use super::uri::{Reading, read, respell};
-use crate::mcp::annotations::{Annotations, Hints};
+use crate::mcp::annotations::Hints;
+use crate::mcp::claims::Claims;
 
 mod kinds;
 mod spec;
@@ -28,6 +30,7 @@ pub(in crate::policy) struct Rule {
     pub(in crate::policy) profiles: Patterns,
     pub(in crate::policy) kinds: Kinds,
     pub(in crate::policy) annotations: Hints,
+    pub(in crate::policy) claims: Hints,
     pub(in crate::policy) conditions: Option<Conditions>,
     pub(in crate::policy) min_evidence: Option<Evidence>,
 }
@@ -51,26 +54,43 @@ impl Rule {
             profiles,
             kinds: Kinds::of(spec),
             annotations: spec.annotations,
+            claims: spec.claims,
             conditions: Conditions::compile(&path, spec.effect, &spec.arguments, &spec.unless, problems),
             min_evidence: spec.min_evidence,
         }
     }
 
-    /// Whether this is about that item, caller, profile, annotations and arguments aside.
+    /// Whether this is about that item, its caller, profile, facts and arguments aside.
     pub(in crate::policy) fn matches(&self, subject: &Subject<'_>) -> Truth {
         if self.kinds.has(subject.kind, subject.field) { self.target.matches(subject) } else { Truth::No }
     }
 
-    /// Whether this is about that caller, in that view, and a tool with these annotations.
-    pub(in crate::policy) fn covers(&self, caller: &str, profile: &str, annotations: &Annotations) -> bool {
+    /// Whether this is about that caller, in that view, and a tool with these facts.
+    pub(in crate::policy) fn covers(&self, caller: &str, profile: &str, facts: &Facts) -> Truth {
         let Hints { read_only, destructive, idempotent, open_world } = self.annotations;
+        let Facts { annotations, claims } = facts;
         let agrees = |wanted: Option<bool>, value: bool| wanted.is_none_or(|wanted| wanted == value);
-        self.target.covers(caller)
+        let has_all = self.target.covers(caller)
             && (self.profiles.is_empty() || self.profiles.matches(profile))
             && agrees(read_only, annotations.read_only)
             && agrees(destructive, annotations.destructive)
             && agrees(idempotent, annotations.idempotent)
-            && agrees(open_world, annotations.open_world)
+            && agrees(open_world, annotations.open_world);
+        if has_all { self.claimed(claims) } else { Truth::No }
+    }
+
+    /// Whether the words of a definition are those that this wants. What they do not say is unknown, and so are to an allow rule all
+    /// words that may open nothing.
+    fn claimed(&self, claims: &Claims) -> Truth {
+        if self.claims.is_empty() {
+            return Truth::Yes;
+        }
+        let pairs = self.claims.values().into_iter().zip(claims.hints.values());
+        let agrees = |(wanted, said): (Option<bool>, Option<bool>)| {
+            wanted.map(|wanted| said.map_or(Truth::Unknown, |said| Truth::from(said == wanted)))
+        };
+        let at_most = if self.effect == Effect::Allow && !claims.may_open { Truth::Unknown } else { Truth::Yes };
+        pairs.filter_map(agrees).fold(at_most, Truth::and)
     }
 
     /// All patterns with the list they stand in.

@@ -17,6 +17,11 @@ impl Truth {
             Self::Yes => Self::No,
         }
     }
+
+    /// Whether both are so.
+    pub(in crate::policy) fn and(self, other: Self) -> Self {
+        self.min(other)
+    }
 }
 
 impl From<bool> for Truth {

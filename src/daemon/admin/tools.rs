@@ -18,6 +18,8 @@ use crate::wire::raw::{RawJson, RawObject};
 
 /// The `pin` of a tool that something else than its pin withholds.
 const WITHHELD: &str = "withheld";
+/// The `pin` of a tool that is pinned and new: no operator has confirmed it.
+const NEW: &str = "new";
 
 /// The tools; for users other than the operator, those that their caller may see. `as` selects what clients of one kind see, `all`
 /// adds what is withheld.
@@ -45,14 +47,15 @@ pub(super) fn list(gateway: &Gateway, caller: &Caller, request: &Request) -> Res
     let entries = view.catalog.entries().iter().enumerate();
     let shown = entries.filter(|(at, entry)| entry.list == List::Tools && is_shown(at));
     let tools = shown.filter_map(|(at, _)| view.item(at)).map(|(entry, rules)| {
-        let effect = Policy::effect(&snapshot.policy, rules, caller, "", entry.annotations);
+        let effect = Policy::effect(&snapshot.policy, rules, caller, "", entry);
+        let pin = if entry.is_new { NEW } else { "pinned" };
         let tool = RawObject::of_strings(&[
             ("name", &entry.exposed),
             ("upstream", entry.upstream_name.as_str()),
             ("original", &entry.original),
             ("canonical", &entry.canonical),
             // The catalog contains pinned items only.
-            ("pin", "pinned"),
+            ("pin", pin),
             ("effect", effect.into_str()),
         ]);
         tool.encode()

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::base::clock;
-use crate::catalog::merge::Dropped;
+use crate::catalog::merge::{Dropped, Entry};
 use crate::gateway::snapshot::Snapshot;
 use crate::mcp::method::List;
 use crate::mcp::version::Era;
@@ -11,7 +11,7 @@ use crate::store::pins::PinKind;
 use crate::upstream::handle::Handle;
 use crate::wire::raw::{RawJson, RawObject};
 
-/// Withheld items that are named; all are counted.
+/// Withheld items and new tools that are named; all are counted.
 const NAMED: usize = 20;
 
 /// Adds how many items are withheld, and which and why.
@@ -25,6 +25,16 @@ pub(super) fn add_withheld(out: &mut RawObject, snapshot: &Snapshot, handle: &Ha
     });
     if !withheld.is_empty() {
         out.set("withheld-list", RawJson::list(named));
+    }
+}
+
+/// Adds how many tools are new, and which: they appeared after the first inventory of the launch, and nobody has confirmed them.
+pub(super) fn add_new(out: &mut RawObject, snapshot: &Snapshot, handle: &Handle) {
+    let entries = snapshot.whole.catalog.entries().iter();
+    let new: Vec<&Entry> = entries.filter(|entry| entry.is_new && entry.upstream_name == handle.name).collect();
+    if !new.is_empty() {
+        out.set("new-tools", RawJson::number(new.len()));
+        out.set("new-tools-list", RawJson::list(new.iter().take(NAMED).map(|entry| RawJson::string(&entry.canonical))));
     }
 }
 

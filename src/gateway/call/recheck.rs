@@ -44,7 +44,8 @@ impl Call {
             return refused("The item of this call has changed meanwhile; make the call again.");
         };
         let rules = snapshot.policy.item_rules(*kind, upstream, canonical);
-        let action = Action { annotations: entry.annotations, said: entry.said, ..self.action.clone() };
+        let (annotations, said, claims) = (entry.annotations, entry.said, entry.claims);
+        let action = Action { annotations, said, claims, ..self.action.clone() };
         // A continuation keeps its permit unless a deny rule was added since.
         let goes_on =
             **self.permit.rule() == *AGAIN_RULE || self.waiting.as_ref().is_some_and(|outgoing| outgoing.resumed);

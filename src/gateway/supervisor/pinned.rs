@@ -2,10 +2,10 @@
 //! profiles are all made of what the merge gets.
 
 use std::cell::{OnceCell, RefCell};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::{Managed, Supervisor};
-use crate::catalog::inventory::Inventory;
+use crate::catalog::inventory::{Gap, Inventory};
 use crate::catalog::merge::Dropped;
 use crate::catalog::name::{ItemKind, UpstreamName, expose};
 use crate::config::Upstream;
@@ -14,7 +14,7 @@ use crate::mcp::item::Definition;
 use crate::mcp::method::List;
 use crate::mcp::version::Revision;
 use crate::policy::likeness::{Looks, Markers, shared_titles, skeleton};
-use crate::policy::{PinState, Trust};
+use crate::policy::{Askers, PinState, Reading, Standing, Trust};
 use crate::store::pins::{Judged, Tier};
 use crate::wire::foreign;
 
@@ -30,6 +30,8 @@ pub(super) struct Shown {
     pub(super) uris: HashSet<String>,
     /// How many items wait for the operator.
     pub(super) waiting: usize,
+    /// The tools by name, as their pins know them.
+    pub(super) standings: HashMap<String, Standing>,
 }
 
 impl Shown {
@@ -47,6 +49,19 @@ impl Shown {
         }
         let (list, item) = (Some(item.list), foreign::line(&item.key).into_owned());
         self.withheld.push(Dropped { upstream: upstream.clone(), list, item, exposed, pin, why });
+    }
+}
+
+impl Managed {
+    /// The list of tools, if this launch was asked for it and it was read to its end.
+    fn reading(&self, inventory: &Inventory) -> Option<Reading> {
+        let askers = match inventory.gap(List::Tools) {
+            None => Askers::Read,
+            Some(Gap::Askers) if inventory.awaits_askers => Askers::Awaited,
+            Some(Gap::Askers) => Askers::Failed,
+            Some(Gap::Awaited | Gap::Unread) => return None,
+        };
+        self.is_read.then(|| Reading { launch: self.gate.digest(), askers })
     }
 }
 
@@ -130,7 +145,7 @@ impl Supervisor {
         };
         // As many as a list may hold, and as many again of items that are gone.
         let tier = Tier { trust: spec.trust, on_change: spec.on_change, most: spec.max_inventory.saturating_mul(2) };
-        let judged = self.parts.pins.judge(&spec.name, tier, &items, &doubt);
+        let judged = self.parts.pins.judge(&spec.name, tier, &items, managed.reading(inventory), &doubt);
         let mut shown = Shown { inventory: inventory.without_items(), ..Shown::default() };
         for item in faulty {
             let why = item.fault.unwrap_or_default().to_owned();
@@ -160,6 +175,7 @@ impl Supervisor {
             shown.inventory.replace(list, of(&kept));
             shown.unkept.replace(list, of(&unkept));
         }
+        shown.standings = self.parts.pins.standings(&spec.name, shown.inventory.items(List::Tools));
         shown
     }
 

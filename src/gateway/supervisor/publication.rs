@@ -55,6 +55,7 @@ impl Supervisor {
                     needs_headers: is_http && known.is_some_and(|(_, revision)| revision.era() == Era::Modern),
                     index,
                     withheld: Some(&shown.uris),
+                    standings: Some(&shown.standings),
                 }
             })
             .collect();

@@ -10,14 +10,15 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::{Db, DbError, Operation, Work, meta, no_key};
 use crate::catalog::name::UpstreamName;
-use crate::policy::{Digest, Pin, PinState};
+use crate::policy::{Confirmed, Digest, Pin, PinState};
 use crate::store::pins::{Forms, PinKey, PinKind, PinTable, Record, Step, Stepped, is_private};
 use crate::store::seal::{Opened, Seals};
 
 /// The number of changes so far.
 const EPOCH: &str = "pins_epoch";
 
-const COLUMNS: &str = "upstream, kind, name, state, approved, approved_digest, waiting, waiting_digest, by, at";
+const COLUMNS: &str = "upstream, kind, name, state, approved, approved_digest, waiting, waiting_digest, by, at, confirmed, lacks_askers, \
+                       doubted";
 
 impl Db {
     /// All pins, once their private texts are sealed with the key of now. Blocks.
@@ -154,6 +155,8 @@ fn read(row: &Row<'_>, seals: &Seals) -> rusqlite::Result<(PinKey, Record)> {
         waiting: opened(seals, &key, text(6)?, digest(7)?),
         by: Arc::from(text(8)?.unwrap_or_default()),
         at: u64::try_from(row.get::<_, i64>(9)?).unwrap_or_default(),
+        confirmed: Confirmed { launch: digest(10)?, lacks_askers: row.get(11)? },
+        doubted: text(12)?.unwrap_or_default().split_whitespace().filter_map(Digest::from_hex).collect(),
         forms: Forms::default(),
     };
     Ok((key, record))
@@ -170,13 +173,15 @@ fn save(connection: &Connection, key: &PinKey, record: &Record, seals: &Seals) -
         )
     };
     let query = format!(
-        "INSERT INTO pins ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
+        "INSERT INTO pins ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
          ON CONFLICT (upstream, kind, name) DO UPDATE SET state = excluded.state, {}, {}, by = excluded.by, at = excluded.at,
-            approved_digest = excluded.approved_digest, waiting_digest = excluded.waiting_digest",
+            approved_digest = excluded.approved_digest, waiting_digest = excluded.waiting_digest, confirmed = excluded.confirmed,
+            lacks_askers = excluded.lacks_askers, doubted = excluded.doubted",
         kept("approved"),
         kept("waiting")
     );
     let hex = |digest: Option<Digest>| digest.map(|digest| digest.hex());
+    let doubted = record.doubted.iter().map(Digest::hex).collect::<Vec<_>>().join(" ");
     connection.prepare_cached(&query)?.execute(params![
         key.upstream.as_str(),
         key.kind.into_str(),
@@ -188,6 +193,9 @@ fn save(connection: &Connection, key: &PinKey, record: &Record, seals: &Seals) -
         hex(record.pin.waiting()),
         &*record.by,
         i64::try_from(record.at).unwrap_or(i64::MAX),
+        hex(record.confirmed.launch),
+        record.confirmed.lacks_askers,
+        (!doubted.is_empty()).then_some(doubted),
     ])?;
     Ok(())
 }
@@ -205,9 +213,20 @@ fn take(
         connection.execute(query, params![key.upstream.as_str(), key.kind.into_str(), key.name])?;
     }
     let mut out = Vec::with_capacity(steps.len());
+    // Of the upstream of the last tool.
+    let mut launch: Option<(PinKey, Option<Record>)> = None;
     for (key, step) in steps {
         let before = one(connection, &key, seals)?;
-        let after = Record::step(before.as_ref(), &step, now);
+        let place = PinKey::launch(&key.upstream);
+        let is_tool = key.kind == PinKind::Tool;
+        if is_tool && launch.as_ref().is_none_or(|(known, _)| *known != place) {
+            let record = one(connection, &place, seals)?;
+            launch = Some((place, record));
+        } else if key.kind == PinKind::Launch {
+            launch = None;
+        }
+        let known = launch.as_ref().filter(|_| is_tool).and_then(|(_, record)| record.as_ref());
+        let after = Record::step(before.as_ref(), known, &step, now);
         if let Ok(record) = &after
             && before.is_none_or(|before| before.differs(record))
         {
@@ -249,7 +268,9 @@ mod tests {
         let key = PinKey { upstream: UpstreamName::parse("fx").unwrap(), kind: PinKind::Launch, name: String::new() };
         let pin = Pin::restore(Some(old), Some(new), false).unwrap();
         let (by, forms) = (Arc::from("x"), Forms::default());
-        let record = Record { pin, approved: Some(text(1)), waiting: Some(text(2)), by, at: 1, forms };
+        let (confirmed, doubted) = (Confirmed { launch: Some(old), lacks_askers: true }, vec![old, new]);
+        let record =
+            Record { pin, approved: Some(text(1)), waiting: Some(text(2)), by, at: 1, confirmed, doubted, forms };
         let (db, first) = (Db::open(dir.path()).unwrap(), seals.clone());
         db.write(move |connection| save(connection, &key, &record, &first)).run_now().unwrap();
         drop(db);
@@ -258,6 +279,7 @@ mod tests {
         assert_eq!((seen.approved, seen.waiting, &*seen.by), (None, None, "y"), "it cannot read them");
         let seen = at(&dir, &seals, |_| {});
         assert_eq!((seen.approved, seen.waiting), (Some(text(1)), Some(text(2))));
+        assert_eq!((seen.confirmed, seen.doubted), (confirmed, vec![old, new]));
         // What waited is approved: its text goes along with its digest.
         at(&dir, &none, move |record| record.pin = Pin::restore(Some(new), None, false).unwrap());
         let seen = at(&dir, &seals, |_| {});

@@ -9,7 +9,7 @@
 use rusqlite::{Connection, TransactionBehavior};
 
 /// The step at place 0 leads from an empty file to version 1, the next one to version 2, and so on.
-const STEPS: &[&str] = &[TABLES, SEALED, SESSIONS, STATES, DETAILS];
+const STEPS: &[&str] = &[TABLES, SEALED, SESSIONS, STATES, DETAILS, CONFIRMED];
 /// The version of this program.
 pub(super) const VERSION: usize = STEPS.len();
 
@@ -102,6 +102,23 @@ CREATE INDEX used_states_until ON used_states (until);
 /// Version 5: what a person is shown of an open prompt beyond its message, its arguments among it: JSON, sealed. NULL in rows of before.
 const DETAILS: &str = "
 ALTER TABLE prompts ADD COLUMN details TEXT;
+";
+
+/// Version 6: which tools are new. Digests of launches in `confirmed`; digests of texts in `doubted`, with spaces between.
+///
+/// No row says when its tool appeared. The rows that are there count as the first inventory of the launch that is approved: no rule
+/// went by the words of servers when they were listed, and a list of a hundred new tools is confirmed unread. A tool that was never
+/// approved stays without a launch, and so does an upstream that has listed nothing.
+const CONFIRMED: &str = "
+ALTER TABLE pins ADD COLUMN confirmed TEXT;
+ALTER TABLE pins ADD COLUMN lacks_askers INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE pins ADD COLUMN doubted TEXT;
+UPDATE pins SET confirmed = (
+    SELECT launch.approved_digest FROM pins AS launch WHERE launch.upstream = pins.upstream AND launch.kind = 'launch'
+) WHERE kind = 'tool' AND approved_digest IS NOT NULL;
+UPDATE pins SET confirmed = approved_digest WHERE kind = 'launch' AND EXISTS (
+    SELECT 1 FROM pins AS item WHERE item.upstream = pins.upstream AND item.kind <> 'launch'
+);
 ";
 
 /// Reasons not to use a file.

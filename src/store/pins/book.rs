@@ -7,7 +7,7 @@ use strum::VariantArray as _;
 use crate::catalog::name::{UpstreamName, canonical, canonical_uri};
 use crate::mcp::item::Definition;
 use crate::mcp::method::List;
-use crate::policy::{Digest, Hints, OnChange, Pin, PinState, Trust, Undecided};
+use crate::policy::{Confirmed, Digest, Hints, OnChange, Pin, PinState, Reading, Standing, Trust, Undecided};
 
 use super::forms::{Forms, Listed};
 use crate::wire::raw::{RawJson, RawObject};
@@ -74,6 +74,10 @@ pub(crate) struct Record {
     pub(crate) by: Arc<str>,
     /// When, in seconds since 1970.
     pub(crate) at: u64,
+    /// Of tools and launches.
+    pub(crate) confirmed: Confirmed,
+    /// The approved and the waiting digest, as far as their texts were in doubt when they were seen.
+    pub(crate) doubted: Vec<Digest>,
     pub(crate) forms: Forms,
 }
 
@@ -94,7 +98,13 @@ pub(crate) enum Step {
         trust: Trust,
         on_change: OnChange,
         doubt: Option<String>,
+        /// Where its list is complete.
+        reading: Option<Reading>,
+        /// Every client sees it.
+        is_for_all: bool,
     },
+    /// The upstream has listed its tools; the step of its launch, after those of the tools.
+    Listed(Reading),
     /// The upstream is to be started. `words` is the part of the text that the configuration says.
     Started {
         text: Text,
@@ -129,6 +139,8 @@ impl Record {
         self.pin != after.pin
             || self.approved.is_some() != after.approved.is_some()
             || self.waiting.is_some() != after.waiting.is_some()
+            || self.confirmed != after.confirmed
+            || self.doubted != after.doubted
     }
 
     /// The digest by which this pin knows a listed item: the pinned or the waiting one where the two differ at most by order that
@@ -164,9 +176,34 @@ impl Record {
         Some(item.pinned_as(digest, text))
     }
 
-    /// The digest that clients may see, if any.
+    /// The digest that clients may see, if any; of a launch, that which may be started.
     pub(super) fn visible(&self) -> Option<Digest> {
         self.pin.approved().filter(|_| self.pin.state() == PinState::Pinned)
+    }
+
+    /// Of a launch: whether such a tool of this list belongs to its first inventory.
+    pub(super) fn takes(&self, reading: Reading, is_for_all: bool) -> bool {
+        self.visible() == Some(reading.launch) && self.confirmed.takes(reading, is_for_all)
+    }
+
+    /// Of a launch: how far it is confirmed after this list.
+    pub(super) fn after(&self, reading: Reading) -> Confirmed {
+        if self.visible() == Some(reading.launch) { self.confirmed.after(reading) } else { self.confirmed }
+    }
+
+    /// Of a tool: whether it is not known for this launch, which is approved.
+    pub(super) fn awaits_confirmation(&self, launch: Option<&Self>) -> bool {
+        launch.and_then(Self::visible).is_some_and(|launch| self.confirmed.launch != Some(launch))
+    }
+
+    /// Of a tool with this definition. Without an approved launch it is new.
+    pub(super) fn standing(&self, launch: Option<&Self>, digest: Digest) -> Standing {
+        if self.visible() != Some(digest) {
+            return Standing::default();
+        }
+        let launch = launch.and_then(Self::visible);
+        let is_new = launch.is_none() || self.confirmed.launch != launch;
+        Standing { is_new, is_doubtful: self.doubted.contains(&digest) }
     }
 
     /// Why this text waits whatever `on-change` says: its hints promise more than those of the pinned text, or of no text that
@@ -181,29 +218,54 @@ impl Record {
         (is_other && hints(&text.text).loosen(&pinned)).then(|| "its hints promise more than before".to_owned())
     }
 
-    /// The next record.
+    /// The next record. `launch`: that of the upstream's launch, if the step is about a tool.
     ///
     /// # Errors
     /// [`Undecided`]; the record stays.
-    pub(crate) fn step(before: Option<&Self>, step: &Step, now: u64) -> Result<Self, Undecided> {
+    pub(crate) fn step(before: Option<&Self>, launch: Option<&Self>, step: &Step, now: u64) -> Result<Self, Undecided> {
+        let mut confirmed = before.map(|before| before.confirmed).unwrap_or_default();
+        let mut doubted = before.map(|before| before.doubted.clone()).unwrap_or_default();
         let (pin, by) = match step {
-            Step::Seen { text, listed, trust, on_change, doubt } => {
+            Step::Seen { text, listed, trust, on_change, doubt, reading, is_for_all } => {
                 let digest = before.map_or(listed.digest, |before| before.known_as(*listed));
+                if doubt.is_some() && !doubted.contains(&digest) {
+                    doubted.push(digest);
+                }
+                let is_first = |reading: &Reading| launch.is_some_and(|launch| launch.takes(*reading, *is_for_all));
+                if let Some(reading) = reading.filter(is_first) {
+                    confirmed = Confirmed::for_launch(reading.launch);
+                }
                 let loosened = || before.and_then(|before| before.loosened_by(text));
                 seen(before, digest, (*trust, *on_change), &doubt.clone().or_else(loosened))
             }
+            Step::Listed(reading) => {
+                let before = before.ok_or(Undecided::NothingWaits)?;
+                confirmed = before.after(*reading);
+                (before.pin, Arc::clone(&before.by))
+            }
             Step::Started { text, words, trust } => started(before, text.digest, words, *trust),
             Step::Approve { shown, by } => {
-                (before.ok_or(Undecided::NothingWaits)?.pin.approve(*shown)?, Arc::clone(by))
+                let before = before.ok_or(Undecided::NothingWaits)?;
+                let is_new = before.awaits_confirmation(launch);
+                let pin = match before.pin.approve(*shown) {
+                    Err(Undecided::NothingWaits) if is_new && before.pin.approved() == Some(*shown) => before.pin,
+                    Err(Undecided::NothingWaits) if is_new => return Err(Undecided::ChangedSince),
+                    approved => approved?,
+                };
+                confirmed = launch.and_then(Self::visible).map_or(confirmed, Confirmed::for_launch);
+                (pin, Arc::clone(by))
             }
             Step::Reject { shown, by } => (before.ok_or(Undecided::NothingWaits)?.pin.reject(*shown)?, Arc::clone(by)),
         };
+        doubted.retain(|digest| pin.approved() == Some(*digest) || pin.waiting() == Some(*digest));
         if let Some(before) = before.filter(|before| before.pin == pin && before.has_texts()) {
-            return Ok(before.clone());
+            let is_decided = matches!(step, Step::Approve { .. });
+            let (by, at) = if is_decided { (by, now) } else { (Arc::clone(&before.by), before.at) };
+            return Ok(Self { confirmed, doubted, by, at, ..before.clone() });
         }
         let fresh = match step {
             Step::Seen { text, .. } | Step::Started { text, .. } => Some((text.digest, &text.text)),
-            Step::Approve { .. } | Step::Reject { .. } => None,
+            Step::Listed(_) | Step::Approve { .. } | Step::Reject { .. } => None,
         };
         let old = before.map(|b| [b.pin.approved().zip(b.approved.as_ref()), b.pin.waiting().zip(b.waiting.as_ref())]);
         let text = |digest: Digest| {
@@ -213,8 +275,8 @@ impl Record {
         let (approved, waiting) = (pin.approved().and_then(text), pin.waiting().and_then(text));
         Ok(match before.filter(|before| before.pin == pin) {
             // Texts that did not open earlier and do now.
-            Some(before) => Self { approved, waiting, forms: Forms::default(), ..before.clone() },
-            None => Self { pin, approved, waiting, by, at: now, forms: Forms::default() },
+            Some(before) => Self { approved, waiting, confirmed, doubted, forms: Forms::default(), ..before.clone() },
+            None => Self { pin, approved, waiting, by, at: now, confirmed, doubted, forms: Forms::default() },
         })
     }
 }
@@ -281,6 +343,16 @@ impl Book {
 
     pub(super) fn of(&self, key: &PinKey) -> Option<&Record> {
         self.get(&key.upstream, key.kind, &key.name)
+    }
+
+    /// The launch of an upstream.
+    pub(super) fn launch(&self, upstream: &UpstreamName) -> Option<&Record> {
+        self.get(upstream, PinKind::Launch, "")
+    }
+
+    /// The launch of a tool's upstream; `None` for other pins, which are never new.
+    pub(super) fn launch_of_tool(&self, key: &PinKey) -> Option<&Record> {
+        self.launch(&key.upstream).filter(|_| key.kind == PinKind::Tool)
     }
 
     pub(super) fn put(&mut self, key: PinKey, record: Record) -> Option<Record> {

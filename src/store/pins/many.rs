@@ -33,7 +33,7 @@ impl Pins {
         let keys = self.keys_of(wanted.iter().map(|(name, kind)| (name.as_str(), *kind)));
         let book = self.book();
         let found = wanted.iter().filter_map(|(name, kind)| keys.get(&(name.as_str(), *kind)));
-        found.filter_map(|key| Some(PinView::new(key, book.of(key)?))).collect()
+        found.filter_map(|key| Some(PinView::new(key, book.of(key)?, book.launch_of_tool(key)))).collect()
     }
 
     /// Approves or rejects all of them in one step on disk. A text that is not the shown one any more is not decided; the others are.
@@ -68,7 +68,7 @@ impl Pins {
             let unknown = || PinError::Unknown(decision.name.clone());
             key(decision).ok_or_else(unknown)?;
             let (key, after) = stepped.next().ok_or_else(unknown)?;
-            Ok(PinView::new(&key, &after?))
+            Ok(PinView::new(&key, &after?, self.book().launch_of_tool(&key)))
         };
         Ok(decisions.iter().map(told).collect())
     }

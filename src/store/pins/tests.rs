@@ -1,7 +1,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
-use crate::mcp::method::List;
+use crate::mcp::input::Audience;
+use crate::policy::Askers;
 use crate::wire::raw::RawJson;
 
 const MOST: usize = 200;
@@ -25,7 +26,7 @@ fn resource(n: usize) -> Definition {
 /// Which of the items are shown.
 fn shown(pins: &Pins, tier: Tier, items: &[Definition]) -> Vec<bool> {
     let items: Vec<&Definition> = items.iter().collect();
-    pins.judge(&name(), tier, &items, &|_| None).iter().map(|judged| !matches!(judged, Judged::Away(_))).collect()
+    pins.judge(&name(), tier, &items, None, &|_| None).iter().map(|judged| !matches!(judged, Judged::Away(_))).collect()
 }
 
 #[tokio::test]
@@ -166,7 +167,7 @@ async fn order_that_means_nothing_changes_no_pin_and_clients_get_the_pinned_byte
     let dir = tempfile::tempdir().unwrap();
     for pins in [Pins::memory(), Pins::open(Db::open(dir.path()).unwrap()).unwrap()] {
         let (one, two) = (ordered(r#""b","a""#, "z,y,x"), ordered(r#""a","b""#, "x,y,z"));
-        let judged = |item: &Definition| pins.judge(&name(), TIER, &[item], &|_| None).pop().unwrap();
+        let judged = |item: &Definition| pins.judge(&name(), TIER, &[item], None, &|_| None).pop().unwrap();
         assert!(matches!(judged(&one), Judged::Shown));
         let changes = *pins.changes().borrow();
         let Judged::AsPinned(shown) = judged(&two) else { panic!("it is shown in another order") };
@@ -214,5 +215,108 @@ async fn one_decision_about_many_covers_what_was_shown_and_no_more() {
         assert_eq!(shown(&pins, TIER, &[second[0].clone(), third.clone(), second[2].clone()]), [true, false, true]);
         let rejected = pins.decide_all(&[decision("b", third.digest)], false, "local").await.unwrap();
         assert_eq!(rejected[0].as_ref().unwrap().state, PinState::Rejected);
+    }
+}
+
+/// The operator's configuration starts `fx` by that program.
+fn launched(pins: &Pins, program: &str) -> Digest {
+    let words = format!(r#"{{"command":["{program}"]}}"#);
+    let text = Text { digest: Digest::of(words.as_bytes()), text: Arc::from(words.as_str()) };
+    let digest = text.digest;
+    let step = Step::Started { text, words, trust: Trust::Standard };
+    pins.take_now(vec![(PinKey::launch(&name()), step)], &[]).unwrap();
+    digest
+}
+
+/// Lists these tools, and tells which are new and which are in doubt.
+fn listed(pins: &Pins, reading: Option<Reading>, tools: &[Definition], doubtful: &str) -> (String, String) {
+    let items: Vec<&Definition> = tools.iter().collect();
+    let doubt = |item: &Definition| (item.key == doubtful).then(|| "it looks odd".to_owned());
+    pins.judge(&name(), TIER, &items, reading, &doubt);
+    let standings = pins.standings(&name(), tools);
+    let with = |test: fn(&crate::policy::Standing) -> bool| {
+        let keys = tools.iter().map(|tool| tool.key.as_str()).filter(|key| test(&standings[*key]));
+        keys.collect::<Vec<_>>().join(" ")
+    };
+    (with(|standing| standing.is_new), with(|standing| standing.is_doubtful))
+}
+
+#[tokio::test]
+async fn a_tool_is_new_unless_the_first_inventory_of_its_launch_had_it_or_an_operator_confirmed_it() {
+    let dir = tempfile::tempdir().unwrap();
+    for pins in [Pins::memory(), Pins::open(Db::open(dir.path()).unwrap()).unwrap()] {
+        let of = |names: &str| names.split(' ').map(|key| tool(key, "one")).collect::<Vec<_>>();
+        let new = |reading, tools: &[Definition]| listed(&pins, reading, tools, "").0;
+        assert_eq!(new(None, &of("a")), "a", "without a launch nothing is known");
+        let launch = launched(&pins, "one");
+        let read = |askers| Some(Reading { launch, askers });
+        assert_eq!(new(None, &of("a b")), "a b", "the list was not read to its end");
+        let other = Some(Reading { launch: Digest::of(b"other"), askers: Askers::Read });
+        assert_eq!(new(other, &of("a b")), "a b", "the list is that of another launch");
+        let asked = |key: &str| {
+            let mut tool = tool(key, "one");
+            tool.audience = Audience::askable();
+            tool
+        };
+        let few = asked("few");
+        assert_eq!(new(read(Askers::Awaited), &of("a b")), "");
+        assert_eq!(new(read(Askers::Awaited), &of("a b c")), "c");
+        let with_few = [of("a b c d"), vec![few.clone()]].concat();
+        assert_eq!(new(read(Askers::Read), &with_few), "c d");
+        assert_eq!(new(read(Askers::Read), &[few, asked("later")]), "later");
+        assert_eq!(new(None, &of("a c")), "c", "a remembered list changes nothing");
+
+        let changes = *pins.changes().borrow();
+        let shown = tool("c", "one").digest;
+        let wrong = pins.approve("fx__c", None, Digest::of(b"x"), "local").await;
+        assert!(matches!(wrong, Err(PinError::Undecided(Undecided::ChangedSince))), "{wrong:?}");
+        assert!(pins.find("fx__c", None).unwrap().is_new && !pins.find("fx__a", None).unwrap().is_new);
+        let view = pins.approve("fx__c", None, shown, "uid:1").await.unwrap();
+        assert!(!view.is_new && view.by == "uid:1" && *pins.changes().borrow() > changes);
+        let again = pins.approve("fx__c", None, shown, "uid:1").await;
+        assert!(matches!(again, Err(PinError::Undecided(Undecided::NothingWaits))), "{again:?}");
+        assert_eq!(new(read(Askers::Read), &of("a c d")), "d");
+
+        // Another program has a first inventory of its own, and confirmations were for the old one.
+        let launch = launched(&pins, "two");
+        assert_eq!(new(None, &of("a b c d")), "a b c d");
+        assert_eq!(new(Some(Reading { launch, askers: Askers::Read }), &of("a d")), "");
+        assert_eq!(new(Some(Reading { launch, askers: Askers::Read }), &of("a b c d")), "b c");
+    }
+    let reopened = Pins::open(Db::open(dir.path()).unwrap()).unwrap();
+    let tools = ["a", "b", "c", "d"].map(|key| tool(key, "one"));
+    assert_eq!(listed(&reopened, None, &tools, "").0, "b c", "after a restart");
+}
+
+#[tokio::test]
+async fn of_two_processes_one_takes_the_first_inventory() {
+    let dir = tempfile::tempdir().unwrap();
+    let open = || Pins::open(Db::open(dir.path()).unwrap()).unwrap();
+    let first = open();
+    let launch = launched(&first, "one");
+    let second = open();
+    let reading = Some(Reading { launch, askers: Askers::Read });
+    assert_eq!(listed(&first, reading, &[tool("a", "one")], "").0, "");
+    assert_eq!(listed(&second, reading, &[tool("a", "one"), tool("b", "one")], "").0, "b", "it was too late");
+}
+
+#[tokio::test]
+async fn a_doubt_is_one_of_the_text_and_outlives_its_approval() {
+    let dir = tempfile::tempdir().unwrap();
+    for pins in [Pins::memory(), Pins::open(Db::open(dir.path()).unwrap()).unwrap()] {
+        let reading = Some(Reading { launch: launched(&pins, "one"), askers: Askers::Read });
+        let (odd, plain) = (tool("a", "odd"), tool("a", "plain"));
+        let doubtful = |text: &Definition, doubt| listed(&pins, reading, std::slice::from_ref(text), doubt).1;
+        assert_eq!(doubtful(&odd, "a"), "a");
+        pins.approve("fx__a", None, odd.digest, "local").await.unwrap();
+        assert_eq!((doubtful(&odd, ""), pins.find("fx__a", None).unwrap().state), ("a".to_owned(), PinState::Pinned));
+        doubtful(&plain, "");
+        pins.approve("fx__a", None, plain.digest, "local").await.unwrap();
+        assert_eq!(doubtful(&plain, ""), "", "another text is not in doubt");
+        doubtful(&odd, "a");
+        assert_eq!(doubtful(&plain, ""), "");
+        doubtful(&odd, "a");
+        pins.approve("fx__a", None, odd.digest, "local").await.unwrap();
+        assert_eq!(doubtful(&odd, ""), "a");
     }
 }

@@ -18,6 +18,8 @@ pub(crate) struct PinView {
     /// The canonical text that waits or was rejected, and its digest.
     pub(crate) waiting: Option<String>,
     pub(crate) waiting_digest: Option<Digest>,
+    /// A pinned tool that appeared after the first inventory of its upstream's launch, and that no operator has confirmed.
+    pub(crate) is_new: bool,
     /// Reason for the state.
     pub(crate) by: String,
     /// Since when, in seconds since 1970.
@@ -25,8 +27,11 @@ pub(crate) struct PinView {
 }
 
 impl PinView {
-    pub(super) fn new(key: &PinKey, record: &Record) -> Self {
+    /// `launch`: that of a tool's upstream.
+    pub(super) fn new(key: &PinKey, record: &Record, launch: Option<&Record>) -> Self {
+        let is_pinned_tool = key.kind == PinKind::Tool && record.pin.state() == PinState::Pinned;
         Self {
+            is_new: is_pinned_tool && record.awaits_confirmation(launch),
             upstream: key.upstream.to_string(),
             kind: key.kind,
             name: key.canonical(),
@@ -64,6 +69,9 @@ impl PinView {
             if let Some(text) = text.as_ref().filter(|_| texts) {
                 out.set(name, RawJson::string(text));
             }
+        }
+        if self.is_new {
+            out.set("new", RawJson::boolean(true));
         }
         out.set("since", RawJson::number(self.since));
         out.encode()

@@ -42,6 +42,7 @@ fn run(parts: &[(&str, &str, Inventory)], rules: NamingRules<'_>) -> (Vec<String
             filters: &filters,
             annotate: &Assumed,
             needs_headers: false,
+            standings: None,
             withheld: None,
             index,
         })

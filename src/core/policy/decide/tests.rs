@@ -10,6 +10,7 @@ use crate::policy::{ArgumentSpec, MatcherSpec, Scalar};
 use crate::wire::raw::RawJson;
 
 mod any;
+mod claims;
 mod reference;
 
 #[test]
@@ -252,7 +253,7 @@ fn a_denial_by_arguments_leaves_the_item_listed() {
         let policy = compile(&PolicySpec { default, ..spec(vec![present(effect)]) });
         let item = policy.item_rules(action.kind, &action.upstream, &action.canonical);
         let (found, hidden, _) = measure(&outcome(&policy, &action));
-        let unlisted = policy.hidden(&item, &action.caller, action.profile(), action.annotations);
+        let unlisted = policy.hidden(&item, &action.caller, action.profile(), action.facts());
         assert_eq!((found, hidden, unlisted), want, "{label}");
     }
 }
@@ -311,7 +312,7 @@ proptest! {
         let policy = compile(&spec);
         let item = policy.item_rules(action.kind, &action.upstream, &action.canonical);
         let hidden = matches!(outcome(&policy, &action), Decision::Deny { hidden: true, .. });
-        prop_assert_eq!(policy.hidden(&item, &action.caller, action.profile(), action.annotations), hidden);
+        prop_assert_eq!(policy.hidden(&item, &action.caller, action.profile(), action.facts()), hidden);
     }
 
     #[test]

@@ -38,6 +38,12 @@ fn a_rule_that_can_never_match_is_refused() {
             RuleSpec { prompts: tools(), annotations: reads, ..deny() },
             ".annotations: never matches",
         ),
+        ("claims of prompts", RuleSpec { prompts: tools(), claims: reads, ..deny() }, ".claims: never matches"),
+        (
+            "an allow by claims at odds",
+            RuleSpec { claims: both, ..rule("r", Effect::Allow) },
+            ".claims: never matches: a tool that calls itself",
+        ),
         ("annotations at odds", RuleSpec { annotations: both, ..deny() }, ".annotations: never matches"),
         (
             "an ask for sampling",
@@ -147,6 +153,8 @@ fn a_rule_in_the_shadow_of_another_is_refused() {
     let present = |rule: RuleSpec| RuleSpec { arguments: vec![at("/p", MatcherSpec::Present)], ..rule };
     let reads =
         |rule: RuleSpec, value| RuleSpec { annotations: Hints { read_only: Some(value), ..Hints::default() }, ..rule };
+    let says =
+        |rule: RuleSpec, value| RuleSpec { claims: Hints { read_only: Some(value), ..Hints::default() }, ..rule };
     let kinds = |rule: RuleSpec, kinds: &[Kind]| RuleSpec { kinds: kinds.to_vec(), ..rule };
     use Effect::{Allow, Ask, Deny};
     for (label, wide, narrow, shadowed) in [
@@ -159,6 +167,10 @@ fn a_rule_in_the_shadow_of_another_is_refused() {
         ("a conditional allow", of(Deny, &["a__*"]), present(of(Allow, &["a__x"])), true),
         ("one caller of all", of(Deny, &["a__*"]), caller(of(Allow, &["a__x"]), "ci"), true),
         ("the same kind of tools", reads(of(Deny, &["a__*"]), false), reads(of(Allow, &["a__x"]), false), true),
+        ("tools that say the same", says(of(Ask, &["a__*"]), true), says(of(Allow, &["a__x"]), true), true),
+        ("tools that say otherwise", says(of(Deny, &["a__*"]), false), says(of(Allow, &["a__x"]), true), false),
+        ("tools that say nothing too", says(of(Deny, &["a__*"]), false), of(Allow, &["a__x"]), false),
+        ("claims and annotations", reads(of(Deny, &["a__*"]), false), says(of(Allow, &["a__x"]), true), false),
         ("calls and tasks", kinds(of(Deny, &[]), &[Kind::Tool]), of(Allow, &["a__x"]), true),
         ("more tools", of(Deny, &["a__x"]), of(Allow, &["a__*"]), false),
         ("other tools too", of(Deny, &["a__x"]), of(Allow, &["a__x", "b__x"]), false),

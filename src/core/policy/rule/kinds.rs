@@ -41,7 +41,7 @@ impl Kinds {
         if matches!(kind, Kind::Completion) { own | Self::OF_TEMPLATES } else { own }
     }
 
-    /// The kinds of a rule by its kinds, lists and annotations. Followers go with their item: a caller that may not
+    /// The kinds of a rule by its kinds, lists, annotations and claims. Followers go with their item: a caller that may not
     /// call a tool may not poll its tasks.
     pub(in crate::policy) fn of(spec: &RuleSpec) -> Self {
         let mut kinds = Self::stated(spec);
@@ -51,7 +51,7 @@ impl Kinds {
             let named = lists.iter().filter(|(list, _)| !list.is_empty()).fold(0, |bits, (_, kinds)| bits | kinds.0);
             kinds.0 &= named;
         }
-        if !spec.annotations.is_empty() {
+        if !(spec.annotations.is_empty() && spec.claims.is_empty()) {
             kinds.0 &= Self::TOOLS.0;
         }
         kinds

@@ -28,6 +28,8 @@ pub struct RuleSpec {
     pub kinds: Vec<Kind>,
     /// Effective annotations that a tool must have. Only tools have any.
     pub annotations: Hints,
+    /// Hints that the definition of a tool must have in its server's own words. What it does not say is unknown.
+    pub claims: Hints,
     /// All must hold.
     pub arguments: Vec<ArgumentSpec>,
     /// The rule does not apply where all of these hold.
@@ -51,6 +53,7 @@ impl RuleSpec {
             profiles: Vec::new(),
             kinds: Vec::new(),
             annotations: Hints::default(),
+            claims: Hints::default(),
             arguments: Vec::new(),
             unless: Vec::new(),
             min_evidence: None,

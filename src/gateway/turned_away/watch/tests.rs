@@ -37,6 +37,7 @@ fn gateway() -> Gateway {
         filters: &Filters::default(),
         annotate: &policy::Annotator::default(),
         needs_headers: false,
+        standings: None,
         withheld: None,
         index: 0,
     };

@@ -30,7 +30,7 @@ fn a_new_file_and_one_of_version_1_end_with_the_same_tables() {
     assert_eq!(taken(&old, VERSION).unwrap(), 1);
     for connection in [&mut new, &mut old] {
         migrate(connection, &KEY).unwrap();
-        assert_eq!((version(connection), taken(connection, VERSION).unwrap()), (5, 5));
+        assert_eq!((version(connection), taken(connection, VERSION).unwrap()), (6, 6));
     }
     assert_eq!(tables(&new), tables(&old));
     assert_eq!((grants(&new), grants(&old)), (0, 2));
@@ -55,4 +55,38 @@ fn steps_are_taken_once_in_order_and_all_or_none() {
         assert_eq!((version(&store), noted), (version_now, 2));
     }
     assert!(matches!(migrate(&mut store, &KEY), Err(Obstacle::Newer(newer)) if newer == version_now));
+}
+
+#[test]
+fn tools_of_before_version_5_are_known_for_the_launch_that_was_approved() {
+    let mut store = opened("");
+    take(&mut store, &STEPS[..4], &KEY).unwrap();
+    let row = |upstream: &str, kind: &str, name: &str, approved: &str, waiting: &str| {
+        format!(
+            "INSERT INTO pins (upstream, kind, name, state, approved_digest, waiting_digest, by, at)
+             VALUES ('{upstream}', '{kind}', '{name}', 'pinned', nullif('{approved}', ''), nullif('{waiting}', ''), 'x', 1);"
+        )
+    };
+    let rows = [
+        row("a", "launch", "", "aa", ""),
+        row("a", "tool", "known", "01", ""),
+        row("a", "tool", "changed", "01", "02"),
+        row("a", "tool", "waits", "", "02"),
+        row("a", "prompt", "known", "01", ""),
+        row("b", "launch", "", "bb", "cc"),
+        row("b", "resource", "b://", "01", ""),
+        row("empty", "launch", "", "dd", ""),
+        row("lost", "tool", "known", "01", ""),
+    ];
+    store.execute_batch(&rows.concat()).unwrap();
+    migrate(&mut store, &KEY).unwrap();
+    let mut select = store
+        .prepare("SELECT upstream, kind, name, confirmed FROM pins WHERE confirmed IS NOT NULL ORDER BY 1, 2, 3")
+        .unwrap();
+    let rows = select.query_map([], |row| {
+        let text = |at| row.get::<_, String>(at);
+        Ok([text(0)?, text(1)?, text(2)?, text(3)?].join(" "))
+    });
+    let rows: Vec<String> = rows.unwrap().collect::<Result<_, _>>().unwrap();
+    assert_eq!(rows, ["a launch  aa", "a tool changed aa", "a tool known aa", "b launch  bb"]);
 }

@@ -44,7 +44,7 @@ async fn a_store_of_version_1_is_opened_with_all_that_was_decided_and_its_texts_
     close(db, &dir);
 
     let now = Connection::open(file(&dir)).unwrap();
-    assert_eq!(now.pragma_query_value(None, "user_version", |row| row.get(0)), Ok(5));
+    assert_eq!(now.pragma_query_value(None, "user_version", |row| row.get(0)), Ok(6));
     assert!(private(&now).iter().all(|text| text.starts_with("sealed:1:")), "{:?}", private(&now));
     assert!(!fs::read(file(&dir)).unwrap().windows(6).any(|bytes| bytes == b"marker"), "not even in free pages");
 }
@@ -69,7 +69,7 @@ fn fx() -> UpstreamName {
 /// The verdict about a listed tool: the digest that its grants need and the bytes that clients get, or nothing.
 fn judged(pins: &Pins, item: &Definition) -> Option<(crate::policy::Digest, RawJson)> {
     let tier = Tier { trust: Trust::Standard, on_change: OnChange::Quarantine, most: 100 };
-    match pins.judge(&fx(), tier, &[item], &|_| None).pop()? {
+    match pins.judge(&fx(), tier, &[item], None, &|_| None).pop()? {
         Judged::Shown => Some((item.digest, item.raw.encode())),
         Judged::AsPinned(item) => Some((item.digest, item.raw.encode())),
         Judged::Away(_) => None,

@@ -42,6 +42,7 @@ pub(super) static HOUSE: LazyLock<House> = LazyLock::new(|| {
         filters: &filters,
         annotate: &annotator,
         needs_headers: false,
+        standings: None,
         withheld: None,
         index,
     };

@@ -4,9 +4,8 @@ use proptest::prelude::*;
 use strum::VariantArray as _;
 
 use super::super::super::tests::{spec, strings};
-use super::super::super::{PolicySpec, RuleSpec};
 use super::super::*;
-use crate::policy::{ArgumentSpec, Hints, MatcherSpec, Scalar};
+use crate::policy::{ArgumentSpec, Claims, Hints, MatcherSpec, PolicySpec, RuleSpec, Scalar};
 use crate::wire::raw::RawJson;
 
 pub(super) fn any_spec() -> impl Strategy<Value = PolicySpec> {
@@ -27,8 +26,9 @@ pub(super) fn any_rule() -> impl Strategy<Value = RuleSpec> {
     let evidence = prop::option::of(prop::sample::select(vec![Evidence::Client, Evidence::Page, Evidence::Operator]));
     let conditions = || prop_oneof![2 => Just(Vec::new()), 1 => prop::collection::vec(any_condition(), 1..3)];
     let lists = (upstreams, names(), names(), names(), callers, profiles);
-    let rest = (any_effect(), kinds, any_hints(), conditions(), conditions(), evidence);
-    (lists, rest).prop_map(|(lists, (effect, kinds, annotations, arguments, unless, min_evidence))| {
+    let hints = (any_hints(), any_hints());
+    let rest = (any_effect(), kinds, hints, conditions(), conditions(), evidence);
+    (lists, rest).prop_map(|(lists, (effect, kinds, (annotations, claims), arguments, unless, min_evidence))| {
         let (upstreams, tools, prompts, resources, callers, profiles) = lists;
         let id = String::new();
         RuleSpec {
@@ -42,6 +42,7 @@ pub(super) fn any_rule() -> impl Strategy<Value = RuleSpec> {
             profiles,
             kinds,
             annotations,
+            claims,
             arguments,
             unless,
             min_evidence,
@@ -49,7 +50,7 @@ pub(super) fn any_rule() -> impl Strategy<Value = RuleSpec> {
     })
 }
 
-fn any_hints() -> impl Strategy<Value = Hints> {
+pub(super) fn any_hints() -> impl Strategy<Value = Hints> {
     let hint = || prop_oneof![6 => Just(None), 1 => Just(Some(true)), 1 => Just(Some(false))];
     (hint(), hint(), hint()).prop_map(|(read_only, destructive, open_world)| Hints {
         read_only,
@@ -108,11 +109,18 @@ pub(super) fn any_case() -> impl Strategy<Value = Action> {
             known_destructive,
         },
     );
+    // Most tools say something.
+    let word = || prop_oneof![1 => Just(None), 2 => Just(Some(true)), 2 => Just(Some(false))];
+    let claims =
+        ((word(), word(), word()), any::<bool>()).prop_map(|((read_only, destructive, open_world), may_open)| Claims {
+            hints: Hints { read_only, destructive, idempotent: None, open_world },
+            may_open,
+        });
     let who = (prop::sample::select(vec!["p", "q", "qq"]), prop::sample::select(vec![None, Some("r")]));
-    (who, prop::sample::select(items), annotations, any_arguments()).prop_map(
-        |((caller, profile), (kind, upstream, canonical), annotations, arguments)| {
+    (who, prop::sample::select(items), (annotations, claims), any_arguments()).prop_map(
+        |((caller, profile), (kind, upstream, canonical), (annotations, claims), arguments)| {
             let action = Action::stand_in(caller, upstream, canonical);
-            Action { profile: profile.map(Arc::from), kind, annotations, arguments, ..action }
+            Action { profile: profile.map(Arc::from), kind, annotations, claims, arguments, ..action }
         },
     )
 }

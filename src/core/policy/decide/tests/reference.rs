@@ -12,7 +12,11 @@ type Three = Option<bool>;
 
 /// What becomes of the call, with whether it is hidden and what evidence is needed.
 pub(super) fn reference(spec: &PolicySpec, action: &Action) -> (Effect, bool, Option<Evidence>) {
-    let about: Vec<&RuleSpec> = spec.rules.iter().filter(|rule| is_about(rule, action)).collect();
+    let counts = |rule: &&RuleSpec| match rule.effect {
+        Effect::Allow => rule.claims.is_empty() || (action.claims.may_open && claimed(rule, action) == Some(true)),
+        Effect::Ask | Effect::Deny => claimed(rule, action) != Some(false),
+    };
+    let about = spec.rules.iter().filter(|rule| is_about(rule, action)).filter(counts).collect::<Vec<_>>();
     let of = |effect: Effect| about.iter().filter(move |rule| rule.effect == effect);
     let plain = |rule: &RuleSpec| rule.arguments.is_empty() && rule.unless.is_empty();
     let can_ask = matches!(action.kind, Kind::Tool | Kind::Prompt | Kind::Resource);
@@ -69,11 +73,24 @@ fn is_about(rule: &RuleSpec, action: &Action) -> bool {
         && (rule.profiles.is_empty() || any(&rule.profiles, action.profile()))
         && (rule.upstreams.is_empty() || any(&rule.upstreams, &action.upstream))
         && (bare || names.is_some_and(|names| any(names, &action.canonical)))
-        && (rule.annotations.is_empty() || base == Kind::Tool)
+        && ((rule.annotations.is_empty() && rule.claims.is_empty()) || base == Kind::Tool)
         && agrees(read_only, held.read_only)
         && agrees(destructive, held.destructive)
         && agrees(idempotent, held.idempotent)
         && agrees(open_world, held.open_world)
+}
+
+/// Whether the words of the definition are those that the rule wants.
+fn claimed(rule: &RuleSpec, action: &Action) -> Three {
+    let (wanted, said) = (&rule.claims, &action.claims.hints);
+    let pairs = [
+        (wanted.read_only, said.read_only),
+        (wanted.destructive, said.destructive),
+        (wanted.idempotent, said.idempotent),
+        (wanted.open_world, said.open_world),
+    ];
+    let asked = pairs.iter().filter(|(wanted, _)| wanted.is_some());
+    and(&asked.map(|(wanted, said)| said.map(|said| *wanted == Some(said))).collect::<Vec<_>>())
 }
 
 fn applies(rule: &RuleSpec, action: &Action) -> Three {

@@ -1,0 +1,119 @@
+//! The first inventory of a launch, and the tools that appeared after it. A pure state machine, kept beside the pins.
+//!
+//! A launch whose tools were never listed in full is open: each tool of a complete list is known from then on, and the list closes the
+//! launch. Tools that only clients see which can be asked for input are read a moment later; they are known by the first such reading
+//! after that list, and a reading that fails closes this part too. A list that was not read to its end confirms no tool and closes
+//! nothing. Every other tool is new until an operator confirms it. A confirmation is for the launch that it was given to, as a grant
+//! is.
+
+use crate::wire::digest::Digest;
+
+/// A list of tools that was read to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// The launch whose list it is.
+    pub launch: Digest,
+    pub askers: Askers,
+}
+
+/// The part of a list that only some clients see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Askers {
+    /// It is in the list, or there is none.
+    Read,
+    Awaited,
+    /// It could not be read this time.
+    Failed,
+}
+
+/// How far a tool or a launch is confirmed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Confirmed {
+    /// The launch for which a tool is known. Of a launch: itself, once its tools were listed.
+    pub launch: Option<Digest>,
+    /// Of a launch: the part of its first inventory that only some clients see is still to come.
+    pub lacks_askers: bool,
+}
+
+impl Confirmed {
+    pub const fn for_launch(launch: Digest) -> Self {
+        Self { launch: Some(launch), lacks_askers: false }
+    }
+
+    /// Of a launch that is approved: whether a tool of this list belongs to its first inventory. `is_for_all`: every client sees it.
+    pub fn takes(self, reading: Reading, is_for_all: bool) -> bool {
+        let is_open = self.launch != Some(reading.launch);
+        if is_for_all { is_open } else { reading.askers == Askers::Read && (is_open || self.lacks_askers) }
+    }
+
+    /// Of a launch that is approved: how far it is confirmed after this list.
+    pub fn after(self, reading: Reading) -> Self {
+        let is_open = self.launch != Some(reading.launch);
+        let lacks_askers = reading.askers == Askers::Awaited && (is_open || self.lacks_askers);
+        Self { launch: Some(reading.launch), lacks_askers }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn reading(launch: u8, askers: Askers) -> Reading {
+        Reading { launch: Digest::of(&[launch]), askers }
+    }
+
+    #[test]
+    fn the_first_complete_list_closes_a_launch() {
+        use Askers::{Awaited, Failed, Read};
+        let start = Confirmed::default();
+        for (label, before, then, for_all, for_some) in [
+            ("the first list", vec![], Read, true, true),
+            ("the first list, the rest of which comes later", vec![], Awaited, true, false),
+            ("the rest", vec![Awaited], Read, false, true),
+            ("the list again before the rest", vec![Awaited, Awaited], Read, false, true),
+            ("after a rest that failed", vec![Awaited, Failed], Read, false, false),
+            ("after a first list without the rest", vec![Failed], Read, false, false),
+            ("after the rest", vec![Awaited, Read], Read, false, false),
+            ("the rest is read again", vec![Read, Awaited], Read, false, false),
+            ("after the first list", vec![Read], Read, false, false),
+        ] {
+            let state = before.iter().fold(start, |state, askers| state.after(reading(1, *askers)));
+            let then = reading(1, then);
+            assert_eq!((state.takes(then, true), state.takes(then, false)), (for_all, for_some), "{label}");
+        }
+        let closed = start.after(reading(1, Read));
+        assert!(closed.takes(reading(2, Read), true), "another launch is open");
+    }
+
+    proptest! {
+        /// Lists of one launch: the tools that all clients see are known by the first alone, the others by the lists up to the first
+        /// that was not followed by another reading.
+        #[test]
+        fn a_tool_that_appears_later_is_new_whatever_is_read_and_fails(
+            lists in prop::collection::vec((0..3_u8, prop::collection::vec((0..6_u8, any::<bool>()), 0..6)), 1..8)
+        ) {
+            let mut state = Confirmed::default();
+            let mut known = HashSet::new();
+            let (mut want, mut is_over) = (HashSet::new(), false);
+            for (at, (askers, tools)) in lists.iter().enumerate() {
+                let askers = [Askers::Read, Askers::Awaited, Askers::Failed][usize::from(*askers)];
+                let reading = reading(1, askers);
+                for (tool, is_for_all) in tools {
+                    if state.takes(reading, *is_for_all) {
+                        known.insert(*tool);
+                    }
+                    if (*is_for_all && at == 0) || (!is_for_all && askers == Askers::Read && !is_over) {
+                        want.insert(*tool);
+                    }
+                }
+                is_over |= askers != Askers::Awaited;
+                state = state.after(reading);
+            }
+            prop_assert_eq!(known, want);
+        }
+    }
+}
