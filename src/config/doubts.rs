@@ -1,7 +1,8 @@
 //! Warnings of `check` about settings that are valid and yet probably not meant.
 
 use super::model::{Config, EraChoice, Instance, Upstream};
-use crate::policy::{Field, Policy, Table};
+use super::show;
+use crate::policy::{Field, Hints, Policy, RuleSpec, Table, Trust};
 
 /// Programs that can ask nothing because several callers share them. `is_modern`: a server that asks without that, as an earlier run
 /// learnt.
@@ -23,6 +24,38 @@ pub(crate) fn unasked(config: &Config, is_modern: impl Fn(&Upstream) -> bool) ->
     })
 }
 
+/// A rule over annotations that no tool can have: none of its upstreams may loosen its own hints, and neither does the operator.
+fn unsaid(config: &Config, rule: &RuleSpec) -> Option<String> {
+    let matches = |pattern: &String, upstream: &Upstream| {
+        Policy::pattern(pattern).is_none_or(|matches| matches(upstream.name.as_str()))
+    };
+    let is_about = |upstream: &&Upstream| {
+        rule.upstreams.is_empty() || rule.upstreams.iter().any(|pattern| matches(pattern, upstream))
+    };
+    let mut upstreams = config.upstreams.iter().filter(is_about).peekable();
+    upstreams.peek()?;
+    let can_match = |upstream: &Upstream| upstream.trust == Trust::Trusted || can_be_stated(rule, upstream);
+    if upstreams.any(can_match) {
+        return None;
+    }
+    let (id, wanted) = (&rule.id, show::hints(&rule.annotations));
+    Some(format!(
+        "policy.rules \"{id}\": matches no tool: no upstream of it has `trust = \"trusted\"`, without which servers cannot loosen their \
+         annotations, or `annotations` of yours that say {wanted}; a rule over the server's own words has `claims = {wanted}`"
+    ))
+}
+
+/// Whether the operator's annotations of an upstream can make up those of the rule, as far as these are milder than what is assumed.
+fn can_be_stated(rule: &RuleSpec, upstream: &Upstream) -> bool {
+    let Hints { read_only, destructive, idempotent, open_world } = rule.annotations;
+    let says = |test: fn(&Hints) -> bool| upstream.annotations.iter().any(|(_, stated)| test(stated));
+    (read_only != Some(true) || says(|stated| stated.read_only == Some(true)))
+        && (destructive != Some(false)
+            || says(|stated| stated.destructive == Some(false) || stated.read_only == Some(true)))
+        && (idempotent != Some(true) || says(|stated| stated.idempotent == Some(true)))
+        && (open_world != Some(false) || says(|stated| stated.open_world == Some(false)))
+}
+
 /// One sentence for each doubt. `known`: the canonical names of all items, if an earlier run kept them.
 pub(crate) fn doubts(config: &Config, known: Option<&[String]>) -> Vec<String> {
     let Ok(policy) = Policy::build(&config.policy) else { return Vec::new() };
@@ -30,6 +63,7 @@ pub(crate) fn doubts(config: &Config, known: Option<&[String]>) -> Vec<String> {
     if policy.denies_all() {
         doubts.push("policy: no call can be allowed: the default is \"deny\" and no rule allows anything".to_owned());
     }
+    doubts.extend(config.policy.rules.iter().filter_map(|rule| unsaid(config, rule)));
     let Some(known) = known else { return doubts };
     let named = policy.patterns().filter(|used| matches!(used.field, Field::Tools | Field::Prompts | Field::Resources));
     for used in named.filter(|used| !known.iter().any(|name| used.matches(name))) {
@@ -41,4 +75,44 @@ pub(crate) fn doubts(config: &Config, known: Option<&[String]>) -> Vec<String> {
         doubts.push(format!("policy.{table} \"{id}\": {text:?} matches nothing that the upstreams offered last"));
     }
     doubts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::tests::good;
+
+    #[test]
+    fn a_rule_over_annotations_that_no_tool_can_have_is_told_with_the_way_out() {
+        let found = |upstream: &str, annotations: &str, more: &str| {
+            let rule = format!(
+                "[policy]\ndefault = \"ask\"\n[[policy.rules]]\nid = \"r\"\neffect = \"allow\"\nannotations = {{ {annotations} }}\n{more}"
+            );
+            let text = format!(
+                "[upstreams.a]\ncommand = [\"/a\"]\n{upstream}\n[upstreams.b]\ncommand = [\"/b\"]\ntrust = \"untrusted\"\n{rule}"
+            );
+            doubts(&good(&text).0, None)
+        };
+        let states = |hints: &str| format!("annotations = {{ x = {{ {hints} }} }}");
+        let (reads, inside) = ("read-only = true", "open-world = false");
+        let both = format!("{reads}, {inside}");
+        for (label, upstream, annotations, more, is_told) in [
+            ("nobody may say so", String::new(), reads, "", true),
+            ("a server that is trusted", "trust = \"trusted\"".to_owned(), reads, "", false),
+            ("another server is trusted", "trust = \"trusted\"".to_owned(), reads, "upstreams = [\"b\"]", true),
+            ("the operator says so", states(reads), reads, "", false),
+            ("the operator says half of it", states(reads), both.as_str(), "", true),
+            ("what only reads destroys nothing", states(reads), "destructive = false", "", false),
+            ("strict hints are assumed", String::new(), "read-only = false, open-world = true", "", false),
+            ("the operator says the contrary", states("read-only = false"), reads, "", true),
+        ] {
+            let told = found(&upstream, annotations, more);
+            assert_eq!(told.len(), usize::from(is_told), "{label}: {told:?}");
+            let way_out = format!("`claims = {{ {annotations} }}`");
+            assert!(
+                told.iter().all(|told| told.starts_with("policy.rules \"r\"") && told.contains(&way_out)),
+                "{told:?}"
+            );
+        }
+    }
 }
