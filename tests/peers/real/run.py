@@ -1,9 +1,10 @@
 """Tests of headend against programs that nobody here wrote, apart from the gate.
 
-    python3 tests/peers/real/run.py servers|clients|questions [--quick] [--headend PROGRAM] [NAME...]
+    python3 tests/peers/real/run.py servers|clients|questions|desk [--quick] [--headend PROGRAM] [NAME...]
 
 `servers` compares servers behind headend with the same servers asked directly, `clients` restarts the daemon under client libraries,
-`questions` lets six clients call tools that ask over one shared process. Each prints a table and ends with 1 if something is wrong.
+`questions` lets six clients call tools that ask over one shared process, `desk` plays 100 calls behind config/desk.toml and counts the
+questions. Each prints a table and ends with 1 if something is wrong.
 """
 
 import argparse
@@ -11,11 +12,12 @@ import pathlib
 import sys
 
 import clients
+import desk
 import questions
 import servers
 from world import ROOT
 
-PARTS = {"servers": servers.main, "clients": clients.main, "questions": questions.main}
+PARTS = {"servers": servers.main, "clients": clients.main, "questions": questions.main, "desk": desk.main}
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
