@@ -177,12 +177,13 @@ impl Pins {
     }
 
     /// Judges the items that an upstream lists. New and changed items are stored before this returns. `reading`: the tools among them
-    /// are all that it has. `doubt` names a reason against an item; it is called only for a decision.
+    /// are all that it has. `is_recalled`: the items are those of an earlier run, so that one that is as approved does not
+    /// replace the change that waits. `doubt` names a reason against an item; it is called only for a decision.
     pub(crate) fn judge(
         &self,
         upstream: &UpstreamName,
         tier: Tier,
-        items: &[&Definition],
+        (items, is_recalled): (&[&Definition], bool),
         reading: Option<Reading>,
         doubt: &dyn Fn(&Definition) -> Option<String>,
     ) -> Vec<Judged> {
@@ -200,7 +201,9 @@ impl Pins {
             let known = |item: &&&Definition| {
                 let record = book.get(upstream, PinKind::of(item.list), &item.key);
                 record.is_some_and(|record| {
-                    settled(record, record.known_as(Listed::of(item)), tier) && !is_first(item, record)
+                    let digest = record.known_as(Listed::of(item));
+                    let is_stale = is_recalled && record.pin.approved() == Some(digest);
+                    is_stale || settled(record, digest, tier) && !is_first(item, record)
                 })
             };
             (items.iter().filter(|item| !known(item)).copied().collect(), reading.map(|(_, reading)| reading))

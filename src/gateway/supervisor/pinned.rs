@@ -145,7 +145,8 @@ impl Supervisor {
         };
         // As many as a list may hold, and as many again of items that are gone.
         let tier = Tier { trust: spec.trust, on_change: spec.on_change, most: spec.max_inventory.saturating_mul(2) };
-        let judged = self.parts.pins.judge(&spec.name, tier, &items, managed.reading(inventory), &doubt);
+        let listed = (items.as_slice(), !managed.is_read);
+        let judged = self.parts.pins.judge(&spec.name, tier, listed, managed.reading(inventory), &doubt);
         let mut shown = Shown { inventory: inventory.without_items(), ..Shown::default() };
         for item in faulty {
             let why = item.fault.unwrap_or_default().to_owned();

@@ -26,7 +26,10 @@ fn resource(n: usize) -> Definition {
 /// Which of the items are shown.
 fn shown(pins: &Pins, tier: Tier, items: &[Definition]) -> Vec<bool> {
     let items: Vec<&Definition> = items.iter().collect();
-    pins.judge(&name(), tier, &items, None, &|_| None).iter().map(|judged| !matches!(judged, Judged::Away(_))).collect()
+    pins.judge(&name(), tier, (&items, false), None, &|_| None)
+        .iter()
+        .map(|judged| !matches!(judged, Judged::Away(_)))
+        .collect()
 }
 
 #[tokio::test]
@@ -167,7 +170,7 @@ async fn order_that_means_nothing_changes_no_pin_and_clients_get_the_pinned_byte
     let dir = tempfile::tempdir().unwrap();
     for pins in [Pins::memory(), Pins::open(Db::open(dir.path()).unwrap()).unwrap()] {
         let (one, two) = (ordered(r#""b","a""#, "z,y,x"), ordered(r#""a","b""#, "x,y,z"));
-        let judged = |item: &Definition| pins.judge(&name(), TIER, &[item], None, &|_| None).pop().unwrap();
+        let judged = |item: &Definition| pins.judge(&name(), TIER, (&[item], false), None, &|_| None).pop().unwrap();
         assert!(matches!(judged(&one), Judged::Shown));
         let changes = *pins.changes().borrow();
         let Judged::AsPinned(shown) = judged(&two) else { panic!("it is shown in another order") };
@@ -179,6 +182,23 @@ async fn order_that_means_nothing_changes_no_pin_and_clients_get_the_pinned_byte
         assert!(matches!(judged(&ordered(r#""c","a""#, "y,x,z")), Judged::Away(_)));
         assert_eq!(pins.find("fx__a", None).unwrap().state, PinState::Rejected, "any order of it is rejected");
         assert!(matches!(judged(&two), Judged::AsPinned(_)), "the pin holds");
+    }
+}
+
+#[tokio::test]
+async fn a_list_of_an_earlier_run_does_not_take_a_change_back() {
+    let dir = tempfile::tempdir().unwrap();
+    for pins in [Pins::memory(), Pins::open(Db::open(dir.path()).unwrap()).unwrap()] {
+        let judged = |item: &Definition, is_recalled| {
+            matches!(pins.judge(&name(), TIER, (&[item], is_recalled), None, &|_| None)[..], [Judged::Shown])
+        };
+        let (approved, changed) = (tool("a", "one"), tool("a", "two"));
+        assert!(judged(&approved, true), "nothing is known of it");
+        assert!(!judged(&changed, false));
+        assert!(!judged(&approved, true), "the server has changed it since");
+        assert_eq!(pins.find("fx__a", None).unwrap().state, PinState::Changed);
+        assert!(judged(&approved, false), "it is back");
+        assert!(!judged(&changed, true), "an approval does not outlive another list");
     }
 }
 
@@ -232,7 +252,7 @@ fn launched(pins: &Pins, program: &str) -> Digest {
 fn listed(pins: &Pins, reading: Option<Reading>, tools: &[Definition], doubtful: &str) -> (String, String) {
     let items: Vec<&Definition> = tools.iter().collect();
     let doubt = |item: &Definition| (item.key == doubtful).then(|| "it looks odd".to_owned());
-    pins.judge(&name(), TIER, &items, reading, &doubt);
+    pins.judge(&name(), TIER, (&items, false), reading, &doubt);
     let standings = pins.standings(&name(), tools);
     let with = |test: fn(&crate::policy::Standing) -> bool| {
         let keys = tools.iter().map(|tool| tool.key.as_str()).filter(|key| test(&standings[*key]));

@@ -69,7 +69,7 @@ fn fx() -> UpstreamName {
 /// The verdict about a listed tool: the digest that its grants need and the bytes that clients get, or nothing.
 fn judged(pins: &Pins, item: &Definition) -> Option<(crate::policy::Digest, RawJson)> {
     let tier = Tier { trust: Trust::Standard, on_change: OnChange::Quarantine, most: 100 };
-    match pins.judge(&fx(), tier, &[item], None, &|_| None).pop()? {
+    match pins.judge(&fx(), tier, (&[item], false), None, &|_| None).pop()? {
         Judged::Shown => Some((item.digest, item.raw.encode())),
         Judged::AsPinned(item) => Some((item.digest, item.raw.encode())),
         Judged::Away(_) => None,
