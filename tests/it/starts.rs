@@ -223,7 +223,12 @@ fn a_call_that_has_waited_long_enough_is_told_how_long_the_start_takes() {
             "{}",
             answer.raw
         );
-        assert!(answer.text().contains("the last start took 3 s"), "{}", answer.raw);
+        let seconds = answer
+            .text()
+            .split_once("the last start took ")
+            .and_then(|(_, rest)| rest.split(' ').next()?.parse::<u64>().ok());
+        // On a busy machine it took longer than the server waits.
+        assert!(seconds.is_some_and(|seconds| (3..60).contains(&seconds)), "{}", answer.raw);
     }
 }
 
