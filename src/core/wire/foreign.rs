@@ -24,8 +24,9 @@ pub mod oddities;
 pub fn is_hidden(c: char) -> bool {
     match c {
         ' '..='~' | '\n' | '\t' | '\u{3000}' => false,
-        // Braille without a dot is a sign by its category.
-        '\u{2800}' => true,
+        // Signs and letters by their category, without any ink: braille without a dot, a note without a head, blanks of hieroglyphs,
+        // the filler of the Khitan small script.
+        '\u{2800}' | '\u{1d159}' | '\u{13441}' | '\u{13442}' | '\u{16fe4}' => true,
         // Format characters with a shape, which stand around or below numbers.
         c if CodePointSetData::new::<PrependedConcatenationMark>().contains(c) => false,
         _ => {

@@ -13,6 +13,7 @@ fn what_no_reader_sees_is_spelled_out_and_every_script_stays() {
         ("tag", "a\u{e0041}", "a\\u{e0041}"),
         ("Hangul fillers", "\u{3164}\u{115f}\u{1160}\u{ffa0}", "\\u{3164}\\u{115f}\\u{1160}\\u{ffa0}"),
         ("no dots", "a\u{2800}b", "a\\u{2800}b"),
+        ("no ink", "a\u{1d159}\u{13441}\u{13442}\u{16fe4}b", "a\\u{1d159}\\u{13441}\\u{13442}\\u{16fe4}b"),
         ("selectors", "a\u{fe0f}b\u{e0100}", "a\\u{fe0f}b\\u{e0100}"),
         ("blanks", "a\u{a0}b\u{2003}c", "a\\u{a0}b\\u{2003}c"),
         ("no character", "\u{378}\u{10ffff}\u{fffe}", "\\u{378}\\u{10ffff}\\u{fffe}"),
