@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use crate::wire::foreign::changes::{Change, by_lines};
+use crate::wire::foreign::changes::{Change, MAX_LINES, by_lines};
 use crate::wire::foreign::marked::Marked;
 use crate::wire::foreign::oddities::Oddities;
 use crate::wire::foreign::{self, LineEnd};
@@ -130,7 +130,7 @@ impl View {
         reader.read();
         let Reader { mut view, long, room, .. } = reader;
         let mut room = room + bound / 2;
-        let mut waiting = long.len();
+        let (mut waiting, mut compared) = (long.len(), MAX_LINES);
         for (place, value) in long {
             let heading = place.len() + HEADING;
             let share = (room / waiting.max(1)).saturating_sub(heading);
@@ -139,7 +139,7 @@ impl View {
                 view.left_out.add(value.bytes());
                 continue;
             }
-            let (content, taken) = value.shown(share);
+            let (content, taken) = value.shown(share, &mut compared);
             room = room.saturating_sub(heading + taken);
             view.blocks.push(Block { place, content });
         }
@@ -171,8 +171,8 @@ impl Long<'_> {
         }
     }
 
-    /// At most so many bytes of it, and how many they are.
-    fn shown(&self, most: usize) -> (Content, usize) {
+    /// At most so many bytes of it, and how many they are. `compared`: how many lines of edits may still be compared.
+    fn shown(&self, most: usize, compared: &mut usize) -> (Content, usize) {
         match self {
             Self::Text(text) => {
                 if let Some(binary) = Binary::of(text) {
@@ -190,7 +190,7 @@ impl Long<'_> {
                 (Content::Text { lines: lines.lines.into_iter().map(|((), line)| line).collect(), size, cut }, taken)
             }
             Self::Edit { new_name, old, new } => {
-                let all = by_lines(old, new);
+                let all = by_lines(old, new, compared);
                 let bytes: usize = all.iter().map(|(_, line)| line.len()).sum();
                 let folds = bytes + all.len() * GUTTER > most;
                 let mut lines = Lines::new(most);

@@ -1,13 +1,13 @@
 //! Changes between two foreign texts, word by word, with hidden characters spelled out.
 
-use similar::{Algorithm, ChangeTag, DiffOp, DiffTag, TextDiff, capture_diff_slices};
+use similar::{Algorithm, DiffTag, DiffableStr as _, capture_diff_slices};
 
 use super::block;
 
-/// A longer text is compared line by line: words would cost too much.
-const MAX_WORDS: usize = 64 * 1024;
-/// More lines between the first and the last change are not compared with each other.
-const MAX_LINES: usize = 2000;
+/// More words and blanks between the first and the last change are not compared with each other, but line by line.
+const MAX_WORDS: usize = 6000;
+/// More lines between them are not compared at all.
+pub const MAX_LINES: usize = 2000;
 
 /// Whether a part is in both texts, or in one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,56 +20,66 @@ pub enum Change {
 /// The parts of both texts in their order. No two of a kind stand side by side.
 pub fn changes(old: &str, new: &str) -> Vec<(Change, String)> {
     let (old, new) = (block(old), block(new));
-    let diff = if old.len() + new.len() > MAX_WORDS {
-        TextDiff::from_lines(old.as_ref(), new.as_ref())
-    } else {
-        TextDiff::from_words(old.as_ref(), new.as_ref())
-    };
+    let words = compared(&old.tokenize_words(), &new.tokenize_words(), &mut { MAX_WORDS });
     let mut parts: Vec<(Change, String)> = Vec::new();
-    for part in diff.iter_all_changes() {
-        let change = match part.tag() {
-            ChangeTag::Equal => Change::Kept,
-            ChangeTag::Delete => Change::Removed,
-            ChangeTag::Insert => Change::Added,
-        };
+    for (change, part) in words.unwrap_or_else(|| by_lines(&old, &new, &mut { MAX_LINES })) {
         match parts.last_mut() {
-            Some((last, text)) if *last == change => text.push_str(part.value()),
-            _ => parts.push((change, part.value().to_owned())),
+            Some((last, text)) if *last == change => text.push_str(part),
+            _ => parts.push((change, part.to_owned())),
         }
     }
     parts
 }
 
 /// The lines of both texts in their order, each with its end, as they are: hidden characters are not spelled out. Where too much
-/// changed to be compared, all of it is removed and added.
-pub fn by_lines<'t>(old: &'t str, new: &'t str) -> Vec<(Change, &'t str)> {
+/// changed to be compared, all of it is removed and added: `room` is the number of lines that may be compared, and becomes less by
+/// those that were.
+pub fn by_lines<'t>(old: &'t str, new: &'t str, room: &mut usize) -> Vec<(Change, &'t str)> {
     let (old, new): (Vec<&str>, Vec<&str>) = (old.split_inclusive('\n').collect(), new.split_inclusive('\n').collect());
-    let head = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
+    compared(&old, &new, room).unwrap_or_else(|| {
+        let (head, old, new, tail) = ends(&old, &new);
+        all(Change::Kept, head)
+            .chain(all(Change::Removed, old))
+            .chain(all(Change::Added, new))
+            .chain(all(Change::Kept, tail))
+            .collect()
+    })
+}
+
+/// The parts of both lists in their order; `None` where there is no room. Comparing takes time by the square of what is compared.
+fn compared<'t>(old: &[&'t str], new: &[&'t str], room: &mut usize) -> Option<Vec<(Change, &'t str)>> {
+    let (head, old, new, tail) = ends(old, new);
+    *room = room.checked_sub(old.len() + new.len())?;
+    let mut out: Vec<(Change, &'t str)> = all(Change::Kept, head).collect();
+    for op in capture_diff_slices(Algorithm::Myers, old, new) {
+        let (tag, was, is) = op.as_tag_tuple();
+        let (was, is) = (old.get(was).unwrap_or_default(), new.get(is).unwrap_or_default());
+        if tag == DiffTag::Equal {
+            out.extend(all(Change::Kept, was));
+        } else {
+            out.extend(all(Change::Removed, was).chain(all(Change::Added, is)));
+        }
+    }
+    out.extend(all(Change::Kept, tail));
+    Some(out)
+}
+
+/// The beginning that both lists have, the rest of each, and the end that both have.
+fn ends<'l, 't>(
+    old: &'l [&'t str],
+    new: &'l [&'t str],
+) -> (&'l [&'t str], &'l [&'t str], &'l [&'t str], &'l [&'t str]) {
+    let head = old.iter().zip(new).take_while(|(old, new)| old == new).count();
     let (kept, old) = old.split_at(head);
     let (_, new) = new.split_at(head);
     let tail = old.iter().rev().zip(new.iter().rev()).take_while(|(old, new)| old == new).count();
     let (old, kept_after) = old.split_at(old.len() - tail);
     let (new, _) = new.split_at(new.len() - tail);
-    let ops = if old.len() + new.len() > MAX_LINES {
-        vec![DiffOp::Replace { old_index: 0, old_len: old.len(), new_index: 0, new_len: new.len() }]
-    } else {
-        capture_diff_slices(Algorithm::Myers, old, new)
-    };
-    let of = |change: Change, lines: &[&'t str], at: usize, count: usize| -> Vec<(Change, &'t str)> {
-        lines.iter().skip(at).take(count).map(|line| (change, *line)).collect()
-    };
-    let mut out = of(Change::Kept, kept, 0, head);
-    for op in ops {
-        let (_, was, is) = op.as_tag_tuple();
-        if op.tag() == DiffTag::Equal {
-            out.extend(of(Change::Kept, old, was.start, was.len()));
-        } else {
-            out.extend(of(Change::Removed, old, was.start, was.len()));
-            out.extend(of(Change::Added, new, is.start, is.len()));
-        }
-    }
-    out.extend(of(Change::Kept, kept_after, 0, tail));
-    out
+    (kept, old, new, kept_after)
+}
+
+fn all<'l, 't: 'l>(change: Change, parts: &'l [&'t str]) -> impl Iterator<Item = (Change, &'t str)> + use<'l, 't> {
+    parts.iter().map(move |part| (change, *part))
 }
 
 #[cfg(test)]
@@ -86,8 +96,10 @@ mod tests {
             told("reads a file", "sends a\u{202e} file"),
             "Removed<reads>Added<sends>Kept< >Removed<a>Added<a\\u{202e}>Kept< file>"
         );
-        let long = "word ".repeat(MAX_WORDS / 5);
-        assert_eq!(changes(&long, &format!("{long}x")).len(), 2, "by lines");
+        let long = "word ".repeat(MAX_WORDS);
+        assert_eq!(changes(&long, &format!("{long}x")).len(), 2, "what begins alike takes no room");
+        let (old, new) = ("a ".repeat(MAX_WORDS), "b ".repeat(MAX_WORDS));
+        assert_eq!(told(&format!("1\n{old}\n"), &format!("1\n{new}\n")).matches('<').count(), 3, "by lines");
     }
 
     #[test]
@@ -98,7 +110,10 @@ mod tests {
                 Change::Removed => '-',
                 Change::Added => '+',
             };
-            by_lines(old, new).into_iter().map(|(change, line)| format!("{}{line:?}", sign(change))).collect()
+            by_lines(old, new, &mut { MAX_LINES })
+                .into_iter()
+                .map(|(change, line)| format!("{}{line:?}", sign(change)))
+                .collect()
         };
         for (old, new, want) in [
             ("", "", ""),
@@ -112,14 +127,17 @@ mod tests {
             assert_eq!(told(old, new), want, "{old:?} {new:?}");
         }
         let (old, new) = ("x\n".repeat(MAX_LINES), "y\n".repeat(MAX_LINES));
-        let all = by_lines(&old, &new);
+        let all = by_lines(&old, &new, &mut { MAX_LINES });
         assert_eq!((all.len(), all[0], all[MAX_LINES].0), (2 * MAX_LINES, (Change::Removed, "x\n"), Change::Added));
+        let mut room = 5;
+        let parts = ["b\na\n", "b\na\n"].map(|new| by_lines("a\nb\n", new, &mut room).len());
+        assert_eq!((parts, room), ([3, 4], 1), "the second one is not compared");
     }
 
     proptest::proptest! {
         #[test]
         fn both_texts_can_be_read_back(old in "[ab\n]{0,12}", new in "[ab\n]{0,12}") {
-            let parts = by_lines(&old, &new);
+            let parts = by_lines(&old, &new, &mut { MAX_LINES });
             let side = |without| -> String {
                 parts.iter().filter(|(change, _)| *change != without).map(|(_, line)| *line).collect()
             };

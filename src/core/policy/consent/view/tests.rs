@@ -224,6 +224,23 @@ fn hostile_arguments_are_read_in_one_pass_and_stay_in_bounds() {
 }
 
 #[test]
+fn many_edits_take_the_time_of_one() {
+    let text = |line: &str| format!(r"{line}\nsame\n").repeat(250);
+    let edit = format!(r#"{{"old_text":"{}","new_text":"{}"}}"#, text("a"), text("b"));
+    let view = View::of(&format!("[{edit},{edit},{edit}]"), 1 << 20);
+    let kept = |block: &Block| {
+        let Content::Edit { lines, .. } = &block.content else { return 0 };
+        lines.iter().filter(|line| matches!(line, EditLine::Line(Change::Kept, _))).count()
+    };
+    let kept: Vec<usize> = view.blocks.iter().map(kept).collect();
+    assert_eq!(
+        (kept.as_slice(), view.is_whole()),
+        (&[250, 250, 1][..], true),
+        "the third has only the end that both have"
+    );
+}
+
+#[test]
 fn a_terminal_gets_colours_of_ours_alone() {
     let json = r#"{"a":"\u001b[31mred\n\u202e","old_text":"1","new_text":"2"}"#;
     expect![[r#"
