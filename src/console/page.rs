@@ -7,11 +7,12 @@ use super::card::Card;
 use super::desk::{GrantView, PinView, UpstreamView};
 use super::group_link::GroupLink;
 use super::session::Notice;
-use super::text::{Piece, PieceKind, When, ago, block, counted, diff, span, visible};
+use super::text::{Piece, PieceKind, When, ago, block, capitalised, counted, diff, span, visible};
 use crate::policy::consent::{self, Lifetime, Wall};
 use crate::policy::{Evidence, PinState};
 use crate::store::recent::DecisionView;
 use crate::wire::foreign::hidden_in;
+use crate::wire::foreign::oddities::Oddities;
 
 /// The current page, for the navigation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,6 +209,7 @@ pub(crate) struct Review {
     pub(crate) since: When,
     pub(crate) why: String,
     pub(crate) hidden: Option<String>,
+    pub(crate) mixed: Option<String>,
     pub(crate) pieces: Vec<Piece>,
 }
 
@@ -225,6 +227,8 @@ impl Review {
             None => block(waiting),
         };
         let hidden = hidden_in(waiting);
+        let mut oddities = Oddities::default();
+        oddities.look_at_json(waiting);
         let short: String = pin.waiting_digest.chars().take(8).collect();
         Some(Self {
             upstream: visible(&pin.key.upstream),
@@ -241,6 +245,7 @@ impl Review {
             since: When::past(now, pin.since),
             why: visible(&pin.why),
             hidden: (hidden > 0).then(|| counted(hidden, "hidden character")),
+            mixed: oddities.told_mixed().as_deref().map(capitalised),
             pieces,
         })
     }

@@ -276,6 +276,7 @@ async fn every_button_reaches_the_desk() {
     assert_eq!(stage.desk.done().last().unwrap(), "approve github create_issue");
     let card = page.split("<article ").find(|card| card.contains("<bdi>move_file</bdi>")).unwrap();
     assert!(card.contains("Confirm it") && card.contains("Clients see it"), "{card}");
+    assert!(card.contains("Letters of several scripts in one word"), "{card}");
     let digest = card.split("name=\"digest\" value=\"").nth(1).unwrap().split('"').next().unwrap();
     let form = format!("csrf={csrf}&upstream=files&kind=tool&name=move_file&digest={digest}&answer=approve");
     stage.send("POST", "/pins", &[("Cookie", &cookie)], &form).await;

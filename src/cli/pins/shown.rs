@@ -2,6 +2,7 @@
 
 use crate::wire::foreign;
 use crate::wire::foreign::changes::{Change, changes};
+use crate::wire::foreign::oddities::Oddities;
 use crate::wire::layout::indented;
 use crate::wire::raw::RawObject;
 
@@ -67,6 +68,12 @@ impl Shown {
         let [name, kind, state, why] = [&self.name, &self.kind, &self.state, &self.why].map(|text| foreign::line(text));
         let new = if self.is_new { ", new: its server added it after its first list" } else { "" };
         let mut out = format!("{name} ({kind}): {state}, {why}{new}\n");
+        let mut oddities = Oddities::default();
+        self.waiting
+            .iter()
+            .chain(self.approved.iter().filter(|_| self.is_new))
+            .for_each(|text| oddities.look_at_json(text));
+        oddities.told_mixed().iter().for_each(|mixed| out.push_str(&format!("WARNING: {mixed}\n")));
         match (lines(&self.approved), lines(&self.waiting)) {
             (Some(old), Some(new)) => out.push_str(&words(&old, &new, colour, brief)),
             (old, new) => out.push_str(&foreign::block(&new.or(old).unwrap_or_default())),
@@ -140,6 +147,10 @@ mod tests {
         assert!(shown(Some(old), Some(new)).text(true).contains("\u{1b}[32m"), "colours of our own");
         assert!(shown(None, Some(new)).text(false).contains("Sends"));
         assert!(!shown(Some(old), None).text(false).contains("-["));
+        let mixed = shown(Some(old), Some(r#"{"name":"p\u0430y","description":"one\nДва"}"#)).text(false);
+        let warning = "WARNING: letters of several scripts in one word: \"p\u{430}y\" (\u{430} is U+0430)\n";
+        assert!(mixed.contains(warning), "{mixed}");
+        assert!(!text.contains("WARNING"), "{text}");
         let of = |maximum: &str| format!(r#"{{"maximum":{maximum}}}"#);
         let text = shown(Some(&of("12345678901234567890123")), Some(&of("12345678901234567890124"))).text(false);
         assert!(text.contains("-[12345678901234567890123]-+[12345678901234567890124]+"), "digits are kept: {text}");

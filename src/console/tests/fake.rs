@@ -303,7 +303,7 @@ fn pins() -> Vec<PinView> {
     for name in ["read_file", "write_file", "list_directory", "search_files"] {
         pins.push(pin("files", "tool", name, PinState::Pinned, Some("name"), None));
     }
-    let text = "name: move_file\ndescription: Moves a file.\nread-only: yes\n";
+    let text = "{\n  \"name\": \"move_file\",\n  \"description\": \"Moves a f\u{456}le.\"\n}";
     let added = pin("files", "tool", "move_file", PinState::Pinned, Some(text), None);
     let waiting_digest = crate::policy::Digest::of(text.as_bytes()).hex();
     pins.push(PinView { is_new: true, waiting_digest, ..added });

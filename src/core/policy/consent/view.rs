@@ -10,7 +10,7 @@ use crate::wire::foreign::changes::{Change, MAX_LINES, by_lines};
 use crate::wire::foreign::marked::Marked;
 use crate::wire::foreign::oddities::Oddities;
 use crate::wire::foreign::{self, LineEnd};
-use crate::wire::tokens::{Kind, Token, Tokens, strings, unescaped};
+use crate::wire::tokens::{Kind, Token, Tokens, unescaped};
 
 mod binary;
 mod pair;
@@ -320,7 +320,7 @@ impl<'t> Reader<'t> {
         let is_inside = !self.path.is_empty() || token.kind == Kind::Array;
         if is_inside && let Some((end, line)) = self.inline(token) {
             let literal = self.json.get(token.start..end).unwrap_or_default();
-            strings(literal.as_bytes(), &mut |text| self.view.oddities.look_at(text));
+            self.view.oddities.look_at_json(literal);
             while self.tokens.at() < end && self.tokens.next().is_some() {}
             return self.value(literal, line);
         }
@@ -362,6 +362,7 @@ impl<'t> Reader<'t> {
         let Some(text) = unescaped(literal.as_bytes()) else {
             // Half of a surrogate pair is no character.
             self.settle();
+            self.view.oddities.look_at(literal);
             self.view.oddities.hidden += 1;
             return self.value(literal, Marked::of(literal));
         };

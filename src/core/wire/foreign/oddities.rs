@@ -7,6 +7,7 @@ use icu_properties::props::{GeneralCategory, GeneralCategoryGroup};
 use unicode_security::mixed_script::AugmentedScriptSet;
 
 use super::{hidden_in, quoted};
+use crate::wire::tokens::strings;
 
 /// Words that are named; others are counted.
 const MAX_WORDS: usize = 3;
@@ -39,6 +40,11 @@ impl Oddities {
             }
             if self.words.len() < MAX_WORDS { self.words.push(told) } else { self.more += 1 }
         }
+    }
+
+    /// Looks at the strings of a JSON text, keys among them.
+    pub fn look_at_json(&mut self, json: &str) {
+        strings(json.as_bytes(), &mut |text| self.look_at(text));
     }
 
     pub fn is_empty(&self) -> bool {
@@ -129,5 +135,8 @@ mod tests {
         assert_eq!(told("a\rb"), Some("1 hidden character".to_owned()));
         assert_eq!(told("\u{3164}\u{202e}x\r\r\n"), Some("3 hidden characters".to_owned()));
         assert!(found("a 语 😀").is_empty() && !found("\u{200b}").is_empty());
+        let mut in_json = Oddities::default();
+        in_json.look_at_json(r#"{"text":"one\nДва \u0430b","p\u0430y":[1]}"#);
+        assert_eq!(in_json.words, ["\"\u{430}b\" (\u{430} is U+0430)", "\"p\u{430}y\" (\u{430} is U+0430)"]);
     }
 }

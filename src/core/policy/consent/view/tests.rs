@@ -241,6 +241,12 @@ fn many_edits_take_the_time_of_one() {
 }
 
 #[test]
+fn a_string_that_is_no_text_is_looked_at_like_any_other() {
+    let found = View::of("{\"a\":\"p\u{430}y\u{202e}\\ud800\"}", 4096).oddities;
+    assert_eq!((found.hidden, found.told_mixed().is_some()), (2, true));
+}
+
+#[test]
 fn a_terminal_gets_colours_of_ours_alone() {
     let json = r#"{"a":"\u001b[31mred\n\u202e","old_text":"1","new_text":"2"}"#;
     expect![[r#"
