@@ -194,7 +194,7 @@ impl Pins {
             let reading = launch.zip(reading).filter(|(launch, reading)| launch.after(*reading) != launch.confirmed);
             let is_first = |item: &Definition, record: &Record| {
                 let confirms = |(launch, reading): (&Record, Reading)| {
-                    launch.takes(reading, item.audience.is_all()) && record.confirmed.launch != Some(reading.launch)
+                    launch.takes(reading, item.audience.is_all()) && !record.confirmed.is_for(reading.launch)
                 };
                 item.list == List::Tools && reading.is_some_and(confirms)
             };

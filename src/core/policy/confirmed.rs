@@ -4,9 +4,13 @@
 //! launch. Tools that only clients see which can be asked for input are read a moment later; they are known by the first such reading
 //! after that list, and a reading that fails closes this part too. A list that was not read to its end confirms no tool and closes
 //! nothing. Every other tool is new until an operator confirms it. A confirmation is for the launch that it was given to, as a grant
-//! is.
+//! is. A launch that comes back, as those of two configurations of one store do in turn, is the one that it was: its first inventory
+//! was taken.
 
 use crate::wire::digest::Digest;
+
+/// Launches that are remembered. One that was forgotten begins anew.
+const LAUNCHES: usize = 8;
 
 /// A list of tools that was read to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,28 +33,51 @@ pub enum Askers {
 /// How far a tool or a launch is confirmed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Confirmed {
-    /// The launch for which a tool is known. Of a launch: itself, once its tools were listed.
-    pub launch: Option<Digest>,
-    /// Of a launch: the part of its first inventory that only some clients see is still to come.
+    /// The launches for which a tool is known, the latest first. Of the launch of an upstream: those whose tools were listed.
+    launches: [Option<Digest>; LAUNCHES],
+    /// Of a launch: the part of the first inventory that only some clients see is still to come.
     pub lacks_askers: bool,
 }
 
 impl Confirmed {
-    pub const fn for_launch(launch: Digest) -> Self {
-        Self { launch: Some(launch), lacks_askers: false }
+    /// As it was kept: the latest launch first.
+    pub fn restore(launches: impl Iterator<Item = Digest>, lacks_askers: bool) -> Self {
+        let mut out = Self { lacks_askers, ..Self::default() };
+        out.launches.iter_mut().zip(launches).for_each(|(place, launch)| *place = Some(launch));
+        out
+    }
+
+    /// The latest launch first.
+    pub fn launches(&self) -> impl Iterator<Item = Digest> {
+        self.launches.iter().flatten().copied()
+    }
+
+    pub fn is_for(&self, launch: Digest) -> bool {
+        self.launches().any(|known| known == launch)
+    }
+
+    /// The same, for this launch too.
+    #[must_use]
+    pub fn and_for(self, launch: Digest) -> Self {
+        let others = self.launches().filter(|other| *other != launch);
+        Self::restore(std::iter::once(launch).chain(others), self.lacks_askers)
     }
 
     /// Of a launch that is approved: whether a tool of this list belongs to its first inventory. `is_for_all`: every client sees it.
     pub fn takes(self, reading: Reading, is_for_all: bool) -> bool {
-        let is_open = self.launch != Some(reading.launch);
-        if is_for_all { is_open } else { reading.askers == Askers::Read && (is_open || self.lacks_askers) }
+        let is_open = !self.is_for(reading.launch);
+        if is_for_all { is_open } else { reading.askers == Askers::Read && (is_open || self.lacks_askers_of(reading)) }
     }
 
     /// Of a launch that is approved: how far it is confirmed after this list.
     pub fn after(self, reading: Reading) -> Self {
-        let is_open = self.launch != Some(reading.launch);
-        let lacks_askers = reading.askers == Askers::Awaited && (is_open || self.lacks_askers);
-        Self { launch: Some(reading.launch), lacks_askers }
+        let is_open = !self.is_for(reading.launch);
+        let lacks_askers = reading.askers == Askers::Awaited && (is_open || self.lacks_askers_of(reading));
+        Self { lacks_askers, ..self.and_for(reading.launch) }
+    }
+
+    fn lacks_askers_of(&self, reading: Reading) -> bool {
+        self.lacks_askers && self.launches().next() == Some(reading.launch)
     }
 }
 
@@ -87,6 +114,19 @@ mod tests {
         }
         let closed = start.after(reading(1, Read));
         assert!(closed.takes(reading(2, Read), true), "another launch is open");
+        let (between, lacking) =
+            (closed.after(reading(2, Read)), start.after(reading(1, Awaited)).after(reading(2, Awaited)));
+        assert!(!between.takes(reading(1, Read), true), "the launch of before is closed when it comes back");
+        assert!(
+            !lacking.takes(reading(1, Read), false) && lacking.takes(reading(2, Read), false),
+            "the rest is of one launch"
+        );
+        let many = (3..20).fold(between, |state, launch| state.after(reading(launch, Read)));
+        assert_eq!(
+            (many.launches().count(), many.is_for(Digest::of(&[19])), many.is_for(Digest::of(&[1]))),
+            (LAUNCHES, true, false)
+        );
+        assert_eq!(Confirmed::restore(many.launches(), false), many);
     }
 
     proptest! {

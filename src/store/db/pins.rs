@@ -149,14 +149,18 @@ fn read(row: &Row<'_>, seals: &Seals) -> rusqlite::Result<(PinKey, Record)> {
         return Err(rusqlite::Error::InvalidColumnType(3, "state".to_owned(), Type::Text));
     };
     let key = PinKey { upstream, kind, name: text(2)?.unwrap_or_default() };
+    let digests = |at: usize| {
+        let words = text(at)?.unwrap_or_default();
+        Ok::<_, rusqlite::Error>(words.split_whitespace().filter_map(Digest::from_hex).collect::<Vec<_>>())
+    };
     let record = Record {
         pin,
         approved: opened(seals, &key, text(4)?, digest(5)?),
         waiting: opened(seals, &key, text(6)?, digest(7)?),
         by: Arc::from(text(8)?.unwrap_or_default()),
         at: u64::try_from(row.get::<_, i64>(9)?).unwrap_or_default(),
-        confirmed: Confirmed { launch: digest(10)?, lacks_askers: row.get(11)? },
-        doubted: text(12)?.unwrap_or_default().split_whitespace().filter_map(Digest::from_hex).collect(),
+        confirmed: Confirmed::restore(digests(10)?.into_iter(), row.get(11)?),
+        doubted: digests(12)?,
         forms: Forms::default(),
     };
     Ok((key, record))
@@ -181,7 +185,9 @@ fn save(connection: &Connection, key: &PinKey, record: &Record, seals: &Seals) -
         kept("waiting")
     );
     let hex = |digest: Option<Digest>| digest.map(|digest| digest.hex());
-    let doubted = record.doubted.iter().map(Digest::hex).collect::<Vec<_>>().join(" ");
+    let words =
+        |digests: &mut dyn Iterator<Item = Digest>| digests.map(|digest| digest.hex()).collect::<Vec<_>>().join(" ");
+    let (confirmed, doubted) = (words(&mut record.confirmed.launches()), words(&mut record.doubted.iter().copied()));
     connection.prepare_cached(&query)?.execute(params![
         key.upstream.as_str(),
         key.kind.into_str(),
@@ -193,7 +199,7 @@ fn save(connection: &Connection, key: &PinKey, record: &Record, seals: &Seals) -
         hex(record.pin.waiting()),
         &*record.by,
         i64::try_from(record.at).unwrap_or(i64::MAX),
-        hex(record.confirmed.launch),
+        Some(confirmed).filter(|confirmed| !confirmed.is_empty()),
         record.confirmed.lacks_askers,
         (!doubted.is_empty()).then_some(doubted),
     ])?;
@@ -268,7 +274,7 @@ mod tests {
         let key = PinKey { upstream: UpstreamName::parse("fx").unwrap(), kind: PinKind::Launch, name: String::new() };
         let pin = Pin::restore(Some(old), Some(new), false).unwrap();
         let (by, forms) = (Arc::from("x"), Forms::default());
-        let (confirmed, doubted) = (Confirmed { launch: Some(old), lacks_askers: true }, vec![old, new]);
+        let (confirmed, doubted) = (Confirmed::restore([new, old].into_iter(), true), vec![old, new]);
         let record =
             Record { pin, approved: Some(text(1)), waiting: Some(text(2)), by, at: 1, confirmed, doubted, forms };
         let (db, first) = (Db::open(dir.path()).unwrap(), seals.clone());

@@ -193,7 +193,7 @@ impl Record {
 
     /// Of a tool: whether it is not known for this launch, which is approved.
     pub(super) fn awaits_confirmation(&self, launch: Option<&Self>) -> bool {
-        launch.and_then(Self::visible).is_some_and(|launch| self.confirmed.launch != Some(launch))
+        launch.and_then(Self::visible).is_some_and(|launch| !self.confirmed.is_for(launch))
     }
 
     /// Of a tool with this definition. Without an approved launch it is new.
@@ -202,7 +202,7 @@ impl Record {
             return Standing::default();
         }
         let launch = launch.and_then(Self::visible);
-        let is_new = launch.is_none() || self.confirmed.launch != launch;
+        let is_new = launch.is_none_or(|launch| !self.confirmed.is_for(launch));
         Standing { is_new, is_doubtful: self.doubted.contains(&digest) }
     }
 
@@ -233,7 +233,7 @@ impl Record {
                 }
                 let is_first = |reading: &Reading| launch.is_some_and(|launch| launch.takes(*reading, *is_for_all));
                 if let Some(reading) = reading.filter(is_first) {
-                    confirmed = Confirmed::for_launch(reading.launch);
+                    confirmed = confirmed.and_for(reading.launch);
                 }
                 let loosened = || before.and_then(|before| before.loosened_by(text));
                 seen(before, digest, (*trust, *on_change), &doubt.clone().or_else(loosened))
@@ -252,7 +252,7 @@ impl Record {
                     Err(Undecided::NothingWaits) if is_new => return Err(Undecided::ChangedSince),
                     approved => approved?,
                 };
-                confirmed = launch.and_then(Self::visible).map_or(confirmed, Confirmed::for_launch);
+                confirmed = launch.and_then(Self::visible).map_or(confirmed, |launch| confirmed.and_for(launch));
                 (pin, Arc::clone(by))
             }
             Step::Reject { shown, by } => (before.ok_or(Undecided::NothingWaits)?.pin.reject(*shown)?, Arc::clone(by)),

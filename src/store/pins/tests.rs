@@ -302,6 +302,10 @@ async fn a_tool_is_new_unless_the_first_inventory_of_its_launch_had_it_or_an_ope
         assert_eq!(new(None, &of("a b c d")), "a b c d");
         assert_eq!(new(Some(Reading { launch, askers: Askers::Read }), &of("a d")), "");
         assert_eq!(new(Some(Reading { launch, askers: Askers::Read }), &of("a b c d")), "b c");
+        // One that comes back was listed already, and its confirmations are there.
+        let launch = launched(&pins, "one");
+        assert_eq!(new(Some(Reading { launch, askers: Askers::Read }), &of("a b c d e")), "d e");
+        launched(&pins, "two");
     }
     let reopened = Pins::open(Db::open(dir.path()).unwrap()).unwrap();
     let tools = ["a", "b", "c", "d"].map(|key| tool(key, "one"));
