@@ -12,6 +12,7 @@ use crate::harness::{Gateway, Setup};
 use crate::mcp::{Era, Mcp};
 use crate::pins::Patch;
 use crate::process::{eventually, said};
+use crate::stdio::Pipe;
 use crate::upstream::{Fake, Listening, Log};
 
 /// Allows tools that read by their own word and stay inside; a person is asked about the others.
@@ -315,6 +316,29 @@ fn tools_that_only_some_clients_see_are_of_the_first_inventory_too() {
         eventually("all are listed", || !stage.told("fx__moody").0.is_empty());
         assert_eq!((stage.told("fx__moody").0, stage.told("fx__echo").0), ("pinned".into(), "pinned".into()));
     }
+}
+
+#[test]
+fn two_configurations_of_one_store_leave_each_others_servers_alone() {
+    let setup = Setup::new().policy("default = \"allow\"");
+    let log = Log::new(&setup.world.path("work"), "one");
+    let (world, config) = setup.fake("fx", &Fake::stdio("both").logging(&log)).write();
+    let text = fs::read_to_string(&config).unwrap();
+    let other = world.write("other.toml", &text.replace("one.log", "two.log"));
+    let start = |config: &Path| {
+        let mut client = Mcp::stdio(Pipe::start(&world, config, &["--no-daemon"]), Era::Modern);
+        assert_eq!(client.call("fx__echo", json!({"text": "x"})).text(), "x");
+        client
+    };
+    let mut first = start(&config);
+    let starts = log.count("server/discover");
+    let mut second = start(&other);
+    // Each process has read by then what the other wrote.
+    for client in [&mut first, &mut second] {
+        let answer = client.call("fx__sleep", json!({"ms": 1500}));
+        assert!(!answer.is_error() && answer.code().is_none(), "{}", answer.raw);
+    }
+    assert_eq!(log.count("server/discover"), starts, "its server was not started anew");
 }
 
 #[test]

@@ -120,9 +120,10 @@ impl LaunchGate {
         passed
     }
 
-    /// Whether a running upstream's launch was rejected since.
+    /// Whether a running upstream's launch was rejected since. Another configuration of the same store that names another launch
+    /// takes nothing back.
     pub(crate) fn is_revoked(&self, upstream: &UpstreamName) -> bool {
-        matches!(&**self.door.load(), Door::Open { .. }) && !self.pins.allows(upstream, self.digest())
+        matches!(&**self.door.load(), Door::Open { .. }) && self.pins.rejects(upstream, self.digest())
     }
 
     /// Why nothing is started and listed, if that is so.
@@ -143,6 +144,13 @@ impl Pins {
     /// Whether that launch is still approved.
     fn allows(&self, upstream: &UpstreamName, launch: Digest) -> bool {
         self.book().get(upstream, PinKind::Launch, "").is_some_and(|record| record.pin.shows(launch))
+    }
+
+    /// Whether that launch was rejected.
+    fn rejects(&self, upstream: &UpstreamName, launch: Digest) -> bool {
+        let book = self.book();
+        let pin = book.launch(upstream).map(|record| record.pin);
+        pin.is_some_and(|pin| pin.state() == PinState::Rejected && pin.waiting() == Some(launch))
     }
 
     /// Judges all new launches with one wait for the disk, so that their gates have nothing left to write. Blocks if
