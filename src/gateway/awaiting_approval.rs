@@ -34,6 +34,8 @@ const PAGE_WAIT: Duration = Duration::from_secs(20);
 
 /// Why a question is taken back whose time is over.
 const LATE: &str = "no answer in time";
+/// Text for a model whose client's yes could not be taken.
+const UNTAKEN: &str = "The approval of this call could not be taken, so it was not made.";
 /// How often a call that waits looks whether it may still.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -221,9 +223,9 @@ impl Asking {
                     Err(CannotAnswer::Unknown) => {}
                     Err(why) => {
                         self.service.approvals.unanswered(&self.prompt);
-                        return Step::Event(
-                            self.refuse(Reason::Denied, &format!("The approval does not count: {why}.")),
-                        );
+                        // Reasons name commands and files, which are not for a model.
+                        tracing::warn!(why = %why, "an approval did not count");
+                        return Step::Event(self.refuse(Reason::Denied, UNTAKEN));
                     }
                 }
                 continue;

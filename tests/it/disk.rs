@@ -315,6 +315,24 @@ fn a_revocation_that_the_disk_did_not_take_holds_and_is_written_later() {
 }
 
 #[test]
+fn a_model_whose_approval_the_disk_did_not_take_reads_no_reason_of_the_store() {
+    let (world, config) = setup().write();
+    let Some(disk) = Disk::new(&world) else { return };
+    let gateway = disk.start(&config);
+    gateway.wait_for_tools(&["fx__echo"]);
+    let forms = json!({"elicitation": {}});
+    let mut client = Mcp::http_at(gateway.address, gateway.token(), Era::LEGACY, "/mcp", forms);
+    let mut call = client.open("tools/call", json!({"name": "fx__echo", "arguments": {"text": "x"}}));
+    let question = call.next().unwrap();
+    disk.fill();
+    client.respond(&question["id"], json!({"action": "accept", "content": {"decision": "once"}}));
+    let refused = call.response();
+    let text = refused["result"]["content"][0]["text"].as_str().unwrap();
+    assert_eq!(text, "The approval of this call could not be taken, so it was not made.", "{refused}");
+    eventually("the operator reads it", || lines_with(&gateway, "an approval did not count") == 1);
+}
+
+#[test]
 fn a_store_that_cannot_be_read_ends_the_start_with_75() {
     let (world, config) = setup().write();
     let Some(disk) = Disk::new(&world) else { return };
