@@ -2,7 +2,7 @@
 
 use super::model::{Config, EraChoice, Instance, Upstream};
 use super::show;
-use crate::policy::{Field, Hints, Policy, RuleSpec, Table, Trust};
+use crate::policy::{Annotations, Effect, Field, Hints, Policy, RuleSpec, Table, Trust};
 
 /// Programs that can ask nothing because several callers share them. `is_modern`: a server that asks without that, as an earlier run
 /// learnt.
@@ -26,13 +26,7 @@ pub(crate) fn unasked(config: &Config, is_modern: impl Fn(&Upstream) -> bool) ->
 
 /// A rule over annotations that no tool can have: none of its upstreams may loosen its own hints, and neither does the operator.
 fn unsaid(config: &Config, rule: &RuleSpec) -> Option<String> {
-    let matches = |pattern: &String, upstream: &Upstream| {
-        Policy::pattern(pattern).is_none_or(|matches| matches(upstream.name.as_str()))
-    };
-    let is_about = |upstream: &&Upstream| {
-        rule.upstreams.is_empty() || rule.upstreams.iter().any(|pattern| matches(pattern, upstream))
-    };
-    let mut upstreams = config.upstreams.iter().filter(is_about).peekable();
+    let mut upstreams = config.upstreams.iter().filter(|upstream| names(rule, upstream)).peekable();
     upstreams.peek()?;
     let can_match = |upstream: &Upstream| upstream.trust == Trust::Trusted || can_be_stated(rule, upstream);
     if upstreams.any(can_match) {
@@ -43,6 +37,35 @@ fn unsaid(config: &Config, rule: &RuleSpec) -> Option<String> {
         "policy.rules \"{id}\": matches no tool: no upstream of it has `trust = \"trusted\"`, without which servers cannot loosen their \
          annotations, or `annotations` of yours that say {wanted}; a rule over the server's own words has `claims = {wanted}`"
     ))
+}
+
+/// A rule over annotations that keeps one over claims from allowing anything: what it asks for is assumed of every tool whose server
+/// may not loosen, also of those that call themselves milder.
+fn outranks(config: &Config, rule: &RuleSpec) -> Option<String> {
+    let is_about_all = rule.tools.is_empty() && rule.callers.is_empty() && rule.profiles.is_empty();
+    let is_plain = rule.claims.is_empty() && rule.arguments.is_empty() && rule.unless.is_empty();
+    let assumed = Hints::from(Annotations::ASSUMED).values();
+    let is_assumed = rule.annotations.values().into_iter().zip(assumed).all(|(said, is)| said.is_none() || said == is);
+    if rule.effect == Effect::Allow || rule.annotations.is_empty() || !(is_about_all && is_plain && is_assumed) {
+        return None;
+    }
+    let is_silenced = |upstream: &Upstream| upstream.trust == Trust::Standard && upstream.annotations.is_empty();
+    let opens = |other: &&RuleSpec| other.effect == Effect::Allow && !other.claims.is_empty();
+    let both = |other: &&RuleSpec| {
+        config.upstreams.iter().any(|one| is_silenced(one) && names(rule, one) && names(other, one))
+    };
+    let other = config.policy.rules.iter().filter(opens).find(both)?;
+    let (id, wanted, other) = (&rule.id, show::hints(&rule.annotations), &other.id);
+    Some(format!(
+        "policy.rules \"{id}\": goes before \"{other}\", which allows by `claims`: every tool of a server without `trust = \"trusted\"` \
+         counts as {wanted}, also one that says otherwise; a rule over the server's own words has `claims = {wanted}`"
+    ))
+}
+
+/// Whether the upstreams of a rule may include this one.
+fn names(rule: &RuleSpec, upstream: &Upstream) -> bool {
+    let matches = |pattern: &String| Policy::pattern(pattern).is_none_or(|matches| matches(upstream.name.as_str()));
+    rule.upstreams.is_empty() || rule.upstreams.iter().any(matches)
 }
 
 /// Whether the operator's annotations of an upstream can make up those of the rule, as far as these are milder than what is assumed.
@@ -63,7 +86,8 @@ pub(crate) fn doubts(config: &Config, known: Option<&[String]>) -> Vec<String> {
     if policy.denies_all() {
         doubts.push("policy: no call can be allowed: the default is \"deny\" and no rule allows anything".to_owned());
     }
-    doubts.extend(config.policy.rules.iter().filter_map(|rule| unsaid(config, rule)));
+    let rules = &config.policy.rules;
+    doubts.extend(rules.iter().filter_map(|rule| unsaid(config, rule).or_else(|| outranks(config, rule))));
     let Some(known) = known else { return doubts };
     let named = policy.patterns().filter(|used| matches!(used.field, Field::Tools | Field::Prompts | Field::Resources));
     for used in named.filter(|used| !known.iter().any(|name| used.matches(name))) {
@@ -113,6 +137,34 @@ mod tests {
                 told.iter().all(|told| told.starts_with("policy.rules \"r\"") && told.contains(&way_out)),
                 "{told:?}"
             );
+        }
+    }
+
+    #[test]
+    fn a_rule_over_annotations_that_keeps_claims_from_allowing_anything_is_told() {
+        let found = |upstream: &str, rule: &str| {
+            let reads = "[[policy.rules]]\nid = \"reads\"\neffect = \"allow\"\nclaims = { read-only = true }";
+            let text = format!(
+                "[upstreams.a]\ncommand = [\"/a\"]\n{upstream}\n[policy]\n[[policy.rules]]\nid = \"r\"\n{rule}\n{reads}"
+            );
+            doubts(&good(&text).0, None)
+        };
+        let asks = "effect = \"ask\"\nannotations = { read-only = false }";
+        for (label, upstream, rule, is_told) in [
+            ("what is assumed of every tool", "", asks.to_owned(), true),
+            ("a deny", "", asks.replace("ask", "deny"), true),
+            ("what no tool is without a word", "", asks.replace("false", "true"), false),
+            ("a server that is trusted", "trust = \"trusted\"", asks.to_owned(), false),
+            ("one of which claims open nothing", "trust = \"untrusted\"", asks.to_owned(), false),
+            ("words of the operator", "annotations = { x = { read-only = true } }", asks.to_owned(), false),
+            ("named tools", "", format!("{asks}\ntools = [\"a__write\"]"), false),
+            ("another server", "", format!("{asks}\nupstreams = [\"b*\"]"), false),
+            ("claims", "", asks.replace("annotations", "claims"), false),
+        ] {
+            let told = found(upstream, &rule);
+            let told: Vec<&String> = told.iter().filter(|told| told.contains("goes before \"reads\"")).collect();
+            assert_eq!(told.len(), usize::from(is_told), "{label}: {told:?}");
+            assert!(told.iter().all(|told| told.contains("`claims = { read-only = false }`")), "{told:?}");
         }
     }
 }

@@ -56,7 +56,7 @@ impl Hints {
         self.read_only.is_none() && self.destructive.is_none() && self.idempotent.is_none() && self.open_world.is_none()
     }
 
-    pub(crate) const fn values(&self) -> [Option<bool>; 4] {
+    pub const fn values(&self) -> [Option<bool>; 4] {
         [self.read_only, self.destructive, self.idempotent, self.open_world]
     }
 
