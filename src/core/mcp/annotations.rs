@@ -5,6 +5,7 @@ use crate::wire::raw::{RawJson, RawObject};
 /// Key of the upstream's own claims when clients see other hints.
 const CLAIMED: &str = "headend/claimed-annotations";
 
+const ANNOTATIONS: &str = "annotations";
 const NAMES: [&str; 4] = ["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"];
 
 /// The value of each hint that promises something.
@@ -46,7 +47,7 @@ pub struct Hints {
 impl Hints {
     /// The hints of a definition. A value that is not a boolean states nothing.
     pub fn of(definition: &RawObject) -> Self {
-        let stated = definition.object("annotations").unwrap_or_default();
+        let stated = definition.object(ANNOTATIONS).unwrap_or_default();
         let hint = |name| stated.get(name).and_then(|raw| raw.parse::<bool>().ok());
         let [read_only, destructive, idempotent, open_world] = NAMES.map(hint);
         Self { read_only, destructive, idempotent, open_world }
@@ -88,17 +89,13 @@ impl Hints {
     /// The hints of a definition for readers that ignore the case of keys: of several the one that promises more.
     pub fn in_any_case(definition: &RawObject) -> Self {
         let mut hints = Self::of(definition);
-        let Some(mut stated) = definition.object("annotations") else { return hints };
-        let mut others = Vec::new();
-        stated.retain(|key| {
-            others.extend(NAMES.iter().position(|name| name.eq_ignore_ascii_case(key)).map(|at| (at, key.to_owned())));
-            true
-        });
-        let all = [&mut hints.read_only, &mut hints.destructive, &mut hints.idempotent, &mut hints.open_world];
-        for (at, (hint, harmless)) in all.into_iter().zip(HARMLESS).enumerate() {
-            let mut spelt = others.iter().filter(|(other, _)| *other == at);
-            if spelt.any(|(_, key)| stated.get(key).and_then(|raw| raw.parse::<bool>().ok()) == Some(harmless)) {
-                *hint = Some(harmless);
+        let spellings = |object: &RawObject, name: &str| [vec![name.to_owned()], others(object, name)].concat();
+        for stated in spellings(definition, ANNOTATIONS).iter().filter_map(|key| definition.object(key)) {
+            for ((name, hint), harmless) in NAMES.into_iter().zip(hints.each()).zip(HARMLESS) {
+                let says = |key: &String| stated.get(key).and_then(|raw| raw.parse::<bool>().ok());
+                if spellings(&stated, name).iter().any(|key| says(key) == Some(harmless)) {
+                    *hint = Some(harmless);
+                }
             }
         }
         hints
@@ -107,17 +104,20 @@ impl Hints {
     /// The hints of a definition that all readers find the same, whether they heed the case of keys or not.
     pub fn unmistakable(definition: &RawObject) -> Self {
         let mut hints = Self::of(definition);
-        let Some(mut stated) = definition.object("annotations") else { return hints };
-        let all = [&mut hints.read_only, &mut hints.destructive, &mut hints.idempotent, &mut hints.open_world];
-        for (name, hint) in NAMES.into_iter().zip(all) {
-            stated.retain(|key| {
-                if key != name && key.eq_ignore_ascii_case(name) {
-                    *hint = None;
-                }
-                true
-            });
+        if !others(definition, ANNOTATIONS).is_empty() {
+            return Self::default();
+        }
+        let stated = definition.object(ANNOTATIONS).unwrap_or_default();
+        for (name, hint) in NAMES.into_iter().zip(hints.each()) {
+            if !others(&stated, name).is_empty() {
+                *hint = None;
+            }
         }
         hints
+    }
+
+    fn each(&mut self) -> [&mut Option<bool>; 4] {
+        [&mut self.read_only, &mut self.destructive, &mut self.idempotent, &mut self.open_world]
     }
 
     /// Whether these promise something that the others, of the same tool, did not, or take a warning back.
@@ -170,15 +170,17 @@ impl Said {
 /// Lets clients find these hints on a tool, and its server's own in `_meta` where they differ. A hint that is absent in `shown`
 /// stays as its server wrote it, and a definition that says the same already keeps its bytes.
 pub fn show(definition: &mut RawObject, shown: &Hints) {
-    let claimed = definition.get("annotations").cloned();
-    let stated = if claimed.is_some() { definition.object("annotations") } else { Some(RawObject::default()) };
+    // Some readers ignore the case of keys, and would find the claim under such a key.
+    if !shown.is_empty() && !others(definition, ANNOTATIONS).is_empty() {
+        definition.retain(|key| key == ANNOTATIONS || !is_in_any_case(key, ANNOTATIONS));
+    }
+    let claimed = definition.get(ANNOTATIONS).cloned();
+    let stated = if claimed.is_some() { definition.object(ANNOTATIONS) } else { Some(RawObject::default()) };
     let Some(mut stated) = stated else { return };
     let assumed = Hints::from(Annotations::ASSUMED).values();
     let mut differs = false;
-    // Some readers ignore the case of keys, and would find the claim under such a key.
     stated.retain(|key| {
-        let is_same =
-            |(name, value): (&str, Option<bool>)| value.is_some() && name != key && name.eq_ignore_ascii_case(key);
+        let is_same = |(name, value): (&str, Option<bool>)| value.is_some() && name != key && is_in_any_case(key, name);
         let kept = !NAMES.into_iter().zip(shown.values()).any(is_same);
         differs |= !kept;
         kept
@@ -197,13 +199,34 @@ pub fn show(definition: &mut RawObject, shown: &Hints) {
         }
     }
     if differs {
-        definition.set("annotations", stated.encode());
+        definition.set(ANNOTATIONS, stated.encode());
         if let Some(claimed) = claimed {
             let mut meta = definition.object("_meta").unwrap_or_default();
             meta.set(CLAIMED, claimed);
             definition.set("_meta", meta.encode());
         }
     }
+}
+
+/// Whether a key is this name for readers that ignore case, those among them that fold two letters from beyond ASCII as well.
+/// Source: `foldName` of Go's encoding/json.
+fn is_in_any_case(key: &str, name: &str) -> bool {
+    let fold = |c: char| match c {
+        '\u{17f}' => 's',
+        '\u{212a}' => 'k',
+        c => c.to_ascii_lowercase(),
+    };
+    key.chars().map(fold).eq(name.chars().map(fold))
+}
+
+/// The keys of an object that are this name in other letters.
+fn others(object: &RawObject, name: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    object.clone().retain(|key| {
+        found.extend((key != name && is_in_any_case(key, name)).then(|| key.to_owned()));
+        true
+    });
+    found
 }
 
 #[cfg(test)]
@@ -262,6 +285,12 @@ mod tests {
                 Annotations::ASSUMED,
                 r#"{"annotations":{},"_meta":{"headend/claimed-annotations":{"ReadOnlyHint":true}}}"#,
             ),
+            (
+                "hints under a key in other letters",
+                r#"{"name":"a","Annotations":{"readOnlyHint":true},"annotation\u017f":{"readOnlyHint":true}}"#,
+                Annotations::ASSUMED,
+                r#"{"name":"a"}"#,
+            ),
         ] {
             assert_eq!(shown(text, effective), want, "{label}");
         }
@@ -271,6 +300,8 @@ mod tests {
     fn hints_that_nobody_stated_beside_the_server_keep_their_bytes() {
         let text = r#"{"name":"a","annotations":{ "readOnlyHint":true , "ReadOnlyHint":false,"title":"A"}}"#;
         assert_eq!(shown(text, Hints::default()), text);
+        let twice = r#"{"name":"a","Annotations":{"readOnlyHint":true}}"#;
+        assert_eq!(shown(twice, Hints::default()), twice);
         let open = Hints { open_world: Some(false), ..Hints::default() };
         let with = r#"{"name":"a","annotations":{"readOnlyHint":true,"openWorldHint":false},"_meta":{"headend/claimed-annotations":{"readOnlyHint":true}}}"#;
         assert_eq!(shown(r#"{"name":"a","annotations":{"readOnlyHint":true}}"#, open), with);
@@ -342,6 +373,8 @@ mod tests {
         assert_eq!(of(r#"{"ReadOnlyHint":true,"destructiveHint":"no","readonlyhint":1}"#), Hints::default());
         assert_eq!(of(r#"{"readOnlyHint":true}"#).read_only, Some(true));
         assert_eq!((of("7"), of("{}")), (Hints::default(), Hints::default()));
+        assert_eq!(of(r#"{"readOnlyHint":true},"AnnotationS":{}"#), Hints::default());
+        assert_eq!(of(r#"{"de\u017ftructiveHint":true,"destructiveHint":false}"#), Hints::default());
     }
 
     #[test]
@@ -355,5 +388,10 @@ mod tests {
         assert_eq!(of(r#"{"readOnlyHint":true,"READONLYHINT":false}"#).read_only, Some(true));
         assert_eq!(of(r#"{"DestructiveHint":true}"#).destructive, None, "a warning in other letters warns nobody");
         assert_eq!(of("{}"), Hints::default());
+        assert_eq!(
+            of(r#"{},"ANNOTATIONS":{"ReadOnlyHint":true}"#).read_only,
+            Some(true),
+            "under a key in other letters"
+        );
     }
 }
