@@ -199,9 +199,9 @@ async fn show(console: &Console, head: &Parts, visitor: &Visitor) -> Response<Re
         "/group" => {
             let query = head.uri.query().unwrap_or_default();
             let mut of: HashMap<_, _> = form_urlencoded::parse(query.as_bytes()).collect();
-            let (caller, item) = (of.remove("caller").unwrap_or_default(), of.remove("item").unwrap_or_default());
+            let [caller, kind, item] = ["caller", "kind", "item"].map(|name| of.remove(name).unwrap_or_default());
             let mut approvals = desk.approvals();
-            approvals.retain(|approval| approval.caller == caller && approval.canonical == item);
+            approvals.retain(|one| one.caller == caller && one.kind == kind && one.canonical == item);
             let cards = approvals.iter().map(|approval| Card::new(approval, now)).collect();
             reply::page(ok, &Group::new(frame(Section::Other), cards))
         }

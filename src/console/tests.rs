@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_util::sync::CancellationToken;
 
 use self::fake::{FakeDesk, HOSTILE, approval, hostile};
-use super::desk::Desk;
+use super::desk::{Approval, Desk};
 use super::*;
 use crate::policy::Said;
 
@@ -22,7 +22,7 @@ const PAGES: &[&str] = &[
     "/upstreams",
     "/decisions",
     "/approvals/k7hq9cmv2r5wjd8x",
-    "/group?caller=local&item=mail__send",
+    "/group?caller=local&kind=tool&item=mail__send",
 ];
 
 /// A label, headers, a body, and the status that they get.
@@ -297,11 +297,14 @@ async fn a_group_is_answered_as_far_as_it_was_shown_and_checked() {
     for id in ["a1", "a2", "a3"] {
         stage.desk.ask(approval(id, "x", "x", Said::default(), 1, "{}"));
     }
-    let link = "/group?caller=local&#38;item=x";
+    // A prompt of the same name is of no group with the tool.
+    stage.desk.ask(Approval { kind: "prompt", ..approval("p1", "x", "x", Said::default(), 1, "{}") });
+    let link = "/group?caller=local&#38;kind=tool&#38;item=x";
     for path in ["/", "/approvals/a1"] {
         assert!(stage.get(path, &cookie).await.body.contains(link), "{path}");
     }
-    let page = stage.get("/group?caller=local&item=x", &cookie).await;
+    let page = stage.get("/group?caller=local&kind=tool&item=x", &cookie).await;
+    assert!(!page.body.contains("value=\"p1:"), "{}", page.body);
     let csrf = page.csrf();
     let value = |id: &str| format!("{id}:{id:0>64}");
     for id in ["a1", "a2", "a3"] {
