@@ -100,14 +100,14 @@ fn an_edit_is_a_comparison_under_the_names_that_servers_use() {
     let long = format!(r#"{{"old_text":"{same}a\n{same}","new_text":"{same}b\n{same}"}}"#);
     expect![[r#"
         old_text -> new_text (- is replaced by +):
-          .. 898 unchanged lines
+          .. 898 lines in both texts
             | same
             | same
           - | a
           + | b
             | same
             | same
-          .. 898 unchanged lines
+          .. 898 lines in both texts
     "#]]
     .assert_eq(&told(&long, 1000));
     assert_eq!(told(&long, 1 << 20).lines().count(), 1803);

@@ -132,7 +132,7 @@ impl Block {
                         EditLine::Line(Change::Added, line) => {
                             tell_line(paint, ("  + | ", paint.added), line, marks_ends, out);
                         }
-                        EditLine::Same(count) => out.push_str(&format!("  .. {count} unchanged lines\n")),
+                        EditLine::Same(count) => out.push_str(&format!("  .. {count} lines in both texts\n")),
                     }
                 }
                 not_shown(*cut, out);
