@@ -214,7 +214,10 @@ impl Desk {
     ) -> Result<Opened, Refused> {
         self.fatigue.sweep(now);
         let action = asked.action();
-        let fits = |entry: &Entry| now < entry.prompt.until && entry.is_about(&asked, &action);
+        // A person is told which client asks.
+        let is_told = |prompt: &Prompt| prompt.shown.client == shown.client;
+        let fits =
+            |entry: &Entry| now < entry.prompt.until && entry.is_about(&asked, &action) && is_told(&entry.prompt);
         let own = own.filter(|own| self.prompts.get(*own).is_some_and(|entry| entry.tie != Tie::Held && fits(entry)));
         if own.is_none() && self.fatigue.is_denied(&action, now) {
             return Err(Refused::Declined);

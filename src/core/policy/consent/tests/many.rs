@@ -28,9 +28,12 @@ fn each_call_that_waits_has_its_own_question_and_one_that_left_is_joined() {
     assert_eq!(desk.get(&id(2)).unwrap().asked.session, Some(3));
     let other_caller = Asked { caller: Arc::from("dev"), ..asked() };
     assert_eq!(open(&mut desk, &other_caller, 11, 1), opened(11, false));
-    let more = Asked { need: Evidence::Page, ..third_session };
+    let more = Asked { need: Evidence::Page, ..third_session.clone() };
     desk.leave(&id(2));
     assert_eq!(open(&mut desk, &more, 12, 1), opened(12, false), "another need");
+    let said = shown().asked_by(ClientName::read(&RawJson::trusted(r#"{"name":"other"}"#)));
+    let own_name = desk.open(third_session, said, id(13), 1, 900, None);
+    assert_eq!(own_name, opened(13, false), "a client by another name than the person was told");
 }
 
 #[test]
