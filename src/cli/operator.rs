@@ -8,7 +8,8 @@ use crate::config::Operator;
 use crate::daemon::admin::fresh_code;
 use crate::store::db::Db;
 
-/// The stricter of this command's own configuration and the setting of the daemon that ran last, which no `--config` changes.
+/// The strictest of this command's own configuration and the settings of the daemon and of the gateway of `headend stdio` that ran last,
+/// which no `--config` changes.
 ///
 /// # Errors
 /// 1 when no command may, or the code was not typed; 75 when the store cannot be read.

@@ -19,6 +19,7 @@ use crate::daemon::file_watch::{FileWatch, QUIET};
 use crate::daemon::gateway::{Gateway, StartError, StopTimes};
 use crate::daemon::listen::Addresses;
 use crate::daemon::systemd;
+use crate::store::approvals::Keeper;
 use crate::store::audit::MAIN;
 use crate::telemetry::logs;
 
@@ -92,7 +93,7 @@ async fn serve(common: &Common, loaded: Loaded, inline: bool) -> Result<u8, Fail
     let config = loaded.config;
     let gateway = Gateway::build(config, loaded.source, Some(store), MAIN, StopTimes::DAEMON).map_err(start_failure)?;
     let gateway = Arc::new(gateway);
-    gateway.service.approvals.keep_operator();
+    gateway.service.approvals.keep_operator(Keeper::Daemon);
     let addresses = gateway.listen().await.map_err(start_failure)?;
     if let Some(path) = socket {
         match admin::bind(&path, &access).await {

@@ -15,6 +15,7 @@ use super::{relay, serve};
 use crate::config::{Filter, Profile, ShownHints};
 use crate::daemon::gateway::{Gateway, StopTimes};
 use crate::serve::lines;
+use crate::store::approvals::Keeper;
 use crate::store::audit::chain_of_its_own;
 
 /// Name of the profile that `--transparent` makes.
@@ -89,6 +90,7 @@ async fn alone(loaded: Loaded, profile: Option<String>, inline: bool, times: Sto
     let store = if inline { None } else { Some(source::store(&loaded.config)?) };
     let gateway = Gateway::build(loaded.config, loaded.source, store, &chain_of_its_own(), times)
         .map_err(serve::start_failure)?;
+    gateway.service.approvals.keep_operator(Keeper::Alone);
     let client = gateway.line_client(gateway.own_caller(), profile.map(Arc::from));
     let (input_ended, ended) = (CancellationToken::new(), CancellationToken::new());
     let tell = input_ended.clone();

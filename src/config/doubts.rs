@@ -143,7 +143,8 @@ mod tests {
     #[test]
     fn a_rule_over_annotations_that_keeps_claims_from_allowing_anything_is_told() {
         let found = |upstream: &str, rule: &str| {
-            let reads = "[[policy.rules]]\nid = \"reads\"\neffect = \"allow\"\nclaims = { read-only = true }";
+            let reads = "[upstreams.b]\ncommand = [\"/b\"]\ntrust = \"trusted\"\n\
+                         [[policy.rules]]\nid = \"reads\"\neffect = \"allow\"\nclaims = { read-only = true }";
             let text = format!(
                 "[upstreams.a]\ncommand = [\"/a\"]\n{upstream}\n[policy]\n[[policy.rules]]\nid = \"r\"\n{rule}\n{reads}"
             );

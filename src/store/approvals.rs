@@ -7,7 +7,7 @@
 //! prompts. Each process reads the changes of others every 250 ms while a prompt is open, else every 2 s.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicI64};
+use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -32,6 +32,7 @@ mod group;
 mod journal;
 pub(crate) mod json;
 mod keep;
+mod keeper;
 mod kept;
 mod operator;
 mod seat;
@@ -40,6 +41,7 @@ mod time;
 mod unlisted;
 mod wish;
 
+pub(crate) use self::keeper::Keeper;
 pub(crate) use self::kept::{Answered, PromptRow, Revoked, Used};
 pub(crate) use self::seat::Seat;
 pub(crate) use self::span::Span;
@@ -84,7 +86,7 @@ struct Inner {
     opened: Notify,
     /// The database's version when it was last read.
     version: AtomicI64,
-    keeps_operator: AtomicBool,
+    keeper: OnceLock<Keeper>,
 }
 
 /// An open prompt, and the tasks that wait for its end.
@@ -151,7 +153,7 @@ impl Approvals {
             opened: Notify::new(),
             // No version of the database is this one.
             version: AtomicI64::new(-1),
-            keeps_operator: AtomicBool::new(false),
+            keeper: OnceLock::new(),
         };
         Self { inner: Arc::new(inner) }
     }

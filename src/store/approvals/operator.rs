@@ -1,25 +1,21 @@
-//! The daemon's setting for the operator's commands, kept for commands that find no daemon.
-
-use std::sync::atomic::Ordering;
+//! The settings of gateways for the operator's commands, kept for commands that find no daemon.
 
 use super::Approvals;
+use super::keeper::Keeper;
 use super::unlisted::unlisted;
 use crate::config::Operator;
 
 impl Approvals {
-    /// Keeps the setting in the store, from here on after each change too. The daemon alone does so: a gateway beside it has a
-    /// configuration of its own.
-    pub(crate) fn keep_operator(&self) {
-        self.inner.keeps_operator.store(true, Ordering::Relaxed);
+    /// Keeps the setting in the store, from here on after each change too. The first keeper stays.
+    pub(crate) fn keep_operator(&self, keeper: Keeper) {
+        let _first_stays = self.inner.keeper.set(keeper);
         self.write_operator();
     }
 
     pub(super) fn write_operator(&self) {
         let inner = &self.inner;
-        if let Some(db) = &inner.db
-            && inner.keeps_operator.load(Ordering::Relaxed)
-        {
-            db.keep_operator(self.operator().number()).then(unlisted);
+        if let (Some(db), Some(keeper)) = (&inner.db, inner.keeper.get()) {
+            db.keep_operator(*keeper, self.operator().number()).then(unlisted);
         }
     }
 

@@ -5,14 +5,13 @@
 //! them. Every process may leave an answer. Message and details, which have the arguments in them, are sealed.
 
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use strum::VariantArray as _;
 
 use super::{Db, Operation, Work, meta, no_key, number, signed, unsigned};
 use crate::policy::consent::Wall;
-use crate::store::approvals::{Answered, PromptRow};
+use crate::store::approvals::{Answered, Keeper, PromptRow};
 use crate::store::seal::{Opened, Seals};
 
-/// The daemon's setting in the table `meta`.
-const OPERATOR: &str = "operator";
 /// How long unclaimed answers are kept, in seconds.
 const KEPT: Wall = 3600;
 
@@ -81,14 +80,19 @@ impl Db {
         })
     }
 
-    /// Keeps the daemon's setting for the operator's commands.
-    pub(crate) fn keep_operator(&self, setting: u64) -> Operation<'_, impl Work<Out = ()>> {
-        self.write(move |connection| number::put(connection, OPERATOR, setting))
+    /// Keeps a gateway's setting for the operator's commands.
+    pub(crate) fn keep_operator(&self, keeper: Keeper, setting: u64) -> Operation<'_, impl Work<Out = ()>> {
+        self.write(move |connection| number::put(connection, keeper.into_str(), setting))
     }
 
-    /// The setting of the daemon that ran last, 0 where there was none.
+    /// The strictest setting of the gateways that ran last, 0 where there was none.
     pub(crate) fn operator(&self) -> Operation<'_, impl Work<Out = u64>> {
-        self.read(|connection| number::number(connection, OPERATOR))
+        self.read(|connection| {
+            let stricter = |strictest: u64, keeper: &Keeper| {
+                number::number(connection, keeper.into_str()).map(|setting| strictest.max(setting))
+            };
+            Keeper::VARIANTS.iter().try_fold(0, stricter)
+        })
     }
 
     /// Reports the outcome to the process that left an answer.

@@ -7,6 +7,7 @@ use std::process::Output;
 use super::*;
 use crate::console::Browser;
 use crate::process::said;
+use crate::stdio::Pipe;
 use crate::terminal::Terminal;
 
 const CONSOLE: &str = "[console]\nlisten = \"127.0.0.1:0\"";
@@ -110,4 +111,15 @@ fn without_commands_the_page_alone_answers() {
     let mut browser = Browser::signed_in(&stage.gateway);
     browser.answer(id, "once");
     assert_eq!(client.call("fx__echo", json!({"text": "x"})).text(), "x");
+}
+
+#[test]
+fn a_gateway_alone_leaves_its_setting_to_commands_of_any_configuration() {
+    let setup = Setup::new().policy("default = \"ask\"\n[policy.consent]\noperator = \"none\"");
+    let (world, config) = setup.fake("fx", &Fake::stdio("both")).write();
+    let mut client = Mcp::stdio(Pipe::start(&world, &config, &["--no-daemon"]), Era::Modern);
+    eventually("its tools are listed", || client.tool_names().iter().any(|name| name == "fx__env"));
+    let other = world.write("other.toml", "[policy]\ndefault = \"allow\"\n");
+    let refused = world.run(&["pins", "reject", "fx__env", "--config", other.to_str().unwrap()]);
+    assert!(refused.status.code() == Some(1) && said(&refused).contains("operator = \"none\""), "{}", said(&refused));
 }

@@ -1,0 +1,12 @@
+//! Names the gateways whose setting for the operator's commands is kept in the store.
+
+/// A gateway whose setting is kept. A command without a daemon goes by the stricter of both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(const_into_str)]
+pub(crate) enum Keeper {
+    #[strum(serialize = "operator")]
+    Daemon,
+    /// One of `headend stdio`.
+    #[strum(serialize = "operator_alone")]
+    Alone,
+}
