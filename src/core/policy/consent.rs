@@ -39,6 +39,7 @@ use super::{Action, Digest, Evidence, Kind};
 mod desk;
 mod fatigue;
 mod grant;
+pub mod hold;
 mod prompt;
 mod shown;
 pub mod view;

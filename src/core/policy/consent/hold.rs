@@ -1,0 +1,278 @@
+//! Which calls are held open while they wait for a person, and for how long.
+//!
+//! A call has a place among those of its caller, and among all. A client that gave a held call up is not made to wait as long
+//! again: the next calls of that caller and that client's name are held two thirds of the time that it waited. That is forgotten
+//! once a call of them was answered while it was held, or after an hour. Names are the clients' own words, so a caller has room
+//! for a few of them; the oldest gives way.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Calls of all callers that are held at once.
+pub const MAX_HELD: usize = 256;
+
+/// For how long the patience of a client that gave up is remembered.
+pub const REMEMBERED: Duration = Duration::from_secs(3600);
+/// Names of clients that are remembered, of one caller and of all.
+const MAX_NAMES: usize = 16;
+const MAX_NAMES_OF_ALL: usize = 1024;
+
+/// The client that a call is of: its caller, and the name that it gives itself.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Holder {
+    pub caller: Arc<str>,
+    pub client: Arc<str>,
+}
+
+/// How the wait of a held call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// A person answered.
+    Answered,
+    /// The client gave it up after so long.
+    GaveUp(Duration),
+    /// Its time was over, or the gateway ended it.
+    Over,
+}
+
+/// Why a call is not held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotHeld {
+    /// There is no time to hold it for.
+    NoTime,
+    /// Its caller, or all callers together, have as many as may be.
+    Full,
+}
+
+/// The wait of a client that gave up.
+#[derive(Debug)]
+struct GaveUp {
+    waited: Duration,
+    at: Duration,
+}
+
+/// The calls that are held, and the clients that gave up. Times are of any clock that never goes back.
+#[derive(Debug, Default)]
+pub struct Held {
+    of_callers: HashMap<Arc<str>, usize>,
+    all: usize,
+    gave_up: HashMap<Holder, GaveUp>,
+}
+
+impl Held {
+    /// Takes a place for a call that may be held for `hold`, of a caller with `most` places. Returns for how long it is held.
+    ///
+    /// # Errors
+    /// Why it is not held; it has no place then.
+    pub fn begin(&mut self, holder: &Holder, hold: Duration, most: usize, now: Duration) -> Result<Duration, NotHeld> {
+        let hold = hold.min(self.patience(holder, now).unwrap_or(hold));
+        if hold.is_zero() {
+            return Err(NotHeld::NoTime);
+        }
+        let mine = self.of_callers.get(&holder.caller).copied().unwrap_or(0);
+        if mine >= most || self.all >= MAX_HELD {
+            return Err(NotHeld::Full);
+        }
+        self.of_callers.insert(Arc::clone(&holder.caller), mine + 1);
+        self.all += 1;
+        Ok(hold)
+    }
+
+    /// Gives a place back that [`Self::begin`] took.
+    pub fn end(&mut self, holder: &Holder, ended: Ended, now: Duration) {
+        if let Some(mine) = self.of_callers.get_mut(&holder.caller) {
+            *mine = mine.saturating_sub(1);
+            self.all = self.all.saturating_sub(1);
+            if *mine == 0 {
+                self.of_callers.remove(&holder.caller);
+            }
+        }
+        match ended {
+            Ended::Answered => {
+                self.gave_up.remove(holder);
+            }
+            Ended::GaveUp(waited) => self.remember(holder, waited, now),
+            Ended::Over => {}
+        }
+    }
+
+    /// How many calls are held.
+    pub const fn len(&self) -> usize {
+        self.all
+    }
+
+    /// Whether none is held.
+    pub const fn is_empty(&self) -> bool {
+        self.all == 0
+    }
+
+    /// For how long the calls of a client are held at most, where it gave one up.
+    fn patience(&self, holder: &Holder, now: Duration) -> Option<Duration> {
+        let gave_up = self.gave_up.get(holder).filter(|gave_up| now < gave_up.at + REMEMBERED)?;
+        Some(gave_up.waited / 3 * 2)
+    }
+
+    fn remember(&mut self, holder: &Holder, waited: Duration, now: Duration) {
+        self.gave_up.retain(|_, gave_up| now < gave_up.at + REMEMBERED);
+        // Of calls that were held together, the one that was given up first says most.
+        let waited = self.gave_up.get(holder).map_or(waited, |before| before.waited.min(waited));
+        if !self.gave_up.contains_key(holder) {
+            let mine = self.gave_up.keys().filter(|known| known.caller == holder.caller).count();
+            let (is_full, only_mine) = (mine >= MAX_NAMES || self.gave_up.len() >= MAX_NAMES_OF_ALL, mine >= MAX_NAMES);
+            let others = self.gave_up.iter().filter(|(known, _)| !only_mine || known.caller == holder.caller);
+            let oldest = others.min_by_key(|(_, gave_up)| gave_up.at).map(|(known, _)| known.clone());
+            if let Some(oldest) = oldest.filter(|_| is_full) {
+                self.gave_up.remove(&oldest);
+            }
+        }
+        self.gave_up.insert(holder.clone(), GaveUp { waited, at: now });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const HOLD: Duration = Duration::from_secs(40);
+
+    fn holder(caller: &str, client: &str) -> Holder {
+        Holder { caller: Arc::from(caller), client: Arc::from(client) }
+    }
+
+    const fn s(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_client_that_gave_up_waits_two_thirds_of_that_until_it_is_answered_or_an_hour_has_passed() {
+        let mut held = Held::default();
+        let (ed, cli) = (holder("local", "ed"), holder("local", "cli"));
+        assert_eq!(held.begin(&ed, HOLD, 20, s(0)), Ok(HOLD));
+        held.end(&ed, Ended::GaveUp(s(30)), s(30));
+        assert_eq!(held.begin(&ed, HOLD, 20, s(31)), Ok(s(20)));
+        held.end(&ed, Ended::Over, s(51));
+        assert_eq!(held.begin(&cli, HOLD, 20, s(52)), Ok(HOLD), "another client of that caller");
+        assert_eq!(held.begin(&holder("ci", "ed"), HOLD, 20, s(52)), Ok(HOLD), "that client of another caller");
+        assert_eq!(held.begin(&ed, s(5), 20, s(52)), Ok(s(5)), "its time may be shorter anyway");
+        held.end(&ed, Ended::GaveUp(s(3)), s(55));
+        assert_eq!(held.begin(&ed, HOLD, 20, s(56)), Ok(s(2)));
+        held.end(&ed, Ended::Answered, s(57));
+        assert_eq!(held.begin(&ed, HOLD, 20, s(58)), Ok(HOLD), "answered while held");
+        held.end(&ed, Ended::GaveUp(s(9)), s(100));
+        assert_eq!(held.begin(&ed, HOLD, 20, s(3699)), Ok(s(6)));
+        held.end(&ed, Ended::Over, s(3699));
+        assert_eq!(held.begin(&ed, HOLD, 20, s(3700)), Ok(HOLD), "an hour has passed");
+    }
+
+    #[test]
+    fn calls_that_were_given_up_together_count_by_the_first_of_them() {
+        let mut held = Held::default();
+        let ed = holder("local", "ed");
+        held.end(&ed, Ended::GaveUp(s(6)), s(10));
+        held.end(&ed, Ended::GaveUp(s(30)), s(30));
+        assert_eq!(held.begin(&ed, HOLD, 20, s(3629)), Ok(s(4)));
+    }
+
+    #[test]
+    fn what_has_no_time_or_no_place_is_not_held() {
+        let mut held = Held::default();
+        let ed = holder("local", "ed");
+        assert_eq!(held.begin(&ed, Duration::ZERO, 20, s(0)), Err(NotHeld::NoTime));
+        let hasty = holder("local", "hasty");
+        held.end(&hasty, Ended::GaveUp(Duration::ZERO), s(0));
+        assert_eq!(held.begin(&hasty, HOLD, 20, s(0)), Err(NotHeld::NoTime), "it waits for nothing");
+        for _ in 0..20 {
+            assert_eq!(held.begin(&ed, HOLD, 20, s(0)), Ok(HOLD));
+        }
+        assert_eq!(held.begin(&holder("local", "cli"), HOLD, 20, s(0)), Err(NotHeld::Full), "places are the caller's");
+        held.end(&ed, Ended::Over, s(1));
+        assert_eq!(held.begin(&ed, HOLD, 20, s(1)), Ok(HOLD));
+        for n in 0..MAX_HELD - 20 {
+            assert_eq!(held.begin(&holder(&format!("c{n}"), ""), HOLD, 20, s(1)), Ok(HOLD));
+        }
+        assert_eq!(held.begin(&holder("last", ""), HOLD, 20, s(1)), Err(NotHeld::Full), "all together");
+        assert_eq!(held.len(), MAX_HELD);
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Begin(usize, usize, u64, usize),
+        End(usize, u8, u64),
+        Pass(u64),
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            4 => (0_usize..4, 0_usize..40, 0_u64..100, 0_usize..8).prop_map(|(a, b, c, d)| Step::Begin(a, b, c, d)),
+            4 => (0_usize..50, 0_u8..3, 1_u64..100).prop_map(|(a, b, c)| Step::End(a, b, c)),
+            1 => (0_u64..5000).prop_map(Step::Pass),
+        ];
+        proptest::collection::vec(step, 1..300)
+    }
+
+    proptest! {
+        /// Whatever happens: no caller has more places than it may, every place comes back, no call is held for longer than was
+        /// asked for or than two thirds of the last wait that its client gave up, and the memory has its bounds.
+        #[test]
+        fn places_and_memory_keep_their_bounds(steps in steps()) {
+            let (mut held, mut now) = (Held::default(), Duration::ZERO);
+            let mut open: Vec<Holder> = Vec::new();
+            let mut gave_up: HashMap<Holder, (Duration, Duration)> = HashMap::new();
+            for step in steps {
+                match step {
+                    Step::Begin(caller, client, hold, most) => {
+                        let holder = holder(&format!("caller {caller}"), &format!("client {client}"));
+                        let mine = open.iter().filter(|other| other.caller == holder.caller).count();
+                        let got = held.begin(&holder, s(hold), most, now);
+                        match got {
+                            Ok(time) => {
+                                prop_assert!(mine < most && time <= s(hold) && !time.is_zero());
+                                let last = gave_up.get(&holder).filter(|(_, at)| now < *at + REMEMBERED);
+                                // The oldest of many names may be forgotten; that of the latest is not.
+                                let newest = gave_up.iter().filter(|(other, _)| other.caller == holder.caller);
+                                let newest = newest.max_by_key(|(_, (_, at))| *at).map(|(other, _)| other.clone());
+                                if let Some((waited, _)) = last && newest.as_ref() == Some(&holder) {
+                                    prop_assert!(time <= *waited / 3 * 2, "{time:?} after {waited:?}");
+                                }
+                                open.push(holder);
+                            }
+                            Err(NotHeld::Full) => prop_assert!(mine >= most || open.len() >= MAX_HELD),
+                            Err(NotHeld::NoTime) => prop_assert_eq!(hold, 0),
+                        }
+                    }
+                    Step::End(..) if open.is_empty() => {}
+                    Step::End(which, how, waited) => {
+                        let holder = open.swap_remove(which % open.len());
+                        let ended = [Ended::Answered, Ended::Over, Ended::GaveUp(s(waited))][usize::from(how)];
+                        // No two at one time, so that one is the latest.
+                        now += Duration::from_millis(1);
+                        held.end(&holder, ended, now);
+                        match ended {
+                            Ended::Answered => {
+                                gave_up.remove(&holder);
+                            }
+                            Ended::GaveUp(waited) => {
+                                gave_up.insert(holder, (waited, now));
+                            }
+                            Ended::Over => {}
+                        }
+                    }
+                    Step::Pass(seconds) => now += s(seconds),
+                }
+                prop_assert_eq!(held.len(), open.len());
+                prop_assert!(held.gave_up.len() <= MAX_NAMES_OF_ALL);
+                for caller in 0..4 {
+                    let caller = format!("caller {caller}");
+                    prop_assert!(held.gave_up.keys().filter(|known| *known.caller == *caller).count() <= MAX_NAMES);
+                }
+            }
+            while let Some(holder) = open.pop() {
+                held.end(&holder, Ended::Over, now);
+            }
+            prop_assert!(held.is_empty() && held.of_callers.is_empty());
+        }
+    }
+}
