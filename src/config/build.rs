@@ -66,6 +66,12 @@ pub(super) fn config(mut root: Table<'_>) -> Config {
     let mut policy = policy.and_then(|node| node.table());
     let consent = Consent::read(policy.as_mut().and_then(|table| table.table("consent")));
     let profiles = profile::all(root.table("profiles"), &names);
+    for (index, hold) in consent.holds.iter().enumerate() {
+        let (path, source) = (format!("policy.consent.holds[{index}].profiles"), root.source);
+        let names = || profiles.iter().map(|profile| profile.name.as_str());
+        let mut at = |path: String, message: String| source.problem_at(&path, message);
+        rules::check_names(&path, &hold.profiles, &names, "profile", &mut at);
+    }
     let policy = rules::policy(policy, &names, &profiles);
     let audit = Audit::read(root.table("audit"));
     let secrets = secrets(root.table("secrets"));

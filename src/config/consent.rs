@@ -3,7 +3,10 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use super::file::Table;
+use crate::policy::Policy;
+use crate::policy::consent::hold::MAX_HELD;
+
+use super::file::{Table, patterns};
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -14,6 +17,8 @@ const TIMEOUT: RangeInclusive<Duration> = SECOND..=HOUR;
 const PROMPT_LIFE: RangeInclusive<Duration> = SECOND..=DAY;
 const UNUSED: RangeInclusive<Duration> = HOUR..=Duration::from_secs(3660 * 24 * 3600);
 const COUNT: RangeInclusive<usize> = 1..=100;
+const HOLD: RangeInclusive<Duration> = Duration::ZERO..=HOUR;
+const HELD: RangeInclusive<usize> = 1..=MAX_HELD;
 
 /// The operator's commands that may answer approvals and decide pins; later ones are stricter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr, strum::VariantArray)]
@@ -62,6 +67,22 @@ pub(crate) struct Consent {
     /// A grant expires when it is unused for so long.
     pub(crate) unused_expiry: Duration,
     pub(crate) operator: Operator,
+    /// How long a call is held open that waits for a person elsewhere; zero refuses it at once.
+    pub(crate) hold: Duration,
+    /// Held calls of one caller.
+    pub(crate) max_held: usize,
+    /// Other times for the calls of some clients.
+    pub(crate) holds: Vec<Hold>,
+}
+
+/// How long the calls of some clients are held. An empty list means all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Hold {
+    pub(crate) callers: Vec<String>,
+    pub(crate) profiles: Vec<String>,
+    /// Over the names that clients give themselves.
+    pub(crate) clients: Vec<String>,
+    pub(crate) hold: Duration,
 }
 
 impl Default for Consent {
@@ -73,6 +94,10 @@ impl Default for Consent {
             per_minute: 3,
             unused_expiry: 90 * DAY,
             operator: Operator::Any,
+            // Below the time-out of most clients, which is 60 s and which progress does not extend.
+            hold: Duration::from_secs(40),
+            max_held: 20,
+            holds: Vec::new(),
         }
     }
 }
@@ -88,8 +113,90 @@ impl Consent {
             per_minute: table.count("per-minute", &COUNT).unwrap_or(default.per_minute),
             unused_expiry: table.duration("unused-expiry", &UNUSED).unwrap_or(default.unused_expiry),
             operator: table.choice("operator").unwrap_or(default.operator),
+            hold: table.duration("hold", &HOLD).unwrap_or(default.hold),
+            max_held: table.count("max-held", &HELD).unwrap_or(default.max_held),
+            holds: table.tables("holds").into_iter().map(Hold::read).collect(),
         };
         table.finish();
         consent
+    }
+
+    /// How long a call is held. `client` is the name that its client gives itself, empty for none. Of several entries the
+    /// shortest time counts, so their order means nothing.
+    pub(crate) fn hold_of(&self, caller: &str, profile: Option<&str>, client: &str) -> Duration {
+        let matching = self.holds.iter().filter(|hold| hold.is_for(caller, profile.unwrap_or_default(), client));
+        matching.map(|hold| hold.hold).min().unwrap_or(self.hold)
+    }
+}
+
+impl Hold {
+    fn read(mut table: Table<'_>) -> Self {
+        let hold = table.take("hold");
+        if hold.is_none() {
+            table.problem("needs `hold`, a duration such as \"40s\", or \"0s\" to refuse at once");
+        }
+        let this = Self {
+            callers: patterns(&mut table, "callers"),
+            profiles: patterns(&mut table, "profiles"),
+            clients: patterns(&mut table, "clients"),
+            hold: hold.and_then(|node| node.duration(&HOLD)).unwrap_or_default(),
+        };
+        if [&this.callers, &this.profiles, &this.clients].into_iter().all(Vec::is_empty) {
+            table.problem(
+                "is for all clients; write `hold` in [policy.consent] itself, or `callers`, `profiles` or `clients` here",
+            );
+        }
+        for (key, list) in [("callers", &this.callers), ("profiles", &this.profiles), ("clients", &this.clients)] {
+            for (index, _) in list.iter().enumerate().filter(|(_, text)| Policy::pattern(text).is_none()) {
+                let path = format!("{}.{key}[{index}]", table.path);
+                table.source.problem_at(&path, "must be a name or a pattern of one, such as \"ed*\"");
+            }
+        }
+        table.finish();
+        this
+    }
+
+    fn is_for(&self, caller: &str, profile: &str, client: &str) -> bool {
+        let has = |list: &[String], name: &str| {
+            let is_it = |text: &String| Policy::pattern(text).is_some_and(|matches| matches(name));
+            list.is_empty() || list.iter().any(is_it)
+        };
+        has(&self.callers, caller) && has(&self.profiles, profile) && has(&self.clients, client)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hold(callers: &[&str], profiles: &[&str], clients: &[&str], seconds: u64) -> Hold {
+        let own = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
+        let hold = Duration::from_secs(seconds);
+        Hold { callers: own(callers), profiles: own(profiles), clients: own(clients), hold }
+    }
+
+    #[test]
+    fn the_shortest_time_of_all_entries_that_match_counts() {
+        let holds = vec![
+            hold(&["ci-*"], &[], &[], 0),
+            hold(&[], &["work"], &[], 50),
+            hold(&["local"], &[], &["ed*", "*-cli"], 10),
+            hold(&[], &[], &["ed-beta"], 5),
+        ];
+        let consent = Consent { holds, ..Consent::default() };
+        for (caller, profile, client, want) in [
+            ("local", None, "", 40),
+            ("local", None, "other", 40),
+            ("local", None, "ed", 10),
+            ("local", None, "x-cli", 10),
+            ("dev", None, "ed", 40),
+            ("dev", Some("work"), "ed", 50),
+            ("local", Some("work"), "ed", 10),
+            ("local", Some("work"), "ed-beta", 5),
+            ("ci-1", Some("work"), "ed-beta", 0),
+        ] {
+            let got = consent.hold_of(caller, profile, client);
+            assert_eq!(got, Duration::from_secs(want), "{caller} {profile:?} {client:?}");
+        }
     }
 }

@@ -439,3 +439,13 @@ pub(super) fn did_you_mean<'w>(text: &str, words: impl Iterator<Item = &'w str>)
     let best = words.filter(near).min_by_key(|word| osa_distance(text, word));
     best.map(|word| format!("; did you mean `{word}`?")).unwrap_or_default()
 }
+
+/// A list of patterns. An empty one would read as "nothing" and mean "everything".
+pub(super) fn patterns(table: &mut Table<'_>, key: &'static str) -> Vec<String> {
+    let Some(node) = table.take(key) else { return Vec::new() };
+    let patterns = node.strings();
+    if patterns.as_ref().is_some_and(Vec::is_empty) {
+        node.problem("must not be empty; without this key everything is meant");
+    }
+    patterns.unwrap_or_default()
+}

@@ -8,7 +8,7 @@ use toml::de::{DeArray, DeTable, DeValue};
 /// upstream in each of two files is hardly what anyone means.
 const SHARED: [&str; 4] = ["server.auth", "server.auth.tokens", "server.limits", "policy.consent"];
 /// Arrays of tables that go on in the next file.
-const CONTINUED: [&str; 2] = ["policy.rules", "policy.limits"];
+const CONTINUED: [&str; 3] = ["policy.rules", "policy.limits", "policy.consent.holds"];
 
 /// Told of a key path that stands in two files, and of both positions.
 type Twice<'a> = &'a dyn Fn(&str, usize, usize);
@@ -46,7 +46,7 @@ fn is_shared(path: &str) -> bool {
     !path.contains('.') || SHARED.contains(&path)
 }
 
-/// Adds the rules or limits of a later file.
+/// Adds the rules, limits or holds of a later file.
 fn go_on<'t>(before: &mut DeArray<'t>, more: DeArray<'t>, path: &str, twice: Twice<'_>) {
     let earlier = before.len();
     for item in more {

@@ -5,7 +5,7 @@ use crate::policy::{Effect, Hints, KeyPart, Kind, LimitSpec, Per, Policy, Policy
 
 use super::arguments::conditions;
 use super::canonical::{Separator, check_pattern};
-use super::file::{Node, Table, did_you_mean};
+use super::file::{Node, Table, did_you_mean, patterns};
 use super::hints::hints;
 use super::limits::rate;
 use super::model::Profile;
@@ -136,18 +136,8 @@ fn limit(mut table: Table<'_>) -> LimitSpec {
     limit
 }
 
-/// A list of patterns. An empty one would read as "nothing" and mean "everything".
-fn patterns(table: &mut Table<'_>, key: &'static str) -> Vec<String> {
-    let Some(node) = table.take(key) else { return Vec::new() };
-    let patterns = node.strings();
-    if patterns.as_ref().is_some_and(Vec::is_empty) {
-        node.problem("must not be empty; without this key everything is meant");
-    }
-    patterns.unwrap_or_default()
-}
-
 /// Refuses patterns that match no configured name.
-fn check_names<'n, N: Iterator<Item = &'n str>>(
+pub(super) fn check_names<'n, N: Iterator<Item = &'n str>>(
     path: &str,
     patterns: &[String],
     names: &dyn Fn() -> N,

@@ -12,7 +12,7 @@ use crate::policy::chain::Retain;
 use crate::policy::{ArgumentSpec, LimitSpec, MatcherSpec, PolicySpec, RuleSpec, Scalar};
 use crate::wire::foreign;
 
-use super::consent::Consent;
+use super::consent::{Consent, Hold};
 use super::model::{Admin, Auth, Config, Confinement, Filter, Profile, Server, Target, Upstream};
 use super::secret::{REDACTED, Secret, is_secret_name, redacted};
 use super::units;
@@ -264,7 +264,8 @@ fn filter(filter: &Filter) -> String {
 }
 
 fn consent(out: &mut Out, consent: &Consent) {
-    let Consent { timeout, prompt_life, max_open, per_minute, unused_expiry, operator } = consent;
+    let Consent { timeout, prompt_life, max_open, per_minute, unused_expiry, operator, hold, max_held, holds } =
+        consent;
     out.table("policy.consent");
     out.string("timeout", &units::duration(*timeout));
     out.string("prompt-life", &units::duration(*prompt_life));
@@ -272,6 +273,15 @@ fn consent(out: &mut Out, consent: &Consent) {
     out.raw("per-minute", &per_minute.to_string());
     out.string("unused-expiry", &units::duration_text(*unused_expiry));
     out.string("operator", operator.into_str());
+    out.string("hold", &units::duration(*hold));
+    out.raw("max-held", &max_held.to_string());
+    for Hold { callers, profiles, clients, hold } in holds {
+        out.table("[policy.consent.holds]");
+        for (name, list) in [("callers", callers), ("profiles", profiles), ("clients", clients)] {
+            out.patterns(name, list);
+        }
+        out.string("hold", &units::duration(*hold));
+    }
 }
 
 fn policy(out: &mut Out, policy: &PolicySpec, stated: bool) {

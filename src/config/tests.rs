@@ -290,6 +290,16 @@ id = "alone"
 concurrent = 1
 [policy.consent]
 operator = "terminal"
+hold = "30s"
+max-held = 7
+[[policy.consent.holds]]
+callers = ["ci"]
+profiles = ["p"]
+clients = ["ed*", "*-cli"]
+hold = "0s"
+[[policy.consent.holds]]
+clients = ["slow"]
+hold = "1500ms"
 [profiles.p]
 upstreams = ["a", "z"]
 tools = { allow = ["a__*"], deny = ["z__x"] }

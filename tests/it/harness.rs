@@ -163,8 +163,21 @@ impl Setup {
     pub(crate) fn text(&self) -> String {
         format!(
             "[server]\nlisten = [\"127.0.0.1:0\"]\n{}\n[metrics]\nlisten = \"127.0.0.1:0\"\n\n[policy]\n{}\n\n{}",
-            self.server, self.policy, self.rest
+            self.server,
+            self.unheld_policy(),
+            self.rest
         )
+    }
+
+    /// The policy, under which calls that need an approval are refused at once unless the test says `hold` itself: most tests
+    /// are about the refusal.
+    fn unheld_policy(&self) -> String {
+        const TABLE: &str = "[policy.consent]\n";
+        match self.policy.split_once(TABLE) {
+            Some((_, lines)) if lines.contains("hold = ") => self.policy.clone(),
+            Some((before, lines)) => format!("{before}{TABLE}hold = \"0s\"\n{lines}"),
+            None => format!("{}\n{TABLE}hold = \"0s\"", self.policy),
+        }
     }
 
     /// Writes the file without starting anything.

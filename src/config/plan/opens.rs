@@ -157,6 +157,11 @@ fn consent(old: &Consent, new: &Consent, opens: &mut Vec<String>) {
     if new.operator < old.operator {
         opens.push(format!("policy.consent.operator is {}", new.operator.into_str()));
     }
+    opens.extend(longer("hold", old.hold, new.hold));
+    opens.extend(more("max-held", old.max_held, new.max_held));
+    if old.holds != new.holds {
+        opens.push("policy.consent.holds are others".to_owned());
+    }
 }
 
 fn doors(old: &Config, new: &Config, opens: &mut Vec<String>) {

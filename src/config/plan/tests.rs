@@ -183,6 +183,8 @@ fn a_plan_says_what_it_opens() {
         ("a timeout", consent("timeout = \"1s\""), consent(""), "policy.consent.timeout is longer", ""),
         ("operator", consent("operator = \"none\""), consent(""), "policy.consent.operator is any", ""),
         ("open approvals", consent(""), consent("max-open = 30"), "policy.consent.max-open is larger", ""),
+        ("a hold", consent("hold = \"0s\""), consent(""), "policy.consent.hold is longer", ""),
+        ("held calls", consent(""), consent("max-held = 21"), "policy.consent.max-held is larger", ""),
         ("audit", audit(""), audit("on-failure = \"continue\""), "calls go on that cannot be recorded", ""),
         ("a host", server(""), server("allowed-hosts = [\"h.example\"]"), "the host h.example", ""),
         (

@@ -78,6 +78,16 @@ fn files_are_merged_in_the_order_of_their_names() {
 }
 
 #[test]
+fn times_for_some_clients_are_one_list() {
+    let hold = |client: &str| format!("[[policy.consent.holds]]\nclients = [\"{client}\"]\nhold = \"1s\"\n");
+    let (main, more) = (format!("{MAIN}{}", hold("a")), format!("[policy.consent]\nhold = \"9s\"\n{}", hold("b")));
+    let place = Place::new(&[("headend.toml", main.as_str()), ("conf.d/x.toml", more.as_str())]);
+    let consent = place.load().unwrap().consent;
+    let clients: Vec<String> = consent.holds.iter().flat_map(|hold| hold.clients.clone()).collect();
+    assert_eq!((clients, consent.hold), (vec!["a".to_owned(), "b".to_owned()], Duration::from_secs(9)));
+}
+
+#[test]
 fn what_stands_in_two_files_names_both() {
     for (label, text, wanted) in [
         (

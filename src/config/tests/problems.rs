@@ -292,6 +292,34 @@ fn upstreams_are_checked() {
 #[test]
 fn the_policy_is_checked() {
     let rows: &[Row] = &[
+        ("a long hold", "[policy.consent]\nhold=\"2h\"\n", "policy.consent.hold: must be a duration from 0s to 1h"),
+        ("many held", "[policy.consent]\nmax-held=257\n", "policy.consent.max-held: must be from 1 to 256"),
+        (
+            "a hold without a time",
+            "[[policy.consent.holds]]\nclients=[\"ed\"]\n",
+            "policy.consent.holds[0]: needs `hold`",
+        ),
+        ("a hold for all", "[[policy.consent.holds]]\nhold=\"5s\"\n", "policy.consent.holds[0]: is for all clients"),
+        (
+            "a hold for none",
+            "[[policy.consent.holds]]\nhold=\"5s\"\nclients=[]\n",
+            "policy.consent.holds[0].clients: must not be empty",
+        ),
+        (
+            "a hold for a broken pattern",
+            "[[policy.consent.holds]]\nhold=\"5s\"\nclients=[\"a\",\"b[\"]\n",
+            "policy.consent.holds[0].clients[1]: must be a name or a pattern",
+        ),
+        (
+            "a hold for no profile",
+            "[[policy.consent.holds]]\nhold=\"5s\"\nprofiles=[\"wrok\"]\n[profiles.work]\nupstreams=[\"fs\"]\n",
+            "policy.consent.holds[0].profiles[0]: matches no configured profile; did you mean `work`?",
+        ),
+        (
+            "another key of a hold",
+            "[[policy.consent.holds]]\nhold=\"5s\"\nclient=[\"ed\"]\n",
+            "policy.consent.holds[0].client: unknown key; did you mean `clients`?",
+        ),
         (
             "no such upstream",
             "[policy]\ndefault=\"deny\"\n[[policy.rules]]\nid=\"r\"\neffect=\"allow\"\ntools=[\"dcos__*\"]\n",
