@@ -2,18 +2,20 @@
 //!
 //! Locks (each guards a map for one operation and is never held across an await): the rendered lists of a snapshot
 //! ([`snapshot`]), what the lists of clients have shown ([`listed`]), watched resources ([`watched`]), questions to one client
-//! ([`question::client_requests`]), what each caller holds ([`quota`]). Everything else on a call's way is `ArcSwap::load_full` plus channel operations.
+//! ([`question::client_requests`]), what each caller holds ([`quota`]), held calls ([`held`]). Everything else on a call's way is `ArcSwap::load_full` plus channel operations.
 
 pub(crate) mod admission;
 pub(crate) mod answer;
 pub(crate) mod awaiting_approval;
 pub(crate) mod call;
+mod channel;
 pub(crate) mod client;
 pub(crate) mod condition;
 pub(crate) mod decision;
 pub(crate) mod dry_run;
 pub(crate) mod found;
 pub(crate) mod gate;
+pub(crate) mod held;
 pub(crate) mod keys;
 pub(crate) mod listed;
 mod prepared;

@@ -437,6 +437,8 @@ async fn call(gateway: &Arc<Gateway>, caller: &Caller, request: &Request) -> Res
         return Err((1, why));
     }
     let client = ClientContext::new(name, access, None, Revision::preferred(Era::Legacy));
+    // Whether the command still waits is not known here.
+    let client = ClientContext { can_wait: false, ..client };
     let id = ClientId::from_raw(RawJson::trusted("1")).ok_or((1, "no id".to_owned()))?;
     let method = Method::ToolsCall.as_str().to_owned();
     let asked = Request { id, method, params: request.params.clone() };

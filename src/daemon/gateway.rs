@@ -21,6 +21,7 @@ use crate::daemon::access::Users;
 use crate::daemon::doors::Doors;
 use crate::daemon::systemd;
 use crate::gateway::admission::Admission;
+use crate::gateway::held::HeldCalls;
 use crate::gateway::keys::Keys;
 use crate::gateway::listed::Listed;
 use crate::gateway::service::Service;
@@ -200,6 +201,7 @@ impl Gateway {
             max_result_bytes: AtomicUsize::new(limits.result_bytes),
             budget: Arc::clone(&budget),
             admission: Admission::new(&limits),
+            held: HeldCalls::default(),
             calls: AtomicU64::new(u64::from(u32::from_be_bytes(clock::random()))),
             recent: Recent::default(),
             console: OnceLock::new(),

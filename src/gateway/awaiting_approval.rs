@@ -2,6 +2,9 @@
 //!
 //! Whoever agrees, the call is then decided again from the start, against the snapshot of that moment: the consent is a grant
 //! that this decision finds. Whoever does not, in time or at all, has it refused.
+//!
+//! A call whose client cannot give the approval is *held* while a person does so elsewhere. It has no place among the calls of its
+//! caller, no slot of its upstream and uses no limit; its place among the held calls bounds it. The approval outlives the wait.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,22 +15,21 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::base::clock;
 use crate::engine::ask::ClientAnswer;
-use crate::engine::call::{Executed, Failure, Reason};
-use crate::engine::question::approval::read;
-use crate::gateway::answer::{Answer, CallLabels, refused};
+use crate::engine::call::{Executed, Failure, Progress, Reason};
+use crate::engine::question::approval::{is_declined, read};
+use crate::gateway::answer::{Answer, refused};
 use crate::gateway::call::{Call, ClientEvent, given_up};
-use crate::gateway::client::ClientContext;
-use crate::gateway::question::client_requests::{ClientRequests, PendingRequest};
-use crate::gateway::quota::Place;
+use crate::gateway::channel::{Channel, Note, Request, Room};
+use crate::gateway::question::client_requests::PendingRequest;
 use crate::gateway::service::Service;
-use crate::mcp::input::{InputRequest, is_accepted};
-use crate::mcp::meta::Meta;
+use crate::mcp::input::is_accepted;
 use crate::policy::Evidence;
+use crate::policy::consent::hold::{Ended, Reminders};
 use crate::policy::consent::{Answer as Agreed, CannotAnswer, Closed, PromptId};
 use crate::store::approvals::Seat;
-use crate::telemetry::metrics::{OutcomeLabel, UpstreamMetrics};
+use crate::telemetry::metrics::OutcomeLabel;
 use crate::wire::message::encode_notification;
-use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::raw::RawJson;
 
 /// How long the repeated request of a modern client waits for what happens on the page, before it is asked again.
 const PAGE_WAIT: Duration = Duration::from_secs(20);
@@ -80,6 +82,26 @@ impl ClientCall {
         }
     }
 
+    /// Whether it is held while a person decides elsewhere. If its client gives it up in the moment of the answer, it must not be
+    /// sent.
+    pub(crate) fn is_held(&self) -> bool {
+        matches!(self, Self::Asking(asking) if asking.is_held())
+    }
+
+    /// It is the same call as one that was held, decided again. Another call may have used the approval up, so that it waits again.
+    fn goes_on_after(&mut self, before: &mut Asking) {
+        let progress = before.progress.take();
+        match self {
+            Self::Permitted(call) => call.goes_on_after(progress),
+            Self::Asking(asking) => {
+                asking.is_told = before.is_told;
+                if progress.is_some() {
+                    (asking.progress, asking.reminders) = (progress, std::mem::take(&mut before.reminders));
+                }
+            }
+        }
+    }
+
     /// Whether its server's questions wait for the client on its stream.
     pub(crate) fn is_asking(&self) -> bool {
         matches!(self, Self::Permitted(call) if call.is_asking())
@@ -113,27 +135,6 @@ enum Step {
     Permitted(Box<ClientCall>),
 }
 
-/// How the client is asked.
-pub(crate) enum Channel {
-    /// By a request on the call's own stream: our form, or to open the approval's page.
-    OnStream { client_requests: Arc<ClientRequests>, question: InputRequest, is_page: bool },
-    /// A modern client has answered our question.
-    Answered(RawJson),
-    /// A modern client was asked to open the page; it is asked again with this result.
-    Waiting(RawJson),
-}
-
-/// A request as it came, to be decided again.
-#[derive(Clone)]
-pub(crate) struct Request {
-    pub(crate) client: ClientContext,
-    pub(crate) params: RawObject,
-    pub(crate) meta: Meta,
-    pub(crate) labels: CallLabels,
-    /// Of the upstream that it is for.
-    pub(crate) metrics: UpstreamMetrics,
-}
-
 /// A call with an open prompt.
 pub(crate) struct Asking {
     service: Arc<Service>,
@@ -149,13 +150,17 @@ pub(crate) struct Asking {
     turn: Option<OwnedSemaphorePermit>,
     awaiting_turn: Option<BoxFuture<'static, Option<OwnedSemaphorePermit>>>,
     asked: bool,
+    /// The client was told where the approval can be given; once a call.
+    is_told: bool,
+    /// How a held call tells its client that it waits.
+    progress: Option<Progress>,
+    reminders: Reminders,
     answering: Option<BoxFuture<'static, Result<Closed, CannotAnswer>>>,
     settled: Option<BoxFuture<'static, Closed>>,
     concluded: Option<Closed>,
     /// The refusal that is told behind the withdrawal of the question.
     refused: Option<ClientEvent>,
-    /// The caller's place among its calls, and that among all that wait for a person. Given back before the call is decided.
-    places: Option<(Place, OwnedSemaphorePermit)>,
+    room: Option<Room>,
     /// The page's question, whose end a client of 2025-11-25 is told.
     page_id: String,
 }
@@ -167,7 +172,7 @@ impl Asking {
         seat: Seat,
         channel: Channel,
         patience: Duration,
-        places: (Place, OwnedSemaphorePermit),
+        room: Room,
     ) -> Self {
         let prompt = seat.prompt();
         let settled = {
@@ -175,6 +180,8 @@ impl Asking {
             Box::pin(async move { approvals.settled(&prompt).await })
         };
         let patience = if matches!(channel, Channel::Waiting(_)) { PAGE_WAIT.min(patience) } else { patience };
+        let token = request.meta.progress_token().ok().flatten().filter(|_| matches!(room, Room::Held(_)));
+        let progress = token.map(|token| Progress::new(token, request.client.revision));
         Self {
             service,
             request,
@@ -188,11 +195,14 @@ impl Asking {
             patience,
             question: None,
             asked: false,
+            is_told: false,
+            progress,
+            reminders: Reminders::default(),
             answering: None,
             settled: Some(settled),
             concluded: None,
             refused: None,
-            places: Some(places),
+            room: Some(room),
         }
     }
 
@@ -230,7 +240,10 @@ impl Asking {
                 }
                 continue;
             }
-            let until = self.until();
+            if let Some(notice) = self.reminder() {
+                return Step::Event(ClientEvent::Notice(notice));
+            }
+            let (until, is_held) = (self.until(), self.is_held());
             let Some(settled) = &mut self.settled else { return Step::Event(self.refuse(Reason::Denied, "")) };
             let question = async {
                 match &mut self.question {
@@ -260,19 +273,56 @@ impl Asking {
                     let refused = self.fail(&failure);
                     return Step::Event(self.last(refused, "the call has ended"));
                 }
+                // The gateway ends, and its approvals with it.
+                () = self.service.draining.cancelled(), if is_held => {
+                    let refused = self.late();
+                    return Step::Event(self.last(refused, "the gateway is shutting down"));
+                }
             }
         }
     }
 
     /// When the client has waited long enough. A reload may make that sooner.
     fn until(&self) -> Instant {
-        let timeout = self.service.snapshots.load().config.consent.timeout;
-        self.begun + self.patience.min(timeout)
+        let snapshot = self.service.snapshots.load();
+        let consent = &snapshot.config.consent;
+        match &self.room {
+            Some(Room::Held(hold)) => hold.until(consent),
+            Some(Room::Asked(_)) | None => self.begun + self.patience.min(consent.timeout),
+        }
+    }
+
+    fn is_held(&self) -> bool {
+        matches!(self.room, Some(Room::Held(_)))
+    }
+
+    /// Tells the client that its call waits, when it is time for that. It changes nothing about the wait.
+    fn reminder(&mut self) -> Option<Bytes> {
+        let progress = self.progress.as_mut().filter(|_| matches!(self.room, Some(Room::Held(_))))?;
+        if !self.reminders.is_due(clock::uptime()) {
+            return None;
+        }
+        let waited = clock::now().duration_since(self.request.labels.arrived);
+        let params = progress.waiting(waited, "waiting for approval")?;
+        self.service.budget.try_count(encode_notification("notifications/progress", Some(&params))).ok()
+    }
+
+    /// Gives back what the call takes up.
+    fn leave(&mut self, ended: Ended) {
+        if let Some(Room::Held(hold)) = self.room.take() {
+            hold.end(ended);
+        }
     }
 
     /// Whether another form of ours is open at the client. The page's question takes no turn: the client only opens it.
     fn waits_for_turn(&mut self) -> bool {
-        let Channel::OnStream { client_requests, is_page: false, .. } = &self.channel else { return false };
+        let client_requests = match &self.channel {
+            Channel::OnStream { client_requests, is_page: false, .. } => client_requests,
+            Channel::Elsewhere { note: Some(Note { client_requests, .. }), .. } if !self.is_told => client_requests,
+            Channel::OnStream { .. } | Channel::Elsewhere { .. } | Channel::Answered(_) | Channel::Waiting(_) => {
+                return false;
+            }
+        };
         if self.turn.is_some() {
             return false;
         }
@@ -288,7 +338,7 @@ impl Asking {
 
     /// Sends the question, or takes the answer that is there already.
     fn ask(&mut self) -> Option<ClientEvent> {
-        match &self.channel {
+        match &mut self.channel {
             Channel::OnStream { client_requests, question, .. } => {
                 let Some((message, question)) = client_requests.ask(question) else {
                     return Some(self.refuse(Reason::Busy, "The client has too many questions open."));
@@ -297,8 +347,16 @@ impl Asking {
                 Some(ClientEvent::Question(message))
             }
             Channel::Answered(answer) => {
-                self.answer(Ok(answer.clone()));
+                let answer = Ok(answer.clone());
+                self.answer(answer);
                 None
+            }
+            Channel::Elsewhere { note, .. } => {
+                let Note { client_requests, question } = note.take().filter(|_| !self.is_told)?;
+                // A client with too many questions open is not told.
+                let (message, question) = client_requests.ask(&question)?;
+                (self.question, self.is_told) = (Some(question), true);
+                Some(ClientEvent::Question(message))
             }
             Channel::Waiting(_) => None,
         }
@@ -314,6 +372,12 @@ impl Asking {
         self.question = None;
         self.turn = None;
         let answer = answer.and_then(Result::ok).ok_or(());
+        if matches!(self.channel, Channel::Elsewhere { .. }) {
+            if answer.is_ok_and(|answer| is_declined(&answer)) {
+                self.give(Agreed::Deny);
+            }
+            return;
+        }
         if answer.as_ref().is_ok_and(is_accepted) && self.has_page() {
             // It only means that the client will open the page, which is waited for.
             return;
@@ -322,8 +386,11 @@ impl Asking {
     }
 
     fn answer(&mut self, answer: Result<RawJson, ()>) {
+        self.give(answer.map_or(Agreed::Dismiss, |raw| read(&raw)));
+    }
+
+    fn give(&mut self, answer: Agreed) {
         let (approvals, prompt) = (self.service.approvals.clone(), self.prompt);
-        let answer = answer.map_or(Agreed::Dismiss, |raw| read(&raw));
         self.answering =
             Some(Box::pin(async move { approvals.answer(&prompt, answer, Evidence::Client, "client").await }));
     }
@@ -356,19 +423,38 @@ impl Asking {
 
     /// No answer came while the client waited.
     fn late(&mut self) -> ClientEvent {
-        if let Channel::Waiting(again) = &self.channel {
-            if let Some(seat) = self.seat.take() {
-                seat.carry();
+        self.leave(Ended::Over);
+        match &self.channel {
+            Channel::Waiting(again) => {
+                if let Some(seat) = self.seat.take() {
+                    seat.carry();
+                }
+                self.request.metrics.count(self.request.labels.label, OutcomeLabel::InputRequired);
+                ClientEvent::Done(Answer::ok(again.clone()))
             }
-            self.request.metrics.count(self.request.labels.label, OutcomeLabel::InputRequired);
-            return ClientEvent::Done(Answer::ok(again.clone()));
+            // The approval stays open: whoever gives it, the same call made again finds the grant.
+            Channel::Elsewhere { refusal, .. } => {
+                let refusal = refusal.clone();
+                self.fail(&refusal)
+            }
+            Channel::OnStream { .. } | Channel::Answered(_) => {
+                // An answer may just have come; it counts for the next call then.
+                self.service.approvals.unanswered(&self.prompt);
+                self.refuse(Reason::Denied, "This call was not approved in time, so it was not made.")
+            }
         }
-        // An answer may just have come; it counts for the next call then.
-        self.service.approvals.unanswered(&self.prompt);
-        self.refuse(Reason::Denied, "This call was not approved in time, so it was not made.")
     }
 
     async fn conclude(&mut self, closed: Closed) -> Step {
+        self.leave(match closed {
+            Closed::Granted | Closed::Denied | Closed::Dismissed => Ended::Answered,
+            Closed::TimedOut | Closed::Superseded => Ended::Over,
+        });
+        if self.request.client.access.is_withdrawn() {
+            // Its approvals were closed with it.
+            let failure = given_up(&self.request.client.access, Executed::No);
+            return Step::Event(self.fail(&failure));
+        }
         let text = match closed {
             Closed::Granted => return self.decide_again().await,
             Closed::Denied => "This call was denied by the person who was asked.",
@@ -381,23 +467,31 @@ impl Asking {
 
     /// The approval was given: the decision finds its grant.
     async fn decide_again(&mut self) -> Step {
-        self.places = None;
         let Request { client, params, meta, labels, .. } = self.request.clone();
         let done = |answer| Step::Event(ClientEvent::Done(answer));
         match self.service.call_after(&client, labels.method, &params, meta, labels.arrived, Some(self.prompt)) {
-            Handled::Call(call) => Step::Permitted(call),
+            Handled::Call(mut call) => {
+                call.goes_on_after(self);
+                Step::Permitted(call)
+            }
             Handled::Answer(answer) => done(answer),
             Handled::Later(answer) => done(answer.await),
             Handled::Overloaded => Step::Event(self.refuse(Reason::Busy, "The gateway is busy.")),
         }
     }
 
-    fn refuse(&self, reason: Reason, text: &str) -> ClientEvent {
+    fn refuse(&mut self, reason: Reason, text: &str) -> ClientEvent {
         self.fail(&Failure::new(reason, Executed::No, text))
     }
 
-    fn fail(&self, failure: &Failure) -> ClientEvent {
-        let outcome = if failure.reason == Reason::Denied { OutcomeLabel::Denied } else { OutcomeLabel::Busy };
+    fn fail(&mut self, failure: &Failure) -> ClientEvent {
+        self.leave(Ended::Over);
+        #[expect(clippy::wildcard_enum_match_arm, reason = "a call that awaits approval is refused for few reasons")]
+        let outcome = match failure.reason {
+            Reason::Denied => OutcomeLabel::Denied,
+            Reason::AwaitingApproval => OutcomeLabel::AwaitingApproval,
+            _ => OutcomeLabel::Busy,
+        };
         self.request.metrics.count(self.request.labels.label, outcome);
         ClientEvent::Done(refused(failure, &self.request.labels, self.request.client.revision))
     }

@@ -28,6 +28,8 @@ pub(crate) struct ClientContext {
     pub(crate) access: Arc<Access>,
     pub(crate) profile: Option<Arc<str>>,
     pub(crate) revision: Revision,
+    /// Its calls may be held open while they wait for a person.
+    pub(crate) can_wait: bool,
     /// The kinds of input that the client offers.
     pub(crate) offered: Kinds,
     /// It is on this machine: an address on loopback is the same place to it.
@@ -55,6 +57,7 @@ impl ClientContext {
             access,
             profile,
             revision,
+            can_wait: true,
             offered: Kinds::default(),
             is_here: false,
             client_requests: None,

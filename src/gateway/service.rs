@@ -15,6 +15,7 @@ use crate::config::Limits;
 use crate::gateway::admission::Admission;
 use crate::gateway::answer::Answer;
 use crate::gateway::client::ClientContext;
+use crate::gateway::held::HeldCalls;
 use crate::gateway::keys::Keys;
 use crate::gateway::listed::Listed;
 use crate::gateway::snapshot::Snapshot;
@@ -56,6 +57,8 @@ pub(crate) struct Service {
     pub(crate) max_result_bytes: AtomicUsize,
     pub(crate) budget: Arc<Budget>,
     pub(crate) admission: Admission,
+    /// Calls that are held open while they wait for a person.
+    pub(crate) held: HeldCalls,
     pub(crate) calls: AtomicU64,
     /// Calls that were answered as if their item did not exist.
     pub(crate) turned_away: TurnedAway,

@@ -419,8 +419,8 @@ impl Received<'_> {
         entered: Entered,
     ) -> Option<Pieces> {
         let id = request.id.clone();
-        // A question needs a stream.
-        let client = ClientContext { client_requests: None, ..client.clone() };
+        // A question needs a stream, and the other answers of a batch must not wait for a person.
+        let client = ClientContext { client_requests: None, can_wait: false, ..client.clone() };
         let answer = match self.front.service.handle(&client, &request, Ok(params)) {
             Handled::Answer(answer) => answer,
             Handled::Later(answer) => answer.await,

@@ -117,27 +117,27 @@ impl Conversation {
     /// Waits for the call, for a cancellation, or for so much quiet. The call is over after its answer and when it is withdrawn.
     async fn turn(&mut self, quiet: Duration) -> Turn {
         let Some(call) = &mut self.call else { return Turn::Cancelled };
-        let cancelled = async {
-            match &self.entered {
-                Some(entered) => {
-                    tokio::select! {
-                        () = entered.open.cancelled.cancelled() => {}
-                        () = entered.session.ended.cancelled() => {}
-                    }
-                }
-                None => std::future::pending().await,
-            }
-        };
+        let (entered, is_held) = (self.entered.as_ref(), call.is_held());
         let turn = tokio::select! {
             biased;
+            () = cancelled(entered), if is_held => Turn::Cancelled,
             event = call.next() => Turn::Event(event),
-            () = cancelled => Turn::Cancelled,
+            () = cancelled(entered) => Turn::Cancelled,
             () = tokio::time::sleep(quiet) => Turn::Quiet,
         };
         if matches!(turn, Turn::Event(ClientEvent::Done(_)) | Turn::Cancelled) {
             self.call = None;
         }
         turn
+    }
+}
+
+/// Resolves when the client withdraws its request, or its session ends. A request without a session ends with its stream.
+async fn cancelled(entered: Option<&Entered>) {
+    let Some(entered) = entered else { return std::future::pending().await };
+    tokio::select! {
+        () = entered.open.cancelled.cancelled() => {}
+        () = entered.session.ended.cancelled() => {}
     }
 }
 
@@ -168,8 +168,11 @@ impl Recorded {
         let unread = self.recording.unread(AWAY);
         tokio::pin!(unread);
         loop {
+            let is_held = call.is_held();
             let event = tokio::select! {
                 biased;
+                () = self.entered.open.cancelled.cancelled(), if is_held => return,
+                () = self.entered.session.ended.cancelled(), if is_held => return,
                 event = call.next() => event,
                 () = self.entered.open.cancelled.cancelled() => return,
                 () = self.entered.session.ended.cancelled() => return,

@@ -336,8 +336,11 @@ impl Connection {
 
     async fn run(&self, mut call: Box<ClientCall>, id: &ClientId, open: OpenRequest) {
         loop {
+            let is_held = call.is_held();
             let event = tokio::select! {
                 biased;
+                () = open.cancelled.cancelled(), if is_held => return,
+                () = self.tasks.stop_token().cancelled(), if is_held => return,
                 event = call.next() => event,
                 () = open.cancelled.cancelled() => return call.withdraw(),
                 () = self.tasks.stop_token().cancelled() => return,

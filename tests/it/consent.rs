@@ -12,6 +12,7 @@ use crate::upstream::{Fake, Log};
 mod abuse;
 mod binding;
 mod completions;
+mod hold;
 mod legacy;
 mod many;
 pub(crate) mod operator;

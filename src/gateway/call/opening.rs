@@ -47,11 +47,6 @@ impl Opening {
         }
     }
 
-    /// How long it has waited.
-    pub(super) fn waited(&self) -> Duration {
-        clock::now().duration_since(self.since)
-    }
-
     pub(super) fn opened(self, (lane, link): (LaneUse, Link)) -> Opened {
         Opened { slot: self.slot, lane, link, since: self.since }
     }

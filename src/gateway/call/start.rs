@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::base::clock;
 use crate::engine::askers::Item;
-use crate::engine::call::{Deadline, Executed, Failure, Reason};
+use crate::engine::call::{Deadline, Executed, Failure, Progress, Reason};
 use crate::engine::question::park::ParkId;
 use crate::engine::turns::Passer;
 use crate::gateway::admission::InFlight;
@@ -65,12 +65,20 @@ impl Call {
                 let Some(opening) = self.opening.take() else { return Err(Failure::down()) };
                 return self.send(opening.opened(way?)).await.map(|()| None);
             }
-            let waited = opening.waited();
+            // Counted from its arrival, so that it goes on from what the client was told while the call was held.
+            let waited = clock::now().duration_since(self.labels.arrived);
             let text = format!("Waiting for the server `{}` to start.", self.handle.name);
             let told = self.progress.as_mut().and_then(|progress| progress.waiting(waited, &text));
             if let Some(notice) = told.and_then(|params| self.notice("notifications/progress", &params)) {
                 return Ok(Some(notice));
             }
+        }
+    }
+
+    /// Goes on with the progress that the client was told of while the call was held.
+    pub(crate) fn goes_on_after(&mut self, progress: Option<Progress>) {
+        if progress.is_some() {
+            self.progress = progress;
         }
     }
 

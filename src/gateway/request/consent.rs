@@ -5,7 +5,11 @@
 //! | L1 suffices, modern, has forms | `input_required` with the key `gw.consent`; the sealed state names the approval |
 //! | L1 suffices, legacy, has forms | `elicitation/create` on the call's own stream; cancelled when another channel answered |
 //! | has URL elicitation | the same two, with the approval's page. `accept` only means that the client opens the page: a legacy call waits `timeout` and closes its approval; a modern one waits 20 s and is asked again |
-//! | anything else, or no console for the page | refused at once with `awaiting_approval` and a text that tells a model to stop; the approval stays open |
+//! | anything else, or no console for the page | held for `hold`, then refused with `awaiting_approval`; the approval stays open. A legacy client that has forms gets one without fields that says where the approval can be given: declining denies, other answers mean nothing |
+//!
+//! A modern client's repeated request is held likewise, while its person opens the page or where it brings no answer: the 20 s are
+//! those of a client whose calls are not held. A call is refused at once where `hold` is zero, where its caller has `max-held` calls held or all have 256, in a batch
+//! (its other answers would wait), by `headend call` and while the gateway shuts down.
 //!
 //! The console (L2) and the admin socket (L3, root and our own user) answer every approval of the process. Open
 //! approvals are also rows of the table `prompts`, so the command line and a daemon can answer those of other
@@ -21,19 +25,22 @@ use std::time::Duration;
 
 use crate::base::clock;
 use crate::engine::call::{Executed, Failure, Reason};
-use crate::engine::question::approval::{self, form, page};
+use crate::engine::question::approval::{self, Places, elsewhere, form, page};
 use crate::engine::state::{Carried, StateScope};
 use crate::gateway::answer::{Answer, refused};
-use crate::gateway::awaiting_approval::{Asking, Channel, ClientCall, Handled, Request};
+use crate::gateway::awaiting_approval::{Asking, ClientCall, Handled};
+use crate::gateway::channel::{Channel, Note, Request, Room};
 use crate::gateway::decision::GoingOn;
+use crate::gateway::held::Hold;
 use crate::gateway::prepared::{InputContext, Prepared};
 use crate::gateway::service::Service;
 use crate::mcp::input::{InputRequest, input_required, is_accepted};
 use crate::mcp::method::Method;
 use crate::mcp::version::Era;
+use crate::policy::consent::hold::NotHeld;
 use crate::policy::consent::{Asked, PromptId, Refused, Shown};
 use crate::policy::{Action, Evidence};
-use crate::store::approvals::Span;
+use crate::store::approvals::{Seat, Span};
 use crate::telemetry::metrics::OutcomeLabel;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -87,8 +94,21 @@ impl Service {
         let question = match &url {
             _ if !is_page => form(&message, request.client.tag.is_some()),
             Some(url) if offered.url => page(&message, url),
-            Some(_) | None => return self.awaiting(&request, &prompt, url),
+            Some(_) | None => {
+                let refusal = Self::awaiting(&prompt, url);
+                let places = Places::of(need, self.console.get().is_some());
+                // Forms of modern clients end their request, which would not be held then.
+                let note = request.client.client_requests.clone().filter(|_| offered.form && era == Era::Legacy);
+                let note = note.and_then(|client_requests| {
+                    let question = elsewhere(action.kind, &action.canonical, &action.upstream, places);
+                    let question = question.for_revision(request.client.revision, String::new).ok()?;
+                    Some(Note { client_requests, question })
+                });
+                return self.hold(request, seat, refusal, note);
+            }
         };
+        let has_opened =
+            matches!(&going_on, GoingOn::Consent { answer: Some(answer), .. } if is_page && is_accepted(answer));
         let channel = match era {
             Era::Legacy => {
                 let question = question.for_revision(request.client.revision, || prompt.to_string()).ok();
@@ -100,10 +120,10 @@ impl Service {
                     input.and_then(|input| self.consent_required(&action, labels.method, &input, &prompt, &question));
                 match (going_on, again) {
                     (_, None) => None,
-                    (GoingOn::Consent { prompt: of, answer: Some(answer) }, Some(again)) if of == prompt => {
-                        let opened = is_page && is_accepted(&answer);
-                        Some(if opened { Channel::Waiting(again) } else { Channel::Answered(answer) })
-                    }
+                    (GoingOn::Consent { prompt: of, answer }, Some(again)) if of == prompt => Some(match answer {
+                        Some(answer) if !has_opened => Channel::Answered(answer),
+                        Some(_) | None => Channel::Waiting(again),
+                    }),
                     (GoingOn::Consent { .. } | GoingOn::Anew | GoingOn::Permitted(_), Some(again)) => {
                         seat.carry();
                         request.metrics.count(request.labels.label, OutcomeLabel::InputRequired);
@@ -112,10 +132,58 @@ impl Service {
                 }
             }
         };
-        let Some(channel) = channel else { return self.awaiting(&request, &prompt, url) };
+        let channel = match channel {
+            None => return self.hold(request, seat, Self::awaiting(&prompt, url), None),
+            Some(Channel::Waiting(again)) => match self.place(&request) {
+                Ok(hold) => return self.asking(request, seat, Channel::Waiting(again), timeout, Room::Held(hold)),
+                Err(NotHeld::NoTime) if has_opened => Channel::Waiting(again),
+                Err(NotHeld::NoTime | NotHeld::Full) => {
+                    seat.carry();
+                    request.metrics.count(request.labels.label, OutcomeLabel::InputRequired);
+                    return Handled::Answer(Answer::ok(again));
+                }
+            },
+            Some(channel) => channel,
+        };
         let Some(place) = self.admission.ask() else { return Handled::Overloaded };
-        let asking = Asking::new(Arc::clone(self), request, seat, channel, timeout, (share, place));
+        self.asking(request, seat, channel, timeout, Room::Asked((share, place)))
+    }
+
+    fn asking(
+        self: &Arc<Self>,
+        request: Request,
+        seat: Seat,
+        channel: Channel,
+        patience: Duration,
+        room: Room,
+    ) -> Handled {
+        let asking = Asking::new(Arc::clone(self), request, seat, channel, patience, room);
         Handled::Call(Box::new(ClientCall::Asking(Box::new(asking))))
+    }
+
+    /// Holds a call whose client cannot give the approval, or refuses it at once.
+    fn hold(self: &Arc<Self>, request: Request, seat: Seat, refusal: Failure, note: Option<Note>) -> Handled {
+        match self.place(&request) {
+            Ok(hold) => {
+                let channel = Channel::Elsewhere { refusal: Box::new(refusal), note };
+                self.asking(request, seat, channel, Duration::ZERO, Room::Held(hold))
+            }
+            Err(NotHeld::NoTime | NotHeld::Full) => self.refuse(&request, &refusal, OutcomeLabel::AwaitingApproval),
+        }
+    }
+
+    /// A place among the held calls.
+    ///
+    /// # Errors
+    /// Why there is none.
+    fn place(&self, request: &Request) -> Result<Hold, NotHeld> {
+        let client = &request.client;
+        if !client.can_wait || self.draining.is_cancelled() {
+            return Err(NotHeld::NoTime);
+        }
+        let snapshot = self.snapshots.load();
+        let (consent, arrived) = (&snapshot.config.consent, request.labels.arrived);
+        self.held.hold(consent, request.holder(), client.profile.clone(), arrived)
     }
 
     /// The result that asks a modern client our question. Its state names the prompt and is good for this very call.
@@ -133,11 +201,10 @@ impl Service {
         Some(input_required(std::iter::once((approval::KEY, question)), &sealed))
     }
 
-    /// The client cannot be asked: its model is told to stop, and its program how a person can approve. The call can be made
-    /// again then.
-    fn awaiting(&self, request: &Request, prompt: &PromptId, url: Option<String>) -> Handled {
-        let failure = Failure::new(Reason::AwaitingApproval, Executed::No, AWAITING).approval(prompt.to_string(), url);
-        self.refuse(request, &failure, OutcomeLabel::AwaitingApproval)
+    /// The refusal of a call whose client cannot be asked: its model is told to stop, and its program how a person can approve. The
+    /// call can be made again then.
+    fn awaiting(prompt: &PromptId, url: Option<String>) -> Failure {
+        Failure::new(Reason::AwaitingApproval, Executed::No, AWAITING).approval(prompt.to_string(), url)
     }
 
     /// Nobody is asked, so the answer is no.

@@ -12,19 +12,19 @@ mod races;
 mod ways;
 
 /// The approval that a refused call waits for.
-fn waits_for(answer: &Answer) -> String {
+pub(super) fn waits_for(answer: &Answer) -> String {
     assert_eq!(reason(answer), "awaiting_approval", "{}", answer.raw);
     let id = &answer.result()["_meta"]["headend/refusal"]["approval"]["id"];
     id.as_str().unwrap_or_else(|| panic!("no prompt: {}", answer.raw)).to_owned()
 }
 
-fn approve(gateway: &Gateway, id: &str) {
+pub(super) fn approve(gateway: &Gateway, id: &str) {
     let output = gateway.run(&["approve", id]);
     assert!(output.status.success(), "{}", said(&output));
 }
 
 /// Whether the tool `echo` was really executed.
-fn echoed(answer: &Answer, text: &str) -> bool {
+pub(super) fn echoed(answer: &Answer, text: &str) -> bool {
     answer.message.pointer("/result/content/0/text") == Some(&json!(text)) && !answer.is_error()
 }
 

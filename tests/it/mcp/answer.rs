@@ -91,6 +91,18 @@ impl Open {
         self.events.next_of_any_kind(&mut self.conn).unwrap()
     }
 
+    /// The next comment of a stream, waited for.
+    pub(crate) fn comment(&mut self) -> String {
+        assert!(self.head().is_stream(), "not a stream: {:?}", self.head());
+        self.conn.patience(http::PATIENCE);
+        loop {
+            let piece = self.conn.piece().unwrap().expect("the stream goes on");
+            if piece.starts_with(b":") {
+                return String::from_utf8_lossy(&piece).into_owned();
+            }
+        }
+    }
+
     /// The response, with the notices before it dropped.
     pub(crate) fn response(&mut self) -> Value {
         while let Some(message) = self.next() {

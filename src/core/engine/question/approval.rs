@@ -3,6 +3,7 @@
 use crate::mcp::elicitation::{ALLOW_ONCE, DECISION, DENY, ONCE, SESSION};
 use crate::mcp::input::InputRequest;
 use crate::policy::consent::{Answer, Lifetime};
+use crate::policy::{Evidence, Kind};
 use crate::wire::raw::{RawJson, RawObject};
 
 /// Its name among those of `inputRequests`; no upstream's question has it.
@@ -30,6 +31,47 @@ pub fn page(message: &str, url: &str) -> InputRequest {
         RawJson::string(message).text(),
         RawJson::string(url).text()
     ))
+}
+
+/// The form without fields of a call that is held: it says in words where the call can be approved, and has no address and no
+/// command. The client's answer to it allows nothing.
+///
+/// `name` is the item's canonical name; one that could be read as anything but a name is left out.
+pub fn elsewhere(kind: Kind, name: &str, upstream: &str, places: Places) -> InputRequest {
+    let is_name =
+        |text: &str| text.len() <= 64 && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b));
+    let what = if is_name(name) { format!("the {} {name}", kind.into_str()) } else { format!("a {}", kind.into_str()) };
+    let place = match places {
+        Places::Terminal => "in a terminal on the machine where headend runs",
+        Places::PageOrTerminal => "on the console page of headend, or in a terminal on the machine where headend runs",
+    };
+    let message = format!(
+        "headend waits for your approval of a call of {what} of the server {upstream}. It cannot be given here. Give or refuse it \
+         {place}; this question then goes away by itself. To refuse the call from here, decline. Any other answer here means nothing."
+    );
+    elicitation(format!(
+        r#"{{"mode":"form","message":{},"requestedSchema":{{"type":"object","properties":{{}}}}}}"#,
+        RawJson::string(&message).text()
+    ))
+}
+
+/// The places where an approval can be given that its client cannot give.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Places {
+    Terminal,
+    PageOrTerminal,
+}
+
+impl Places {
+    /// For an approval that needs that evidence, where the gateway has a console or none.
+    pub fn of(need: Evidence, has_console: bool) -> Self {
+        if has_console && need <= Evidence::Page { Self::PageOrTerminal } else { Self::Terminal }
+    }
+}
+
+/// Whether a client's answer declines. No answer to [`elsewhere`] means anything else.
+pub fn is_declined(result: &RawJson) -> bool {
+    RawObject::parse(result).is_ok_and(|result| result.string("action").as_deref() == Some("decline"))
 }
 
 fn elicitation(params: String) -> InputRequest {
@@ -71,6 +113,43 @@ mod tests {
             ("no object", "[]", Answer::Dismiss),
         ] {
             assert_eq!(read(&RawJson::trusted(result)), want, "{label}");
+        }
+    }
+
+    #[test]
+    fn a_form_without_fields_names_a_place_in_words_and_nothing_to_follow() {
+        let evil = "fx__https://evil.example/`rm -rf ~`";
+        for (kind, name, need, has_console, wanted) in [
+            (Kind::Tool, "fx__write", Evidence::Page, true, "the tool fx__write of the server fx"),
+            (Kind::Tool, "fx__write", Evidence::Page, true, "console page"),
+            (Kind::Tool, "fx__write", Evidence::Page, false, "Give or refuse it in a terminal"),
+            (Kind::Tool, "fx__write", Evidence::Operator, true, "Give or refuse it in a terminal"),
+            (Kind::Tool, evil, Evidence::Page, true, "a call of a tool of the server fx"),
+            (Kind::Resource, "fx+fx://doc/1", Evidence::Client, true, "a call of a resource of the server fx"),
+        ] {
+            let question = elsewhere(kind, name, "fx", Places::of(need, has_console));
+            for revision in [Revision::V2025_06_18, Revision::V2025_11_25] {
+                let params = question.clone().for_revision(revision, String::new).unwrap().params.unwrap();
+                let text = params.text();
+                assert!(text.contains(wanted), "{text}");
+                assert!(text.contains(r#""requestedSchema":{"type":"object","properties":{}}"#), "{text}");
+                for part in ["://", "`", "headend approve", "$"] {
+                    assert!(!text.contains(part), "{part} in {text}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn only_declining_declines() {
+        for (label, result, want) in [
+            ("declined", r#"{"action":"decline"}"#, true),
+            ("accepted", r#"{"action":"accept","content":{"decision":"deny"}}"#, false),
+            ("cancelled", r#"{"action":"cancel"}"#, false),
+            ("nothing", "{}", false),
+            ("no object", r#""decline""#, false),
+        ] {
+            assert_eq!(is_declined(&RawJson::trusted(result)), want, "{label}");
         }
     }
 

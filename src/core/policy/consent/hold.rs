@@ -18,6 +18,26 @@ pub const REMEMBERED: Duration = Duration::from_secs(3600);
 const MAX_NAMES: usize = 16;
 const MAX_NAMES_OF_ALL: usize = 1024;
 
+/// How often the client of a held call hears that it waits, if it wants to hear of progress.
+const REMIND: Duration = Duration::from_secs(10);
+
+/// When the client of a held call hears that it waits: at once, and then from time to time.
+#[derive(Debug, Default)]
+pub struct Reminders {
+    last: Option<Duration>,
+}
+
+impl Reminders {
+    /// Whether it is to hear of it now; then not again for a while.
+    pub fn is_due(&mut self, now: Duration) -> bool {
+        let is_due = self.last.is_none_or(|last| now >= last + REMIND);
+        if is_due {
+            self.last = Some(now);
+        }
+        is_due
+    }
+}
+
 /// The client that a call is of: its caller, and the name that it gives itself.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Holder {
@@ -195,6 +215,13 @@ mod tests {
         }
         assert_eq!(held.begin(&holder("last", ""), HOLD, 20, s(1)), Err(NotHeld::Full), "all together");
         assert_eq!(held.len(), MAX_HELD);
+    }
+
+    #[test]
+    fn a_client_hears_at_once_and_every_ten_seconds_that_its_call_waits() {
+        let mut reminders = Reminders::default();
+        let due: Vec<u64> = (100..140).filter(|second| reminders.is_due(s(*second))).collect();
+        assert_eq!(due, [100, 110, 120, 130]);
     }
 
     #[derive(Clone, Debug)]

@@ -1,0 +1,63 @@
+//! The way of a call to the person who can approve it, and what the call takes up meanwhile.
+
+use std::sync::Arc;
+
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::engine::call::Failure;
+use crate::gateway::answer::CallLabels;
+use crate::gateway::client::ClientContext;
+use crate::gateway::held::Hold;
+use crate::gateway::question::client_requests::ClientRequests;
+use crate::gateway::quota::Place;
+use crate::mcp::input::InputRequest;
+use crate::mcp::meta::Meta;
+use crate::policy::consent::hold::Holder;
+use crate::telemetry::metrics::UpstreamMetrics;
+use crate::wire::raw::{RawJson, RawObject};
+
+/// How the client is asked.
+pub(crate) enum Channel {
+    /// By a request on the call's own stream: our form, or to open the approval's page.
+    OnStream { client_requests: Arc<ClientRequests>, question: InputRequest, is_page: bool },
+    /// A modern client has answered our question.
+    Answered(RawJson),
+    /// A modern client was asked, and comes back without an answer of its own; it is asked again with this result.
+    Waiting(RawJson),
+    /// The client cannot give the approval, and is refused so if it takes too long. It may be told where it can be given.
+    Elsewhere { refusal: Box<Failure>, note: Option<Note> },
+}
+
+/// A form without fields, which grants nothing whatever its answer is.
+pub(crate) struct Note {
+    pub(crate) client_requests: Arc<ClientRequests>,
+    pub(crate) question: InputRequest,
+}
+
+/// What a call takes up that awaits approval. Given back before the call is decided.
+pub(crate) enum Room {
+    /// Its caller's place among its calls, and that among all that wait for a person.
+    Asked(#[expect(dead_code, reason = "given back on drop")] (Place, OwnedSemaphorePermit)),
+    /// A place among the held calls.
+    Held(Hold),
+}
+
+/// A request as it came, to be decided again.
+#[derive(Clone)]
+pub(crate) struct Request {
+    pub(crate) client: ClientContext,
+    pub(crate) params: RawObject,
+    pub(crate) meta: Meta,
+    pub(crate) labels: CallLabels,
+    /// Of the upstream that it is for.
+    pub(crate) metrics: UpstreamMetrics,
+}
+
+impl Request {
+    /// Whose patience the call has.
+    pub(crate) fn holder(&self) -> Holder {
+        let ClientContext { caller, name, .. } = &self.client;
+        let name = name.clone().or_else(|| self.meta.client_name());
+        Holder { caller: Arc::clone(caller), client: name.map_or_else(|| Arc::from(""), |said| said.name) }
+    }
+}

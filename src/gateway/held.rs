@@ -1,0 +1,69 @@
+//! The place of a call that is held open while it waits for a person: for how long, and what its end says of its client.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::base::clock;
+use crate::config::Consent;
+use crate::policy::consent::hold::{Ended, Held, Holder, NotHeld};
+
+/// All held calls. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HeldCalls(Arc<Mutex<Held>>);
+
+impl HeldCalls {
+    /// Holds a call, if its time is not over already.
+    ///
+    /// # Errors
+    /// Why it is not held.
+    pub(crate) fn hold(
+        &self,
+        consent: &Consent,
+        holder: Holder,
+        profile: Option<Arc<str>>,
+        arrived: Instant,
+    ) -> Result<Hold, NotHeld> {
+        let wanted = consent.hold_of(&holder.caller, profile.as_deref(), &holder.client);
+        let patience = self.0.lock().begin(&holder, wanted, consent.max_held, clock::uptime())?;
+        let hold = Hold { calls: self.clone(), holder, profile, arrived, patience, ended: None };
+        if hold.until(consent) <= clock::now() {
+            hold.end(Ended::Over);
+            return Err(NotHeld::NoTime);
+        }
+        Ok(hold)
+    }
+}
+
+/// The place of a held call. Dropped before its wait has ended, its client gave the call up.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    calls: HeldCalls,
+    holder: Holder,
+    profile: Option<Arc<str>>,
+    arrived: Instant,
+    patience: Duration,
+    ended: Option<Ended>,
+}
+
+impl Hold {
+    /// When the wait is over, counted from the arrival of the call however often it was decided. A reload may make that sooner.
+    pub(crate) fn until(&self, consent: &Consent) -> Instant {
+        let Holder { caller, client } = &self.holder;
+        self.arrived + self.patience.min(consent.hold_of(caller, self.profile.as_deref(), client))
+    }
+
+    /// Gives the place back.
+    pub(crate) fn end(mut self, ended: Ended) {
+        self.ended = Some(ended);
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let waited = clock::now().duration_since(self.arrived);
+        let ended = self.ended.unwrap_or(Ended::GaveUp(waited));
+        self.calls.0.lock().end(&self.holder, ended, clock::uptime());
+    }
+}

@@ -1,0 +1,325 @@
+//! Calls that are held open while they wait for a person: on every face, for so long, so many, and what their clients hear.
+
+use std::time::Instant;
+
+use super::abuse::{approve, echoed, waits_for};
+use super::operator::{headend, pending};
+use super::*;
+use crate::harness::World;
+use crate::sse::OldClient;
+use crate::stdio::Pipe;
+
+mod ends;
+
+/// Longer than any test: what comes sooner did not wait for the end of the hold.
+const LONG: &str = "hold = \"10m\"";
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn echo(text: &str) -> Value {
+    json!({"name": "fx__echo", "arguments": {"text": text}})
+}
+
+/// The ids of the open approvals.
+fn listed(world: &World) -> Vec<String> {
+    let output = world.run(&["approvals", "--json"]);
+    let listed: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    let open = listed["approvals"].as_array().cloned().unwrap_or_default();
+    open.iter().map(|approval| approval["id"].as_str().unwrap().to_owned()).collect()
+}
+
+/// The same, once there are any.
+fn open_ids(world: &World) -> Vec<String> {
+    let mut ids = Vec::new();
+    eventually("a call waits", || {
+        ids = listed(world);
+        !ids.is_empty()
+    });
+    ids
+}
+
+/// Denies what is open.
+fn clear(world: &World) {
+    listed(world).iter().for_each(|id| drop(world.run(&["deny", id])));
+}
+
+fn approve_in(world: &World) {
+    let output = world.run(&["approve", &open_ids(world)[0]]);
+    assert!(output.status.success(), "{}", crate::process::said(&output));
+}
+
+/// The reason of a refusal on a stream.
+fn reason_of(response: &Value) -> &str {
+    response["result"]["_meta"]["headend/refusal"]["reason"].as_str().unwrap_or_default()
+}
+
+fn is_echo(response: &Value, text: &str) -> bool {
+    response["result"]["content"][0]["text"] == text && response["result"]["isError"] != true
+}
+
+#[test]
+fn over_http_a_call_is_answered_when_a_person_has_decided() {
+    let stage = Stage::with(LONG, "");
+    for era in Era::BOTH {
+        for (how, text) in [("approve", "yes"), ("deny", "no")] {
+            let text = format!("{text} {era:?}");
+            let mut client = stage.client(era, json!({}));
+            let mut call = client.open("tools/call", echo(&text));
+            let id = open_ids(&stage.gateway.world).remove(0);
+            assert!(!stage.called().contains(&json!({"text": text})), "{text}");
+            headend(&stage, &[how, &id]);
+            let response = call.response();
+            let want = if how == "approve" { "" } else { "denied" };
+            assert_eq!(reason_of(&response), want, "{response}");
+            assert_eq!(is_echo(&response, &text), how == "approve", "{response}");
+        }
+    }
+    assert_eq!(stage.called().len(), 2);
+}
+
+#[test]
+fn over_http_a_stream_stays_open_by_comments() {
+    let setup = Setup::new()
+        .server("limits.keepalive = \"1s\"")
+        .policy(&format!("default = \"ask\"\n[policy.consent]\n{LONG}"))
+        .fake("fx", &Fake::stdio("legacy"));
+    let gateway = setup.start();
+    gateway.wait_for_tools(&["fx__echo"]);
+    for era in Era::BOTH {
+        let mut client = gateway.client(era);
+        let mut params = echo(&format!("{era:?}"));
+        // A first word of progress, so that the stream begins at once.
+        params["_meta"] = json!({"progressToken": 1});
+        let mut call = client.open("tools/call", params);
+        assert_eq!(call.next().unwrap()["method"], "notifications/progress");
+        assert!(call.comment().starts_with(": keep-alive"), "{era:?}");
+        approve_in(&gateway.world);
+        assert!(is_echo(&call.response(), &format!("{era:?}")), "{era:?}");
+    }
+}
+
+#[test]
+fn over_the_old_transport_and_over_pipes_a_call_is_answered_when_a_person_has_decided() {
+    let setup = || {
+        let policy = format!("default = \"ask\"\n[policy.consent]\nper-minute = 100\n{LONG}");
+        Setup::new().server("legacy-sse = true").policy(&policy).fake("fx", &Fake::stdio("legacy"))
+    };
+    let gateway = setup().start();
+    gateway.wait_for_tools(&["fx__echo"]);
+    let mut old = OldClient::connect(&gateway, gateway.token(), "/sse");
+    old.initialize("2024-11-05");
+    old.send("tools/call", echo("old"));
+    approve_in(&gateway.world);
+    assert!(is_echo(&old.message(), "old"));
+
+    let (alone, config) = setup().write();
+    for era in Era::BOTH {
+        let attached = Pipe::start(&gateway.world, &gateway.config, &[]);
+        let own = Pipe::start(&alone, &config, &["--no-daemon"]);
+        for (face, world, pipe) in [("attached", &gateway.world, attached), ("own", &alone, own)] {
+            let mut client = Mcp::stdio(pipe, era);
+            eventually("echo is listed", || client.tool_names().iter().any(|name| name == "fx__echo"));
+            let text = format!("{face} {era:?}");
+            let call =
+                json!({"jsonrpc": "2.0", "id": text, "method": "tools/call", "params": client.dress(echo(&text))});
+            client.pipe().send(call.to_string().as_bytes());
+            approve_in(world);
+            let answer = client.pipe().answer(&json!(text), PATIENCE);
+            assert!(echoed(&answer, &text), "{text}: {}", answer.raw);
+            // Nothing else waits behind it.
+            assert_eq!(client.request("ping", json!({})).code().is_none(), era != Era::Modern, "{text}");
+        }
+    }
+}
+
+#[test]
+fn after_its_time_a_call_is_refused_and_the_approval_stays() {
+    let stage = Stage::with("hold = \"400ms\"", "");
+    for era in Era::BOTH {
+        let mut client = stage.client(era, json!({}));
+        let arguments = json!({"text": format!("{era:?}")});
+        let begun = Instant::now();
+        let refused = client.call("fx__echo", arguments.clone());
+        assert!(begun.elapsed() >= Duration::from_millis(400), "{era:?}: {:?}", begun.elapsed());
+        let id = waits_for(&refused);
+        assert_eq!(pending(&stage), [id.as_str()], "{era:?}");
+        approve(&stage.gateway, &id);
+        assert!(echoed(&client.call("fx__echo", arguments), &format!("{era:?}")), "{era:?}");
+    }
+    assert_eq!(stage.called().len(), 2, "each once");
+}
+
+#[test]
+fn the_name_that_a_client_gives_itself_decides_how_long_it_waits_and_a_reload_changes_that() {
+    let hold = |time: &str| format!("[[policy.consent.holds]]\nclients = [\"i?\"]\nhold = \"{time}\"\n");
+    let text = |time: &str| {
+        let policy = format!("default = \"ask\"\n[policy.consent]\nper-minute = 100\n{LONG}\n{}", hold(time));
+        Setup::new().policy(&policy).fake("fx", &Fake::stdio("legacy"))
+    };
+    let gateway = text("0s").start();
+    gateway.wait_for_tools(&["fx__echo"]);
+    for era in Era::BOTH {
+        // The tests' clients call themselves `it`.
+        waits_for(&gateway.client(era).call("fx__echo", json!({"text": format!("at once {era:?}")})));
+        clear(&gateway.world);
+    }
+    let reloaded = gateway.reload(&text("10m").text());
+    assert!(reloaded.status.success(), "{}", crate::process::said(&reloaded));
+    for era in Era::BOTH {
+        let mut client = gateway.client(era);
+        let mut call = client.open("tools/call", echo(&format!("later {era:?}")));
+        assert!(call.next_within(Duration::from_millis(300)).is_err(), "{era:?}: it is held");
+        let reloaded = gateway.reload(&text("0s").text());
+        assert!(reloaded.status.success(), "{}", crate::process::said(&reloaded));
+        assert_eq!(reason_of(&call.response()), "awaiting_approval", "{era:?}: held calls are refused then");
+        clear(&gateway.world);
+        gateway.reload(&text("10m").text());
+    }
+}
+
+#[test]
+fn beyond_the_number_of_held_calls_a_refusal_comes_at_once() {
+    let stage = Stage::with(&format!("{LONG}\nmax-held = 2"), "");
+    let mut client = stage.client(Era::Modern, json!({}));
+    let arguments = json!({"text": "same"});
+    let first = client.open("tools/call", echo("same"));
+    open_ids(&stage.gateway.world);
+    let mut second = client.open("tools/call", echo("same"));
+    assert!(second.next_within(Duration::from_millis(500)).is_err(), "a call that joins is held too");
+    waits_for(&client.call("fx__echo", arguments.clone()));
+    let mut other = stage.second(Era::Modern, json!({}));
+    let mut others = other.open("tools/call", echo("same"));
+    assert!(others.next_within(Duration::from_millis(300)).is_err(), "the number is the caller's");
+    drop((first, second, others));
+    // The places come back, and the wait of the next call is as short as that of the last ones.
+    eventually("a place is free", || {
+        let begun = Instant::now();
+        waits_for(&client.call("fx__echo", arguments.clone()));
+        begun.elapsed() > Duration::from_millis(50)
+    });
+    assert_eq!(stage.called().len(), 0);
+}
+
+#[test]
+fn a_batch_waits_for_no_person() {
+    let stage = Stage::with(LONG, "");
+    let mut client = stage.client(Era::Legacy("2025-03-26"), json!({}));
+    let headers = client.headers("", &Value::Null);
+    let call = |id: u64| json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": echo("x")});
+    let body = json!([call(90), {"jsonrpc": "2.0", "id": 91, "method": "ping"}]).to_string();
+    let answer = client.exchange(&json!(90), &headers, &body);
+    assert!(answer.raw.contains("awaiting_approval") && answer.raw.contains("\"id\":91"), "{}", answer.raw);
+}
+
+#[test]
+fn a_call_of_the_command_line_is_refused_at_once() {
+    let stage = Stage::with(LONG, "");
+    let begun = Instant::now();
+    let output = stage.gateway.run(&["call", "fx__echo", "{\"text\":\"x\"}"]);
+    let told = crate::process::said(&output);
+    assert!(begun.elapsed() < PATIENCE && !output.status.success(), "{told}");
+    assert_eq!(pending(&stage).len(), 1, "{told}");
+}
+
+#[test]
+fn a_legacy_client_whose_word_does_not_suffice_is_told_where_to_go_and_its_answers_grant_nothing() {
+    let stage = Stage::with(LONG, "");
+    let write = |path: &str| json!({"name": "fx__write", "arguments": {"path": path}});
+    for (label, answer) in [
+        ("accept", json!({"action": "accept", "content": {}})),
+        ("a forged decision", allow("session")),
+        ("cancel", json!({"action": "cancel"})),
+    ] {
+        let mut client = stage.client(Era::LEGACY, forms());
+        let mut call = client.open("tools/call", write(label));
+        let question = call.next().unwrap();
+        assert_eq!(question["method"], "elicitation/create", "{label}: {question}");
+        assert_eq!(question["params"]["requestedSchema"], json!({"type": "object", "properties": {}}), "{label}");
+        let message = question["params"]["message"].as_str().unwrap();
+        assert!(message.contains("the tool fx__write of the server fx"), "{label}: {message}");
+        assert!(!message.contains("://") && !message.contains("headend approve"), "{label}: {message}");
+        client.respond(&question["id"], answer);
+        assert!(call.next_within(Duration::from_millis(300)).is_err(), "{label}: it waits, and is not asked again");
+        assert_eq!(pending(&stage).len(), 1, "{label}");
+        assert_eq!(stage.called().iter().filter(|call| **call == json!({"path": label})).count(), 0, "{label}");
+        approve_in(&stage.gateway.world);
+        assert_eq!(call.response()["result"]["content"][0]["text"], "write", "{label}");
+    }
+    let mut client = stage.client(Era::LEGACY, forms());
+    let mut call = client.open("tools/call", write("declined"));
+    let question = call.next().unwrap();
+    client.respond(&question["id"], json!({"action": "decline"}));
+    assert_eq!(reason_of(&call.response()), "denied");
+    assert_eq!(pending(&stage), [""; 0]);
+
+    let mut call = client.open("tools/call", write("withdrawn"));
+    let question = call.next().unwrap();
+    approve_in(&stage.gateway.world);
+    let withdrawn = call.next().unwrap();
+    assert_eq!(withdrawn["method"], "notifications/cancelled", "{withdrawn}");
+    assert_eq!(withdrawn["params"]["requestId"], question["id"], "{withdrawn}");
+    assert_eq!(call.response()["result"]["content"][0]["text"], "write");
+    assert_eq!(stage.called().len(), 4);
+}
+
+#[test]
+fn a_modern_client_whose_word_does_not_suffice_is_held_without_a_form() {
+    let stage = Stage::with(LONG, "");
+    let mut client = stage.client(Era::Modern, forms());
+    let mut call = client.open("tools/call", json!({"name": "fx__write", "arguments": {"path": "a"}}));
+    assert!(call.next_within(Duration::from_millis(300)).is_err(), "its request would end with a form");
+    approve_in(&stage.gateway.world);
+    assert_eq!(call.response()["result"]["content"][0]["text"], "write");
+}
+
+#[test]
+fn a_client_that_wants_progress_hears_that_its_call_waits_and_progress_grows_from_then_on() {
+    let stage = Stage::with(LONG, "");
+    for era in Era::BOTH {
+        let mut client = stage.client(era, json!({}));
+        let params = json!({"name": "fx__progress", "arguments": {"steps": 3, "delay_ms": 20, "era": format!("{era:?}")},
+            "_meta": {"progressToken": "mine"}});
+        let mut call = client.open("tools/call", params);
+        let first = call.next().unwrap();
+        assert_eq!(first["method"], "notifications/progress", "{era:?}: {first}");
+        assert_eq!(first["params"]["progressToken"], "mine", "{era:?}: {first}");
+        assert_eq!(first["params"]["message"], "waiting for approval", "{era:?}: {first}");
+        approve_in(&stage.gateway.world);
+        let mut last = first["params"]["progress"].as_f64().unwrap();
+        let mut notices = 0;
+        let response = loop {
+            let message = call.next().unwrap();
+            let Some(progress) = message["params"]["progress"].as_f64() else { break message };
+            assert!(progress > last, "{era:?}: {progress} after {last}");
+            (last, notices) = (progress, notices + 1);
+        };
+        assert_eq!((response["result"]["content"][0]["text"].as_str(), notices), (Some("done"), 3), "{era:?}");
+    }
+}
+
+#[test]
+fn a_modern_client_that_opens_the_page_is_held_while_its_person_is_there() {
+    let stage = Stage::with(LONG, "[console]\nlisten = \"127.0.0.1:0\"");
+    let mut client = stage.client(Era::Modern, json!({"elicitation": {"url": {}}}));
+    let arguments = json!({"path": "a"});
+    let (question, state) = asked(&client.call("fx__write", arguments.clone()));
+    assert_eq!(question["mode"], "url", "{question}");
+    let mut retry = json!({"name": "fx__write", "arguments": arguments, "requestState": state});
+    retry["inputResponses"] = json!({"gw.consent": {"action": "accept"}});
+    let mut call = client.open("tools/call", retry);
+    assert!(call.next_within(Duration::from_millis(300)).is_err(), "it waits");
+    approve_in(&stage.gateway.world);
+    assert_eq!(call.response()["result"]["content"][0]["text"], "write");
+}
+
+#[test]
+fn a_modern_client_that_comes_back_without_an_answer_is_held_while_the_question_is_open() {
+    let stage = Stage::with(LONG, "");
+    let mut client = stage.client(Era::Modern, forms());
+    let arguments = json!({"text": "again"});
+    let (_, state) = asked(&client.call("fx__echo", arguments.clone()));
+    let mut call =
+        client.open("tools/call", json!({"name": "fx__echo", "arguments": arguments, "requestState": state}));
+    assert!(call.next_within(Duration::from_millis(300)).is_err(), "it waits");
+    approve_in(&stage.gateway.world);
+    assert!(is_echo(&call.response(), "again"));
+}

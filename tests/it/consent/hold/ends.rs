@@ -1,0 +1,270 @@
+//! The ends of held calls: nothing runs that was not allowed in the moment when it was decided, and nothing runs after its client
+//! gave it up.
+
+use rustix::process::Signal;
+
+use super::*;
+use crate::pins::Patch;
+
+/// A client at a pipe to the daemon.
+fn attached(stage: &Stage) -> Mcp {
+    let mut command = stage.gateway.world.command(crate::harness::headend());
+    command.env("SECOND_TOKEN", TOKEN);
+    Mcp::stdio(Pipe::start_by(command, &stage.gateway.config, &[]), Era::LEGACY)
+}
+
+/// Ways in which a client gives a held call up.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum GivesUp {
+    ClosesItsStream,
+    Cancels,
+    EndsItsSession,
+    CancelsOnAPipe,
+    ClosesItsPipe,
+}
+
+impl GivesUp {
+    const ALL: [Self; 5] =
+        [Self::ClosesItsStream, Self::Cancels, Self::EndsItsSession, Self::CancelsOnAPipe, Self::ClosesItsPipe];
+
+    /// Calls, and gives the call up once it waits and that time has passed.
+    fn play(self, stage: &Stage, text: &str, after: Duration) {
+        let wait = || {
+            open_ids(&stage.gateway.world);
+            std::thread::sleep(after);
+        };
+        match self {
+            Self::ClosesItsStream => {
+                let call = stage.client(Era::Modern, json!({})).open("tools/call", echo(text));
+                wait();
+                drop(call);
+            }
+            Self::Cancels | Self::EndsItsSession => {
+                let mut client = stage.client(Era::LEGACY, json!({}));
+                let call = client.open("tools/call", echo(text));
+                wait();
+                if self == Self::Cancels {
+                    client.notify("notifications/cancelled", json!({"requestId": call.id}));
+                } else {
+                    assert_eq!(client.end_session(), 204);
+                }
+            }
+            Self::CancelsOnAPipe | Self::ClosesItsPipe => {
+                let mut client = attached(stage);
+                let call = json!({"jsonrpc": "2.0", "id": "held", "method": "tools/call", "params": echo(text)});
+                client.pipe().send(call.to_string().as_bytes());
+                wait();
+                if self == Self::CancelsOnAPipe {
+                    client.notify("notifications/cancelled", json!({"requestId": "held"}));
+                    assert_eq!(client.request("ping", json!({})).code(), None);
+                } else {
+                    assert!(client.pipe().close(PATIENCE).is_some());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_call_that_its_client_gave_up_is_never_made_and_the_next_ones_wait_less() {
+    for way in GivesUp::ALL {
+        let stage = Stage::with(LONG, "");
+        let arguments = json!({"text": "given up"});
+        way.play(&stage, "given up", Duration::from_millis(300));
+        // The approval is open still, and calls of that client's name are held two thirds of the time.
+        assert_eq!(pending(&stage).len(), 1, "{way:?}");
+        std::thread::sleep(Duration::from_millis(300));
+        let mut client = stage.client(Era::Modern, json!({}));
+        let mut next = client.open("tools/call", echo("given up"));
+        let response = next.next_within(Duration::from_secs(30)).unwrap_or_else(|error| panic!("{way:?}: {error}"));
+        assert_eq!(reason_of(&response.unwrap()), "awaiting_approval", "{way:?}");
+        assert_eq!(stage.called().len(), 0, "{way:?}");
+        pending(&stage).iter().for_each(|id| approve(&stage.gateway, id));
+        std::thread::sleep(Duration::from_millis(200));
+        assert_eq!(stage.called().len(), 0, "{way:?}: the approval came too late for that call");
+        // Whoever approved it later: the same call made again finds the grant.
+        assert!(echoed(&client.call("fx__echo", arguments), "given up"), "{way:?}");
+        assert_eq!(stage.called().len(), 1, "{way:?}");
+    }
+}
+
+#[test]
+fn an_approval_in_the_last_moment_is_used_once_by_that_call_or_by_the_next() {
+    const ROUNDS: u64 = 12;
+    let stage = Stage::with("hold = \"700ms\"", "");
+    let mut in_time = 0;
+    for round in 0..ROUNDS {
+        let text = format!("round {round}");
+        let mut client = stage.client(Era::BOTH[usize::from(round % 2 == 0)], json!({}));
+        let begun = Instant::now();
+        let mut call = client.open("tools/call", echo(&text));
+        let id = open_ids(&stage.gateway.world).remove(0);
+        let at = Duration::from_millis(640 + round * 8);
+        std::thread::sleep(at.saturating_sub(begun.elapsed()));
+        approve(&stage.gateway, &id);
+        let response = call.response();
+        let reached = || stage.called().iter().filter(|called| **called == json!({"text": text})).count();
+        if is_echo(&response, &text) {
+            in_time += 1;
+        } else {
+            assert_eq!((reason_of(&response), reached()), ("awaiting_approval", 0), "{round}: {response}");
+            assert!(echoed(&client.call("fx__echo", json!({"text": text})), &text), "{round}: the grant is there");
+        }
+        assert_eq!(reached(), 1, "round {round}");
+    }
+    eprintln!("approved in time: {in_time} of {ROUNDS}");
+    assert_eq!(stage.called().len() as u64, ROUNDS);
+}
+
+#[test]
+fn a_client_that_hears_progress_and_gives_up_all_the_same_gets_its_refusal_before_that() {
+    let stage = Stage::with("hold = \"500ms\"", "");
+    for era in Era::BOTH {
+        let mut client = stage.client(era, json!({}));
+        let mut params = echo(&format!("{era:?}"));
+        params["_meta"] = json!({"progressToken": "p"});
+        let begun = Instant::now();
+        let mut call = client.open("tools/call", params);
+        assert_eq!(call.next().unwrap()["method"], "notifications/progress", "{era:?}");
+        assert_eq!(reason_of(&call.response()), "awaiting_approval", "{era:?}: progress does not lengthen the wait");
+        assert!(begun.elapsed() < PATIENCE, "{era:?}");
+        clear(&stage.gateway.world);
+    }
+    assert_eq!(stage.called().len(), 0);
+}
+
+/// A server of which only `fx__echo` is asked about.
+fn one_that_asks(fake: Fake, more: &str) -> Setup {
+    let rule = "[[policy.rules]]\nid = \"echo-asks\"\neffect = \"ask\"\ntools = [\"fx__echo\"]\n";
+    let policy = format!("default = \"allow\"\n[policy.consent]\nper-minute = 100\n{LONG}");
+    Setup::new().policy(&policy).fake("fx", &fake).toml(&format!("{rule}{more}"))
+}
+
+#[test]
+fn a_deny_rule_that_comes_while_a_call_is_held_has_the_last_word() {
+    let log_of = Setup::new();
+    let log = Log::new(&log_of.world.path("work"), "fx");
+    let fake = Fake::stdio("legacy").logging(&log);
+    let gateway = one_that_asks(fake.clone(), "").start();
+    gateway.wait_for_tools(&["fx__echo"]);
+    let deny = "[[policy.rules]]\nid = \"stop\"\neffect = \"deny\"\ntools = [\"fx__echo\"]\n\
+                arguments = [{ pointer = \"/text\", present = true }]\n";
+    let (before, after) = (one_that_asks(fake.clone(), "").text(), one_that_asks(fake, deny).text());
+    for era in Era::BOTH {
+        let mut client = gateway.client(era);
+        let mut call = client.open("tools/call", echo(&format!("{era:?}")));
+        let id = open_ids(&gateway.world).remove(0);
+        let reloaded = gateway.reload(&after);
+        assert!(reloaded.status.success(), "{}", crate::process::said(&reloaded));
+        approve(&gateway, &id);
+        let response = call.response();
+        assert_eq!(reason_of(&response), "denied", "{era:?}: {response}");
+        assert!(gateway.reload(&before).status.success());
+    }
+    assert_eq!(log.count("tools/call"), 0);
+}
+
+#[test]
+fn a_definition_that_changes_while_a_call_is_held_takes_the_call_with_it() {
+    let place = Setup::new();
+    let (log, patch) = (Log::new(&place.world.path("work"), "fx"), Patch::new(&place));
+    let gateway = one_that_asks(patch.of(Fake::stdio("legacy").logging(&log)), "").start();
+    gateway.wait_for_tools(&["fx__echo", "fx__mutate"]);
+    let mut client = gateway.legacy();
+    let mut call = client.open("tools/call", echo("x"));
+    let id = open_ids(&gateway.world).remove(0);
+    patch.write(&json!({"echo": {"description": "Does something else."}}));
+    assert!(!gateway.modern().call("fx__mutate", json!({})).is_error());
+    let response = call.response();
+    assert!(response["result"]["isError"] == true || response["error"].is_object(), "{response}");
+    let late = gateway.run(&["approve", &id]);
+    assert!(!late.status.success(), "its approval is closed: {}", crate::process::said(&late));
+    assert_eq!(log.lines_with(&["tools/call", "\"name\":\"echo\""]).len(), 0);
+}
+
+#[test]
+fn the_end_of_a_token_ends_its_held_calls() {
+    let stage = Stage::with(LONG, "");
+    let before = std::fs::read_to_string(&stage.gateway.config).unwrap();
+    let without = before.replace("auth.tokens.second = { env = \"SECOND_TOKEN\" }\n", "");
+    assert_ne!(before, without);
+    for era in Era::BOTH {
+        let mut client = stage.second(era, json!({}));
+        let mut call = client.open("tools/call", echo(&format!("{era:?}")));
+        let id = open_ids(&stage.gateway.world).remove(0);
+        assert!(stage.gateway.reload(&without).status.success());
+        // A session ends with its token; a call without one is told so.
+        match call.next_within(PATIENCE) {
+            Ok(Some(response)) => assert_eq!(reason_of(&response), "denied", "{era:?}: {response}"),
+            Ok(None) => {}
+            Err(error) => panic!("{era:?}: it is held still: {error}"),
+        }
+        let late = stage.gateway.run(&["approve", &id]);
+        assert!(!late.status.success(), "{era:?}: its approval is closed: {}", crate::process::said(&late));
+        assert!(stage.gateway.reload(&before).status.success());
+    }
+    assert_eq!(stage.called().len(), 0);
+}
+
+#[test]
+fn of_three_hundred_equal_calls_one_approval_makes_one() {
+    let stage = Stage::with(LONG, "");
+    let mut client = stage.client(Era::Modern, json!({}));
+    let calls: Vec<Open> = (0..300).map(|_| client.open("tools/call", echo("same"))).collect();
+    // Of those beyond the number of held calls each is refused at once.
+    let count = "outcome=\"awaiting_approval\",upstream=\"fx\"} 280";
+    eventually("280 are refused", || stage.gateway.scrape().contains(count));
+    let mut held = Vec::new();
+    for mut call in calls {
+        match call.next_within(Duration::from_millis(50)) {
+            Ok(response) => assert_eq!(reason_of(&response.unwrap()), "awaiting_approval"),
+            Err(_) => held.push(call),
+        }
+    }
+    assert_eq!(held.len(), 20);
+    // One approval may be of a call that was refused, and allows the next equal one; the first of a held call makes that call.
+    for id in listed(&stage.gateway.world) {
+        approve(&stage.gateway, &id);
+        std::thread::sleep(Duration::from_millis(300));
+        if !stage.called().is_empty() {
+            break;
+        }
+    }
+    // The others wait for an approval of their own, and are denied.
+    let mut made = 0;
+    for mut call in held {
+        let response = loop {
+            match call.next_within(Duration::from_millis(100)) {
+                Ok(response) => break response.unwrap(),
+                Err(_) => clear(&stage.gateway.world),
+            }
+        };
+        made += usize::from(is_echo(&response, "same"));
+    }
+    assert_eq!((made, stage.called().len()), (1, 1));
+}
+
+#[test]
+fn at_the_stop_of_the_daemon_held_calls_get_their_refusal_and_nothing_waits_for_them() {
+    let mut stage = Stage::with(LONG, "");
+    let mut legacy = stage.client(Era::LEGACY, json!({}));
+    let mut modern = stage.second(Era::Modern, json!({}));
+    let mut attached = attached(&stage);
+    let mut first = legacy.open("tools/call", echo("legacy"));
+    open_ids(&stage.gateway.world);
+    let mut second = modern.open("tools/call", echo("modern"));
+    let call = json!({"jsonrpc": "2.0", "id": "p", "method": "tools/call",
+        "params": {"name": "fx__env", "arguments": {}}});
+    attached.pipe().send(call.to_string().as_bytes());
+    eventually("all wait", || pending(&stage).len() == 3);
+    let begun = Instant::now();
+    stage.gateway.signal(Signal::TERM);
+    for call in [&mut first, &mut second] {
+        assert_eq!(reason_of(&call.response()), "awaiting_approval");
+    }
+    let answer = attached.pipe().answer(&json!("p"), PATIENCE);
+    assert_eq!(reason(&answer), "awaiting_approval", "{}", answer.raw);
+    assert!(stage.gateway.wait(PATIENCE).is_some_and(|status| status.success()));
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    assert_eq!(stage.called().len(), 0);
+}
