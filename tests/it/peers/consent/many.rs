@@ -12,7 +12,7 @@ use crate::harness::{Gateway, Setup, left_out};
 use crate::upstream::toml_array;
 
 /// Whether a call that waits for a person is held, so that it completes in itself; else it is refused and made again.
-const HELD: bool = false;
+const HELD: bool = true;
 
 /// A kind of client: its library and face, its capabilities, and whether its own forms can allow a call.
 type Kind = (Sdk, Face, &'static str, bool);
@@ -40,7 +40,9 @@ impl Play {
             left_out("many calls at once", &format!("{} is missing", server.display()));
             return None;
         }
-        let setup = Setup::new().policy("default = \"ask\"").toml("[console]\nlisten = \"127.0.0.1:0\"");
+        let setup = Setup::new()
+            .policy("default = \"ask\"\n[policy.consent]\nhold = \"40s\"")
+            .toml("[console]\nlisten = \"127.0.0.1:0\"");
         let folder = fs::canonicalize(setup.world.path("work")).unwrap();
         let log = setup.world.path("files.log");
         let text = |path: &Path| path.to_str().unwrap().to_owned();
