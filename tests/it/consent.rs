@@ -36,7 +36,12 @@ impl Stage {
 
     /// `consent` are lines of `[policy.consent]`, `more` further tables.
     pub(crate) fn with(consent: &str, more: &str) -> Self {
-        let setup = Setup::new()
+        Self::of(Setup::new(), consent, more)
+    }
+
+    /// [`Stage::with`] further lines of `[server]` in the setup.
+    fn of(setup: Setup, consent: &str, more: &str) -> Self {
+        let setup = setup
             .second_caller(TOKEN)
             .policy(&format!("default = \"ask\"\n[policy.consent]\nper-minute = 100\nmax-open = 100\n{consent}"));
         let log = Log::new(&setup.world.path("work"), "fx");

@@ -36,6 +36,12 @@ enum Link {
     Stdio(Box<Pipe>),
 }
 
+impl Link {
+    const fn to(address: SocketAddr, token: Option<String>) -> Self {
+        Self::Http(Http { address, token, conn: None, session: None })
+    }
+}
+
 #[derive(Debug)]
 struct Http {
     address: SocketAddr,
@@ -50,6 +56,8 @@ pub(crate) struct Mcp {
     link: Link,
     era: Era,
     next_id: u64,
+    /// As it calls itself.
+    name: String,
     pub(crate) capabilities: Value,
     pub(crate) path: String,
     pub(crate) user_agent: String,
@@ -71,8 +79,12 @@ impl Mcp {
         path: &str,
         capabilities: Value,
     ) -> Self {
-        let link = Link::Http(Http { address, token, conn: None, session: None });
-        Self::new(link, era, path, capabilities)
+        Self::new(Link::to(address, token), era, "it", path, capabilities)
+    }
+
+    /// [`Mcp::http`] of a client that calls itself so.
+    pub(crate) fn http_named(address: SocketAddr, token: Option<String>, era: Era, name: &str) -> Self {
+        Self::new(Link::to(address, token), era, name, "/mcp", json!({}))
     }
 
     /// A client over the pipes of a `headend stdio`.
@@ -82,14 +94,15 @@ impl Mcp {
 
     /// [`Mcp::stdio`] with capabilities.
     pub(crate) fn stdio_with(pipe: Pipe, era: Era, capabilities: Value) -> Self {
-        Self::new(Link::Stdio(Box::new(pipe)), era, "/mcp", capabilities)
+        Self::new(Link::Stdio(Box::new(pipe)), era, "it", "/mcp", capabilities)
     }
 
-    fn new(link: Link, era: Era, path: &str, capabilities: Value) -> Self {
+    fn new(link: Link, era: Era, name: &str, path: &str, capabilities: Value) -> Self {
         let mut client = Self {
             link,
             era,
             next_id: 0,
+            name: name.to_owned(),
             capabilities,
             path: path.to_owned(),
             user_agent: "headend-tests/1".to_owned(),
@@ -103,7 +116,7 @@ impl Mcp {
 
     fn initialize(&mut self, revision: &str) {
         let params = json!({"protocolVersion": revision, "capabilities": self.capabilities,
-            "clientInfo": {"name": "it", "version": "1"}});
+            "clientInfo": {"name": self.name, "version": "1"}});
         let answer = self.request("initialize", params);
         self.greeting = answer.result().clone();
         if let Link::Http(http) = &mut self.link {
@@ -137,7 +150,12 @@ impl Mcp {
 
     /// Parameters with the members that the era requires.
     pub(crate) fn dress(&self, params: Value) -> Value {
-        if self.era == Era::Modern { dressed(params, &self.capabilities) } else { params }
+        if self.era != Era::Modern {
+            return params;
+        }
+        let mut params = dressed(params, &self.capabilities);
+        params["_meta"]["io.modelcontextprotocol/clientInfo"]["name"] = json!(self.name);
+        params
     }
 
     /// Header fields of a request with that method and parameters.

@@ -1,7 +1,7 @@
 // A client that takes orders line by line, its calls and its person's answers, on the TypeScript SDK 1.x (legacy) or 2.x (modern).
 //
 // job:    {"sdk":"v1"|"v2", "target":{"url","token"} | {"command":[..],"env":{..}}, "capabilities":{..}, "rounds":n}
-// stdin:  {"do":"call","call":n,"name","arguments","answers":[..]}   calls; answers are given one a question
+// stdin:  {"do":"call","call":n,"name","arguments","answers":[..],"timeout":ms?}   calls; answers are given one a question
 //         {"do":"answer","answer":".."}                              the person's answer to the question that was left to "wait"
 //         {"do":"respond","id":..,"answer":".."}                     a response of its own accord (v1)
 //         {"do":"resume","call":n,"name","arguments","state":".."}   continues a call that may be another client's (v2)
@@ -67,13 +67,18 @@ async function report(call, result) {
   }
 }
 
+function callTool(params, timeout) {
+  const options = timeout ? { timeout } : undefined;
+  return old ? client.callTool(params, undefined, options) : client.callTool(params, options);
+}
+
 function obey(command) {
   const { name, arguments: args } = command;
   switch (command.do) {
     case "call":
       current = command.call;
       plan = [...command.answers];
-      return report(command.call, client.callTool({ name, arguments: args }));
+      return report(command.call, callTool({ name, arguments: args }, command.timeout));
     case "answer":
       return decide(command.answer);
     case "respond":

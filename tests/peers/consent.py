@@ -86,7 +86,8 @@ async def obey(client: Client, command: dict) -> None:
             name, arguments, input_responses=responses, request_state=command["state"], allow_input_required=True
         )
     else:
-        attempt = client.call_tool(name, arguments)
+        timeout = command.get("timeout")
+        attempt = client.call_tool(name, arguments, read_timeout_seconds=timeout / 1000 if timeout else None)
     await report(command["call"], attempt)
 
 

@@ -10,6 +10,8 @@ use crate::sse::OldClient;
 use crate::stdio::Pipe;
 
 mod ends;
+mod orders;
+mod room;
 
 /// Longer than any test: what comes sooner did not wait for the end of the hold.
 const LONG: &str = "hold = \"10m\"";
@@ -17,6 +19,18 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 fn echo(text: &str) -> Value {
     json!({"name": "fx__echo", "arguments": {"text": text}})
+}
+
+/// The same from a client that wants progress, so that its stream begins at once.
+fn echo_with_progress(text: &str) -> Value {
+    let mut params = echo(text);
+    params["_meta"] = json!({"progressToken": "p"});
+    params
+}
+
+/// A call as a message.
+fn message(id: &str, params: Value) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})
 }
 
 /// The ids of the open approvals.
@@ -86,10 +100,7 @@ fn over_http_a_stream_stays_open_by_comments() {
     gateway.wait_for_tools(&["fx__echo"]);
     for era in Era::BOTH {
         let mut client = gateway.client(era);
-        let mut params = echo(&format!("{era:?}"));
-        // A first word of progress, so that the stream begins at once.
-        params["_meta"] = json!({"progressToken": 1});
-        let mut call = client.open("tools/call", params);
+        let mut call = client.open("tools/call", echo_with_progress(&format!("{era:?}")));
         assert_eq!(call.next().unwrap()["method"], "notifications/progress");
         assert!(call.comment().starts_with(": keep-alive"), "{era:?}");
         approve_in(&gateway.world);
@@ -119,8 +130,7 @@ fn over_the_old_transport_and_over_pipes_a_call_is_answered_when_a_person_has_de
             let mut client = Mcp::stdio(pipe, era);
             eventually("echo is listed", || client.tool_names().iter().any(|name| name == "fx__echo"));
             let text = format!("{face} {era:?}");
-            let call =
-                json!({"jsonrpc": "2.0", "id": text, "method": "tools/call", "params": client.dress(echo(&text))});
+            let call = message(&text, client.dress(echo(&text)));
             client.pipe().send(call.to_string().as_bytes());
             approve_in(world);
             let answer = client.pipe().answer(&json!(text), PATIENCE);
@@ -322,4 +332,43 @@ fn a_modern_client_that_comes_back_without_an_answer_is_held_while_the_question_
     assert!(call.next_within(Duration::from_millis(300)).is_err(), "it waits");
     approve_in(&stage.gateway.world);
     assert!(is_echo(&call.response(), "again"));
+}
+
+#[test]
+fn a_modern_client_whose_retry_waited_in_vain_is_asked_again_and_can_answer() {
+    let stage = Stage::with("hold = \"400ms\"", "");
+    let mut client = stage.client(Era::Modern, forms());
+    let arguments = json!({"text": "in vain"});
+    let (_, state) = asked(&client.call("fx__echo", arguments.clone()));
+    let begun = Instant::now();
+    let retry = json!({"name": "fx__echo", "arguments": arguments, "requestState": state});
+    let (_, state) = asked(&client.request("tools/call", retry));
+    assert!(begun.elapsed() >= Duration::from_millis(400), "{:?}", begun.elapsed());
+    assert_eq!(pending(&stage).len(), 1, "one question");
+    let answer = go_on(&mut client, "fx__echo", &arguments, &state, &allow("once"));
+    assert!(echoed(&answer, "in vain"), "{}", answer.raw);
+    assert_eq!(stage.called().len(), 1);
+}
+
+#[test]
+fn forms_that_say_where_to_go_come_one_after_the_other_and_end_with_the_wait() {
+    let stage = Stage::with("hold = \"1500ms\"", "");
+    let mut client = stage.client(Era::LEGACY, forms());
+    let write = |path: &str| json!({"name": "fx__write", "arguments": {"path": path}});
+    let mut first = client.open("tools/call", write("first"));
+    let question = first.next().unwrap();
+    assert_eq!(question["method"], "elicitation/create", "{question}");
+    let mut second = client.open("tools/call", write("second"));
+    assert!(second.next_within(Duration::from_millis(300)).is_err(), "the first form is open still");
+    client.respond(&question["id"], json!({"action": "cancel"}));
+    let other = second.next().unwrap();
+    assert_eq!(other["method"], "elicitation/create", "{other}");
+    assert_eq!(reason_of(&first.response()), "awaiting_approval", "it is not asked again");
+    let withdrawn = second.next().unwrap();
+    assert_eq!(withdrawn["method"], "notifications/cancelled", "{withdrawn}");
+    assert_eq!(withdrawn["params"]["requestId"], other["id"], "{withdrawn}");
+    assert_eq!(reason_of(&second.response()), "awaiting_approval");
+    // An answer that comes too late means nothing either.
+    client.respond(&other["id"], json!({"action": "decline"}));
+    assert_eq!((pending(&stage).len(), stage.called().len()), (2, 0));
 }

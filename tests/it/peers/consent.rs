@@ -15,6 +15,7 @@ mod forms;
 mod many;
 mod operators;
 mod page;
+mod patience;
 mod strong;
 
 /// A client program whose person can see forms.

@@ -7,10 +7,21 @@ use super::*;
 use crate::pins::Patch;
 
 /// A client at a pipe to the daemon.
-fn attached(stage: &Stage) -> Mcp {
+fn attached(stage: &Stage, era: Era) -> Mcp {
     let mut command = stage.gateway.world.command(crate::harness::headend());
     command.env("SECOND_TOKEN", TOKEN);
-    Mcp::stdio(Pipe::start_by(command, &stage.gateway.config, &[]), Era::LEGACY)
+    Mcp::stdio(Pipe::start_by(command, &stage.gateway.config, &[]), era)
+}
+
+/// A client of the old transport.
+fn old(stage: &Stage) -> OldClient {
+    let mut client = OldClient::connect(&stage.gateway, stage.gateway.token(), "/sse");
+    client.initialize("2024-11-05");
+    client
+}
+
+fn cancellation(id: &str) -> Value {
+    json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}})
 }
 
 /// Ways in which a client gives a held call up.
@@ -19,29 +30,31 @@ enum GivesUp {
     ClosesItsStream,
     Cancels,
     EndsItsSession,
-    CancelsOnAPipe,
-    ClosesItsPipe,
+    CancelsOnAPipe(Era),
+    ClosesItsPipe(Era),
+    CancelsOnTheOldTransport,
+    ClosesTheOldTransport,
 }
 
 impl GivesUp {
-    const ALL: [Self; 5] =
-        [Self::ClosesItsStream, Self::Cancels, Self::EndsItsSession, Self::CancelsOnAPipe, Self::ClosesItsPipe];
-
     /// Calls, and gives the call up once it waits and that time has passed.
-    fn play(self, stage: &Stage, text: &str, after: Duration) {
+    fn play(self, stage: &Stage, params: Value, after: Duration) {
         let wait = || {
             open_ids(&stage.gateway.world);
             std::thread::sleep(after);
         };
         match self {
             Self::ClosesItsStream => {
-                let call = stage.client(Era::Modern, json!({})).open("tools/call", echo(text));
+                let mut call = stage.client(Era::Modern, json!({})).open("tools/call", params.clone());
                 wait();
+                if params["_meta"]["progressToken"].is_string() {
+                    assert_eq!(call.next().unwrap()["method"], "notifications/progress");
+                }
                 drop(call);
             }
             Self::Cancels | Self::EndsItsSession => {
                 let mut client = stage.client(Era::LEGACY, json!({}));
-                let call = client.open("tools/call", echo(text));
+                let call = client.open("tools/call", params);
                 wait();
                 if self == Self::Cancels {
                     client.notify("notifications/cancelled", json!({"requestId": call.id}));
@@ -49,42 +62,151 @@ impl GivesUp {
                     assert_eq!(client.end_session(), 204);
                 }
             }
-            Self::CancelsOnAPipe | Self::ClosesItsPipe => {
-                let mut client = attached(stage);
-                let call = json!({"jsonrpc": "2.0", "id": "held", "method": "tools/call", "params": echo(text)});
+            Self::CancelsOnAPipe(era) | Self::ClosesItsPipe(era) => {
+                let mut client = attached(stage, era);
+                let call = message("held", client.dress(params));
                 client.pipe().send(call.to_string().as_bytes());
                 wait();
-                if self == Self::CancelsOnAPipe {
+                if self == Self::CancelsOnAPipe(era) {
                     client.notify("notifications/cancelled", json!({"requestId": "held"}));
-                    assert_eq!(client.request("ping", json!({})).code(), None);
+                    // Lines are heard in their order.
+                    assert!(client.request("tools/list", json!({})).result()["tools"].is_array());
                 } else {
                     assert!(client.pipe().close(PATIENCE).is_some());
                 }
             }
+            Self::CancelsOnTheOldTransport | Self::ClosesTheOldTransport => {
+                let client = old(stage);
+                assert_eq!(client.post(&message("held", params)).0, 202);
+                wait();
+                if self == Self::CancelsOnTheOldTransport {
+                    assert_eq!(client.post(&cancellation("held")).0, 202);
+                }
+                drop(client);
+            }
         }
+    }
+
+    /// The call is never made, and the next calls of that client wait two thirds of the time that it waited.
+    fn is_for_good(self, params: impl Fn(&str) -> Value) {
+        const AFTER: Duration = Duration::from_millis(300);
+        let stage = Stage::of(Setup::new().server("legacy-sse = true"), LONG, "");
+        let text = "given up";
+        self.play(&stage, params(text), AFTER);
+        // The approval is open still, and calls of that client's name are held two thirds of the time.
+        assert_eq!(pending(&stage).len(), 1, "{self:?}");
+        std::thread::sleep(Duration::from_millis(300));
+        let mut client = stage.client(Era::Modern, json!({}));
+        let begun = Instant::now();
+        let mut next = client.open("tools/call", echo(text));
+        let response = next.next_within(Duration::from_secs(30)).unwrap_or_else(|error| panic!("{self:?}: {error}"));
+        assert_eq!(reason_of(&response.unwrap()), "awaiting_approval", "{self:?}");
+        assert!(begun.elapsed() >= AFTER / 3 * 2, "{self:?}: {:?}", begun.elapsed());
+        assert_eq!(stage.called().len(), 0, "{self:?}");
+        pending(&stage).iter().for_each(|id| approve(&stage.gateway, id));
+        std::thread::sleep(Duration::from_millis(200));
+        assert_eq!(stage.called().len(), 0, "{self:?}: the approval came too late for that call");
+        // An approval that came later is found by the same call made again.
+        assert!(echoed(&client.call("fx__echo", json!({"text": text})), text), "{self:?}");
+        assert_eq!(stage.called().len(), 1, "{self:?}");
     }
 }
 
 #[test]
-fn a_call_that_its_client_gave_up_is_never_made_and_the_next_ones_wait_less() {
-    for way in GivesUp::ALL {
-        let stage = Stage::with(LONG, "");
-        let arguments = json!({"text": "given up"});
-        way.play(&stage, "given up", Duration::from_millis(300));
-        // The approval is open still, and calls of that client's name are held two thirds of the time.
-        assert_eq!(pending(&stage).len(), 1, "{way:?}");
-        std::thread::sleep(Duration::from_millis(300));
-        let mut client = stage.client(Era::Modern, json!({}));
-        let mut next = client.open("tools/call", echo("given up"));
-        let response = next.next_within(Duration::from_secs(30)).unwrap_or_else(|error| panic!("{way:?}: {error}"));
-        assert_eq!(reason_of(&response.unwrap()), "awaiting_approval", "{way:?}");
-        assert_eq!(stage.called().len(), 0, "{way:?}");
-        pending(&stage).iter().for_each(|id| approve(&stage.gateway, id));
-        std::thread::sleep(Duration::from_millis(200));
-        assert_eq!(stage.called().len(), 0, "{way:?}: the approval came too late for that call");
-        // Whoever approved it later: the same call made again finds the grant.
-        assert!(echoed(&client.call("fx__echo", arguments), "given up"), "{way:?}");
-        assert_eq!(stage.called().len(), 1, "{way:?}");
+fn a_call_that_its_client_gave_up_over_http_is_never_made_and_the_next_ones_wait_less() {
+    for way in [GivesUp::ClosesItsStream, GivesUp::Cancels, GivesUp::EndsItsSession] {
+        way.is_for_good(echo);
+    }
+}
+
+#[test]
+fn nor_is_one_whose_stream_has_begun() {
+    for way in [GivesUp::ClosesItsStream, GivesUp::Cancels, GivesUp::EndsItsSession] {
+        way.is_for_good(echo_with_progress);
+    }
+}
+
+#[test]
+fn nor_is_one_on_a_pipe() {
+    for era in Era::BOTH {
+        GivesUp::CancelsOnAPipe(era).is_for_good(echo_with_progress);
+        GivesUp::ClosesItsPipe(era).is_for_good(echo);
+    }
+}
+
+#[test]
+fn nor_is_one_over_the_old_transport() {
+    GivesUp::CancelsOnTheOldTransport.is_for_good(echo);
+    GivesUp::ClosesTheOldTransport.is_for_good(echo_with_progress);
+}
+
+#[test]
+fn a_program_of_its_own_ends_when_its_pipe_is_closed_while_a_call_is_held() {
+    let place = Setup::new();
+    let log = Log::new(&place.world.path("work"), "fx");
+    let policy = format!("default = \"ask\"\n[policy.consent]\n{LONG}");
+    let (world, config) = place.policy(&policy).fake("fx", &Fake::stdio("legacy").logging(&log)).write();
+    for era in Era::BOTH {
+        let mut client = Mcp::stdio(Pipe::start(&world, &config, &["--no-daemon"]), era);
+        eventually("echo is listed", || client.tool_names().iter().any(|name| name == "fx__echo"));
+        let call = message("held", client.dress(echo(&format!("{era:?}"))));
+        client.pipe().send(call.to_string().as_bytes());
+        open_ids(&world);
+        let begun = Instant::now();
+        assert!(client.pipe().close(PATIENCE).is_some(), "{era:?}");
+        assert!(begun.elapsed() < Duration::from_secs(20), "{era:?}: {:?}", begun.elapsed());
+        assert_eq!(listed(&world), [""; 0], "{era:?}: its approvals end with it");
+    }
+    assert_eq!(log.count("tools/call"), 0);
+}
+
+#[test]
+fn a_legacy_client_that_lost_its_stream_has_not_given_up_and_finds_the_answer() {
+    let stage = Stage::with(LONG, "");
+    let mut client = stage.client(Era::LEGACY, json!({}));
+    let mut call = client.open("tools/call", echo_with_progress("resumed"));
+    let id = call.id.clone();
+    let first = call.event().unwrap().id.unwrap();
+    let open = open_ids(&stage.gateway.world);
+    drop(call);
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(pending(&stage), open);
+    approve(&stage.gateway, &open[0]);
+    let mut resumed = client.resume(&first);
+    let response = loop {
+        let message = resumed.next().expect("the answer comes");
+        if message["id"] == id {
+            break message;
+        }
+    };
+    assert!(is_echo(&response, "resumed"), "{response}");
+    assert_eq!(stage.called().len(), 1);
+}
+
+#[test]
+fn an_approval_in_the_moment_of_giving_up_is_used_once_at_most() {
+    const ROUNDS: u64 = 4;
+    let stage = Stage::with(LONG, "");
+    for (round, era) in (0..ROUNDS).flat_map(|round| Era::BOTH.map(|era| (round, era))) {
+        let text = format!("round {round} {era:?}");
+        let mut client = stage.client(era, json!({}));
+        let call = client.open("tools/call", echo(&text));
+        let id = open_ids(&stage.gateway.world).remove(0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| approve(&stage.gateway, &id));
+            std::thread::sleep(Duration::from_millis(10 + round * 20));
+            if era != Era::Modern {
+                client.notify("notifications/cancelled", json!({"requestId": call.id}));
+            }
+            drop(call);
+        });
+        // The same call again runs by that approval, or waits for another one.
+        let mut next = stage.client(era, json!({})).open("tools/call", echo(&text));
+        let again = next.next_within(Duration::from_millis(300)).ok().flatten();
+        let ran = stage.called().iter().filter(|called| **called == json!({"text": text})).count();
+        assert!(ran <= 1, "{text}: one yes is one execution");
+        assert!(again.is_none_or(|response| !is_echo(&response, &text) || ran == 1), "{text}");
+        clear(&stage.gateway.world);
     }
 }
 
@@ -121,10 +243,8 @@ fn a_client_that_hears_progress_and_gives_up_all_the_same_gets_its_refusal_befor
     let stage = Stage::with("hold = \"500ms\"", "");
     for era in Era::BOTH {
         let mut client = stage.client(era, json!({}));
-        let mut params = echo(&format!("{era:?}"));
-        params["_meta"] = json!({"progressToken": "p"});
         let begun = Instant::now();
-        let mut call = client.open("tools/call", params);
+        let mut call = client.open("tools/call", echo_with_progress(&format!("{era:?}")));
         assert_eq!(call.next().unwrap()["method"], "notifications/progress", "{era:?}");
         assert_eq!(reason_of(&call.response()), "awaiting_approval", "{era:?}: progress does not lengthen the wait");
         assert!(begun.elapsed() < PATIENCE, "{era:?}");
@@ -246,24 +366,27 @@ fn of_three_hundred_equal_calls_one_approval_makes_one() {
 
 #[test]
 fn at_the_stop_of_the_daemon_held_calls_get_their_refusal_and_nothing_waits_for_them() {
-    let mut stage = Stage::with(LONG, "");
+    let mut stage = Stage::of(Setup::new().server("legacy-sse = true"), LONG, "");
     let mut legacy = stage.client(Era::LEGACY, json!({}));
     let mut modern = stage.second(Era::Modern, json!({}));
-    let mut attached = attached(&stage);
-    let mut first = legacy.open("tools/call", echo("legacy"));
-    open_ids(&stage.gateway.world);
-    let mut second = modern.open("tools/call", echo("modern"));
-    let call = json!({"jsonrpc": "2.0", "id": "p", "method": "tools/call",
-        "params": {"name": "fx__env", "arguments": {}}});
-    attached.pipe().send(call.to_string().as_bytes());
-    eventually("all wait", || pending(&stage).len() == 3);
+    let (mut attached, mut old) = (attached(&stage, Era::LEGACY), old(&stage));
+    let mut calls = [
+        legacy.open("tools/call", echo("legacy")),
+        legacy.open("tools/call", echo_with_progress("legacy, begun")),
+        modern.open("tools/call", echo("modern")),
+        modern.open("tools/call", echo_with_progress("modern, begun")),
+    ];
+    attached.pipe().send(message("p", echo("pipe")).to_string().as_bytes());
+    assert_eq!(old.post(&message("o", echo("old"))).0, 202);
+    eventually("all wait", || pending(&stage).len() == 6);
     let begun = Instant::now();
     stage.gateway.signal(Signal::TERM);
-    for call in [&mut first, &mut second] {
+    for call in &mut calls {
         assert_eq!(reason_of(&call.response()), "awaiting_approval");
     }
     let answer = attached.pipe().answer(&json!("p"), PATIENCE);
     assert_eq!(reason(&answer), "awaiting_approval", "{}", answer.raw);
+    assert_eq!(reason_of(&old.message()), "awaiting_approval");
     assert!(stage.gateway.wait(PATIENCE).is_some_and(|status| status.success()));
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
     assert_eq!(stage.called().len(), 0);
