@@ -5,8 +5,10 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use crate::base::access::Access;
 use crate::base::clock;
 use crate::config::Consent;
+use crate::gateway::client::ClientContext;
 use crate::policy::consent::hold::{Ended, Held, Holder, NotHeld};
 
 /// All held calls. Clones are the same.
@@ -22,12 +24,13 @@ impl HeldCalls {
         &self,
         consent: &Consent,
         holder: Holder,
-        profile: Option<Arc<str>>,
+        client: &ClientContext,
         arrived: Instant,
     ) -> Result<Hold, NotHeld> {
+        let (access, profile) = (Arc::clone(&client.access), client.profile.clone());
         let wanted = consent.hold_of(&holder.caller, profile.as_deref(), &holder.client);
         let patience = self.0.lock().begin(&holder, wanted, consent.max_held, clock::uptime())?;
-        let hold = Hold { calls: self.clone(), holder, profile, arrived, patience, ended: None };
+        let hold = Hold { calls: self.clone(), holder, access, profile, arrived, patience, ended: None };
         if hold.until(consent) <= clock::now() {
             hold.end(Ended::Over);
             return Err(NotHeld::NoTime);
@@ -36,11 +39,12 @@ impl HeldCalls {
     }
 }
 
-/// The place of a held call. Dropped before its wait has ended, its client gave the call up.
+/// The place of a held call. Dropped before its wait has ended, its client gave the call up, unless its access was withdrawn.
 #[derive(Debug)]
 pub(crate) struct Hold {
     calls: HeldCalls,
     holder: Holder,
+    access: Arc<Access>,
     profile: Option<Arc<str>>,
     arrived: Instant,
     patience: Duration,
@@ -63,7 +67,8 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         let waited = clock::now().duration_since(self.arrived);
-        let ended = self.ended.unwrap_or(Ended::GaveUp(waited));
+        let left = if self.access.is_withdrawn() { Ended::Over } else { Ended::GaveUp(waited) };
+        let ended = self.ended.unwrap_or(left);
         self.calls.0.lock().end(&self.holder, ended, clock::uptime());
     }
 }

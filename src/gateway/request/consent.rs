@@ -183,7 +183,7 @@ impl Service {
         }
         let snapshot = self.snapshots.load();
         let (consent, arrived) = (&snapshot.config.consent, request.labels.arrived);
-        self.held.hold(consent, request.holder(), client.profile.clone(), arrived)
+        self.held.hold(consent, request.holder(), client, arrived)
     }
 
     /// The result that asks a modern client our question. Its state names the prompt and is good for this very call.
