@@ -1,6 +1,6 @@
 //! The benchmark: an upstream, a floor to compare with, a load generator, and the run that puts the gateway between them.
 //!
-//! `cargo build --release && cargo run --release --example bench -- run` prints the whole table. Absolute figures move
+//! `cargo build --profile dist && cargo run --profile dist --example bench -- run` prints the whole table. Absolute figures move
 //! with the machine; ratios within one run, and the gateway's CPU time per call, are what to compare.
 
 #![allow(

@@ -51,7 +51,7 @@ impl Options {
         let found = beside.filter(|binary| binary.is_file());
         if found.is_none() {
             eprintln!(
-                "no gateway was built beside this program: measuring the rest (`cargo build --release`, or --binary)"
+                "no gateway was built beside this program: measuring the rest (`cargo build --profile dist`, or --binary)"
             );
         }
         Ok(found)
