@@ -15,6 +15,7 @@ mod ends;
 mod exit;
 mod grants;
 pub(crate) mod import;
+mod init;
 mod operator;
 mod options;
 mod output;
@@ -69,6 +70,12 @@ enum Command {
     Serve(ServeArgs),
     /// Be one stdio MCP server for a host: attached to the running daemon, or the whole gateway in this process.
     Stdio(StdioArgs),
+    /// Write a first configuration file with comments; never over one that exists.
+    ///
+    /// The file is the one that --config names, else `$XDG_CONFIG_HOME/headend/headend.toml`
+    /// (`~/.config/headend/headend.toml`). Its rule lets tools that claim to only read pass, and every other call needs an
+    /// approval.
+    Init,
     /// Validate the configuration as `serve` does and print it resolved, secrets redacted.
     Check,
     /// Explain what the policy decides, without a daemon.
@@ -199,6 +206,7 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
     match cli.command.unwrap_or_else(|| Command::Serve(ServeArgs::default())) {
         Command::Serve(args) => serve::run(&common, &args),
         Command::Stdio(args) => stdio::run(&common, &args),
+        Command::Init => init::run(&common),
         Command::Check => check::run(&common),
         Command::Policy { command: PolicyCommand::Test(args) } => policy::test(&common, &args),
         Command::Status { name, json } => status::run(&common, name.as_deref(), json.json),

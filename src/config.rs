@@ -47,7 +47,7 @@ pub(crate) use self::model::{
     Admin, Auth, Completions, Config, Confinement, EraChoice, Filter, Instance, Log, LogFormat, Profile, Server,
     ShownHints, Start, Target, Transport, Upstream, Uris,
 };
-pub(crate) use self::places::{Located, locate, preflight, state_dir};
+pub(crate) use self::places::{Located, locate, preflight, state_dir, user_file};
 pub(crate) use self::problem::{Problem, Problems, Warning};
 pub(crate) use self::seen::Seen;
 pub(crate) use self::units::{duration_text, parse_duration};

@@ -115,6 +115,11 @@ pub(super) fn quiet(common: &Common) -> Option<Config> {
     }
 }
 
+/// Place of this user's configuration file, whether or not there is one.
+pub(super) fn user_file(common: &Common) -> Option<PathBuf> {
+    common.config.clone().or_else(|| config::user_file(&environment))
+}
+
 /// Settings of the audit log, for commands that work without a daemon.
 pub(super) fn audit(common: &Common) -> config::Audit {
     quiet(common).map_or_else(config::Audit::default, |config| config.audit)

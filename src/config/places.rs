@@ -39,9 +39,14 @@ fn locate_among(
     if let Some(path) = named {
         return Located::File(path);
     }
-    let user = base_dir(env, "XDG_CONFIG_HOME", ".config").map(|dir| dir.join("headend/headend.toml"));
-    let found = user.into_iter().chain([PathBuf::from(SYSTEM)]).find(|path| exists(path));
+    let found = user_file(env).into_iter().chain([PathBuf::from(SYSTEM)]).find(|path| exists(path));
     found.map_or(Located::Embedded, Located::File)
+}
+
+/// The configuration of one user: `$XDG_CONFIG_HOME/headend/headend.toml` (`~/.config/..`). `None` when the environment
+/// names no directory.
+pub(crate) fn user_file(env: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
+    base_dir(env, "XDG_CONFIG_HOME", ".config").map(|dir| dir.join("headend/headend.toml"))
 }
 
 /// The state directory: `$STATE_DIRECTORY`, else `$XDG_STATE_HOME/headend` (`~/.local/state/headend`). `None` when the

@@ -46,6 +46,7 @@ mod health;
 mod hidden;
 mod hints;
 mod http;
+mod init;
 mod input;
 mod inventory;
 mod ladder;
