@@ -1,9 +1,11 @@
 //! `headend call`.
 
+use std::io::IsTerminal as _;
+
 use super::daemon;
 use super::exit::{NO, USAGE};
 use super::options::Common;
-use super::output::{Failure, print};
+use super::output::{Failure, complain, print};
 use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -28,5 +30,15 @@ pub(super) fn run(common: &Common, name: &str, arguments: Option<&str>) -> Resul
         }
         out.push('\n');
     }
-    print(&out).map(|code| if is_error { NO } else { code })
+    let code = print(&out)?;
+    if let Some(command) = approving(&result).filter(|_| std::io::stderr().is_terminal()) {
+        complain(&format!("to allow this call once, run `{command}`; then call again"));
+    }
+    Ok(if is_error { NO } else { code })
+}
+
+/// The command that approves the call. It is for the person at a terminal: a model that reads the output must not be
+/// led to run it.
+fn approving(result: &RawObject) -> Option<String> {
+    result.object("_meta")?.object("headend/refusal")?.object("approval")?.string("command")
 }

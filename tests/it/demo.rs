@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use crate::harness::{Gateway, World, headend, left_out};
 use crate::mcp::Era;
-use crate::process::{installed, output_within};
+use crate::process::{installed, output_within, said};
+use crate::terminal::Terminal;
 
 /// The default ports. No other test uses fixed ones; these are documented.
 const PORTS: [u16; 2] = [8627, 9627];
@@ -41,6 +42,19 @@ fn without_any_configuration_the_demo_upstreams_are_served_and_the_printed_lines
         let answer = client.call(time, json!({}));
         assert!(answer.message.get("result").is_some(), "{era:?}: {time}: {}", answer.raw);
     }
+
+    // One harmless tool needs an approval, and only a person at a terminal is told the command that gives it.
+    let note = ["call", "notes__add", r#"{"title": "Milk", "text": "Two litres"}"#];
+    let piped = gateway.run(&note);
+    assert!(piped.status.code() == Some(1) && !said(&piped).contains("headend approve"), "{}", said(&piped));
+    let (code, screen) = Terminal::start(&gateway.world, &note, "").end();
+    assert_eq!(code, Some(1), "{screen}");
+    let command = screen.split('`').find(|text| text.starts_with("headend approve ")).map(str::to_owned);
+    let command = command.unwrap_or_else(|| panic!("no command that approves: {screen}"));
+    let approved = gateway.run(&["approve", command.rsplit(' ').next().unwrap()]);
+    assert!(approved.status.success(), "{}", said(&approved));
+    let made = gateway.run(&note);
+    assert!(made.status.success() && said(&made).contains("Added note://2"), "{}", said(&made));
 
     if !installed("curl") || !installed("sh") {
         return left_out("the printed curl lines", "curl or sh is not installed");
