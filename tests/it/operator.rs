@@ -266,7 +266,7 @@ fn the_read_me_lists_exactly_the_metrics_that_there_are() {
     let page = gateway.scrape();
     let mut served: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("# TYPE headend_")).collect();
     served.sort_unstable();
-    let read_me = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
+    let read_me = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd/README.md")).unwrap();
     let listed = |line: &str| {
         let mut cells = line.strip_prefix("| `headend_")?.split(" | ");
         Some(format!("{} {}", cells.next()?.trim_end_matches('`'), cells.next()?))
