@@ -3,6 +3,7 @@
 use std::io::Write as _;
 use std::net::TcpListener;
 use std::process::Stdio;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -12,14 +13,23 @@ use crate::mcp::Era;
 use crate::process::{installed, output_within, said};
 use crate::terminal::Terminal;
 
-/// The default ports. No other test uses fixed ones; these are documented.
+/// The default ports, which are documented. No other test uses fixed ones without [`ports`].
 const PORTS: [u16; 2] = [8627, 9627];
+
+/// Keeps the default ports for one test at a time; `None` where another program has one.
+pub(crate) fn ports() -> Option<MutexGuard<'static, ()>> {
+    static TURN: Mutex<()> = Mutex::new(());
+    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(port) = PORTS.iter().find(|port| TcpListener::bind(("127.0.0.1", **port)).is_err()) {
+        left_out("the default ports", &format!("port {port} is taken"));
+        return None;
+    }
+    Some(turn)
+}
 
 #[test]
 fn without_any_configuration_the_demo_upstreams_are_served_and_the_printed_lines_work() {
-    if let Some(port) = PORTS.iter().find(|port| TcpListener::bind(("127.0.0.1", **port)).is_err()) {
-        return left_out("the embedded default", &format!("port {port} is taken"));
-    }
+    let Some(_ports) = ports() else { return };
     let gateway = Gateway::start(World::new(), None, &[], &[]);
     let printed = gateway.stdout.wait_for(Duration::from_secs(60), |lines| {
         let lines = curl_lines(lines);

@@ -63,6 +63,7 @@ mod peers;
 mod pins;
 mod poison;
 mod process;
+mod read_me;
 mod reload;
 mod resume;
 mod revive;

@@ -32,6 +32,11 @@ impl Pipe {
     /// [`Pipe::start`] by a command that runs the program with the added arguments.
     pub(crate) fn start_by(mut command: Command, config: &Path, args: &[&str]) -> Self {
         command.arg("stdio").arg("--config").arg(config).args(args);
+        Self::of(command)
+    }
+
+    /// Starts a command that is `headend stdio` with all of its arguments.
+    pub(crate) fn of(mut command: Command) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let stdin = child.stdin.take();
