@@ -16,6 +16,7 @@ mod exit;
 mod grants;
 pub(crate) mod import;
 mod init;
+mod manual;
 mod operator;
 mod options;
 mod output;
@@ -152,6 +153,9 @@ enum Command {
     Demo { name: String },
     /// Print the completion script of a shell.
     Completions { shell: clap_complete::Shell },
+    /// Write the manual pages into a folder.
+    #[command(hide = true)]
+    Man { folder: PathBuf },
 }
 
 #[derive(Debug, Subcommand)]
@@ -228,6 +232,7 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
             clap_complete::generate(shell, &mut Cli::command(), "headend", &mut script);
             print(&String::from_utf8_lossy(&script))
         }
+        Command::Man { folder } => manual::write(Cli::command(), &folder),
     }
 }
 
