@@ -59,6 +59,7 @@ mod mcp;
 mod onward;
 mod operator;
 mod order;
+mod package;
 mod peers;
 mod pins;
 mod poison;
