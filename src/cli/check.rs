@@ -12,7 +12,11 @@ pub(super) fn run(common: &Common) -> Result<u8, Failure> {
     let config = &loaded.config;
     // `check` starts no upstream; an earlier run may have kept the catalog.
     let store = source::existing_store(common);
-    let known = store.as_ref().ok().and_then(Option::as_ref).and_then(|store| store.canonical_names(&config.upstreams));
+    let known = store
+        .as_ref()
+        .ok()
+        .and_then(Option::as_ref)
+        .and_then(|store| store.canonical_names(config.upstreams.iter().chain(&config.disabled)));
     let is_modern = |upstream: &Upstream| {
         let known = store.as_ref().ok().and_then(Option::as_ref);
         let known = known.and_then(|store| store.recall(&upstream.launch_identity()));

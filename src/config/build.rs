@@ -55,8 +55,11 @@ pub(super) fn config(mut root: Table<'_>) -> Config {
     let admin = admin(root.table("admin"));
     let stdio = stdio(root.table("stdio"));
     let naming = naming(root.table("naming"));
-    let upstreams = upstream::all(root.table("upstreams"), naming.max_length);
-    let names: Vec<_> = upstreams.iter().map(|upstream| upstream.name.clone()).collect();
+    let all = upstream::all(root.table("upstreams"), naming.max_length);
+    let names: Vec<_> = all.iter().map(|(upstream, _)| upstream.name.clone()).collect();
+    let (upstreams, disabled): (Vec<_>, Vec<_>) = all.into_iter().partition(|(_, enabled)| *enabled);
+    let [upstreams, disabled] =
+        [upstreams, disabled].map(|some| some.into_iter().map(|(one, _)| one).collect::<Vec<_>>());
     let policy = root.take("policy");
     let policy_stated = policy.is_some();
     if !policy_stated {
@@ -77,8 +80,12 @@ pub(super) fn config(mut root: Table<'_>) -> Config {
     let secrets = secrets(root.table("secrets"));
     let log = log(root.table("log"));
     if upstreams.is_empty() {
-        root.source
-            .warning_at("upstreams", "there are none, so nothing is served; write a table such as `[upstreams.files]`");
+        let way_out = if disabled.is_empty() {
+            "there are none, so nothing is served; write a table such as `[upstreams.files]`"
+        } else {
+            "all have `enabled = false`, so nothing is served"
+        };
+        root.source.warning_at("upstreams", way_out);
     }
     root.finish();
     Config {
@@ -91,6 +98,7 @@ pub(super) fn config(mut root: Table<'_>) -> Config {
         stdio,
         naming,
         upstreams,
+        disabled,
         policy,
         policy_stated,
         consent,

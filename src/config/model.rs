@@ -33,6 +33,8 @@ pub(crate) struct Config {
     pub(crate) naming: Naming,
     /// In the order of the file, which is the order of all lists.
     pub(crate) upstreams: Vec<Upstream>,
+    /// Those with `enabled = false`: checked like the others and neither started nor listed. What is known of them is kept.
+    pub(crate) disabled: Vec<Upstream>,
     pub(crate) policy: PolicySpec,
     /// Whether there is a `[policy]` table. Without one every call needs an approval, with a warning.
     pub(crate) policy_stated: bool,

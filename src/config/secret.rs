@@ -42,13 +42,30 @@ pub(super) fn read(node: &Node<'_>) -> Option<Found> {
     read_with(node, &mut |node, message| node.problem(message))
 }
 
-/// The same for one upstream, which cannot start without its secret: one that is not there is a warning, and added to what the
-/// upstream `lacks`. All other upstreams are served.
-pub(super) fn read_or_lack(node: &Node<'_>, lacks: &mut Vec<String>) -> Option<Found> {
-    read_with(node, &mut |node, message| {
-        lacks.push(message.clone());
-        node.warning(message);
-    })
+/// What keeps one upstream from being started: secrets that are not there.
+pub(super) struct Lacks {
+    pub(super) found: Vec<String>,
+    /// Nothing is missed while it is disabled.
+    told: bool,
+}
+
+impl Lacks {
+    pub(super) fn new(enabled: bool) -> Self {
+        Self { found: Vec::new(), told: enabled }
+    }
+
+    /// Adds one, which is a warning: all other upstreams are served.
+    pub(super) fn add(&mut self, node: &Node<'_>, message: String) {
+        if self.told {
+            node.warning(message.clone());
+        }
+        self.found.push(message);
+    }
+}
+
+/// The same for one upstream, which cannot start without its secret: one that is not there is added to what the upstream `lacks`.
+pub(super) fn read_or_lack(node: &Node<'_>, lacks: &mut Lacks) -> Option<Found> {
+    read_with(node, &mut |node, message| lacks.add(node, message))
 }
 
 /// Told of a secret that is not there.

@@ -32,7 +32,10 @@ pub(crate) fn render(config: &Config) -> String {
     out.string("uris", config.naming.uris.into_str());
     out.raw("max-length", &config.naming.max_length.to_string());
     for one in &config.upstreams {
-        upstream(&mut out, one);
+        upstream(&mut out, one, true);
+    }
+    for one in &config.disabled {
+        upstream(&mut out, one, false);
     }
     policy(&mut out, &config.policy, config.policy_stated);
     consent(&mut out, &config.consent);
@@ -183,9 +186,10 @@ fn admin(out: &mut Out, admin: &Admin) {
     out.strings("users", &admin.users);
 }
 
-fn upstream(out: &mut Out, upstream: &Upstream) {
+fn upstream(out: &mut Out, upstream: &Upstream, enabled: bool) {
     out.table(&format!("upstreams.{}", upstream.name));
-    for lack in &upstream.lacks {
+    out.raw("enabled", &enabled.to_string());
+    for lack in upstream.lacks.iter().filter(|_| enabled) {
         out.line(&format!("# Not started: {}", foreign::line(lack)));
     }
     match &upstream.target {

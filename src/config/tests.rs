@@ -236,6 +236,9 @@ url = "https://a.example.com/mcp?key=abc&x=1"
 transport = "streamable-http"
 era = "modern"
 headers = { Authorization = { env = "A" } }
+[upstreams.off]
+command = ["/bin/off"]
+enabled = false
 [policy]
 default = "deny"
 [[policy.rules]]
@@ -376,4 +379,18 @@ fn no_mutant_of_a_configuration_panics() {
         accepted += usize::from(half.is_ok());
     }
     assert!(0 < accepted, "some change nothing that matters");
+}
+
+#[test]
+fn a_disabled_upstream_is_checked_and_stands_apart() {
+    let text = "[upstreams.a]\nurl = \"https://a\"\nenabled = false\nheaders = { A = { env = \"NOT_SET\" } }\n[upstreams.b]\ncommand = [\"/b\"]\n[policy]\ndefault = \"ask\"\n[[policy.rules]]\nid = \"r\"\neffect = \"deny\"\nupstreams = [\"a\"]\ntools = [\"a__x\"]\n[profiles.p]\nupstreams = [\"a\", \"b\"]\n";
+    let (config, warnings) = parse(text, "x", &nothing, &paths).unwrap();
+    assert_eq!(warnings, [], "a secret of it is not missed, and what names it holds");
+    let names = |some: &[Upstream]| some.iter().map(|one| one.name.to_string()).collect::<Vec<_>>();
+    assert_eq!((names(&config.upstreams), names(&config.disabled)), (vec!["b".to_owned()], vec!["a".to_owned()]));
+    let bad = parse(&text.replace("https://a", "ftp://a"), "x", &nothing, &paths).unwrap_err().to_string();
+    assert!(bad.contains("upstreams.a.url"), "{bad}");
+    let (_, warnings) =
+        parse("[policy]\n[upstreams.a]\ncommand = [\"/a\"]\nenabled = false", "x", &nothing, &paths).unwrap();
+    assert!(warnings.iter().any(|warning| warning.to_string().contains("all have `enabled = false`")), "{warnings:?}");
 }

@@ -18,7 +18,7 @@ use super::filter::filter;
 use super::hints::hints;
 use super::model::{Confinement, EraChoice, Instance, Start, Target, Transport, Upstream, is_loopback};
 use super::repeated::repeated;
-use super::secret::{self, Secret};
+use super::secret::{self, Lacks, Secret};
 
 /// Silence after which headend cancels a call; progress restarts the wait.
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
@@ -63,11 +63,11 @@ const RESERVED: &[&str] = &[
 /// Room that a prefix leaves for the name itself.
 const ROOM_FOR_NAME: usize = 12;
 
-/// All upstreams in the order of the file.
-pub(super) fn all(table: Option<Table<'_>>, max_length: usize) -> Vec<Upstream> {
+/// All upstreams in the order of the file, and whether each is enabled.
+pub(super) fn all(table: Option<Table<'_>>, max_length: usize) -> Vec<(Upstream, bool)> {
     let Some(table) = table else { return Vec::new() };
     let source = table.source;
-    let mut upstreams = Vec::new();
+    let mut upstreams: Vec<(Upstream, bool)> = Vec::new();
     for (key, node) in table.named() {
         let name = UpstreamName::parse(&key);
         if let Err(error) = &name {
@@ -83,12 +83,12 @@ pub(super) fn all(table: Option<Table<'_>>, max_length: usize) -> Vec<Upstream> 
         let upstream = one(name.unwrap_or(stand_in), table, max_length);
         upstreams.extend(upstream.filter(|_| good));
     }
-    let prefixes = upstreams.iter().map(|upstream| (upstream.prefix.as_str(), upstream));
+    let prefixes = upstreams.iter().map(|(upstream, _)| (upstream.prefix.as_str(), upstream));
     for (second, first) in repeated(prefixes.filter(|(prefix, _)| !prefix.is_empty())) {
         let path = format!("upstreams.{}.prefix", second.name);
         source.problem_at(&path, format!("`{}` has the same prefix \"{}\"", first.name, first.prefix));
     }
-    let prefixes: Vec<_> = upstreams.iter().map(|u: &Upstream| (u.name.clone(), u.prefix.clone())).collect();
+    let prefixes: Vec<_> = upstreams.iter().map(|(u, _)| (u.name.clone(), u.prefix.clone())).collect();
     for warning in prefix_warnings(&prefixes) {
         if warning.prefix != warning.other_prefix || warning.prefix.is_empty() {
             source.warning_at(&format!("upstreams.{}.prefix", warning.upstream), warning.to_string());
@@ -105,13 +105,14 @@ fn suggestion(key: &str) -> String {
     if name.is_empty() { "files".to_owned() } else { name }
 }
 
-fn one(name: UpstreamName, mut table: Table<'_>, max_length: usize) -> Option<Upstream> {
+fn one(name: UpstreamName, mut table: Table<'_>, max_length: usize) -> Option<(Upstream, bool)> {
     table.refuse(
         "args",
         "the arguments stand in `command`, behind the program: command = [\"npx\", \"-y\", \"package\"]",
     );
     table.refuse("type", "follows from `command` or `url`; for HTTP, write `transport`");
-    let mut lacks = Vec::new();
+    let enabled = table.boolean("enabled").unwrap_or(true);
+    let mut lacks = Lacks::new(enabled);
     let target = target(&mut table, &mut lacks);
     let http = matches!(target, Some(Target::Http { .. }));
     let call_timeout = table.duration("call-timeout", &TIMES).unwrap_or(CALL_TIMEOUT);
@@ -148,11 +149,11 @@ fn one(name: UpstreamName, mut table: Table<'_>, max_length: usize) -> Option<Up
         prompts: filter(&mut table, "prompts", true),
         resources: filter(&mut table, "resources", false),
         target: target.unwrap_or(placeholder),
-        lacks,
+        lacks: lacks.found,
         name,
     };
     table.finish();
-    found.then_some(upstream)
+    found.then_some((upstream, enabled))
 }
 
 fn era(table: &mut Table<'_>, target: Option<&Target>) -> EraChoice {
@@ -246,7 +247,7 @@ fn prefix(node: &Node<'_>, max_length: usize) -> Option<String> {
 }
 
 /// How it is reached, and the secrets that are not there.
-fn target(table: &mut Table<'_>, lacks: &mut Vec<String>) -> Option<Target> {
+fn target(table: &mut Table<'_>, lacks: &mut Lacks) -> Option<Target> {
     match (table.take("command"), table.take("url")) {
         (Some(command), None) => stdio(table, &command, lacks),
         (None, Some(url)) => remote(table, &url, lacks),
@@ -266,7 +267,7 @@ fn target(table: &mut Table<'_>, lacks: &mut Vec<String>) -> Option<Target> {
     }
 }
 
-fn stdio(table: &mut Table<'_>, node: &Node<'_>, lacks: &mut Vec<String>) -> Option<Target> {
+fn stdio(table: &mut Table<'_>, node: &Node<'_>, lacks: &mut Lacks) -> Option<Target> {
     for key in ["transport", "headers"] {
         table.refuse(key, "belongs to `url`; a local program speaks over its stdin and stdout");
     }
@@ -358,7 +359,7 @@ fn pin(command: &[String]) -> &'static str {
     if python { "==1.2.3" } else { "@1.2.3" }
 }
 
-fn environment(table: Table<'_>, lacks: &mut Vec<String>) -> Vec<(String, Secret)> {
+fn environment(table: Table<'_>, lacks: &mut Lacks) -> Vec<(String, Secret)> {
     let mut variables = Vec::new();
     for (name, node) in table.named() {
         if name.is_empty() || name.contains(['=', '\0']) {
@@ -376,7 +377,7 @@ fn environment(table: Table<'_>, lacks: &mut Vec<String>) -> Vec<(String, Secret
     variables
 }
 
-fn remote(table: &mut Table<'_>, node: &Node<'_>, lacks: &mut Vec<String>) -> Option<Target> {
+fn remote(table: &mut Table<'_>, node: &Node<'_>, lacks: &mut Lacks) -> Option<Target> {
     for key in ["env", "cwd", "no-new-privileges", "umask"] {
         table.refuse(key, "belongs to `command`; a remote server has its own");
     }
@@ -418,7 +419,7 @@ fn url(node: &Node<'_>) -> Option<Url> {
     Some(url)
 }
 
-fn headers(table: Table<'_>, lacks: &mut Vec<String>) -> Vec<(String, Secret)> {
+fn headers(table: Table<'_>, lacks: &mut Lacks) -> Vec<(String, Secret)> {
     let mut headers: Vec<(String, Secret)> = Vec::new();
     for (name, node) in table.named() {
         let lower = name.to_ascii_lowercase();

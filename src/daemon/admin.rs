@@ -379,6 +379,11 @@ fn status(gateway: &Gateway) -> RawJson {
         upstream::add_health(&mut out, handle);
         out.encode()
     });
+    let disabled = snapshot
+        .config
+        .disabled
+        .iter()
+        .map(|spec| RawObject::of_strings(&[("name", spec.name.as_str()), ("state", "disabled")]).encode());
     let in_flight: usize = snapshot.handles.iter().map(|h| h.in_flight.load(Ordering::Relaxed)).sum();
     let mut out = RawObject::default();
     out.set("version", RawJson::string(env!("CARGO_PKG_VERSION")));
@@ -399,7 +404,7 @@ fn status(gateway: &Gateway) -> RawJson {
     if let Some(store) = service.approvals.store_health() {
         out.set("store", store_status(store));
     }
-    out.set("upstreams", RawJson::list(upstreams));
+    out.set("upstreams", RawJson::list(upstreams.chain(disabled)));
     out.encode()
 }
 

@@ -135,6 +135,10 @@ fn unseen(config: &Config, dry_run: &DryRun<'_>) -> Result<Action, String> {
         (!rest.is_empty()).then_some((upstream, rest))
     });
     let (upstream, original) = owner.ok_or_else(|| {
+        let is_of = |name: &str| dry_run.name.strip_prefix(name).is_some_and(|rest| rest.starts_with(between));
+        if let Some(disabled) = config.disabled.iter().find(|upstream| is_of(upstream.name.as_str())) {
+            return format!("the upstream `{}` is disabled, so no call of it is possible", disabled.name);
+        }
         let example = config.upstreams.first().map_or("files", |upstream| upstream.name.as_str());
         format!(
             "`{}` is no item that was offered last; write a canonical name such as {example}{between}x",

@@ -222,7 +222,7 @@ impl Supervisor {
 
     /// The launches that are configured, as their catalogs on disk are named.
     fn launches(&self) -> HashSet<String> {
-        self.config.upstreams.iter().map(Upstream::launch_identity).collect()
+        self.config.upstreams.iter().chain(&self.config.disabled).map(Upstream::launch_identity).collect()
     }
 
     fn launch(&mut self, spec: Upstream) -> Result<(), String> {

@@ -147,7 +147,7 @@ impl Store {
     }
 
     /// The canonical names of all items of the last run; `None` unless every upstream has them.
-    pub(crate) fn canonical_names(&self, upstreams: &[Upstream]) -> Option<Vec<String>> {
+    pub(crate) fn canonical_names<'a>(&self, upstreams: impl Iterator<Item = &'a Upstream>) -> Option<Vec<String>> {
         let mut names = Vec::new();
         for upstream in upstreams {
             let inventory = self.recall(&upstream.launch_identity())?.inventory;

@@ -75,6 +75,7 @@ mod soak;
 mod sse;
 mod starts;
 mod stdio;
+mod surroundings;
 mod tasks;
 mod terminal;
 mod tidy;

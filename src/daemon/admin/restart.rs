@@ -19,6 +19,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(super) async fn operate(gateway: &Gateway, by: &str, request: &Request) -> Result<RawJson, (i64, String)> {
     let params = request.params.as_ref().and_then(|params| RawObject::parse(params).ok()).unwrap_or_default();
     let name = params.string("name").ok_or((code::INVALID_PARAMS, "params lacks `name`".to_owned()))?;
+    let snapshot = gateway.service.snapshots.load_full();
+    if snapshot.config.disabled.iter().any(|spec| spec.name.as_str() == name) {
+        return Err((1, format!("`{name}` is disabled; write `enabled = true` in its table, then `headend reload`")));
+    }
     let gone = || (1, "the gateway is shutting down".to_owned());
     let (reply, answer) = oneshot::channel();
     gateway.supervised.orders.send(Order::Restart { name, reply }).await.map_err(|_| gone())?;
