@@ -34,6 +34,7 @@ mod rules;
 pub(crate) mod secret;
 mod seen;
 pub(crate) mod show;
+mod surroundings;
 mod units;
 mod upstream;
 
@@ -50,6 +51,7 @@ pub(crate) use self::model::{
 pub(crate) use self::places::{Located, locate, preflight, state_dir, user_file};
 pub(crate) use self::problem::{Problem, Problems, Warning};
 pub(crate) use self::seen::Seen;
+pub(crate) use self::surroundings::inherited;
 pub(crate) use self::units::{duration_text, parse_duration};
 
 use self::file::Text;

@@ -179,6 +179,8 @@ pub(crate) struct Upstream {
     pub(crate) trust: Trust,
     /// Privileges and umask of its processes.
     pub(crate) confinement: Confinement,
+    /// What its processes get of our environment.
+    pub(crate) surroundings: Surroundings,
     /// What happens when a definition changes.
     pub(crate) on_change: OnChange,
     /// The operator's annotations: patterns over original names, and the hints that hold for them.
@@ -259,6 +261,13 @@ impl Default for Confinement {
     fn default() -> Self {
         Self { no_new_privileges: true, umask: None }
     }
+}
+
+/// What an upstream's processes get of our environment. No part of the launch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Surroundings {
+    /// Variables by name, in addition to those that all processes of its trust get.
+    pub(crate) env_from: Vec<String>,
 }
 
 /// HTTP transport of an upstream.

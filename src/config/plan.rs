@@ -19,7 +19,7 @@ use self::opens::opens;
 pub(crate) struct Plan {
     pub(crate) start: Vec<UpstreamName>,
     pub(crate) stop: Vec<UpstreamName>,
-    /// Their launch identity or the bound of their lists changed, or other callers come to a process that has asked its one
+    /// Their launch identity, surroundings or the bound of their lists changed, or other callers come to a process that has asked its one
     /// caller so far: start the new one, then drain the old one.
     pub(crate) replace: Vec<UpstreamName>,
     /// Upstreams that keep running.
@@ -60,8 +60,12 @@ pub(crate) fn diff(old: &Config, new: &Config) -> Plan {
             {
                 &mut plan.replace
             }
-            // Its lists are read with that bound.
-            Some(before) if before.max_inventory != upstream.max_inventory => &mut plan.replace,
+            // Its lists are read with that bound, and a process keeps its environment.
+            Some(before)
+                if before.max_inventory != upstream.max_inventory || before.surroundings != upstream.surroundings =>
+            {
+                &mut plan.replace
+            }
             Some(before) => {
                 if before != upstream {
                     plan.changed.push(upstream.name.clone());

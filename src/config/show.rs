@@ -196,6 +196,7 @@ fn upstream(out: &mut Out, upstream: &Upstream, enabled: bool) {
         Target::Stdio { command, env, cwd } => {
             out.strings("command", &redacted(command));
             out.raw("env", &secrets(env));
+            out.patterns("env-from", &upstream.surroundings.env_from);
             if let Some(cwd) = cwd {
                 out.path("cwd", cwd);
             }

@@ -209,6 +209,7 @@ max-length = 64
 command = ["/bin/z", "--token=abc", "a\"b\\c\n"]
 env = { A = "1", B = { file = "/b" } }
 cwd = "/srv"
+env-from = ["SSH_AUTH_SOCK"]
 no-new-privileges = false
 umask = "022"
 era = "legacy"

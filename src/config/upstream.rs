@@ -19,6 +19,7 @@ use super::hints::hints;
 use super::model::{Confinement, EraChoice, Instance, Start, Target, Transport, Upstream, is_loopback};
 use super::repeated::repeated;
 use super::secret::{self, Lacks, Secret};
+use super::surroundings;
 
 /// Silence after which headend cancels a call; progress restarts the wait.
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
@@ -142,6 +143,7 @@ fn one(name: UpstreamName, mut table: Table<'_>, max_length: usize) -> Option<(U
         },
         trust: table.choice("trust").unwrap_or_default(),
         confinement: confinement(&mut table, http),
+        surroundings: surroundings::read(&mut table, http),
         on_change: on_change(&mut table),
         annotations: table.table("annotations").map(annotations).unwrap_or_default(),
         prefix: table.take("prefix").and_then(|node| prefix(&node, max_length)).unwrap_or_else(|| format!("{name}__")),
@@ -259,7 +261,7 @@ fn target(table: &mut Table<'_>, lacks: &mut Lacks) -> Option<Target> {
             };
             table.problem(message);
             // Without one target it is unclear which of these keys belong here, so none is reported as unknown.
-            for key in ["env", "cwd", "transport", "headers", "no-new-privileges", "umask"] {
+            for key in ["env", "env-from", "cwd", "transport", "headers", "no-new-privileges", "umask"] {
                 drop(table.take(key));
             }
             None
@@ -378,7 +380,7 @@ fn environment(table: Table<'_>, lacks: &mut Lacks) -> Vec<(String, Secret)> {
 }
 
 fn remote(table: &mut Table<'_>, node: &Node<'_>, lacks: &mut Lacks) -> Option<Target> {
-    for key in ["env", "cwd", "no-new-privileges", "umask"] {
+    for key in ["env", "env-from", "cwd", "no-new-privileges", "umask"] {
         table.refuse(key, "belongs to `command`; a remote server has its own");
     }
     let chosen = table.choice("transport").unwrap_or(Transport::Auto);

@@ -15,7 +15,6 @@ use crate::base::clock;
 use crate::config::{EraChoice, Start, Target, Transport, duration_text};
 use crate::engine::handshake::EraHint;
 use crate::engine::restart::{Backoff, Kind};
-use crate::policy::Trust;
 use crate::upstream::context::{Context, News, Run};
 use crate::upstream::conversation::serve_process;
 use crate::upstream::handle::Handle;
@@ -69,13 +68,11 @@ async fn serve(context: &Context, hint: EraHint) -> Run {
             return Run { why, next: None, served: None };
         }
     };
+    if let Some(launch) = Launch::of(&spec, program, context.spawner.marks.next()) {
+        return Box::pin(serve_process(context, launch, hint)).await;
+    }
     match spec.target.clone() {
-        Target::Stdio { command, env, cwd } => {
-            let caches = spec.trust != Trust::Untrusted;
-            let mark = context.spawner.marks.next();
-            let launch = Launch { command, program, env, cwd, confinement: spec.confinement, caches, mark };
-            Box::pin(serve_process(context, launch, hint)).await
-        }
+        Target::Stdio { .. } => Run { why: "there is nothing to start".to_owned(), next: None, served: None },
         Target::Http { transport, .. } => match Remote::of(&spec, &context.spawner.http, &context.handle.health) {
             Ok(remote) if transport == Transport::Sse => {
                 Box::pin(sse::serve(context, &Arc::new(remote), context.handle.start_limit())).await

@@ -1,32 +1,15 @@
 //! What is started for an upstream, and why it could not be.
 
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
 use crate::base::descriptors::ran_out;
-use crate::config::Confinement;
 use crate::config::secret::Secret;
-
-/// Variables that a child inherits from us; every other must be named in the configuration.
-const INHERITED: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];
-/// Folders of package caches, which a child inherits too unless its upstream is untrusted: `npx`, `uvx` and their like keep
-/// there what they fetch, and in a hardened service nothing else may be writable.
-const CACHES: [&str; 11] = [
-    "XDG_CACHE_HOME",
-    "npm_config_cache",
-    "NPM_CONFIG_CACHE",
-    "UV_CACHE_DIR",
-    "PIP_CACHE_DIR",
-    "YARN_CACHE_FOLDER",
-    "BUN_INSTALL_CACHE_DIR",
-    "DENO_DIR",
-    "COREPACK_HOME",
-    "GOCACHE",
-    "GOMODCACHE",
-];
+use crate::config::{Confinement, Target, Upstream, inherited};
 
 /// The variable that says who started a child, see `owner`.
 pub(super) const MARK: &str = "HEADEND_OWNER";
@@ -83,16 +66,47 @@ pub(crate) struct Launch {
     pub(crate) command: Vec<String>,
     /// The file that the first word leads to, where that is settled.
     pub(crate) program: Option<PathBuf>,
+    /// Variables that it inherits from us.
+    pub(crate) inherited: Inherited,
+    /// Variables that the configuration names or states.
     pub(crate) env: Vec<(String, Secret)>,
     pub(crate) cwd: Option<PathBuf>,
     pub(crate) confinement: Confinement,
-    /// Whether it may use our package caches.
-    pub(crate) caches: bool,
     /// Who starts it, for the case that nothing else is left to end it.
     pub(crate) mark: Option<String>,
 }
 
+/// Variables of our own environment.
+#[derive(Clone, Default)]
+pub(crate) struct Inherited(Vec<(OsString, OsString)>);
+
+// Their values may be of any kind.
+impl fmt::Debug for Inherited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|(name, _)| name)).finish()
+    }
+}
+
 impl Launch {
+    /// What is started for an upstream now; `None` for a server behind HTTP.
+    pub(crate) fn of(spec: &Upstream, program: Option<PathBuf>, mark: Option<String>) -> Option<Self> {
+        let Target::Stdio { command, env, cwd } = spec.target.clone() else { return None };
+        let [plain, named] = inherited(spec, &|name| std::env::var_os(name));
+        let mut inherited: Vec<(OsString, OsString)> =
+            plain.into_iter().map(|(name, value)| (name.into(), value)).collect();
+        let mut all = Vec::new();
+        for (name, value) in named {
+            // Secrets are texts; a value that is none is passed all the same.
+            match value.into_string() {
+                Ok(value) => all.push((name, Secret::new(value))),
+                Err(value) => inherited.push((name.into(), value)),
+            }
+        }
+        all.extend(env);
+        let (inherited, confinement) = (Inherited(inherited), spec.confinement);
+        Some(Self { command, program, inherited, env: all, cwd, confinement, mark })
+    }
+
     /// The first word and the others.
     ///
     /// # Errors
@@ -109,11 +123,9 @@ impl Launch {
 
     /// The child's whole environment; later ones replace earlier ones.
     pub(super) fn environment(&self) -> impl Iterator<Item = (OsString, OsString)> {
-        let caches = CACHES.iter().filter(|_| self.caches);
-        let inherited = INHERITED.iter().chain(caches).filter_map(|key| Some(((*key).into(), std::env::var_os(key)?)));
         let own = |(key, value): &(String, Secret)| (OsStr::new(key).to_owned(), OsStr::new(value.expose()).to_owned());
         let mark = self.mark.as_ref().map(|mark| (MARK.into(), mark.into()));
-        inherited.chain(self.env.iter().map(own)).chain(mark)
+        self.inherited.0.iter().cloned().chain(self.env.iter().map(own)).chain(mark)
     }
 
     /// What the system's refusal means, where [`Self::look`] has found nothing missing.

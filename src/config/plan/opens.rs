@@ -222,6 +222,7 @@ fn of_upstream(old: &Upstream, new: &Upstream) -> Vec<&'static str> {
         (new.elicit.secrets && !old.elicit.secrets, "questions for secrets"),
         (more_hosts, "pages of more hosts"),
         (more_roots, "more roots"),
+        (!is_within(&new.surroundings.env_from, &old.surroundings.env_from), "more variables of ours"),
         (old.confinement.no_new_privileges && !new.confinement.no_new_privileges, "it may gain privileges"),
     ];
     all.into_iter().filter(|(is_more, _)| *is_more).map(|(_, what)| what).collect()

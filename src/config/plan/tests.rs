@@ -21,6 +21,11 @@ fn a_reload_does_what_changed_and_nothing_else() {
         ("another header value", BASE.replace("H = \"1\"", "H = \"2\""), "change b"),
         ("another era", BASE.replace("url =", "era = \"modern\"\nurl ="), "replace b"),
         ("another transport", BASE.replace("url =", "transport = \"streamable-http\"\nurl ="), "replace b"),
+        (
+            "another variable of ours",
+            BASE.replace("env =", "env-from = [\"X\"]\nenv ="),
+            "replace a; opens more: the upstream a: more variables of ours",
+        ),
         ("another bound of its lists", BASE.replace("url =", "max-inventory = 9\nurl ="), "replace b"),
         ("a timeout", BASE.replace("url =", "call-timeout = \"9s\"\nurl ="), "change b"),
         ("a filter", BASE.replace("url =", "tools = { deny = [\"x\"] }\nurl ="), "change b; new names or views"),

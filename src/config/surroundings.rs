@@ -1,0 +1,156 @@
+//! Variables of headend's own environment that an upstream's program gets. They are no part of a launch.
+
+use std::ffi::OsString;
+
+use crate::policy::Trust;
+
+use super::file::{Node, Table};
+use super::model::{Surroundings, Upstream};
+
+/// Variables that every program inherits from us.
+const ALWAYS: &[&str] = &["PATH", "HOME", "LANG", "TMPDIR"];
+
+/// Proxies: inherited without the user and password that a URL may have.
+const PROXIES: &[&str] = &[
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "FTP_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "ftp_proxy",
+    "no_proxy",
+    "npm_config_proxy",
+    "npm_config_https_proxy",
+    "npm_config_noproxy",
+    "NODE_USE_ENV_PROXY",
+];
+
+/// Other variables that a program inherits unless its upstream is untrusted. Sockets of agents, containers and displays are none of
+/// them: a program that gets one can act for the user.
+const USUAL: &[&str] = &[
+    // Certificates.
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "NIX_SSL_CERT_FILE",
+    "NODE_EXTRA_CA_CERTS",
+    "NODE_USE_SYSTEM_CA",
+    "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    "AWS_CA_BUNDLE",
+    "GIT_SSL_CAINFO",
+    "PIP_CERT",
+    "npm_config_cafile",
+    "UV_NATIVE_TLS",
+    "UV_SYSTEM_CERTS",
+    "DENO_CERT",
+    "DENO_TLS_CA_STORE",
+    // Language, formats, time zone.
+    "LANGUAGE",
+    "LC_ALL",
+    "LC_ADDRESS",
+    "LC_COLLATE",
+    "LC_CTYPE",
+    "LC_IDENTIFICATION",
+    "LC_MEASUREMENT",
+    "LC_MESSAGES",
+    "LC_MONETARY",
+    "LC_NAME",
+    "LC_NUMERIC",
+    "LC_PAPER",
+    "LC_TELEPHONE",
+    "LC_TIME",
+    "TZ",
+    // Folders. XDG_RUNTIME_DIR holds sockets.
+    "XDG_CACHE_HOME",
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME",
+    "XDG_STATE_HOME",
+    "XDG_CONFIG_DIRS",
+    "XDG_DATA_DIRS",
+    // Package caches: in a hardened service nothing else may be writable.
+    "npm_config_cache",
+    "NPM_CONFIG_CACHE",
+    "UV_CACHE_DIR",
+    "PIP_CACHE_DIR",
+    "YARN_CACHE_FOLDER",
+    "BUN_INSTALL_CACHE_DIR",
+    "DENO_DIR",
+    "COREPACK_HOME",
+    "GOCACHE",
+    "GOMODCACHE",
+    // Homes of the version managers, whose programs look for the others there.
+    "NVM_DIR",
+    "VOLTA_HOME",
+    "PYENV_ROOT",
+    "MISE_DATA_DIR",
+];
+
+/// A variable of our environment; a name that cannot be one has no value.
+pub(crate) type Lookup<'a> = dyn Fn(&str) -> Option<OsString> + 'a;
+
+/// Reads `env-from`. A remote server's table was refused it.
+pub(super) fn read(table: &mut Table<'_>, http: bool) -> Surroundings {
+    let mut surroundings = Surroundings::default();
+    if http {
+        return surroundings;
+    }
+    if let Some(node) = table.take("env-from") {
+        surroundings.env_from = names(&node);
+    }
+    surroundings
+}
+
+fn names(node: &Node<'_>) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for item in node.items("an array of names of variables").unwrap_or_default() {
+        let Some(name) = item.string() else { continue };
+        if name.contains('*') {
+            item.problem("must be the name of one variable: a pattern would pass secrets that come later too");
+        } else if !is_name(&name) {
+            item.problem("must be the name of a variable of headend's own environment, such as \"SSH_AUTH_SOCK\"; a value is written in `env`");
+        } else if names.contains(&name) {
+            item.problem("stands here twice");
+        }
+        names.push(name);
+    }
+    names
+}
+
+/// Whether that is a name which every shell can give a variable.
+fn is_name(text: &str) -> bool {
+    let begins = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    begins && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+/// The variables that the program of an upstream inherits: those that it has whatever is named, and the named ones.
+pub(crate) fn inherited(spec: &Upstream, env: &Lookup<'_>) -> [Vec<(String, OsString)>; 2] {
+    let found = |name: &str| Some((name.to_owned(), env(name)?));
+    let named: Vec<_> = spec.surroundings.env_from.iter().filter_map(|name| found(name)).collect();
+    let is_other = |name: &str| !spec.surroundings.env_from.iter().any(|named| named == name);
+    let (usual, proxies) = if spec.trust == Trust::Untrusted { (&[][..], &[][..]) } else { (USUAL, PROXIES) };
+    let plain = ALWAYS.iter().chain(usual).filter(|name| is_other(name)).filter_map(|name| found(name));
+    let proxies = proxies.iter().filter(|name| is_other(name)).filter_map(|name| {
+        let (name, value) = found(name)?;
+        Some((name, without_user(value.to_str()?)?.into()))
+    });
+    [plain.chain(proxies).collect(), named]
+}
+
+/// The URL of a proxy without user and password; `None` where it cannot be told for certain which part they are.
+fn without_user(proxy: &str) -> Option<String> {
+    let (scheme, rest) = match proxy.find("://") {
+        Some(at) => proxy.split_at(at + 3),
+        None => ("", proxy),
+    };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let shown = format!("{scheme}{host}{path}");
+    (!shown.contains('@')).then_some(shown)
+}
+
+#[cfg(test)]
+mod tests;
