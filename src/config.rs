@@ -22,7 +22,9 @@ mod folder;
 pub(crate) mod fuzz;
 pub(crate) mod guard;
 mod hints;
+mod home;
 mod limits;
+mod managers;
 mod merge;
 mod model;
 mod places;
@@ -44,6 +46,7 @@ pub(crate) use self::consent::{Consent, Operator};
 pub(crate) use self::container::ContainerRun;
 pub(crate) use self::doubts::{doubts, unasked};
 pub(crate) use self::limits::Limits;
+pub(crate) use self::managers::{is_same_place, version_folders};
 pub(crate) use self::model::{
     Admin, Auth, Completions, Config, Confinement, EraChoice, Filter, Instance, Log, LogFormat, Profile, Server,
     ShownHints, Start, Target, Transport, Upstream, Uris,
@@ -51,7 +54,7 @@ pub(crate) use self::model::{
 pub(crate) use self::places::{Located, locate, preflight, state_dir, user_file};
 pub(crate) use self::problem::{Problem, Problems, Warning};
 pub(crate) use self::seen::Seen;
-pub(crate) use self::surroundings::inherited;
+pub(crate) use self::surroundings::{inherited, search_path};
 pub(crate) use self::units::{duration_text, parse_duration};
 
 use self::file::Text;

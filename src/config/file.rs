@@ -16,6 +16,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::policy::Scalar;
 
+use super::home;
 use super::merge::{join, merge, moved_table};
 use super::problem::{Finding, Problem, Warning};
 use super::units;
@@ -200,6 +201,12 @@ impl<'s> Node<'s> {
 
     pub(super) fn boolean(&self) -> Option<bool> {
         self.value.as_bool().or_else(|| self.wrong("true or false"))
+    }
+
+    /// An absolute path, or one that begins with `~`.
+    pub(super) fn home_path(&self) -> Option<PathBuf> {
+        let home = (self.source.env)("HOME");
+        home::absolute(&self.string()?, home.as_deref()).map_err(|why| self.problem(why)).ok()
     }
 
     /// A number that every reader of JSON understands the same.

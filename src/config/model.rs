@@ -264,10 +264,20 @@ impl Default for Confinement {
 }
 
 /// What an upstream's processes get of our environment. No part of the launch.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Surroundings {
     /// Variables by name, in addition to those that all processes of its trust get.
     pub(crate) env_from: Vec<String>,
+    /// Directories before its `PATH`. Absolute.
+    pub(crate) path: Vec<PathBuf>,
+    /// Whether directories of version managers stand between them and the `PATH`.
+    pub(crate) managers: bool,
+}
+
+impl Default for Surroundings {
+    fn default() -> Self {
+        Self { env_from: Vec::new(), path: Vec::new(), managers: true }
+    }
 }
 
 /// HTTP transport of an upstream.

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use super::model::{Config, Target};
+use super::surroundings::{Lookup, search_path};
 
 /// The configuration of the whole machine.
 const SYSTEM: &str = "/etc/headend/headend.toml";
@@ -83,24 +84,24 @@ pub(super) fn unread(error: &io::Error) -> String {
 /// Warnings of `check` about programs and directories that do not exist. They are no problems: `check` may run on
 /// another machine than `serve`.
 pub(crate) fn preflight(config: &Config) -> Vec<String> {
-    let path = environment("PATH").unwrap_or_else(|| DEFAULT_PATH.to_owned());
+    let env = |name: &str| std::env::var_os(name).or_else(|| (name == "PATH").then(|| DEFAULT_PATH.into()));
     let is_program = |path: &Path| {
         std::fs::metadata(path).is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
     };
-    missing(config, &path, &is_program, &|path| path.is_dir())
+    missing(config, &env, &is_program, &|path| path.is_dir())
 }
 
 fn missing(
     config: &Config,
-    path: &str,
+    env: &Lookup<'_>,
     is_program: &dyn Fn(&Path) -> bool,
     is_dir: &dyn Fn(&Path) -> bool,
 ) -> Vec<String> {
     let mut warnings = Vec::new();
     for upstream in &config.upstreams {
-        let Target::Stdio { command, env, cwd } = &upstream.target else { continue };
+        let Target::Stdio { command, cwd, .. } = &upstream.target else { continue };
         let at = format!("upstreams.{}", upstream.name);
-        let path = env.iter().find(|(name, _)| name == "PATH").map_or(path, |(_, value)| value.expose());
+        let path = search_path(upstream, true, env).map(|path| path.to_string_lossy().into_owned()).unwrap_or_default();
         let program = command.first().map(String::as_str).unwrap_or_default();
         if program.contains('/') {
             let full = cwd.as_deref().unwrap_or(Path::new("")).join(program);

@@ -13,7 +13,7 @@ use crate::policy::{ArgumentSpec, LimitSpec, MatcherSpec, PolicySpec, RuleSpec, 
 use crate::wire::foreign;
 
 use super::consent::{Consent, Hold};
-use super::model::{Admin, Auth, Config, Confinement, Filter, Profile, Server, Target, Upstream};
+use super::model::{Admin, Auth, Config, Confinement, Filter, Profile, Server, Surroundings, Target, Upstream};
 use super::secret::{REDACTED, Secret, is_secret_name, redacted};
 use super::units;
 
@@ -196,7 +196,11 @@ fn upstream(out: &mut Out, upstream: &Upstream, enabled: bool) {
         Target::Stdio { command, env, cwd } => {
             out.strings("command", &redacted(command));
             out.raw("env", &secrets(env));
-            out.patterns("env-from", &upstream.surroundings.env_from);
+            let Surroundings { env_from, path, managers } = &upstream.surroundings;
+            out.patterns("env-from", env_from);
+            if !path.is_empty() || !managers {
+                out.strings("path", &path.iter().map(|path| path.display().to_string()).collect::<Vec<_>>());
+            }
             if let Some(cwd) = cwd {
                 out.path("cwd", cwd);
             }

@@ -1,13 +1,16 @@
-//! Variables of headend's own environment that an upstream's program gets. They are no part of a launch.
+//! What an upstream's program finds around it: variables of headend's own environment, and directories before its `PATH`. Neither is
+//! part of a launch.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use crate::policy::Trust;
 
 use super::file::{Node, Table};
-use super::model::{Surroundings, Upstream};
+use super::managers;
+use super::model::{Surroundings, Target, Upstream};
 
-/// Variables that every program inherits from us.
+/// Variables that every program inherits from us. `PATH` has directories before it, see [`search_path`].
 const ALWAYS: &[&str] = &["PATH", "HOME", "LANG", "TMPDIR"];
 
 /// Proxies: inherited without the user and password that a URL may have.
@@ -91,7 +94,7 @@ const USUAL: &[&str] = &[
 /// A variable of our environment; a name that cannot be one has no value.
 pub(crate) type Lookup<'a> = dyn Fn(&str) -> Option<OsString> + 'a;
 
-/// Reads `env-from`. A remote server's table was refused it.
+/// Reads `env-from` and `path`. A remote server's table was refused both.
 pub(super) fn read(table: &mut Table<'_>, http: bool) -> Surroundings {
     let mut surroundings = Surroundings::default();
     if http {
@@ -99,6 +102,11 @@ pub(super) fn read(table: &mut Table<'_>, http: bool) -> Surroundings {
     }
     if let Some(node) = table.take("env-from") {
         surroundings.env_from = names(&node);
+    }
+    if let Some(node) = table.take("path") {
+        surroundings.path = directories(&node);
+        // An empty list says that nothing stands before the PATH.
+        surroundings.managers = !surroundings.path.is_empty();
     }
     surroundings
 }
@@ -120,16 +128,30 @@ fn names(node: &Node<'_>) -> Vec<String> {
 }
 
 /// Whether that is a name which every shell can give a variable.
-fn is_name(text: &str) -> bool {
+pub(super) fn is_name(text: &str) -> bool {
     let begins = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     begins && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// The variables that the program of an upstream inherits: those that it has whatever is named, and the named ones.
+fn directories(node: &Node<'_>) -> Vec<PathBuf> {
+    let mut directories: Vec<PathBuf> = Vec::new();
+    for item in node.items("an array of directories").unwrap_or_default() {
+        let Some(directory) = item.home_path() else { continue };
+        if directory.as_os_str().as_encoded_bytes().contains(&b':') {
+            item.problem("must not contain `:`, which separates the directories of a PATH");
+        } else if directories.contains(&directory) {
+            item.problem("stands here twice");
+        }
+        directories.push(directory);
+    }
+    directories
+}
+
+/// The variables that the program of an upstream inherits, `PATH` aside: those that it has whatever is named, and the named ones.
 pub(crate) fn inherited(spec: &Upstream, env: &Lookup<'_>) -> [Vec<(String, OsString)>; 2] {
     let found = |name: &str| Some((name.to_owned(), env(name)?));
     let named: Vec<_> = spec.surroundings.env_from.iter().filter_map(|name| found(name)).collect();
-    let is_other = |name: &str| !spec.surroundings.env_from.iter().any(|named| named == name);
+    let is_other = |name: &str| name != "PATH" && !spec.surroundings.env_from.iter().any(|named| named == name);
     let (usual, proxies) = if spec.trust == Trust::Untrusted { (&[][..], &[][..]) } else { (USUAL, PROXIES) };
     let plain = ALWAYS.iter().chain(usual).filter(|name| is_other(name)).filter_map(|name| found(name));
     let proxies = proxies.iter().filter(|name| is_other(name)).filter_map(|name| {
@@ -150,6 +172,26 @@ fn without_user(proxy: &str) -> Option<String> {
     let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
     let shown = format!("{scheme}{host}{path}");
     (!shown.contains('@')).then_some(shown)
+}
+
+/// The `PATH` of an upstream's program: the directories of `path`, those of version managers, then the `PATH` that its `env` states, else
+/// ours. One that is stated has no version managers before it.
+pub(crate) fn search_path(spec: &Upstream, managers: bool, env: &Lookup<'_>) -> Option<OsString> {
+    let Target::Stdio { env: own, .. } = &spec.target else { return None };
+    let stated = own.iter().rfind(|(name, _)| name == "PATH").map(|(_, value)| OsString::from(value.expose()));
+    let managers = managers && spec.surroundings.managers && stated.is_none();
+    let base = stated.or_else(|| env("PATH"));
+    let mut before = spec.surroundings.path.clone();
+    let there: Vec<PathBuf> = base.as_deref().map(|base| std::env::split_paths(base).collect()).unwrap_or_default();
+    if managers {
+        let known = [before.as_slice(), &there].concat();
+        before.extend(managers::directories(&|name| env(name)?.into_string().ok(), &known));
+    }
+    if before.is_empty() {
+        return base;
+    }
+    // Only a directory with `:` in its name cannot be joined, and the PATH has none.
+    std::env::join_paths(before.into_iter().chain(there)).ok().or(base)
 }
 
 #[cfg(test)]

@@ -210,6 +210,7 @@ command = ["/bin/z", "--token=abc", "a\"b\\c\n"]
 env = { A = "1", B = { file = "/b" } }
 cwd = "/srv"
 env-from = ["SSH_AUTH_SOCK"]
+path = ["/opt/z", "/opt/y"]
 no-new-privileges = false
 umask = "022"
 era = "legacy"
@@ -239,6 +240,7 @@ era = "modern"
 headers = { Authorization = { env = "A" } }
 [upstreams.off]
 command = ["/bin/off"]
+path = []
 enabled = false
 [policy]
 default = "deny"

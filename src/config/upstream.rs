@@ -261,7 +261,7 @@ fn target(table: &mut Table<'_>, lacks: &mut Lacks) -> Option<Target> {
             };
             table.problem(message);
             // Without one target it is unclear which of these keys belong here, so none is reported as unknown.
-            for key in ["env", "env-from", "cwd", "transport", "headers", "no-new-privileges", "umask"] {
+            for key in ["env", "env-from", "path", "cwd", "transport", "headers", "no-new-privileges", "umask"] {
                 drop(table.take(key));
             }
             None
@@ -276,7 +276,7 @@ fn stdio(table: &mut Table<'_>, node: &Node<'_>, lacks: &mut Lacks) -> Option<Ta
     let command = command(node);
     let env = table.take("env").and_then(|node| node.table());
     let env = env.map(|table| environment(table, lacks)).unwrap_or_default();
-    let cwd = table.path("cwd");
+    let cwd = table.take("cwd").and_then(|node| node.home_path());
     Some(Target::Stdio { command: command?, env, cwd })
 }
 
@@ -380,7 +380,7 @@ fn environment(table: Table<'_>, lacks: &mut Lacks) -> Vec<(String, Secret)> {
 }
 
 fn remote(table: &mut Table<'_>, node: &Node<'_>, lacks: &mut Lacks) -> Option<Target> {
-    for key in ["env", "env-from", "cwd", "no-new-privileges", "umask"] {
+    for key in ["env", "env-from", "path", "cwd", "no-new-privileges", "umask"] {
         table.refuse(key, "belongs to `command`; a remote server has its own");
     }
     let chosen = table.choice("transport").unwrap_or(Transport::Auto);

@@ -59,8 +59,8 @@ async fn serve(context: &Context, hint: EraHint) -> Run {
         health.lasts("a variable needs a restart of the daemon, a file `headend reload`");
         return Run { why: spec.lacks.join("; "), next: None, served: None };
     }
-    let program = match context.spawner.gate.pass(&spec) {
-        Ok(program) => program,
+    let found = match context.spawner.gate.pass(&spec) {
+        Ok(found) => found,
         Err(why) => {
             if context.spawner.gate.shut().is_none() {
                 health.lasts("install the program, or correct `command` or PATH");
@@ -68,7 +68,7 @@ async fn serve(context: &Context, hint: EraHint) -> Run {
             return Run { why, next: None, served: None };
         }
     };
-    if let Some(launch) = Launch::of(&spec, program, context.spawner.marks.next()) {
+    if let Some(launch) = Launch::of(&spec, found, context.spawner.marks.next()) {
         return Box::pin(serve_process(context, launch, hint)).await;
     }
     match spec.target.clone() {

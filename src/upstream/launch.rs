@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use crate::base::descriptors::ran_out;
 use crate::config::secret::Secret;
 use crate::config::{Confinement, Target, Upstream, inherited};
+use crate::store::pins::Found;
 
 /// The variable that says who started a child, see `owner`.
 pub(super) const MARK: &str = "HEADEND_OWNER";
@@ -66,6 +67,8 @@ pub(crate) struct Launch {
     pub(crate) command: Vec<String>,
     /// The file that the first word leads to, where that is settled.
     pub(crate) program: Option<PathBuf>,
+    /// Its `PATH`.
+    pub(crate) path: Option<OsString>,
     /// Variables that it inherits from us.
     pub(crate) inherited: Inherited,
     /// Variables that the configuration names or states.
@@ -89,7 +92,7 @@ impl fmt::Debug for Inherited {
 
 impl Launch {
     /// What is started for an upstream now; `None` for a server behind HTTP.
-    pub(crate) fn of(spec: &Upstream, program: Option<PathBuf>, mark: Option<String>) -> Option<Self> {
+    pub(crate) fn of(spec: &Upstream, found: Option<Found>, mark: Option<String>) -> Option<Self> {
         let Target::Stdio { command, env, cwd } = spec.target.clone() else { return None };
         let [plain, named] = inherited(spec, &|name| std::env::var_os(name));
         let mut inherited: Vec<(OsString, OsString)> =
@@ -104,7 +107,8 @@ impl Launch {
         }
         all.extend(env);
         let (inherited, confinement) = (Inherited(inherited), spec.confinement);
-        Some(Self { command, program, inherited, env: all, cwd, confinement, mark })
+        let (program, path) = found.map(|found| (found.program, found.path)).unzip();
+        Some(Self { command, program, path: path.flatten(), inherited, env: all, cwd, confinement, mark })
     }
 
     /// The first word and the others.
@@ -125,7 +129,8 @@ impl Launch {
     pub(super) fn environment(&self) -> impl Iterator<Item = (OsString, OsString)> {
         let own = |(key, value): &(String, Secret)| (OsStr::new(key).to_owned(), OsStr::new(value.expose()).to_owned());
         let mark = self.mark.as_ref().map(|mark| (MARK.into(), mark.into()));
-        self.inherited.0.iter().cloned().chain(self.env.iter().map(own)).chain(mark)
+        let path = self.path.as_ref().map(|path| ("PATH".into(), path.clone()));
+        self.inherited.0.iter().cloned().chain(self.env.iter().map(own)).chain(path).chain(mark)
     }
 
     /// What the system's refusal means, where [`Self::look`] has found nothing missing.

@@ -1,10 +1,16 @@
 //! Whether an upstream is started at all, and what its program finds around it: variables, directories of programs, texts with variables.
 
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, Setup};
+use crate::harness::{Gateway, Setup, World, headend};
 use crate::process::{eventually, said};
-use crate::upstream::Fake;
+use crate::upstream::{Fake, example};
 
 /// Upstreams as `status` tells of them.
 fn status_of(gateway: &Gateway, name: &str) -> Value {
@@ -49,10 +55,14 @@ fn a_disabled_upstream_is_neither_started_nor_listed_and_keeps_what_was_approved
     assert_eq!(gateway.modern().call("fx__echo", json!({"text": "x"})).text(), "x");
 }
 
-/// The environment of the program of an upstream.
-fn environment(gateway: &Gateway, name: &str) -> Value {
+/// What the program of an upstream says of itself.
+fn about(gateway: &Gateway, name: &str) -> Value {
     let text = gateway.modern().call(&format!("{name}__env"), json!({})).text();
-    serde_json::from_str::<Value>(&text).unwrap_or_else(|_| panic!("{text}"))["env"].clone()
+    serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"))
+}
+
+fn environment(gateway: &Gateway, name: &str) -> Value {
+    about(gateway, name)["env"].clone()
 }
 
 #[test]
@@ -99,4 +109,93 @@ fn a_program_gets_the_usual_variables_and_those_that_are_named() {
         assert_eq!(Value::from(found), wanted, "{upstream}");
         assert!(environment["HOME"].is_string() && environment["PATH"].is_string(), "{upstream}");
     }
+}
+
+/// Puts a program into a directory, as package managers do: a script whose interpreter stands beside it and in no other directory.
+fn install(directory: &Path) {
+    fs::create_dir_all(directory).unwrap();
+    symlink("/bin/sh", directory.join("fx-node")).unwrap();
+    let script = directory.join("fx-server");
+    let server = example("fake-upstream");
+    fs::write(&script, format!("#!/usr/bin/env fx-node\nexec {} stdio --era both\n", server.display())).unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// A daemon as a desktop starts it: no variables but a home, and a PATH without the user's own directories.
+fn from_a_desktop(world: &World, config: &Path, path: &str) -> Gateway {
+    let mut command = world.command(headend());
+    command.env_clear().env("HOME", world.path("home")).env("PATH", path);
+    command.env("XDG_STATE_HOME", world.path("state")).env("XDG_RUNTIME_DIR", world.path("run"));
+    Gateway::start_by(command, world.clone(), Some(config.to_owned()), &["serve"], &[])
+}
+
+fn stop(mut gateway: Gateway) {
+    gateway.signal(Signal::TERM);
+    assert!(gateway.wait(Duration::from_secs(60)).is_some());
+}
+
+/// Nothing waits for an operator.
+fn nothing_waits(gateway: &Gateway) {
+    let pins: Value = serde_json::from_str(&ok(gateway, &["pins", "--json"])).unwrap();
+    let waiting: Vec<&Value> = pins["pins"].as_array().unwrap().iter().filter(|pin| pin["state"] != "pinned").collect();
+    assert!(waiting.is_empty(), "{waiting:?}");
+}
+
+const FX: &str = "[upstreams.fx]\ncommand = [\"fx-server\"]\ncwd = \"~\"\n";
+const SYSTEM: &str = "/usr/bin:/bin";
+
+#[test]
+fn programs_of_a_version_manager_start_without_a_login_shell_and_another_version_asks_nothing() {
+    let (world, config) = Setup::new().toml(FX).write();
+    let version = |name: &str| world.path("home/.nvm/versions/node").join(name);
+    install(&version("v20.1.0").join("bin"));
+    let gateway = from_a_desktop(&world, &config, SYSTEM);
+    gateway.wait_for_tools(&["fx__env"]);
+    let found = about(&gateway, "fx");
+    let path = format!("{}:{SYSTEM}", version("v20.1.0").join("bin").display());
+    assert_eq!(found["env"]["PATH"], path);
+    assert_eq!(
+        fs::read_link(format!("/proc/{}/cwd", found["pid"])).unwrap(),
+        world.path("home").canonicalize().unwrap()
+    );
+
+    install(&version("v22.0.0").join("bin"));
+    fs::remove_dir_all(version("v20.1.0")).unwrap();
+    ok(&gateway, &["restart", "fx"]);
+    eventually("the other version runs", || {
+        environment(&gateway, "fx")["PATH"].as_str().is_some_and(|path| path.contains("v22"))
+    });
+    nothing_waits(&gateway);
+    stop(gateway);
+    install(&version("v24.0.0").join("bin"));
+    let gateway = from_a_desktop(&world, &config, SYSTEM);
+    gateway.wait_for_tools(&["fx__env"]);
+    assert!(environment(&gateway, "fx")["PATH"].as_str().unwrap().contains("v24.0.0"));
+    nothing_waits(&gateway);
+    let tools = ok(&gateway, &["tools"]);
+    assert!(!tools.contains("new"), "it is the same launch: {tools}");
+}
+
+#[test]
+fn an_approved_program_stays_where_a_version_manager_has_another_one() {
+    let (world, config) = Setup::new().toml(FX).write();
+    let (first, local) = (world.path("work/first"), world.path("home/.local/bin"));
+    install(&first);
+    let path = format!("{}:{SYSTEM}", first.display());
+    let gateway = from_a_desktop(&world, &config, &path);
+    gateway.wait_for_tools(&["fx__env"]);
+    stop(gateway);
+    install(&local);
+    let gateway = from_a_desktop(&world, &config, &path);
+    gateway.wait_for_tools(&["fx__env"]);
+    assert_eq!(environment(&gateway, "fx")["PATH"], path, "as it was approved");
+    nothing_waits(&gateway);
+
+    let text = fs::read_to_string(&config).unwrap();
+    let reloaded = gateway.reload(&text.replace("cwd = \"~\"", "path = [\"~/.local/bin\"]"));
+    assert!(reloaded.status.success() && said(&reloaded).contains("replace fx"), "{}", said(&reloaded));
+    eventually("the one that is named waits", || ok(&gateway, &["status"]).contains("launch changed"));
+    ok(&gateway, &["pins", "approve", "fx", "--launch"]);
+    gateway.wait_for_tools(&["fx__env"]);
+    assert_eq!(environment(&gateway, "fx")["PATH"], format!("{}:{path}", local.display()));
 }

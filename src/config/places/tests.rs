@@ -70,7 +70,8 @@ fn programs_and_directories_that_are_not_there_are_told() {
     );
     let programs = ["/usr/bin/there", "/own/own"];
     let is_program = |path: &Path| programs.iter().any(|program| Path::new(program) == path);
-    let warnings = missing(&config, "/bin:/usr/bin", &is_program, &|path| path != Path::new("/none"));
+    let path = |name: &str| (name == "PATH").then(|| std::ffi::OsString::from("/bin:/usr/bin"));
+    let warnings = missing(&config, &path, &is_program, &|path| path != Path::new("/none"));
     assert_eq!(
         warnings,
         [

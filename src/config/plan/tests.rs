@@ -26,6 +26,7 @@ fn a_reload_does_what_changed_and_nothing_else() {
             BASE.replace("env =", "env-from = [\"X\"]\nenv ="),
             "replace a; opens more: the upstream a: more variables of ours",
         ),
+        ("another directory of programs", BASE.replace("env =", "path = [\"/x\"]\nenv ="), "replace a"),
         ("another bound of its lists", BASE.replace("url =", "max-inventory = 9\nurl ="), "replace b"),
         ("a timeout", BASE.replace("url =", "call-timeout = \"9s\"\nurl ="), "change b"),
         ("a filter", BASE.replace("url =", "tools = { deny = [\"x\"] }\nurl ="), "change b; new names or views"),

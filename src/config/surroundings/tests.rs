@@ -1,5 +1,5 @@
 use super::*;
-use crate::config::tests::with_policy;
+use crate::config::tests::{good, with_policy};
 
 /// The names that the program of the first upstream inherits, and their values.
 fn inherited_by(text: &str, env: &Lookup<'_>) -> Vec<(String, String)> {
@@ -22,15 +22,21 @@ fn trust_decides_which_variables_are_inherited_and_names_add_to_them() {
     {
         assert!(usual.iter().any(|one| one == name), "{name} is not in {usual:?}");
     }
-    for name in
-        ["SSH_AUTH_SOCK", "DOCKER_HOST", "DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"]
-    {
+    for name in [
+        "PATH",
+        "SSH_AUTH_SOCK",
+        "DOCKER_HOST",
+        "DISPLAY",
+        "WAYLAND_DISPLAY",
+        "XDG_RUNTIME_DIR",
+        "DBUS_SESSION_BUS_ADDRESS",
+    ] {
         assert!(!usual.iter().any(|one| one == name), "{name} is in {usual:?}");
     }
-    assert_eq!(names("trust = \"untrusted\""), ["PATH", "HOME", "LANG", "TMPDIR"]);
+    assert_eq!(names("trust = \"untrusted\""), ["HOME", "LANG", "TMPDIR"]);
     assert_eq!(
         names("trust = \"untrusted\"\nenv-from = [\"SSH_AUTH_SOCK\", \"https_proxy\"]"),
-        ["PATH", "HOME", "LANG", "TMPDIR", "SSH_AUTH_SOCK", "https_proxy"]
+        ["HOME", "LANG", "TMPDIR", "SSH_AUTH_SOCK", "https_proxy"]
     );
     assert_eq!(names("env-from = [\"DISPLAY\", \"HOME\"]").len(), usual.len() + 1, "none comes twice");
     assert!(inherited_by(FX, &|_| None).is_empty());
@@ -52,5 +58,36 @@ fn a_proxy_is_inherited_without_its_password_unless_it_is_named() {
         assert_eq!(plain.as_deref(), wanted, "{value}");
         let named = inherited_by(&format!("{FX}env-from = [\"HTTPS_PROXY\"]"), &env);
         assert_eq!(named, [("HTTPS_PROXY".to_owned(), value.to_owned())]);
+    }
+}
+
+#[test]
+fn directories_stand_before_the_path_of_the_program() {
+    let home = tempfile::tempdir().unwrap();
+    let local = home.path().join(".local/bin");
+    std::fs::create_dir_all(&local).unwrap();
+    let local = local.to_str().unwrap();
+    let path = |more: &str, ours: Option<&str>| {
+        let (config, _) = good(&format!("{FX}{more}\n[policy]\n"));
+        let env = |name: &str| match name {
+            "HOME" => Some(home.path().as_os_str().to_owned()),
+            "PATH" => ours.map(OsString::from),
+            _ => None,
+        };
+        let found = search_path(&config.upstreams[0], true, &env);
+        found.map(|path| path.into_string().unwrap().replace(local, "LOCAL"))
+    };
+    for (label, more, ours, wanted) in [
+        ("version managers", "", Some("/usr/bin:/bin"), Some("LOCAL:/usr/bin:/bin")),
+        ("no path of ours", "", None, Some("LOCAL")),
+        ("one that is there already", "", Some(&*format!("/usr/bin:{local}")), Some("/usr/bin:LOCAL")),
+        ("directories of its own", "path = [\"/x\", \"/y\"]", Some("/bin"), Some("/x:/y:LOCAL:/bin")),
+        ("one that is named already", &*format!("path = [{local:?}]"), Some("/bin"), Some("LOCAL:/bin")),
+        ("none at all", "path = []", Some("/bin"), Some("/bin")),
+        ("none at all, and no path of ours", "path = []", None, None),
+        ("a PATH that is stated", "env = { PATH = \"/own\" }", Some("/bin"), Some("/own")),
+        ("both", "env = { PATH = \"/own\" }\npath = [\"/x\"]", Some("/bin"), Some("/x:/own")),
+    ] {
+        assert_eq!(path(more, ours).as_deref(), wanted, "{label}");
     }
 }

@@ -229,7 +229,33 @@ fn upstreams_are_checked() {
             "[upstreams.x]\nurl=\"https://x\"\nno-new-privileges=false\n",
             "no-new-privileges: belongs to `command`",
         ),
-        ("a relative directory", "[upstreams.x]\ncommand=[\"a\"]\ncwd=\"~/x\"\n", "cwd: must be an absolute path"),
+        (
+            "a relative directory",
+            "[upstreams.x]\ncommand=[\"a\"]\ncwd=\"x/y\"\n",
+            "cwd: must be an absolute path, or begin with `~/`",
+        ),
+        (
+            "the home of another",
+            "[upstreams.x]\ncommand=[\"a\"]\ncwd=\"~you/x\"\n",
+            "home directory of headend's own user",
+        ),
+        (
+            "a relative path",
+            "[upstreams.x]\ncommand=[\"a\"]\npath=[\"/a\",\"bin\"]\n",
+            "path[1]: must be an absolute path",
+        ),
+        ("a joined path", "[upstreams.x]\ncommand=[\"a\"]\npath=[\"/a:/b\"]\n", "path[0]: must not contain `:`"),
+        (
+            "a pattern of names",
+            "[upstreams.x]\ncommand=[\"a\"]\nenv-from=[\"AWS_*\"]\n",
+            "env-from[0]: must be the name of one variable",
+        ),
+        ("a value for a name", "[upstreams.x]\ncommand=[\"a\"]\nenv-from=[\"A=1\"]\n", "a value is written in `env`"),
+        (
+            "a remote environment",
+            "[upstreams.x]\nurl=\"https://x\"\nenv-from=[\"A\"]\n",
+            "env-from: belongs to `command`",
+        ),
         (
             "modern SSE",
             "[upstreams.x]\nurl=\"https://x\"\ntransport=\"sse\"\nera=\"modern\"\n",

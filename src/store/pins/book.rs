@@ -1,6 +1,7 @@
 //! Records of definitions and launches, and their changes by a step of the state machine.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use strum::VariantArray as _;
 
@@ -105,11 +106,13 @@ pub(crate) enum Step {
     },
     /// The upstream has listed its tools; the step of its launch, after those of the tools.
     Listed(Reading),
-    /// The upstream is to be started. `words` is the part of the text that the configuration says.
+    /// The upstream is to be started. `words` is the part of the text that the configuration says; `folders` are those of
+    /// [`is_same`](super::launch_text::is_same).
     Started {
         text: Text,
         words: String,
         trust: Trust,
+        folders: Vec<PathBuf>,
     },
     Approve {
         shown: Digest,
@@ -243,7 +246,7 @@ impl Record {
                 confirmed = before.after(*reading);
                 (before.pin, Arc::clone(&before.by))
             }
-            Step::Started { text, words, trust } => started(before, text.digest, words, *trust),
+            Step::Started { text, words, trust, folders } => started(before, text, words, *trust, folders),
             Step::Approve { shown, by } => {
                 let before = before.ok_or(Undecided::NothingWaits)?;
                 let is_new = before.awaits_confirmation(launch);
@@ -281,6 +284,15 @@ impl Record {
     }
 }
 
+impl Record {
+    /// The approved digest if a launch is the approved one, or leads to another version of its program.
+    pub(super) fn approved_as(&self, launch: &Text, folders: &[PathBuf]) -> Option<Digest> {
+        let approved = self.pin.approved()?;
+        let is_same = |text: &Arc<str>| super::launch_text::is_same(text, &launch.text, folders);
+        (approved == launch.digest || self.approved.as_ref().is_some_and(is_same)).then_some(approved)
+    }
+}
+
 fn seen(
     before: Option<&Record>,
     digest: Digest,
@@ -308,10 +320,11 @@ fn seen(
     (pin, Arc::from(why))
 }
 
-fn started(before: Option<&Record>, digest: Digest, words: &str, trust: Trust) -> (Pin, Arc<str>) {
+fn started(before: Option<&Record>, text: &Text, words: &str, trust: Trust, folders: &[PathBuf]) -> (Pin, Arc<str>) {
+    let digest = text.digest;
     let Some(before) = before else { return (Pin::at(digest), Arc::from("first sight")) };
-    if before.pin.approved() == Some(digest) {
-        return (Pin::at(digest), Arc::from("it is back"));
+    if let Some(approved) = before.approved_as(text, folders) {
+        return (Pin::at(approved), Arc::from("it is back"));
     }
     let has_words = |text: Option<&Arc<str>>| text.is_some_and(|text| super::launch_text::words(text) == words);
     let same = before.pin.waiting() == Some(digest) || has_words(before.waiting.as_ref());

@@ -1,5 +1,6 @@
 //! Approved launches of upstreams, and the gate before each start.
 
+use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,10 +9,10 @@ use arc_swap::ArcSwap;
 use tokio::sync::Notify;
 
 use super::Pins;
-use super::book::{PinKey, PinKind, Step, Text};
+use super::book::{PinKey, PinKind, Record, Step, Text};
 use super::launch_text::{describe, words};
 use crate::catalog::name::UpstreamName;
-use crate::config::{Target, Upstream};
+use crate::config::{Target, Upstream, search_path, version_folders};
 use crate::policy::{Digest, PinState};
 use crate::store::db::DbError;
 use crate::wire::foreign;
@@ -31,18 +32,34 @@ fn resolve(word: &str, path: Option<&str>, base: &Path) -> Option<PathBuf> {
     path?.split(':').map(|folder| base.join(folder).join(word)).find(|file| runs(file))
 }
 
-/// The file that the command of an upstream leads to; `None` where there is none, or no command.
-pub(crate) fn program_of(spec: &Upstream) -> Option<PathBuf> {
-    let Target::Stdio { command, cwd, .. } = &spec.target else { return None };
-    let base = cwd.clone().or_else(|| std::env::current_dir().ok()).unwrap_or_else(|| PathBuf::from("/"));
-    resolve(command.first()?, search_path(spec).as_deref(), &base)
+/// A program, and the `PATH` that it was looked up in and gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) program: PathBuf,
+    pub(crate) path: Option<OsString>,
 }
 
-/// The `PATH` of an upstream's own environment, else ours.
-fn search_path(spec: &Upstream) -> Option<String> {
-    let Target::Stdio { env, .. } = &spec.target else { return None };
-    let given = env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.expose().to_owned());
-    given.or_else(|| std::env::var("PATH").ok())
+/// Looks the program of an upstream up, also in the directories of version managers if these are meant.
+fn find(spec: &Upstream, managers: bool) -> Option<Found> {
+    let Target::Stdio { command, cwd, .. } = &spec.target else { return None };
+    let base = cwd.clone().or_else(|| std::env::current_dir().ok()).unwrap_or_else(|| PathBuf::from("/"));
+    let path = path_of(spec, managers);
+    let program = resolve(command.first()?, path.as_deref().and_then(OsStr::to_str), &base)?;
+    Some(Found { program, path })
+}
+
+fn path_of(spec: &Upstream, managers: bool) -> Option<OsString> {
+    search_path(spec, managers, &|name| std::env::var_os(name))
+}
+
+/// The file that the command of an upstream leads to; `None` where there is none, or no command.
+pub(crate) fn program_of(spec: &Upstream) -> Option<PathBuf> {
+    find(spec, true).map(|found| found.program)
+}
+
+/// Whether the program is named by its path, so that nothing is looked up.
+fn is_path(spec: &Upstream) -> bool {
+    matches!(&spec.target, Target::Stdio { command, .. } if command.first().is_some_and(|word| word.contains('/')))
 }
 
 /// Says that no folder of the search path has the program, and which folders they are.
@@ -59,7 +76,7 @@ enum Door {
     /// Not looked up yet, or the program does not exist.
     Unknown,
     Open {
-        program: Option<PathBuf>,
+        found: Option<Found>,
     },
     Shut {
         why: String,
@@ -87,34 +104,37 @@ impl LaunchGate {
     }
 
     /// The approved program to start; `None` for a server behind HTTP. An approved program is not looked up again while
-    /// this gate stands.
+    /// this gate stands and the program is there.
     ///
     /// # Errors
     /// Why the upstream is not started, for the operator.
-    pub(crate) fn pass(&self, spec: &Upstream) -> Result<Option<PathBuf>, String> {
-        if let Door::Open { program } = &**self.door.load() {
-            return Ok(program.clone());
+    pub(crate) fn pass(&self, spec: &Upstream) -> Result<Option<Found>, String> {
+        if let Door::Open { found } = &**self.door.load()
+            && found.as_ref().is_none_or(|found| is_path(spec) || found.program.exists())
+        {
+            return Ok(found.clone());
         }
         if let Some(why) = &self.denied {
             self.door.store(Arc::new(Door::Shut { why: why.clone() }));
             return Err(why.clone());
         }
-        let program = program_of(spec);
-        if let (Target::Stdio { command, .. }, None) = (&spec.target, &program) {
+        let found = self.pins.program_for(spec);
+        if let (Target::Stdio { command, .. }, None) = (&spec.target, &found) {
             let word = command.first().map(String::as_str).unwrap_or_default();
-            return Err(not_found(word, search_path(spec).as_deref()));
+            return Err(not_found(word, path_of(spec, true).as_deref().map(OsStr::to_string_lossy).as_deref()));
         }
-        let launch = describe(spec, program.as_deref());
+        let launch = text_of(spec, found.as_ref());
         let outcome = self.pins.start(spec, &launch);
-        self.digest.store(Arc::new(Digest::of(launch.as_bytes())));
+        let digest = outcome.as_ref().ok().and_then(|judged| judged.as_ref().ok());
+        self.digest.store(Arc::new(digest.copied().unwrap_or(launch.digest)));
         let door = match outcome {
-            Ok(None) => Door::Open { program: program.clone() },
-            Ok(Some(why)) => Door::Shut { why },
+            Ok(Ok(_)) => Door::Open { found: found.clone() },
+            Ok(Err(why)) => Door::Shut { why },
             Err(error) => Door::Shut { why: format!("its launch cannot be pinned: {error}") },
         };
         let passed = match &door {
             Door::Shut { why } => Err(why.clone()),
-            Door::Open { .. } | Door::Unknown => Ok(program),
+            Door::Open { .. } | Door::Unknown => Ok(found),
         };
         self.door.store(Arc::new(door));
         passed
@@ -153,14 +173,24 @@ impl Pins {
         pin.is_some_and(|pin| pin.state() == PinState::Rejected && pin.waiting() == Some(launch))
     }
 
+    /// The program that an upstream's command leads to. Where the directories of version managers lead elsewhere than what is approved,
+    /// and the search path without them does not, the approved one stays: it was found before these directories were searched.
+    fn program_for(&self, spec: &Upstream) -> Option<Found> {
+        let found = find(spec, true);
+        let other = find(spec, false).filter(|other| found.as_ref().is_none_or(|found| found.program != other.program));
+        let is_approved = |other: &Found| self.allows(&spec.name, text_of(spec, Some(other)).digest);
+        other.filter(is_approved).or(found)
+    }
+
     /// Judges all new launches with one wait for the disk, so that their gates have nothing left to write. Blocks if
     /// there is a disk.
     pub(crate) fn pin_new_launches<'a>(&self, specs: impl Iterator<Item = &'a Upstream>) {
+        let folders = own_version_folders();
         let unknown = |spec: &'a Upstream| {
-            let program = program_of(spec);
-            let is_there = program.is_some() || matches!(spec.target, Target::Http { .. });
-            let launch = is_there.then(|| describe(spec, program.as_deref()))?;
-            (!self.allows(&spec.name, Digest::of(launch.as_bytes()))).then(|| started(spec, &launch))
+            let found = self.program_for(spec);
+            let is_there = found.is_some() || matches!(spec.target, Target::Http { .. });
+            let launch = is_there.then(|| text_of(spec, found.as_ref()))?;
+            (!self.allows(&spec.name, launch.digest)).then(|| started(spec, launch, folders.clone()))
         };
         let steps: Vec<_> = specs.filter_map(unknown).collect();
         if !steps.is_empty() {
@@ -169,22 +199,33 @@ impl Pins {
         }
     }
 
-    /// Judges the launch of an upstream; the reason when it must not start. Blocks if there is a disk.
-    fn start(&self, spec: &Upstream, launch: &str) -> Result<Option<String>, DbError> {
-        let digest = Digest::of(launch.as_bytes());
-        let stepped = self.take_now(vec![started(spec, launch)], &[])?;
+    /// Judges the launch of an upstream; the digest by which it is approved, or the reason when it must not start. Blocks if there is a
+    /// disk.
+    fn start(&self, spec: &Upstream, launch: &Text) -> Result<Result<Digest, String>, DbError> {
+        let folders = own_version_folders();
+        let stepped = self.take_now(vec![started(spec, launch.clone(), folders.clone())], &[])?;
         let record = stepped.into_iter().next().and_then(|(_, after)| after.ok());
+        let approved =
+            |record: &Record| record.approved_as(launch, &folders).filter(|approved| record.pin.shows(*approved));
         Ok(match record {
-            Some(record) if record.pin.shows(digest) => None,
-            Some(record) => Some(blocked(&spec.name, record.pin.state(), &record.by)),
-            None => Some("its launch cannot be judged".to_owned()),
+            Some(record) => approved(&record).ok_or_else(|| blocked(&spec.name, record.pin.state(), &record.by)),
+            None => Err("its launch cannot be judged".to_owned()),
         })
     }
 }
 
-fn started(spec: &Upstream, launch: &str) -> (PinKey, Step) {
-    let text = Text { digest: Digest::of(launch.as_bytes()), text: Arc::from(launch) };
-    (PinKey::launch(&spec.name), Step::Started { text, words: words(launch), trust: spec.trust })
+fn own_version_folders() -> Vec<PathBuf> {
+    version_folders(&|name| std::env::var(name).ok())
+}
+
+fn text_of(spec: &Upstream, found: Option<&Found>) -> Text {
+    let text = describe(spec, found.map(|found| found.program.as_path()));
+    Text { digest: Digest::of(text.as_bytes()), text: Arc::from(text) }
+}
+
+fn started(spec: &Upstream, text: Text, folders: Vec<PathBuf>) -> (PinKey, Step) {
+    let words = words(&text.text);
+    (PinKey::launch(&spec.name), Step::Started { text, words, trust: spec.trust, folders })
 }
 
 fn blocked(upstream: &UpstreamName, state: PinState, why: &str) -> String {

@@ -1,8 +1,8 @@
 //! The text of a launch, whose digest is pinned: the words of the configuration, and the program that they lead to.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use crate::config::{Target, Upstream};
+use crate::config::{Target, Upstream, is_same_place};
 use crate::wire::canonical::canonical;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -44,6 +44,13 @@ pub(super) fn words(launch: &str) -> String {
             text(&object)
         },
     )
+}
+
+/// Whether two launches have the same words and lead to the same program, of which each may be another version below one of the folders.
+pub(super) fn is_same(one: &str, other: &str, folders: &[PathBuf]) -> bool {
+    let program = |launch: &str| read(launch).and_then(|object| object.string("program"));
+    let (Some(from), Some(to)) = (program(one), program(other)) else { return false };
+    words(one) == words(other) && is_same_place(Path::new(&*from), Path::new(&*to), folders)
 }
 
 /// Whether a launch's text is kept sealed: the query of a URL may hold a secret.

@@ -243,7 +243,7 @@ fn launched(pins: &Pins, program: &str) -> Digest {
     let words = format!(r#"{{"command":["{program}"]}}"#);
     let text = Text { digest: Digest::of(words.as_bytes()), text: Arc::from(words.as_str()) };
     let digest = text.digest;
-    let step = Step::Started { text, words, trust: Trust::Standard };
+    let step = Step::Started { text, words, trust: Trust::Standard, folders: Vec::new() };
     pins.take_now(vec![(PinKey::launch(&name()), step)], &[]).unwrap();
     digest
 }

@@ -1,0 +1,145 @@
+//! Directories of version managers, which put programs on the `PATH` of a login shell and on no other: nvm, mise, Volta, pyenv, and
+//! `~/.local/bin`. No shell is run.
+//!
+//! In user mode alone: the programs of a machine's service must not come from the home of an account that the servers themselves can
+//! write. A directory that another user may write counts as none.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Component, Path, PathBuf};
+
+use super::guard;
+
+/// Aliases of nvm may lead to others.
+const MAX_ALIASES: usize = 8;
+
+/// Where the managers keep what they install.
+struct Homes {
+    home: PathBuf,
+    nvm: Vec<PathBuf>,
+    mise: PathBuf,
+    volta: PathBuf,
+    pyenv: PathBuf,
+}
+
+impl Homes {
+    /// `None` in a service of the system.
+    fn of(env: &dyn Fn(&str) -> Option<String>) -> Option<Self> {
+        let absolute = |name: &str| env(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        if env("STATE_DIRECTORY").is_some_and(|directory| !directory.is_empty()) {
+            return None;
+        }
+        let home = absolute("HOME")?;
+        let below = |name: &str, rest: &str| absolute(name).unwrap_or_else(|| home.join(rest));
+        let nvm = absolute("NVM_DIR").map_or_else(
+            || vec![home.join(".nvm"), below("XDG_CONFIG_HOME", ".config").join("nvm")],
+            |root| vec![root],
+        );
+        let mise = absolute("MISE_DATA_DIR").unwrap_or_else(|| below("XDG_DATA_HOME", ".local/share").join("mise"));
+        let (volta, pyenv) = (below("VOLTA_HOME", ".volta"), below("PYENV_ROOT", ".pyenv"));
+        Some(Self { home, nvm, mise, volta, pyenv })
+    }
+
+    /// Folders whose entries are versions of one program.
+    fn versions(&self) -> Vec<PathBuf> {
+        let mut folders: Vec<PathBuf> = self.nvm.iter().map(|root| root.join("versions/node")).collect();
+        folders.push(self.pyenv.join("versions"));
+        for tools in [self.mise.join("installs"), self.volta.join("tools/image")] {
+            let entries = std::fs::read_dir(tools).into_iter().flatten().flatten();
+            folders.extend(entries.map(|entry| entry.path()));
+        }
+        folders
+    }
+}
+
+/// Directories with programs that exist, in the order in which they are searched; none that the search path has already, nor of another
+/// version than it has: the shell that started us has chosen one.
+pub(super) fn directories(env: &dyn Fn(&str) -> Option<String>, search_path: &[PathBuf]) -> Vec<PathBuf> {
+    let Some(homes) = Homes::of(env) else { return Vec::new() };
+    let nvm = homes.nvm.iter().find_map(|root| node_of_nvm(root));
+    let has_mise = search_path.iter().any(|directory| directory.starts_with(homes.mise.join("installs")));
+    let shims = (!has_mise).then(|| homes.mise.join("shims"));
+    let all = [homes.home.join(".local/bin")].into_iter().chain(shims).chain([homes.volta.join("bin")]);
+    let all = all.chain(nvm).chain([homes.pyenv.join("shims"), homes.pyenv.join("bin")]);
+    let versions = homes.versions();
+    let is_there = |directory: &PathBuf| {
+        search_path.iter().any(|there| there == directory || is_same_place(there, directory, &versions))
+    };
+    all.filter(|directory| !is_there(directory) && is_ours(directory)).collect()
+}
+
+/// Folders of versions: a program that is found in another version of one of them is at the same place.
+pub(crate) fn version_folders(env: &dyn Fn(&str) -> Option<String>) -> Vec<PathBuf> {
+    let folders = Homes::of(env).map(|homes| homes.versions()).unwrap_or_default();
+    folders.into_iter().filter(|folder| is_ours(folder)).collect()
+}
+
+/// Whether that is a directory in which only we and root can make files. A group of our own number has no other member.
+fn is_ours(directory: &Path) -> bool {
+    let Ok(data) = std::fs::metadata(directory) else { return false };
+    let own = rustix::process::geteuid().as_raw();
+    let is_own_group = data.uid() == own && data.gid() == own;
+    let forbidden = if is_own_group { 0o002 } else { 0o022 };
+    data.is_dir() && (data.uid() == own || data.uid() == 0) && data.mode() & forbidden == 0
+}
+
+/// Whether two programs are the same one in two versions below one of the folders. Pure.
+pub(crate) fn is_same_place(one: &Path, other: &Path, folders: &[PathBuf]) -> bool {
+    folders.iter().any(|folder| {
+        let (Some(one), Some(other)) = (behind_version(one, folder), behind_version(other, folder)) else {
+            return false;
+        };
+        one == other
+    })
+}
+
+/// The way to a program from the version of it in a folder.
+fn behind_version<'p>(program: &'p Path, folder: &Path) -> Option<&'p Path> {
+    let rest = program.strip_prefix(folder).ok()?;
+    let mut parts = rest.components();
+    let Component::Normal(version) = parts.next()? else { return None };
+    let version = version.to_str()?;
+    let is_version = version.strip_prefix('v').unwrap_or(version).starts_with(|c: char| c.is_ascii_digit());
+    let rest = parts.as_path();
+    let goes_down = rest.components().all(|part| matches!(part, Component::Normal(_)));
+    (is_version && goes_down && rest.components().next().is_some()).then_some(rest)
+}
+
+/// The programs of the version of Node that a new shell would use.
+fn node_of_nvm(root: &Path) -> Option<PathBuf> {
+    let versions = root.join("versions/node");
+    let entries = std::fs::read_dir(&versions).ok()?.flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let mut installed: Vec<(Vec<u32>, String)> = names.filter_map(|name| Some((numbers(&name)?, name))).collect();
+    installed.sort();
+    let wanted = alias(&root.join("alias"));
+    let newest = |wanted: &[u32]| installed.iter().rev().find(|(version, _)| version.starts_with(wanted));
+    let (_, name) = match wanted.as_deref() {
+        None | Some("node" | "stable") => newest(&[])?,
+        Some("system") => return None,
+        Some(text) => newest(&numbers(text)?)?,
+    };
+    Some(versions.join(name).join("bin"))
+}
+
+/// The version that the alias `default` leads to; `None` where there is none.
+fn alias(folder: &Path) -> Option<String> {
+    let mut name = "default".to_owned();
+    for step in 0..MAX_ALIASES {
+        let goes_down = Path::new(&name).components().all(|part| matches!(part, Component::Normal(_)));
+        let read = goes_down.then(|| guard::read(&folder.join(&name)).ok()).flatten();
+        match read {
+            Some(text) => text.trim().clone_into(&mut name),
+            None => return (step > 0).then_some(name),
+        }
+    }
+    // Aliases that lead to each other: no version has that name.
+    Some(name)
+}
+
+/// The numbers of `v22.4.1` or of its begin.
+fn numbers(version: &str) -> Option<Vec<u32>> {
+    version.strip_prefix('v').unwrap_or(version).split('.').map(|part| part.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests;
