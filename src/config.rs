@@ -12,6 +12,7 @@ mod arguments;
 mod audit;
 mod build;
 mod canonical;
+mod command;
 mod consent;
 mod container;
 mod doubts;

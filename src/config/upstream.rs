@@ -12,7 +12,7 @@ use crate::mcp::elicitation::{Elicit, HostPattern};
 use crate::mcp::input::Roots;
 use crate::policy::{Annotator, OnChange, Trust};
 
-use super::container::ContainerRun;
+use super::command::command;
 use super::file::{Node, Table};
 use super::filter::filter;
 use super::hints::hints;
@@ -296,69 +296,6 @@ fn confinement(table: &mut Table<'_>, http: bool) -> Confinement {
         umask
     });
     Confinement { no_new_privileges, umask }
-}
-
-fn command(node: &Node<'_>) -> Option<Vec<String>> {
-    if let Some(line) = node.as_str() {
-        let words = line.split_whitespace().map(|word| format!("{word:?}")).collect::<Vec<_>>().join(", ");
-        let shell = line.contains(['|', '&', ';', '<', '>', '$', '`', '"', '\'', '\\', '*']);
-        let write = if shell { "[\"program\", \"argument\"]".to_owned() } else { format!("[{words}]") };
-        node.problem(format!("must be an array of the program and its arguments, there is no shell; write {write}"));
-        return None;
-    }
-    let items = node.items("an array of the program and its arguments")?;
-    let words: Vec<String> = items.iter().map(Node::string).collect::<Option<_>>()?;
-    for (item, _) in items.iter().zip(&words).filter(|(_, word)| word.contains('\0')) {
-        item.problem("must not contain a NUL character");
-    }
-    match words.first().map(String::as_str) {
-        None => node.problem("must not be empty; write the program and its arguments"),
-        Some("") => node.problem("the program must not be empty"),
-        Some(program) if program.contains(char::is_whitespace) && words.len() == 1 && !program.starts_with('/') => {
-            node.warning("the program's name contains spaces; arguments are elements of their own");
-        }
-        Some(program) if program.contains('/') && !program.starts_with('/') => {
-            node.warning("a relative program is looked up in the upstream's working directory; write an absolute path");
-        }
-        Some(_) => {}
-    }
-    let places = secret::in_arguments(&words);
-    for (item, _) in items.iter().zip(places).filter(|(_, place)| place.is_some()) {
-        item.warning("looks like a secret, and every user of this machine can read a command line; pass it in `env`");
-    }
-    let missing = ContainerRun::of(&words).map(ContainerRun::missing).unwrap_or_default();
-    if !missing.is_empty() {
-        let missing = missing.iter().map(|option| format!("`{option}`")).collect::<Vec<_>>().join(" and ");
-        node.warning(format!(
-            "runs a container without {missing}: --rm removes it when it ends, --init lets it end on a signal; write both behind `run`"
-        ));
-    }
-    if let Some(package) = unpinned(&words) {
-        node.warning(format!(
-            "`{package}` has no version, so what runs can change at any start; write `{package}{}`",
-            pin(&words)
-        ));
-    }
-    words.first().is_some_and(|program| !program.is_empty()).then_some(words)
-}
-
-/// The package that a runner would fetch in its newest version.
-fn unpinned(command: &[String]) -> Option<&str> {
-    let program = command.first()?.rsplit('/').next()?;
-    let arguments = command.get(1..)?;
-    let package = match program {
-        "npx" | "bunx" | "pnpx" | "uvx" => arguments.iter().find(|word| !word.starts_with('-'))?,
-        _ => return None,
-    };
-    // A scope begins with @ too; paths and URLs are not looked up by version.
-    let version = package.get(1..)?.contains(['@', '=', '<', '>', '~']);
-    let local = package.contains("://") || package.starts_with(['.', '/']);
-    (!version && !local).then_some(package)
-}
-
-fn pin(command: &[String]) -> &'static str {
-    let python = command.first().is_some_and(|program| program.ends_with("uvx"));
-    if python { "==1.2.3" } else { "@1.2.3" }
 }
 
 fn environment(table: Table<'_>, lacks: &mut Lacks) -> Vec<(String, Secret)> {
