@@ -16,6 +16,7 @@ mod command;
 mod consent;
 mod container;
 mod doubts;
+mod expand;
 mod file;
 mod filter;
 mod folder;
@@ -46,6 +47,7 @@ pub(crate) use self::consent::{Consent, Operator};
 #[cfg(target_os = "linux")]
 pub(crate) use self::container::ContainerRun;
 pub(crate) use self::doubts::{doubts, unasked};
+pub(crate) use self::expand::Template;
 pub(crate) use self::limits::Limits;
 pub(crate) use self::managers::{is_same_place, version_folders};
 pub(crate) use self::model::{

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use super::exit::{CONFIG, TEMPFAIL, USAGE};
 use super::options::Common;
 use super::output::Failure;
-use crate::config::{self, Config, Loading, Located, Target, Warning, guard};
+use crate::config::{self, Config, Loading, Located, Target, Template, Warning, guard};
 use crate::daemon::gateway::ConfigSource;
 use crate::store::directory::Store;
 use crate::store::seal::KeySource;
@@ -75,9 +75,9 @@ fn embedded() -> Result<(Config, Vec<Warning>), String> {
     let program = std::env::current_exe().map_err(|error| format!("find this program: {error}"))?;
     for upstream in &mut config.upstreams {
         if let Target::Stdio { command, .. } = &mut upstream.target
-            && let Some(first) = command.first_mut().filter(|first| *first == "headend")
+            && let Some(first) = command.first_mut().filter(|first| first.written() == "headend")
         {
-            *first = program.display().to_string();
+            *first = Template::plain(program.display().to_string());
         }
     }
     Ok((config, warnings))

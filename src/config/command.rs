@@ -1,11 +1,12 @@
 //! The `command` of an upstream: the program and its arguments.
 
 use super::container::ContainerRun;
+use super::expand::Template;
 use super::file::Node;
-use super::secret;
+use super::secret::{self, Lacks};
 
 /// Reads it and warns of what is probably not meant.
-pub(super) fn command(node: &Node<'_>) -> Option<Vec<String>> {
+pub(super) fn command(node: &Node<'_>, lacks: &mut Lacks) -> Option<Vec<Template>> {
     if let Some(line) = node.as_str() {
         let words = line.split_whitespace().map(|word| format!("{word:?}")).collect::<Vec<_>>().join(", ");
         let shell = line.contains(['|', '&', ';', '<', '>', '$', '`', '"', '\'', '\\', '*']);
@@ -24,13 +25,15 @@ pub(super) fn command(node: &Node<'_>) -> Option<Vec<String>> {
         Some(program) if program.contains(char::is_whitespace) && words.len() == 1 && !program.starts_with('/') => {
             node.warning("the program's name contains spaces; arguments are elements of their own");
         }
-        Some(program) if program.contains('/') && !program.starts_with('/') => {
+        Some(program) if program.contains('/') && !program.starts_with(['/', '$']) => {
             node.warning("a relative program is looked up in the upstream's working directory; write an absolute path");
         }
         Some(_) => {}
     }
     let places = secret::in_arguments(&words);
-    for (item, _) in items.iter().zip(places).filter(|(_, place)| place.is_some()) {
+    let is_literal = |word: &str, at: usize| word.get(at..).is_some_and(|secret| !secret.starts_with("${"));
+    let found = items.iter().zip(&words).zip(places);
+    for ((item, _), _) in found.filter(|((_, word), place)| place.is_some_and(|at| is_literal(word, at))) {
         item.warning("looks like a secret, and every user of this machine can read a command line; pass it in `env`");
     }
     let missing = ContainerRun::of(&words).map(ContainerRun::missing).unwrap_or_default();
@@ -46,7 +49,23 @@ pub(super) fn command(node: &Node<'_>) -> Option<Vec<String>> {
             pin(&words)
         ));
     }
-    words.first().is_some_and(|program| !program.is_empty()).then_some(words)
+    words.first().is_some_and(|program| !program.is_empty()).then_some(())?;
+    if lacks.expands.is_none() && words.iter().any(|word| word.contains("${")) {
+        node.warning(
+            "`${` stays as it is in a command; write `expand = true` to have variables put in, or `expand = false` where it is meant so",
+        );
+    }
+    let expand = |(item, word): (&Node<'_>, String)| {
+        if lacks.expands != Some(true) {
+            return Template::plain(word);
+        }
+        let template = lacks.expand(item, word);
+        if template.has_variables() {
+            item.warning("every user of this machine can read what is put into a command line; pass it in `env` where the server can");
+        }
+        template
+    };
+    Some(items.iter().zip(words).map(expand).collect())
 }
 
 /// The package that a runner would fetch in its newest version.

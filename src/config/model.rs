@@ -14,6 +14,7 @@ use crate::policy::{OnChange, PolicySpec, Trust};
 
 use super::audit::Audit;
 use super::consent::Consent;
+use super::expand::Template;
 use super::limits::Limits;
 use super::secret::Secret;
 
@@ -145,8 +146,12 @@ pub(crate) enum Uris {
 pub(crate) struct Upstream {
     pub(crate) name: UpstreamName,
     pub(crate) target: Target,
-    /// Secrets of `env` or `headers` that are not there, each with what to do; it is not started without them.
+    /// Secrets and variables that are not there, each with what to do; it is not started without them.
     pub(crate) lacks: Vec<String>,
+    /// Whether `${VAR}` is put in; `None`: everywhere but in `command`.
+    pub(crate) expand: Option<bool>,
+    /// Names and values of the variables that were put in, which are shown nowhere.
+    pub(crate) expanded: Vec<(String, Secret)>,
     pub(crate) era: EraChoice,
     pub(crate) instance: Instance,
     pub(crate) start: Start,
@@ -215,20 +220,37 @@ pub(crate) enum Completions {
 pub(crate) enum Target {
     Stdio {
         /// Program and arguments, at least one word; no shell is involved.
-        command: Vec<String>,
+        command: Vec<Template>,
         env: Vec<(String, Secret)>,
         /// Absolute.
-        cwd: Option<PathBuf>,
+        cwd: Option<Template>,
     },
     Http {
         /// `https`, or `http` to a loopback host.
         url: Url,
+        /// The text of `url` where it has variables.
+        written: Option<String>,
         transport: Transport,
         headers: Vec<(String, Secret)>,
     },
 }
 
 impl Target {
+    /// Whether the path of the program, which its first word leads to, holds what was put in for variables.
+    pub(crate) fn hides_program(&self, word: &Template) -> bool {
+        let Self::Stdio { cwd, .. } = self else { return false };
+        let is_below = word.written().contains('/') && !word.written().starts_with('/');
+        word.is_expanded() || (is_below && cwd.as_ref().is_some_and(Template::is_expanded))
+    }
+
+    /// The URL as it is part of a launch and is shown: without what was put in for variables.
+    pub(crate) fn shown_url(&self) -> Option<String> {
+        let Self::Http { url, written, .. } = self else { return None };
+        // Written as a parser writes it, which was all that a launch had before there were variables.
+        let parsed = |text: &String| Url::parse(text).map_or_else(|_| text.clone(), |url| url.to_string());
+        Some(written.as_ref().map_or_else(|| url.to_string(), parsed))
+    }
+
     /// Whether the server is on this machine.
     pub(crate) fn is_here(&self) -> bool {
         match self {

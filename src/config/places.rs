@@ -4,6 +4,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use super::expand::Template;
 use super::model::{Config, Target};
 use super::surroundings::{Lookup, search_path};
 
@@ -102,17 +103,24 @@ fn missing(
         let Target::Stdio { command, cwd, .. } = &upstream.target else { continue };
         let at = format!("upstreams.{}", upstream.name);
         let path = search_path(upstream, true, env).map(|path| path.to_string_lossy().into_owned()).unwrap_or_default();
-        let program = command.first().map(String::as_str).unwrap_or_default();
+        let program = command.first().map(Template::expose).unwrap_or_default();
+        let named = |shown: String, text: &Template| if text.is_expanded() { text.written().to_owned() } else { shown };
+        let word = |shown: String| command.first().map_or_else(String::new, |word| named(shown, word));
         if program.contains('/') {
-            let full = cwd.as_deref().unwrap_or(Path::new("")).join(program);
+            let full = Path::new(cwd.as_ref().map_or("", Template::expose)).join(program);
             if !is_program(&full) {
-                warnings.push(format!("{at}.command: no program at `{}`", full.display()));
+                let is_plain = cwd.as_ref().is_none_or(|cwd| !cwd.is_expanded());
+                let shown = if is_plain { full.display().to_string() } else { program.to_owned() };
+                warnings.push(format!("{at}.command: no program at `{}`", word(shown)));
             }
         } else if !path.split(':').any(|dir| is_program(&Path::new(dir).join(program))) {
-            warnings.push(format!("{at}.command: `{program}` not found in PATH ({path})"));
+            // A PATH may have variables too.
+            let hidden = upstream.expanded.iter().filter(|(_, value)| value.expose().len() > 3);
+            let path = hidden.fold(path, |path, (name, value)| path.replace(value.expose(), &format!("${name}")));
+            warnings.push(format!("{at}.command: `{}` not found in PATH ({path})", word(program.to_owned())));
         }
-        if let Some(cwd) = cwd.as_ref().filter(|cwd| !is_dir(cwd)) {
-            warnings.push(format!("{at}.cwd: no directory at `{}`", cwd.display()));
+        if let Some(cwd) = cwd.as_ref().filter(|cwd| !is_dir(Path::new(cwd.expose()))) {
+            warnings.push(format!("{at}.cwd: no directory at `{}`", cwd.written()));
         }
     }
     warnings

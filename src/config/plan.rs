@@ -158,25 +158,28 @@ impl Upstream {
     /// URL, transport and header names; the era, and what the server learns of its clients. Another identity means
     /// another process or session.
     ///
-    /// The name is no part of it, nor are header values: they go with each request.
+    /// The name is no part of it, nor are header values: they go with each request. Texts count as they are written, without what is put
+    /// in for variables.
     pub(crate) fn launch_identity(&self) -> String {
         let mut parts: Vec<String> = vec![format!("{:?} {:?} {:?}", self.era, self.instance, self.roots)];
         match &self.target {
             Target::Stdio { command, env, cwd } => {
                 parts.push(format!("stdio {} {}", command.len(), env.len()));
-                parts.extend(command.iter().cloned());
+                parts.extend(command.iter().map(|word| word.written().to_owned()));
                 let mut env: Vec<_> = env.iter().collect();
                 env.sort_by_key(|(name, _)| name);
-                parts.extend(env.into_iter().flat_map(|(name, value)| [name.clone(), digest_of(&[value.expose()])]));
-                parts.extend(cwd.iter().map(|cwd| cwd.display().to_string()));
+                parts.extend(
+                    env.into_iter().flat_map(|(name, value)| [name.clone(), digest_of(&[value.before_expansion()])]),
+                );
+                parts.extend(cwd.iter().map(|cwd| cwd.written().to_owned()));
                 // The store finds launches by their identity, so the default must not change it.
                 if self.confinement != Confinement::default() {
                     parts.push(format!("{:?}", self.confinement));
                 }
             }
-            Target::Http { url, transport, headers } => {
+            Target::Http { transport, headers, .. } => {
                 parts.push(format!("http {}", transport.into_str()));
-                parts.push(url.to_string());
+                parts.extend(self.target.shown_url());
                 let mut names: Vec<String> = headers.iter().map(|(name, _)| name.to_ascii_lowercase()).collect();
                 names.sort_unstable();
                 parts.extend(names);

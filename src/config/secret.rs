@@ -11,16 +11,35 @@ pub(super) const REDACTED: &str = "***";
 
 /// A value that is never shown. [`Secret::expose`] is the only way to it.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Secret(String);
+pub(crate) struct Secret {
+    value: String,
+    /// The text that variables were put into.
+    written: Option<String>,
+}
 
 impl Secret {
     pub(crate) const fn new(value: String) -> Self {
-        Self(value)
+        Self { value, written: None }
+    }
+
+    /// The value of a text with variables.
+    pub(super) fn written_as(self, written: String) -> Self {
+        Self { written: Some(written), ..self }
     }
 
     /// The value, for the one place that needs it.
     pub(crate) fn expose(&self) -> &str {
-        &self.0
+        &self.value
+    }
+
+    /// Whether variables were put in.
+    pub(super) const fn has_variables(&self) -> bool {
+        self.written.is_some()
+    }
+
+    /// The value, without what was put in for variables: the part of a launch that does not change with the environment.
+    pub(super) fn before_expansion(&self) -> &str {
+        self.written.as_deref().unwrap_or(&self.value)
     }
 }
 
@@ -42,16 +61,20 @@ pub(super) fn read(node: &Node<'_>) -> Option<Found> {
     read_with(node, &mut |node, message| node.problem(message))
 }
 
-/// What keeps one upstream from being started: secrets that are not there.
+/// What keeps one upstream from being started: secrets and variables that are not there.
 pub(super) struct Lacks {
     pub(super) found: Vec<String>,
     /// Nothing is missed while it is disabled.
     told: bool,
+    /// Its key `expand`.
+    pub(super) expands: Option<bool>,
+    /// Names and values of the variables that were put into its texts.
+    pub(super) expanded: Vec<(String, Secret)>,
 }
 
 impl Lacks {
-    pub(super) fn new(enabled: bool) -> Self {
-        Self { found: Vec::new(), told: enabled }
+    pub(super) fn new(enabled: bool, expands: Option<bool>) -> Self {
+        Self { found: Vec::new(), told: enabled, expands, expanded: Vec::new() }
     }
 
     /// Adds one, which is a warning: all other upstreams are served.
@@ -218,9 +241,10 @@ pub(super) fn in_arguments(command: &[String]) -> Vec<Option<usize>> {
 
 /// A command line without the secrets that seem to be in it.
 pub(super) fn redacted(command: &[String]) -> Vec<String> {
-    let shown = |(word, place): (&String, Option<usize>)| match place.and_then(|at| word.get(..at)) {
-        Some(start) => format!("{start}{REDACTED}"),
-        None => word.clone(),
+    let shown = |(word, place): (&String, Option<usize>)| match place.and_then(|at| word.split_at_checked(at)) {
+        // A variable stands for the secret.
+        Some((start, secret)) if !secret.starts_with("${") => format!("{start}{REDACTED}"),
+        Some(_) | None => word.clone(),
     };
     command.iter().zip(in_arguments(command)).map(shown).collect()
 }

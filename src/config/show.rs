@@ -194,7 +194,11 @@ fn upstream(out: &mut Out, upstream: &Upstream, enabled: bool) {
     }
     match &upstream.target {
         Target::Stdio { command, env, cwd } => {
-            out.strings("command", &redacted(command));
+            if let Some(expand) = upstream.expand {
+                out.raw("expand", &expand.to_string());
+            }
+            let words: Vec<String> = command.iter().map(|word| word.written().to_owned()).collect();
+            out.strings("command", &redacted(&words));
             out.raw("env", &secrets(env));
             let Surroundings { env_from, path, managers } = &upstream.surroundings;
             out.patterns("env-from", env_from);
@@ -202,7 +206,7 @@ fn upstream(out: &mut Out, upstream: &Upstream, enabled: bool) {
                 out.strings("path", &path.iter().map(|path| path.display().to_string()).collect::<Vec<_>>());
             }
             if let Some(cwd) = cwd {
-                out.path("cwd", cwd);
+                out.string("cwd", cwd.written());
             }
             let Confinement { no_new_privileges, umask } = upstream.confinement;
             out.raw("no-new-privileges", &no_new_privileges.to_string());
@@ -210,8 +214,11 @@ fn upstream(out: &mut Out, upstream: &Upstream, enabled: bool) {
                 out.string("umask", &format!("{umask:03o}"));
             }
         }
-        Target::Http { url, transport, headers } => {
-            out.string("url", &shown_url(url));
+        Target::Http { url, written, transport, headers } => {
+            if let Some(expand) = upstream.expand {
+                out.raw("expand", &expand.to_string());
+            }
+            out.string("url", &written.as_deref().map_or_else(|| shown_url(url), shown_template));
             out.string("transport", transport.into_str());
             out.raw("headers", &secrets(headers));
         }
@@ -261,6 +268,16 @@ fn shown_url(url: &Url) -> String {
     let redact = |name: &str, value: &str| if is_secret_name(name) { REDACTED.to_owned() } else { value.to_owned() };
     shown.query_pairs_mut().clear().extend_pairs(pairs.map(|(name, value)| (name.to_string(), redact(&name, &value))));
     shown.to_string()
+}
+
+/// A URL with variables, which stand for secrets; another secret in its query is not shown.
+fn shown_template(text: &str) -> String {
+    let Some((start, query)) = text.split_once('?') else { return text.to_owned() };
+    let pair = |pair: &str| match pair.split_once('=') {
+        Some((name, value)) if is_secret_name(name) && !value.contains("${") => format!("{name}={REDACTED}"),
+        Some(_) | None => pair.to_owned(),
+    };
+    format!("{start}?{}", query.split('&').map(pair).collect::<Vec<_>>().join("&"))
 }
 
 fn filter(filter: &Filter) -> String {

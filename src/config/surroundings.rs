@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use crate::policy::Trust;
 
+use super::expand::is_name;
 use super::file::{Node, Table};
 use super::managers;
 use super::model::{Surroundings, Target, Upstream};
@@ -125,12 +126,6 @@ fn names(node: &Node<'_>) -> Vec<String> {
         names.push(name);
     }
     names
-}
-
-/// Whether that is a name which every shell can give a variable.
-pub(super) fn is_name(text: &str) -> bool {
-    let begins = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-    begins && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
 fn directories(node: &Node<'_>) -> Vec<PathBuf> {

@@ -206,9 +206,10 @@ reconnect-timeout = "7m"
 uris = "prefix"
 max-length = 64
 [upstreams.z]
-command = ["/bin/z", "--token=abc", "a\"b\\c\n"]
+expand = true
+command = ["/bin/z", "--token=abc", "a\"b\\c\n", "${W:-w}"]
 env = { A = "1", B = { file = "/b" } }
-cwd = "/srv"
+cwd = "/srv/${D}"
 env-from = ["SSH_AUTH_SOCK"]
 path = ["/opt/z", "/opt/y"]
 no-new-privileges = false
@@ -347,7 +348,7 @@ fn what_is_shown_reads_back_as_the_same_configuration() {
     for upstream in &mut config.upstreams {
         match &mut upstream.target {
             Target::Stdio { command, env, .. } => {
-                command[1] = "--token=***".to_owned();
+                command[1] = Template::plain("--token=***".to_owned());
                 env.iter_mut().for_each(|(_, value)| *value = stars());
             }
             Target::Http { url, headers, .. } => {

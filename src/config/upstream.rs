@@ -1,6 +1,7 @@
 //! The `[upstreams.<name>]` tables.
 
 use std::ops::RangeInclusive;
+use std::path::Path;
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
@@ -13,6 +14,7 @@ use crate::mcp::input::Roots;
 use crate::policy::{Annotator, OnChange, Trust};
 
 use super::command::command;
+use super::expand::Template;
 use super::file::{Node, Table};
 use super::filter::filter;
 use super::hints::hints;
@@ -113,7 +115,8 @@ fn one(name: UpstreamName, mut table: Table<'_>, max_length: usize) -> Option<(U
     );
     table.refuse("type", "follows from `command` or `url`; for HTTP, write `transport`");
     let enabled = table.boolean("enabled").unwrap_or(true);
-    let mut lacks = Lacks::new(enabled);
+    let expand = table.boolean("expand");
+    let mut lacks = Lacks::new(enabled, expand);
     let target = target(&mut table, &mut lacks);
     let http = matches!(target, Some(Target::Http { .. }));
     let call_timeout = table.duration("call-timeout", &TIMES).unwrap_or(CALL_TIMEOUT);
@@ -151,6 +154,8 @@ fn one(name: UpstreamName, mut table: Table<'_>, max_length: usize) -> Option<(U
         prompts: filter(&mut table, "prompts", true),
         resources: filter(&mut table, "resources", false),
         target: target.unwrap_or(placeholder),
+        expand,
+        expanded: lacks.expanded,
         lacks: lacks.found,
         name,
     };
@@ -273,11 +278,26 @@ fn stdio(table: &mut Table<'_>, node: &Node<'_>, lacks: &mut Lacks) -> Option<Ta
     for key in ["transport", "headers"] {
         table.refuse(key, "belongs to `url`; a local program speaks over its stdin and stdout");
     }
-    let command = command(node);
+    let command = command(node, lacks);
     let env = table.take("env").and_then(|node| node.table());
     let env = env.map(|table| environment(table, lacks)).unwrap_or_default();
-    let cwd = table.take("cwd").and_then(|node| node.home_path());
+    let cwd = table.take("cwd").and_then(|node| directory(&node, lacks));
     Some(Target::Stdio { command: command?, env, cwd })
+}
+
+fn directory(node: &Node<'_>, lacks: &mut Lacks) -> Option<Template> {
+    let is_at_home = node.as_str().is_some_and(|text| text.starts_with('~'));
+    let written = if is_at_home { node.home_path()?.display().to_string() } else { node.string()? };
+    let before = lacks.found.len();
+    let directory = lacks.expand(node, written);
+    if Path::new(directory.expose()).is_absolute() || before < lacks.found.len() {
+        return Some(directory);
+    }
+    if directory.is_expanded() {
+        lacks.add(node, "cwd: with its variables put in it is not an absolute path; correct them".to_owned());
+        return Some(directory);
+    }
+    node.home_path().map(|path| Template::plain(path.display().to_string()))
 }
 
 /// Confinement of a local program. A remote server has none, and its table was refused these keys already.
@@ -304,7 +324,9 @@ fn environment(table: Table<'_>, lacks: &mut Lacks) -> Vec<(String, Secret)> {
         if name.is_empty() || name.contains(['=', '\0']) {
             node.problem("the name of a variable must not be empty nor contain `=` or NUL");
         }
-        let Some(found) = secret::read_or_lack(&node, lacks) else { continue };
+        let Some(found) = secret::read_or_lack(&node, lacks).map(|found| found.expanded(&node, lacks)) else {
+            continue;
+        };
         if found.secret.expose().contains('\0') {
             node.problem("must not contain a NUL character");
         }
@@ -323,12 +345,28 @@ fn remote(table: &mut Table<'_>, node: &Node<'_>, lacks: &mut Lacks) -> Option<T
     let chosen = table.choice("transport").unwrap_or(Transport::Auto);
     let given = table.take("headers").and_then(|node| node.table());
     let headers = given.map(|table| headers(table, lacks)).unwrap_or_default();
-    Some(Target::Http { url: url(node)?, transport: chosen, headers })
+    let template = lacks.expand(node, node.string()?);
+    let has_variables = lacks.expands != Some(false) && template.written().contains("${");
+    if !has_variables {
+        return Some(Target::Http { url: url(node, template.written())?, written: None, transport: chosen, headers });
+    }
+    let usable = |url: &Url| {
+        let is_clean = url.username().is_empty() && url.password().is_none() && url.fragment().is_none();
+        is_clean && (url.scheme() == "https" || (url.scheme() == "http" && is_loopback(url)))
+    };
+    let url = Url::parse(template.expose()).ok().filter(usable);
+    if url.is_none() && template.is_expanded() {
+        let message = "url: with its variables put in it is no URL that can be used; it must begin with https:// (http:// on this machine) \
+                       and have no user, password and `#`";
+        lacks.add(node, message.to_owned());
+    }
+    // An upstream that lacks something is never connected to.
+    let url = url.or_else(|| Url::parse("https://unset.invalid/").ok())?;
+    Some(Target::Http { url, written: Some(template.written().to_owned()), transport: chosen, headers })
 }
 
-fn url(node: &Node<'_>) -> Option<Url> {
-    let text = node.string()?;
-    let url = match Url::parse(&text) {
+fn url(node: &Node<'_>, text: &str) -> Option<Url> {
+    let url = match Url::parse(text) {
         Ok(url) if matches!(url.scheme(), "http" | "https") => url,
         Ok(url) => {
             node.problem(format!("must begin with https:// or http://, not {}:", url.scheme()));
@@ -370,9 +408,16 @@ fn headers(table: Table<'_>, lacks: &mut Lacks) -> Vec<(String, Secret)> {
         if headers.iter().any(|(other, _)| other.eq_ignore_ascii_case(&name)) {
             node.problem("stands here twice; case means nothing in header names");
         }
-        let Some(found) = secret::read_or_lack(&node, lacks) else { continue };
+        let Some(found) = secret::read_or_lack(&node, lacks).map(|found| found.expanded(&node, lacks)) else {
+            continue;
+        };
         if HeaderValue::from_str(found.secret.expose()).is_err() {
-            node.problem("its value contains characters that no HTTP header may have");
+            let message = "its value contains characters that no HTTP header may have";
+            if found.secret.has_variables() {
+                lacks.add(&node, format!("headers.{name}: {message}"));
+            } else {
+                node.problem(message);
+            }
         }
         if found.literal {
             secret::warn_of_literal(&node);

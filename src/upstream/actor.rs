@@ -12,13 +12,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::base::clock;
-use crate::config::{EraChoice, Start, Target, Transport, duration_text};
+use crate::config::{EraChoice, Start, Target, Transport, Upstream, duration_text};
 use crate::engine::handshake::EraHint;
 use crate::engine::restart::{Backoff, Kind};
 use crate::upstream::context::{Context, News, Run};
 use crate::upstream::conversation::serve_process;
 use crate::upstream::handle::Handle;
 use crate::upstream::http_actor;
+use crate::upstream::last_words::without;
 use crate::upstream::launch::Launch;
 use crate::upstream::link::LinkState;
 use crate::upstream::remote::Remote;
@@ -51,15 +52,20 @@ pub(crate) fn open(handle: &Arc<Handle>, spawner: &Spawner, lane: &Arc<Lane>) {
     }
 }
 
-/// Serves one life of the upstream.
+/// Serves one life of the upstream. What was put in for variables is not in the reason of its end.
 async fn serve(context: &Context, hint: EraHint) -> Run {
     let spec = context.handle.spec.load_full();
+    let run = Box::pin(serve_as(context, &spec, hint)).await;
+    Run { why: without(&spec.expanded, run.why), ..run }
+}
+
+async fn serve_as(context: &Context, spec: &Upstream, hint: EraHint) -> Run {
     let health = &context.handle.health;
     if !spec.lacks.is_empty() {
         health.lasts("a variable needs a restart of the daemon, a file `headend reload`");
         return Run { why: spec.lacks.join("; "), next: None, served: None };
     }
-    let found = match context.spawner.gate.pass(&spec) {
+    let found = match context.spawner.gate.pass(spec) {
         Ok(found) => found,
         Err(why) => {
             if context.spawner.gate.shut().is_none() {
@@ -68,12 +74,12 @@ async fn serve(context: &Context, hint: EraHint) -> Run {
             return Run { why, next: None, served: None };
         }
     };
-    if let Some(launch) = Launch::of(&spec, found, context.spawner.marks.next()) {
+    if let Some(launch) = Launch::of(spec, found, context.spawner.marks.next()) {
         return Box::pin(serve_process(context, launch, hint)).await;
     }
     match spec.target.clone() {
         Target::Stdio { .. } => Run { why: "there is nothing to start".to_owned(), next: None, served: None },
-        Target::Http { transport, .. } => match Remote::of(&spec, &context.spawner.http, &context.handle.health) {
+        Target::Http { transport, .. } => match Remote::of(spec, &context.spawner.http, &context.handle.health) {
             Ok(remote) if transport == Transport::Sse => {
                 Box::pin(sse::serve(context, &Arc::new(remote), context.handle.start_limit())).await
             }

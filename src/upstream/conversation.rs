@@ -50,7 +50,8 @@ pub(super) async fn serve_process(context: &Context, launch: Launch, hint: EraHi
     };
     let _running = handle.metrics.process();
     let (stdin, stdout, stderr, mut reaper) = process.split();
-    let words = LastWords::of(&launch.env);
+    let hidden: Vec<_> = launch.env.iter().chain(&launch.expanded).cloned().collect();
+    let words = LastWords::of(&hidden);
     let (draining, drained) = oneshot::channel::<()>();
     let drain = drain_stderr(handle.name.to_string(), stderr, words.clone());
     // A process that the child leaves behind may keep its stderr open for ever.

@@ -60,7 +60,7 @@ impl Keeper {
                 "this process may gain no privileges, so neither may its children; systemd has NoNewPrivileges=no"
             );
         }
-        let program = || order.name.to_string_lossy().into_owned();
+        let program = || launch.name();
         let guarded = |source: io::Error| {
             let source = io::Error::new(source.kind(), format!("its guard: {source}"));
             SpawnError::Start { program: program(), source }

@@ -65,6 +65,11 @@ impl LastWords {
     }
 }
 
+/// A text for people without these values.
+pub(crate) fn without(secrets: &[(String, Secret)], text: String) -> String {
+    if secrets.is_empty() { text } else { Secrets::of(secrets).hidden(&text, false) }
+}
+
 /// Values to be hidden, the longest first, and the names that stand for them.
 struct Secrets(Vec<(String, String)>);
 
@@ -83,7 +88,9 @@ impl Secrets {
                 let in_json = RawJson::string(value).text().into_owned();
                 let in_json = in_json.get(1..in_json.len() - 1).unwrap_or_default().to_owned();
                 let in_url: String = url::form_urlencoded::byte_serialize(value.as_bytes()).collect();
-                for form in [value.to_owned(), in_json, in_url] {
+                // As a host in a URL.
+                let lower = value.to_lowercase();
+                for form in [value.to_owned(), in_json, in_url, lower] {
                     if !values.iter().any(|(known, _)| *known == form) {
                         values.push((form, format!("${name}")));
                     }

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use crate::base::descriptors::ran_out;
 use crate::config::secret::Secret;
-use crate::config::{Confinement, Target, Upstream, inherited};
+use crate::config::{Confinement, Target, Template, Upstream, inherited};
 use crate::store::pins::Found;
 
 /// The variable that says who started a child, see `owner`.
@@ -20,10 +20,10 @@ pub(super) const MARK: &str = "HEADEND_OWNER";
 pub(crate) enum SpawnError {
     #[error("the command is empty")]
     Empty,
-    #[error("`{}` is not there", .path.display())]
-    NotThere { path: PathBuf },
-    #[error("the working directory `{}` is not there", .path.display())]
-    NoDirectory { path: PathBuf },
+    #[error("`{path}` is not there")]
+    NotThere { path: String },
+    #[error("the working directory `{path}` is not there")]
+    NoDirectory { path: String },
     #[error("start `{program}`: the interpreter that its first line names is not there")]
     NoInterpreter { program: String },
     #[error("start `{program}`: {source}")]
@@ -64,7 +64,9 @@ impl SpawnError {
 /// What to start.
 #[derive(Clone, Debug)]
 pub(crate) struct Launch {
-    pub(crate) command: Vec<String>,
+    pub(crate) command: Vec<Template>,
+    /// The program in errors.
+    shown: String,
     /// The file that the first word leads to, where that is settled.
     pub(crate) program: Option<PathBuf>,
     /// Its `PATH`.
@@ -73,7 +75,9 @@ pub(crate) struct Launch {
     pub(crate) inherited: Inherited,
     /// Variables that the configuration names or states.
     pub(crate) env: Vec<(String, Secret)>,
-    pub(crate) cwd: Option<PathBuf>,
+    pub(crate) cwd: Option<Template>,
+    /// What was put in for variables.
+    pub(crate) expanded: Vec<(String, Secret)>,
     pub(crate) confinement: Confinement,
     /// Who starts it, for the case that nothing else is left to end it.
     pub(crate) mark: Option<String>,
@@ -108,20 +112,36 @@ impl Launch {
         all.extend(env);
         let (inherited, confinement) = (Inherited(inherited), spec.confinement);
         let (program, path) = found.map(|found| (found.program, found.path)).unzip();
-        Some(Self { command, program, path: path.flatten(), inherited, env: all, cwd, confinement, mark })
+        let word = command.first();
+        let word = word.filter(|word| program.is_none() || spec.target.hides_program(word));
+        let path_of = |program: Option<&PathBuf>| program.map(|path| path.display().to_string()).unwrap_or_default();
+        let shown = word.map_or_else(|| path_of(program.as_ref()), |word| word.written().to_owned());
+        let (path, expanded) = (path.flatten(), spec.expanded.clone());
+        Some(Self { command, shown, program, path, inherited, env: all, cwd, expanded, confinement, mark })
     }
 
     /// The first word and the others.
     ///
     /// # Errors
     /// [`SpawnError::Empty`].
-    pub(super) fn words(&self) -> Result<(&str, &[String]), SpawnError> {
-        self.command.split_first().map(|(program, rest)| (program.as_str(), rest)).ok_or(SpawnError::Empty)
+    pub(super) fn words(&self) -> Result<(&str, Vec<&str>), SpawnError> {
+        let (program, rest) = self.command.split_first().ok_or(SpawnError::Empty)?;
+        Ok((program.expose(), rest.iter().map(Template::expose).collect()))
+    }
+
+    /// The first word as it is written.
+    pub(super) fn name(&self) -> String {
+        self.command.first().map_or_else(String::new, |word| word.written().to_owned())
+    }
+
+    /// The directory to start it in.
+    pub(super) fn directory(&self) -> Option<&Path> {
+        self.cwd.as_ref().map(|cwd| Path::new(cwd.expose()))
     }
 
     /// The file to execute, or the word to look up.
     pub(super) fn file(&self) -> &Path {
-        let word = || Path::new(self.command.first().map_or("", String::as_str));
+        let word = || Path::new(self.command.first().map_or("", Template::expose));
         self.program.as_deref().unwrap_or_else(word)
     }
 
@@ -135,7 +155,7 @@ impl Launch {
 
     /// What the system's refusal means, where [`Self::look`] has found nothing missing.
     pub(super) fn refused(&self, source: io::Error) -> SpawnError {
-        let program = self.command.first().cloned().unwrap_or_default();
+        let program = self.name();
         if source.kind() == io::ErrorKind::NotFound {
             SpawnError::NoInterpreter { program }
         } else {
@@ -146,8 +166,10 @@ impl Launch {
     /// Looks for the files without which no start succeeds, since the system's error names none of them.
     pub(super) fn look(&self) -> Result<(), SpawnError> {
         match (&self.program, &self.cwd) {
-            (Some(path), _) if !path.exists() => Err(SpawnError::NotThere { path: path.clone() }),
-            (_, Some(path)) if !path.is_dir() => Err(SpawnError::NoDirectory { path: path.clone() }),
+            (Some(path), _) if !path.exists() => Err(SpawnError::NotThere { path: self.shown.clone() }),
+            (_, Some(cwd)) if !Path::new(cwd.expose()).is_dir() => {
+                Err(SpawnError::NoDirectory { path: cwd.written().to_owned() })
+            }
             _ => Ok(()),
         }
     }

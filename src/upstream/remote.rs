@@ -24,6 +24,8 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub(crate) struct Remote {
     pub(crate) url: Url,
     pub(crate) uri: Uri,
+    /// The URL for people: without what was put in for variables.
+    pub(crate) shown: String,
     /// The operator's headers, credentials among them.
     fixed: HeaderMap,
     /// HTTP+SSE may be tried where streamable HTTP is not spoken.
@@ -38,7 +40,7 @@ impl Remote {
     /// # Errors
     /// A sentence for the operator.
     pub(crate) fn of(spec: &Upstream, client: &HttpClient, health: &Arc<Health>) -> Result<Self, String> {
-        let Target::Http { url, headers, transport } = &spec.target else {
+        let Target::Http { url, headers, transport, .. } = &spec.target else {
             return Err("not an HTTP upstream".to_owned());
         };
         let uri = url.as_str().parse::<Uri>().map_err(|_| "its URL is no HTTP URI".to_owned())?;
@@ -56,7 +58,8 @@ impl Remote {
         prepared.map_err(|error| format!("the system's certificate store cannot be used: {error}"))?;
         let may_be_older = *transport == Transport::Auto;
         let (url, client, health) = (url.clone(), client.clone(), Arc::clone(health));
-        Ok(Self { url, uri, fixed, may_be_older, client, health })
+        let shown = spec.target.shown_url().unwrap_or_default();
+        Ok(Self { url, uri, shown, fixed, may_be_older, client, health })
     }
 
     /// A request with the headers of the transport. Its credentials are added when it is sent.

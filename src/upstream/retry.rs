@@ -86,8 +86,9 @@ impl Missing {
 fn missing(spec: &Upstream) -> Vec<Missing> {
     let Target::Stdio { command, cwd, .. } = &spec.target else { return Vec::new() };
     let program = program_of(spec);
-    let arguments = command.iter().skip(1).map(Path::new).filter(|path| path.is_absolute());
-    let files = program.as_deref().into_iter().chain(cwd.as_deref()).chain(arguments).take(MAX_FILES);
+    let arguments = command.iter().skip(1).map(|word| Path::new(word.expose())).filter(|path| path.is_absolute());
+    let cwd = cwd.as_ref().map(|cwd| Path::new(cwd.expose()));
+    let files = program.as_deref().into_iter().chain(cwd).chain(arguments).take(MAX_FILES);
     let mut missing: Vec<Missing> =
         files.filter(|path| !path.exists()).map(|path| Missing::File(path.to_owned())).collect();
     if program.is_none() {

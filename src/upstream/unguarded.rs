@@ -27,7 +27,7 @@ impl Keeper {
     /// [`SpawnError`].
     #[expect(clippy::unused_async, reason = "that of a guarded one waits for its guard")]
     pub(super) async fn start(_upstream: &str, launch: &Launch) -> Result<(Self, Pipes), SpawnError> {
-        let (program, arguments) = launch.words()?;
+        let (_, arguments) = launch.words()?;
         launch.look()?;
         let mut command = match launch.confinement.umask {
             None => Command::new(launch.file()),
@@ -39,7 +39,7 @@ impl Keeper {
             }
         };
         command.args(arguments).env_clear().envs(launch.environment());
-        if let Some(cwd) = &launch.cwd {
+        if let Some(cwd) = launch.directory() {
             command.current_dir(cwd);
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -48,7 +48,7 @@ impl Keeper {
         let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
         match (child.stdin.take(), child.stdout.take(), child.stderr.take()) {
             (Some(stdin), Some(stdout), Some(stderr)) => Ok((Self { child, group }, (stdin, stdout, stderr))),
-            _ => Err(SpawnError::Pipes { program: program.to_owned() }),
+            _ => Err(SpawnError::Pipes { program: launch.name() }),
         }
     }
 

@@ -199,3 +199,43 @@ fn an_approved_program_stays_where_a_version_manager_has_another_one() {
     gateway.wait_for_tools(&["fx__env"]);
     assert_eq!(environment(&gateway, "fx")["PATH"], format!("{}:{path}", local.display()));
 }
+
+#[test]
+fn variables_are_put_in_and_their_values_are_shown_nowhere() {
+    let fake = Fake::stdio("both").command();
+    let setup = Setup::new();
+    let work = setup.world.path("work").display().to_string();
+    let text = format!(
+        "[upstreams.fx]\ncommand = {fake}\nenv = {{ DSN = \"x://me:${{FX_KEY}}@db\", MODE = \"${{FX_MODE:-plain}}\" }}\ncwd = \"${{FX_WORK}}/deep\"\n\
+         [upstreams.dies]\nexpand = true\ncommand = [\"sh\", \"-c\", \"echo key $0 is bad >&2; exit 3\", \"${{FX_KEY}}\"]\n\
+         [upstreams.gone]\nexpand = true\ncommand = [\"${{FX_KEY}}/server\"]\n\
+         [upstreams.unset]\nurl = \"http://127.0.0.1:9/mcp\"\nheaders = {{ Authorization = \"Bearer ${{FX_NONE}}\" }}\n"
+    );
+    fs::create_dir(setup.world.path("work/deep")).unwrap();
+    let variables = [("FX_KEY", "/hunter2/secret"), ("FX_WORK", work.as_str())];
+    let gateway = variables.iter().fold(setup.toml(&text), |setup, (name, value)| setup.env(name, value)).start();
+    gateway.wait_for_tools(&["fx__env"]);
+    let found = about(&gateway, "fx");
+    assert_eq!((&found["env"]["DSN"], &found["env"]["MODE"]), (&json!("x://me:/hunter2/secret@db"), &json!("plain")));
+    assert!(fs::read_link(format!("/proc/{}/cwd", found["pid"])).unwrap().ends_with("work/deep"));
+
+    let error = |name: &str| status_of(&gateway, name)["last-error"].as_str().unwrap_or_default().to_owned();
+    eventually("it has died", || error("dies").contains("key $FX_KEY is bad"));
+    eventually("it is not there", || error("gone").contains("`${FX_KEY}/server` is not there"));
+    eventually("it is not started", || {
+        error("unset").contains(
+            "headers.Authorization: the environment variable `FX_NONE` is not set; set it where headend is started",
+        )
+    });
+    let mut command = gateway.world.command(headend());
+    command.envs(variables).args(["check", "--config"]).arg(&gateway.config);
+    let check = command.output().unwrap();
+    assert!(check.status.success(), "{}", said(&check));
+    assert!(said(&check).contains("upstreams.dies.command[3]: every user of this machine"), "{}", said(&check));
+    let mut shown = said(&check) + &gateway.stderr.all().join("\n");
+    for command in [&["status"][..], &["status", "--json"], &["pins"], &["pins", "--json"], &["pins", "diff", "gone"]] {
+        shown += &said(&gateway.run(command));
+    }
+    assert!(!shown.contains("hunter2"), "{shown}");
+    assert_eq!(gateway.modern().call("fx__echo", json!({"text": "x"})).text(), "x", "the others go on");
+}

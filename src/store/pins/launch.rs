@@ -12,7 +12,7 @@ use super::Pins;
 use super::book::{PinKey, PinKind, Record, Step, Text};
 use super::launch_text::{describe, words};
 use crate::catalog::name::UpstreamName;
-use crate::config::{Target, Upstream, search_path, version_folders};
+use crate::config::{Target, Template, Upstream, search_path, version_folders};
 use crate::policy::{Digest, PinState};
 use crate::store::db::DbError;
 use crate::wire::foreign;
@@ -42,9 +42,10 @@ pub(crate) struct Found {
 /// Looks the program of an upstream up, also in the directories of version managers if these are meant.
 fn find(spec: &Upstream, managers: bool) -> Option<Found> {
     let Target::Stdio { command, cwd, .. } = &spec.target else { return None };
-    let base = cwd.clone().or_else(|| std::env::current_dir().ok()).unwrap_or_else(|| PathBuf::from("/"));
+    let base = cwd.as_ref().map(|cwd| PathBuf::from(cwd.expose())).or_else(|| std::env::current_dir().ok());
+    let base = base.unwrap_or_else(|| PathBuf::from("/"));
     let path = path_of(spec, managers);
-    let program = resolve(command.first()?, path.as_deref().and_then(OsStr::to_str), &base)?;
+    let program = resolve(command.first()?.expose(), path.as_deref().and_then(OsStr::to_str), &base)?;
     Some(Found { program, path })
 }
 
@@ -59,7 +60,7 @@ pub(crate) fn program_of(spec: &Upstream) -> Option<PathBuf> {
 
 /// Whether the program is named by its path, so that nothing is looked up.
 fn is_path(spec: &Upstream) -> bool {
-    matches!(&spec.target, Target::Stdio { command, .. } if command.first().is_some_and(|word| word.contains('/')))
+    matches!(&spec.target, Target::Stdio { command, .. } if command.first().is_some_and(|word| word.expose().contains('/')))
 }
 
 /// Says that no folder of the search path has the program, and which folders they are.
@@ -120,7 +121,7 @@ impl LaunchGate {
         }
         let found = self.pins.program_for(spec);
         if let (Target::Stdio { command, .. }, None) = (&spec.target, &found) {
-            let word = command.first().map(String::as_str).unwrap_or_default();
+            let word = command.first().map(Template::written).unwrap_or_default();
             return Err(not_found(word, path_of(spec, true).as_deref().map(OsStr::to_string_lossy).as_deref()));
         }
         let launch = text_of(spec, found.as_ref());

@@ -11,14 +11,16 @@ pub(super) fn describe(spec: &Upstream, program: Option<&Path>) -> String {
     let mut out = RawObject::default();
     match &spec.target {
         Target::Stdio { command, .. } => {
-            out.set("command", RawJson::list(command.iter().map(|word| RawJson::string(word))));
+            out.set("command", RawJson::list(command.iter().map(|word| RawJson::string(word.written()))));
             if let Some(program) = program {
-                out.set("program", RawJson::string(&program.to_string_lossy()));
+                let word = command.first().filter(|word| spec.target.hides_program(word));
+                let program = word.map_or_else(|| program.to_string_lossy(), |word| word.written().into());
+                out.set("program", RawJson::string(&program));
             }
         }
-        Target::Http { url, transport, .. } => {
+        Target::Http { transport, .. } => {
             out.set("transport", RawJson::string(transport.into_str()));
-            out.set("url", RawJson::string(url.as_str()));
+            out.set("url", RawJson::string(&spec.target.shown_url().unwrap_or_default()));
         }
     }
     text(&out)

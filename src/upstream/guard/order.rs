@@ -41,8 +41,9 @@ pub(super) struct Order {
 impl Order {
     pub(super) fn of(launch: &Launch) -> Result<Self, SpawnError> {
         let (name, arguments) = launch.words()?;
+        let words: Vec<String> = std::iter::once(name).chain(arguments.iter().copied()).map(str::to_owned).collect();
         let mut arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
-        let container = ContainerRun::of(&launch.command);
+        let container = ContainerRun::of(&words);
         if let (Some(run), Some(mark)) = (container, &launch.mark) {
             let at = run.global.len() + run.command.len();
             arguments.splice(at..at, label(mark));
@@ -52,7 +53,7 @@ impl Order {
             name: name.into(),
             arguments,
             environment: launch.environment().collect(),
-            cwd: launch.cwd.clone(),
+            cwd: launch.directory().map(PathBuf::from),
             umask: launch.confinement.umask,
             no_new_privileges: launch.confinement.no_new_privileges,
             container: container.map(|run| run.global.len()),

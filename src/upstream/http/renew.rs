@@ -77,7 +77,7 @@ impl HttpLink {
         self.looked.store(remote.health.renewals(), Ordering::Relaxed);
         self.renewed.notify_one();
         if let Some(count) = remote.health.lines.renewed.count(clock::uptime()) {
-            tracing::info!(upstream.url = %remote.uri, count, "upstream session opened anew");
+            tracing::info!(upstream.url = %remote.shown, count, "upstream session opened anew");
         }
         let session = self.session.load_full();
         self.parts.tasks.spawn("resubscribe", Arc::clone(self).resubscribe(session));

@@ -1,0 +1,157 @@
+//! Variables in texts of an upstream: `${VAR}` and `${VAR:-default}`, as hosts have them; `$${` is a literal `${`.
+//!
+//! The text as it is written stands for the upstream: in its launch, in what `check` prints and in errors. What was put in is a secret.
+
+use std::fmt;
+
+use super::file::Node;
+use super::secret::{Found, Lacks, Secret};
+
+/// A text as it is written and as it is used. Debug shows what is written.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Template {
+    written: String,
+    /// `None` where both are the same.
+    value: Option<Secret>,
+}
+
+impl Template {
+    /// A text without variables.
+    pub(crate) const fn plain(text: String) -> Self {
+        Self { written: text, value: None }
+    }
+
+    pub(crate) fn written(&self) -> &str {
+        &self.written
+    }
+
+    /// The text to use, for the one place that needs it.
+    pub(crate) fn expose(&self) -> &str {
+        self.value.as_ref().map_or(&self.written, Secret::expose)
+    }
+
+    /// Whether the two texts may differ.
+    pub(crate) const fn is_expanded(&self) -> bool {
+        self.value.is_some()
+    }
+
+    /// Whether it says more than `$${`.
+    pub(super) fn has_variables(&self) -> bool {
+        let is_literal = |at: usize| self.written.get(..at).is_some_and(|before| before.ends_with('$'));
+        self.is_expanded() && self.written.match_indices("${").any(|(at, _)| !is_literal(at))
+    }
+
+    /// The text to use, as a secret that is part of a launch by what is written.
+    pub(super) fn into_secret(self) -> Secret {
+        let Self { written, value } = self;
+        match value {
+            Some(value) => value.written_as(written),
+            None => Secret::new(written),
+        }
+    }
+}
+
+impl fmt::Debug for Template {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.written.fmt(f)
+    }
+}
+
+/// Whether that is a name which every shell can give a variable.
+pub(super) fn is_name(text: &str) -> bool {
+    let begins = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    begins && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+/// A text with its variables put in.
+struct Expanded {
+    text: String,
+    /// Name and value of each variable that was set.
+    variables: Vec<(String, Secret)>,
+}
+
+impl Lacks {
+    /// Puts the variables into a text; one that is not set keeps this upstream from being started. `expand = false` leaves all texts as
+    /// they are.
+    pub(super) fn expand(&mut self, node: &Node<'_>, written: String) -> Template {
+        if self.expands == Some(false) || !written.contains("${") {
+            return Template::plain(written);
+        }
+        match expand(&written, node.source.env) {
+            Ok(Expanded { text, variables }) => {
+                for (name, value) in variables {
+                    if !self.expanded.iter().any(|(known, _)| *known == name) {
+                        self.expanded.push((name, value));
+                    }
+                }
+                Template { written, value: Some(Secret::new(text)) }
+            }
+            Err(troubles) => {
+                for trouble in troubles {
+                    // The place in the upstream's table: the path begins with `upstreams.<name>.`.
+                    let key = node.path.splitn(3, '.').last().unwrap_or_default();
+                    self.add(node, format!("{key}: {trouble}"));
+                }
+                Template::plain(written)
+            }
+        }
+    }
+}
+
+impl Found {
+    /// The same with the variables put into a text of the file itself.
+    pub(super) fn expanded(self, node: &Node<'_>, lacks: &mut Lacks) -> Self {
+        if !self.literal || lacks.expands == Some(false) {
+            return self;
+        }
+        let template = lacks.expand(node, self.secret.expose().to_owned());
+        // Also where one is not set.
+        Self { literal: !template.written().contains("${"), secret: template.into_secret() }
+    }
+}
+
+/// Every trouble at once, each with what to do.
+fn expand(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<Expanded, Vec<String>> {
+    let (mut out, mut variables, mut troubles) = (String::new(), Vec::new(), Vec::new());
+    let mut rest = text;
+    while let Some(at) = rest.find("${") {
+        let (before, found) = rest.split_at(at);
+        let behind = found.get(2..).unwrap_or_default();
+        if let Some(before) = before.strip_suffix('$') {
+            out.push_str(before);
+            out.push_str("${");
+            rest = behind;
+            continue;
+        }
+        out.push_str(before);
+        let Some((inner, behind)) = behind.split_once('}') else {
+            troubles.push("`${` has no `}`; write `$${` for the characters themselves".to_owned());
+            rest = "";
+            break;
+        };
+        rest = behind;
+        let (name, default) = inner.split_once(":-").map_or((inner, None), |(name, default)| (name, Some(default)));
+        if !is_name(name) || default.is_some_and(|default| default.contains("${")) {
+            troubles.push(format!(
+                "`${{{inner}}}` is neither `${{VAR}}` nor `${{VAR:-default}}`; write `$${{` for the characters themselves"
+            ));
+            continue;
+        }
+        match (env(name).filter(|value| !value.is_empty()), default) {
+            (Some(value), _) => {
+                out.push_str(&value);
+                variables.push((name.to_owned(), Secret::new(value)));
+            }
+            (None, Some(default)) => out.push_str(default),
+            (None, None) => troubles.push(format!(
+                "the environment variable `{name}` is not set; set it where headend is started (`export {name}=...` in a shell, \
+                 `Environment={name}=...` in a drop-in of its unit) and start headend again, or write `${{{name}:-default}}`"
+            )),
+        }
+    }
+    out.push_str(rest);
+    if troubles.is_empty() { Ok(Expanded { text: out, variables }) } else { Err(troubles) }
+}
+
+#[cfg(test)]
+mod tests;
