@@ -15,7 +15,7 @@ use super::file::{Node, Table};
 use super::limits::Limits;
 use super::model::{Admin, Auth, Config, Console, Log, LogFormat, Naming, Secrets, Server, Stdio, Uris};
 use super::secret::{self, Secret};
-use super::{profile, rules, upstream};
+use super::{profile, rules, surroundings, upstream};
 
 /// Message for a key whose behaviour this release lacks.
 pub(super) const NOT_YET: &str = "is not available in this release";
@@ -55,7 +55,8 @@ pub(super) fn config(mut root: Table<'_>) -> Config {
     let admin = admin(root.table("admin"));
     let stdio = stdio(root.table("stdio"));
     let naming = naming(root.table("naming"));
-    let all = upstream::all(root.table("upstreams"), naming.max_length);
+    let defaults = surroundings::defaults(root.table("defaults"));
+    let all = upstream::all(root.table("upstreams"), naming.max_length, &defaults);
     let names: Vec<_> = all.iter().map(|(upstream, _)| upstream.name.clone()).collect();
     let (upstreams, disabled): (Vec<_>, Vec<_>) = all.into_iter().partition(|(_, enabled)| *enabled);
     let [upstreams, disabled] =
@@ -97,6 +98,7 @@ pub(super) fn config(mut root: Table<'_>) -> Config {
         admin,
         stdio,
         naming,
+        defaults,
         upstreams,
         disabled,
         policy,

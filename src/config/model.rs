@@ -32,6 +32,7 @@ pub(crate) struct Config {
     pub(crate) admin: Admin,
     pub(crate) stdio: Stdio,
     pub(crate) naming: Naming,
+    pub(crate) defaults: Defaults,
     /// In the order of the file, which is the order of all lists.
     pub(crate) upstreams: Vec<Upstream>,
     /// Those with `enabled = false`: checked like the others and neither started nor listed. What is known of them is kept.
@@ -283,6 +284,14 @@ impl Default for Confinement {
     fn default() -> Self {
         Self { no_new_privileges: true, umask: None }
     }
+}
+
+/// The `[defaults]` table: what holds for upstreams beside their own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Defaults {
+    pub(crate) env_from: Vec<String>,
+    /// Absolute. An empty list: none of version managers either.
+    pub(crate) path: Option<Vec<PathBuf>>,
 }
 
 /// What an upstream's processes get of our environment. No part of the launch.

@@ -1,7 +1,7 @@
 //! The resolved configuration as TOML, secrets redacted; what `headend check` prints.
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use toml::Value;
 use url::Url;
@@ -13,7 +13,9 @@ use crate::policy::{ArgumentSpec, LimitSpec, MatcherSpec, PolicySpec, RuleSpec, 
 use crate::wire::foreign;
 
 use super::consent::{Consent, Hold};
-use super::model::{Admin, Auth, Config, Confinement, Filter, Profile, Server, Surroundings, Target, Upstream};
+use super::model::{
+    Admin, Auth, Config, Confinement, Defaults, Filter, Profile, Server, Surroundings, Target, Upstream,
+};
 use super::secret::{REDACTED, Secret, is_secret_name, redacted};
 use super::units;
 
@@ -31,6 +33,7 @@ pub(crate) fn render(config: &Config) -> String {
     out.table("naming");
     out.string("uris", config.naming.uris.into_str());
     out.raw("max-length", &config.naming.max_length.to_string());
+    defaults(&mut out, &config.defaults);
     for one in &config.upstreams {
         upstream(&mut out, one, true);
     }
@@ -98,6 +101,10 @@ impl Out {
 
     fn strings(&mut self, key: &str, values: &[String]) {
         self.raw(key, &array(values));
+    }
+
+    fn paths(&mut self, key: &str, paths: &[PathBuf]) {
+        self.strings(key, &paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>());
     }
 
     /// A list whose absence means everything.
@@ -186,6 +193,18 @@ fn admin(out: &mut Out, admin: &Admin) {
     out.strings("users", &admin.users);
 }
 
+fn defaults(out: &mut Out, defaults: &Defaults) {
+    let Defaults { env_from, path } = defaults;
+    if env_from.is_empty() && path.is_none() {
+        return;
+    }
+    out.table("defaults");
+    out.patterns("env-from", env_from);
+    if let Some(path) = path {
+        out.paths("path", path);
+    }
+}
+
 fn upstream(out: &mut Out, upstream: &Upstream, enabled: bool) {
     out.table(&format!("upstreams.{}", upstream.name));
     out.raw("enabled", &enabled.to_string());
@@ -203,7 +222,7 @@ fn upstream(out: &mut Out, upstream: &Upstream, enabled: bool) {
             let Surroundings { env_from, path, managers } = &upstream.surroundings;
             out.patterns("env-from", env_from);
             if !path.is_empty() || !managers {
-                out.strings("path", &path.iter().map(|path| path.display().to_string()).collect::<Vec<_>>());
+                out.paths("path", path);
             }
             if let Some(cwd) = cwd {
                 out.string("cwd", cwd.written());

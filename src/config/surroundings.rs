@@ -9,7 +9,7 @@ use crate::policy::Trust;
 use super::expand::is_name;
 use super::file::{Node, Table};
 use super::managers;
-use super::model::{Surroundings, Target, Upstream};
+use super::model::{Defaults, Surroundings, Target, Upstream};
 
 /// Variables that every program inherits from us. `PATH` has directories before it, see [`search_path`].
 const ALWAYS: &[&str] = &["PATH", "HOME", "LANG", "TMPDIR"];
@@ -95,21 +95,42 @@ const USUAL: &[&str] = &[
 /// A variable of our environment; a name that cannot be one has no value.
 pub(crate) type Lookup<'a> = dyn Fn(&str) -> Option<OsString> + 'a;
 
-/// Reads `env-from` and `path`. A remote server's table was refused both.
-pub(super) fn read(table: &mut Table<'_>, http: bool) -> Surroundings {
-    let mut surroundings = Surroundings::default();
+/// Reads the `[defaults]` table.
+pub(super) fn defaults(table: Option<Table<'_>>) -> Defaults {
+    let Some(mut table) = table else { return Defaults::default() };
+    let defaults = Defaults {
+        env_from: table.take("env-from").map(|node| names(&node)).unwrap_or_default(),
+        path: table.take("path").map(|node| directories(&node)),
+    };
+    table.finish();
+    defaults
+}
+
+/// Reads `env-from` and `path`, to which those of `[defaults]` are added. A remote server's table was refused both.
+pub(super) fn read(table: &mut Table<'_>, http: bool, trust: Trust, defaults: &Defaults) -> Surroundings {
     if http {
-        return surroundings;
+        return Surroundings::default();
     }
-    if let Some(node) = table.take("env-from") {
-        surroundings.env_from = names(&node);
+    let mut env_from = table.take("env-from").map(|node| names(&node)).unwrap_or_default();
+    if trust != Trust::Untrusted {
+        add(&mut env_from, &defaults.env_from);
     }
-    if let Some(node) = table.take("path") {
-        surroundings.path = directories(&node);
-        // An empty list says that nothing stands before the PATH.
-        surroundings.managers = !surroundings.path.is_empty();
+    let path = table.take("path").map(|node| directories(&node));
+    // An empty list says that nothing stands before the PATH.
+    if path.as_ref().is_some_and(Vec::is_empty) {
+        return Surroundings { env_from, path: Vec::new(), managers: false };
     }
-    surroundings
+    let mut path = path.unwrap_or_default();
+    add(&mut path, defaults.path.as_deref().unwrap_or_default());
+    Surroundings { env_from, path, managers: !defaults.path.as_ref().is_some_and(Vec::is_empty) }
+}
+
+fn add<T: Clone + PartialEq>(own: &mut Vec<T>, more: &[T]) {
+    for one in more {
+        if !own.contains(one) {
+            own.push(one.clone());
+        }
+    }
 }
 
 fn names(node: &Node<'_>) -> Vec<String> {

@@ -205,6 +205,9 @@ reconnect-timeout = "7m"
 [naming]
 uris = "prefix"
 max-length = 64
+[defaults]
+env-from = ["AWS_PROFILE"]
+path = ["/opt/all"]
 [upstreams.z]
 expand = true
 command = ["/bin/z", "--token=abc", "a\"b\\c\n", "${W:-w}"]

@@ -18,7 +18,7 @@ use super::expand::Template;
 use super::file::{Node, Table};
 use super::filter::filter;
 use super::hints::hints;
-use super::model::{Confinement, EraChoice, Instance, Start, Target, Transport, Upstream, is_loopback};
+use super::model::{Confinement, Defaults, EraChoice, Instance, Start, Target, Transport, Upstream, is_loopback};
 use super::repeated::repeated;
 use super::secret::{self, Lacks, Secret};
 use super::surroundings;
@@ -67,7 +67,7 @@ const RESERVED: &[&str] = &[
 const ROOM_FOR_NAME: usize = 12;
 
 /// All upstreams in the order of the file, and whether each is enabled.
-pub(super) fn all(table: Option<Table<'_>>, max_length: usize) -> Vec<(Upstream, bool)> {
+pub(super) fn all(table: Option<Table<'_>>, max_length: usize, defaults: &Defaults) -> Vec<(Upstream, bool)> {
     let Some(table) = table else { return Vec::new() };
     let source = table.source;
     let mut upstreams: Vec<(Upstream, bool)> = Vec::new();
@@ -83,7 +83,7 @@ pub(super) fn all(table: Option<Table<'_>>, max_length: usize) -> Vec<(Upstream,
         // The rest of a table with a bad name is checked too.
         let Ok(stand_in) = UpstreamName::parse("x") else { continue };
         let good = name.is_ok();
-        let upstream = one(name.unwrap_or(stand_in), table, max_length);
+        let upstream = one(name.unwrap_or(stand_in), table, max_length, defaults);
         upstreams.extend(upstream.filter(|_| good));
     }
     let prefixes = upstreams.iter().map(|(upstream, _)| (upstream.prefix.as_str(), upstream));
@@ -108,7 +108,7 @@ fn suggestion(key: &str) -> String {
     if name.is_empty() { "files".to_owned() } else { name }
 }
 
-fn one(name: UpstreamName, mut table: Table<'_>, max_length: usize) -> Option<(Upstream, bool)> {
+fn one(name: UpstreamName, mut table: Table<'_>, max_length: usize, defaults: &Defaults) -> Option<(Upstream, bool)> {
     table.refuse(
         "args",
         "the arguments stand in `command`, behind the program: command = [\"npx\", \"-y\", \"package\"]",
@@ -124,6 +124,7 @@ fn one(name: UpstreamName, mut table: Table<'_>, max_length: usize) -> Option<(U
     let in_flight = if http { HTTP_IN_FLIGHT } else { STDIO_IN_FLIGHT };
     let placeholder = Target::Stdio { command: Vec::new(), env: Vec::new(), cwd: None };
     let found = target.is_some();
+    let trust = table.choice("trust").unwrap_or_default();
     let upstream = Upstream {
         era: era(&mut table, target.as_ref()),
         instance: table.choice("instance").unwrap_or(Instance::Auto),
@@ -144,9 +145,9 @@ fn one(name: UpstreamName, mut table: Table<'_>, max_length: usize) -> Option<(U
             hosts: table.take("elicit-hosts").and_then(|node| hosts(&node)),
             secrets: table.boolean("elicit-secrets").unwrap_or_default(),
         },
-        trust: table.choice("trust").unwrap_or_default(),
+        trust,
         confinement: confinement(&mut table, http),
-        surroundings: surroundings::read(&mut table, http),
+        surroundings: surroundings::read(&mut table, http, trust, defaults),
         on_change: on_change(&mut table),
         annotations: table.table("annotations").map(annotations).unwrap_or_default(),
         prefix: table.take("prefix").and_then(|node| prefix(&node, max_length)).unwrap_or_else(|| format!("{name}__")),

@@ -91,3 +91,32 @@ fn directories_stand_before_the_path_of_the_program() {
         assert_eq!(path(more, ours).as_deref(), wanted, "{label}");
     }
 }
+
+#[test]
+fn defaults_are_added_but_an_untrusted_upstream_gets_no_variables_of_them() {
+    let read = |defaults: &str, own: &str| {
+        let (config, _) = good(&format!("[defaults]\n{defaults}\n{FX}{own}\n[policy]\n"));
+        config.upstreams[0].surroundings.clone()
+    };
+    let surroundings = |env_from: &[&str], path: &[&str], managers: bool| Surroundings {
+        env_from: env_from.iter().map(ToString::to_string).collect(),
+        path: path.iter().map(PathBuf::from).collect(),
+        managers,
+    };
+    let both = "env-from = [\"A\", \"B\"]\npath = [\"/a\", \"/b\"]";
+    for (defaults, own, wanted) in [
+        ("", "", surroundings(&[], &[], true)),
+        (both, "", surroundings(&["A", "B"], &["/a", "/b"], true)),
+        (
+            both,
+            "env-from = [\"C\", \"A\"]\npath = [\"/b\", \"/c\"]",
+            surroundings(&["C", "A", "B"], &["/b", "/c", "/a"], true),
+        ),
+        (both, "env-from = [\"C\"]\ntrust = \"untrusted\"", surroundings(&["C"], &["/a", "/b"], true)),
+        (both, "path = []", surroundings(&["A", "B"], &[], false)),
+        ("path = []", "", surroundings(&[], &[], false)),
+        ("path = []", "path = [\"/x\"]", surroundings(&[], &["/x"], false)),
+    ] {
+        assert_eq!(read(defaults, own), wanted, "{defaults} {own}");
+    }
+}

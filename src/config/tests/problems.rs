@@ -251,6 +251,7 @@ fn upstreams_are_checked() {
             "env-from[0]: must be the name of one variable",
         ),
         ("a value for a name", "[upstreams.x]\ncommand=[\"a\"]\nenv-from=[\"A=1\"]\n", "a value is written in `env`"),
+        ("a default that is none", "[defaults]\nenv={}\n", "defaults.env: unknown key"),
         (
             "a remote environment",
             "[upstreams.x]\nurl=\"https://x\"\nenv-from=[\"A\"]\n",
