@@ -5,6 +5,8 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::time::Duration;
 
+use aws_lc_rs::digest::{SHA256, digest};
+use rusqlite::{Connection, params};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -238,4 +240,60 @@ fn variables_are_put_in_and_their_values_are_shown_nowhere() {
     }
     assert!(!shown.contains("hunter2"), "{shown}");
     assert_eq!(gateway.modern().call("fx__echo", json!({"text": "x"})).text(), "x", "the others go on");
+}
+
+/// A store as 0.1.0 left it, with an approved launch of a program.
+fn store_of_0_1_0(world: &World, words: &[&str], program: &Path) -> String {
+    let folder = world.path("state/headend");
+    fs::create_dir(&folder).unwrap();
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
+    let old = Connection::open(folder.join("headend.db")).unwrap();
+    old.execute_batch(include_str!("../data/store/version-1.sql")).unwrap();
+    old.execute_batch("DELETE FROM pins; DELETE FROM prompts; DELETE FROM audit_heads;").unwrap();
+    let launch = format!(
+        "{{\"command\":{},\"program\":{:?}}}",
+        serde_json::to_string(words).unwrap(),
+        program.display().to_string()
+    );
+    let hash: String = digest(&SHA256, launch.as_bytes()).as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    let row = "INSERT INTO pins (upstream, kind, name, state, approved, approved_digest, by, at) VALUES ('fx', 'launch', '', 'pinned', ?, ?, 'first sight', 1789999000)";
+    old.execute(row, params![launch, hash]).unwrap();
+    drop(old);
+    fs::set_permissions(folder.join("headend.db"), fs::Permissions::from_mode(0o600)).unwrap();
+    hash
+}
+
+/// The pin of the launch: state, digest and when it was decided.
+fn launch_of(gateway: &Gateway) -> Value {
+    let pins: Value = serde_json::from_str(&ok(gateway, &["pins", "--json"])).unwrap();
+    let launch = pins["pins"].as_array().unwrap().iter().find(|pin| pin["kind"] == "launch").cloned().unwrap();
+    json!([launch["state"], launch["approved-digest"], launch["since"]])
+}
+
+#[test]
+fn launches_of_a_store_of_0_1_0_start_without_a_question() {
+    let words = ["fx-server", "${x}"];
+    let text = "[upstreams.fx]\ncommand = [\"fx-server\", \"${x}\"]\nenv = { A = \"1\" }\n";
+    for (label, approved, others) in [
+        ("a program of the plain PATH, and a version manager has another", "work/first", &["home/.local/bin"][..]),
+        (
+            "a version of a manager that is gone",
+            "home/.nvm/versions/node/v18.1.0/bin",
+            &["home/.nvm/versions/node/v20.0.0/bin"],
+        ),
+    ] {
+        let (world, config) = Setup::new().toml(text).write();
+        let approved = world.path(approved);
+        let hash = store_of_0_1_0(&world, &words, &approved.join("fx-server"));
+        let is_gone = approved.starts_with(world.path("home"));
+        if !is_gone {
+            install(&approved);
+        }
+        others.iter().for_each(|other| install(&world.path(other)));
+        let path = format!("{}:{SYSTEM}", approved.display());
+        let gateway = from_a_desktop(&world, &config, if is_gone { SYSTEM } else { &path });
+        gateway.wait_for_tools(&["fx__env"]);
+        nothing_waits(&gateway);
+        assert_eq!(launch_of(&gateway), json!(["pinned", hash, 1_789_999_000]), "{label}: it is the same pin");
+    }
 }
