@@ -77,8 +77,8 @@ enum Command {
     /// (`~/.config/headend/headend.toml`). Its rule lets tools that claim to only read pass, and every other call needs an
     /// approval.
     Init,
-    /// Validate the configuration as `serve` does and print it resolved, secrets redacted.
-    Check,
+    /// Validate the configuration as `serve` does: every problem and warning at once, then one line.
+    Check(check::CheckArgs),
     /// Explain what the policy decides, without a daemon.
     Policy {
         #[command(subcommand)]
@@ -211,7 +211,7 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Serve(args) => serve::run(&common, &args),
         Command::Stdio(args) => stdio::run(&common, &args),
         Command::Init => init::run(&common),
-        Command::Check => check::run(&common),
+        Command::Check(args) => check::run(&common, args),
         Command::Policy { command: PolicyCommand::Test(args) } => policy::test(&common, &args),
         Command::Status { name, json } => status::run(&common, name.as_deref(), json.json),
         Command::Console(args) => console::run(&common, args.json),

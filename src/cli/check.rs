@@ -1,14 +1,29 @@
 //! `headend check`.
 
+use clap::Args;
+
 use super::options::Common;
-use super::output::{Failure, complain, print};
+use super::output::{Failure, complain, count, print};
 use super::source;
 use crate::config::{Config, Upstream, doubts, preflight, show, unasked};
 use crate::mcp::version::Era;
 use crate::wire::foreign;
 
-pub(super) fn run(common: &Common) -> Result<u8, Failure> {
+#[derive(Clone, Copy, Debug, Args)]
+pub(super) struct CheckArgs {
+    /// Print the whole configuration as it will be in force, with defaults, secrets redacted.
+    #[arg(long)]
+    resolved: bool,
+    /// Print problems only: no warnings, no last line.
+    #[arg(long, short, conflicts_with = "resolved")]
+    quiet: bool,
+}
+
+pub(super) fn run(common: &Common, args: CheckArgs) -> Result<u8, Failure> {
     let loaded = source::load(common, &[])?;
+    if args.quiet {
+        return print("");
+    }
     let config = &loaded.config;
     // `check` starts no upstream; an earlier run may have kept the catalog.
     let store = source::existing_store(common);
@@ -26,10 +41,32 @@ pub(super) fn run(common: &Common) -> Result<u8, Failure> {
     let warnings = loaded.warnings.iter().map(ToString::to_string).chain(preflight(config));
     // Another user may run `serve`, so a store that this user cannot use is only a warning.
     let warnings = warnings.chain(store.err().map(|refused| refused.text));
+    let mut told: Vec<String> = Vec::new();
     for warning in warnings.chain(silent).chain(doubts(config, known.as_deref())) {
-        complain(&format!("warning: {}", foreign::line(&warning)));
+        if !told.contains(&warning) {
+            complain(&format!("warning: {}", foreign::line(&warning)));
+            told.push(warning);
+        }
     }
-    print(&format!("{}{}", sources(config), show::render(config)))
+    let verdict = verdict(config, told.len());
+    if args.resolved {
+        // As a comment, so that the output is a configuration.
+        return print(&format!("{}{}\n# {verdict}\n", sources(config), show::render(config)));
+    }
+    let place = config.path.as_ref().map(|path| foreign::line(&path.display().to_string()).into_owned());
+    let place = place.unwrap_or_else(|| "no configuration file: the built-in default with its demo servers".to_owned());
+    let also: String =
+        config.also.iter().map(|path| format!("{}\n", foreign::line(&path.display().to_string()))).collect();
+    print(&format!("{place}\n{also}{verdict}\n"))
+}
+
+/// The last line: what there is, by number.
+fn verdict(config: &Config, warnings: usize) -> String {
+    let mut parts = vec![count(config.upstreams.len(), "upstream"), count(config.policy.rules.len(), "rule")];
+    if warnings > 0 {
+        parts.push(count(warnings, "warning"));
+    }
+    format!("ok: {}", parts.join(", "))
 }
 
 /// The files that were merged, as comments; nothing where there is one file.

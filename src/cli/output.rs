@@ -39,6 +39,11 @@ pub(super) fn complain(text: &str) {
     drop(writeln!(std::io::stderr().lock(), "headend: {}", foreign::block(text)));
 }
 
+/// A number with its noun: `1 rule`, `2 rules`.
+pub(super) fn count(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
 /// Rows as columns, each as wide as its widest cell on a terminal. A row stays one line, whatever its cells hold.
 pub(super) fn table(rows: &[Vec<String>]) -> String {
     let rows: Vec<Vec<Cow<'_, str>>> =

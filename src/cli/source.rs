@@ -56,7 +56,8 @@ fn loaded(
     let (config, warnings) = outcome.map_err(|text| Failure::new(CONFIG, text))?;
     // Not where links lead at present: they may lead elsewhere by the next reload.
     let path = path.filter(|_| !inline_only).map(|path| std::path::absolute(&path).unwrap_or(path));
-    let source = ConfigSource { path, load: Box::new(load), remembers: true, files: Mutex::new(files) };
+    let warned = Mutex::new(warnings.iter().map(ToString::to_string).collect());
+    let source = ConfigSource { path, load: Box::new(load), remembers: true, files: Mutex::new(files), warned };
     Ok(Loaded { config, warnings, source, embedded })
 }
 

@@ -55,6 +55,8 @@ pub(crate) struct ConfigSource {
     pub(crate) remembers: bool,
     /// The files that were read last, whatever came of it.
     pub(crate) files: parking_lot::Mutex<Vec<Seen>>,
+    /// The warnings of the last configuration; a reload logs those that are new.
+    pub(crate) warned: parking_lot::Mutex<Vec<String>>,
 }
 
 /// Reads the configuration again.
@@ -289,7 +291,9 @@ impl Gateway {
 
     async fn load_and_apply(&self) -> Result<Plan, String> {
         let (config, warnings) = self.source.read()?;
-        for warning in warnings {
+        let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+        let warned = std::mem::replace(&mut *self.source.warned.lock(), warnings.clone());
+        for warning in warnings.iter().filter(|warning| !warned.contains(warning)) {
             tracing::warn!(warning = %warning, "configuration");
         }
         let ready = self.make_ready(&config)?;

@@ -26,6 +26,7 @@ mod calls;
 mod children;
 mod claims;
 mod codings;
+mod commands;
 mod conformance;
 mod consent;
 mod console;

@@ -109,7 +109,7 @@ fn check_prints_every_problem_at_once_and_exits_with_78() {
         .toml("[upstreams.docs]\nurl = \"https://docs.example.com/mcp\"\nheaders = { Authorization = { env = \"DOCS_AUTH\" } }");
     let (world, path) = secret.write();
     let mut command = world.command(headend());
-    command.args(["check", "--config", path.to_str().unwrap()]).env("DOCS_AUTH", "Bearer canary-4711");
+    command.args(["check", "--resolved", "--config", path.to_str().unwrap()]).env("DOCS_AUTH", "Bearer canary-4711");
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let good = output_within(command.spawn().unwrap(), Duration::from_secs(60), "headend check");
     assert!(good.status.success(), "{}", said(&good));

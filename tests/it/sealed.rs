@@ -256,7 +256,7 @@ fn a_key_of_the_configuration_takes_over_and_makes_no_file() {
     still_holds(&gateway);
     assert!(open(&gateway.world)[0].contains(ARGUMENT));
     assert!(!gateway.world.path("state/headend/secrets.key").exists());
-    let shown = gateway.run(&["check", "--config", gateway.config.to_str().unwrap()]);
+    let shown = gateway.run(&["check", "--resolved", "--config", gateway.config.to_str().unwrap()]);
     let text = String::from_utf8_lossy(&shown.stdout).into_owned();
     assert!(text.contains("[secrets]\nkey = \"***\"\n"), "{text}");
 }

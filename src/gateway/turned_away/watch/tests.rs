@@ -23,8 +23,13 @@ fn gateway() -> Gateway {
     let no_file = |_: &Path| Err(std::io::ErrorKind::NotFound.into());
     let (config, _) = config::parse("", "test.toml", &nothing, &no_file).unwrap_or_else(|why| panic!("{why}"));
     let unread = || config::Loading { outcome: Err(String::new()), files: Vec::new() };
-    let source =
-        ConfigSource { path: None, load: Box::new(unread), remembers: false, files: parking_lot::Mutex::default() };
+    let source = ConfigSource {
+        path: None,
+        load: Box::new(unread),
+        remembers: false,
+        files: parking_lot::Mutex::default(),
+        warned: parking_lot::Mutex::default(),
+    };
     let gateway = Gateway::build(config, source, None, "test", StopTimes::DAEMON).unwrap();
     let mut inventory = Inventory::default();
     let tools = [r#"{"name":"open"}"#, r#"{"name":"hidden"}"#]
