@@ -17,6 +17,7 @@ mod grants;
 pub(crate) mod import;
 mod init;
 mod manual;
+mod meant;
 mod operator;
 mod options;
 mod output;
@@ -25,6 +26,7 @@ mod policy;
 mod relay;
 mod reload;
 mod restart;
+mod screen;
 mod serve;
 mod source;
 mod status;
@@ -93,7 +95,7 @@ enum Command {
     },
     /// Print a link that signs in to the console of the running daemon; it works once and within 15 minutes.
     Console(JsonArgs),
-    /// List the merged catalog as a client sees it; `--all` adds what is withheld, and why.
+    /// List the merged catalog as a client sees it, or show one tool; `--all` adds what is withheld, and why.
     Tools(tools::ToolsArgs),
     /// Call one tool through the running daemon and print its result; exit 1 when the result is an error.
     Call {
@@ -215,7 +217,7 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Policy { command: PolicyCommand::Test(args) } => policy::test(&common, &args),
         Command::Status { name, json } => status::run(&common, name.as_deref(), json.json),
         Command::Console(args) => console::run(&common, args.json),
-        Command::Tools(args) => tools::run(&common, args),
+        Command::Tools(args) => tools::run(&common, &args),
         Command::Call { name, arguments } => call::run(&common, &name, arguments.as_deref()),
         Command::Pins(args) => pins::run(&common, &args),
         Command::Approvals(args) => approvals::run(&common, args),

@@ -1,13 +1,12 @@
 //! `headend approvals`, `headend approve`, `headend deny`: open approvals and the operator's answers.
 
-use std::io::IsTerminal as _;
-
 use clap::{Args, Subcommand};
 
 use self::group::Group;
 use super::exit::{NO, OK, SOFTWARE, TEMPFAIL, UNAVAILABLE, USAGE};
 use super::options::Common;
 use super::output::{Failure, complain, print};
+use super::screen::Screen;
 use super::{daemon, operator, source};
 use crate::policy::consent::view::Paint;
 use crate::store::approvals::{Wish, beside, json};
@@ -241,7 +240,7 @@ fn show(common: &Common, start: &str, json: bool) -> Result<u8, Failure> {
     if json {
         return print(&format!("{}\n", foreign::json(&approval.encode().text())));
     }
-    let paint = if std::io::stdout().is_terminal() { Paint::TERMINAL } else { Paint::NONE };
+    let paint = if Screen::of_stdout().has_colours() { Paint::TERMINAL } else { Paint::NONE };
     print(&shown::told(&approval, &paint))
 }
 

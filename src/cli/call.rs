@@ -6,6 +6,7 @@ use super::daemon;
 use super::exit::{NO, USAGE};
 use super::options::Common;
 use super::output::{Failure, complain, print};
+use super::tools::unknown;
 use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -19,7 +20,8 @@ pub(super) fn run(common: &Common, name: &str, arguments: Option<&str>) -> Resul
     // The socket takes one line per request; in JSON, line breaks stand between tokens only.
     let arguments = arguments.replace(['\n', '\r'], " ");
     let params = format!(r#"{{"name":{},"arguments":{arguments}}}"#, RawJson::string(name).text());
-    let result = daemon::connect(common, "admin", None)?.ask("call", Some(&params))?;
+    let mut daemon = daemon::connect(common, "admin", None)?;
+    let result = daemon.ask("call", Some(&params)).map_err(|failure| unknown(&mut daemon, name, failure))?;
     let is_error = result.is_true("isError");
     let mut out = String::new();
     for block in result.list("content").unwrap_or_default() {

@@ -5,7 +5,8 @@ use clap::{Args, Subcommand};
 use super::approvals::{Place, field, one, print_json};
 use super::exit::{NO, OK, TEMPFAIL};
 use super::options::Common;
-use super::output::{Failure, print, table};
+use super::output::{Failure, print};
+use super::screen::{Column, Screen};
 use super::source;
 use crate::store::approvals::beside;
 use crate::store::audit::Journal;
@@ -71,8 +72,19 @@ fn list(rows: &[RawObject]) -> Result<u8, Failure> {
     if rows.is_empty() {
         return print("there are no grants\n");
     }
-    let mut lines: Vec<Vec<String>> =
-        vec![["ID", "CALLER", "ITEM", "FOR", "ARGUMENTS", "EVIDENCE", "BY", "USES", "RULE"].map(String::from).to_vec()];
+    let columns = [
+        ("ID", 0),
+        ("CALLER", 1),
+        ("ITEM", 0),
+        ("FOR", 0),
+        ("ARGUMENTS", 6),
+        ("EVIDENCE", 5),
+        ("BY", 4),
+        ("USES", 2),
+        ("RULE", 3),
+    ];
+    let columns = columns.map(|(head, rank)| Column { head, rank });
+    let mut lines: Vec<Vec<String>> = Vec::new();
     for row in rows {
         let names = ["id", "caller", "item", "lifetime", "arguments", "evidence", "by", "uses", "rule"];
         lines.push(
@@ -84,7 +96,7 @@ fn list(rows: &[RawObject]) -> Result<u8, Failure> {
                 .to_vec(),
         );
     }
-    print(&table(&lines))
+    print(&Screen::of_stdout().plain(&columns, &lines))
 }
 
 /// Seconds since 1970 as a date that people read.

@@ -1,7 +1,5 @@
 //! `headend pins`: approved definitions and launches, their changes, and the operator's decisions.
 
-use std::io::IsTerminal as _;
-
 use clap::{Args, Subcommand};
 
 use self::book::{Book, Outcome};
@@ -9,7 +7,8 @@ use self::selection::{Chosen, Selection, counted};
 use self::shown::Shown;
 use super::exit::{NO, OK, USAGE};
 use super::options::Common;
-use super::output::{Failure, print, table};
+use super::output::{Failure, print};
+use super::screen::{Colour, Column, Screen};
 use super::terminal;
 use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject};
@@ -93,23 +92,37 @@ fn list(book: &mut Book, args: ListArgs) -> Result<u8, Failure> {
     if args.waiting && pins.is_empty() {
         return print("nothing waits for approval\n");
     }
-    let mut rows: Vec<Vec<String>> = vec![["NAME", "KIND", "STATE", "DIGEST", "WHY"].map(String::from).to_vec()];
+    let mut rows: Vec<Vec<String>> = Vec::new();
     for shown in pins.iter().map(Shown::read) {
         let digest: String = shown.digest.chars().take(8).collect();
         let state = if shown.is_new { format!("{}, new", shown.state) } else { shown.state };
         rows.push([shown.name, shown.kind, state, digest, shown.why].to_vec());
     }
+    let screen = Screen::of_stdout();
+    let columns = [("NAME", 0), ("KIND", 0), ("STATE", 0), ("DIGEST", 2), ("WHY", 9)];
+    let columns = columns.map(|(head, rank)| Column { head, rank });
+    let is_beside = screen.fitting(&columns, &rows).contains(&4);
+    // Where there is no room, only what is not as usual is told.
+    let note = |at: usize| {
+        rows.get(at).filter(|row| !is_beside && row.get(2).is_some_and(|state| state != "pinned"))?.get(4).cloned()
+    };
+    let coloured = |head: &str, cell: &str| match (head, cell) {
+        ("STATE", "pinned") => Some(Colour::Pale),
+        ("STATE", "pinned, new") => Some(Colour::Busy),
+        ("STATE", _) => Some(Colour::Bad),
+        _ => None,
+    };
     let hint = if args.waiting {
         "\nlook at a change with `headend pins diff NAME`, then `headend pins approve NAME` or `reject NAME`;\n\
          an upstream's name is all of its items that wait, --launch its launch\n"
     } else {
         ""
     };
-    print(&format!("{}{hint}", table(&rows)))
+    print(&format!("{}{hint}", screen.table(&columns, &rows, coloured, note)))
 }
 
 fn diff(book: &mut Book, chosen: &Chosen) -> Result<u8, Failure> {
-    let colour = std::io::stdout().is_terminal();
+    let colour = Screen::of_stdout().has_colours();
     let pins = summaries(book)?;
     // An upstream of which no item waits stands for its launch.
     let is_launch = |name: &String| {
@@ -180,7 +193,7 @@ fn each(
     digest: Option<&str>,
     verdict: Verdict,
 ) -> Result<u8, Failure> {
-    let colour = std::io::stdout().is_terminal();
+    let colour = Screen::of_stdout().has_colours();
     for (name, kind) in names {
         let shown = book.find(name, kind.as_deref())?;
         let name = foreign::line(name);
@@ -204,7 +217,7 @@ fn each(
 
 /// Shows all of them, asks once, and decides about the texts that were shown.
 fn many(book: &mut Book, pins: &[Shown], verdict: Verdict) -> Result<u8, Failure> {
-    let colour = std::io::stdout().is_terminal();
+    let colour = Screen::of_stdout().has_colours();
     let (mut decided, mut left) = (Vec::with_capacity(pins.len()), Vec::new());
     for shown in book.show(pins)?.into_iter().filter(Shown::waits) {
         match shown.brief(colour) {

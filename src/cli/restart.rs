@@ -4,6 +4,7 @@ use super::daemon;
 use super::exit::{NO, OK};
 use super::options::Common;
 use super::output::{Failure, print};
+use super::status::unknown;
 use crate::wire::foreign;
 use crate::wire::raw::RawObject;
 
@@ -16,7 +17,7 @@ pub(super) fn run(common: &Common, name: &str) -> Result<u8, Failure> {
         Failure { text, ..failure }
     })?;
     let params = RawObject::of_strings(&[("name", name)]).encode();
-    let answer = daemon.ask("restart", Some(&params.text()))?;
+    let answer = daemon.ask("restart", Some(&params.text())).map_err(|failure| unknown(&mut daemon, name, failure))?;
     let said = |name: &str| answer.string(name).map(|text| foreign::line(&text).into_owned());
     let state = said("state").unwrap_or_default();
     let name = foreign::line(name);

@@ -1,69 +1,124 @@
 //! `headend status [NAME]`.
 
-use super::daemon;
+use super::daemon::{self, Daemon};
 use super::exit::NO;
+use super::meant::meant;
 use super::options::Common;
-use super::output::{Failure, print, table};
+use super::output::{Failure, count, print};
+use super::screen::{Colour, Column, Screen};
 use crate::wire::foreign;
 use crate::wire::raw::RawObject;
 
-/// Members of an upstream's object and the heads of their columns.
-const COLUMNS: [(&str, &str); 12] = [
-    ("name", "UPSTREAM"),
-    ("state", "STATE"),
-    ("since-seconds", "SINCE"),
-    ("next-try-seconds", "NEXT TRY"),
-    ("revision", "REVISION"),
-    ("tools", "TOOLS"),
-    ("prompts", "PROMPTS"),
-    ("resources", "RESOURCES"),
-    ("withheld", "WITHHELD"),
-    ("in-flight", "IN FLIGHT"),
-    ("restarts", "RESTARTS"),
-    ("last-error", "LAST ERROR"),
+/// Members of an upstream's object and their columns.
+const COLUMNS: [(&str, Column); 12] = [
+    ("name", Column { head: "UPSTREAM", rank: 0 }),
+    ("state", Column { head: "STATE", rank: 0 }),
+    ("since-seconds", Column { head: "SINCE", rank: 1 }),
+    ("next-try-seconds", Column { head: "NEXT TRY", rank: 2 }),
+    ("revision", Column { head: "REVISION", rank: 6 }),
+    ("tools", Column { head: "TOOLS", rank: 1 }),
+    ("prompts", Column { head: "PROMPTS", rank: 7 }),
+    ("resources", Column { head: "RESOURCES", rank: 8 }),
+    ("withheld", Column { head: "WITHHELD", rank: 3 }),
+    ("in-flight", Column { head: "IN FLIGHT", rank: 4 }),
+    ("restarts", Column { head: "RESTARTS", rank: 5 }),
+    ("last-error", Column { head: "LAST ERROR", rank: 9 }),
 ];
+/// States of an upstream that needs nothing of an operator.
+const WORKS: [&str; 5] = ["ready", "idle", "starting", "stopped", "disabled"];
 
 pub(super) fn run(common: &Common, name: Option<&str>, json: bool) -> Result<u8, Failure> {
     let status = daemon::connect(common, "admin", None)?.ask("status", None)?;
     let upstreams = status.list("upstreams").unwrap_or_default();
     let upstreams: Vec<RawObject> = upstreams.iter().filter_map(|raw| RawObject::parse(raw).ok()).collect();
+    let screen = Screen::of_stdout();
     if let Some(name) = name {
         let found = upstreams.iter().find(|upstream| upstream.string("name").as_deref() == Some(name));
-        let unknown = || Failure::new(NO, format!("there is no upstream `{name}`; `headend status` lists them"));
+        let unknown = || {
+            let names = upstreams.iter().filter_map(|upstream| upstream.string("name"));
+            let meant = meant(name, names);
+            Failure::new(NO, format!("there is no upstream `{name}`; `headend status` lists them{meant}"))
+        };
         let found = found.ok_or_else(unknown)?;
-        return print(&if json { format!("{}\n", found.encode().text()) } else { about(found) });
+        return print(&if json { format!("{}\n", found.encode().text()) } else { about(screen, found) });
     }
     if json {
         return print(&format!("{}\n", status.encode().text()));
     }
-    let mut rows: Vec<Vec<String>> = vec![COLUMNS.map(|(_, head)| head.to_owned()).to_vec()];
-    rows.extend(upstreams.iter().map(|upstream| COLUMNS.map(|(name, _)| cell(upstream, name)).to_vec()));
-    let head = format!(
-        "headend {}, up {} s, configuration {}, {} legacy HTTP sessions, {} calls in flight, {} items withheld\n\n",
-        field(&status, "version"),
-        field(&status, "uptime-seconds"),
-        field(&status, "config"),
-        field(&status, "sessions"),
-        field(&status, "in-flight"),
-        field(&status, "withheld-items"),
-    );
-    let advised = upstreams.iter().filter(|upstream| upstream.get("advice").is_some());
-    let advice: String =
-        advised.map(|upstream| format!("\n{}: {}", field(upstream, "name"), field(upstream, "advice"))).collect();
-    let unread: String = upstreams.iter().flat_map(unread).map(|line| format!("\n{line}")).collect();
-    let advice = if advice.is_empty() && unread.is_empty() { advice } else { format!("{advice}{unread}\n") };
+    print(&all(screen, &status, &upstreams))
+}
+
+/// The gateway and all upstreams.
+fn all(screen: Screen, status: &RawObject, upstreams: &[RawObject]) -> String {
+    let number = |name: &str| status.get(name).and_then(|count| count.parse::<usize>().ok()).unwrap_or_default();
+    let uptime = status.get("uptime-seconds").and_then(|raw| raw.parse().ok()).map_or_else(|| "-".to_owned(), time);
+    let mut out = screen.paragraph(&format!(
+        "headend {}, up {uptime}, {}, {}, {}",
+        field(status, "version"),
+        count(number("in-flight"), "call") + " in flight",
+        count(number("sessions"), "legacy HTTP session"),
+        count(number("withheld-items"), "item") + " withheld",
+    ));
+    let config = status.string("config").unwrap_or_else(|| "none, the built-in default or the command line".to_owned());
+    out.push_str(&screen.paragraph(&format!("configuration: {config}")));
+    out.push('\n');
     let degraded = status.list("degraded").unwrap_or_default();
-    let degraded: String = degraded
-        .iter()
-        .filter_map(|raw| RawObject::parse(raw).ok())
-        .map(|condition| {
-            let stops_calls = condition.get("stops-calls").is_some_and(|raw| raw.text() == "true");
-            let word = if stops_calls { "no call works" } else { "degraded" };
-            format!("{word}: {}: {}\n", field(&condition, "reason"), field(&condition, "text"))
-        })
-        .collect();
-    let gap = if degraded.is_empty() { "" } else { "\n" };
-    print(&format!("{head}{degraded}{gap}{}{advice}", table(&rows)))
+    for condition in degraded.iter().filter_map(|raw| RawObject::parse(raw).ok()) {
+        let word = if condition.is_true("stops-calls") { "no call works" } else { "degraded" };
+        out.push_str(&screen.paragraph(&format!(
+            "{word}: {}: {}",
+            field(&condition, "reason"),
+            field(&condition, "text")
+        )));
+    }
+    out.push_str(if degraded.is_empty() { "" } else { "\n" });
+    if upstreams.is_empty() {
+        out.push_str("no upstream is configured; write a table [upstreams.NAME], or run `headend import`\n");
+        return out;
+    }
+    let columns = COLUMNS.map(|(_, column)| column);
+    let rows: Vec<Vec<String>> =
+        upstreams.iter().map(|upstream| COLUMNS.map(|(name, _)| cell(upstream, name)).to_vec()).collect();
+    let has_errors = screen.fitting(&columns, &rows).contains(&(COLUMNS.len() - 1));
+    out.push_str(&screen.table(&columns, &rows, coloured, |_| None));
+    let mut notes = String::new();
+    for upstream in upstreams {
+        let mut parts: Vec<String> = Vec::new();
+        let is_bad = !WORKS.contains(&field(upstream, "state").as_str());
+        parts.extend(upstream.string("last-error").filter(|_| is_bad && !has_errors));
+        parts.extend(upstream.string("advice"));
+        if !parts.is_empty() {
+            notes.push_str(&screen.paragraph(&format!("{}: {}", field(upstream, "name"), parts.join("; "))));
+        }
+    }
+    notes.extend(upstreams.iter().flat_map(unread).map(|line| screen.paragraph(&line)));
+    if !notes.is_empty() {
+        out.push_str(&format!("\n{notes}"));
+    }
+    out
+}
+
+/// The daemon's error, with the upstreams that may be meant where there is none of that name.
+pub(super) fn unknown(daemon: &mut Daemon, name: &str, failure: Failure) -> Failure {
+    let Ok(status) = daemon.ask("status", None) else { return failure };
+    let upstreams = status.list("upstreams").unwrap_or_default();
+    let names = upstreams.iter().filter_map(|raw| RawObject::parse(raw).ok()).filter_map(|known| known.string("name"));
+    let names: Vec<String> = names.collect();
+    if names.iter().any(|known| known == name) {
+        return failure;
+    }
+    Failure { text: format!("{}{}", failure.text, meant(name, names)), ..failure }
+}
+
+/// The colour of a cell: only states have one.
+fn coloured(head: &str, cell: &str) -> Option<Colour> {
+    match (head, cell) {
+        ("STATE", "ready") => Some(Colour::Good),
+        ("STATE", "starting") => Some(Colour::Busy),
+        ("STATE", "idle" | "stopped" | "disabled") => Some(Colour::Pale),
+        ("STATE", _) => Some(Colour::Bad),
+        _ => None,
+    }
 }
 
 /// A member of an upstream, with how many tools are new, how many items are beyond its `max-inventory`, or that they are those of an
@@ -102,7 +157,7 @@ fn field(object: &RawObject, name: &str) -> String {
     }
 }
 
-fn time(seconds: u64) -> String {
+pub(super) fn time(seconds: u64) -> String {
     match seconds {
         0..120 => format!("{seconds} s"),
         120..7_200 => format!("{} min", seconds / 60),
@@ -112,27 +167,37 @@ fn time(seconds: u64) -> String {
 }
 
 /// Everything about one upstream: a line for each member, then what its program said last.
-fn about(upstream: &RawObject) -> String {
-    let shown = |name: &&str| upstream.get(name).is_some();
-    let names =
-        ["advice", "repairs", "start", "incarnation", "sessions", "one-at-a-time", "input", "resource-templates"];
-    let names = COLUMNS.iter().map(|(name, _)| *name).chain(names).filter(shown);
-    let mut rows: Vec<Vec<String>> = Vec::new();
-    for name in names {
-        rows.push(vec![name.trim_end_matches("-seconds").to_owned(), cell(upstream, name)]);
+fn about(screen: Screen, upstream: &RawObject) -> String {
+    let names = [
+        "advice",
+        "repairs",
+        "start",
+        "incarnation",
+        "sessions",
+        "one-at-a-time",
+        "input",
+        "resource-templates",
+        "program",
+    ];
+    let names = COLUMNS.iter().map(|(name, _)| *name).chain(names).filter(|name| upstream.get(name).is_some());
+    let mut pairs: Vec<(String, String)> =
+        names.map(|name| (name.trim_end_matches("-seconds").to_owned(), cell(upstream, name))).collect();
+    let path = upstream.get("path").and_then(|raw| raw.parse::<Vec<String>>().ok()).unwrap_or_default();
+    for (at, folder) in path.into_iter().enumerate() {
+        pairs.push((if at == 0 { "PATH" } else { "" }.to_owned(), foreign::line(&folder).into_owned()));
     }
-    let mut out = table(&rows);
+    let mut out = screen.pairs(&pairs);
     let invalid =
         upstream.get("invalid-definitions").and_then(|raw| raw.parse::<Vec<String>>().ok()).unwrap_or_default();
     if !invalid.is_empty() {
         out.push_str("\ndefinitions that are not as the protocol wants them:\n");
-        invalid.iter().for_each(|line| out.push_str(&format!("  {}\n", foreign::line(line))));
+        invalid.iter().for_each(|line| out.push_str(&screen.indented("  ", line)));
         if upstream.get("invalid-definitions-not-shown").is_some() {
             out.push_str(&format!("  and {} more\n", field(upstream, "invalid-definitions-not-shown")));
         }
     }
-    unread(upstream).iter().for_each(|line| out.push_str(&format!("\n{line}\n")));
-    out.push_str(&withheld(upstream));
+    unread(upstream).iter().for_each(|line| out.push_str(&format!("\n{}", screen.paragraph(line))));
+    out.push_str(&withheld(screen, upstream));
     out.push_str(&new(upstream));
     let stderr = upstream.get("stderr").and_then(|raw| raw.parse::<Vec<String>>().ok()).unwrap_or_default();
     if !stderr.is_empty() {
@@ -143,7 +208,7 @@ fn about(upstream: &RawObject) -> String {
 }
 
 /// A line for each withheld item of an upstream that the daemon names, and nothing where there is none.
-fn withheld(upstream: &RawObject) -> String {
+fn withheld(screen: Screen, upstream: &RawObject) -> String {
     let named = upstream.list("withheld-list").unwrap_or_default();
     let named: Vec<RawObject> = named.iter().filter_map(|raw| RawObject::parse(raw).ok()).collect();
     if named.is_empty() {
@@ -152,7 +217,7 @@ fn withheld(upstream: &RawObject) -> String {
     let mut out = "\nwithheld:\n".to_owned();
     for item in &named {
         let [name, kind, why] = ["name", "kind", "why"].map(|member| field(item, member));
-        out.push_str(&format!("  {name} ({kind}): {why}\n"));
+        out.push_str(&screen.indented("  ", &format!("{name} ({kind}): {why}")));
     }
     let all = upstream.get("withheld").and_then(|count| count.parse::<usize>().ok()).unwrap_or_default();
     match all.saturating_sub(named.len()) {

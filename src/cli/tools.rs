@@ -1,14 +1,34 @@
-//! `headend tools`.
+//! `headend tools [NAME]`.
 
 use clap::{Args, ValueEnum};
 
-use super::daemon;
+use super::daemon::{self, Daemon};
+use super::meant::meant;
 use super::options::Common;
-use super::output::{Failure, print, table};
+use super::output::{Failure, count, print};
+use super::screen::{Colour, Column, Screen};
+use crate::wire::foreign;
+use crate::wire::layout::indented;
 use crate::wire::raw::{RawJson, RawObject};
 
-#[derive(Clone, Copy, Debug, Args)]
+/// Bytes of English text and JSON for one token, roughly; models differ.
+const BYTES_PER_TOKEN: usize = 4;
+
+const COLUMNS: [(&str, Column); 7] = [
+    ("name", Column { head: "NAME", rank: 0 }),
+    ("upstream", Column { head: "UPSTREAM", rank: 3 }),
+    ("original", Column { head: "ORIGINAL", rank: 4 }),
+    ("canonical", Column { head: "CANONICAL", rank: 5 }),
+    ("pin", Column { head: "PIN", rank: 1 }),
+    ("effect", Column { head: "EFFECT", rank: 0 }),
+    ("withheld", Column { head: "WITHHELD", rank: 9 }),
+];
+
+#[derive(Clone, Debug, Args)]
 pub(super) struct ToolsArgs {
+    /// One tool, by its exposed or its canonical name: its description, schema and hints, and who may call it.
+    #[arg(conflicts_with_all = ["all", "kind", "tokens"])]
+    name: Option<String>,
     /// List withheld tools too, with the reason.
     #[arg(long)]
     all: bool,
@@ -17,6 +37,12 @@ pub(super) struct ToolsArgs {
     /// Some servers offer tools only to clients that they can ask for input.
     #[arg(long = "as", value_name = "KIND", conflicts_with = "all")]
     kind: Option<ClientKind>,
+    /// List how much of a model's context each tool and each server takes, the largest first.
+    ///
+    /// The bytes are those of the name, the description and the schema of the arguments, which hosts send with every
+    /// request to their model. Four bytes count as one token; models differ.
+    #[arg(long, conflicts_with = "all")]
+    tokens: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -43,40 +69,180 @@ impl ClientKind {
     }
 }
 
-pub(super) fn run(common: &Common, args: ToolsArgs) -> Result<u8, Failure> {
+pub(super) fn run(common: &Common, args: &ToolsArgs) -> Result<u8, Failure> {
+    let mut daemon = daemon::connect(common, "admin", None)?;
+    if let Some(name) = &args.name {
+        return show(&mut daemon, name, args.json);
+    }
     let mut params = RawObject::default();
-    if args.all {
-        params.set("all", RawJson::boolean(true));
+    for (name, is_set) in [("all", args.all), ("sizes", args.tokens)] {
+        if is_set {
+            params.set(name, RawJson::boolean(true));
+        }
     }
     if let Some(kind) = args.kind {
         params.set("as", RawJson::string(kind.word()));
     }
-    let answer = daemon::connect(common, "admin", None)?.ask("tools", Some(&params.encode().text()))?;
+    let answer = daemon.ask("tools", Some(&params.encode().text()))?;
     if args.json {
         return print(&format!("{}\n", answer.encode().text()));
     }
-    let columns = ["name", "upstream", "original", "canonical", "pin", "effect", "withheld"];
-    let columns = columns.get(..if args.all { 7 } else { 6 }).unwrap_or_default();
-    let mut rows = vec![columns.iter().map(|name| name.to_uppercase()).collect::<Vec<String>>()];
     let tools = answer.list("tools").unwrap_or_default();
-    for tool in tools.iter().filter_map(|raw| RawObject::parse(raw).ok()) {
-        rows.push(columns.iter().map(|name| tool.string(name).unwrap_or_default()).collect());
+    let tools: Vec<RawObject> = tools.iter().filter_map(|raw| RawObject::parse(raw).ok()).collect();
+    let screen = Screen::of_stdout();
+    if args.tokens {
+        return print(&sizes(screen, &tools));
     }
-    let waits = rows.iter().flatten().any(|cell| matches!(cell.as_str(), "changed" | "quarantined"));
+    print(&list(screen, &answer, &tools, args.all))
+}
+
+fn list(screen: Screen, answer: &RawObject, tools: &[RawObject], all: bool) -> String {
+    let columns = COLUMNS.get(..if all { 7 } else { 6 }).unwrap_or_default();
+    let text = |tool: &RawObject, name: &str| tool.string(name).unwrap_or_default();
+    let rows: Vec<Vec<String>> =
+        tools.iter().map(|tool| columns.iter().map(|(name, _)| text(tool, name)).collect()).collect();
+    let columns: Vec<Column> = columns.iter().map(|(_, column)| *column).collect();
+    let is_beside = screen.fitting(&columns, &rows).contains(&6);
+    let note = |at: usize| rows.get(at)?.get(6).filter(|why| all && !is_beside && !why.is_empty()).cloned();
+    let mut out = screen.table(&columns, &rows, coloured, note);
+    let has = |pins: &[&str]| tools.iter().any(|tool| pins.contains(&text(tool, "pin").as_str()));
     let withheld = answer.get("withheld").and_then(|count| count.parse::<usize>().ok()).unwrap_or_default();
     let hint = match withheld {
-        _ if args.all && !waits => String::new(),
-        _ if args.all => "\n`headend pins --waiting` lists what waits for your approval\n".to_owned(),
-        0 => String::new(),
-        1 => "\n1 more is withheld; `headend tools --all` says why\n".to_owned(),
-        more => format!("\n{more} more are withheld; `headend tools --all` says why\n"),
+        _ if all && !has(&["changed", "quarantined"]) => None,
+        _ if all => Some("`headend pins --waiting` lists what waits for your approval".to_owned()),
+        0 => None,
+        1 => Some("1 more is withheld; `headend tools --all` says why".to_owned()),
+        more => Some(format!("{more} more are withheld; `headend tools --all` says why")),
     };
-    let is_new = rows.iter().skip(1).any(|row| row.get(4).is_some_and(|pin| pin == "new"));
-    let new = if is_new {
-        "\nnew tools appeared after the first list of their server's launch; `headend pins approve NAME` confirms one that you have \
-         looked at\n"
-    } else {
-        ""
+    let new = has(&["new"]).then(|| {
+        "new tools appeared after the first list of their server's launch; `headend pins approve NAME` confirms one that you have looked \
+         at"
+        .to_owned()
+    });
+    for hint in hint.into_iter().chain(new) {
+        out.push_str(&format!("\n{}", screen.paragraph(&hint)));
+    }
+    out
+}
+
+fn coloured(head: &str, cell: &str) -> Option<Colour> {
+    match (head, cell) {
+        ("EFFECT", "allow") => Some(Colour::Good),
+        ("EFFECT", "ask") | ("PIN", "new") => Some(Colour::Busy),
+        ("EFFECT", "deny") | ("PIN", "changed" | "quarantined" | "rejected" | "withheld") => Some(Colour::Bad),
+        ("PIN", _) => Some(Colour::Pale),
+        _ => None,
+    }
+}
+
+/// The sizes of servers and of tools, the largest first.
+fn sizes(screen: Screen, tools: &[RawObject]) -> String {
+    let mut each: Vec<(usize, String)> = Vec::new();
+    let mut servers: Vec<(usize, String, usize)> = Vec::new();
+    for tool in tools {
+        let bytes = tool.get("bytes").and_then(|raw| raw.parse::<usize>().ok()).unwrap_or_default();
+        let [name, server] = ["name", "upstream"].map(|member| tool.string(member).unwrap_or_default());
+        each.push((bytes, name));
+        match servers.iter_mut().find(|(_, known, _)| *known == server) {
+            Some((sum, _, tools)) => (*sum, *tools) = (*sum + bytes, *tools + 1),
+            None => servers.push((bytes, server, 1)),
+        }
+    }
+    each.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+    servers.sort_by_key(|(bytes, ..)| std::cmp::Reverse(*bytes));
+    let total: usize = each.iter().map(|(bytes, _)| bytes).sum();
+    let row = |name: &str, bytes: usize| vec![tokens(bytes).to_string(), bytes.to_string(), name.to_owned()];
+    let heads = |name| ["TOKENS", "BYTES", name].map(|head| Column { head, rank: 0 });
+    let by_server =
+        servers.iter().map(|(bytes, name, tools)| row(&format!("{name} ({})", count(*tools, "tool")), *bytes));
+    let by_server: Vec<Vec<String>> = by_server.chain([row("all", total)]).collect();
+    let by_tool: Vec<Vec<String>> = each.iter().map(|(bytes, name)| row(name, *bytes)).collect();
+    let mut out = screen.plain(&heads("SERVER"), &by_server);
+    out.push('\n');
+    out.push_str(&screen.plain(&heads("TOOL"), &by_tool));
+    out.push_str(&format!("\n{}", screen.paragraph("tokens are estimated as a quarter of the bytes; models differ")));
+    out
+}
+
+const fn tokens(bytes: usize) -> usize {
+    bytes.div_ceil(BYTES_PER_TOKEN)
+}
+
+/// One tool.
+fn show(daemon: &mut Daemon, name: &str, json: bool) -> Result<u8, Failure> {
+    let params = RawObject::of_strings(&[("name", name)]).encode();
+    let tool = match daemon.ask("tools.show", Some(&params.text())) {
+        Ok(tool) => tool,
+        Err(failure) => return Err(unknown(daemon, name, failure)),
     };
-    print(&format!("{}{hint}{new}", table(&rows)))
+    if json {
+        return print(&format!("{}\n", tool.encode().text()));
+    }
+    print(&about(Screen::of_stdout(), &tool))
+}
+
+/// The daemon's error, with the names that may be meant where there is no such tool.
+pub(super) fn unknown(daemon: &mut Daemon, name: &str, failure: Failure) -> Failure {
+    let Ok(answer) = daemon.ask("tools", None) else { return failure };
+    let tools = answer.list("tools").unwrap_or_default();
+    let names: Vec<String> =
+        tools.iter().filter_map(|raw| RawObject::parse(raw).ok()).filter_map(|tool| tool.string("name")).collect();
+    if names.iter().any(|known| known == name) || failure.text.starts_with("withheld") {
+        return failure;
+    }
+    let text = format!("{}; `headend tools` lists them{}", failure.text, meant(name, names));
+    Failure { text, ..failure }
+}
+
+fn about(screen: Screen, tool: &RawObject) -> String {
+    let text = |name: &str| tool.string(name).unwrap_or_default();
+    let bytes = tool.get("bytes").and_then(|raw| raw.parse::<usize>().ok()).unwrap_or_default();
+    let hints = tool.get("hints").and_then(|raw| raw.parse::<Vec<String>>().ok()).unwrap_or_default();
+    let hints = if hints.is_empty() { "nothing in particular".to_owned() } else { hints.join(", ") };
+    let mut pairs: Vec<(String, String)> = Vec::new();
+    for name in ["name", "title", "upstream", "original", "canonical", "pin"] {
+        if !text(name).is_empty() {
+            pairs.push((name.to_owned(), text(name)));
+        }
+    }
+    pairs.push(("size".to_owned(), format!("{bytes} bytes, about {} tokens", tokens(bytes))));
+    pairs.push(("hints".to_owned(), text("hints-of-server")));
+    if !text("hints-of-operator").is_empty() {
+        pairs.push((String::new(), text("hints-of-operator")));
+    }
+    pairs.push((String::new(), format!("rules take it for: {hints}")));
+    let mut out = screen.pairs(&pairs);
+    out.push_str("\ndescription, in its server's words:\n");
+    for line in foreign::block(&text("description")).lines() {
+        out.push_str(&screen.indented("  | ", line));
+    }
+    for (name, head) in [("input-schema", "arguments"), ("output-schema", "structured results")] {
+        let Some(schema) = tool.get(name) else { continue };
+        out.push_str(&format!("\nschema of its {head}:\n"));
+        for line in foreign::block(&indented(&schema.text())).lines() {
+            out.push_str(&format!("  | {line}\n"));
+        }
+    }
+    let who = tool.list("who").unwrap_or_default();
+    let who: Vec<RawObject> = who.iter().filter_map(|raw| RawObject::parse(raw).ok()).collect();
+    let columns = ["CALLER", "PROFILE", "CALLS IT", "EFFECT"].map(|head| Column { head, rank: 0 });
+    let rows = who.iter().map(|row| {
+        let cell = |name: &str| row.string(name).unwrap_or_default();
+        let profile = Some(cell("profile")).filter(|name| !name.is_empty()).unwrap_or_else(|| "-".to_owned());
+        vec![cell("caller"), profile, cell("name"), cell("effect")]
+    });
+    out.push_str("\nwho may call it, as long as no rule on arguments applies:\n");
+    out.push_str(&screen.table(&columns, &rows.collect::<Vec<_>>(), coloured, |_| None));
+    if let Some(group) = tool.string("group") {
+        let line = format!("members of the group {group} are callers too, each as uid:NUMBER");
+        out.push_str(&screen.paragraph(&line));
+    }
+    out.push_str(&format!(
+        "\n{}",
+        screen.paragraph(&format!(
+            "`headend policy test --tool {}` explains a decision",
+            foreign::word(&text("canonical"))
+        ))
+    ));
+    out
 }

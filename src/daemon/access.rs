@@ -71,6 +71,12 @@ impl Access {
     }
 }
 
+/// The callers that the users of `[admin] users` are, as far as the system knows these users.
+pub(super) fn socket_callers(admin: &Admin) -> Vec<String> {
+    let access = Access::of(admin).unwrap_or_default();
+    access.uids.iter().map(|uid| format!("uid:{uid}")).collect()
+}
+
 /// The users of a running socket. The table is bounded by the users that the system has.
 #[derive(Debug)]
 pub(crate) struct Users(Mutex<(Access, HashMap<u32, Caller>)>);

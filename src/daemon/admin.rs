@@ -48,6 +48,7 @@ mod late;
 mod pins;
 mod proof;
 mod restart;
+mod tool;
 mod tools;
 mod upstream;
 
@@ -330,6 +331,7 @@ async fn operate(
     match request.method.as_str() {
         "status" => Ok(status(gateway)),
         "tools" => tools::list(gateway, caller, request),
+        "tools.show" => tool::show(gateway, request),
         "reload" => {
             let params = request.params.as_ref().and_then(|raw| RawObject::parse(raw).ok()).unwrap_or_default();
             let rehearsal = params.get("dry-run").is_some_and(|flag| flag.text() == "true");
@@ -377,6 +379,7 @@ fn status(gateway: &Gateway) -> RawJson {
         upstream::add_withheld(&mut out, &snapshot, handle);
         upstream::add_new(&mut out, &snapshot, handle);
         upstream::add_health(&mut out, handle);
+        upstream::add_program(&mut out, handle);
         out.encode()
     });
     let disabled = snapshot

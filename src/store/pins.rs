@@ -32,7 +32,7 @@ mod view;
 
 pub(crate) use self::book::{PinKey, PinKind, PinTable, Record, Step, Stepped};
 pub(crate) use self::forms::{Forms, Listed};
-pub(crate) use self::launch::{Found, LaunchGate, program_of};
+pub(crate) use self::launch::{Found, LaunchGate, program_of, searched};
 pub(crate) use self::launch_text::is_private;
 pub(crate) use self::many::{Decision, matcher};
 pub(crate) use self::view::PinView;

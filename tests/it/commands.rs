@@ -1,13 +1,35 @@
-//! Everyday commands: the last line of `check`.
+//! Everyday commands: the last line of `check`, listings that fit their screen, one tool, logs, and names that were meant.
 
-use std::process::Output;
+use std::process::{Output, Stdio};
+use std::time::Duration;
 
-use crate::harness::Setup;
-use crate::process::{eventually, said};
+use serde_json::Value;
+use unicode_width::UnicodeWidthStr as _;
+
+use crate::harness::{Gateway, Setup, headend};
+use crate::process::{eventually, output_within, said};
+use crate::terminal::Terminal;
 use crate::upstream::Fake;
 
 fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn ok(gateway: &Gateway, args: &[&str]) -> String {
+    let output = gateway.run(args);
+    assert!(output.status.success(), "headend {args:?}: {}", said(&output));
+    stdout(&output)
+}
+
+/// A text without the sequences that colour it.
+fn plain(screen: &str) -> String {
+    let mut out = String::new();
+    let mut rest = screen;
+    while let Some((before, after)) = rest.split_once("\u{1b}[") {
+        out.push_str(before);
+        rest = after.split_once('m').map_or("", |(_, rest)| rest);
+    }
+    out + rest
 }
 
 #[test]
@@ -46,4 +68,126 @@ fn a_warning_of_the_file_is_logged_once_and_not_at_each_reload() {
     let more = format!("{warned}call-timeout = \"50s\"\n");
     assert!(gateway.reload(&more).status.success());
     assert_eq!(count(), 1, "{}", gateway.story());
+}
+
+#[test]
+fn listings_fit_eighty_columns_and_say_more_where_there_is_room() {
+    let gone = "[upstreams.a-server-with-a-long-name]\ncommand = [\"no-such-program-anywhere\"]";
+    let rule = "[[policy.rules]]\nid = \"no\"\neffect = \"deny\"\ntools = [\"fx__fail\"]";
+    let setup = Setup::new().fake("fx", &Fake::stdio("both")).fake("a-rather-long-server-name", &Fake::stdio("both"));
+    let gateway = setup.toml(gone).toml(rule).start();
+    gateway.wait_for_tools(&["fx__echo", "a-rather-long-server-name__echo"]);
+    let screen = |columns: u16, args: &[&str]| {
+        let (code, screen) = Terminal::wide(&gateway.world, columns, args).end();
+        assert_eq!(code, Some(0), "{args:?}: {screen}");
+        if std::env::var_os("HEADEND_SHOW_SCREENS").is_some() {
+            eprintln!("--- headend {} ({columns} columns)\n{}", args.join(" "), plain(&screen).replace('\r', ""));
+        }
+        plain(&screen)
+    };
+    for columns in [80, 160] {
+        for args in [
+            &["status"][..],
+            &["status", "fx"],
+            &["status", "a-server-with-a-long-name"],
+            &["tools"],
+            &["tools", "--all"],
+            &["tools", "--tokens"],
+            &["tools", "fx__echo"],
+            &["pins"],
+            &["grants"],
+            &["approvals"],
+        ] {
+            let shown = screen(columns, args);
+            for line in shown.lines() {
+                // A word is never broken, so that names and folders can be copied.
+                let words = line.split_whitespace().count();
+                assert!(line.width() <= usize::from(columns) || words <= 2, "{args:?} at {columns}: {line}\n{shown}");
+            }
+        }
+    }
+    let (narrow, wide) = (screen(80, &["tools"]), screen(160, &["tools"]));
+    assert!(!narrow.contains("CANONICAL") && wide.contains("CANONICAL"), "{narrow}\n{wide}");
+    assert!(narrow.contains("EFFECT") && narrow.contains("fx__echo"), "{narrow}");
+    let (narrow, wide) = (screen(80, &["status"]), screen(160, &["status"]));
+    assert!(!narrow.contains("REVISION") || !narrow.contains("LAST ERROR"), "{narrow}");
+    assert!(narrow.contains("not found in PATH") && wide.contains("RESTARTS"), "{narrow}\n{wide}");
+    // A pipe has room for all, and `COLUMNS` says otherwise.
+    assert!(ok(&gateway, &["tools"]).contains("CANONICAL"));
+    let mut command = gateway.world.command(headend());
+    command.args(["tools"]).env("COLUMNS", "60").stdout(Stdio::piped()).stderr(Stdio::piped());
+    let told = output_within(command.spawn().unwrap(), Duration::from_secs(30), "headend tools");
+    assert!(!stdout(&told).contains("CANONICAL"), "{}", said(&told));
+}
+
+#[test]
+fn colours_are_for_terminals_and_not_for_those_who_want_none() {
+    let gateway = Setup::new().fake("fx", &Fake::stdio("both")).start();
+    gateway.wait_for_tools(&["fx__echo"]);
+    assert!(Terminal::start(&gateway.world, &["status"], "").end().1.contains("\u{1b}[32mready"));
+    assert!(!ok(&gateway, &["status"]).contains('\u{1b}'));
+    let (_, screen) = Terminal::by(&gateway.world, "env", &["NO_COLOR=1", headend(), "status"]).end();
+    assert!(screen.contains("ready") && !screen.contains("\u{1b}[3"), "{screen}");
+}
+
+#[test]
+fn one_tool_is_shown_with_its_schema_its_hints_and_who_may_call_it() {
+    let rule = "[[policy.rules]]\nid = \"no\"\neffect = \"deny\"\ntools = [\"fx__echo\"]\ncallers = [\"second\"]";
+    let profile = "[profiles.small]\nupstreams = [\"fx\"]\ntransparent = true";
+    let setup = Setup::new().second_caller("0123456789abcdef-second").fake("fx", &Fake::stdio("both"));
+    let gateway = setup.toml(rule).toml(profile).start();
+    gateway.wait_for_tools(&["fx__echo"]);
+    let shown = ok(&gateway, &["tools", "fx__echo"]);
+    for text in
+        ["canonical  fx__echo", "the server says", "schema of its arguments", "\"text\"", "tokens", "who may call it"]
+    {
+        assert!(shown.contains(text), "{text}: {shown}");
+    }
+    let row = |caller: &str, profile: &str| {
+        let row = shown.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        row.into_iter()
+            .find(|row| row.len() == 4 && row[0] == caller && row[1] == profile)
+            .unwrap_or_else(|| panic!("{shown}"))
+    };
+    assert_eq!(row("local", "-")[2..], ["fx__echo", "allow"]);
+    assert_eq!(row("second", "-")[2..], ["fx__echo", "deny"]);
+    assert_eq!(row("local", "small")[2..], ["echo", "allow"]);
+    let json: Value = serde_json::from_str(&ok(&gateway, &["tools", "fx__echo", "--json"])).unwrap();
+    assert!(json["input-schema"].is_object() && json["who"].as_array().unwrap().len() == 4, "{json}");
+    let sizes = ok(&gateway, &["tools", "--tokens"]);
+    assert!(sizes.contains("fx (") && sizes.contains("fx__echo") && sizes.contains("all"), "{sizes}");
+    let bytes = json["bytes"].to_string();
+    assert!(sizes.lines().any(|line| line.contains(&bytes) && line.ends_with("fx__echo")), "{bytes}: {sizes}");
+}
+
+#[test]
+fn a_name_that_does_not_exist_leads_to_one_that_does() {
+    let gateway = Setup::new().fake("files", &Fake::stdio("both")).start();
+    gateway.wait_for_tools(&["files__echo"]);
+    for (args, meant) in [
+        (&["call", "files__ecko"][..], "did you mean `files__echo`?"),
+        (&["call", "echo"], "did you mean `files__echo`?"),
+        (&["tools", "files_echo"], "did you mean `files__echo`?"),
+        (&["status", "file"], "did you mean `files`?"),
+        (&["restart", "fiels"], "did you mean `files`?"),
+    ] {
+        let refused = gateway.run(args);
+        assert!(refused.status.code() == Some(1) && said(&refused).contains(meant), "{args:?}: {}", said(&refused));
+    }
+    assert!(!said(&gateway.run(&["call", "files__fail"])).contains("did you mean"));
+    assert!(!said(&gateway.run(&["call", "weather"])).contains("did you mean"));
+}
+
+#[test]
+fn status_of_one_upstream_says_where_its_program_was_looked_for() {
+    let gateway = Setup::new().toml("[upstreams.fx]\ncommand = [\"no-such-program-anywhere\"]").start();
+    let shown = || ok(&gateway, &["status", "fx"]);
+    eventually("it is misconfigured", || shown().contains("misconfigured"));
+    let path = std::env::var("PATH").unwrap();
+    let text = shown();
+    assert!(text.contains("PATH"), "{text}");
+    for folder in path.split(':') {
+        assert!(text.lines().any(|line| line.split_whitespace().last() == Some(folder)), "{folder}: {text}");
+    }
+    assert!(text.contains("next-try") && text.contains("advice"), "{text}");
 }

@@ -1,4 +1,4 @@
-//! Commands of `headend` on a terminal of 80 columns.
+//! Commands of `headend` on a terminal, of 80 columns if nothing else is said.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -29,19 +29,33 @@ impl Terminal {
         Self::start_by(world, headend(), args, typed)
     }
 
+    /// Starts that program on a terminal.
+    pub(crate) fn by(world: &World, program: &str, args: &[&str]) -> Self {
+        Self::start_by(world, program, args, "")
+    }
+
+    /// Starts `headend ARGS` on a terminal of so many columns.
+    pub(crate) fn wide(world: &World, columns: u16, args: &[&str]) -> Self {
+        Self::start_on(world, headend(), args, "", columns)
+    }
+
     /// Starts `headend ARGS` as the one that controls its terminal.
     pub(crate) fn controlling(world: &World, args: &[&str]) -> Self {
         Self::start_by(world, "setsid", &[&["--ctty", headend()][..], args].concat(), "")
     }
 
     fn start_by(world: &World, program: &str, args: &[&str], typed: &str) -> Self {
+        Self::start_on(world, program, args, typed, 80)
+    }
+
+    fn start_on(world: &World, program: &str, args: &[&str], typed: &str, columns: u16) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
         let name = ptsname(&master, Vec::new()).unwrap();
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
         let slave = rustix::fs::open(name.as_c_str(), flags, Mode::empty()).unwrap();
-        tcsetwinsize(&slave, Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+        tcsetwinsize(&slave, Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
         let mut keys = File::from(master);
         keys.write_all(typed.as_bytes()).unwrap();
         let end = || Stdio::from(slave.try_clone().unwrap());

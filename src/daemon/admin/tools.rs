@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::catalog::merge::Dropped;
+use crate::catalog::merge::{Dropped, Entry};
 use crate::daemon::access::operator;
 use crate::daemon::gateway::Gateway;
 use crate::gateway::client::ClientContext;
@@ -22,7 +22,7 @@ const WITHHELD: &str = "withheld";
 const NEW: &str = "new";
 
 /// The tools; for users other than the operator, those that their caller may see. `as` selects what clients of one kind see, `all`
-/// adds what is withheld.
+/// adds what is withheld, `sizes` the bytes of each tool.
 pub(super) fn list(gateway: &Gateway, caller: &Caller, request: &Request) -> Result<RawJson, (i64, String)> {
     let params = request.params.as_ref().and_then(|raw| RawObject::parse(raw).ok()).unwrap_or_default();
     let Caller { name: caller, access } = caller;
@@ -34,7 +34,7 @@ pub(super) fn list(gateway: &Gateway, caller: &Caller, request: &Request) -> Res
         Some("all") => Kinds { form: true, url: true, sampling: true, sampling_tools: true, roots: true },
         Some(_) => return Err((code::INVALID_PARAMS, "`as` must be none, forms or all".to_owned())),
     };
-    let all = params.is_true("all");
+    let (all, sizes) = (params.is_true("all"), params.is_true("sizes"));
     if all && !operates {
         return Err((1, "only root and the user that runs headend may see what is withheld".to_owned()));
     }
@@ -49,7 +49,7 @@ pub(super) fn list(gateway: &Gateway, caller: &Caller, request: &Request) -> Res
     let tools = shown.filter_map(|(at, _)| view.item(at)).map(|(entry, rules)| {
         let effect = Policy::effect(&snapshot.policy, rules, caller, "", entry);
         let pin = if entry.is_new { NEW } else { "pinned" };
-        let tool = RawObject::of_strings(&[
+        let mut tool = RawObject::of_strings(&[
             ("name", &entry.exposed),
             ("upstream", entry.upstream_name.as_str()),
             ("original", &entry.original),
@@ -58,6 +58,9 @@ pub(super) fn list(gateway: &Gateway, caller: &Caller, request: &Request) -> Res
             ("pin", pin),
             ("effect", effect.into_str()),
         ]);
+        if sizes {
+            tool.set("bytes", RawJson::number(bytes(entry)));
+        }
         tool.encode()
     });
     let withheld: Vec<&Dropped> = snapshot.dropped.iter().filter(|dropped| concerns_tools(dropped)).collect();
@@ -72,6 +75,17 @@ pub(super) fn list(gateway: &Gateway, caller: &Caller, request: &Request) -> Res
         gateway.service.listed_tools(&snapshot, &client);
     }
     Ok(out.encode())
+}
+
+/// Bytes of a tool as hosts hand it to a model: its name, its description and the schema of its arguments.
+pub(super) fn bytes(entry: &Entry) -> usize {
+    let mut sent = RawObject::of_strings(&[("name", &entry.exposed)]);
+    for (name, member) in [("description", "description"), ("input_schema", "inputSchema")] {
+        if let Some(value) = entry.definition.get(member) {
+            sent.set(name, value.clone());
+        }
+    }
+    sent.encode().bytes().len()
 }
 
 fn concerns_tools(dropped: &Dropped) -> bool {

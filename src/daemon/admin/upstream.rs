@@ -7,7 +7,7 @@ use crate::catalog::merge::{Dropped, Entry};
 use crate::gateway::snapshot::Snapshot;
 use crate::mcp::method::List;
 use crate::mcp::version::Era;
-use crate::store::pins::PinKind;
+use crate::store::pins::{PinKind, program_of, searched};
 use crate::upstream::handle::Handle;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -53,6 +53,18 @@ pub(super) fn add_health(out: &mut RawObject, handle: &Handle) {
     let stderr = handle.health.stderr();
     if !stderr.is_empty() {
         out.set("stderr", RawJson::list(stderr.iter().map(|line| RawJson::string(line))));
+    }
+}
+
+/// Adds the program that is started and the folders in which it was looked for.
+pub(super) fn add_program(out: &mut RawObject, handle: &Handle) {
+    let spec = handle.spec.load();
+    let folders = searched(&spec);
+    if let Some(program) = program_of(&spec) {
+        out.set("program", RawJson::string(&program.display().to_string()));
+    }
+    if !folders.is_empty() {
+        out.set("path", RawJson::list(folders.iter().map(|folder| RawJson::string(folder))));
     }
 }
 

@@ -63,6 +63,13 @@ fn is_path(spec: &Upstream) -> bool {
     matches!(&spec.target, Target::Stdio { command, .. } if command.first().is_some_and(|word| word.expose().contains('/')))
 }
 
+/// The folders in which the program of an upstream is looked for; none where its command names the file.
+pub(crate) fn searched(spec: &Upstream) -> Vec<String> {
+    let Target::Stdio { command, .. } = &spec.target else { return Vec::new() };
+    let is_word = command.first().is_some_and(|word| !word.contains('/'));
+    search_path(spec).filter(|_| is_word).map_or_else(Vec::new, |path| path.split(':').map(str::to_owned).collect())
+}
+
 /// Says that no folder of the search path has the program, and which folders they are.
 fn not_found(word: &str, path: Option<&str>) -> String {
     path.map_or_else(

@@ -1,0 +1,261 @@
+//! The screen that a command prints on: how many columns it has, and whether it takes colours.
+//!
+//! A terminal has its own width; elsewhere `$COLUMNS` is the width, and without it lines are as long as they need.
+
+use std::borrow::Cow;
+use std::io::IsTerminal as _;
+
+use rustix::termios::tcgetwinsize;
+use unicode_width::UnicodeWidthStr as _;
+
+use crate::wire::foreign;
+
+/// A narrower screen is taken for this wide: below it nothing can be laid out.
+const NARROWEST: usize = 40;
+
+/// Where a command prints.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Screen {
+    /// `None` where lines may be as long as they need.
+    width: Option<usize>,
+    colours: bool,
+}
+
+/// A column of a table.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Column {
+    pub(super) head: &'static str,
+    /// 0 is always shown; of the others the highest goes first where there is no room.
+    pub(super) rank: u8,
+}
+
+/// How a cell or a word is coloured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Colour {
+    Good,
+    Busy,
+    Bad,
+    Pale,
+}
+
+impl Colour {
+    const fn code(self) -> &'static str {
+        match self {
+            Self::Good => "\u{1b}[32m",
+            Self::Busy => "\u{1b}[33m",
+            Self::Bad => "\u{1b}[31m",
+            Self::Pale => "\u{1b}[2m",
+        }
+    }
+}
+
+impl Screen {
+    /// Of this process's stdout.
+    pub(super) fn of_stdout() -> Self {
+        let stdout = std::io::stdout();
+        let is_terminal = stdout.is_terminal();
+        let own = is_terminal.then(|| tcgetwinsize(&stdout).ok()).flatten().map(|size| usize::from(size.ws_col));
+        let stated = || variable("COLUMNS").and_then(|text| text.parse().ok());
+        let default = is_terminal.then_some(80);
+        let width = own.filter(|width| *width > 0).or_else(stated).or(default).map(|width| width.max(NARROWEST));
+        let is_plain = variable("NO_COLOR").is_some() || variable("TERM").is_some_and(|term| term == "dumb");
+        Self { width, colours: is_terminal && !is_plain }
+    }
+
+    #[cfg(test)]
+    pub(super) const fn of(width: Option<usize>) -> Self {
+        Self { width, colours: false }
+    }
+
+    pub(super) const fn has_colours(self) -> bool {
+        self.colours
+    }
+
+    /// A text of ours in that colour.
+    pub(super) fn paint(self, colour: Colour, text: &str) -> String {
+        if self.colours { format!("{}{text}\u{1b}[0m", colour.code()) } else { text.to_owned() }
+    }
+
+    /// One paragraph with its line end, broken between words; no word is broken, so that names and commands can be copied.
+    pub(super) fn paragraph(self, text: &str) -> String {
+        self.indented("", text)
+    }
+
+    /// [`Self::paragraph`] behind an indent of spaces.
+    pub(super) fn indented(self, indent: &str, text: &str) -> String {
+        let text = foreign::line(text);
+        let Some(width) = self.width else { return format!("{indent}{text}\n") };
+        let mut out = String::new();
+        let mut line = indent.to_owned();
+        for word in text.split(' ').filter(|word| !word.is_empty()) {
+            let is_first = line.len() == indent.len();
+            if !is_first && line.width() + 1 + word.width() > width {
+                out.extend([line.as_str(), "\n"]);
+                indent.clone_into(&mut line);
+            } else if !is_first {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+        out.extend([line.trim_end(), "\n"]);
+        out
+    }
+
+    /// A name in front of each value; long values go on below their beginning.
+    pub(super) fn pairs(self, pairs: &[(String, String)]) -> String {
+        let name_width = pairs.iter().map(|(name, _)| name.width()).max().unwrap_or(0);
+        let indent = " ".repeat(name_width + 2);
+        let mut out = String::new();
+        for (name, value) in pairs {
+            let gap = " ".repeat(name_width - name.width() + 2);
+            let value = self.indented(&indent, value);
+            out.push_str(&format!("{name}{gap}{}", value.trim_start_matches(' ')));
+        }
+        out
+    }
+
+    /// Whether lines of that width fit.
+    pub(super) fn fits(self, width: usize) -> bool {
+        self.width.is_none_or(|own| width <= own)
+    }
+
+    /// The columns of a table that fit, by index: those of rank 0, and of the others as many as there is room for. Where room is
+    /// short, columns without content are left out first.
+    pub(super) fn fitting(self, columns: &[Column], rows: &[Vec<String>]) -> Vec<usize> {
+        let mut shown: Vec<usize> = (0..columns.len()).collect();
+        let widths: Vec<usize> = columns
+            .iter()
+            .enumerate()
+            .map(|(at, column)| cells(rows, at).map(|cell| cell.width()).max().unwrap_or(0).max(column.head.width()))
+            .collect();
+        let rank = |at: usize| columns.get(at).map_or(0, |column| column.rank);
+        let room = |shown: &[usize]| {
+            shown.iter().filter_map(|at| widths.get(*at)).sum::<usize>() + 2 * shown.len().saturating_sub(1)
+        };
+        if self.fits(room(&shown)) {
+            return shown;
+        }
+        shown.retain(|at| rank(*at) == 0 || cells(rows, *at).any(|cell| !matches!(&*cell, "" | "-" | "0")));
+        while !self.fits(room(&shown)) {
+            let least = shown.iter().copied().max_by_key(|at| rank(*at)).filter(|at| rank(*at) > 0);
+            let Some(least) = least else { break };
+            shown.retain(|at| *at != least);
+        }
+        shown
+    }
+
+    /// A table of the columns that [`Self::fitting`] gives, a line each row. `colour` is asked for each cell by column and text;
+    /// `note` for what follows a row, indented.
+    pub(super) fn table(
+        self,
+        columns: &[Column],
+        rows: &[Vec<String>],
+        colour: impl Fn(&str, &str) -> Option<Colour>,
+        note: impl Fn(usize) -> Option<String>,
+    ) -> String {
+        let shown = self.fitting(columns, rows);
+        let head: Vec<Cow<'_, str>> =
+            shown.iter().filter_map(|at| columns.get(*at)).map(|column| column.head.into()).collect();
+        let body: Vec<Vec<Cow<'_, str>>> =
+            rows.iter().map(|row| shown.iter().map(|at| cell(row, *at)).collect()).collect();
+        let lines = || std::iter::once(&head).chain(&body);
+        let width = |at: usize| lines().filter_map(|line| line.get(at)).map(|cell| cell.width()).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..shown.len()).map(width).collect();
+        let mut out = String::new();
+        for (number, line) in lines().enumerate() {
+            let mut text = String::new();
+            let mut gap = 0;
+            for (at, cell) in line.iter().enumerate() {
+                text.extend(std::iter::repeat_n(' ', gap));
+                let name = head.get(at).map_or("", |name| &**name);
+                match colour(name, cell).filter(|_| number > 0) {
+                    Some(colour) => text.push_str(&self.paint(colour, cell)),
+                    None => text.push_str(cell),
+                }
+                gap = 2 + widths.get(at).map_or(0, |width| width.saturating_sub(cell.width()));
+            }
+            out.push_str(text.trim_end());
+            out.push('\n');
+            if let Some(note) = number.checked_sub(1).and_then(&note) {
+                out.push_str(&self.indented("    ", &note));
+            }
+        }
+        out
+    }
+
+    /// A table without colours and notes.
+    pub(super) fn plain(self, columns: &[Column], rows: &[Vec<String>]) -> String {
+        self.table(columns, rows, |_, _| None, |_| None)
+    }
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// A cell in one line, whatever it holds.
+fn cell(row: &[String], at: usize) -> Cow<'_, str> {
+    row.get(at).map_or(Cow::Borrowed(""), |text| foreign::line(text))
+}
+
+fn cells(rows: &[Vec<String>], at: usize) -> impl Iterator<Item = Cow<'_, str>> {
+    rows.iter().map(move |row| cell(row, at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COLUMNS: [Column; 4] = [
+        Column { head: "NAME", rank: 0 },
+        Column { head: "STATE", rank: 0 },
+        Column { head: "NEXT", rank: 2 },
+        Column { head: "TOOLS", rank: 1 },
+    ];
+
+    fn rows(rows: &[[&str; 4]]) -> Vec<Vec<String>> {
+        rows.iter().map(|row| row.map(String::from).to_vec()).collect()
+    }
+
+    #[test]
+    fn columns_go_by_their_rank_where_there_is_no_room() {
+        let name = "n".repeat(30);
+        let rows = rows(&[[&name, "ready", "12 s", "3"], ["b", "down", "-", "4"]]);
+        let heads = |width| Screen::of(width).plain(&COLUMNS, &rows).lines().next().unwrap().to_owned();
+        let squeezed = |width| heads(width).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(squeezed(None), "NAME STATE NEXT TOOLS");
+        assert_eq!(squeezed(Some(50)), "NAME STATE NEXT TOOLS");
+        assert_eq!(squeezed(Some(49)), "NAME STATE TOOLS");
+        assert_eq!(squeezed(Some(40)), "NAME STATE", "what has no rank stays, also where it does not fit");
+    }
+
+    #[test]
+    fn columns_without_content_go_before_others() {
+        let name = "n".repeat(30);
+        let rows = rows(&[[&name, "ready", "-", "3"]]);
+        assert!(Screen::of(Some(50)).plain(&COLUMNS, &rows).contains("NEXT"));
+        let narrow = Screen::of(Some(45)).plain(&COLUMNS, &rows);
+        assert!(!narrow.contains("NEXT") && narrow.contains("TOOLS"), "{narrow}");
+    }
+
+    #[test]
+    fn columns_line_up_by_display_width_and_rows_stay_lines() {
+        let rows = rows(&[["日本\n", "ab", "", ""], ["e\u{301}", "cd\u{1b}[2J", "x", ""]]);
+        let shown = Screen::of(None).plain(&COLUMNS, &rows);
+        let states: Vec<usize> =
+            shown.lines().skip(1).map(|line| line.find(['a', 'c']).map(|at| line[..at].width()).unwrap()).collect();
+        assert_eq!(states.len(), 2, "{shown}");
+        assert_eq!(states[0], states[1], "{shown}");
+        assert!(!shown.contains('\u{1b}'), "{shown}");
+    }
+
+    #[test]
+    fn a_note_follows_its_row_and_words_are_never_broken() {
+        let rows = rows(&[["a", "down", "", ""]]);
+        let note = "the program /a/path/that/is/longer/than/the/screen/is/wide ended";
+        let shown = Screen::of(Some(40)).table(&COLUMNS, &rows, |_, _| None, |_| Some(note.to_owned()));
+        let lines: Vec<&str> = shown.lines().skip(2).collect();
+        assert_eq!(lines, ["    the program", "    /a/path/that/is/longer/than/the/screen/is/wide", "    ended"]);
+        assert_eq!(Screen::of(None).paragraph("a b"), "a b\n");
+    }
+}
