@@ -1,9 +1,12 @@
 //! The command line's side of the admin socket.
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, ErrorKind, Write as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use nix::unistd::{Uid, User};
 
 use super::exit::{NO, UNAVAILABLE};
 use super::options::Common;
@@ -43,14 +46,41 @@ pub(super) struct Daemon {
 /// 69 when none does, or when it refuses.
 pub(super) fn connect(common: &Common, want: &str, profile: Option<&str>) -> Result<Daemon, Failure> {
     let paths = candidates(common);
+    let mut denied = None;
     for path in &paths {
-        let Ok(stream) = UnixStream::connect(path) else { continue };
-        return greet(stream, want, profile)
-            .map_err(|text| Failure::new(UNAVAILABLE, format!("{}: {text}", path.display())));
+        match UnixStream::connect(path) {
+            Ok(stream) => {
+                return greet(stream, want, profile)
+                    .map_err(|text| Failure::new(UNAVAILABLE, format!("{}: {text}", path.display())));
+            }
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => denied = denied.or(Some(path)),
+            Err(_) => {}
+        }
+    }
+    if let Some(path) = denied {
+        return Err(Failure::new(UNAVAILABLE, no_permission(path)));
     }
     let tried: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
     let text = format!("no daemon answers (tried {}); start one with `headend serve`", tried.join(", "));
     Err(Failure::new(UNAVAILABLE, text))
+}
+
+/// Whose the socket is that this user may not connect to, and the ways in. A folder that this user may not enter hides its socket.
+pub(super) fn no_permission(path: &Path) -> String {
+    let found = path.ancestors().find_map(|place| Some((place, std::fs::symlink_metadata(place).ok()?)));
+    let user = |uid: u32| {
+        let known = User::from_uid(Uid::from_raw(uid)).ok().flatten();
+        known.map_or_else(|| uid.to_string(), |user| user.name)
+    };
+    let (own, socket) = (user(rustix::process::getuid().as_raw()), path.display());
+    let Some((place, data)) = found else { return format!("{socket}: permission denied for user {own}") };
+    let owner = user(data.uid());
+    let mode = data.permissions().mode() & 0o7777;
+    let at = if place == path { String::new() } else { format!("{} ", place.display()) };
+    format!(
+        "{socket}: permission denied: {at}belongs to user {owner} (mode {mode:04o}), and you are user {own}; run the command as {owner}, \
+         or let that daemon admit you: `[admin] users = [{own:?}]` and `group`"
+    )
 }
 
 fn greet(stream: UnixStream, want: &str, profile: Option<&str>) -> Result<Daemon, String> {

@@ -1,5 +1,7 @@
 //! Everyday commands: the last line of `check`, listings that fit their screen, one tool, logs, and names that were meant.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
@@ -7,7 +9,7 @@ use serde_json::Value;
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::harness::{Gateway, Setup, headend};
-use crate::process::{eventually, output_within, said};
+use crate::process::{eventually, installed, output_within, said};
 use crate::terminal::Terminal;
 use crate::upstream::Fake;
 
@@ -176,6 +178,31 @@ fn a_name_that_does_not_exist_leads_to_one_that_does() {
     }
     assert!(!said(&gateway.run(&["call", "files__fail"])).contains("did you mean"));
     assert!(!said(&gateway.run(&["call", "weather"])).contains("did you mean"));
+}
+
+#[test]
+fn a_socket_without_permission_says_whose_it_is() {
+    if !rustix::process::getuid().is_root() || !installed("setpriv") {
+        return eprintln!("left out: a socket without permission: only root can become another user, with setpriv");
+    }
+    let gateway = Setup::new().start();
+    let as_nobody = || {
+        let mut command = gateway.world.command("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", headend(), "status"]).current_dir("/");
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        output_within(child, Duration::from_secs(30), "headend status as another user")
+    };
+    for reachable in [false, true] {
+        for folder in ["", "run"] {
+            let mode = if reachable { 0o755 } else { 0o700 };
+            fs::set_permissions(gateway.world.path(folder), fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let refused = as_nobody();
+        let text = said(&refused);
+        assert_eq!(refused.status.code(), Some(69), "{text}");
+        assert!(text.contains("permission denied") && text.contains("belongs to user root"), "{text}");
+        assert!(text.contains("you are user nobody") && text.contains("[admin] users"), "{text}");
+    }
 }
 
 #[test]
