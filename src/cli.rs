@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, CommandFactory as _, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 mod approvals;
 mod audit;
@@ -14,6 +14,7 @@ mod daemon;
 mod ends;
 mod exit;
 mod grants;
+mod help;
 pub(crate) mod import;
 mod init;
 mod manual;
@@ -189,7 +190,11 @@ pub(crate) fn run() -> ExitCode {
             |()| ExitCode::SUCCESS,
         );
     }
-    let cli = match Cli::try_parse() {
+    let mut command = help::command(Cli::command());
+    let parsed = command.try_get_matches_from_mut(std::env::args_os());
+    let parsed =
+        parsed.and_then(|mut found| Cli::from_arg_matches_mut(&mut found).map_err(|error| error.format(&mut command)));
+    let cli = match parsed {
         Ok(cli) => cli,
         Err(error) => {
             // Help and version are answers; any other error is wrong usage.

@@ -1,0 +1,94 @@
+//! Help texts: examples of each command, and the options of every command once, in the first help.
+
+use clap::Command;
+
+/// The options that every command has, as clap names them.
+const EVERYWHERE: [&str; 4] = ["config", "socket", "log", "log_format"];
+
+const SEE: &str = "--config, --socket, --log and --log-format go with every command; see `headend --help`.";
+
+/// Examples by command; those of several words are below a command.
+const EXAMPLES: &[(&str, &str)] = &[
+    (
+        "serve",
+        "headend serve\nheadend serve --upstream 'files=npx -y @modelcontextprotocol/server-filesystem /srv/work'",
+    ),
+    ("stdio", "headend stdio\nheadend stdio --upstream time='uvx mcp-server-time' --transparent"),
+    (
+        "check",
+        "headend check\nheadend check --resolved --config ./headend.toml\nheadend check --quiet && headend reload",
+    ),
+    ("policy test", "headend policy test --tool git__push --arguments '{\"force\": true}'"),
+    ("status", "headend status\nheadend status files\nheadend status --json"),
+    ("console", "headend console"),
+    ("tools", "headend tools\nheadend tools files__read_file\nheadend tools --all\nheadend tools --tokens"),
+    ("call", "headend call time__now\nheadend call files__read_file '{\"path\": \"/srv/work/notes.md\"}'"),
+    ("pins", "headend pins --waiting\nheadend pins diff files__read_file\nheadend pins approve files"),
+    ("approvals", "headend approvals\nheadend approvals show 4f2a"),
+    ("approve", "headend approve 4f2a\nheadend approve 4f2a --for 8h"),
+    ("deny", "headend deny 4f2a"),
+    ("grants", "headend grants\nheadend grants revoke 4f2a\nheadend grants revoke --all"),
+    ("reload", "headend reload --dry-run\nheadend reload"),
+    ("restart", "headend restart files"),
+    ("audit", "headend audit verify\nheadend audit tail --follow"),
+    ("import", "headend import ~/.claude.json > headend.toml"),
+    ("demo", "headend demo time"),
+    ("completions", "headend completions bash > ~/.local/share/bash-completion/completions/headend"),
+];
+
+/// The command line as people read it: each command with its examples, and without the options that all of them have.
+pub(super) fn command(mut command: Command) -> Command {
+    // Options of the first command reach the others when the command line is built.
+    command.build();
+    for name in names(&command) {
+        command = command.mut_subcommand(&name, |sub| told(sub, &name));
+    }
+    command
+}
+
+fn names(command: &Command) -> Vec<String> {
+    command.get_subcommands().map(|sub| sub.get_name().to_owned()).filter(|name| name != "help").collect()
+}
+
+fn told(mut command: Command, name: &str) -> Command {
+    command = command.mut_args(|arg| {
+        let is_everywhere = EVERYWHERE.contains(&arg.get_id().as_str());
+        if is_everywhere { arg.hide(true) } else { arg }
+    });
+    for below in names(&command) {
+        command = command.mut_subcommand(&below, |sub| told(sub, &format!("{name} {below}")));
+    }
+    let examples = EXAMPLES.iter().find(|(command, _)| *command == name).map(|(_, lines)| *lines);
+    let examples = examples.map(|lines| lines.lines().map(|line| format!("  {line}\n")).collect::<String>());
+    let head = match examples.as_ref().map(|text| text.lines().count()) {
+        None => "",
+        Some(1) => "Example:\n",
+        Some(_) => "Examples:\n",
+    };
+    let gap = if examples.is_some() { "\n" } else { "" };
+    command.after_help(format!("{head}{}{gap}{SEE}", examples.unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn examples_parse_and_the_common_options_stand_in_one_help_alone() {
+        let mut all = command(super::super::Cli::command());
+        assert!(all.render_long_help().to_string().contains("--log-format"));
+        for name in names(&all) {
+            let mut sub = all.find_subcommand(&name).unwrap().clone();
+            let help = sub.render_long_help().to_string();
+            assert!(help.contains(SEE) && !help.contains("<FILTER>"), "{help}");
+            assert!(help.lines().all(|line| line.len() <= 120), "{help}");
+        }
+        for line in EXAMPLES.iter().flat_map(|(_, lines)| lines.lines()) {
+            // A shell takes the rest.
+            let line = line.split(" > ").next().unwrap().split(" && ").next().unwrap();
+            let words = shlex::split(line).unwrap();
+            assert!(all.clone().try_get_matches_from(&words).is_ok(), "{line}");
+        }
+    }
+}
