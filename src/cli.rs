@@ -17,6 +17,7 @@ mod grants;
 mod help;
 pub(crate) mod import;
 mod init;
+mod logs;
 mod manual;
 mod meant;
 mod operator;
@@ -142,6 +143,11 @@ enum Command {
         /// The upstream, as `headend status` lists it.
         name: String,
     },
+    /// Print what an upstream wrote to stderr and how its state changed, since its last start by headend.
+    ///
+    /// The daemon keeps the last thousand lines in memory. Lines behind a bar are the program's, those with a star are
+    /// headend's.
+    Logs(logs::LogsArgs),
     /// Verify and read the audit log, without a daemon.
     #[command(subcommand)]
     Audit(audit::AuditCommand),
@@ -231,6 +237,7 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Grants(args) => grants::run(&common, args),
         Command::Reload { dry_run } => reload::run(&common, dry_run),
         Command::Restart { name } => restart::run(&common, &name),
+        Command::Logs(args) => logs::run(&common, &args),
         Command::Audit(command) => audit::run(&common, command),
         Command::Import { files } => import::run(&files),
         Command::Demo { name } => demo(&name),

@@ -29,6 +29,7 @@ pub(crate) mod line_call;
 pub(crate) mod lines;
 pub(crate) mod link;
 mod listing;
+pub(crate) mod logbook;
 #[cfg_attr(not(target_os = "linux"), path = "upstream/unmarked.rs")]
 pub(crate) mod owner;
 pub(crate) mod parked;

@@ -203,6 +203,7 @@ fn about(screen: Screen, upstream: &RawObject) -> String {
     if !stderr.is_empty() {
         out.push_str("\nlast lines of stderr:\n");
         stderr.iter().for_each(|line| out.push_str(&format!("  {}\n", foreign::line(line))));
+        out.push_str(&format!("`headend logs {}` has more\n", field(upstream, "name")));
     }
     out
 }

@@ -45,6 +45,7 @@ use crate::wire::raw::{RawJson, RawObject};
 
 mod consents;
 mod late;
+mod logs;
 mod pins;
 mod proof;
 mod restart;
@@ -339,6 +340,7 @@ async fn operate(
             let plan = if rehearsal { gateway.rehearse(file.as_deref()) } else { gateway.reload().await };
             plan.map(|plan| RawObject::of_strings(&[("plan", &plan.to_string())]).encode()).map_err(|why| (1, why))
         }
+        "logs" => logs::operate(gateway, request).await,
         "restart" => restart::operate(gateway, &by, request).await,
         "call" => call(gateway, caller, request).await,
         "console.link" => console_link(gateway),

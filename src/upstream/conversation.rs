@@ -53,7 +53,7 @@ pub(super) async fn serve_process(context: &Context, launch: Launch, hint: EraHi
     let hidden: Vec<_> = launch.env.iter().chain(&launch.expanded).cloned().collect();
     let words = LastWords::of(&hidden);
     let (draining, drained) = oneshot::channel::<()>();
-    let drain = drain_stderr(handle.name.to_string(), stderr, words.clone());
+    let drain = drain_stderr(Arc::clone(&handle.health), stderr, words.clone());
     // A process that the child leaves behind may keep its stderr open for ever.
     let over = CancellationToken::new();
     let _over = over.clone().drop_guard();

@@ -19,6 +19,7 @@ use crate::catalog::name::UpstreamName;
 use crate::telemetry::metrics::UpstreamMetrics;
 use crate::upstream::answer::HttpError;
 use crate::upstream::lines::Lines;
+use crate::upstream::logbook::{Logbook, Origin};
 use crate::upstream::signs::Signs;
 
 /// Shared by everything that speaks with the upstream.
@@ -46,6 +47,7 @@ pub(crate) struct Health {
     /// Why the last start failed does not pass by itself; the way to mend it.
     remedy: Mutex<Option<&'static str>>,
     pub(crate) lines: Lines,
+    pub(crate) log: Logbook,
 }
 
 /// The state of the main lane.
@@ -77,7 +79,12 @@ impl Health {
             is_retired: AtomicBool::new(false),
             remedy: Mutex::new(None),
             lines: Lines::default(),
+            log: Logbook::default(),
         }
+    }
+
+    pub(crate) fn upstream(&self) -> &UpstreamName {
+        &self.upstream
     }
 
     /// The main lane is in this state now. A new start forgets why the last one failed.
@@ -112,6 +119,7 @@ impl Health {
         let shown = self.shown(state);
         if std::mem::replace(&mut state.shown, shown) != shown {
             self.since.store(uptime_millis(), Ordering::Relaxed);
+            self.log.add(Origin::Headend, shown);
         }
         if !self.is_retired.load(Ordering::Relaxed) {
             self.metrics.set_state(shown);
@@ -298,6 +306,7 @@ impl Health {
 
     /// Keeps the last words of a process, or the last error.
     pub(crate) fn failed(&self, why: String) {
+        self.log.add(Origin::Headend, &why);
         self.last_error.store(Arc::new(why));
     }
 

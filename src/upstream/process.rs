@@ -2,6 +2,7 @@
 //! SIGKILL, always with everything that it started: see [`guard`](super::guard).
 
 use std::process::ExitStatus;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -11,8 +12,10 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use crate::base::clock;
 use crate::base::stop::StopTimes;
 use crate::upstream::guard::Keeper;
+use crate::upstream::health::Health;
 use crate::upstream::last_words::LastWords;
 use crate::upstream::launch::{Launch, SpawnError};
+use crate::upstream::logbook::Origin;
 use crate::wire::lines::{Line, LineDecoder};
 
 const STDERR_LINE_BYTES: usize = 4096;
@@ -67,8 +70,8 @@ impl Reaper {
 }
 
 /// Reads a child's stderr to its end, so that the child never blocks on it; logs what fits the rate.
-pub(crate) async fn drain_stderr(upstream: String, stderr: impl AsyncRead + Unpin, words: LastWords) {
-    let mut stderr = stderr;
+pub(crate) async fn drain_stderr(health: Arc<Health>, stderr: impl AsyncRead + Unpin, words: LastWords) {
+    let (mut stderr, upstream) = (stderr, health.upstream());
     let mut decoder = LineDecoder::new(STDERR_LINE_BYTES);
     let (mut window, mut logged, mut suppressed) = (clock::now(), 0_u32, 0_u64);
     loop {
@@ -94,6 +97,7 @@ pub(crate) async fn drain_stderr(upstream: String, stderr: impl AsyncRead + Unpi
             } else {
                 suppressed += 1;
             }
+            health.log.add(Origin::Stderr, &text);
             words.push(text);
         }
     }

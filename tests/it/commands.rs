@@ -9,7 +9,7 @@ use serde_json::Value;
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::harness::{Gateway, Setup, headend};
-use crate::process::{eventually, installed, output_within, said};
+use crate::process::{eventually, installed, output_within, said, within};
 use crate::terminal::Terminal;
 use crate::upstream::Fake;
 
@@ -99,6 +99,7 @@ fn listings_fit_eighty_columns_and_say_more_where_there_is_room() {
             &["pins"],
             &["grants"],
             &["approvals"],
+            &["logs", "fx"],
         ] {
             let shown = screen(columns, args);
             for line in shown.lines() {
@@ -172,6 +173,7 @@ fn a_name_that_does_not_exist_leads_to_one_that_does() {
         (&["tools", "files_echo"], "did you mean `files__echo`?"),
         (&["status", "file"], "did you mean `files`?"),
         (&["restart", "fiels"], "did you mean `files`?"),
+        (&["logs", "flies"], "did you mean `files`?"),
     ] {
         let refused = gateway.run(args);
         assert!(refused.status.code() == Some(1) && said(&refused).contains(meant), "{args:?}: {}", said(&refused));
@@ -203,6 +205,33 @@ fn a_socket_without_permission_says_whose_it_is() {
         assert!(text.contains("permission denied") && text.contains("belongs to user root"), "{text}");
         assert!(text.contains("you are user nobody") && text.contains("[admin] users"), "{text}");
     }
+}
+
+#[test]
+fn logs_show_what_a_server_wrote_and_follow_it() {
+    let setup = Setup::new().env("SECRET_OF_FX", "hunter2-canary");
+    let script = setup
+        .world
+        .write("work/server", "#!/bin/sh\necho \"token is $KEY\" >&2\nprintf 'one\\033[2Jtwo\\n' >&2\nexit 3\n");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o700)).unwrap();
+    let upstream = format!("[upstreams.fx]\ncommand = [{script:?}]\nenv = {{ KEY = {{ env = \"SECRET_OF_FX\" }} }}");
+    let gateway = setup.toml(&upstream).start();
+    let shown = || ok(&gateway, &["logs", "fx"]);
+    eventually("its words are kept", || shown().contains("| token is $KEY") && shown().contains("* down"));
+    let text = shown();
+    assert!(!text.contains("hunter2") && !text.contains('\u{1b}') && text.contains("exit status: 3"), "{text}");
+    assert_eq!(ok(&gateway, &["logs", "fx", "-n", "1"]).lines().count(), 1);
+    let mut follow = Terminal::start(&gateway.world, &["logs", "--follow", "fx"], "");
+    follow.wait_for("token is $KEY");
+    let before = follow.screen().matches("token is").count();
+    drop(gateway.run(&["restart", "fx"]));
+    within(Duration::from_secs(15), "the next start is followed", || {
+        follow.screen().matches("token is").count() > before
+    });
+    follow.type_in("\u{3}");
+    let json = ok(&gateway, &["logs", "fx", "--json"]);
+    let first: Value = serde_json::from_str(json.lines().next().unwrap()).unwrap();
+    assert!(first["time"].is_string() && first["from"].is_string(), "{first}");
 }
 
 #[test]

@@ -1,0 +1,46 @@
+//! The operator's method `logs`: the log of one upstream, and what is added to it.
+
+use std::time::Duration;
+
+use crate::daemon::gateway::Gateway;
+use crate::policy::chain::timestamp;
+use crate::wire::code;
+use crate::wire::foreign;
+use crate::wire::message::Request;
+use crate::wire::raw::{RawJson, RawObject};
+
+/// How long an answer waits for a line where one is asked to.
+const WAIT: Duration = Duration::from_secs(20);
+/// Lines in one answer.
+const MOST: usize = 1000;
+
+/// The lines of `name` after the number `after` of the log `log`, at most `most`; with `wait` the answer waits for one. A log of another
+/// id is another log, and all of it is new.
+pub(super) async fn operate(gateway: &Gateway, request: &Request) -> Result<RawJson, (i64, String)> {
+    let params = request.params.as_ref().and_then(|raw| RawObject::parse(raw).ok()).unwrap_or_default();
+    let name = params.string("name").ok_or((code::INVALID_PARAMS, "params lacks `name`".to_owned()))?;
+    let number = |name: &str| params.get(name).and_then(|raw| raw.parse::<u64>().ok());
+    let snapshot = gateway.service.snapshots.load_full();
+    let handle = snapshot.handles.iter().find(|handle| handle.name.as_str() == name);
+    let unknown = || (1, format!("there is no upstream `{}`; `headend status` lists them", foreign::line(&name)));
+    let book = &handle.ok_or_else(unknown)?.health.log;
+    let after = number("after").filter(|_| number("log") == Some(book.id)).unwrap_or(0);
+    if params.is_true("wait") {
+        tokio::select! {
+            () = book.more_than(after) => {}
+            () = tokio::time::sleep(WAIT) => {}
+            () = gateway.service.draining.cancelled() => {}
+        }
+    }
+    let most = number("most").and_then(|most| usize::try_from(most).ok()).unwrap_or(MOST).min(MOST);
+    let lines = book.after(after, most);
+    let mut out = RawObject::default();
+    out.set("log", RawJson::number(book.id));
+    out.set("last", RawJson::number(lines.last().map_or(after, |line| line.number)));
+    let lines = lines.iter().map(|line| {
+        let (time, origin) = (timestamp(line.at), line.origin.into_str());
+        RawObject::of_strings(&[("time", &time), ("from", origin), ("text", &line.text)]).encode()
+    });
+    out.set("lines", RawJson::list(lines));
+    Ok(out.encode())
+}
