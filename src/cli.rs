@@ -11,6 +11,7 @@ mod call;
 mod check;
 mod console;
 mod daemon;
+mod doctor;
 mod ends;
 mod exit;
 mod grants;
@@ -148,6 +149,12 @@ enum Command {
     /// The daemon keeps the last thousand lines in memory. Lines behind a bar are the program's, those with a star are
     /// headend's.
     Logs(logs::LogsArgs),
+    /// Look for what commonly goes wrong, and say the next step for each finding; exit 1 when there is a problem.
+    ///
+    /// Looks at the daemon, the configuration, the state directory, ports, programs, certificates, proxies, the clock, hosts
+    /// that still start a server themselves, and at each upstream with what it wrote last. Where no daemon runs, the
+    /// upstreams are started for up to 20 seconds.
+    Doctor(doctor::DoctorArgs),
     /// Verify and read the audit log, without a daemon.
     #[command(subcommand)]
     Audit(audit::AuditCommand),
@@ -238,6 +245,7 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Reload { dry_run } => reload::run(&common, dry_run),
         Command::Restart { name } => restart::run(&common, &name),
         Command::Logs(args) => logs::run(&common, &args),
+        Command::Doctor(args) => doctor::run(&common, args),
         Command::Audit(command) => audit::run(&common, command),
         Command::Import { files } => import::run(&files),
         Command::Demo { name } => demo(&name),

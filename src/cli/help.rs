@@ -30,6 +30,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("grants", "headend grants\nheadend grants revoke 4f2a\nheadend grants revoke --all"),
     ("reload", "headend reload --dry-run\nheadend reload"),
     ("restart", "headend restart files"),
+    ("doctor", "headend doctor\nheadend doctor --json"),
     ("logs", "headend logs files\nheadend logs --follow files"),
     ("audit", "headend audit verify\nheadend audit tail --follow"),
     ("import", "headend import ~/.claude.json > headend.toml"),

@@ -151,6 +151,8 @@ pub(crate) struct Hello {
     pub(crate) profile: Option<String>,
     #[serde(default)]
     pub(crate) error: Option<String>,
+    #[serde(default)]
+    pub(crate) version: Option<String>,
 }
 
 /// A hello as a line.
@@ -349,7 +351,8 @@ async fn operate(
     }
 }
 
-fn status(gateway: &Gateway) -> RawJson {
+/// The gateway and its upstreams, as `headend status --json` prints them.
+pub(crate) fn status(gateway: &Gateway) -> RawJson {
     let service = &gateway.service;
     let snapshot = service.snapshots.load_full();
     let upstreams = snapshot.handles.iter().enumerate().map(|(index, handle)| {

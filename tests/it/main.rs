@@ -33,6 +33,7 @@ mod console;
 mod corpus;
 mod demo;
 mod disk;
+mod doctor;
 mod door;
 mod ends;
 mod faces;

@@ -1,0 +1,103 @@
+//! `headend doctor`: looks at what commonly goes wrong, and ends each finding with the next step.
+//!
+//! A daemon that runs is asked for the states of its upstreams. Without one the upstreams are started in this process, as
+//! `headend stdio` alone starts them: no port, no socket, and only launches that are approved.
+
+use clap::Args;
+
+use super::exit::{NO, OK};
+use super::options::Common;
+use super::output::{Failure, count, print};
+use super::screen::{Colour, Screen};
+use crate::wire::foreign;
+use crate::wire::raw::{RawJson, RawObject};
+
+mod clocks;
+mod environment;
+mod finding;
+mod hosts;
+mod machine;
+mod servers;
+mod signs;
+
+use self::finding::{Finding, Findings, Level};
+
+#[derive(Clone, Copy, Debug, Args)]
+pub(super) struct DoctorArgs {
+    /// Start no upstream where no daemon runs.
+    #[arg(long)]
+    no_start: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(common: &Common, args: DoctorArgs) -> Result<u8, Failure> {
+    let mut found = Findings::default();
+    let mut daemon = machine::daemon(common, &mut found);
+    let loaded = machine::configuration(common, daemon.as_mut(), &mut found);
+    let state = machine::state(common, &mut found);
+    if let Some(loaded) = &loaded {
+        if daemon.is_none() {
+            machine::ports(&loaded.config, &mut found);
+        }
+        environment::variables(&loaded.config, &mut found);
+        environment::programs(&loaded.config, &mut found);
+        hosts::look(&loaded.config, state.as_deref(), &mut found);
+        clocks::look(&loaded.config, state.as_deref(), &mut found);
+    }
+    let is_startable = !args.no_start && state.is_some() && !machine::is_denied(common);
+    let told = match (daemon, loaded) {
+        (Some(mut daemon), _) => daemon.ask("status", None).ok(),
+        (None, Some(loaded)) if is_startable => servers::started(loaded, &mut found),
+        (None, _) => None,
+    };
+    if let Some(status) = told {
+        servers::look(&status, &mut found);
+    }
+    let problems = found.number(Level::Problem);
+    print(&if args.json { json(&found) } else { text(Screen::of_stdout(), &found) })?;
+    Ok(if problems > 0 { NO } else { OK })
+}
+
+fn text(screen: Screen, found: &Findings) -> String {
+    let mut out = String::new();
+    for finding in &found.0 {
+        let (colour, word) = match finding.level {
+            Level::Ok => (Colour::Good, "ok"),
+            Level::Note => (Colour::Pale, "note"),
+            Level::Warning => (Colour::Busy, "WARNING"),
+            Level::Problem => (Colour::Bad, "PROBLEM"),
+        };
+        let line = screen.indented("         ", &format!("{}: {}", finding.about, finding.what));
+        let rest = line.get(9..).unwrap_or_default();
+        out.push_str(&format!("{}{}{rest}", screen.paint(colour, word), " ".repeat(9 - word.len())));
+        for quoted in &finding.quoted {
+            out.push_str(&format!("         | {}\n", foreign::line(quoted)));
+        }
+        if !finding.next.is_empty() {
+            out.push_str(&screen.indented("      -> ", &finding.next).replace("\n      -> ", "\n         "));
+        }
+    }
+    let verdict = match (found.number(Level::Problem), found.number(Level::Warning)) {
+        (0, 0) => "no problems".to_owned(),
+        (0, warnings) => count(warnings, "warning"),
+        (problems, 0) => count(problems, "problem"),
+        (problems, warnings) => format!("{}, {}", count(problems, "problem"), count(warnings, "warning")),
+    };
+    format!("{out}\n{verdict}\n")
+}
+
+fn json(found: &Findings) -> String {
+    let each = found.0.iter().map(|finding| {
+        let Finding { level, about, what, next, quoted } = finding;
+        let members = [("level", level.into_str()), ("about", about), ("what", what), ("next", next)];
+        let mut out = RawObject::of_strings(&members);
+        out.set("quoted", RawJson::list(quoted.iter().map(|line| RawJson::string(line))));
+        out.encode()
+    });
+    let mut out = RawObject::default();
+    out.set("problems", RawJson::number(found.number(Level::Problem)));
+    out.set("findings", RawJson::list(each));
+    foreign::json(&out.encode().text()) + "\n"
+}

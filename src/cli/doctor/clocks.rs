@@ -1,0 +1,67 @@
+//! The clock of this machine, beside those of servers and beside what was written before.
+
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use http::header::DATE;
+use http::{Request, Uri};
+use http_body_util::Full;
+use time::OffsetDateTime;
+
+use super::finding::Findings;
+use crate::config::{Config, Target};
+use crate::upstream::client::HttpClient;
+
+/// How far off a clock may be: tokens and certificates are judged by minutes.
+const MOST: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Servers that are asked for their time.
+const ASKED: usize = 4;
+const NEXT: &str = "set the clock: `sudo timedatectl set-ntp true`";
+
+pub(super) fn look(config: &Config, state: Option<&Path>, found: &mut Findings) {
+    let now = SystemTime::from(OffsetDateTime::now_utc());
+    let written = state.and_then(|dir| std::fs::metadata(dir.join("headend.db")).ok()?.modified().ok());
+    if let Some(ahead) = written.and_then(|written| written.duration_since(now).ok()).filter(|ahead| *ahead > MOST) {
+        let what = format!("it is {} behind the last write to the state directory", told(ahead));
+        return found.problem("clock", what, NEXT);
+    }
+    let urls = config.upstreams.iter().filter_map(|spec| match &spec.target {
+        Target::Http { url, .. } => Some((spec.name.to_string(), url.as_str().parse::<Uri>().ok()?)),
+        Target::Stdio { .. } => None,
+    });
+    let urls: Vec<(String, Uri)> = urls.take(ASKED).collect();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let (Ok(runtime), false) = (runtime, urls.is_empty()) else { return };
+    let asked = runtime.block_on(futures_util::future::join_all(urls.iter().map(|(_, url)| date(url))));
+    runtime.shutdown_background();
+    let off = |theirs: SystemTime| now.duration_since(theirs).unwrap_or_else(|ahead| ahead.duration());
+    let mut known = urls.iter().zip(asked).filter_map(|((name, _), date)| Some((name, off(date?)))).peekable();
+    if known.peek().is_none() {
+        return;
+    }
+    // One server may be wrong; the one that agrees most decides.
+    match known.min_by_key(|(_, off)| *off) {
+        Some((name, off)) if off > MOST => {
+            found.problem("clock", format!("it is {} off the clock of `{name}`", told(off)), NEXT);
+        }
+        _ => found.ok("clock", "as servers have it"),
+    }
+}
+
+/// The time by a server. The request carries no credentials; whatever the answer is, it has a date.
+async fn date(url: &Uri) -> Option<SystemTime> {
+    let client = HttpClient::new();
+    client.prepare(url).ok()?;
+    let request = Request::head(url.clone()).body(Full::default()).ok()?;
+    let response = tokio::time::timeout(PATIENCE, client.request(request)).await.ok()?.ok()?;
+    httpdate::parse_http_date(response.headers().get(DATE)?.to_str().ok()?).ok()
+}
+
+fn told(off: Duration) -> String {
+    match off.as_secs() {
+        seconds @ 0..7_200 => format!("{} minutes", seconds / 60),
+        seconds @ 7_200..172_800 => format!("{} hours", seconds / 3600),
+        seconds => format!("{} days", seconds / 86_400),
+    }
+}

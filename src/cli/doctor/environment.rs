@@ -1,0 +1,197 @@
+//! Variables for certificates and proxies, and the programs that upstreams need.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use super::finding::{Findings, Level, variable};
+use crate::config::{Config, Target};
+use crate::store::pins::program_of;
+
+/// Variables that name files or folders of certificates.
+const CERTIFICATES: [&str; 5] =
+    ["SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"];
+const PROXIES: [&str; 6] = ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
+/// How often, and in which rhythm, it is looked whether a program has printed its version: five seconds.
+const LOOKS: u32 = 500;
+const LOOK: Duration = Duration::from_millis(10);
+/// Oldest major version of Node that the official servers run with.
+const NODE: u32 = 18;
+/// Oldest minor version of Python 3 that the official servers run with.
+const PYTHON: u32 = 10;
+
+/// Folders below a home in which version managers and installers put programs; of a folder `*` the newest.
+const KNOWN: [&str; 13] = [
+    ".local/bin",
+    "bin",
+    ".volta/bin",
+    ".nvm/versions/node/*/bin",
+    ".local/share/fnm/node-versions/*/installation/bin",
+    ".local/share/mise/shims",
+    ".asdf/shims",
+    ".pyenv/shims",
+    ".cargo/bin",
+    ".bun/bin",
+    ".deno/bin",
+    "go/bin",
+    ".rd/bin",
+];
+const SYSTEM: [&str; 4] = ["/usr/local/bin", "/opt/homebrew/bin", "/home/linuxbrew/.linuxbrew/bin", "/snap/bin"];
+
+pub(super) fn variables(config: &Config, found: &mut Findings) {
+    for name in CERTIFICATES {
+        let Some(value) = variable(name) else { continue };
+        if !Path::new(&value).exists() {
+            let next = format!("correct it or take it away: `unset {name}`");
+            found.problem("certificates", format!("${name} names `{value}`, which is not there"), next);
+        }
+    }
+    let Some(proxy) = PROXIES.into_iter().find(|name| variable(name).is_some()) else { return };
+    let is_remote = |target: &Target| match target {
+        Target::Http { url, .. } => !matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]")),
+        Target::Stdio { .. } => false,
+    };
+    let mut remote = config.upstreams.iter().filter(|spec| is_remote(&spec.target));
+    if let Some(spec) = remote.next() {
+        let what = format!("${proxy} is set, and headend itself uses no proxy: `{}` is reached directly", spec.name);
+        found.add(
+            Level::Note,
+            "proxy",
+            what,
+            "where the network lets nothing out directly, put a bridge such as `npx mcp-remote URL` in its `command`",
+        );
+    }
+}
+
+/// The versions of interpreters that upstreams need, and the places of programs that are not in PATH.
+pub(super) fn programs(config: &Config, found: &mut Findings) {
+    let words: Vec<&str> = config.upstreams.iter().filter_map(|spec| word(&spec.target)).collect();
+    let needs = |names: &[&str]| words.iter().any(|word| names.contains(word));
+    if needs(&["npx", "node", "npm", "pnpm", "yarn"]) {
+        version(found, "node", |text| text.trim().strip_prefix('v')?.split('.').next()?.parse().ok(), NODE, "");
+    }
+    if needs(&["python", "python3"]) {
+        version(
+            found,
+            "python3",
+            |text| text.trim().strip_prefix("Python 3.")?.split('.').next()?.parse().ok(),
+            PYTHON,
+            "3.",
+        );
+    }
+    for spec in &config.upstreams {
+        let Some(word) = word(&spec.target).filter(|word| !word.contains('/')) else { continue };
+        if program_of(spec).is_some() {
+            continue;
+        }
+        let name = spec.name.as_str();
+        found.problem(name, format!("`{word}` is in no folder of PATH"), way_to(name, word));
+    }
+}
+
+/// The next step where the daemon does not find the program of an upstream.
+pub(super) fn way_to(name: &str, word: &str) -> String {
+    let Some(folder) = place_of(word) else {
+        return format!("{}, or correct `command` of [upstreams.{name}]", installation(word));
+    };
+    let folder = folder.display().to_string();
+    format!("it is in {folder}: write `path = [{folder:?}]` in [upstreams.{name}], then `headend reload`")
+}
+
+fn word(target: &Target) -> Option<&str> {
+    match target {
+        Target::Stdio { command, .. } => command.first().map(String::as_str),
+        Target::Http { .. } => None,
+    }
+}
+
+/// How a program is installed.
+fn installation(word: &str) -> String {
+    match word {
+        "npx" | "node" | "npm" => "install Node.js 18 or later (https://nodejs.org)".to_owned(),
+        "uvx" | "uv" => "install uv (https://docs.astral.sh/uv)".to_owned(),
+        "docker" => "install Docker (https://docs.docker.com/engine/install)".to_owned(),
+        "python" | "python3" => "install Python 3.10 or later".to_owned(),
+        "bunx" | "bun" => "install Bun (https://bun.sh)".to_owned(),
+        "deno" => "install Deno (https://deno.com)".to_owned(),
+        other => format!("install `{other}`"),
+    }
+}
+
+/// A folder that has the program: of the PATH of this command, which may not be the daemon's, or one that installers use.
+fn place_of(word: &str) -> Option<PathBuf> {
+    let own = variable("PATH").unwrap_or_default();
+    let own = own.split(':').filter(|folder| folder.starts_with('/')).map(PathBuf::from);
+    let home = variable("HOME").map(PathBuf::from);
+    let below = home.iter().flat_map(|home| KNOWN.iter().flat_map(move |known| folders(home, known)));
+    let system = SYSTEM.iter().map(PathBuf::from);
+    let is_program = |folder: &PathBuf| {
+        let data = std::fs::metadata(folder.join(word));
+        data.is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
+    };
+    own.chain(below).chain(system).find(is_program)
+}
+
+/// The folder below a home; for `*` each folder there, the newest version first.
+fn folders(home: &Path, known: &str) -> Vec<PathBuf> {
+    let Some((before, after)) = known.split_once("/*/") else { return vec![home.join(known)] };
+    let Ok(entries) = std::fs::read_dir(home.join(before)) else { return Vec::new() };
+    let mut versions: Vec<PathBuf> = entries.take(256).filter_map(|entry| Some(entry.ok()?.path())).collect();
+    let numbers = |path: &PathBuf| -> Vec<u64> {
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        name.trim_start_matches('v').split('.').filter_map(|part| part.parse().ok()).collect()
+    };
+    versions.sort_by_cached_key(|path| std::cmp::Reverse(numbers(path)));
+    versions.into_iter().map(|version| version.join(after)).collect()
+}
+
+/// Looks at the version that a program prints.
+fn version(found: &mut Findings, program: &str, read: impl Fn(&str) -> Option<u32>, least: u32, before: &str) {
+    // Where there is none, the upstream that needs it is told about.
+    let Some(text) = printed(program) else { return };
+    match read(&text) {
+        Some(number) if number < least => {
+            let what = format!("{} is older than {before}{least}, which current servers need", text.trim());
+            found.problem(program, what, installation(program));
+        }
+        _ => found.ok(program, text.trim()),
+    }
+}
+
+/// The first lines of `PROGRAM --version`.
+fn printed(program: &str) -> Option<String> {
+    let mut command = Command::new(program);
+    command.arg("--version").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().ok()?;
+    let mut looks = 0;
+    while child.try_wait().ok()?.is_none() {
+        if looks == LOOKS {
+            // It may have ended meanwhile.
+            drop(child.kill());
+            drop(child.wait());
+            return None;
+        }
+        looks += 1;
+        std::thread::sleep(LOOK);
+    }
+    let output = child.wait_with_output().ok()?;
+    Some(String::from_utf8_lossy(&output.stdout).chars().take(80).collect())
+        .filter(|text: &String| !text.trim().is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_version_of_a_manager_comes_first() {
+        let home = tempfile::tempdir().unwrap();
+        for version in ["v18.20.1", "v9.0.0", "v22.1.0", "alias"] {
+            std::fs::create_dir_all(home.path().join(".nvm/versions/node").join(version).join("bin")).unwrap();
+        }
+        let found = folders(home.path(), ".nvm/versions/node/*/bin");
+        assert!(found[0].ends_with("v22.1.0/bin") && found[1].ends_with("v18.20.1/bin"), "{found:?}");
+        assert_eq!(folders(home.path(), ".local/bin"), [home.path().join(".local/bin")]);
+    }
+}

@@ -1,0 +1,204 @@
+//! The daemon, the configuration file, the state directory and the ports.
+
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, StatVfsMountFlags, access, statvfs};
+
+use super::finding::{Findings, Level, variable};
+use crate::cli::daemon;
+use crate::cli::exit::UNAVAILABLE;
+use crate::cli::options::Common;
+use crate::cli::output::count;
+use crate::cli::source::{self, Loaded};
+use crate::config::{Config, state_dir};
+
+/// Less room than this is a full disk, in bytes.
+const LEAST_ROOM: u64 = 64 << 20;
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The daemon that answers, if one does.
+pub(super) fn daemon(common: &Common, found: &mut Findings) -> Option<daemon::Daemon> {
+    match daemon::connect(common, "admin", None) {
+        Ok(daemon) => {
+            match daemon.hello.version.as_deref() {
+                Some(version) if version != VERSION => found.add(
+                    Level::Warning,
+                    "daemon",
+                    format!("it is headend {version}, and this command is headend {VERSION}"),
+                    "restart the daemon: `systemctl --user restart headend`, or end `headend serve` and start it again",
+                ),
+                _ => found.ok("daemon", format!("headend {VERSION} answers")),
+            }
+            Some(daemon)
+        }
+        Err(failure) if is_denied(common) || failure.code != UNAVAILABLE => {
+            found.problem("daemon", failure.text, "run this command as that user; what follows is seen by yours");
+            None
+        }
+        Err(failure) if failure.text.starts_with("no daemon answers") => {
+            found.add(
+                Level::Note,
+                "daemon",
+                "none runs",
+                "start one with `headend serve`; hosts that run `headend stdio` need none",
+            );
+            None
+        }
+        Err(failure) => {
+            found.problem(
+                "daemon",
+                failure.text,
+                "end that process, or name another socket by --socket or `[admin] socket`",
+            );
+            None
+        }
+    }
+}
+
+/// Whether there is a socket to which this user may not connect.
+pub(super) fn is_denied(common: &Common) -> bool {
+    let is_denied = |path: &PathBuf| {
+        std::os::unix::net::UnixStream::connect(path).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
+    };
+    daemon::candidates(common).iter().any(is_denied)
+}
+
+/// The configuration, where it is right.
+pub(super) fn configuration(
+    common: &Common,
+    daemon: Option<&mut daemon::Daemon>,
+    found: &mut Findings,
+) -> Option<Loaded> {
+    let loaded = match source::load(common, &[]) {
+        Ok(loaded) => loaded,
+        Err(failure) => {
+            for line in failure.text.lines() {
+                let next = if line.contains("is not set") {
+                    "export that variable where headend runs: in the shell, or as `Environment=` or `EnvironmentFile=` of the unit; then `headend check`"
+                } else {
+                    "mend that line, then `headend check`"
+                };
+                found.problem("configuration", line, next);
+            }
+            return None;
+        }
+    };
+    let place = loaded.config.path.as_ref().map_or_else(
+        || "no file, the built-in default with its demo servers".to_owned(),
+        |path| path.display().to_string(),
+    );
+    let upstreams = count(loaded.config.upstreams.len(), "upstream");
+    found.ok("configuration", format!("{place}: {upstreams}, {}", count(loaded.config.policy.rules.len(), "rule")));
+    if loaded.config.path.is_none() {
+        found.add(
+            Level::Note,
+            "configuration",
+            "your own servers are not in it",
+            "`headend import` takes them over from a host's file",
+        );
+    }
+    for warning in &loaded.warnings {
+        found.add(Level::Warning, "configuration", warning.to_string(), "`headend check` lists all warnings");
+    }
+    if let Some(daemon) = daemon {
+        compare(&loaded, daemon, found);
+    }
+    Some(loaded)
+}
+
+/// Whether the daemon runs with this file, as it is now.
+fn compare(loaded: &Loaded, daemon: &mut daemon::Daemon, found: &mut Findings) {
+    let canonical = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let theirs = daemon.hello.config.as_ref().map(|path| canonical(Path::new(path)));
+    let ours = loaded.source.path.as_ref().map(|path| canonical(path));
+    if theirs != ours {
+        let theirs = theirs.map_or_else(|| "no file".to_owned(), |path| path.display().to_string());
+        let what = format!("the daemon runs with another one: {theirs}");
+        found.add(
+            Level::Warning,
+            "configuration",
+            what,
+            "name the same by --config, or restart the daemon with this one",
+        );
+        return;
+    }
+    match daemon.ask("reload", Some(r#"{"dry-run":true}"#)).map(|answer| answer.string("plan").unwrap_or_default()) {
+        Ok(plan) if plan == "nothing changed" => {}
+        Ok(plan) => {
+            let what = format!("the file has changes that are not in force: {plan}");
+            found.add(Level::Warning, "configuration", what, "`headend reload` puts them in force");
+        }
+        Err(failure) => found.problem("configuration", failure.text, "mend it, then `headend reload`"),
+    }
+}
+
+/// The state directory, where it can be used.
+pub(super) fn state(common: &Common, found: &mut Findings) -> Option<PathBuf> {
+    let about = "state";
+    let Some(dir) = state_dir(&|name| variable(name)) else {
+        found.problem(about, "no state directory: neither $XDG_STATE_HOME nor $HOME is set", "set one of them");
+        return None;
+    };
+    // The nearest that exists: the rest is made at the first start.
+    let place = dir.ancestors().find(|place| place.exists()).unwrap_or(Path::new("/"));
+    let shown = dir.display();
+    if !place.is_dir() {
+        let what = format!("{} is not a directory, and the state directory is {shown}", place.display());
+        found.problem(about, what, format!("move {} away, or set $XDG_STATE_HOME", place.display()));
+        return None;
+    }
+    if let Ok(room) = statvfs(place) {
+        if room.f_flag.contains(StatVfsMountFlags::RDONLY) {
+            let what = format!("{shown} is on a file system that is mounted read-only");
+            found.problem(about, what, "mount it writable, or set $XDG_STATE_HOME to a place that is");
+            return None;
+        }
+        if room.f_bavail.saturating_mul(room.f_frsize) < LEAST_ROOM || room.f_files > 0 && room.f_favail == 0 {
+            let what = format!("the disk of {shown} is full: {} KiB are left", room.f_bavail * room.f_frsize / 1024);
+            found.problem(about, what, format!("make room on it (`df -h {}`)", place.display()));
+        }
+    }
+    if access(place, Access::WRITE_OK | Access::EXEC_OK).is_err() {
+        let what = format!("{} may not be written by this user", place.display());
+        let next =
+            format!("`chmod u+w {0}`, or `chown` it to the user that runs headend: `ls -ld {0}`", place.display());
+        found.problem(about, what, next);
+        return None;
+    }
+    match source::existing_store(common) {
+        Ok(_) => {
+            found.ok(about, shown.to_string());
+            Some(dir)
+        }
+        Err(failure) => {
+            found.problem(about, failure.text, "do as it says, then `headend doctor` again");
+            None
+        }
+    }
+}
+
+/// The addresses that `serve` would listen on.
+pub(super) fn ports(config: &Config, found: &mut Findings) {
+    let own = config.server.listen.iter().map(|address| ("[server] listen", *address));
+    let metrics = config.metrics.map(|address| ("[metrics] listen", address));
+    // An address of the console that is not chosen gives way to another.
+    let console = config.console.listen.filter(|_| config.console.chosen).map(|address| ("[console] listen", address));
+    for (key, address) in own.chain(metrics).chain(console).filter(|(_, address)| address.port() != 0) {
+        match TcpListener::bind(address) {
+            Ok(_) => found.ok("port", format!("{address} is free ({key})")),
+            Err(error) => {
+                found.problem("port", format!("{address} ({key}): {}", refused(&error)), way_out(key, address))
+            }
+        }
+    }
+}
+
+fn refused(error: &std::io::Error) -> String {
+    if error.kind() == ErrorKind::AddrInUse { "another program listens there".to_owned() } else { error.to_string() }
+}
+
+fn way_out(key: &str, address: SocketAddr) -> String {
+    format!("`ss -ltnp 'sport = :{}'` names the program: end it, or write another address in {key}", address.port())
+}
