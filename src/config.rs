@@ -29,6 +29,7 @@ mod limits;
 mod managers;
 mod merge;
 mod model;
+mod observed;
 mod places;
 pub(crate) mod plan;
 mod problem;

@@ -49,6 +49,8 @@ const MAX_CALLER_LENGTH: usize = 64;
 
 /// Builds the configuration. An invalid part has its default, since its problem refuses the whole file.
 pub(super) fn config(mut root: Table<'_>) -> Config {
+    // For editors.
+    drop(root.string("$schema"));
     let server = server(root.table("server"));
     let metrics = metrics(root.table("metrics"), &server.listen);
     let console = console(root.table("console"), &server.listen, metrics);

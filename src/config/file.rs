@@ -10,6 +10,7 @@ use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use strsim::osa_distance;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -18,6 +19,7 @@ use crate::policy::Scalar;
 
 use super::home;
 use super::merge::{join, merge, moved_table};
+use super::observed::Observed;
 use super::problem::{Finding, Problem, Warning};
 use super::units;
 
@@ -41,6 +43,7 @@ pub(super) struct Source<'a> {
     pub(super) env: &'a dyn Fn(&str) -> Option<String>,
     pub(super) read: &'a dyn Fn(&Path) -> io::Result<String>,
     found: RefCell<Found>,
+    pub(super) observed: Observed,
 }
 
 #[derive(Default)]
@@ -71,7 +74,7 @@ impl<'a> Source<'a> {
             base += text.text.len() + 1;
             (begin, text)
         });
-        Self { texts: texts.collect(), env, read, found: RefCell::default() }
+        Self { texts: texts.collect(), env, read, found: RefCell::default(), observed: Observed::default() }
     }
 
     /// A problem at a key path; its line is that of the nearest visited parent.
@@ -191,15 +194,21 @@ impl<'s> Node<'s> {
         None
     }
 
+    fn is(&self, shape: impl FnOnce() -> Value) {
+        self.source.observed.shape(&self.path, shape);
+    }
+
     pub(super) fn as_str(&self) -> Option<&'s str> {
-        self.value.as_str()
+        self.value.as_str().inspect(|_| self.is(|| json!({ "type": "string" })))
     }
 
     pub(super) fn string(&self) -> Option<String> {
+        self.is(|| json!({ "type": "string" }));
         self.value.as_str().map(str::to_owned).or_else(|| self.wrong("a string"))
     }
 
     pub(super) fn boolean(&self) -> Option<bool> {
+        self.is(|| json!({ "type": "boolean" }));
         self.value.as_bool().or_else(|| self.wrong("true or false"))
     }
 
@@ -212,6 +221,7 @@ impl<'s> Node<'s> {
     /// A number that every reader of JSON understands the same.
     pub(super) fn number(&self) -> Option<f64> {
         const SAFE: RangeInclusive<i64> = -(1 << 53)..=1 << 53;
+        self.is(|| json!({ "type": "number" }));
         match self.value {
             DeValue::Integer(number) => {
                 let number = i64::from_str_radix(number.as_str(), number.radix()).ok();
@@ -236,6 +246,7 @@ impl<'s> Node<'s> {
 
     /// A text, a number or a truth value.
     pub(super) fn scalar(&self) -> Option<Scalar> {
+        self.is(|| json!({ "type": ["string", "number", "boolean"] }));
         match self.value {
             DeValue::String(text) => Some(Scalar::Text(text.to_string())),
             DeValue::Boolean(value) => Some(Scalar::Boolean(*value)),
@@ -248,6 +259,7 @@ impl<'s> Node<'s> {
 
     /// A whole number within the range.
     pub(super) fn count(&self, range: &RangeInclusive<usize>) -> Option<usize> {
+        self.is(|| json!({ "type": "integer", "minimum": range.start(), "maximum": range.end() }));
         let Some(number) = self.value.as_integer() else {
             return self.wrong("a whole number");
         };
@@ -261,6 +273,7 @@ impl<'s> Node<'s> {
 
     /// Bytes, as an integer or as in `"4MiB"`.
     pub(super) fn size(&self, range: &RangeInclusive<usize>) -> Option<usize> {
+        self.is(|| json!({ "type": ["string", "integer"], "pattern": units::SIZE, "minimum": range.start() }));
         let bytes = match self.value {
             DeValue::Integer(number) => usize::from_str_radix(number.as_str(), number.radix()).ok(),
             DeValue::String(text) => units::parse_size(text),
@@ -279,6 +292,7 @@ impl<'s> Node<'s> {
     }
 
     pub(super) fn duration(&self, range: &RangeInclusive<Duration>) -> Option<Duration> {
+        self.is(|| json!({ "type": "string", "pattern": units::DURATION }));
         let Some(text) = self.value.as_str() else {
             return self.wrong("a duration such as \"30s\", \"5m\" or \"500ms\"");
         };
@@ -301,6 +315,7 @@ impl<'s> Node<'s> {
     /// One of these words.
     pub(super) fn choice_of<T: Copy>(&self, words: &[(&str, T)]) -> Option<T> {
         let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        self.is(|| json!({ "enum": names }));
         let list = names.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ");
         let Some(text) = self.value.as_str() else {
             return self.wrong(&format!("one of {list}"));
@@ -314,6 +329,7 @@ impl<'s> Node<'s> {
 
     /// The elements of an array.
     pub(super) fn items(&self, wanted: &str) -> Option<Vec<Self>> {
+        self.is(|| json!({ "type": "array" }));
         let Some(array) = self.value.as_array() else {
             return self.wrong(wanted);
         };
@@ -332,6 +348,7 @@ impl<'s> Node<'s> {
         let Some(entries) = self.value.as_table() else {
             return self.wrong("a table");
         };
+        self.is(|| json!({ "type": "object" }));
         Some(Table { source: self.source, path: self.path.clone(), entries, known: Vec::new(), refused: Vec::new() })
     }
 }
@@ -356,6 +373,11 @@ impl<'s> Table<'s> {
 
     /// All entries in the order of the file, for tables whose keys are names.
     pub(super) fn named(self) -> Vec<(String, Node<'s>)> {
+        self.source.observed.names(&self.path);
+        self.entries()
+    }
+
+    fn entries(self) -> Vec<(String, Node<'s>)> {
         let mut entries: Vec<_> = self.entries.iter().collect();
         entries.sort_by_key(|(name, _)| name.span().start);
         let node = |(name, value): (&'s Spanned<_>, &'s Spanned<DeValue<'s>>)| {
@@ -431,7 +453,8 @@ impl<'s> Table<'s> {
     /// Reports every key that was not asked for.
     pub(super) fn finish(self) {
         let (known, refused) = (self.known.clone(), self.refused.clone());
-        for (key, node) in self.named() {
+        self.source.observed.keys(&self.path, &known);
+        for (key, node) in self.entries() {
             if !known.contains(&key.as_str()) && !refused.contains(&key.as_str()) {
                 node.problem(format!("unknown key{}", did_you_mean(&key, known.iter().copied())));
             }

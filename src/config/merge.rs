@@ -17,6 +17,10 @@ type Twice<'a> = &'a dyn Fn(&str, usize, usize);
 pub(super) fn merge<'t>(into: &mut DeTable<'t>, from: DeTable<'t>, path: &str, twice: Twice<'_>) {
     for (key, value) in from {
         let name: &str = key.get_ref();
+        // Editors look for it in each file.
+        if path.is_empty() && name == "$schema" && into.contains_key(name) {
+            continue;
+        }
         let path = join(path, name);
         let first = into.get_key_value(name).map(|(first, _)| first.span().start);
         let before = into.get_mut(name).map(Spanned::get_mut);

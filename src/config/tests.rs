@@ -11,6 +11,7 @@ use crate::policy::Effect;
 mod examples;
 mod folder;
 mod problems;
+mod schema;
 
 /// An environment in which every variable is set, each to another value.
 pub(super) fn every(name: &str) -> Option<String> {

@@ -8,6 +8,10 @@ const TIMES: &[(&str, u64)] = &[("h", 3_600_000), ("m", 60_000), ("s", 1_000), (
 /// Units of size, largest first, in bytes.
 const SIZES: &[(&str, usize)] = &[("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 
+/// Texts that [`parse_duration`] and [`parse_size`] can read, as regular expressions for editors.
+pub(super) const DURATION: &str = "^[0-9]+(ms|s|m|h|d)$";
+pub(super) const SIZE: &str = "^[0-9]+(B|KiB|MiB|GiB)$";
+
 /// A day; only [`duration_text`] writes it.
 const DAY: u64 = 24 * 3_600_000;
 

@@ -3,12 +3,12 @@
 use super::*;
 use crate::base::stop::StopTimes;
 
-fn shipped(path: &str) -> String {
+pub(super) fn shipped(path: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
 }
 
 /// A text with its examples in force: `#key = value` and `#[table]` without the `#`.
-fn examples(text: &str) -> String {
+pub(super) fn examples(text: &str) -> String {
     let line = |line: &str| match line.strip_prefix('#') {
         Some(rest) if rest.starts_with(|c: char| c.is_ascii_lowercase() || c == '[') => format!("{rest}\n"),
         _ => format!("{line}\n"),

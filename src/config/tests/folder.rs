@@ -154,3 +154,14 @@ fn a_folder_or_file_that_others_may_write_is_refused() {
     symlink("nowhere", place.path("conf.d")).unwrap();
     assert!(place.load().is_ok(), "a link that leads nowhere is a folder that is not there");
 }
+
+#[test]
+fn each_file_may_name_its_schema() {
+    let schema = "\"$schema\" = \"headend.schema.json\"\n";
+    let more = format!("{schema}[upstreams.a]\ncommand = [\"/a\"]\n");
+    let place = Place::new(&[("headend.toml", &format!("{schema}{MAIN}")), ("conf.d/a.toml", &more)]);
+    assert_eq!(place.load().map(|config| config.upstreams.len()), Ok(2));
+    place.write("conf.d/a.toml", &more.replace("\"headend.schema.json\"", "1"));
+    place.write("headend.toml", MAIN);
+    assert!(place.refused().contains("$schema\": must be a string"), "{}", place.refused());
+}

@@ -1,0 +1,234 @@
+//! The JSON Schema of the configuration: made of what the cursor is asked for, and held against the shipped files.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use expect_test::expect_file;
+use serde_json::{Value, json};
+
+use super::examples::{examples, shipped};
+use super::{FULL, every, paths};
+use crate::config::build;
+use crate::config::file::{Source, Text, with_root};
+
+/// Values that no other text of the tests has.
+const MORE: &str = r#"
+"$schema" = "headend.schema.json"
+[server]
+legacy-sse = true
+[server.auth]
+mode = "token"
+[server.auth.tokens]
+a = "a-token-that-is-long"
+b = { env = "B", prefix = "" }
+c = { file = "/a/file/with/a/long/name" }
+d = { credential = "d" }
+[console]
+listen = ""
+[upstreams.a]
+command = ["/a"]
+enabled = true
+prompts = { allow = ["x"], deny = ["y"], rename = { z = "w" } }
+roots = "client"
+[upstreams.a.env]
+b = { env = "B", prefix = "" }
+c = { file = "/c" }
+d = { credential = "d" }
+[upstreams.b]
+url = "https://b"
+roots = ["file:///b"]
+[upstreams.b.headers]
+a = "a"
+b = { env = "B", prefix = "" }
+c = { file = "/c" }
+d = { credential = "d" }
+[policy]
+default = "ask"
+[audit]
+retain = { age = "9d", size = 1073741824 }
+[profiles.p]
+hints = "server"
+tools = { allow = ["a__*"], deny = ["b__x"] }
+prompts = { allow = ["a__*"], deny = ["b__x"] }
+resources = { allow = ["a+*"], deny = ["b+x"] }
+"#;
+
+/// More of the secret of the store, which is one value.
+const KEYS: [&str; 3] = [
+    "[secrets]\nkey = \"0123456789abcdef0123456789abcdef\"",
+    "[secrets]\nkey = { env = \"K_0123456789abcdef0123456789\", prefix = \"\" }",
+    "[secrets]\nkey = { file = \"/a/file/with/a/name/that/is/long/enough\" }",
+];
+
+/// What was observed, by key paths in which names are `*` and places in an array are `[]`.
+#[derive(Default)]
+struct Known {
+    shapes: BTreeMap<String, Vec<Value>>,
+    named: BTreeSet<String>,
+    keys: BTreeMap<String, BTreeSet<&'static str>>,
+    described: BTreeMap<String, String>,
+    /// Paths without a shape.
+    bare: Vec<String>,
+}
+
+/// Both lists of conditions of a rule have the same form.
+fn form(path: &str) -> String {
+    path.replace("policy.rules[].unless[]", "policy.rules[].arguments[]")
+}
+
+/// A key path of one file as one of all files.
+fn general(path: &str, named: &BTreeSet<String>) -> String {
+    let (mut out, mut at) = (String::new(), 0);
+    while let Some(rest) = path.get(at..).filter(|rest| !rest.is_empty()) {
+        if rest.starts_with('[') {
+            out.push_str("[]");
+            at += rest.find(']').map_or(rest.len(), |end| end + 1);
+            continue;
+        }
+        let is_name = named.contains(&path[..at]);
+        let dot = usize::from(rest.starts_with('.'));
+        let key = &rest[dot..];
+        let length = match key.strip_prefix('"') {
+            Some(quoted) => quoted.find('"').map_or(key.len(), |end| end + 2),
+            None => key.find(['.', '[']).unwrap_or(key.len()),
+        };
+        out.push_str(if dot == 1 { "." } else { "" });
+        out.push_str(if is_name { "*" } else { key[..length].trim_matches('"') });
+        at += dot + length;
+    }
+    out
+}
+
+impl Known {
+    fn learn(&mut self, text: &str) {
+        let texts = [Text { origin: "t", text }];
+        let mut source = Source::new(&texts, &every, &paths);
+        with_root(&source, build::config).unwrap();
+        let all = std::mem::take(&mut source.observed).all();
+        let (problems, _) = source.into_findings();
+        assert!(
+            problems.is_empty(),
+            "{}",
+            problems.iter().map(|problem| problem.to_string()).collect::<Vec<_>>().join("\n")
+        );
+        for (path, shapes) in all.shapes {
+            let known = self.shapes.entry(form(&general(&path, &all.named))).or_default();
+            shapes.into_iter().for_each(|shape| {
+                if !known.contains(&shape) {
+                    known.push(shape)
+                }
+            });
+        }
+        for (path, keys) in &all.keys {
+            self.keys.entry(form(&general(path, &all.named))).or_default().extend(keys);
+        }
+        self.named.extend(all.named.iter().map(|path| general(path, &all.named)));
+    }
+
+    /// Takes the comments before the keys of the annotated file.
+    fn describe(&mut self, text: &str) {
+        let (mut table, mut comment, mut is_open) = (String::new(), Vec::new(), false);
+        for line in text.lines() {
+            if let Some(words) = line.strip_prefix("# ") {
+                if !is_open {
+                    comment.clear();
+                }
+                is_open = true;
+                comment.push(words.trim());
+                continue;
+            }
+            is_open = false;
+            let code = line.strip_prefix('#').unwrap_or(line);
+            if let Some(name) = code.strip_prefix('[') {
+                let is_array = name.starts_with('[');
+                let name = name.trim_matches(['[', ']']);
+                table = match name.split_once('.') {
+                    Some((first @ ("upstreams" | "profiles"), _)) => format!("{first}.*"),
+                    _ if is_array => format!("{name}[]"),
+                    _ => name.to_owned(),
+                };
+            } else if let Some((key, _)) = code.split_once(" = ").filter(|_| !comment.is_empty()) {
+                self.described.entry(format!("{table}.{key}")).or_insert_with(|| comment.join(" "));
+            } else {
+                comment.clear();
+            }
+        }
+    }
+
+    fn schema(&mut self, path: &str) -> Value {
+        let shapes = self.shapes.get(&form(path)).cloned().unwrap_or_default();
+        if shapes.is_empty() {
+            self.bare.push(path.to_owned());
+        }
+        let mut all: Vec<Value> = shapes.into_iter().map(|shape| self.whole(path, shape)).collect();
+        let mut schema = if all.len() == 1 { all.remove(0) } else { json!({ "anyOf": all }) };
+        if let Some(words) = self.described.get(path) {
+            schema["description"] = json!(words);
+        }
+        schema
+    }
+
+    /// A shape with what is in it.
+    fn whole(&mut self, path: &str, mut shape: Value) -> Value {
+        if shape["type"] == "array" {
+            shape["items"] = self.schema(&format!("{path}[]"));
+        } else if shape["type"] == "object" && self.named.contains(path) {
+            shape["additionalProperties"] = self.schema(&format!("{path}.*"));
+        } else if shape["type"] == "object" {
+            let keys = self.keys.get(&form(path)).cloned().unwrap_or_default();
+            let start = if path.is_empty() { String::new() } else { format!("{path}.") };
+            shape["properties"] =
+                keys.into_iter().map(|key| (key.to_owned(), self.schema(&format!("{start}{key}")))).collect();
+            shape["additionalProperties"] = json!(false);
+        }
+        shape
+    }
+}
+
+fn generated() -> Value {
+    let annotated = shipped("config/headend.toml");
+    let mut known = Known::default();
+    [FULL, MORE, &examples(&annotated)].into_iter().chain(KEYS).for_each(|text| known.learn(text));
+    known.describe(&annotated);
+    let mut schema = known.whole("", json!({ "type": "object" }));
+    assert_eq!(known.bare, Vec::<String>::new(), "no text has a value for these");
+    schema["$schema"] = json!("http://json-schema.org/draft-07/schema#");
+    schema["title"] = json!("The configuration of headend");
+    schema
+}
+
+#[test]
+fn the_schema_is_that_of_the_shipped_file() {
+    let text = serde_json::to_string_pretty(&generated()).unwrap() + "\n";
+    expect_file!["../../../config/headend.schema.json"].assert_eq(&text);
+}
+
+#[test]
+fn the_schema_accepts_what_headend_does_and_refuses_slips() {
+    let validator = jsonschema::validator_for(&generated()).unwrap();
+    let accepts = |text: &str| {
+        let value = serde_json::to_value(toml::from_str::<toml::Value>(text).unwrap()).unwrap();
+        let errors: Vec<String> =
+            validator.iter_errors(&value).map(|error| format!("{}: {error}", error.instance_path())).collect();
+        if errors.is_empty() { Ok(()) } else { Err(errors.join("\n")) }
+    };
+    let files = ["desk", "embedded", "headend", "single", "team"].map(|name| shipped(&format!("config/{name}.toml")));
+    for text in files.iter().map(String::as_str).chain([FULL, MORE, &examples(&files[2])]) {
+        assert_eq!(accepts(text), Ok(()), "{text}");
+    }
+    for text in [
+        "[server]\nendpont = \"/mcp\"",
+        "[server]\nlisten = \"127.0.0.1:1\"",
+        "[upstreams.a]\ncommand = \"a b\"",
+        "[upstreams.a]\ncall-timeout = \"5 minutes\"",
+        "[upstreams.a]\nmax-in-flight = 0",
+        "[upstreams.a]\ntrust = \"much\"",
+        "[upstreams.a]\nenv = { A = 1 }",
+        "[upstreams.a]\nenv = { A = { environment = \"A\" } }",
+        "[upstreams.a]\nargs = [\"x\"]",
+        "[[policy.rules]]\neffect = \"perhaps\"",
+        "[server.limits]\nmax-body = \"4MB\"",
+    ] {
+        assert!(accepts(text).is_err(), "{text}");
+        assert!(crate::config::parse(text, "t", &every, &paths).is_err(), "{text}");
+    }
+}
