@@ -158,7 +158,7 @@ fn the_first_minute_goes_as_it_is_printed() {
 fn own_servers_are_configured_as_it_is_printed() {
     let checkout = Checkout::new();
     let lines = commands("Your own servers");
-    let [init, folder, import, check, serve] = lines.as_slice() else { panic!("{lines:#?}") };
+    let [init, import, check, serve] = lines.as_slice() else { panic!("{lines:#?}") };
     let installed = checkout.run(&commands("Install")[0]);
     assert!(installed.status.success(), "{}", said(&installed));
     let made = checkout.run(init);
@@ -176,7 +176,7 @@ fn own_servers_are_configured_as_it_is_printed() {
     let demo = json!({"mcpServers": {"notes": {"command": headend(), "args": ["demo", "notes"]}}});
     checkout.world.write("home/.claude.json", &demo.to_string());
     // The harness keeps the configuration elsewhere than `~/.config`.
-    let home = format!("unset XDG_CONFIG_HOME\n{folder}\n");
+    let home = "unset XDG_CONFIG_HOME\n";
     let imported = checkout.run(&format!("{home}{import}\n{check}"));
     assert!(imported.status.success(), "{}", said(&imported));
     let written = fs::read_to_string(checkout.world.path("home/.config/headend/headend.toml")).unwrap();
