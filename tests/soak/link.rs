@@ -237,7 +237,7 @@ impl Client {
             }
             Face::Sse(sse) => sse.stream.event().await?.ok_or(io::ErrorKind::UnexpectedEof)?,
         };
-        Ok(Next::Message(serde_json::from_str(&text)?))
+        Ok(Next::Message(wire::message(text.as_bytes())?))
     }
 
     /// Sends a message that has no answer but 202.
@@ -457,7 +457,7 @@ impl Http {
                 }
                 return Ok(Next::Over);
             };
-            return Ok(Next::Message(serde_json::from_str(&event)?));
+            return Ok(Next::Message(wire::message(event.as_bytes())?));
         }
         let head = conn.head().await?;
         if self.session.is_none() {
@@ -469,7 +469,7 @@ impl Http {
             return Box::pin(self.next()).await;
         }
         let body = conn.body().await?;
-        Ok(match serde_json::from_slice::<Value>(&body) {
+        Ok(match wire::message(&body) {
             // A refusal before the request was read answers no id.
             Ok(message) if !message["id"].is_null() && !matches!(status, 429 | 503) => Next::Message(message),
             _ => Next::Status(status, String::from_utf8_lossy(&body).chars().take(200).collect()),
