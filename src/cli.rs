@@ -1,6 +1,5 @@
 //! The command line: one file for each command.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
@@ -158,13 +157,16 @@ enum Command {
     /// Verify and read the audit log, without a daemon.
     #[command(subcommand)]
     Audit(audit::AuditCommand),
-    /// Turn the `mcpServers` files of known hosts into a configuration on stdout.
+    /// Turn the servers of other hosts into a configuration, on stdout or in the configuration file (`--write`).
     ///
-    /// Reads the JSON files of Claude Desktop, Claude Code, Cursor, VS Code and Zed.
-    Import {
-        #[arg(required = true, value_name = "FILE")]
-        files: Vec<PathBuf>,
-    },
+    /// Finds the files of this user's hosts, or reads those that are named: Claude Desktop, Claude Code, Cursor, VS Code, Cline, Roo
+    /// Code, Kilo Code, Windsurf, Zed, Codex, Gemini, Qwen, opencode, Copilot, LM Studio, Continue, Goose, Kiro, Amazon Q, a
+    /// registry's server.json and a bundle's manifest.json. Secrets are not copied: variables take their place, and stderr says
+    /// which to set. A server that is off in its host is off here.
+    #[command(
+        after_help = "Examples:\n  headend import --write              add the servers of all hosts to the configuration\n  headend import .mcp.json            print the servers of one file\n  headend import --write ~/.claude.json && headend check"
+    )]
+    Import(import::ImportArgs),
     /// Run one of the small built-in MCP servers on stdin and stdout.
     Demo { name: String },
     /// Print the completion script of a shell.
@@ -247,7 +249,7 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Logs(args) => logs::run(&common, &args),
         Command::Doctor(args) => doctor::run(&common, args),
         Command::Audit(command) => audit::run(&common, command),
-        Command::Import { files } => import::run(&files),
+        Command::Import(args) => import::run(&common, &args),
         Command::Demo { name } => demo(&name),
         Command::Completions { shell } => {
             let mut script = Vec::new();

@@ -1,95 +1,395 @@
-//! Import of the server lists of known hosts: Claude Desktop, Claude Code, Cursor, VS Code, Zed.
+//! Import of the server lists of known hosts: found on this machine or named, to a configuration that `load` accepts.
 //!
-//! Their JSON (with comments and trailing commas) becomes a configuration that `load` accepts: an entry that `load`
-//! would refuse becomes a comment with the reason. Values that look secret are not copied; the text names the variables
-//! to export.
+//! Values that look secret are not copied: the text names variables instead. A server that is off in its host is off here, and an
+//! entry that `load` would refuse becomes a comment with the reason.
 
 use std::path::{Path, PathBuf};
 
-use super::exit::{CONFIG, USAGE};
-use super::output::{Failure, print};
+use clap::Args;
+
+use super::exit::{CONFIG, NO, TEMPFAIL, USAGE};
+use super::options::Common;
+use super::output::{Failure, complain, print};
+use super::{source, terminal};
 use crate::config;
 use crate::wire::foreign;
 
+mod bridge;
 mod entry;
+mod find;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 mod host;
 mod names;
+mod parts;
+mod policy;
+mod secrets;
+mod stated;
 mod template;
+mod value;
+mod write;
 
-use self::entry::Block;
-use self::host::ImportError;
+use self::entry::{Block, Source};
+use self::host::{Host, HostFile};
 use self::names::Names;
+use self::parts::{Given, Parts};
+use self::policy::{Present, Silent};
+use self::secrets::Known;
+use self::stated::{Settings, Stated};
+use self::value::{ImportError, Json};
+use self::write::Target;
 
-pub(super) fn run(files: &[PathBuf]) -> Result<u8, Failure> {
-    let mut texts = Vec::new();
-    for path in files {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| Failure::new(USAGE, format!("{}: {error}", path.display())))?;
-        texts.push((path.clone(), text));
-    }
-    print(&convert(&texts).map_err(|error| Failure::new(CONFIG, error))?)
+/// Largest file of a host: some keep their history beside the servers.
+const MAX_FILE: u64 = 64 << 20;
+
+#[derive(Clone, Debug, Default, Args)]
+pub(super) struct ImportArgs {
+    /// Files of hosts; without any, those of the hosts of this user.
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Add to the configuration file what is not in it yet; make it if it is missing.
+    #[arg(long)]
+    write: bool,
 }
 
-/// Converts the files of hosts, path and text each, to the text of one configuration.
-///
-/// # Errors
-/// A file that is not JSON or has no list of servers.
-pub(crate) fn convert(files: &[(PathBuf, String)]) -> Result<String, ImportError> {
+/// A file of a host, with those beside it that say which servers are off.
+#[derive(Debug)]
+struct HostText {
+    path: PathBuf,
+    text: String,
+    beside: Vec<(PathBuf, String)>,
+}
+
+/// One server that is not in the configuration yet.
+struct Draft {
+    name: String,
+    /// Comments that say where it is from.
+    sources: Vec<String>,
+    parts: Parts,
+    stated: Stated,
+    /// Number of the file.
+    file: usize,
+    /// Directory of the project.
+    folder: Option<PathBuf>,
+}
+
+/// The servers that are to be written.
+#[derive(Debug, Default)]
+struct Imported {
+    /// Each with the comments that say where it is from.
+    sources: Vec<Vec<String>>,
+    blocks: Vec<Block>,
+    known: Known,
+    /// Remarks for the user.
+    told: Vec<String>,
+}
+
+pub(super) fn run(common: &Common, args: &ImportArgs) -> Result<u8, Failure> {
     let home = std::env::var("HOME").ok().filter(|home| home.starts_with('/'));
-    convert_for(files, home.as_deref())
+    let files = if args.files.is_empty() { found(home.as_deref())? } else { named(&args.files, home.as_deref())? };
+    let target = if args.write {
+        Target::read(source::writable(common)?).map_err(|why| Failure::new(CONFIG, why))?
+    } else {
+        Target::default()
+    };
+    let imported = imported(&files, home.as_deref(), &target).map_err(|error| Failure::new(CONFIG, error))?;
+    let silent = silent(&imported, &target.present)?;
+    let (text, told) = composed(&imported, silent, &target.present, &heading(args, &files, &target));
+    let done = if args.write { added(&imported, &target, &text) } else { print(&text) };
+    done.inspect(|_| {
+        told.iter().for_each(|text| complain(text));
+        provide(&imported);
+    })
 }
 
-/// Like [`convert`], for the user of a home directory.
-fn convert_for(files: &[(PathBuf, String)], home: Option<&str>) -> Result<String, ImportError> {
-    let mut names = Names::default();
-    let mut blocks = String::new();
-    for (path, text) in files {
-        let file = host::read(path, text)?;
-        let folder = project(path);
-        for server in &file.servers {
-            let block =
-                Block::new(server, &mut names, &template::Place { folder: folder.as_deref(), home }, &file.inputs);
-            blocks.push('\n');
-            blocks.push_str(&comment(&format!("{:?} of {}{}", server.name, path.display(), server.scope)));
-            blocks.push_str(&accepted(&block));
+/// The first lines of the text.
+fn heading(args: &ImportArgs, files: &[HostText], target: &Target) -> String {
+    let from: Vec<String> = files.iter().map(|file| file.path.display().to_string()).collect();
+    match (args.write, target.is_there()) {
+        (false, _) => comment(&format!("Imported from {}.", from.join(", "))) + "\n",
+        (true, false) => "# Made by `headend import`. `headend check` reports mistakes.\n\n".to_owned(),
+        (true, true) => String::new(),
+    }
+}
+
+/// Adds the text to the configuration file and says what to do next.
+fn added(imported: &Imported, target: &Target, text: &str) -> Result<u8, Failure> {
+    let path = target.path.display();
+    if imported.blocks.is_empty() {
+        return print(&format!("Nothing to add: {path} has every server of these files.\n"));
+    }
+    target.add(text).map_err(|why| Failure::new(TEMPFAIL, why))?;
+    let names = |these: &dyn Fn(&Block) -> bool| {
+        imported
+            .blocks
+            .iter()
+            .filter(|block| these(block))
+            .map(|block| block.name.as_str())
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let mut out = format!("{} {path}\n", if target.is_there() { "Added to" } else { "Made" });
+    for (label, names) in [
+        ("on", names(&|block| block.off.is_none() && block.reasons.is_empty())),
+        ("off, as in the host", names(&|block| block.off.is_some() && block.reasons.is_empty())),
+        ("left as comments, with the reason", names(&|block| !block.reasons.is_empty())),
+    ] {
+        if !names.is_empty() {
+            out.push_str(&format!("  {label}: {names}\n"));
         }
     }
-    let mut out = String::new();
-    let from: Vec<String> = files.iter().map(|(path, _)| path.display().to_string()).collect();
-    out.push_str(&comment(&format!("Imported from {}.", from.join(", "))));
-    if !names.exports.is_empty() {
-        out.push_str(&comment(
-            "Secrets were not copied. Export these variables where headend runs, or write { file = \"/path\" }:",
+    out.push_str("Next: `headend check`, then start `headend`, or `headend reload` if it runs.\n");
+    print(&out)
+}
+
+/// Says which secrets were not copied, and how headend gets them.
+fn provide(imported: &Imported) {
+    let mut seen: Vec<&str> = Vec::new();
+    let mut lines = String::new();
+    for (name, about) in imported.blocks.iter().flat_map(|block| &block.exports) {
+        if !seen.contains(&name.as_str()) {
+            seen.push(name);
+            lines.push_str(&format!("\n  {name}\n      {}", imported.known.redacted(about)));
+        }
+    }
+    if !seen.is_empty() {
+        complain(&format!(
+            "these values were not copied. Set the variables where headend runs (`export NAME=...`,\n\
+             or EnvironmentFile= in a unit), or write {{ file = \"/path\" }} in their place:{lines}"
         ));
-        for (name, about) in &names.exports {
-            out.push_str(&comment(&format!("  {name}: {about}")));
+    }
+}
+
+/// Asks on a terminal what the hosts leave open; elsewhere they keep what they had.
+fn silent(imported: &Imported, present: &Present) -> Result<Silent, Failure> {
+    let names: Vec<&str> =
+        imported.blocks.iter().filter(|block| policy::is_silent(block)).map(|block| block.name.as_str()).collect();
+    if names.is_empty() || present.default.is_some() || !terminal::is_here() {
+        return Ok(Silent::Allow);
+    }
+    let question = format!(
+        "Your hosts do not say which calls of these servers need a question:\n  {}\n\
+         Without one, headend asks you about calls that change something.\nAllow every call of them?",
+        names.join(", ")
+    );
+    Ok(if terminal::ask(&question)? { Silent::Allow } else { Silent::Ask })
+}
+
+/// The files of the hosts of this user. One that cannot be read is left out, with a remark.
+fn found(home: Option<&str>) -> Result<Vec<HostText>, Failure> {
+    let home = home.map(Path::new).ok_or_else(|| Failure::new(USAGE, "$HOME is not set; name the files"))?;
+    let config = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).filter(|dir| dir.is_absolute());
+    let mut files = Vec::new();
+    for path in find::of_user(home, config.as_deref()) {
+        match HostText::read(&path, Some(home)) {
+            Ok(file) => match host::read(&file.path, &file.text) {
+                Ok(read) if read.servers.is_empty() => {}
+                Ok(_) => {
+                    complain(&format!("reading {}", path.display()));
+                    files.push(file);
+                }
+                Err(ImportError::NoServers { .. }) => {}
+                Err(error) => complain(&format!("left out: {error}")),
+            },
+            Err(why) => complain(&format!("left out: {why}")),
         }
     }
-    out.push('\n');
-    out.push_str(&comment(
-        "Hosts have no policy, so everything stays allowed. Consider \"ask\" or \"deny\", and rules.",
-    ));
-    out.push_str("[policy]\ndefault = \"allow\"\n");
-    out.push_str(&blocks);
+    let here = std::env::current_dir().ok().filter(|here| here != home);
+    for path in here.map(|here| find::of_project(&here)).unwrap_or_default() {
+        complain(&format!(
+            "not read, since a project's file may come from others; name it to import it: {}",
+            path.display()
+        ));
+    }
+    if files.is_empty() {
+        return Err(Failure::new(NO, "no file of a known host has servers; name one: headend import FILE"));
+    }
+    Ok(files)
+}
+
+fn named(files: &[PathBuf], home: Option<&str>) -> Result<Vec<HostText>, Failure> {
+    let read = |path: &PathBuf| {
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+        if path.extension().is_some_and(|ending| ending == "mcpb" || ending == "dxt") {
+            let why = format!("{}: a bundle is an archive; unpack it and import its manifest.json", path.display());
+            return Err(Failure::new(USAGE, why));
+        }
+        HostText::read(&path, home.map(Path::new)).map_err(|why| Failure::new(USAGE, why))
+    };
+    files.iter().map(read).collect()
+}
+
+impl HostText {
+    fn read(path: &Path, home: Option<&Path>) -> Result<Self, String> {
+        let read = |path: &Path| {
+            let at = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
+            let size = std::fs::metadata(path).map_err(|error| at(&error))?.len();
+            if size > MAX_FILE {
+                return Err(at(&format!("has {size} bytes, and at most {MAX_FILE} are read")));
+            }
+            std::fs::read_to_string(path).map_err(|error| at(&error))
+        };
+        let beside = find::beside(path, home).into_iter().map(|path| Ok((path.clone(), read(&path)?)));
+        Ok(Self { path: path.to_owned(), text: read(path)?, beside: beside.collect::<Result<_, String>>()? })
+    }
+}
+
+/// The servers of the files that are not in the configuration yet.
+fn imported(files: &[HostText], home: Option<&str>, target: &Target) -> Result<Imported, ImportError> {
+    let mut out = Imported::default();
+    let mut names = target.names();
+    let read = files.iter().map(|file| host::read(&file.path, &file.text)).collect::<Result<Vec<HostFile>, _>>()?;
+    let mut all: Vec<Draft> = Vec::new();
+    for (at, (given, file)) in files.iter().zip(&read).enumerate() {
+        let beside =
+            given.beside.iter().map(|(path, text)| value::read(path, text)).collect::<Result<Vec<Json>, _>>()?;
+        for server in &file.servers {
+            let own = server.project.as_ref().map(PathBuf::from).filter(|folder| folder.is_absolute());
+            let folder = own.or_else(|| find::folder(&given.path, home));
+            let parts = Parts::of(server);
+            let place = template::Place { folder: folder.as_deref(), home, syntax: file.host.syntax() };
+            learn(&parts, &place, &mut out.known, &mut names);
+            let project = server.project.clone().or_else(|| Some(folder.as_ref()?.display().to_string()));
+            let settings = Settings::of(file.host, &file.root, &beside, project.as_deref());
+            let stated = Stated::of(file.host, server, &settings);
+            let from = format!("{:?} of {}{}", server.name, given.path.display(), server.scope);
+            all.push(Draft { name: server.name.clone(), sources: vec![from], parts, stated, file: at, folder });
+        }
+    }
+    out.known.finish();
+    for draft in fresh(all, target, &mut out) {
+        let Some(file) = read.get(draft.file) else { continue };
+        let place = template::Place { folder: draft.folder.as_deref(), home, syntax: file.host.syntax() };
+        let from =
+            Source { parts: &draft.parts, stated: &draft.stated, place, inputs: &file.inputs, known: &out.known };
+        out.blocks.push(checked(Block::new(&draft.name, from, &mut names), &out.known));
+        out.sources.push(draft.sources);
+    }
+    for (host, program) in
+        [(Host::Cursor, "Cursor"), (Host::VsCode, "VS Code"), (Host::ClaudeDesktop, "Claude Desktop")]
+    {
+        let is_new = |file: &HostFile| file.host == host && !file.servers.is_empty() && !out.blocks.is_empty();
+        if read.iter().any(is_new) {
+            out.told.push(format!(
+                "{program} keeps servers and tools that are switched off in its window in a store of its own, which is not read"
+            ));
+        }
+    }
     Ok(out)
 }
 
-/// The block unchanged, or as a comment with the reasons why `load` would refuse it.
-fn accepted(block: &Block) -> String {
-    let text = format!("[policy]\ndefault = \"allow\"\n{}", block.text);
-    // Assume every secret: `check` reports which ones the user has not exported.
-    let checked = config::parse(&text, "", &|_| Some("x".to_owned()), &|_| Ok("x".to_owned()));
-    let mut reasons = block.reasons.clone();
-    if let Err(problems) = checked {
-        reasons.extend(problems.0.into_iter().map(|problem| format!("{}: {}", problem.path, problem.message)));
+/// Without the servers that are there already, headend itself, and those that two hosts start alike.
+fn fresh(all: Vec<Draft>, target: &Target, out: &mut Imported) -> Vec<Draft> {
+    let mut fresh: Vec<Draft> = Vec::new();
+    for mut draft in all {
+        let Some(from) = draft.sources.first().map(|from| out.known.redacted(from)) else { continue };
+        if target.lines.contains(comment(&from).trim_end()) {
+            continue;
+        }
+        if is_headend(&draft.parts) {
+            out.told.push(format!("left out: {} is headend itself", foreign::line(&from)));
+            continue;
+        }
+        let same = |other: &&mut Draft| other.parts == draft.parts && other.stated == draft.stated;
+        if let Some(same) = fresh.iter_mut().find(same) {
+            same.sources.push(from);
+        } else {
+            draft.sources = vec![from];
+            fresh.push(draft);
+        }
     }
-    let mut out: String = block.notes.iter().map(|note| comment(note)).collect();
-    if reasons.is_empty() {
+    fresh
+}
+
+/// Whether a host starts headend with it, or reaches its usual address.
+fn is_headend(parts: &Parts) -> bool {
+    let program = parts.words.first().and_then(|word| word.rsplit('/').next());
+    let address = parts.url.as_deref().and_then(|url| url.split_once("://")).map(|(_, rest)| rest);
+    let own = ["127.0.0.1:8627", "localhost:8627", "[::1]:8627"];
+    program == Some("headend") || address.is_some_and(|address| own.iter().any(|own| address.starts_with(own)))
+}
+
+/// Collects the secrets of a server, and the variables that it names itself.
+fn learn(parts: &Parts, place: &template::Place<'_>, known: &mut Known, names: &mut Names) {
+    let mut text = |text: &str, spans: Vec<secrets::Span>| {
+        for span in spans {
+            known.learn(text.get(span.range).unwrap_or_default());
+        }
+        for (_, piece) in template::variables(text, place) {
+            if let template::Piece::Variable { name, .. } = piece {
+                names.keep(&name);
+            }
+        }
+    };
+    for (word, spans) in parts.words.iter().zip(secrets::in_words(&parts.words)) {
+        text(word, spans);
+    }
+    for plain in parts.url.iter().chain(&parts.cwd) {
+        text(plain, secrets::in_text(plain));
+    }
+    let values = parts.env.iter().map(|value| (value, false)).chain(parts.headers.iter().map(|value| (value, true)));
+    for ((name, given), header) in values {
+        let Given::Text(value) = given else { continue };
+        let secret = if header { secrets::is_secret_header(name, value) } else { secrets::is_secret(name, value) };
+        // Where a variable is in it, the rest is the name of a scheme mostly.
+        let whole = secret && template::variables(value, place).is_empty();
+        let after = value.split_once(' ').filter(|(scheme, _)| scheme.chars().all(char::is_alphabetic));
+        let at = after.map_or(0, |(scheme, _)| scheme.len() + 1);
+        let spans = whole.then(|| secrets::Span { range: at..value.len(), name: name.clone() });
+        text(value, secrets::in_text(value).into_iter().chain(spans).collect());
+    }
+}
+
+/// The whole text, and remarks for the user.
+fn composed(imported: &Imported, silent: Silent, present: &Present, heading: &str) -> (String, Vec<String>) {
+    let policy = policy::added(&imported.blocks, silent, present);
+    let mut out = heading.to_owned() + &policy.head;
+    for (block, sources) in imported.blocks.iter().zip(&imported.sources) {
+        out.push('\n');
+        out.extend(sources.iter().map(|from| comment(from)));
+        out.push_str(&shown(block, &imported.known));
+    }
+    out.push_str(&policy.rules);
+    let told = imported.told.iter().chain(&policy.told).map(|told| imported.known.redacted(told)).collect();
+    (out, told)
+}
+
+/// A block with the reasons why `load` would refuse it.
+fn checked(mut block: Block, known: &Known) -> Block {
+    let parsed = |text: &str| {
+        let text = format!("[policy]\ndefault = \"deny\"\n{text}");
+        // Assume every secret: `check` reports which ones the user has not exported.
+        config::parse(&text, "", &|_| Some("x".to_owned()), &|_| Ok("x".to_owned())).map(drop)
+    };
+    if let Err(problems) = parsed(&block.text) {
+        block.reasons.extend(problems.0.into_iter().map(|problem| format!("{}: {}", problem.path, problem.message)));
+    } else if !known.spans(&block.text).is_empty() {
+        block.reasons.push("a secret stands where headend reads none from a variable".to_owned());
+        block.text.clear();
+    } else if !block.unasked.is_empty() {
+        let tools = config::show::array(&block.unasked);
+        let rule = format!("[[policy.rules]]\nid = \"import\"\neffect = \"allow\"\ntools = {tools}\n");
+        if parsed(&(block.text.clone() + &rule)).is_err() {
+            block.unasked.clear();
+            block.notes.push("Tools that the host lets run need a question: no rule here can name them.".to_owned());
+        }
+    }
+    if !known.spans(&block.text).is_empty() {
+        block.text.clear();
+    }
+    block
+}
+
+/// The block with its remarks; as a comment where `load` would refuse it.
+fn shown(block: &Block, known: &Known) -> String {
+    let about = |text: &str| comment(&known.redacted(text));
+    let mut out: String = block.notes.iter().map(|note| about(note)).collect();
+    let off = block.reasons.iter().chain(&block.off).map(|reason| about(&format!("Off: {reason}")));
+    out.extend(off);
+    out.extend(block.exports.iter().map(|(name, what)| about(&format!("Set {name}: {what}"))));
+    if block.reasons.is_empty() {
         return out + &block.text;
     }
-    out.extend(reasons.iter().map(|reason| comment(&format!("Off: {reason}"))));
     out.extend(block.text.lines().map(comment));
     out
 }
@@ -99,12 +399,16 @@ fn comment(text: &str) -> String {
     format!("# {}\n", foreign::line(text).trim_end())
 }
 
-/// The project directory of a host's file.
-fn project(path: &Path) -> Option<PathBuf> {
-    let dir = path.parent()?;
-    let own = dir.file_name().is_some_and(|name| name == ".vscode" || name == ".cursor" || name == ".zed");
-    let dir = if own { dir.parent()? } else { dir };
-    dir.is_absolute().then(|| dir.to_owned())
+/// The text of a new configuration, for tests.
+#[cfg(any(test, fuzzing))]
+fn converted(files: &[(PathBuf, String)], home: Option<&str>) -> Result<String, ImportError> {
+    let file =
+        |(path, text): &(PathBuf, String)| HostText { path: path.clone(), text: text.clone(), beside: Vec::new() };
+    let files: Vec<HostText> = files.iter().map(file).collect();
+    let imported = imported(&files, home, &Target::default())?;
+    let args = ImportArgs::default();
+    let heading = heading(&args, &files, &Target::default());
+    Ok(composed(&imported, Silent::Allow, &Present::default(), &heading).0)
 }
 
 #[cfg(test)]

@@ -121,6 +121,19 @@ pub(super) fn user_file(common: &Common) -> Option<PathBuf> {
     common.config.clone().or_else(|| config::user_file(&environment))
 }
 
+/// The configuration file that a command adds to: the one in force, else the user's own, which need not exist yet.
+///
+/// # Errors
+/// 78 when nothing says where it is.
+pub(super) fn writable(common: &Common) -> Result<PathBuf, Failure> {
+    match config::locate(common.config.as_deref(), &environment) {
+        Located::File(path) => Ok(path),
+        Located::Embedded => config::user_file(&environment).ok_or_else(|| {
+            Failure::new(CONFIG, "no configuration file: set $XDG_CONFIG_HOME or $HOME, or write --config PATH")
+        }),
+    }
+}
+
 /// Settings of the audit log, for commands that work without a daemon.
 pub(super) fn audit(common: &Common) -> config::Audit {
     quiet(common).map_or_else(config::Audit::default, |config| config.audit)

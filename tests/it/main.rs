@@ -48,6 +48,7 @@ mod health;
 mod hidden;
 mod hints;
 mod http;
+mod import;
 mod init;
 mod input;
 mod inventory;

@@ -1,107 +1,120 @@
 //! One server of a host as a table of the configuration.
 
-use crate::config::secret::{is_secret_name, is_token};
-use crate::config::show::{array, inline, quoted};
+use std::time::Duration;
 
-use super::host::{Json, Server};
+use crate::config::show::{array, inline, key, quoted};
+
 use super::names::Names;
-use super::template::{Piece, Place, pieces, plain};
+use super::parts::{Given, Parts};
+use super::secrets::{self, Known, Span};
+use super::stated::Stated;
+use super::template::{Piece, Place, pieces, variables};
 
-/// Keys that the import reads, and keys without a meaning here.
-const KNOWN: &[&str] = &[
-    "command",
-    "args",
-    "env",
-    "environment",
-    "cwd",
-    "url",
-    "httpUrl",
-    "serverUrl",
-    "headers",
-    "type",
-    "transport",
-    "disabled",
-    "enabled",
-    "source",
-    "description",
-    "name",
-];
+/// Whether headend replaces `${VAR}` in commands and URLs.
+const EXPANDS: bool = false;
 
 /// A table, remarks about it, and the reasons why it cannot be used unchanged.
 #[derive(Debug, Default)]
 pub(super) struct Block {
+    /// Name of the upstream.
+    pub(super) name: String,
     pub(super) text: String,
     pub(super) notes: Vec<String>,
+    /// Why the host does not start it.
+    pub(super) off: Option<String>,
     pub(super) reasons: Vec<String>,
+    /// Variables that have to be set, and their descriptions.
+    pub(super) exports: Vec<(String, String)>,
+    /// Whether the host says anything about which calls need a question.
+    pub(super) says: bool,
+    pub(super) unasked_all: bool,
+    /// Patterns over canonical names.
+    pub(super) unasked: Vec<String>,
+}
+
+/// Everything that a block is made of.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Source<'a> {
+    pub(super) parts: &'a Parts,
+    pub(super) stated: &'a Stated,
+    pub(super) place: Place<'a>,
+    pub(super) inputs: &'a [(String, String)],
+    pub(super) known: &'a Known,
 }
 
 /// Writes the values of one server.
 struct Writer<'a> {
-    upstream: String,
+    from: Source<'a>,
     names: &'a mut Names,
-    place: &'a Place<'a>,
-    inputs: &'a [(String, String)],
     block: Block,
 }
 
 impl Block {
-    pub(super) fn new(server: &Server, names: &mut Names, place: &Place<'_>, inputs: &[(String, String)]) -> Self {
-        let upstream = names.upstream(&server.name);
-        let mut writer = Writer { upstream, names, place, inputs, block: Self::default() };
-        writer.write(&server.body);
+    pub(super) fn new(wanted: &str, from: Source<'_>, names: &mut Names) -> Self {
+        let name = names.upstream(wanted);
+        let block = Self { name, ..Self::default() };
+        let mut writer = Writer { from, names, block };
+        writer.write();
         writer.block
     }
 }
 
 impl Writer<'_> {
-    fn write(&mut self, body: &Json) {
-        self.block.text = format!("[upstreams.{}]\n", self.upstream);
-        if body.get("disabled") == Some(&Json::Bool(true)) || body.get("enabled") == Some(&Json::Bool(false)) {
-            self.block.reasons.push("the host has disabled it".to_owned());
+    fn write(&mut self) {
+        let Source { parts, stated, .. } = self.from;
+        self.block.text = format!("[upstreams.{}]\n", self.block.name);
+        self.block.off.clone_from(&stated.off);
+        self.block.notes.extend(parts.notes.iter().cloned());
+        if self.block.off.is_some() {
+            self.line("enabled", "false");
         }
-        let url = ["url", "httpUrl", "serverUrl"].iter().find_map(|key| body.get(key)?.as_str());
-        match (body.get("command"), url) {
-            (Some(command), _) => self.local(command, body),
-            (None, Some(url)) => self.remote(url, body),
-            (None, None) => self.block.reasons.push("it has neither `command` nor `url`".to_owned()),
+        match &parts.url {
+            Some(url) => self.remote(url),
+            None if parts.words.is_empty() => self.block.reasons.push("it has neither `command` nor `url`".to_owned()),
+            None => self.local(),
         }
-        let left: Vec<&str> =
-            body.members().iter().map(|(key, _)| key.as_str()).filter(|key| !KNOWN.contains(key)).collect();
-        if !left.is_empty() {
-            self.block.notes.push(format!("Not carried over: {}.", left.join(", ")));
+        if !parts.roots.is_empty() {
+            self.line("roots", &array(&parts.roots));
         }
+        if let Some(era) = parts.era {
+            self.line("era", &quoted(era));
+        }
+        self.tools();
+        self.time("call-timeout", stated.call_timeout);
+        self.time("start-timeout", stated.start_timeout);
+        self.unasked();
     }
 
-    fn local(&mut self, command: &Json, body: &Json) {
-        // An older form of Zed has an object here, opencode an array.
-        let path = command.get("path").unwrap_or(command);
-        let program = path.as_str().into_iter().map(str::to_owned);
-        let words = program.chain(command.items().iter().filter_map(Json::scalar));
-        let args = [body.get("args"), command.get("args")];
-        let args = args.into_iter().flatten().flat_map(Json::items).filter_map(Json::scalar);
-        let words: Vec<String> = words.chain(args).map(|word| self.plain(&word)).collect();
+    fn local(&mut self) {
+        let parts = self.from.parts;
+        let spans = secrets::in_words(&parts.words);
+        let words = parts.words.iter().zip(spans).enumerate();
+        let words: Vec<String> =
+            words.map(|(at, (word, spans))| self.text(word, spans, &format!("argument {at}"))).collect();
         self.line("command", &array(&words));
-        let tables = [body.get("env"), body.get("environment"), command.get("env")];
-        let env = self.secrets(tables.into_iter().flatten().flat_map(Json::members), false);
+        let env = self.values(&parts.env, false);
         if !env.is_empty() {
             self.line("env", &inline(&env));
         }
-        if let Some(cwd) = body.get("cwd").and_then(Json::as_str) {
-            let cwd = self.plain(cwd);
-            let cwd = self.place.folder.map(|folder| folder.join(&cwd).display().to_string()).unwrap_or(cwd);
+        let is_relative = |word: &String| word.starts_with("./") || word.starts_with("../");
+        let project = self.from.place.folder.filter(|_| parts.words.iter().any(is_relative));
+        let project = project.map(|folder| folder.display().to_string());
+        if let Some(cwd) = parts.cwd.as_ref().or(project.as_ref()) {
+            let cwd = self.text(cwd, secrets::in_text(cwd), "cwd");
+            let cwd = self.from.place.folder.map(|folder| folder.join(&cwd).display().to_string()).unwrap_or(cwd);
             self.line("cwd", &quoted(&cwd));
         }
     }
 
-    fn remote(&mut self, url: &str, body: &Json) {
-        let url = self.plain(url);
+    fn remote(&mut self, url: &str) {
+        let url = self.text(url, secrets::in_text(url), "url");
         self.line("url", &quoted(&url));
-        match body.get("type").or(body.get("transport")).and_then(Json::as_str) {
+        match self.from.parts.transport.as_deref() {
             Some("sse") => self.line("transport", &quoted("sse")),
             Some("ws" | "websocket") => self.block.reasons.push("headend does not speak WebSocket".to_owned()),
             _ => {}
         }
-        let headers = self.secrets(body.get("headers").map(Json::members).unwrap_or_default().iter(), true);
+        let headers = self.values(&self.from.parts.headers, true);
         if !headers.is_empty() {
             self.line("headers", &inline(&headers));
         }
@@ -111,73 +124,255 @@ impl Writer<'_> {
         self.block.text.push_str(&format!("{key} = {value}\n"));
     }
 
-    fn plain(&mut self, text: &str) -> String {
-        plain(text, self.place).unwrap_or_else(|reason| {
-            self.block.reasons.push(reason);
-            text.to_owned()
-        })
+    /// The tools that the host offers.
+    fn tools(&mut self) {
+        let Stated { include, exclude, .. } = self.from.stated;
+        let mut lists = Vec::new();
+        let mut deny: Vec<String> = exclude.iter().map(|name| wide(name)).collect();
+        if let Some(include) = include {
+            let (good, bad): (Vec<&String>, Vec<&String>) = include.iter().partition(|name| is_name(name));
+            if !bad.is_empty() {
+                self.block.notes.push(
+                    "Tools with other characters than letters, digits, `_`, `-`, `.` and `/` are left out.".to_owned(),
+                );
+            }
+            if good.is_empty() {
+                deny.insert(0, "*".to_owned());
+            } else {
+                lists.push(("allow".to_owned(), array(&good.into_iter().cloned().collect::<Vec<_>>())));
+            }
+        }
+        if !deny.is_empty() {
+            lists.push(("deny".to_owned(), array(&deny)));
+        }
+        if !lists.is_empty() {
+            self.line("tools", &inline(&lists));
+        }
     }
 
-    /// Writes names with their values as TOML; of equal names, the last counts.
-    fn secrets<'j>(
-        &mut self,
-        members: impl Iterator<Item = &'j (String, Json)>,
-        headers: bool,
-    ) -> Vec<(String, String)> {
-        let mut pairs: Vec<(String, String)> = Vec::new();
-        for (name, value) in members {
-            let Some(value) = value.scalar() else { continue };
+    fn time(&mut self, key: &str, time: Option<Duration>) {
+        let Some(time) = time else { return };
+        if (Duration::from_millis(100)..=Duration::from_secs(86_400)).contains(&time) {
+            let millis = time.as_millis();
+            let text = if millis % 1000 == 0 { format!("{}s", millis / 1000) } else { format!("{millis}ms") };
+            self.line(key, &quoted(&text));
+        } else {
+            self.block.notes.push(format!("Not carried over: a time-out that {key} cannot have."));
+        }
+    }
+
+    /// The tools that run without a question in the host.
+    fn unasked(&mut self) {
+        let stated = self.from.stated;
+        let all = stated.unasked_all;
+        (self.block.says, self.block.unasked_all) = (stated.says, all);
+        if all {
+            return;
+        }
+        let (good, bad): (Vec<&String>, Vec<&String>) =
+            stated.unasked.iter().partition(|name| is_name(name.strip_suffix('*').unwrap_or(name)));
+        if !bad.is_empty() {
+            self.block.notes.push(
+                "Tools that the host lets run, with names that no rule here can have, need a question.".to_owned(),
+            );
+        }
+        for name in good {
+            let pattern = format!("{}__{name}", self.block.name);
+            if !self.block.unasked.contains(&pattern) {
+                self.block.unasked.push(pattern);
+            }
+        }
+    }
+
+    /// The text for a key whose value is a plain text, with a reference in place of each secret.
+    fn text(&mut self, raw: &str, spans: Vec<Span>, what: &str) -> String {
+        let mut cuts: Vec<(std::ops::Range<usize>, Cut)> = Vec::new();
+        let found = variables(raw, &self.from.place);
+        for span in self.from.known.and(raw, spans) {
+            // A span that has nothing but variables in it is a reference already.
+            let inside = found.iter().filter(|(range, _)| range.start < span.range.end && span.range.start < range.end);
+            let mut left = raw.get(span.range.clone()).unwrap_or_default().to_owned();
+            let mut whole: Option<std::ops::Range<usize>> = None;
+            for (range, _) in inside {
+                left = left.replacen(raw.get(range.clone()).unwrap_or_default(), "", 1);
+                let before = whole.unwrap_or_else(|| span.range.clone());
+                // The default of a variable can be a secret too: then the variable goes with it.
+                whole = Some(before.start.min(range.start)..before.end.max(range.end));
+            }
+            let is_scheme = ["", "bearer", "basic", "token"].contains(&left.trim().to_ascii_lowercase().as_str());
+            if whole.is_none() || !is_scheme {
+                cuts.push((whole.unwrap_or(span.range), Cut::Secret(span.name)));
+            }
+        }
+        let free: Vec<_> = found
+            .into_iter()
+            .filter(|(range, _)| cuts.iter().all(|(other, _)| range.end <= other.start || other.end <= range.start))
+            .collect();
+        cuts.extend(free.into_iter().map(|(range, piece)| (range, Cut::Piece(piece))));
+        cuts.sort_by_key(|(range, _)| range.start);
+        let mut out = String::new();
+        let mut at = 0;
+        for (range, cut) in cuts {
+            // A variable that reaches beyond the span before it is gone with it.
+            out.push_str(&literal(raw.get(at..range.start).unwrap_or_default()));
+            at = at.max(range.end);
+            match cut {
+                Cut::Piece(piece) => out.push_str(&self.piece(&piece)),
+                Cut::Secret(name) => {
+                    let about = if name.is_empty() { what.to_owned() } else { format!("{name} in {what}") };
+                    let name = if name.is_empty() { what } else { name.as_str() };
+                    let wanted = format!("{}_{name}", self.block.name);
+                    let secret = raw.get(range).unwrap_or_default();
+                    let variable = self.variable(&wanted, secret, &format!("{about} of {}", self.block.name));
+                    out.push_str(&format!("${{{variable}}}"));
+                    self.cannot_expand(&format!("{what} has a secret, and headend reads none from a variable there"));
+                }
+            }
+        }
+        out.push_str(&literal(raw.get(at..).unwrap_or_default()));
+        out
+    }
+
+    fn piece(&mut self, piece: &Piece) -> String {
+        let unknown = |inside: &str| format!("`${{{inside}}}` is not replaced here; write the value in its place");
+        match piece {
+            Piece::Text(text) => literal(text),
+            Piece::Variable { default: Some(default), .. } if !EXPANDS => default.clone(),
+            Piece::Variable { name, default } => {
+                self.cannot_expand(&unknown(name));
+                if default.is_none() {
+                    self.export(name, &format!("for {}", self.block.name));
+                }
+                let default = default.as_ref().map(|default| format!(":-{default}")).unwrap_or_default();
+                format!("${{{name}{default}}}")
+            }
+            Piece::Input(id) => {
+                self.cannot_expand(&unknown(&format!("input:{id}")));
+                let variable = self.input(id, &format!("for {}", self.block.name));
+                format!("${{{variable}}}")
+            }
+            Piece::File(path) => {
+                self.block.reasons.push(format!("the content of {path} is not read here; write it in its place"));
+                format!("{{file:{path}}}")
+            }
+            Piece::Unknown(inside) => {
+                self.block.reasons.push(unknown(inside));
+                format!("${{{inside}}}")
+            }
+        }
+    }
+
+    fn cannot_expand(&mut self, reason: &str) {
+        if !EXPANDS && !self.block.reasons.iter().any(|other| other == reason) {
+            self.block.reasons.push(reason.to_owned());
+        }
+    }
+
+    /// Names with their values as TOML.
+    fn values(&mut self, given: &[(String, Given)], headers: bool) -> Vec<(String, String)> {
+        let mut pairs = Vec::new();
+        for (name, given) in given {
             let what = if headers { "header" } else { "environment" };
-            let about = format!("{name}, {what} of {}", self.upstream);
-            // Header names are the same everywhere, so the variable has the upstream's name too.
-            let variable = if headers { format!("{}_{name}", self.upstream) } else { name.clone() };
-            let value = self.secret(&Value { name, text: &value, variable, about });
-            pairs.retain(|(other, _)| other != name);
+            let about = format!("{name}, {what} of {}", self.block.name);
+            let value = match given {
+                Given::Variable(variable, prefix) => {
+                    self.export(variable, &about);
+                    reference("env", variable, prefix)
+                }
+                Given::Text(text) => {
+                    let secret =
+                        if headers { secrets::is_secret_header(name, text) } else { secrets::is_secret(name, text) };
+                    let secret = secret || !self.from.known.spans(text).is_empty();
+                    // Header names are the same everywhere, so the variable has the upstream's name too.
+                    let variable = if headers { format!("{}_{name}", self.block.name) } else { name.clone() };
+                    self.value(&Value { name, text, variable, about }, secret)
+                }
+            };
             pairs.push((name.clone(), value));
         }
         pairs
     }
 
     /// A value that may be secret, as TOML.
-    fn secret(&mut self, value: &Value<'_>) -> String {
-        let cut = pieces(value.text, self.place);
-        let secret = is_secret_name(value.name) || is_token(value.text);
+    fn value(&mut self, value: &Value<'_>, secret: bool) -> String {
+        let cut = pieces(value.text, &self.from.place);
         let (prefix, last) = match cut.as_slice() {
             [] => return quoted(""),
-            [Piece::Text(text)] if !secret => return quoted(text),
+            [Piece::Text(text)] if !secret => return quoted(&literal(text)),
+            [Piece::Text(text)] => return self.whole(value, text),
             [one] => ("", one),
-            [Piece::Text(prefix), last] => (prefix.as_str(), last),
-            _ => return self.whole(value),
+            [Piece::Text(prefix), last] if !self.hides(prefix) => (prefix.as_str(), last),
+            _ => return self.whole(value, value.text),
         };
-        let variable = match last {
+        match last {
             Piece::Variable { default: Some(default), .. } if !secret => {
                 self.block.notes.push(format!("{} was {}; its default is written.", value.name, value.text));
-                return quoted(&format!("{prefix}{default}"));
+                quoted(&literal(&format!("{prefix}{default}")))
             }
             Piece::Variable { name, .. } => {
-                self.names.export(name, &value.about);
-                name.clone()
+                self.export(name, &value.about);
+                reference("env", name, prefix)
             }
             Piece::Input(id) => {
-                let asked = self.inputs.iter().find(|(other, _)| other == id);
-                let about = asked.map(|(_, description)| format!("{description} ({})", value.about));
-                let about = about.as_ref().unwrap_or(&value.about);
-                self.names.variable(&self.upstream, id, &format!("${{input:{id}}}"), about)
+                let variable = self.input(id, &value.about);
+                reference("env", &variable, prefix)
             }
-            Piece::Text(_) | Piece::Unknown(_) => return self.whole(value),
-        };
-        let mut pairs = vec![("env".to_owned(), quoted(&variable))];
-        if !prefix.is_empty() {
-            pairs.push(("prefix".to_owned(), quoted(prefix)));
+            Piece::File(path) => match self.file(path) {
+                Some(path) => reference("file", &path, prefix),
+                None => self.whole(value, value.text),
+            },
+            Piece::Text(_) | Piece::Unknown(_) => self.whole(value, value.text),
         }
-        inline(&pairs)
     }
 
-    /// A variable of its own for the whole value.
-    fn whole(&mut self, value: &Value<'_>) -> String {
-        let variable = self.names.variable(&self.upstream, &value.variable, value.text, &value.about);
-        inline(&[("env".to_owned(), quoted(&variable))])
+    /// Whether the text before a variable is more than the name of a scheme.
+    fn hides(&self, prefix: &str) -> bool {
+        let scheme = ["bearer", "basic", "token"].contains(&prefix.trim().to_ascii_lowercase().as_str());
+        !scheme && (!secrets::in_text(prefix).is_empty() || !self.from.known.spans(prefix).is_empty())
     }
+
+    /// An absolute path of a file that the host names.
+    fn file(&self, path: &str) -> Option<String> {
+        let place = self.from.place;
+        if let Some(below) = path.strip_prefix("~/") {
+            return place.home.map(|home| format!("{home}/{below}"));
+        }
+        let absolute = place.folder.map_or_else(|| path.into(), |folder| folder.join(path));
+        absolute.is_absolute().then(|| absolute.display().to_string())
+    }
+
+    /// A variable of its own for the whole value, behind the name of a scheme.
+    fn whole(&mut self, value: &Value<'_>, secret: &str) -> String {
+        let schemes = ["Bearer ", "Basic ", "Token ", "token "];
+        let prefix = schemes.into_iter().find(|scheme| secret.starts_with(scheme)).unwrap_or_default();
+        let secret = secret.strip_prefix(prefix).unwrap_or(secret);
+        let variable = self.variable(&value.variable, secret, &value.about);
+        reference("env", &variable, prefix)
+    }
+
+    fn input(&mut self, id: &str, about: &str) -> String {
+        let asked = self.from.inputs.iter().find(|(other, _)| other == id);
+        let about = asked.map_or_else(|| about.to_owned(), |(_, description)| format!("{description} ({about})"));
+        self.variable(id, &format!("${{input:{id}}}"), &about)
+    }
+
+    fn variable(&mut self, wanted: &str, secret: &str, about: &str) -> String {
+        let name = self.names.variable(&self.block.name, wanted, secret);
+        self.export(&name, about);
+        name
+    }
+
+    fn export(&mut self, name: &str, about: &str) {
+        if !self.block.exports.iter().any(|(other, _)| other == name) {
+            self.block.exports.push((name.to_owned(), about.to_owned()));
+        }
+    }
+}
+
+enum Cut {
+    Piece(Piece),
+    /// With the name of the option, parameter or header.
+    Secret(String),
 }
 
 /// One environment variable or header.
@@ -188,4 +383,29 @@ struct Value<'a> {
     variable: String,
     /// Description for the user.
     about: String,
+}
+
+/// A text in which headend replaces nothing.
+fn literal(text: &str) -> String {
+    if EXPANDS { text.replace("${", "$${") } else { text.to_owned() }
+}
+
+fn reference(kind: &str, name: &str, prefix: &str) -> String {
+    let mut pairs = vec![(key(kind), quoted(name))];
+    if !prefix.is_empty() {
+        pairs.push(("prefix".to_owned(), quoted(prefix)));
+    }
+    inline(&pairs)
+}
+
+/// Whether a tool's name is a pattern for itself alone.
+fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | ':'))
+}
+
+/// A pattern for a tool that is off: rather too wide than too narrow.
+fn wide(name: &str) -> String {
+    let good = |c: char| c == '*' || is_name(c.encode_utf8(&mut [0; 4]));
+    let wide: String = name.chars().map(|c| if good(c) { c } else { '?' }).collect();
+    if wide.is_empty() { "*".to_owned() } else { wide }
 }

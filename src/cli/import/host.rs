@@ -1,73 +1,97 @@
-//! The JSON of hosts, in the order of the file.
+//! Files of hosts: which host a file is of, and the servers in it, each as one object of keys.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use jsonc_parser::ast::Value;
-use jsonc_parser::common::Ranged as _;
-use jsonc_parser::tokens::Token;
-use jsonc_parser::{CollectOptions, ParseOptions, Scanner, parse_to_ast};
+use super::template::Syntax;
+use super::value::{self, ImportError, Json};
 
-/// Why an import failed.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ImportError {
-    #[error("{}:{line}: not JSON: {message}", path.display())]
-    Json { path: PathBuf, line: usize, message: String },
-    #[error("{}: neither `mcpServers` nor `servers` nor `context_servers` is in it", path.display())]
-    NoServers { path: PathBuf },
+mod package;
+
+/// The program that a file is of, as far as the meaning of its keys differs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Host {
+    ClaudeDesktop,
+    ClaudeCode,
+    Cursor,
+    VsCode,
+    Zed,
+    Codex,
+    /// Qwen Code too.
+    Gemini,
+    OpenCode,
+    /// Roo Code and Kilo Code too.
+    Cline,
+    Windsurf,
+    Continue,
+    Goose,
+    /// A `server.json` of the registry, or the manifest of a bundle.
+    Package,
+    Other,
 }
 
-/// JSON that keeps the order of its members.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Json {
-    Null,
-    Bool(bool),
-    Number(String),
-    String(String),
-    Array(Vec<Self>),
-    Object(Vec<(String, Self)>),
-}
-
-impl Json {
-    fn new(value: &Value<'_>) -> Self {
-        match value {
-            Value::StringLit(text) => Self::String(text.value.to_string()),
-            Value::NumberLit(number) => Self::Number(number.value.to_owned()),
-            Value::BooleanLit(boolean) => Self::Bool(boolean.value),
-            Value::NullKeyword(_) => Self::Null,
-            Value::Array(array) => Self::Array(array.elements.iter().map(Self::new).collect()),
-            Value::Object(object) => {
-                let members = object.properties.iter();
-                Self::Object(
-                    members.map(|member| (member.name.as_str().to_owned(), Self::new(&member.value))).collect(),
-                )
-            }
+impl Host {
+    /// The host of a file, by its place and by what is in it.
+    fn of(path: &Path, root: &Json) -> Self {
+        let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
+        let folders: Vec<String> = path.ancestors().skip(1).map(name).collect();
+        let file = name(path);
+        let below = |folder: &str| folders.iter().any(|name| name == folder);
+        let is_opencode = |server: &Json| matches!(server.get("type").and_then(Json::as_str), Some("local" | "remote"));
+        let has = |key: &str| root.get(key).is_some();
+        if has("mcp_servers") {
+            Self::Codex
+        } else if has("context_servers") {
+            Self::Zed
+        } else if has("manifest_version") || has("dxt_version") || package::is_registry(root) {
+            Self::Package
+        } else if has("extensions")
+            && root.get("extensions").is_some_and(|list| !list.members().is_empty())
+            && !has("mcpServers")
+        {
+            Self::Goose
+        } else if matches!(root.get("mcpServers"), Some(Json::Array(_))) || below(".continue") {
+            Self::Continue
+        } else if file.starts_with("opencode")
+            || root.get("mcp").is_some_and(|mcp| mcp.members().iter().any(|(_, server)| is_opencode(server)))
+        {
+            Self::OpenCode
+        } else if has("servers") || root.at(&["mcp", "servers"]).is_some() {
+            Self::VsCode
+        } else if file == "claude_desktop_config.json" {
+            Self::ClaudeDesktop
+        } else if file == ".claude.json" || file == ".mcp.json" || has("projects") {
+            Self::ClaudeCode
+        } else if below(".cursor") {
+            Self::Cursor
+        } else if below(".gemini") || below(".qwen") {
+            Self::Gemini
+        } else if ["cline_mcp_settings.json", "mcp_settings.json"].contains(&file.as_str())
+            || below(".roo")
+            || below(".kilocode")
+        {
+            Self::Cline
+        } else if below("windsurf") {
+            Self::Windsurf
+        } else {
+            Self::Other
         }
     }
 
-    /// A member of an object; of equal names, the last counts, as in hosts.
-    pub(super) fn get(&self, key: &str) -> Option<&Self> {
-        self.members().iter().rev().find(|(name, _)| name == key).map(|(_, value)| value)
-    }
-
-    pub(super) fn members(&self) -> &[(String, Self)] {
-        if let Self::Object(members) = self { members } else { &[] }
-    }
-
-    pub(super) fn items(&self) -> &[Self] {
-        if let Self::Array(items) = self { items } else { &[] }
-    }
-
-    pub(super) fn as_str(&self) -> Option<&str> {
-        if let Self::String(text) = self { Some(text) } else { None }
-    }
-
-    /// A string, number or boolean as text.
-    pub(super) fn scalar(&self) -> Option<String> {
+    /// The notation of variables in its texts. For programs that are not known, the most common one.
+    pub(super) const fn syntax(self) -> Syntax {
         match self {
-            Self::String(text) | Self::Number(text) => Some(text.clone()),
-            Self::Bool(boolean) => Some(boolean.to_string()),
-            Self::Null | Self::Array(_) | Self::Object(_) => None,
+            Self::ClaudeDesktop | Self::Codex | Self::Goose | Self::Zed => Syntax::None,
+            Self::Gemini => Syntax::Shell,
+            Self::OpenCode => Syntax::Curly,
+            Self::Continue => Syntax::Double,
+            Self::ClaudeCode
+            | Self::Cursor
+            | Self::VsCode
+            | Self::Cline
+            | Self::Windsurf
+            | Self::Package
+            | Self::Other => Syntax::Braces,
         }
     }
 }
@@ -79,76 +103,121 @@ pub(super) struct Server {
     pub(super) body: Json,
     /// Name of the list that contains it, to follow the file's name in a message.
     pub(super) scope: String,
+    /// The project that the list is of, in a file of several projects.
+    pub(super) project: Option<String>,
 }
 
 /// Content of one file.
 #[derive(Debug)]
 pub(super) struct HostFile {
+    pub(super) host: Host,
+    pub(super) root: Json,
     pub(super) servers: Vec<Server>,
-    /// Inputs that VS Code prompts for: id and description.
+    /// Inputs that the host prompts for: id and description.
     pub(super) inputs: Vec<(String, String)>,
 }
 
-/// Nesting of brackets. Real files stay below ten, and the library parses nested ones by recursion.
-const MAX_DEPTH: usize = 100;
-
-/// The line with too many nested brackets. Invalid JSON is left to the parser.
-fn too_deep(text: &str) -> Option<usize> {
-    let mut scanner = Scanner::new(text);
-    let mut depth = 0_usize;
-    while let Ok(Some(token)) = scanner.scan() {
-        if matches!(token, Token::OpenBrace | Token::OpenBracket) {
-            depth += 1;
-        } else if matches!(token, Token::CloseBrace | Token::CloseBracket) {
-            depth = depth.saturating_sub(1);
-        }
-        if depth > MAX_DEPTH {
-            return Some(1 + text.get(..scanner.token_start())?.matches('\n').count());
-        }
-    }
-    None
-}
+/// Keys whose value is a list of servers.
+const LISTS: &[&[&str]] = &[
+    &["mcpServers"],
+    &["servers"],
+    &["context_servers"],
+    &["mcp_servers"],
+    &["amp.mcpServers"],
+    // VS Code's own settings, opencode from its second version on.
+    &["mcp", "servers"],
+    &["experimental", "modelContextProtocolServers"],
+];
 
 /// Reads a file of any host.
 pub(super) fn read(path: &Path, text: &str) -> Result<HostFile, ImportError> {
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    if let Some(line) = too_deep(text) {
-        let message = format!("brackets are nested more than {MAX_DEPTH} deep");
-        return Err(ImportError::Json { path: path.to_owned(), line, message });
-    }
-    let parsed = parse_to_ast(text, &CollectOptions::default(), &ParseOptions::default()).map_err(|error| {
-        ImportError::Json { path: path.to_owned(), line: error.line_display(), message: error.kind().to_string() }
-    })?;
-    let Some(value) = parsed.value.filter(|value| value.end() <= text.len()) else {
-        return Err(ImportError::NoServers { path: path.to_owned() });
-    };
-    let root = Json::new(&value);
-    let mut lists = Vec::new();
-    for key in ["mcpServers", "servers", "context_servers"] {
-        lists.extend(root.get(key).map(|list| (list, String::new())));
-    }
-    // VS Code's own settings, and the projects in Claude Code's.
-    lists.extend(root.get("mcp").and_then(|mcp| mcp.get("servers")).map(|list| (list, String::new())));
-    for (project, settings) in root.get("projects").map(Json::members).unwrap_or_default() {
-        lists.extend(settings.get("mcpServers").map(|list| (list, format!(", project {project}"))));
+    let root = value::read(path, text)?;
+    let host = Host::of(path, &root);
+    let mut lists: Vec<(Vec<(String, Json)>, String, Option<String>)> = Vec::new();
+    let mut inputs: Vec<(String, String)> = Vec::new();
+    if host == Host::Package {
+        let (server, asked) = package::server(&root);
+        lists.push((server.into_iter().collect(), String::new(), None));
+        inputs = asked;
+    } else {
+        for list in LISTS.iter().filter_map(|keys| root.at(keys)) {
+            lists.push((named(list), String::new(), None));
+        }
+        let other = match host {
+            Host::Goose => root.get("extensions"),
+            Host::OpenCode if root.at(&["mcp", "servers"]).is_none() => root.get("mcp"),
+            Host::ClaudeDesktop
+            | Host::ClaudeCode
+            | Host::Cursor
+            | Host::VsCode
+            | Host::Zed
+            | Host::Codex
+            | Host::Gemini
+            | Host::OpenCode
+            | Host::Cline
+            | Host::Windsurf
+            | Host::Continue
+            | Host::Package
+            | Host::Other => None,
+        };
+        lists.extend(other.map(|list| (named(list), String::new(), None)));
+        for (project, settings) in root.get("projects").map(Json::members).unwrap_or_default() {
+            let list = settings.get("mcpServers").map(named);
+            lists.extend(list.map(|list| (list, format!(", project {project}"), Some(project.clone()))));
+        }
     }
     if lists.is_empty() {
         return Err(ImportError::NoServers { path: path.to_owned() });
     }
     let mut servers: Vec<Server> = Vec::new();
-    for (list, scope) in lists {
+    for (list, scope, project) in lists {
         // Of servers with equal names, the last counts, as in hosts.
-        let last: HashMap<&str, usize> =
-            list.members().iter().enumerate().map(|(at, (name, _))| (&**name, at)).collect();
-        for (at, (name, body)) in list.members().iter().enumerate() {
-            if last.get(&**name) == Some(&at) {
-                servers.push(Server { name: name.clone(), body: body.clone(), scope: scope.clone() });
+        let last: HashMap<&str, usize> = list.iter().enumerate().map(|(at, (name, _))| (&**name, at)).collect();
+        for (_, (name, body)) in list.iter().enumerate().filter(|(at, (name, _))| last.get(&**name) == Some(at)) {
+            let body = flat(body);
+            // What Goose brings itself is part of it, and no server that others could start.
+            let built_in = host == Host::Goose
+                && matches!(
+                    body.get("type").and_then(Json::as_str),
+                    Some("builtin" | "platform" | "frontend" | "inline_python")
+                );
+            if !built_in {
+                servers.push(Server { name: name.clone(), body, scope: scope.clone(), project: project.clone() });
             }
         }
     }
     let mcp = root.get("mcp").unwrap_or(&Json::Null);
-    let inputs = [&root, mcp].into_iter().flat_map(|root| root.get("inputs").map(Json::items).unwrap_or_default());
-    Ok(HostFile { servers, inputs: inputs.filter_map(input).collect() })
+    let asked = [&root, mcp].into_iter().flat_map(|root| root.get("inputs").map(Json::items).unwrap_or_default());
+    inputs.extend(asked.filter_map(input));
+    Ok(HostFile { host, root, servers, inputs })
+}
+
+/// The members of an object, or the items of a list under their own names.
+fn named(list: &Json) -> Vec<(String, Json)> {
+    let own = |item: &Json| item.get("name").and_then(Json::as_str).unwrap_or("server").to_owned();
+    // A list has no rule for equal names, so all of its items count.
+    let mut items: Vec<(String, Json)> = Vec::new();
+    for item in list.items() {
+        let name = own(item);
+        let again = (2..).map(|number| format!("{name} {number}"));
+        let free = std::iter::once(name.clone()).chain(again).find(|name| items.iter().all(|(other, _)| other != name));
+        items.push((free.unwrap_or(name), item.clone()));
+    }
+    items.extend(list.members().iter().cloned());
+    items
+}
+
+/// A server with the members of objects that some hosts put around them: `transport` of Continue, `config` of Goose.
+fn flat(body: &Json) -> Json {
+    let Json::Object(members) = body else { return body.clone() };
+    let mut out: Vec<(String, Json)> = Vec::new();
+    for (name, value) in members {
+        match (name.as_str(), value) {
+            ("transport" | "config", Json::Object(inner)) => out.extend(inner.iter().cloned()),
+            _ => out.push((name.clone(), value.clone())),
+        }
+    }
+    Json::Object(out)
 }
 
 fn input(input: &Json) -> Option<(String, String)> {

@@ -1,6 +1,6 @@
 //! Names chosen by an import: of upstreams, and of the variables that hold secrets.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Names chosen so far: of upstreams, and of the variables that hold secrets.
 #[derive(Debug, Default)]
@@ -8,11 +8,21 @@ pub(super) struct Names {
     upstreams: Vec<String>,
     /// Variable and the secret it stands for.
     secrets: HashMap<String, String>,
-    /// Variables and their descriptions, in order.
-    pub(super) exports: Vec<(String, String)>,
+    /// Variables of the configuration that is there already, whose values are not known.
+    taken: HashSet<String>,
 }
 
 impl Names {
+    /// Names beside those of a configuration.
+    pub(super) fn beside(upstreams: Vec<String>, variables: HashSet<String>) -> Self {
+        Self { upstreams, secrets: HashMap::new(), taken: variables }
+    }
+
+    /// Keeps a variable that a host or the configuration names from being given to another secret.
+    pub(super) fn keep(&mut self, variable: &str) {
+        self.taken.insert(variable.to_owned());
+    }
+
     /// A valid and new name for an upstream.
     pub(super) fn upstream(&mut self, wanted: &str) -> String {
         let mut name = String::new();
@@ -40,21 +50,16 @@ impl Names {
     }
 
     /// A variable for a secret of an upstream. Different secrets never share one.
-    pub(super) fn variable(&mut self, upstream: &str, wanted: &str, secret: &str, about: &str) -> String {
+    pub(super) fn variable(&mut self, upstream: &str, wanted: &str, secret: &str) -> String {
+        let short = variable_name(wanted);
         let long = variable_name(&format!("{upstream}_{wanted}"));
         let numbered = (2..).map(|number| format!("{long}_{number}"));
-        let mut candidates = [variable_name(wanted), long.clone()].into_iter().chain(numbered);
-        let free = |name: &String| self.secrets.get(name).is_none_or(|other| other == secret);
+        let mut candidates = [short, long.clone()].into_iter().chain(numbered);
+        let free =
+            |name: &String| !self.taken.contains(name) && self.secrets.get(name).is_none_or(|other| other == secret);
         let name = candidates.find(free).unwrap_or(long);
         self.secrets.insert(name.clone(), secret.to_owned());
-        self.export(&name, about);
         name
-    }
-
-    pub(super) fn export(&mut self, name: &str, about: &str) {
-        if !self.exports.iter().any(|(other, _)| other == name) {
-            self.exports.push((name.to_owned(), about.to_owned()));
-        }
     }
 }
 

@@ -1,7 +1,22 @@
-//! Variables in the texts of hosts: `${VAR}`, `${VAR:-default}`, `${env:VAR}`, `${input:id}`,
-//! `${workspaceFolder}`, `${userHome}`.
+//! Variables in the texts of hosts: `${VAR}`, `${VAR:-default}`, `${env:VAR}`, `${input:id}`, `$VAR`, `{env:VAR}`,
+//! `${{ secrets.VAR }}`, and directories such as `${workspaceFolder}`.
 
+use std::ops::Range;
 use std::path::Path;
+
+/// Notations that a host replaces. In a host that replaces none, `${` is text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Syntax {
+    None,
+    /// `${VAR}`.
+    Braces,
+    /// `${VAR}` and `$VAR`.
+    Shell,
+    /// `{env:VAR}` and `{file:path}`.
+    Curly,
+    /// `${{ secrets.VAR }}` and `${VAR}`.
+    Double,
+}
 
 /// Place of the host's file, for variables that are directories.
 #[derive(Clone, Copy, Debug)]
@@ -9,6 +24,7 @@ pub(super) struct Place<'a> {
     /// Directory of the project, if known.
     pub(super) folder: Option<&'a Path>,
     pub(super) home: Option<&'a str>,
+    pub(super) syntax: Syntax,
 }
 
 /// One piece of a text.
@@ -20,8 +36,10 @@ pub(super) enum Piece {
         name: String,
         default: Option<String>,
     },
-    /// An input that the host prompts its user for.
+    /// An input that the host prompts its user for, or a secret that it keeps.
     Input(String),
+    /// The content of a file.
+    File(String),
     /// Anything else in `${..}`.
     Unknown(String),
 }
@@ -29,26 +47,66 @@ pub(super) enum Piece {
 /// Splits a text at its variables; directories are replaced.
 pub(super) fn pieces(text: &str, place: &Place<'_>) -> Vec<Piece> {
     let mut pieces = Vec::new();
-    let mut rest = text;
-    while let Some((before, inside, after)) = next(rest) {
-        push_text(&mut pieces, before);
-        let cut = piece(inside, place);
+    let mut at = 0;
+    for (range, cut) in variables(text, place) {
+        push_text(&mut pieces, text.get(at..range.start).unwrap_or_default());
         if let Piece::Text(text) = &cut {
             push_text(&mut pieces, text);
         } else {
             pieces.push(cut);
         }
-        rest = after;
+        at = range.end;
     }
-    push_text(&mut pieces, rest);
+    push_text(&mut pieces, text.get(at..).unwrap_or_default());
     pieces
 }
 
-/// The text before, in and after the first `${..}`.
-fn next(text: &str) -> Option<(&str, &str, &str)> {
-    let (before, rest) = text.split_once("${")?;
-    let (inside, after) = rest.split_once('}')?;
-    Some((before, inside, after))
+/// The variables of a text and where they are.
+pub(super) fn variables(text: &str, place: &Place<'_>) -> Vec<(Range<usize>, Piece)> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while let Some(start) = text.get(at..).and_then(|rest| rest.find(['$', '{'])).map(|start| at + start) {
+        let rest = text.get(start..).unwrap_or_default();
+        let one = one(rest, place);
+        at = start + one.as_ref().map_or(1, |(length, _)| *length);
+        found.extend(one.map(|(_, piece)| (start..at, piece)));
+    }
+    found
+}
+
+/// The variable at the beginning of a text, and its length.
+fn one(rest: &str, place: &Place<'_>) -> Option<(usize, Piece)> {
+    let between = |open: &str, close: &str| {
+        let inside = rest.strip_prefix(open)?.split_once(close)?.0;
+        Some((open.len() + inside.len() + close.len(), inside))
+    };
+    match place.syntax {
+        Syntax::None => None,
+        Syntax::Curly => {
+            let (length, inside) = between("{", "}")?;
+            let (kind, name) = inside.split_once(':')?;
+            match kind {
+                "env" => Some((length, variable(name, None)?)),
+                "file" => Some((length, Piece::File(name.to_owned()))),
+                _ => None,
+            }
+        }
+        Syntax::Double if rest.starts_with("${{") => {
+            let (length, inside) = between("${{", "}}")?;
+            let name = inside.trim();
+            let name = name.strip_prefix("secrets.").or_else(|| name.strip_prefix("inputs.")).unwrap_or(name);
+            let name = name.rsplit(['.', '/']).next().unwrap_or(name);
+            Some((length, Piece::Input(name.to_owned())))
+        }
+        Syntax::Braces | Syntax::Shell | Syntax::Double => {
+            if let Some((length, inside)) = between("${", "}") {
+                return Some((length, piece(inside, place)));
+            }
+            let name = rest.strip_prefix('$').filter(|_| place.syntax == Syntax::Shell)?;
+            let length = name.find(|c: char| !is_shell(c)).unwrap_or(name.len());
+            Some((1 + length, variable(name.get(..length)?, None)?))
+        }
+    }
 }
 
 fn push_text(pieces: &mut Vec<Piece>, text: &str) {
@@ -59,48 +117,64 @@ fn push_text(pieces: &mut Vec<Piece>, text: &str) {
     }
 }
 
+fn is_shell(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
+}
+
+fn variable(name: &str, default: Option<String>) -> Option<Piece> {
+    let good = !name.is_empty() && name.chars().all(is_shell) && !name.starts_with(|c: char| c.is_ascii_digit());
+    good.then(|| Piece::Variable { name: name.to_owned(), default })
+}
+
 fn piece(inside: &str, place: &Place<'_>) -> Piece {
+    let folder = place.folder.map(|folder| folder.display().to_string());
+    let below_home = |name: &str| place.home.map(|home| format!("{home}/{name}"));
     let known = match inside {
-        "workspaceFolder" => place.folder.map(|folder| folder.display().to_string()),
+        "workspaceFolder" | "__dirname" | "CLAUDE_PROJECT_DIR" => folder,
+        "workspaceFolderBasename" => {
+            place.folder.and_then(|folder| Some(folder.file_name()?.to_string_lossy().into_owned()))
+        }
         "userHome" | "env:HOME" | "HOME" => place.home.map(str::to_owned),
+        "DESKTOP" => below_home("Desktop"),
+        "DOCUMENTS" => below_home("Documents"),
+        "DOWNLOADS" => below_home("Downloads"),
         "pathSeparator" | "/" => Some("/".to_owned()),
         _ => None,
     };
     if let Some(text) = known {
         return Piece::Text(text);
     }
-    if let Some(id) = inside.strip_prefix("input:") {
+    if let Some(id) = inside.strip_prefix("input:").or_else(|| inside.strip_prefix("user_config.")) {
         return Piece::Input(id.to_owned());
     }
     let (name, default) = match inside.split_once(":-") {
         Some((name, default)) => (name, Some(default.to_owned())),
         None => (inside.strip_prefix("env:").unwrap_or(inside), None),
     };
-    let shell = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let place = ["workspaceFolder", "userHome"].contains(&name);
-    if place || name.is_empty() || !name.chars().all(shell) || name.starts_with(|c: char| c.is_ascii_digit()) {
-        return Piece::Unknown(inside.to_owned());
-    }
-    Piece::Variable { name: name.to_owned(), default }
+    let is_place = ["workspaceFolder", "userHome"].contains(&name);
+    variable(name, default).filter(|_| !is_place).unwrap_or_else(|| Piece::Unknown(inside.to_owned()))
 }
 
-/// The text for a key that cannot hold variables; defaults are replaced.
-///
-/// # Errors
-/// A sentence that tells the user which text replaces the variables.
-pub(super) fn plain(text: &str, place: &Place<'_>) -> Result<String, String> {
-    let mut out = String::new();
-    for piece in pieces(text, place) {
-        match piece {
-            Piece::Text(text) | Piece::Variable { default: Some(text), .. } => out.push_str(&text),
-            Piece::Variable { name, .. } => return Err(variable_here(&name)),
-            Piece::Input(id) => return Err(variable_here(&format!("input:{id}"))),
-            Piece::Unknown(inside) => return Err(variable_here(&inside)),
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_host_has_its_own_notation() {
+        let variable = |name: &str| Piece::Variable { name: name.to_owned(), default: None };
+        let text = |text: &str| Piece::Text(text.to_owned());
+        let cases = [
+            (Syntax::None, "a${B}$C{env:D}", vec![text("a${B}$C{env:D}")]),
+            (Syntax::Braces, "a${B}$C", vec![text("a"), variable("B"), text("$C")]),
+            (Syntax::Shell, "$A-${B}$", vec![variable("A"), text("-"), variable("B"), text("$")]),
+            (Syntax::Curly, "${A}{env:B}", vec![text("${A}"), variable("B")]),
+            (Syntax::Curly, "{file:~/x}{y}", vec![Piece::File("~/x".to_owned()), text("{y}")]),
+            (Syntax::Double, "Bearer ${{ secrets.K }}", vec![text("Bearer "), Piece::Input("K".to_owned())]),
+            (Syntax::Braces, "${input:k}${", vec![Piece::Input("k".to_owned()), text("${")]),
+            (Syntax::Braces, "${userHome}/${1}", vec![text("/h/"), Piece::Unknown("1".to_owned())]),
+        ];
+        for (syntax, given, wanted) in cases {
+            assert_eq!(pieces(given, &Place { folder: None, home: Some("/h"), syntax }), wanted, "{given}");
         }
     }
-    Ok(out)
-}
-
-fn variable_here(inside: &str) -> String {
-    format!("`${{{inside}}}` is not replaced here; write the value in its place")
 }

@@ -17,7 +17,7 @@ fn sample(path: &str) -> (PathBuf, String) {
 
 /// The text of the configuration and what it means.
 fn imported(files: &[(PathBuf, String)]) -> (String, Config) {
-    let text = convert_for(files, Some("/home/alice")).unwrap();
+    let text = converted(files, Some("/home/alice")).unwrap();
     let loaded = config::parse(&text, "imported", &exported, &|_| Err(std::io::ErrorKind::NotFound.into()));
     let (config, _) = loaded.unwrap_or_else(|problems| panic!("{problems}\n{text}"));
     assert!(config.policy_stated, "the policy is written");
@@ -39,7 +39,7 @@ fn claude_desktop_is_imported_without_its_secrets() {
     let (text, config) = imported(&[sample("claude-desktop/claude_desktop_config.json")]);
     assert_eq!(names(&config), ["filesystem", "github-server", "github-server-2"]);
     assert!(!text.contains("canary"), "{text}");
-    assert!(text.contains("# [upstreams.old]"), "disabled entries are comments: {text}");
+    assert!(text.contains("[upstreams.old]\nenabled = false\n"), "disabled entries stay so: {text}");
     let key = "GITHUB_PERSONAL_ACCESS_TOKEN";
     assert_eq!(secret(&config, "github-server", key), format!("value-of-{key}"));
     assert_eq!(secret(&config, "github-server", "GITHUB_TOOLSETS"), "repos,issues");
@@ -58,8 +58,8 @@ fn claude_code_keeps_variables_and_defaults() {
     for wanted in [
         "url = \"https://docs.example.com/mcp\"",
         "[\"/usr/local/bin/pg-mcp\", \"--schema\", \"public\"]",
-        "# Not carried over: timeout.",
-        "#   DOCS_TOKEN: Authorization, header of docs",
+        "call-timeout = \"30s\"",
+        "# Set DOCS_TOKEN: Authorization, header of docs",
         "[upstreams.events]\nurl = \"https://events.example.com/sse\"\ntransport = \"sse\"",
         "# Off: `${CACHE_DIR}` is not replaced here",
         "# [upstreams.plain]",
@@ -83,7 +83,7 @@ fn vs_code_inputs_become_variables() {
     let (text, config) = imported(&[sample("vscode/.vscode/mcp.json")]);
     assert_eq!(names(&config), ["git", "tracker"]);
     assert_eq!(secret(&config, "tracker", "Authorization"), "Bearer value-of-TRACKER_KEY");
-    assert!(text.contains("#   TRACKER_KEY: Tracker API key"), "{text}");
+    assert!(text.contains("# Set TRACKER_KEY: Tracker API key"), "{text}");
     assert!(text.contains("# Off: `${input:tracker-key}` is not replaced here"), "{text}");
 }
 
@@ -92,14 +92,16 @@ fn zed_has_two_forms_of_commands() {
     let (text, config) = imported(&[sample("zed/settings.json")]);
     assert_eq!(names(&config), ["pg", "older"]);
     assert_eq!(secret(&config, "older", "MODE"), "fast");
-    assert!(text.contains("# [upstreams.off]"), "{text}");
+    assert!(text.contains("[upstreams.off]\nenabled = false\n"), "{text}");
 }
 
 #[test]
 fn several_files_become_one_configuration_with_unique_names() {
     let file = sample("zed/settings.json");
-    let (_, config) = imported(&[file.clone(), file]);
-    assert_eq!(names(&config), ["pg", "older", "pg-2", "older-2"]);
+    let other = file.1.replace("\"--ro\"", "\"--rw\"");
+    let (text, config) = imported(&[file.clone(), ("/tmp/settings.json".into(), other)]);
+    assert_eq!(names(&config), ["pg", "older", "pg-2"]);
+    assert_eq!(text.matches("# \"older\" of ").count(), 2, "the same server of two hosts is one: {text}");
 }
 
 #[test]
@@ -139,7 +141,7 @@ fn files_without_servers_are_refused() {
         ("a list", "[]", "neither `mcpServers`"),
     ];
     for (label, text, wanted) in cases {
-        let error = convert_for(&[(PathBuf::from("x.json"), text.to_owned())], None).unwrap_err().to_string();
+        let error = converted(&[(PathBuf::from("x.json"), text.to_owned())], None).unwrap_err().to_string();
         assert!(error.contains(wanted), "{label}: {error}");
     }
 }
@@ -167,7 +169,107 @@ fn strange_shapes_are_no_reason_to_stop() {
 fn a_file_that_is_nested_without_end_is_refused_with_its_line() {
     for deep in ["[".repeat(100_000), "{\"a\":".repeat(100_000), "// don't \"]\n[".repeat(200)] {
         let text = format!("{{\n\"mcpServers\": {deep}");
-        let error = convert_for(&[("hosts.json".into(), text)], None).unwrap_err().to_string();
+        let error = converted(&[("hosts.json".into(), text)], None).unwrap_err().to_string();
         assert!(error.starts_with("hosts.json:") && error.contains("100 deep"), "{error}");
     }
+}
+
+/// The text of one server of a file.
+fn one(file: &str, server: &str) -> String {
+    let text = format!("{{\"mcpServers\":{{\"x\":{server}}}}}");
+    imported(&[(PathBuf::from(file), text)]).0
+}
+
+#[test]
+fn secrets_become_references() {
+    for (server, wanted) in [
+        // Where headend reads variables.
+        (r#"{"command":"/x","env":{"A_TOKEN":"hunter2"}}"#, "env = { A_TOKEN = { env = \"A_TOKEN\" } }"),
+        (r#"{"command":"/x","env":{"A_TOKEN":"true"}}"#, "env = { A_TOKEN = \"true\" }"),
+        (
+            r#"{"url":"https://a.example","headers":{"Authorization":"Bearer hunter2"}}"#,
+            "{ env = \"X_AUTHORIZATION\", prefix = \"Bearer \" }",
+        ),
+        (
+            r#"{"command":"env","args":["A_KEY=hunter2","/x"]}"#,
+            "command = [\"/x\"]\nenv = { A_KEY = { env = \"A_KEY\" } }",
+        ),
+        (
+            r#"{"command":"docker","args":["run","--rm","--init","-e","A_KEY=hunter2","-e","B=c","img"]}"#,
+            "\"-e\", \"A_KEY\", \"-e\", \"B=c\", \"img\"]",
+        ),
+        // A secret of one place is one in another.
+        (r#"{"command":"/x","args":["hunter2-hunter2"],"env":{"A_TOKEN":"hunter2-hunter2"}}"#, "[\"/x\", \"${"),
+        (r#"{"command":"/x","args":["--key","hunter2"]}"#, "[\"/x\", \"--key\", \"${X_KEY}\"]"),
+        (r#"{"command":"/x","args":["--dsn=postgres://a:hunter2@b/c"]}"#, "\"--dsn=${X_DSN}\""),
+        (r#"{"command":"/x","args":["postgres://a:hunter2@b/c"]}"#, "\"postgres://a:${X_PASSWORD}@b/c\""),
+        (r#"{"command":"/x","args":["a-${B:-ghp_hunter2hunter2}-c"]}"#, "[\"/x\", \"a-${"),
+        (
+            r#"{"url":"https://a.example/mcp?apiKey=hunter2&b=c"}"#,
+            "url = \"https://a.example/mcp?apiKey=${X_APIKEY}&b=c\"",
+        ),
+    ] {
+        let text = one("x.json", server);
+        assert!(text.contains(wanted) && !text.contains("hunter2"), "{server}: {text}");
+    }
+}
+
+#[test]
+fn other_formats_are_read() {
+    for (file, text, wanted) in [
+        (
+            "config.toml",
+            "[mcp_servers.x]\nurl = \"https://a.example\"\nbearer_token_env_var = \"T\"\n",
+            "{ env = \"T\", prefix = \"Bearer \" }",
+        ),
+        ("config.yaml", "mcpServers:\n  - name: x\n    command: /x\n    args: [a]\n", "command = [\"/x\", \"a\"]"),
+        (
+            "config.yaml",
+            "extensions:\n  x:\n    type: stdio\n    cmd: /x\n    enabled: no\n",
+            "[upstreams.x]\nenabled = false",
+        ),
+        (
+            "opencode.json",
+            "{\"mcp\":{\"x\":{\"type\":\"local\",\"command\":[\"/x\",\"y\"],\"environment\":{\"A\":\"{env:B}\"}}}}",
+            "env = { A = { env = \"B\" } }",
+        ),
+        (
+            "server.json",
+            "{\"name\":\"a/x\",\"packages\":[{\"registryType\":\"pypi\",\"identifier\":\"p\",\"version\":\"1.0\"}]}",
+            "[\"uvx\", \"p==1.0\"]",
+        ),
+        (
+            "server.json",
+            "{\"name\":\"a/x\",\"remotes\":[{\"type\":\"sse\",\"url\":\"https://a.example\",\"headers\":[{\"name\":\"K\",\"isSecret\":true}]}]}",
+            "{ K = { env = \"K\" } }",
+        ),
+        (
+            "x.json",
+            "{\"mcpServers\":{\"x\":{\"url\":\"https://a.example\",\"roots\":[{\"uri\":\"file:///srv\"}],\"protocolEra\":\"legacy\"}}}",
+            "roots = [\"file:///srv\"]\nera = \"legacy\"",
+        ),
+    ] {
+        let (text, _) = imported(&[(PathBuf::from(file), text.to_owned())]);
+        assert!(text.contains(wanted), "{file}: {wanted}\n{text}");
+    }
+}
+
+#[test]
+fn headend_is_not_imported_into_itself() {
+    for server in [r#"{"command":"/usr/bin/headend","args":["stdio"]}"#, r#"{"url":"http://127.0.0.1:8627/mcp"}"#] {
+        assert!(!one("x.json", server).contains("upstreams"), "{server}");
+    }
+}
+
+#[test]
+fn the_policy_follows_the_hosts() {
+    let says = r#"{"command":"/x","autoApprove":["get"]}"#;
+    let text = one("x.json", says);
+    for wanted in ["default = \"ask\"", "claims = { read-only = true, open-world = false }", "tools = [\"x__get\"]"] {
+        assert!(text.contains(wanted), "{wanted}: {text}");
+    }
+    let both = format!("{{\"mcpServers\":{{\"x\":{says},\"y\":{{\"command\":\"/y\"}}}}}}");
+    let (text, _) = imported(&[(PathBuf::from("x.json"), both)]);
+    assert!(text.contains("default = \"ask\"") && text.contains("upstreams = [\"y\"]"), "{text}");
+    assert!(one("x.json", r#"{"command":"/x"}"#).contains("default = \"allow\""));
 }

@@ -1,0 +1,106 @@
+//! Bridges: `npx mcp-remote URL --header ...` does what headend does itself, and keeps its headers on a command line.
+
+use super::value::Json;
+
+/// The server behind a bridge.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Remote {
+    pub(super) url: String,
+    pub(super) headers: Vec<(String, String)>,
+    pub(super) transport: Option<&'static str>,
+}
+
+/// The remote of a command line that is nothing but a bridge with headers. Without headers it signs in by itself, and with other
+/// options or variables it does more than headend would: both stay programs.
+pub(super) fn remote(words: &[String], env: &[(String, Json)]) -> Option<Remote> {
+    let name = |word: &str| word.rsplit('/').next().unwrap_or(word).to_owned();
+    let is_bridge = |word: &str| word == "mcp-remote" || word.starts_with("mcp-remote@");
+    let (first, rest) = words.split_first()?;
+    let at = match name(first).as_str() {
+        "npx" | "bunx" | "pnpx" | "npx.cmd" => {
+            let at = rest.iter().position(|word| is_bridge(word))?;
+            rest.iter().take(at).all(|word| ["-y", "--yes"].contains(&word.as_str())).then_some(at + 1)?
+        }
+        bridge if is_bridge(bridge) => 0,
+        _ => return None,
+    };
+    let mut remote = Remote { url: String::new(), headers: Vec::new(), transport: None };
+    let mut used = Vec::new();
+    let mut options = rest.iter().skip(at);
+    while let Some(word) = options.next() {
+        let (option, own) = word.split_once('=').map_or((word.as_str(), None), |(option, value)| (option, Some(value)));
+        match option {
+            "--header" => {
+                let (name, value) = own.or_else(|| options.next().map(String::as_str))?.split_once(':')?;
+                remote.headers.push((name.trim().to_owned(), filled(value.trim(), env, &mut used)));
+            }
+            "--transport" => {
+                remote.transport = match own.or_else(|| options.next().map(String::as_str))? {
+                    "sse-only" => Some("sse"),
+                    "http-only" => Some("streamable-http"),
+                    _ => None,
+                }
+            }
+            "--allow-http" | "--debug" | "--silent" | "--enable-proxy" => {}
+            _ if remote.url.is_empty() && (word.starts_with("https://") || word.starts_with("http://")) => {
+                remote.url.clone_from(word);
+            }
+            // The port of its own sign-in.
+            _ if word.bytes().all(|b| b.is_ascii_digit()) => {}
+            _ => return None,
+        }
+    }
+    let unused = env.iter().any(|(name, _)| !used.contains(name));
+    (!remote.url.is_empty() && !remote.headers.is_empty() && !unused).then_some(remote)
+}
+
+/// The bridge itself replaces `${VAR}` in headers, by variables of its own environment.
+fn filled(value: &str, env: &[(String, Json)], used: &mut Vec<String>) -> String {
+    let mut out = value.to_owned();
+    for (name, variable) in env {
+        let reference = format!("${{{name}}}");
+        if let Some(text) = variable.scalar().filter(|_| out.contains(&reference)) {
+            out = out.replace(&reference, &text);
+            used.push(name.clone());
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(line: &str, env: &[(&str, &str)]) -> Option<Remote> {
+        let words: Vec<String> = line.split(' ').map(|word| word.replace('_', " ")).collect();
+        let env: Vec<_> = env.iter().map(|(name, value)| (name.to_string(), Json::String(value.to_string()))).collect();
+        remote(&words, &env)
+    }
+
+    #[test]
+    fn a_bridge_with_headers_is_a_remote_server() {
+        let found =
+            of("npx -y mcp-remote@0.1 https://a.example/sse 3334 --header A:_b --transport sse-only", &[]).unwrap();
+        let wanted = Remote {
+            url: "https://a.example/sse".to_owned(),
+            headers: vec![("A".to_owned(), "b".to_owned())],
+            transport: Some("sse"),
+        };
+        assert_eq!(found, wanted);
+        let found = of("npx mcp-remote https://a.example --header A:${T}", &[("T", "Bearer x")]).unwrap();
+        assert_eq!(found.headers, [("A".to_owned(), "Bearer x".to_owned())]);
+    }
+
+    #[test]
+    fn everything_else_stays_a_program() {
+        for (line, env) in [
+            ("npx -y mcp-remote https://a.example", &[][..]),
+            ("npx -y mcp-remote https://a.example --header A:b --static-oauth-client-info x", &[]),
+            ("npx -y mcp-remote https://a.example --header A:b", &[("NODE_EXTRA_CA_CERTS", "/ca")]),
+            ("npx -y -p x mcp-remote https://a.example --header A:b", &[]),
+            ("node mcp-remote https://a.example --header A:b", &[]),
+        ] {
+            assert_eq!(of(line, env), None, "{line}");
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Files of hosts on this machine, and the files beside them that say which servers are off.
+
+use std::path::{Path, PathBuf};
+
+/// Files of a user, below the home directory.
+const HOME: &[&str] = &[
+    ".config/Claude/claude_desktop_config.json",
+    "Library/Application Support/Claude/claude_desktop_config.json",
+    ".claude.json",
+    ".cursor/mcp.json",
+    ".config/Code/User/mcp.json",
+    ".config/Code/User/settings.json",
+    ".config/Code - Insiders/User/mcp.json",
+    ".config/VSCodium/User/mcp.json",
+    "Library/Application Support/Code/User/mcp.json",
+    "Library/Application Support/Code/User/settings.json",
+    ".config/Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
+    ".config/Code/User/globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json",
+    ".config/Code/User/globalStorage/kilocode.kilo-code/settings/mcp_settings.json",
+    ".cline/data/settings/cline_mcp_settings.json",
+    ".codeium/windsurf/mcp_config.json",
+    ".config/zed/settings.json",
+    ".codex/config.toml",
+    ".gemini/settings.json",
+    ".qwen/settings.json",
+    ".config/opencode/opencode.json",
+    ".config/opencode/opencode.jsonc",
+    ".copilot/mcp-config.json",
+    ".lmstudio/mcp.json",
+    ".continue/config.yaml",
+    ".continue/config.json",
+    ".config/goose/config.yaml",
+    ".kiro/settings/mcp.json",
+    ".aws/amazonq/mcp.json",
+    ".config/mcp/mcp.json",
+];
+
+/// Files of a project, below the working directory. They may come from others, with the project.
+const PROJECT: &[&str] = &[
+    ".mcp.json",
+    ".cursor/mcp.json",
+    ".vscode/mcp.json",
+    ".roo/mcp.json",
+    ".kilocode/mcp.json",
+    ".zed/settings.json",
+    ".codex/config.toml",
+    ".gemini/settings.json",
+    "opencode.json",
+    "opencode.jsonc",
+];
+
+/// Files of the user's hosts that exist. `config`: another place of `~/.config`.
+pub(super) fn of_user(home: &Path, config: Option<&Path>) -> Vec<PathBuf> {
+    let place = |file: &&str| match (file.strip_prefix(".config/"), config) {
+        (Some(below), Some(config)) => config.join(below),
+        _ => home.join(file),
+    };
+    HOME.iter().map(place).filter(|path| path.is_file()).collect()
+}
+
+/// Files of a project that exist.
+pub(super) fn of_project(folder: &Path) -> Vec<PathBuf> {
+    PROJECT.iter().map(|file| folder.join(file)).filter(|path| path.is_file()).collect()
+}
+
+/// The directory of the project that a file is of. The user's own files are of none.
+pub(super) fn folder(path: &Path, home: Option<&str>) -> Option<PathBuf> {
+    const OWN: &[&str] =
+        &[".vscode", ".cursor", ".zed", ".roo", ".kilocode", ".codex", ".gemini", ".qwen", ".continue"];
+    let below = home.and_then(|home| path.strip_prefix(home).ok()).and_then(|below| below.iter().next());
+    if below.is_some_and(|first| first.as_encoded_bytes().starts_with(b".") || first == "Library") {
+        return None;
+    }
+    let dir = path.parent()?;
+    let own = dir.file_name().is_some_and(|name| OWN.iter().any(|own| name == *own));
+    let dir = if own { dir.parent()? } else { dir };
+    dir.is_absolute().then(|| dir.to_owned())
+}
+
+/// Files of the same host that say which servers are off and which tools run without a question.
+pub(super) fn beside(path: &Path, home: Option<&Path>) -> Vec<PathBuf> {
+    let Some(dir) = path.parent() else { return Vec::new() };
+    let file = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let of_home = |name: &str| home.map(|home| home.join(name));
+    let below = |folder: &str| dir.ends_with(folder);
+    let all: Vec<Option<PathBuf>> = match file {
+        ".mcp.json" => vec![
+            Some(dir.join(".claude/settings.json")),
+            Some(dir.join(".claude/settings.local.json")),
+            of_home(".claude/settings.json"),
+            of_home(".claude.json"),
+        ],
+        ".claude.json" => vec![Some(dir.join(".claude/settings.json"))],
+        "settings.json" if below(".gemini") || below(".qwen") => vec![
+            Some(dir.join("mcp-server-enablement.json")),
+            of_home(".gemini/settings.json").filter(|_| below(".gemini")),
+            of_home(".gemini/mcp-server-enablement.json").filter(|_| below(".gemini")),
+        ],
+        "mcp.json" if below(".cursor") => {
+            vec![Some(dir.join("cli.json")), Some(dir.join("cli-config.json")), of_home(".cursor/cli-config.json")]
+        }
+        "mcp.json" if below("User") || below(".vscode") => vec![Some(dir.join("settings.json"))],
+        "config.yaml" if below("goose") => vec![Some(dir.join("permission.yaml"))],
+        _ => Vec::new(),
+    };
+    let mut found: Vec<PathBuf> = Vec::new();
+    for one in all.into_iter().flatten().filter(|one| one != path && one.is_file()) {
+        if !found.contains(&one) {
+            found.push(one);
+        }
+    }
+    found
+}

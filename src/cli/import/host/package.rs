@@ -1,0 +1,175 @@
+//! Descriptions of one server: `server.json` of the registry, and the `manifest.json` of a bundle (MCPB).
+//!
+//! Both become the object of a host's list; values that their user has to give become inputs.
+
+use super::super::value::Json;
+
+/// A server with its name, and the inputs: id and description.
+pub(super) type Described = (Option<(String, Json)>, Vec<(String, String)>);
+
+/// Whether it is a `server.json`, bare or in the registry's answer.
+pub(super) fn is_registry(root: &Json) -> bool {
+    let described = root.get("server").unwrap_or(root);
+    described.get("name").is_some() && (described.get("packages").is_some() || described.get("remotes").is_some())
+}
+
+pub(super) fn server(root: &Json) -> Described {
+    if root.at(&["server", "mcp_config"]).is_some() || !is_registry(root) { bundle(root) } else { registry(root) }
+}
+
+fn bundle(root: &Json) -> Described {
+    let name = root.get("name").and_then(Json::as_str).unwrap_or("bundle").to_owned();
+    let config = root.get("user_config").map(Json::members).unwrap_or_default();
+    let mut inputs = Vec::new();
+    let mut body = root.at(&["server", "mcp_config"]).cloned().unwrap_or(Json::Object(Vec::new()));
+    for (id, about) in config {
+        let text = ["title", "description"].into_iter().find_map(|key| about.get(key)?.as_str()).unwrap_or(id);
+        let is_sensitive = about.get("sensitive") == Some(&Json::Bool(true));
+        match about.get("default").and_then(Json::scalar).filter(|_| !is_sensitive) {
+            Some(default) => body = replaced(&body, &format!("${{user_config.{id}}}"), &default),
+            None => inputs.push((id.clone(), text.to_owned())),
+        }
+    }
+    (Some((name, body)), inputs)
+}
+
+/// A value with one text in place of another.
+fn replaced(value: &Json, from: &str, to: &str) -> Json {
+    match value {
+        Json::String(text) => Json::String(text.replace(from, to)),
+        Json::Array(items) => Json::Array(items.iter().map(|item| replaced(item, from, to)).collect()),
+        Json::Object(members) => {
+            Json::Object(members.iter().map(|(name, value)| (name.clone(), replaced(value, from, to))).collect())
+        }
+        Json::Null | Json::Bool(_) | Json::Number(_) => value.clone(),
+    }
+}
+
+/// The first package that a known program starts, else the first remote.
+fn registry(root: &Json) -> Described {
+    let described = root.get("server").unwrap_or(root);
+    let name = described.get("name").and_then(Json::as_str).unwrap_or("server");
+    let name = name.rsplit('/').next().unwrap_or(name).to_owned();
+    let mut inputs = Vec::new();
+    let items = |key: &str| described.get(key).map(Json::items).unwrap_or_default();
+    let started = items("packages").iter().find_map(|package| started(package, &mut inputs));
+    let body = started.or_else(|| items("remotes").first().map(|remote| reached(remote, &mut inputs)));
+    (Some((name, body.unwrap_or(Json::Object(Vec::new())))), inputs)
+}
+
+/// A key in one of its two spellings.
+fn spelled<'j>(value: &'j Json, keys: [&str; 2]) -> Option<&'j Json> {
+    keys.into_iter().find_map(|key| value.get(key))
+}
+
+fn string(text: impl Into<String>) -> Json {
+    Json::String(text.into())
+}
+
+fn started(package: &Json, inputs: &mut Vec<(String, String)>) -> Option<Json> {
+    let text = |keys| spelled(package, keys).and_then(Json::as_str);
+    let identifier = text(["identifier", "name"])?;
+    let version = text(["version", "version"]).filter(|version| !version.is_empty() && *version != "latest");
+    let at =
+        |sign: &str| version.map_or_else(|| identifier.to_owned(), |version| format!("{identifier}{sign}{version}"));
+    let hint = text(["runtimeHint", "runtime_hint"]);
+    let (program, lead, what) =
+        match text(["registryType", "registry_type"]).or(text(["registry_name", "registryName"]))? {
+            "npm" => (hint.unwrap_or("npx"), vec!["-y".to_owned()], at("@")),
+            "pypi" => (hint.unwrap_or("uvx"), Vec::new(), at("==")),
+            "nuget" => (hint.unwrap_or("dnx"), vec!["--yes".to_owned()], at("@")),
+            "oci" | "docker" => {
+                let tagged = identifier.rsplit('/').next().is_some_and(|last| last.contains([':', '@']));
+                let image = if tagged { identifier.to_owned() } else { at(":") };
+                (hint.unwrap_or("docker"), ["run", "-i", "--rm", "--init"].map(str::to_owned).to_vec(), image)
+            }
+            _ => return None,
+        };
+    let mut words = lead;
+    let mut take = |keys, words: &mut Vec<String>| {
+        for argument in spelled(package, keys).map(Json::items).unwrap_or_default() {
+            words.extend(arguments(argument, inputs));
+        }
+    };
+    take(["runtimeArguments", "runtime_arguments"], &mut words);
+    let variables =
+        spelled(package, ["environmentVariables", "environment_variables"]).map(Json::items).unwrap_or_default();
+    if program == "docker" || program == "podman" {
+        let names = variables.iter().filter_map(|variable| variable.get("name")?.as_str());
+        words.extend(names.flat_map(|name| ["-e".to_owned(), name.to_owned()]));
+    }
+    words.push(what);
+    take(["packageArguments", "package_arguments"], &mut words);
+    let env = variables
+        .iter()
+        .filter_map(|variable| Some((variable.get("name")?.as_str()?.to_owned(), given(variable, inputs)?)));
+    let env = env.map(|(name, value)| (name, string(value))).collect();
+    Some(Json::Object(vec![
+        ("command".to_owned(), string(program)),
+        ("args".to_owned(), Json::Array(words.into_iter().map(string).collect())),
+        ("env".to_owned(), Json::Object(env)),
+    ]))
+}
+
+fn reached(remote: &Json, inputs: &mut Vec<(String, String)>) -> Json {
+    let url = remote.get("url").and_then(Json::as_str).unwrap_or_default();
+    let kind = spelled(remote, ["type", "transport_type"]).cloned().unwrap_or(Json::Null);
+    let headers = remote.get("headers").map(Json::items).unwrap_or_default().iter();
+    let headers = headers.filter_map(|one| Some((one.get("name")?.as_str()?.to_owned(), given(one, inputs)?)));
+    let headers = headers.map(|(name, value)| (name, string(value))).collect();
+    let url = asked_for(url, remote, inputs);
+    Json::Object(vec![
+        ("url".to_owned(), string(url)),
+        ("type".to_owned(), kind),
+        ("headers".to_owned(), Json::Object(headers)),
+    ])
+}
+
+/// The words of one argument. One that is optional and has no value is left out.
+fn arguments(argument: &Json, inputs: &mut Vec<(String, String)>) -> Vec<String> {
+    let value = given(argument, inputs);
+    match argument.get("name").and_then(Json::as_str) {
+        Some(name) if argument.get("type").and_then(Json::as_str) == Some("named") => {
+            let is_flag = value.is_none() && argument.get("isRequired") == Some(&Json::Bool(true));
+            if value.is_some() || is_flag {
+                std::iter::once(name.to_owned()).chain(value).collect()
+            } else {
+                Vec::new()
+            }
+        }
+        _ => value.into_iter().collect(),
+    }
+}
+
+/// The value of an argument, variable or header: as stated, else an input where one is needed.
+fn given(one: &Json, inputs: &mut Vec<(String, String)>) -> Option<String> {
+    let is = |keys| spelled(one, keys) == Some(&Json::Bool(true));
+    if let Some(value) = one.get("value").and_then(Json::scalar) {
+        return Some(asked_for(&value, one, inputs));
+    }
+    if let Some(default) = one.get("default").and_then(Json::scalar).filter(|_| !is(["isSecret", "is_secret"])) {
+        return Some(default);
+    }
+    let id = ["name", "valueHint", "value_hint"].into_iter().find_map(|key| one.get(key)?.as_str())?;
+    if !is(["isRequired", "is_required"]) && !is(["isSecret", "is_secret"]) {
+        return None;
+    }
+    let id = id.trim_start_matches('-');
+    inputs.push((id.to_owned(), one.get("description").and_then(Json::as_str).unwrap_or(id).to_owned()));
+    Some(format!("${{input:{id}}}"))
+}
+
+/// `{name}` of a template as an input.
+fn asked_for(text: &str, one: &Json, inputs: &mut Vec<(String, String)>) -> String {
+    let mut out = text.to_owned();
+    for (id, about) in one.get("variables").map(Json::members).unwrap_or_default() {
+        let is_secret = spelled(about, ["isSecret", "is_secret"]) == Some(&Json::Bool(true));
+        let value = about.get("value").or_else(|| about.get("default")).and_then(Json::scalar).filter(|_| !is_secret);
+        let value = value.unwrap_or_else(|| {
+            inputs.push((id.clone(), about.get("description").and_then(Json::as_str).unwrap_or(id).to_owned()));
+            format!("${{input:{id}}}")
+        });
+        out = out.replace(&format!("{{{id}}}"), &value);
+    }
+    out
+}

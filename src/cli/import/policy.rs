@@ -1,0 +1,146 @@
+//! The policy of an import: what the host let run without a question stays so, the rest waits unless it only reads.
+
+use crate::config::show::{array, quoted};
+use crate::policy::Effect;
+
+use super::entry::Block;
+
+/// Rule for tools that only read by their own word.
+const READS: &str = "import-reads";
+/// Rule for upstreams of hosts that say nothing.
+const SILENT: &str = "import-silent";
+
+/// What becomes of servers whose host does not say which calls need a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Silent {
+    Allow,
+    /// Like the rest of hosts that say something.
+    Ask,
+}
+
+/// The policy of the configuration that is there already.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Present {
+    /// The default in force; none where nothing is served yet.
+    pub(super) default: Option<Effect>,
+    pub(super) rules: Vec<String>,
+}
+
+/// Text to add, and remarks for the user.
+#[derive(Debug, Default)]
+pub(super) struct Added {
+    pub(super) head: String,
+    pub(super) rules: String,
+    pub(super) told: Vec<String>,
+}
+
+/// Whether a host says nothing about a server that it runs.
+pub(super) fn is_silent(block: &Block) -> bool {
+    is_on(block) && !block.says
+}
+
+fn is_on(block: &Block) -> bool {
+    block.off.is_none() && block.reasons.is_empty()
+}
+
+pub(super) fn added(blocks: &[Block], silent: Silent, present: &Present) -> Added {
+    match present.default {
+        None => fresh(blocks, silent),
+        Some(default) => beside(blocks, default, present),
+    }
+}
+
+/// The policy of a new configuration.
+fn fresh(blocks: &[Block], silent: Silent) -> Added {
+    let quiet: Vec<String> = blocks.iter().filter(|block| is_silent(block)).map(|block| block.name.clone()).collect();
+    let on = blocks.iter().filter(|block| is_on(block)).count();
+    let mut added = Added::default();
+    if silent == Silent::Allow && quiet.len() == on {
+        added.head = "# The hosts do not say which calls need a question, so every call is allowed. With default = \"ask\" a person approves\n\
+                      # them; config/desk.toml has a rule that lets tools which only read go.\n[policy]\ndefault = \"allow\"\n"
+            .to_owned();
+        if on > 0 {
+            added.told.push(
+                "the hosts do not say which calls need a question, so every call is allowed (default = \"allow\")"
+                    .to_owned(),
+            );
+        }
+        return added;
+    }
+    added.head = format!(
+        "# A person approves calls that no rule allows.\n[policy]\ndefault = \"ask\"\n\n\
+         # Tools that only read, and nothing beyond this machine, by the word of their server.\n\
+         [[policy.rules]]\nid = {}\neffect = \"allow\"\nclaims = {{ read-only = true, open-world = false }}\n",
+        quoted(READS)
+    );
+    if silent == Silent::Allow && !quiet.is_empty() {
+        added.rules.push_str("\n# Their hosts do not say which calls need a question.\n");
+        added.rules.push_str(&rule(SILENT, "upstreams", &quiet));
+        added.told.push(format!(
+            "the hosts of {} do not say which calls need a question, so every call of them is allowed (rule \"{SILENT}\")",
+            quiet.join(", ")
+        ));
+    }
+    let mut taken = vec![READS.to_owned(), SILENT.to_owned()];
+    added.rules.push_str(&unasked(blocks, &mut taken));
+    added
+}
+
+/// Rules beside a policy, which decides the rest.
+fn beside(blocks: &[Block], default: Effect, present: &Present) -> Added {
+    let mut added = Added::default();
+    let word = default.into_str();
+    let names = |these: &dyn Fn(&Block) -> bool| {
+        blocks
+            .iter()
+            .filter(|block| is_on(block) && these(block))
+            .map(|block| block.name.as_str())
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    if default == Effect::Allow {
+        let asked = names(&|block| block.says && !block.unasked_all);
+        if !asked.is_empty() {
+            added.told.push(format!(
+                "the policy that is there has default = \"{word}\": calls of {asked} that their host asks about run without a question; \
+                 default = \"ask\" and the rule of config/desk.toml change that"
+            ));
+        }
+        return added;
+    }
+    let mut taken = present.rules.clone();
+    added.rules = unasked(blocks, &mut taken);
+    let rest = names(&|block| !block.unasked_all);
+    if !rest.is_empty() {
+        let does = if default == Effect::Deny { "are denied" } else { "wait for an approval" };
+        added.told.push(format!(
+            "the policy that is there stays (default = \"{word}\"): calls of {rest} that no rule allows {does}"
+        ));
+    }
+    added
+}
+
+/// A rule for each upstream of which the host lets something run.
+fn unasked(blocks: &[Block], taken: &mut Vec<String>) -> String {
+    let mut out = String::new();
+    for block in blocks.iter().filter(|block| is_on(block)) {
+        let (key, values) = if block.unasked_all && block.says {
+            ("upstreams", vec![block.name.clone()])
+        } else if block.unasked.is_empty() {
+            continue;
+        } else {
+            ("tools", block.unasked.clone())
+        };
+        let id = format!("import-{}", block.name);
+        let again = (2..).map(|number| format!("{id}-{number}"));
+        let id = std::iter::once(id.clone()).chain(again).find(|id| !taken.contains(id)).unwrap_or(id);
+        out.push_str("\n# The host lets these run without a question.\n");
+        out.push_str(&rule(&id, key, &values));
+        taken.push(id);
+    }
+    out
+}
+
+fn rule(id: &str, key: &str, values: &[String]) -> String {
+    format!("[[policy.rules]]\nid = {}\neffect = \"allow\"\n{key} = {}\n", quoted(id), array(values))
+}

@@ -1,0 +1,409 @@
+//! What a host says of a server besides how to reach it: whether it is on, which tools are offered, which calls run without a
+//! question, how long they may take.
+
+use std::time::Duration;
+
+use super::host::{Host, Server};
+use super::value::Json;
+
+/// What a host says of one server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Stated {
+    /// Why the host does not start it.
+    pub(super) off: Option<String>,
+    /// The only tools that are offered.
+    pub(super) include: Option<Vec<String>>,
+    pub(super) exclude: Vec<String>,
+    /// Whether the host says anything about which calls need a question.
+    pub(super) says: bool,
+    /// Every call runs without a question.
+    pub(super) unasked_all: bool,
+    pub(super) unasked: Vec<String>,
+    pub(super) call_timeout: Option<Duration>,
+    pub(super) start_timeout: Option<Duration>,
+}
+
+/// Keys of a server that are read here.
+pub(super) const KEYS: &[&str] = &[
+    "disabled",
+    "enabled",
+    "includeTools",
+    "enabled_tools",
+    "enabledTools",
+    "available_tools",
+    "excludeTools",
+    "disabled_tools",
+    "disabledTools",
+    "tools",
+    "autoApprove",
+    "alwaysAllow",
+    "trust",
+    "default_tools_approval_mode",
+    "timeout",
+    "tool_timeout_sec",
+    "startup_timeout_sec",
+    "startup_timeout_ms",
+    "connectionTimeout",
+    "required",
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Allow,
+    Ask,
+    Deny,
+}
+
+/// A host's word on tools. `*` in a name is any text.
+#[derive(Debug)]
+struct Permission {
+    verdict: Verdict,
+    server: String,
+    tool: String,
+}
+
+/// Settings of a host that are about all of its servers.
+#[derive(Debug, Default)]
+pub(super) struct Settings {
+    /// Names of servers that are off, and where that is said.
+    off: Vec<(String, &'static str)>,
+    /// The only servers that are on.
+    only: Option<Vec<String>>,
+    permissions: Vec<Permission>,
+    says: bool,
+    unasked_all: bool,
+    /// Tools by server, as one profile of Zed has them.
+    profile: Option<Json>,
+}
+
+impl Settings {
+    /// Those in the file itself and in files beside it. `project`: the directory of a project's file, or the list's own project.
+    pub(super) fn of(host: Host, root: &Json, beside: &[Json], project: Option<&str>) -> Self {
+        let mut settings = Self::default();
+        for one in std::iter::once(root).chain(beside) {
+            match host {
+                Host::ClaudeCode => settings.claude_code(one, project),
+                Host::Gemini => settings.gemini(one),
+                Host::Goose => settings.goose(one),
+                Host::OpenCode => settings.opencode(one),
+                Host::Zed => settings.zed(one),
+                Host::VsCode => settings.vs_code(one),
+                Host::Cursor => settings.permitted(one.get("permissions")),
+                Host::ClaudeDesktop
+                | Host::Codex
+                | Host::Cline
+                | Host::Windsurf
+                | Host::Continue
+                | Host::Package
+                | Host::Other => {}
+            }
+        }
+        settings
+    }
+
+    fn turn_off(&mut self, names: Option<&Json>, key: &'static str) {
+        self.off.extend(names.map(Json::texts).unwrap_or_default().into_iter().map(|name| (name, key)));
+    }
+
+    fn permit(&mut self, verdict: Verdict, server: &str, tool: &str) {
+        self.permissions.push(Permission { verdict, server: server.to_owned(), tool: tool.to_owned() });
+    }
+
+    fn claude_code(&mut self, one: &Json, project: Option<&str>) {
+        // In `~/.claude.json`, the entry of the project; everywhere else the file itself.
+        let own = project.and_then(|project| one.get("projects")?.get(project));
+        for one in [Some(one), own].into_iter().flatten() {
+            for key in ["disabledMcpServers", "disabledMcpjsonServers"] {
+                self.turn_off(one.get(key), key);
+            }
+            for denied in one.get("deniedMcpServers").map(Json::items).unwrap_or_default() {
+                self.turn_off(denied.get("serverName"), "deniedMcpServers");
+            }
+            self.permitted(one.get("permissions"));
+            self.permissions_of(Verdict::Allow, one.get("allowedTools"));
+            if one.at(&["permissions", "defaultMode"]).and_then(Json::as_str) == Some("bypassPermissions") {
+                (self.says, self.unasked_all) = (true, true);
+            }
+        }
+    }
+
+    /// `{ allow, ask, deny }` of Claude Code and of Cursor's command line.
+    fn permitted(&mut self, permissions: Option<&Json>) {
+        for (key, verdict) in [("allow", Verdict::Allow), ("ask", Verdict::Ask), ("deny", Verdict::Deny)] {
+            self.permissions_of(verdict, permissions.and_then(|permissions| permissions.get(key)));
+        }
+    }
+
+    /// `mcp__server`, `mcp__server__tool` and `Mcp(server:tool)`; everything else is about other tools of the host.
+    fn permissions_of(&mut self, verdict: Verdict, entries: Option<&Json>) {
+        for entry in entries.map(Json::texts).unwrap_or_default() {
+            if let Some(inside) = entry.strip_prefix("Mcp(").and_then(|rest| rest.strip_suffix(')')) {
+                let (server, tool) = inside.split_once(':').unwrap_or((inside, "*"));
+                self.permit(verdict, server, tool);
+            } else if let Some(name) =
+                entry.strip_prefix("mcp__").filter(|name| verdict != Verdict::Allow || !name.contains('('))
+            {
+                let name = name.split('(').next().unwrap_or(name);
+                // A server's name may contain `__` too; which part is the tool is decided for each server.
+                self.permit(verdict, name, "");
+            }
+        }
+    }
+
+    fn gemini(&mut self, one: &Json) {
+        for keys in [&["mcp", "excluded"][..], &["excludeMCPServers"]] {
+            self.turn_off(one.at(keys), "mcp.excluded");
+        }
+        for keys in [&["mcp", "allowed"][..], &["allowMCPServers"]] {
+            if let Some(only) = one.at(keys).filter(|only| only.is_stated()) {
+                self.only = Some(only.texts());
+            }
+        }
+        // `mcp-server-enablement.json`: each server with its own switch.
+        for (name, state) in one.members() {
+            if state.get("enabled") == Some(&Json::Bool(false)) && state.members().len() == 1 {
+                self.off.push((name.clone(), "mcp-server-enablement.json"));
+            }
+        }
+    }
+
+    fn goose(&mut self, one: &Json) {
+        if let Some(mode) = one.get("GOOSE_MODE").and_then(Json::as_str) {
+            (self.says, self.unasked_all) = (true, mode == "auto");
+        }
+        let lists = [("always_allow", Verdict::Allow), ("ask_before", Verdict::Ask), ("never_allow", Verdict::Deny)];
+        for (key, verdict) in lists {
+            for name in one.at(&["user", key]).map(Json::texts).unwrap_or_default() {
+                self.permit(verdict, &name, "");
+            }
+        }
+    }
+
+    fn opencode(&mut self, one: &Json) {
+        for (pattern, on) in one.get("tools").map(Json::members).unwrap_or_default() {
+            if *on == Json::Bool(false) {
+                self.permit(Verdict::Deny, pattern, "_");
+            }
+        }
+        let permission = one.get("permission").unwrap_or(&Json::Null);
+        let whole = permission.as_str().map(|word| ("*".to_owned(), Json::String(word.to_owned())));
+        for (pattern, word) in permission.members().iter().chain(&whole) {
+            let verdict = match word.as_str() {
+                Some("allow") => Verdict::Allow,
+                Some("deny") => Verdict::Deny,
+                Some(_) => Verdict::Ask,
+                // Rules by argument, of the host's own tools.
+                None => continue,
+            };
+            self.says |= pattern == "*";
+            self.unasked_all |= pattern == "*" && verdict == Verdict::Allow;
+            if pattern != "*" || verdict == Verdict::Deny {
+                self.permit(verdict, pattern, "_");
+            }
+        }
+    }
+
+    fn zed(&mut self, one: &Json) {
+        for agent in ["agent", "assistant"] {
+            if let Some(always) = one.at(&[agent, "always_allow_tool_actions"]) {
+                (self.says, self.unasked_all) = (true, *always == Json::Bool(true));
+            }
+        }
+        let permissions = one.at(&["agent", "tool_permissions"]).unwrap_or(&Json::Null);
+        let verdict = |word: Option<&Json>| match word.and_then(Json::as_str) {
+            Some("allow") => Some(Verdict::Allow),
+            Some("deny") => Some(Verdict::Deny),
+            Some(_) => Some(Verdict::Ask),
+            None => None,
+        };
+        if let Some(verdict) = verdict(permissions.get("default")) {
+            (self.says, self.unasked_all) = (true, verdict == Verdict::Allow);
+        }
+        for (name, tool) in permissions.get("tools").map(Json::members).unwrap_or_default() {
+            let named = name.strip_prefix("mcp:").and_then(|name| name.split_once(':'));
+            if let (Some((server, name)), Some(verdict)) = (named, verdict(tool.get("default"))) {
+                self.permit(verdict, server, name);
+            }
+        }
+        let profile = one.at(&["agent", "default_profile"]).and_then(Json::as_str).unwrap_or("write");
+        self.profile = one.at(&["agent", "profiles", profile]).cloned().or_else(|| self.profile.take());
+    }
+
+    fn vs_code(&mut self, one: &Json) {
+        for key in ["chat.tools.autoApprove", "chat.tools.global.autoApprove"] {
+            if let Some(all) = one.get(key) {
+                (self.says, self.unasked_all) = (true, *all == Json::Bool(true));
+            }
+        }
+    }
+}
+
+impl Stated {
+    pub(super) fn of(host: Host, server: &Server, settings: &Settings) -> Self {
+        let body = &server.body;
+        let mut stated = Self { says: settings.says, unasked_all: settings.unasked_all, ..Self::default() };
+        stated.switch(body, &server.name, settings);
+        stated.lists(host, body);
+        stated.approvals(body);
+        stated.permissions(&server.name, settings);
+        stated.profile(&server.name, settings);
+        stated.times(host, body);
+        stated
+    }
+
+    /// Everything but a plain yes is off.
+    fn switch(&mut self, body: &Json, name: &str, settings: &Settings) {
+        let is_on =
+            |key: &str, on: bool| body.get(key).is_none_or(|value| !value.is_stated() || *value == Json::Bool(on));
+        if !is_on("disabled", false) || !is_on("enabled", true) {
+            self.off = Some("the host has switched it off".to_owned());
+        } else if let Some((_, key)) = settings.off.iter().find(|(off, _)| off == name) {
+            self.off = Some(format!("the host has switched it off (`{key}`)"));
+        } else if settings.only.as_ref().is_some_and(|only| !only.iter().any(|on| on == name)) {
+            self.off = Some("it is not among the servers that the host allows (`mcp.allowed`)".to_owned());
+        }
+    }
+
+    fn lists(&mut self, host: Host, body: &Json) {
+        let list = |keys: &[&str]| keys.iter().filter_map(|key| body.get(key)).find(|list| list.is_stated()).cloned();
+        let tools = body.get("tools").filter(|tools| matches!(tools, Json::Array(_))).cloned();
+        let include = list(&["includeTools", "enabled_tools", "enabledTools", "available_tools"]).or(tools);
+        self.include = include.map(|list| list.texts()).filter(|list| !list.iter().any(|name| name == "*"));
+        if host == Host::Goose {
+            // For Goose an empty list is no list.
+            self.include = self.include.take().filter(|list| !list.is_empty());
+        }
+        self.exclude =
+            list(&["excludeTools", "disabled_tools", "disabledTools"]).map(|list| list.texts()).unwrap_or_default();
+        // A switch for each tool.
+        for (name, state) in body.get("tools").map(Json::members).unwrap_or_default() {
+            let off = *state == Json::Bool(false) || state.get("enabled") == Some(&Json::Bool(false));
+            self.exclude.extend(off.then(|| name.clone()));
+        }
+    }
+
+    fn approvals(&mut self, body: &Json) {
+        for key in ["autoApprove", "alwaysAllow"] {
+            let Some(list) = body.get(key).filter(|list| list.is_stated()) else { continue };
+            self.says = true;
+            self.unasked_all |= *list == Json::Bool(true) || list.texts().iter().any(|name| name == "*");
+            self.unasked.extend(list.texts().into_iter().filter(|name| name != "*"));
+        }
+        if let Some(trust) = body.get("trust").filter(|trust| trust.is_stated()) {
+            self.says = true;
+            self.unasked_all |= *trust == Json::Bool(true);
+        }
+        let mode = |value: Option<&Json>| value.and_then(Json::as_str).map(|mode| mode == "approve");
+        if let Some(all) = mode(body.get("default_tools_approval_mode")) {
+            self.says = true;
+            self.unasked_all |= all;
+        }
+        for (name, tool) in body.get("tools").map(Json::members).unwrap_or_default() {
+            match mode(tool.get("approval_mode")) {
+                Some(true) => self.unasked.push(name.clone()),
+                // One tool of a server whose other tools need no question.
+                Some(false) => self.ask(name),
+                None => continue,
+            }
+            self.says = true;
+        }
+    }
+
+    /// Takes back that a tool runs without a question. There is no list of all tools to take it from, so `all` goes with it.
+    fn ask(&mut self, tool: &str) {
+        self.says = true;
+        self.unasked_all = false;
+        self.unasked.retain(|name| !may_cover(tool, name));
+    }
+
+    fn permissions(&mut self, name: &str, settings: &Settings) {
+        let mine = settings.permissions.iter().filter_map(|one| Some((one.verdict, tool_of(one, name)?)));
+        let mine: Vec<(Verdict, String)> = mine.collect();
+        for (verdict, tool) in &mine {
+            match verdict {
+                Verdict::Allow if tool == "*" => self.unasked_all = true,
+                Verdict::Allow => self.unasked.push(tool.clone()),
+                Verdict::Deny if tool == "*" => {
+                    let why = "the host denies all of its tools".to_owned();
+                    self.off.get_or_insert(why);
+                }
+                Verdict::Deny => self.exclude.push(tool.clone()),
+                Verdict::Ask => {}
+            }
+        }
+        self.says |= mine.iter().any(|(verdict, _)| *verdict != Verdict::Deny);
+        for (_, tool) in mine.iter().filter(|(verdict, _)| *verdict == Verdict::Ask) {
+            self.ask(tool);
+        }
+    }
+
+    /// The tools that a profile of Zed switches on and off.
+    fn profile(&mut self, name: &str, settings: &Settings) {
+        let Some(profile) = &settings.profile else { return };
+        let tools = profile.at(&["context_servers", name, "tools"]).map(Json::members).unwrap_or_default();
+        let named =
+            |on: bool| tools.iter().filter(move |(_, state)| *state == Json::Bool(on)).map(|(name, _)| name.clone());
+        self.exclude.extend(named(false));
+        if profile.get("enable_all_context_servers") == Some(&Json::Bool(false)) {
+            self.include = Some(named(true).collect());
+        }
+    }
+
+    fn times(&mut self, host: Host, body: &Json) {
+        let number = |key: &str| body.get(key).and_then(Json::scalar).and_then(|text| text.parse::<f64>().ok());
+        let seconds = |key: &str| number(key).and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        let millis = |key: &str| number(key).and_then(|millis| Duration::try_from_secs_f64(millis / 1000.0).ok());
+        // Without a known host, no time-out of a call is below a second.
+        let in_seconds =
+            matches!(host, Host::Cline | Host::Goose) || (host == Host::Other && number("timeout") < Some(1000.0));
+        let timeout = if in_seconds { seconds("timeout") } else { millis("timeout") };
+        let of_start = matches!(host, Host::OpenCode);
+        self.call_timeout = seconds("tool_timeout_sec").or(timeout.filter(|_| !of_start));
+        let start = seconds("startup_timeout_sec").or(millis("startup_timeout_ms")).or(millis("connectionTimeout"));
+        self.start_timeout = start.or(timeout.filter(|_| of_start));
+    }
+}
+
+/// The tool that a permission is about, if it is about this server; `*` for all of its tools.
+fn tool_of(permission: &Permission, server: &str) -> Option<String> {
+    let Permission { verdict, server: stated, tool } = permission;
+    let fitted = |keep: &[char]| -> String {
+        server.chars().map(|c| if c.is_ascii_alphanumeric() || keep.contains(&c) { c } else { '_' }).collect()
+    };
+    match tool.as_str() {
+        // `server`, `server__tool` or `server__*`; hosts replace other characters of the server's name.
+        "" => {
+            let own = [server.to_owned(), fitted(&['_', '-'])];
+            own.iter().find_map(|own| {
+                let rest = stated.strip_prefix(own.as_str())?;
+                if rest.is_empty() { Some("*".to_owned()) } else { rest.strip_prefix("__").map(str::to_owned) }
+            })
+        }
+        // opencode: a pattern over `server_tool`.
+        "_" => {
+            let own = [format!("{server}_"), format!("{}_", fitted(&['_', '-']))];
+            own.iter().find_map(|own| match stated.strip_prefix(own.as_str()) {
+                Some(rest) => Some(rest.to_owned()),
+                None if stated.strip_suffix('*').is_some_and(|start| own.starts_with(start)) => Some("*".to_owned()),
+                // `*_delete`: wider than stated, so not for what is allowed.
+                None if *verdict != Verdict::Allow => {
+                    stated.strip_prefix('*').map(|rest| format!("*{}", rest.trim_start_matches(['*', '_'])))
+                }
+                None => None,
+            })
+        }
+        tool if *verdict == Verdict::Allow => (stated == server || stated == "*").then(|| tool.to_owned()),
+        tool => may_cover(stated, server).then(|| tool.to_owned()),
+    }
+}
+
+/// Whether a pattern may be about a name: `*` stands for any text, and only what is before it counts.
+fn may_cover(pattern: &str, name: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == name,
+        Some((start, _)) => name.starts_with(start),
+    }
+}
+
+#[cfg(test)]
+mod tests;
