@@ -106,9 +106,22 @@ fn files_of_many_hosts_become_one_configuration_without_secrets() {
     let is_on = |name: &str| upstreams[name].get("enabled").is_none();
     let off: Vec<&String> = upstreams.keys().filter(|name| name.starts_with("off")).collect();
     assert!(off.len() >= 8 && off.iter().all(|name| !is_on(name)), "{off:?}\n{second}");
-    for name in
-        ["filesystem", "github", "linear", "sentry", "pg", "context7", "weather", "gh", "tavily", "search-2", "notes"]
-    {
+    for name in [
+        "filesystem",
+        "github",
+        "linear",
+        "sentry",
+        "pg",
+        "context7",
+        "weather",
+        "gh",
+        "tavily",
+        "search-2",
+        "jira",
+        "supabase",
+        "exa",
+        "notes",
+    ] {
         assert!(upstreams.contains_key(name), "{name}: {second}");
     }
     assert!(!upstreams.contains_key("headend") && !upstreams.contains_key("developer"), "{second}");

@@ -10,9 +10,6 @@ use super::secrets::{self, Known, Span};
 use super::stated::Stated;
 use super::template::{Piece, Place, pieces, variables};
 
-/// Whether headend replaces `${VAR}` in commands and URLs.
-const EXPANDS: bool = false;
-
 /// A table, remarks about it, and the reasons why it cannot be used unchanged.
 #[derive(Debug, Default)]
 pub(super) struct Block {
@@ -47,13 +44,15 @@ struct Writer<'a> {
     from: Source<'a>,
     names: &'a mut Names,
     block: Block,
+    /// Whether a variable stands in the text that was written last.
+    expands: bool,
 }
 
 impl Block {
     pub(super) fn new(wanted: &str, from: Source<'_>, names: &mut Names) -> Self {
         let name = names.upstream(wanted);
         let block = Self { name, ..Self::default() };
-        let mut writer = Writer { from, names, block };
+        let mut writer = Writer { from, names, block, expands: false };
         writer.write();
         writer.block
     }
@@ -91,7 +90,14 @@ impl Writer<'_> {
         let words = parts.words.iter().zip(spans).enumerate();
         let words: Vec<String> =
             words.map(|(at, (word, spans))| self.text(word, spans, &format!("argument {at}"))).collect();
-        self.line("command", &array(&words));
+        if std::mem::take(&mut self.expands) {
+            self.line("command", &array(&words));
+            self.line("expand", "true");
+        } else {
+            // Without a variable, `${` in a command is text.
+            let words: Vec<String> = words.iter().map(|word| word.replace("$${", "${")).collect();
+            self.line("command", &array(&words));
+        }
         let env = self.values(&parts.env, false);
         if !env.is_empty() {
             self.line("env", &inline(&env));
@@ -225,7 +231,7 @@ impl Writer<'_> {
                     let secret = raw.get(range).unwrap_or_default();
                     let variable = self.variable(&wanted, secret, &format!("{about} of {}", self.block.name));
                     out.push_str(&format!("${{{variable}}}"));
-                    self.cannot_expand(&format!("{what} has a secret, and headend reads none from a variable there"));
+                    self.expands = true;
                 }
             }
         }
@@ -237,9 +243,8 @@ impl Writer<'_> {
         let unknown = |inside: &str| format!("`${{{inside}}}` is not replaced here; write the value in its place");
         match piece {
             Piece::Text(text) => literal(text),
-            Piece::Variable { default: Some(default), .. } if !EXPANDS => default.clone(),
             Piece::Variable { name, default } => {
-                self.cannot_expand(&unknown(name));
+                self.expands = true;
                 if default.is_none() {
                     self.export(name, &format!("for {}", self.block.name));
                 }
@@ -247,7 +252,7 @@ impl Writer<'_> {
                 format!("${{{name}{default}}}")
             }
             Piece::Input(id) => {
-                self.cannot_expand(&unknown(&format!("input:{id}")));
+                self.expands = true;
                 let variable = self.input(id, &format!("for {}", self.block.name));
                 format!("${{{variable}}}")
             }
@@ -259,12 +264,6 @@ impl Writer<'_> {
                 self.block.reasons.push(unknown(inside));
                 format!("${{{inside}}}")
             }
-        }
-    }
-
-    fn cannot_expand(&mut self, reason: &str) {
-        if !EXPANDS && !self.block.reasons.iter().any(|other| other == reason) {
-            self.block.reasons.push(reason.to_owned());
         }
     }
 
@@ -387,7 +386,7 @@ struct Value<'a> {
 
 /// A text in which headend replaces nothing.
 fn literal(text: &str) -> String {
-    if EXPANDS { text.replace("${", "$${") } else { text.to_owned() }
+    text.replace("${", "$${")
 }
 
 fn reference(kind: &str, name: &str, prefix: &str) -> String {

@@ -50,18 +50,18 @@ fn claude_desktop_is_imported_without_its_secrets() {
 #[test]
 fn claude_code_keeps_variables_and_defaults() {
     let (text, config) = imported(&[sample("claude-code/.mcp.json")]);
-    assert_eq!(names(&config), ["docs", "events", "db"]);
+    assert_eq!(names(&config), ["docs", "events", "db", "cache"]);
     assert_eq!(secret(&config, "docs", "Authorization"), "Bearer value-of-DOCS_TOKEN");
     assert_eq!(secret(&config, "docs", "X-Region"), "eu");
     assert_eq!(secret(&config, "db", "DATABASE_URL"), "value-of-DATABASE_URL");
     assert_eq!(secret(&config, "db", "POOL"), "4");
     for wanted in [
-        "url = \"https://docs.example.com/mcp\"",
-        "[\"/usr/local/bin/pg-mcp\", \"--schema\", \"public\"]",
+        "url = \"${DOCS_URL:-https://docs.example.com}/mcp\"",
+        "[\"/usr/local/bin/pg-mcp\", \"--schema\", \"${PG_SCHEMA:-public}\"]\nexpand = true",
         "call-timeout = \"30s\"",
         "# Set DOCS_TOKEN: Authorization, header of docs",
         "[upstreams.events]\nurl = \"https://events.example.com/sse\"\ntransport = \"sse\"",
-        "# Off: `${CACHE_DIR}` is not replaced here",
+        "# Set CACHE_DIR: for cache",
         "# [upstreams.plain]",
     ] {
         assert!(text.contains(wanted), "{wanted} in\n{text}");
@@ -81,10 +81,10 @@ fn cursor_knows_its_folder_and_the_home_directory() {
 #[test]
 fn vs_code_inputs_become_variables() {
     let (text, config) = imported(&[sample("vscode/.vscode/mcp.json")]);
-    assert_eq!(names(&config), ["git", "tracker"]);
+    assert_eq!(names(&config), ["git", "tracker", "asks"]);
     assert_eq!(secret(&config, "tracker", "Authorization"), "Bearer value-of-TRACKER_KEY");
     assert!(text.contains("# Set TRACKER_KEY: Tracker API key"), "{text}");
-    assert!(text.contains("# Off: `${input:tracker-key}` is not replaced here"), "{text}");
+    assert!(text.contains("\"${TRACKER_KEY}\"]\nexpand = true"), "{text}");
 }
 
 #[test]
