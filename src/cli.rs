@@ -33,6 +33,7 @@ mod serve;
 mod source;
 mod status;
 mod stdio;
+mod switch;
 mod terminal;
 mod tools;
 
@@ -135,6 +136,19 @@ enum Command {
         /// Print what would change, and what it would open, of the file that --config names; change nothing.
         #[arg(long)]
         dry_run: bool,
+    },
+    /// Switch an upstream on that is off: `enabled` in its file, then a reload.
+    Enable {
+        /// The upstream, as its table in the configuration is called.
+        name: String,
+    },
+    /// Switch an upstream off: it is neither started nor listed, and its approvals and grants are kept.
+    ///
+    /// Writes `enabled = false` into its table, with the comments around it, and reloads. What the daemon refuses is taken
+    /// back.
+    Disable {
+        /// The upstream, as `headend status` lists it.
+        name: String,
     },
     /// Start an upstream anew, whatever its state, and wait for what comes of it; exit 1 when it does not start.
     ///
@@ -245,6 +259,8 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Deny { args, json } => approvals::deny(&common, &args, json.json),
         Command::Grants(args) => grants::run(&common, args),
         Command::Reload { dry_run } => reload::run(&common, dry_run),
+        Command::Enable { name } => switch::run(&common, &name, true),
+        Command::Disable { name } => switch::run(&common, &name, false),
         Command::Restart { name } => restart::run(&common, &name),
         Command::Logs(args) => logs::run(&common, &args),
         Command::Doctor(args) => doctor::run(&common, args),

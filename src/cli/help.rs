@@ -29,6 +29,8 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("deny", "headend deny 4f2a"),
     ("grants", "headend grants\nheadend grants revoke 4f2a\nheadend grants revoke --all"),
     ("reload", "headend reload --dry-run\nheadend reload"),
+    ("enable", "headend enable files"),
+    ("disable", "headend disable files"),
     ("restart", "headend restart files"),
     ("doctor", "headend doctor\nheadend doctor --json"),
     ("logs", "headend logs files\nheadend logs --follow files"),

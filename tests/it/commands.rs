@@ -247,3 +247,35 @@ fn status_of_one_upstream_says_where_its_program_was_looked_for() {
     }
     assert!(text.contains("next-try") && text.contains("advice"), "{text}");
 }
+
+#[test]
+fn an_upstream_is_switched_off_and_on_in_its_file() {
+    let setup = Setup::new().fake("fx", &Fake::stdio("both"));
+    let config_text = format!("# mine\n{}", setup.text());
+    let (world, config) = setup.write();
+    world.write("headend.toml", &config_text);
+    fs::create_dir(world.path("conf.d")).unwrap();
+    let also = Setup::new().fake("gx", &Fake::stdio("both")).text();
+    let table = also.split("[upstreams.gx]").nth(1).unwrap();
+    let part = world.write("conf.d/gx.toml", &format!("# another\n[upstreams.gx]{table}"));
+    let gateway = Gateway::start(world, Some(config), &["serve"], &[]);
+    gateway.wait_for_tools(&["fx__echo", "gx__echo"]);
+    let file = gateway.config.to_str().unwrap().to_owned();
+    let switch = |word: &str, name: &str| gateway.run(&[word, name, "--config", &file]);
+    let before = fs::read_to_string(&part).unwrap();
+    let off = switch("disable", "gx");
+    assert!(off.status.success() && said(&off).contains("gx: disabled in "), "{}", said(&off));
+    let edited = fs::read_to_string(&part).unwrap();
+    assert!(edited.starts_with("# another\n") && edited.contains("enabled = false"), "{edited}");
+    assert_eq!(fs::read_to_string(&gateway.config).unwrap(), config_text, "the other file is as it was");
+    eventually("its tools leave", || !gateway.modern().tool_names().contains(&"gx__echo".to_owned()));
+    assert!(ok(&gateway, &["status"]).contains("disabled"));
+    assert!(said(&switch("disable", "gx")).contains("disabled already"));
+    let on = switch("enable", "gx");
+    assert!(on.status.success(), "{}", said(&on));
+    gateway.wait_for_tools(&["gx__echo"]);
+    let edited = fs::read_to_string(&part).unwrap();
+    assert_eq!(edited.replace("enabled = true\n", "").trim_end(), before.trim_end());
+    let unknown = switch("disable", "gxx");
+    assert!(unknown.status.code() == Some(1) && said(&unknown).contains("did you mean `gx`?"), "{}", said(&unknown));
+}

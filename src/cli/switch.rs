@@ -1,0 +1,147 @@
+//! `headend enable NAME` and `headend disable NAME`: the key `enabled` of an upstream, edited in its file, then a reload.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use toml_edit::{DocumentMut, TableLike, value};
+
+use super::daemon;
+use super::exit::{CONFIG, NO, TEMPFAIL};
+use super::meant::meant;
+use super::options::Common;
+use super::output::{Failure, print};
+use super::source;
+use crate::config::{self, guard};
+use crate::wire::foreign;
+
+/// Switches an upstream on or off, in the file that has its table and in the daemon, if one runs.
+pub(super) fn run(common: &Common, name: &str, on: bool) -> Result<u8, Failure> {
+    let loaded = source::load(common, &[])?;
+    let none = || Failure::new(NO, "there is no configuration file; `headend init` writes one");
+    let main = loaded.config.path.clone().ok_or_else(none)?;
+    let daemon = match daemon::connect(common, "admin", None) {
+        Ok(daemon) => Some(daemon),
+        Err(failure) if failure.text.starts_with("no daemon answers") => None,
+        Err(failure) => return Err(failure),
+    };
+    let whole = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    if let Some(other) = daemon.as_ref().and_then(|daemon| daemon.hello.config.as_ref()).map(PathBuf::from)
+        && whole(&other) != whole(&main)
+    {
+        let text = format!(
+            "the daemon runs with {}, and this command would edit {}; name the daemon's by --config",
+            other.display(),
+            main.display()
+        );
+        return Err(Failure::new(NO, text));
+    }
+    let mut names = Vec::new();
+    for path in std::iter::once(&main).chain(&loaded.config.also) {
+        let failed = |error: &dyn std::fmt::Display| Failure::new(CONFIG, format!("{}: {error}", path.display()));
+        let text = guard::read(path).map_err(|error| failed(&error))?;
+        let mut document: DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| failed(&error))?;
+        let Some(upstreams) = document.get_mut("upstreams").and_then(|item| item.as_table_like_mut()) else { continue };
+        names.extend(upstreams.iter().map(|(name, _)| name.to_owned()));
+        let Some(table) = upstreams.get_mut(name).and_then(|item| item.as_table_like_mut()) else { continue };
+        let shown = foreign::line(name).into_owned();
+        let word = if on { "enabled" } else { "disabled" };
+        if table.get("enabled").and_then(|item| item.as_bool()).unwrap_or(true) == on {
+            return print(&format!("{shown} is {word} already\n"));
+        }
+        set(table, on);
+        let edited = lines_as_in(&text, document.to_string());
+        let written =
+            |error: io::Error| Failure::new(TEMPFAIL, format!("{}: {error}; nothing was changed", path.display()));
+        exchange(path, &text, &edited).map_err(written)?;
+        let outcome = match daemon {
+            Some(mut daemon) => daemon.ask("reload", None).map(|answer| answer.string("plan").unwrap_or_default()),
+            None => config::load(&main)
+                .outcome
+                .map_err(|why| Failure::new(CONFIG, why))
+                .map(|_| "no daemon runs, so it holds from its next start".to_owned()),
+        };
+        return match outcome {
+            // The daemon watches its files and may have been faster.
+            Ok(plan) if plan == "nothing changed" => print(&format!("{shown}: {word} in {}\n", path.display())),
+            Ok(plan) => print(&format!("{shown}: {word} in {}; {}\n", path.display(), foreign::line(&plan))),
+            Err(failure) => {
+                exchange(path, &edited, &text).map_err(written)?;
+                Err(Failure { text: format!("{}; the file is as before", failure.text), ..failure })
+            }
+        };
+    }
+    let meant = meant(name, names);
+    Err(Failure::new(NO, format!("no configuration file has an upstream `{}`{meant}", foreign::line(name))))
+}
+
+/// Sets the key where it stands, with the comments around it.
+fn set(table: &mut dyn TableLike, on: bool) {
+    match table.get_mut("enabled").and_then(|item| item.as_value_mut()) {
+        Some(known) => {
+            let decor = known.decor().clone();
+            *known = on.into();
+            *known.decor_mut() = decor;
+        }
+        None => drop(table.insert("enabled", value(on))),
+    }
+}
+
+/// The edited text with the ends of lines that the file has.
+fn lines_as_in(before: &str, after: String) -> String {
+    if before.contains("\r\n") { after.replace("\r\n", "\n").replace('\n', "\r\n") } else { after }
+}
+
+/// Puts a text in the place of another one, all or nothing; links and the mode stay.
+fn exchange(path: &Path, before: &str, after: &str) -> io::Result<()> {
+    let path = path.canonicalize()?;
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let data = fs::metadata(&path)?;
+    let fresh = folder.join(format!(".headend-edit.{}", std::process::id()));
+    let written = (|| {
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
+        file.write_all(after.as_bytes())?;
+        if data.uid() != rustix::process::geteuid().as_raw() {
+            std::os::unix::fs::fchown(&file, Some(data.uid()), Some(data.gid()))?;
+        }
+        file.set_permissions(data.permissions())?;
+        file.sync_all()?;
+        if fs::read_to_string(&path)? != before {
+            return Err(io::Error::other("the file changed in the meantime; run the command again"));
+        }
+        fs::rename(&fresh, &path)?;
+        File::open(folder)?.sync_all()
+    })();
+    if written.is_err() {
+        // Nothing more can be done for a half-written file.
+        drop(fs::remove_file(&fresh));
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn switched(text: &str, name: &str, on: bool) -> String {
+        let mut document: DocumentMut = text.parse().unwrap();
+        let upstreams = document.get_mut("upstreams").unwrap().as_table_like_mut().unwrap();
+        set(upstreams.get_mut(name).unwrap().as_table_like_mut().unwrap(), on);
+        lines_as_in(text, document.to_string())
+    }
+
+    #[test]
+    fn only_the_key_changes_and_comments_stay() {
+        let text = "# head\n[upstreams.a] # of a\ncommand = [\"/a\"] # its program\n\n# of b\n[upstreams.b]\ncommand = [\"/b\"]\n";
+        let off = switched(text, "a", false);
+        assert_eq!(off, text.replace("# its program\n", "# its program\nenabled = false\n"));
+        assert_eq!(switched(&off, "a", true), off.replace("enabled = false", "enabled = true"));
+        let noted = "[upstreams.a]\nenabled = false # too slow\ncommand = [\"/a\"]\n";
+        assert_eq!(switched(noted, "a", true), noted.replace("false", "true"));
+        let inline = "upstreams = { a = { command = [\"/a\"] } }\n";
+        assert_eq!(switched(inline, "a", false), "upstreams = { a = { command = [\"/a\"] , enabled = false } }\n");
+        let crlf = text.replace('\n', "\r\n");
+        assert_eq!(switched(&crlf, "a", false), off.replace('\n', "\r\n"));
+    }
+}
