@@ -1,5 +1,6 @@
 //! The command line: one file for each command.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};

@@ -122,7 +122,7 @@ fn the_files_of_conf_d_are_parts_of_the_configuration() {
     let gateway = setup.start();
     gateway.wait_for_tools(&["one__echo", "a__echo", "b__echo"]);
     let config = gateway.config.display().to_string();
-    let checked = || gateway.run(&["check", "--config", &config]);
+    let checked = || gateway.run(&["check", "--resolved", "--config", &config]);
     let output = checked();
     let shown = String::from_utf8_lossy(&output.stdout).into_owned();
     let at = |what: &str| shown.find(what).unwrap_or_else(|| panic!("{what} is not in\n{shown}"));

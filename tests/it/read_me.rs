@@ -173,7 +173,9 @@ fn own_servers_are_configured_as_it_is_printed() {
     assert!(checked.status.success(), "{}", said(&checked));
 
     // A host's file, and the demo in the place of a server that would be downloaded.
-    let demo = json!({"mcpServers": {"notes": {"command": headend(), "args": ["demo", "notes"]}}});
+    let server = checkout.world.path("home/notes-server");
+    symlink(headend(), &server).unwrap();
+    let demo = json!({"mcpServers": {"notes": {"command": server, "args": ["demo", "notes"]}}});
     checkout.world.write("home/.claude.json", &demo.to_string());
     // The harness keeps the configuration elsewhere than `~/.config`.
     let home = "unset XDG_CONFIG_HOME\n";

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::finding::{Findings, Level, variable};
-use crate::config::{Config, Target};
+use crate::config::{Config, Target, Template};
 use crate::store::pins::program_of;
 
 /// Variables that name files or folders of certificates.
@@ -101,7 +101,8 @@ pub(super) fn way_to(name: &str, word: &str) -> String {
 
 fn word(target: &Target) -> Option<&str> {
     match target {
-        Target::Stdio { command, .. } => command.first().map(String::as_str),
+        // One with variables is not shown.
+        Target::Stdio { command, .. } => command.first().filter(|word| !word.is_expanded()).map(Template::expose),
         Target::Http { .. } => None,
     }
 }

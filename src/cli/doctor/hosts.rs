@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::finding::{Findings, variable};
-use crate::config::{Auth, Config, Target};
+use crate::config::{Auth, Config, Target, Template};
 
 /// Files of hosts below a home, and below a project for those without a leading part.
 const FILES: [&str; 11] = [
@@ -83,7 +83,7 @@ fn judge(config: &Config, state: Option<&Path>, path: &Path, name: &str, server:
     let args = server.get("args").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
     let theirs: Vec<&str> = std::iter::once(command).chain(args).collect();
     let same = |target: &Target| match target {
-        Target::Stdio { command, .. } => is_same(command, &theirs),
+        Target::Stdio { command, .. } => is_same(&command.iter().map(Template::expose).collect::<Vec<_>>(), &theirs),
         Target::Http { .. } => false,
     };
     if let Some(spec) = config.upstreams.iter().find(|spec| same(&spec.target)) {
@@ -103,13 +103,13 @@ fn bypasses(file: &str, name: &str, upstream: &str, found: &mut Findings) {
 
 /// Whether two command lines start the same: a program by its name or by its path, and the same arguments, of which `-y` asks
 /// nothing.
-fn is_same(ours: &[String], theirs: &[&str]) -> bool {
+fn is_same(ours: &[&str], theirs: &[&str]) -> bool {
     let name = |word: &str| word.rsplit('/').next().unwrap_or(word).to_owned();
     let plain = |words: Vec<&str>| -> Vec<String> {
         let rest = words.iter().skip(1).filter(|word| !matches!(**word, "-y" | "--yes")).map(|word| (*word).to_owned());
         words.first().map(|first| name(first)).into_iter().chain(rest).collect()
     };
-    plain(ours.iter().map(String::as_str).collect()) == plain(theirs.to_vec())
+    plain(ours.to_vec()) == plain(theirs.to_vec())
 }
 
 /// Whether a URL is that of our own endpoint.
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn the_same_server_is_known_by_its_command() {
-        let ours: Vec<String> = ["npx", "-y", "server-files", "/srv"].map(String::from).to_vec();
+        let ours = ["npx", "-y", "server-files", "/srv"];
         assert!(is_same(&ours, &["/usr/bin/npx", "server-files", "/srv"]));
         assert!(!is_same(&ours, &["npx", "-y", "server-files", "/home"]));
         assert!(!is_same(&ours, &["uvx", "server-files", "/srv"]));

@@ -129,11 +129,14 @@ const LISTS: &[&[&str]] = &[
     &["experimental", "modelContextProtocolServers"],
 ];
 
+/// Servers by name, the [`Server::scope`] and the [`Server::project`] of all of them.
+type List = (Vec<(String, Json)>, String, Option<String>);
+
 /// Reads a file of any host.
 pub(super) fn read(path: &Path, text: &str) -> Result<HostFile, ImportError> {
     let root = value::read(path, text)?;
     let host = Host::of(path, &root);
-    let mut lists: Vec<(Vec<(String, Json)>, String, Option<String>)> = Vec::new();
+    let mut lists: Vec<List> = Vec::new();
     let mut inputs: Vec<(String, String)> = Vec::new();
     if host == Host::Package {
         let (server, asked) = package::server(&root);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::base::clock;
 use crate::catalog::merge::{Dropped, Entry};
+use crate::config::Target;
 use crate::gateway::snapshot::Snapshot;
 use crate::mcp::method::List;
 use crate::mcp::version::Era;
@@ -60,7 +61,11 @@ pub(super) fn add_health(out: &mut RawObject, handle: &Handle) {
 pub(super) fn add_program(out: &mut RawObject, handle: &Handle) {
     let spec = handle.spec.load();
     let folders = searched(&spec);
-    if let Some(program) = program_of(&spec) {
+    let is_open = match &spec.target {
+        Target::Stdio { command, .. } => command.first().is_some_and(|word| !spec.target.hides_program(word)),
+        Target::Http { .. } => false,
+    };
+    if let Some(program) = program_of(&spec).filter(|_| is_open) {
         out.set("program", RawJson::string(&program.display().to_string()));
     }
     if !folders.is_empty() {

@@ -65,9 +65,14 @@ fn is_path(spec: &Upstream) -> bool {
 
 /// The folders in which the program of an upstream is looked for; none where its command names the file.
 pub(crate) fn searched(spec: &Upstream) -> Vec<String> {
-    let Target::Stdio { command, .. } = &spec.target else { return Vec::new() };
-    let is_word = command.first().is_some_and(|word| !word.contains('/'));
-    search_path(spec).filter(|_| is_word).map_or_else(Vec::new, |path| path.split(':').map(str::to_owned).collect())
+    if !matches!(spec.target, Target::Stdio { .. }) || is_path(spec) {
+        return Vec::new();
+    }
+    let path = path_of(spec, true).map(|path| path.to_string_lossy().into_owned()).unwrap_or_default();
+    // A PATH may have variables too.
+    let hidden = spec.expanded.iter().filter(|(_, value)| value.expose().len() > 3);
+    let path = hidden.fold(path, |path, (name, value)| path.replace(value.expose(), &format!("${name}")));
+    path.split(':').filter(|folder| !folder.is_empty()).map(str::to_owned).collect()
 }
 
 /// Says that no folder of the search path has the program, and which folders they are.
