@@ -16,7 +16,7 @@ const KEEPALIVE: Duration = Duration::from_secs(15);
 /// A host that answers none of so many in a row is gone, a minute after its last packet.
 const KEEPALIVES: u32 = 3;
 /// The pool looks for idle connections in this rhythm, so they are closed within twice the time.
-const IDLE_TIME: Duration = Duration::from_secs(15);
+const IDLE_TIME: Duration = Duration::from_secs(12);
 const IDLE_CONNECTIONS: usize = 128;
 /// Bytes that a connection reads ahead of its call.
 const READ_AHEAD: usize = 128 * 1024;

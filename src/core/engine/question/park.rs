@@ -15,8 +15,9 @@ use crate::engine::question::{MAX_OPEN, PATIENCE};
 use crate::policy::LOCAL;
 use crate::wire::raw::{RawJson, RawObject};
 
-/// How long a call without open questions, or its outcome, waits for a client whose response was lost.
-pub const GRACE: Duration = Duration::from_secs(45);
+/// How long a call without open questions, or its outcome, waits for a client whose response was lost. With the time that the
+/// connection of its end may stay open upstream, everything is given back within a minute.
+pub const GRACE: Duration = Duration::from_secs(30);
 /// Parked calls of all callers, and of one caller where there are several.
 const MAX_PARKED: usize = 256;
 pub const MAX_PER_CALLER: usize = 16;
