@@ -65,7 +65,7 @@ pub(super) fn connect(common: &Common, want: &str, profile: Option<&str>) -> Res
     Err(Failure::new(UNAVAILABLE, text))
 }
 
-/// Whose the socket is that this user may not connect to, and the ways in. A folder that this user may not enter hides its socket.
+/// The owner of a socket that this user may not connect to, and the ways in. A folder that this user may not enter hides its socket.
 pub(super) fn no_permission(path: &Path) -> String {
     let found = path.ancestors().find_map(|place| Some((place, std::fs::symlink_metadata(place).ok()?)));
     let user = |uid: u32| {

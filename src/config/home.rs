@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 /// The absolute path that a text means.
 ///
 /// # Errors
-/// What to write instead.
+/// The text that the operator is to write instead.
 pub(super) fn absolute(text: &str, home: Option<&str>) -> Result<PathBuf, &'static str> {
     let path = match text.strip_prefix('~') {
         Some(rest) if rest.is_empty() || rest.starts_with('/') => {

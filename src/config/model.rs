@@ -185,7 +185,7 @@ pub(crate) struct Upstream {
     pub(crate) trust: Trust,
     /// Privileges and umask of its processes.
     pub(crate) confinement: Confinement,
-    /// What its processes get of our environment.
+    /// The part of our environment that its processes get.
     pub(crate) surroundings: Surroundings,
     /// What happens when a definition changes.
     pub(crate) on_change: OnChange,
@@ -294,7 +294,7 @@ pub(crate) struct Defaults {
     pub(crate) path: Option<Vec<PathBuf>>,
 }
 
-/// What an upstream's processes get of our environment. No part of the launch.
+/// The part of our environment that an upstream's processes get. No part of the launch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Surroundings {
     /// Variables by name, in addition to those that all processes of its trust get.

@@ -61,7 +61,7 @@ pub(super) fn read(node: &Node<'_>) -> Option<Found> {
     read_with(node, &mut |node, message| node.problem(message))
 }
 
-/// What keeps one upstream from being started: secrets and variables that are not there.
+/// Secrets and variables that are not there and without which one upstream is not started.
 pub(super) struct Lacks {
     pub(super) found: Vec<String>,
     /// Nothing is missed while it is disabled.

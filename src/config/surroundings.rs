@@ -1,4 +1,4 @@
-//! What an upstream's program finds around it: variables of headend's own environment, and directories before its `PATH`. Neither is
+//! The surroundings of an upstream's program: variables of headend's own environment, and directories before its `PATH`. Neither is
 //! part of a launch.
 
 use std::ffi::OsString;

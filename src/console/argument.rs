@@ -18,7 +18,7 @@ pub(crate) struct Argument {
     pub(crate) size: String,
     pub(crate) is_edit: bool,
     pub(crate) rows: Vec<Row>,
-    /// What is not shown of it.
+    /// How much of it is not shown.
     pub(crate) cut: Option<String>,
 }
 

@@ -57,7 +57,7 @@ pub(crate) struct Card {
     pub(crate) values: Vec<Argument>,
     pub(crate) texts: Vec<Argument>,
     pub(crate) no_arguments: bool,
-    /// What is not shown of the arguments.
+    /// How much of the arguments is not shown.
     pub(crate) left_out: Option<String>,
     /// The arguments exactly as they are sent, on the page of one approval.
     pub(crate) exact: Option<Vec<Piece>>,

@@ -78,7 +78,7 @@ pub(crate) struct Approval {
     pub(crate) arguments: Kept,
     /// Bytes of the arguments as they were received.
     pub(crate) arguments_bytes: usize,
-    /// What a reader would not notice in arguments and name, in words.
+    /// Remark on hidden characters in arguments and name.
     pub(crate) hidden: Option<String>,
     pub(crate) mixed: Option<String>,
     /// The name that the client gives itself.

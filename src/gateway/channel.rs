@@ -34,7 +34,7 @@ pub(crate) struct Note {
     pub(crate) question: InputRequest,
 }
 
-/// What a call takes up that awaits approval. Given back before the call is decided.
+/// The places that a call takes up while it awaits approval. Given back before the call is decided.
 pub(crate) enum Room {
     /// Its caller's place among its calls, and that among all that wait for a person.
     Asked(#[expect(dead_code, reason = "given back on drop")] (Place, OwnedSemaphorePermit)),
@@ -54,7 +54,7 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// Whose patience the call has.
+    /// The client that waits for the call.
     pub(crate) fn holder(&self) -> Holder {
         let ClientContext { caller, name, .. } = &self.client;
         let name = name.clone().or_else(|| self.meta.client_name());

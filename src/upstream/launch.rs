@@ -76,7 +76,7 @@ pub(crate) struct Launch {
     /// Variables that the configuration names or states.
     pub(crate) env: Vec<(String, Secret)>,
     pub(crate) cwd: Option<Template>,
-    /// What was put in for variables.
+    /// The values that were put in for variables.
     pub(crate) expanded: Vec<(String, Secret)>,
     pub(crate) confinement: Confinement,
     /// Who starts it, for the case that nothing else is left to end it.
@@ -95,7 +95,7 @@ impl fmt::Debug for Inherited {
 }
 
 impl Launch {
-    /// What is started for an upstream now; `None` for a server behind HTTP.
+    /// The launch of an upstream as it would be started now; `None` for a server behind HTTP.
     pub(crate) fn of(spec: &Upstream, found: Option<Found>, mark: Option<String>) -> Option<Self> {
         let Target::Stdio { command, env, cwd } = spec.target.clone() else { return None };
         let [plain, named] = inherited(spec, &|name| std::env::var_os(name));

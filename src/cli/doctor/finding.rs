@@ -14,7 +14,7 @@ pub(super) enum Level {
 #[derive(Clone, Debug)]
 pub(super) struct Finding {
     pub(super) level: Level,
-    /// What was looked at: `configuration`, `port`, the name of an upstream.
+    /// The thing that was looked at: `configuration`, `port`, the name of an upstream.
     pub(super) about: String,
     pub(super) what: String,
     /// The next step; empty where there is nothing to do.

@@ -178,7 +178,7 @@ pub(super) fn read(path: &Path, text: &str) -> Result<HostFile, ImportError> {
         let last: HashMap<&str, usize> = list.iter().enumerate().map(|(at, (name, _))| (&**name, at)).collect();
         for (_, (name, body)) in list.iter().enumerate().filter(|(at, (name, _))| last.get(&**name) == Some(at)) {
             let body = flat(body);
-            // What Goose brings itself is part of it, and no server that others could start.
+            // Goose's own extensions are parts of Goose; other programs cannot start them.
             let built_in = host == Host::Goose
                 && matches!(
                     body.get("type").and_then(Json::as_str),

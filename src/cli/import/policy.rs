@@ -10,7 +10,7 @@ const READS: &str = "import-reads";
 /// Rule for upstreams of hosts that say nothing.
 const SILENT: &str = "import-silent";
 
-/// What becomes of servers whose host does not say which calls need a question.
+/// The default for servers whose host does not say which calls need a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Silent {
     Allow,

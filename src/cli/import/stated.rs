@@ -1,4 +1,4 @@
-//! What a host says of a server besides how to reach it: whether it is on, which tools are offered, which calls run without a
+//! A host's settings of a server besides how to reach it: whether it is on, which tools are offered, which calls run without a
 //! question, how long they may take.
 
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::host::{Host, Server};
 use super::value::Json;
 
-/// What a host says of one server.
+/// A host's settings of one server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stated {
     /// Why the host does not start it.

@@ -59,7 +59,7 @@ const KEYS: [&str; 3] = [
     "[secrets]\nkey = { file = \"/a/file/with/a/name/that/is/long/enough\" }",
 ];
 
-/// What was observed, by key paths in which names are `*` and places in an array are `[]`.
+/// Values that were observed, by key paths in which names are `*` and places in an array are `[]`.
 #[derive(Default)]
 struct Known {
     shapes: BTreeMap<String, Vec<Value>>,

@@ -31,11 +31,11 @@ const MAX_INLINE: usize = 160;
 const MAX_LONG: usize = 256;
 /// Unchanged lines on each side of a change that stay where there is no room for all.
 const CONTEXT: usize = 2;
-/// What a line costs beside its text, in bytes.
+/// Bytes that a line costs beside its text.
 const GUTTER: usize = 10;
-/// What a heading costs beside the place that it names, in bytes.
+/// Bytes that a heading costs beside the place that it names.
 const HEADING: usize = 100;
-/// And the summary of what looks binary, in bytes.
+/// Bytes of the summary of a text that looks binary.
 const BINARY: usize = 200;
 
 /// The arguments of a call.

@@ -16,7 +16,7 @@ const MAX_LETTERS: usize = 3;
 /// A longer word is cut, in bytes.
 const MAX_WORD: usize = 48;
 
-/// What was found in some texts.
+/// Oddities of some texts, counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Oddities {
     /// Number of hidden characters.
