@@ -24,6 +24,7 @@ mod names;
 mod parts;
 mod policy;
 mod secrets;
+mod started;
 mod stated;
 mod template;
 mod value;
@@ -35,6 +36,7 @@ use self::names::Names;
 use self::parts::{Given, Parts};
 use self::policy::{Present, Silent};
 use self::secrets::Known;
+pub(super) use self::started::{Started, in_one_form, started};
 use self::stated::{Settings, Stated};
 use self::value::{ImportError, Json};
 use self::write::Target;
@@ -241,19 +243,10 @@ fn imported(files: &[HostText], home: Option<&str>, target: &Target) -> Result<I
     let read = files.iter().map(|file| host::read(&file.path, &file.text)).collect::<Result<Vec<HostFile>, _>>()?;
     let mut all: Vec<Draft> = Vec::new();
     for (at, (given, file)) in files.iter().zip(&read).enumerate() {
-        let beside =
-            given.beside.iter().map(|(path, text)| value::read(path, text)).collect::<Result<Vec<Json>, _>>()?;
-        for server in &file.servers {
-            let own = server.project.as_ref().map(PathBuf::from).filter(|folder| folder.is_absolute());
-            let folder = own.or_else(|| find::folder(&given.path, home));
-            let parts = Parts::of(server);
-            let place = template::Place { folder: folder.as_deref(), home, syntax: file.host.syntax() };
-            learn(&parts, &place, &mut out.known, &mut names);
-            let project = server.project.clone().or_else(|| Some(folder.as_ref()?.display().to_string()));
-            let settings = Settings::of(file.host, &file.root, &beside, project.as_deref());
-            let stated = Stated::of(file.host, server, &settings);
-            let from = format!("{:?} of {}{}", server.name, given.path.display(), server.scope);
-            all.push(Draft { name: server.name.clone(), sources: vec![from], parts, stated, file: at, folder });
+        for draft in drafts(given, file, at, home)? {
+            let place = template::Place { folder: draft.folder.as_deref(), home, syntax: file.host.syntax() };
+            learn(&draft.parts, &place, &mut out.known, &mut names);
+            all.push(draft);
         }
     }
     out.known.finish();
@@ -276,6 +269,21 @@ fn imported(files: &[HostText], home: Option<&str>, target: &Target) -> Result<I
         }
     }
     Ok(out)
+}
+
+/// The servers of one file, each with the settings that its host has for it.
+fn drafts(given: &HostText, file: &HostFile, at: usize, home: Option<&str>) -> Result<Vec<Draft>, ImportError> {
+    let beside = given.beside.iter().map(|(path, text)| value::read(path, text)).collect::<Result<Vec<Json>, _>>()?;
+    let draft = |server: &host::Server| {
+        let own = server.project.as_ref().map(PathBuf::from).filter(|folder| folder.is_absolute());
+        let folder = own.or_else(|| find::folder(&given.path, home));
+        let project = server.project.clone().or_else(|| Some(folder.as_ref()?.display().to_string()));
+        let settings = Settings::of(file.host, &file.root, &beside, project.as_deref());
+        let stated = Stated::of(file.host, server, &settings);
+        let from = format!("{:?} of {}{}", server.name, given.path.display(), server.scope);
+        Draft { name: server.name.clone(), sources: vec![from], parts: Parts::of(server), stated, file: at, folder }
+    };
+    Ok(file.servers.iter().map(draft).collect())
 }
 
 /// Without the servers that are there already, headend itself, and those that two hosts start alike.

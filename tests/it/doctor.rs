@@ -238,6 +238,45 @@ fn a_host_that_starts_a_server_itself_leads_to_its_entry() {
 }
 
 #[test]
+fn hosts_are_read_in_every_format_and_what_is_off_there_is_no_finding() {
+    let setup = Setup::new();
+    let fake = Fake::stdio("both");
+    let words: Vec<String> = serde_json::from_str(&fake.command()).unwrap();
+    let (program, args) = (&words[0], serde_json::to_string(&words[1..]).unwrap());
+    let write = |path: &str, text: &str| {
+        fs::create_dir_all(setup.world.path(path).parent().unwrap()).unwrap();
+        setup.world.write(path, text);
+    };
+    write(
+        "home/.codex/config.toml",
+        &format!(
+            "[mcp_servers.toml]\ncommand = {program:?}\nargs = {args}\n\
+             [mcp_servers.idle]\ncommand = {program:?}\nargs = {args}\nenabled = false\n"
+        ),
+    );
+    // In the folder that $XDG_CONFIG_HOME names.
+    write(
+        "config/goose/config.yaml",
+        &format!("extensions:\n  yaml:\n    type: stdio\n    enabled: true\n    cmd: {program}\n    args: {args}\n"),
+    );
+    let entry = |name: &str, words: Value| serde_json::json!({"mcpServers": {name: words}}).to_string();
+    write(
+        "home/.gemini/settings.json",
+        &entry("gone", serde_json::json!({"command": program, "args": &words[1..]}))
+            .replace("{\"mcpServers\"", "{\"mcp\": {\"excluded\": [\"gone\"]}, \"mcpServers\""),
+    );
+    let behind_env: Vec<&str> = std::iter::once("A=1").chain(words.iter().map(String::as_str)).collect();
+    write("home/.lmstudio/mcp.json", &entry("behind", serde_json::json!({"command": "env", "args": behind_env})));
+    let (world, config) = setup.fake("fx", &fake).write();
+    let output = consult(&world, &config, &[]);
+    let text = said(&output);
+    for host in ["\"toml\"", "\"yaml\"", "\"behind\""] {
+        assert!(text.contains(&format!("still starts {host} itself")), "{host}: {text}");
+    }
+    assert!(!text.contains("\"idle\"") && !text.contains("\"gone\""), "{text}");
+}
+
+#[test]
 fn a_set_up_that_works_has_no_problems_with_a_daemon_and_without() {
     let (world, config) = Setup::new().fake("fx", &Fake::stdio("both")).write();
     let alone = consult(&world, &config, &[]);

@@ -92,6 +92,17 @@ impl Parts {
         parts
     }
 
+    /// A command line alone, in the form in which that of an entry is kept.
+    pub(super) fn of_words(words: Vec<String>) -> Self {
+        let mut parts = Self::default();
+        if !parts.bridged(&words, &[]) {
+            parts.words = words;
+            parts.of_env_program();
+            parts.of_container();
+        }
+        parts
+    }
+
     fn left(&mut self, body: &Json) {
         let is_known = |key: &str| KNOWN.contains(&key) || stated::KEYS.contains(&key);
         let left: Vec<&str> = body.members().iter().map(|(key, _)| key.as_str()).filter(|key| !is_known(key)).collect();
@@ -116,11 +127,7 @@ impl Parts {
         let words: Vec<String> = words.chain(args).collect();
         let tables = [body.get("env"), body.get("environment"), body.get("envs"), command.get("env")];
         let given: Vec<(String, Json)> = tables.into_iter().flatten().flat_map(Json::members).cloned().collect();
-        if let Some(bridge::Remote { url, headers, transport }) = bridge::remote(&words, &given) {
-            self.url = Some(url);
-            self.headers = headers.into_iter().map(|(name, value)| (name, Given::Text(value))).collect();
-            self.transport = Some(transport.unwrap_or("auto").to_owned());
-            self.notes.push("The host starts the bridge mcp-remote; headend speaks to the server itself.".to_owned());
+        if self.bridged(&words, &given) {
             return;
         }
         self.words = words;
@@ -136,6 +143,16 @@ impl Parts {
         self.of_container();
         let cwd = body.get("cwd").or_else(|| body.get("workingDirectory"));
         self.cwd = cwd.and_then(Json::as_str).map(str::to_owned);
+    }
+
+    /// Takes the address from a command line that is nothing but a bridge to it.
+    fn bridged(&mut self, words: &[String], given: &[(String, Json)]) -> bool {
+        let Some(bridge::Remote { url, headers, transport }) = bridge::remote(words, given) else { return false };
+        self.url = Some(url);
+        self.headers = headers.into_iter().map(|(name, value)| (name, Given::Text(value))).collect();
+        self.transport = Some(transport.unwrap_or("auto").to_owned());
+        self.notes.push("The host starts the bridge mcp-remote; headend speaks to the server itself.".to_owned());
+        true
     }
 
     /// `env NAME=value program`: the variables belong into the table, where they can be secrets.

@@ -1,0 +1,59 @@
+//! Servers that hosts on this machine start or reach themselves, for `headend doctor`.
+
+use std::path::{Path, PathBuf};
+
+use super::parts::{Given, Parts};
+use super::{Draft, HostText, drafts, find, host, template};
+
+/// A server that is on in a host.
+#[derive(Clone, Debug)]
+pub(in crate::cli) struct Started {
+    pub(in crate::cli) file: PathBuf,
+    /// The host's name for it.
+    pub(in crate::cli) name: String,
+    /// Its command; empty where there is a URL.
+    pub(in crate::cli) words: Vec<String>,
+    pub(in crate::cli) url: Option<String>,
+    /// Value of its `Authorization` header.
+    pub(in crate::cli) authorization: Option<String>,
+    /// The host puts a variable into that value.
+    pub(in crate::cli) is_filled_in: bool,
+}
+
+/// The servers of this user's hosts, and of the project in the working directory. A file that cannot be read is its host's affair.
+pub(in crate::cli) fn started() -> Vec<Started> {
+    let home = std::env::var("HOME").ok().filter(|home| home.starts_with('/'));
+    let config = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).filter(|dir| dir.is_absolute());
+    let of_user = home.as_deref().map(|home| find::of_user(Path::new(home), config.as_deref())).unwrap_or_default();
+    let of_project = std::env::current_dir().map(|here| find::of_project(&here)).unwrap_or_default();
+    let others: Vec<PathBuf> = of_project.into_iter().filter(|path| !of_user.contains(path)).collect();
+    of_user.iter().chain(&others).filter_map(|path| of_file(path, home.as_deref())).flatten().collect()
+}
+
+fn of_file(path: &Path, home: Option<&str>) -> Option<Vec<Started>> {
+    let given = HostText::read(path, home.map(Path::new)).ok()?;
+    let file = host::read(&given.path, &given.text).ok()?;
+    let drafts = drafts(&given, &file, 0, home).ok()?;
+    let is_on = |draft: &Draft| draft.stated.off.is_none();
+    let started = |draft: Draft| {
+        let place = template::Place { folder: draft.folder.as_deref(), home, syntax: file.host.syntax() };
+        let (authorization, is_filled_in) = match header(&draft.parts, "authorization") {
+            Some(Given::Text(text)) => (Some(text.clone()), !template::variables(text, &place).is_empty()),
+            Some(Given::Variable(..)) => (None, true),
+            None => (None, false),
+        };
+        let Parts { words, url, .. } = draft.parts;
+        Started { file: path.to_owned(), name: draft.name, words, url, authorization, is_filled_in }
+    };
+    Some(drafts.into_iter().filter(is_on).map(started).collect())
+}
+
+fn header<'p>(parts: &'p Parts, wanted: &str) -> Option<&'p Given> {
+    parts.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted)).map(|(_, value)| value)
+}
+
+/// A command line in the form in which those of hosts are kept: the words behind `env`, or the address behind a bridge.
+pub(in crate::cli) fn in_one_form(words: Vec<String>) -> (Vec<String>, Option<String>) {
+    let parts = Parts::of_words(words);
+    (parts.words, parts.url)
+}
