@@ -13,6 +13,7 @@ mod console;
 mod daemon;
 mod doctor;
 mod ends;
+mod exchange;
 mod exit;
 mod grants;
 mod help;

@@ -1,13 +1,12 @@
 //! `headend enable NAME` and `headend disable NAME`: the key `enabled` of an upstream, edited in its file, then a reload.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use toml_edit::{DocumentMut, TableLike, value};
 
 use super::daemon;
+use super::exchange::exchange;
 use super::exit::{CONFIG, NO, TEMPFAIL};
 use super::meant::meant;
 use super::options::Common;
@@ -54,7 +53,7 @@ pub(super) fn run(common: &Common, name: &str, on: bool) -> Result<u8, Failure> 
         let edited = lines_as_in(&text, document.to_string());
         let written =
             |error: io::Error| Failure::new(TEMPFAIL, format!("{}: {error}; nothing was changed", path.display()));
-        exchange(path, &text, &edited).map_err(written)?;
+        exchange(path, Some(&text), &edited).map_err(written)?;
         let outcome = match daemon {
             Some(mut daemon) => daemon.ask("reload", None).map(|answer| answer.string("plan").unwrap_or_default()),
             None => config::load(&main)
@@ -67,7 +66,7 @@ pub(super) fn run(common: &Common, name: &str, on: bool) -> Result<u8, Failure> 
             Ok(plan) if plan == "nothing changed" => print(&format!("{shown}: {word} in {}\n", path.display())),
             Ok(plan) => print(&format!("{shown}: {word} in {}; {}\n", path.display(), foreign::line(&plan))),
             Err(failure) => {
-                exchange(path, &edited, &text).map_err(written)?;
+                exchange(path, Some(&edited), &text).map_err(written)?;
                 Err(Failure { text: format!("{}; the file is as before", failure.text), ..failure })
             }
         };
@@ -91,33 +90,6 @@ fn set(table: &mut dyn TableLike, on: bool) {
 /// The edited text with the ends of lines that the file has.
 fn lines_as_in(before: &str, after: String) -> String {
     if before.contains("\r\n") { after.replace("\r\n", "\n").replace('\n', "\r\n") } else { after }
-}
-
-/// Puts a text in the place of another one, all or nothing; links and the mode stay.
-fn exchange(path: &Path, before: &str, after: &str) -> io::Result<()> {
-    let path = path.canonicalize()?;
-    let folder = path.parent().unwrap_or(Path::new("/"));
-    let data = fs::metadata(&path)?;
-    let fresh = folder.join(format!(".headend-edit.{}", std::process::id()));
-    let written = (|| {
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
-        file.write_all(after.as_bytes())?;
-        if data.uid() != rustix::process::geteuid().as_raw() {
-            std::os::unix::fs::fchown(&file, Some(data.uid()), Some(data.gid()))?;
-        }
-        file.set_permissions(data.permissions())?;
-        file.sync_all()?;
-        if fs::read_to_string(&path)? != before {
-            return Err(io::Error::other("the file changed in the meantime; run the command again"));
-        }
-        fs::rename(&fresh, &path)?;
-        File::open(folder)?.sync_all()
-    })();
-    if written.is_err() {
-        // Nothing more can be done for a half-written file.
-        drop(fs::remove_file(&fresh));
-    }
-    written
 }
 
 #[cfg(test)]

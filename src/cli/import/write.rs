@@ -1,13 +1,13 @@
 //! The configuration that an import adds to: what is in it already, and the exchange of the file for a longer one.
 
 use std::collections::HashSet;
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use super::names::Names;
 use super::policy::Present;
+use crate::cli::exchange::exchange;
 use crate::config::{self, guard};
 
 /// A configuration file and the files of `conf.d` beside it, as they are now.
@@ -67,7 +67,6 @@ impl Target {
     /// # Errors
     /// Why nothing was written.
     pub(super) fn add(&self, addition: &str) -> Result<(), String> {
-        let at = |error: io::Error| format!("{}: {error}; nothing was written", self.path.display());
         let mut text = self.text.clone().unwrap_or_default();
         let addition = if text.contains("\r\n") { addition.replace('\n', "\r\n") } else { addition.to_owned() };
         if !text.is_empty() && !text.ends_with('\n') {
@@ -89,32 +88,8 @@ impl Target {
             .mode(0o700)
             .create(folder)
             .map_err(|error| format!("make the directory {}: {error}; nothing was written", folder.display()))?;
-        let mode = fs::metadata(&path).map_or(0o600, |data| data.permissions().mode() & 0o777);
-        let fresh = folder.join(format!(".headend-import.{}", std::process::id()));
-        let written = self.write(&fresh, &text, mode, &path);
-        if written.is_err() {
-            // Nothing more can be done for a half-written file.
-            drop(fs::remove_file(&fresh));
-        }
-        written.map_err(at)
-    }
-
-    fn write(&self, fresh: &Path, text: &str, mode: u32, path: &Path) -> io::Result<()> {
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(fresh)?;
-        file.write_all(text.as_bytes())?;
-        file.set_permissions(Permissions::from_mode(mode))?;
-        file.sync_all()?;
-        let now = match fs::read_to_string(path) {
-            Ok(text) => Some(text),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(error),
-        };
-        if now != self.text {
-            return Err(io::Error::other("the file changed in the meantime; run the command again"));
-        }
-        fs::rename(fresh, path)?;
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        File::open(folder)?.sync_all()
+        exchange(&path, self.text.as_deref(), &text)
+            .map_err(|error| format!("{}: {error}; nothing was written", self.path.display()))
     }
 }
 
