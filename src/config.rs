@@ -50,7 +50,7 @@ pub(crate) use self::container::ContainerRun;
 pub(crate) use self::doubts::{doubts, unasked};
 pub(crate) use self::expand::Template;
 pub(crate) use self::limits::Limits;
-pub(crate) use self::managers::{is_same_place, version_folders};
+pub(crate) use self::managers::{is_same_place, known_directories, version_folders};
 pub(crate) use self::model::{
     Admin, Auth, Completions, Config, Confinement, EraChoice, Filter, Instance, Log, LogFormat, Profile, Server,
     ShownHints, Start, Target, Transport, Upstream, Uris,

@@ -11,6 +11,13 @@ use super::guard;
 
 /// Aliases of nvm may lead to others.
 const MAX_ALIASES: usize = 8;
+/// Versions of one program that are looked at.
+const MAX_VERSIONS: usize = 256;
+
+/// Directories of other installers below a home. They are not searched, since they hold more than servers need.
+const INSTALLERS: [&str; 7] = ["bin", ".asdf/shims", ".cargo/bin", ".bun/bin", ".deno/bin", "go/bin", ".rd/bin"];
+/// Directories of a machine that the PATH of a service or a desktop may lack.
+const MACHINE: [&str; 4] = ["/usr/local/bin", "/opt/homebrew/bin", "/home/linuxbrew/.linuxbrew/bin", "/snap/bin"];
 
 /// Where the managers keep what they install.
 struct Homes {
@@ -19,24 +26,30 @@ struct Homes {
     mise: PathBuf,
     volta: PathBuf,
     pyenv: PathBuf,
+    fnm: PathBuf,
 }
 
 impl Homes {
     /// `None` in a service of the system.
     fn of(env: &dyn Fn(&str) -> Option<String>) -> Option<Self> {
+        let is_service = env("STATE_DIRECTORY").is_some_and(|directory| !directory.is_empty());
+        if is_service { None } else { Self::of_user(env) }
+    }
+
+    fn of_user(env: &dyn Fn(&str) -> Option<String>) -> Option<Self> {
         let absolute = |name: &str| env(name).map(PathBuf::from).filter(|path| path.is_absolute());
-        if env("STATE_DIRECTORY").is_some_and(|directory| !directory.is_empty()) {
-            return None;
-        }
         let home = absolute("HOME")?;
         let below = |name: &str, rest: &str| absolute(name).unwrap_or_else(|| home.join(rest));
         let nvm = absolute("NVM_DIR").map_or_else(
             || vec![home.join(".nvm"), below("XDG_CONFIG_HOME", ".config").join("nvm")],
             |root| vec![root],
         );
-        let mise = absolute("MISE_DATA_DIR").unwrap_or_else(|| below("XDG_DATA_HOME", ".local/share").join("mise"));
+        let of_data = |name: &str, rest: &str| {
+            absolute(name).unwrap_or_else(|| below("XDG_DATA_HOME", ".local/share").join(rest))
+        };
+        let (mise, fnm) = (of_data("MISE_DATA_DIR", "mise"), of_data("FNM_DIR", "fnm"));
         let (volta, pyenv) = (below("VOLTA_HOME", ".volta"), below("PYENV_ROOT", ".pyenv"));
-        Some(Self { home, nvm, mise, volta, pyenv })
+        Some(Self { home, nvm, mise, volta, pyenv, fnm })
     }
 
     /// Folders whose entries are versions of one program.
@@ -65,6 +78,24 @@ pub(super) fn directories(env: &dyn Fn(&str) -> Option<String>, search_path: &[P
         search_path.iter().any(|there| there == directory || is_same_place(there, directory, &versions))
     };
     all.filter(|directory| !is_there(directory) && is_ours(directory)).collect()
+}
+
+/// Every directory in which version managers and installers put programs, searched or not: where a program that is missing may be. Of
+/// several versions the newest comes first.
+pub(crate) fn known_directories(env: &dyn Fn(&str) -> Option<String>) -> Vec<PathBuf> {
+    let mut all = Vec::new();
+    if let Some(homes) = Homes::of_user(env) {
+        all.extend([homes.home.join(".local/bin"), homes.mise.join("shims"), homes.volta.join("bin")]);
+        let newest_first = |folder: PathBuf| versions_in(&folder).into_iter().rev().map(|(_, path)| path);
+        for root in &homes.nvm {
+            all.extend(newest_first(root.join("versions/node")).map(|version| version.join("bin")));
+        }
+        all.extend(newest_first(homes.fnm.join("node-versions")).map(|version| version.join("installation/bin")));
+        all.push(homes.pyenv.join("shims"));
+        all.extend(INSTALLERS.iter().map(|directory| homes.home.join(directory)));
+    }
+    all.extend(MACHINE.iter().map(PathBuf::from));
+    all
 }
 
 /// Folders of versions: a program that is found in another version of one of them is at the same place.
@@ -106,19 +137,24 @@ fn behind_version<'p>(program: &'p Path, folder: &Path) -> Option<&'p Path> {
 
 /// The programs of the version of Node that a new shell would use.
 fn node_of_nvm(root: &Path) -> Option<PathBuf> {
-    let versions = root.join("versions/node");
-    let entries = std::fs::read_dir(&versions).ok()?.flatten();
-    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-    let mut installed: Vec<(Vec<u32>, String)> = names.filter_map(|name| Some((numbers(&name)?, name))).collect();
-    installed.sort();
+    let installed = versions_in(&root.join("versions/node"));
     let wanted = alias(&root.join("alias"));
     let newest = |wanted: &[u32]| installed.iter().rev().find(|(version, _)| version.starts_with(wanted));
-    let (_, name) = match wanted.as_deref() {
+    let (_, version) = match wanted.as_deref() {
         None | Some("node" | "stable") => newest(&[])?,
         Some("system") => return None,
         Some(text) => newest(&numbers(text)?)?,
     };
-    Some(versions.join(name).join("bin"))
+    Some(version.join("bin"))
+}
+
+/// The versions in a folder, the oldest first. Entries with other names are none.
+fn versions_in(folder: &Path) -> Vec<(Vec<u32>, PathBuf)> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().take(MAX_VERSIONS);
+    let version = |entry: std::fs::DirEntry| Some((numbers(entry.file_name().to_str()?)?, entry.path()));
+    let mut versions: Vec<(Vec<u32>, PathBuf)> = entries.filter_map(version).collect();
+    versions.sort();
+    versions
 }
 
 /// The version that the alias `default` leads to; `None` where there is none.

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::finding::{Findings, Level, variable};
-use crate::config::{Config, Target, Template};
+use crate::config::{Config, Target, Template, known_directories};
 use crate::store::pins::program_of;
 
 /// Variables that name files or folders of certificates.
@@ -20,24 +20,6 @@ const LOOK: Duration = Duration::from_millis(10);
 const NODE: u32 = 18;
 /// Oldest minor version of Python 3 that the official servers run with.
 const PYTHON: u32 = 10;
-
-/// Folders below a home in which version managers and installers put programs; of a folder `*` the newest.
-const KNOWN: [&str; 13] = [
-    ".local/bin",
-    "bin",
-    ".volta/bin",
-    ".nvm/versions/node/*/bin",
-    ".local/share/fnm/node-versions/*/installation/bin",
-    ".local/share/mise/shims",
-    ".asdf/shims",
-    ".pyenv/shims",
-    ".cargo/bin",
-    ".bun/bin",
-    ".deno/bin",
-    "go/bin",
-    ".rd/bin",
-];
-const SYSTEM: [&str; 4] = ["/usr/local/bin", "/opt/homebrew/bin", "/home/linuxbrew/.linuxbrew/bin", "/snap/bin"];
 
 pub(super) fn variables(config: &Config, found: &mut Findings) {
     for name in CERTIFICATES {
@@ -124,27 +106,11 @@ fn installation(word: &str) -> String {
 fn place_of(word: &str) -> Option<PathBuf> {
     let own = variable("PATH").unwrap_or_default();
     let own = own.split(':').filter(|folder| folder.starts_with('/')).map(PathBuf::from);
-    let home = variable("HOME").map(PathBuf::from);
-    let below = home.iter().flat_map(|home| KNOWN.iter().flat_map(move |known| folders(home, known)));
-    let system = SYSTEM.iter().map(PathBuf::from);
     let is_program = |folder: &PathBuf| {
         let data = std::fs::metadata(folder.join(word));
         data.is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
     };
-    own.chain(below).chain(system).find(is_program)
-}
-
-/// The folder below a home; for `*` each folder there, the newest version first.
-fn folders(home: &Path, known: &str) -> Vec<PathBuf> {
-    let Some((before, after)) = known.split_once("/*/") else { return vec![home.join(known)] };
-    let Ok(entries) = std::fs::read_dir(home.join(before)) else { return Vec::new() };
-    let mut versions: Vec<PathBuf> = entries.take(256).filter_map(|entry| Some(entry.ok()?.path())).collect();
-    let numbers = |path: &PathBuf| -> Vec<u64> {
-        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        name.trim_start_matches('v').split('.').filter_map(|part| part.parse().ok()).collect()
-    };
-    versions.sort_by_cached_key(|path| std::cmp::Reverse(numbers(path)));
-    versions.into_iter().map(|version| version.join(after)).collect()
+    own.chain(known_directories(&variable)).find(is_program)
 }
 
 /// Looks at the version that a program prints.
@@ -179,20 +145,4 @@ fn printed(program: &str) -> Option<String> {
     let output = child.wait_with_output().ok()?;
     Some(String::from_utf8_lossy(&output.stdout).chars().take(80).collect())
         .filter(|text: &String| !text.trim().is_empty())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_newest_version_of_a_manager_comes_first() {
-        let home = tempfile::tempdir().unwrap();
-        for version in ["v18.20.1", "v9.0.0", "v22.1.0", "alias"] {
-            std::fs::create_dir_all(home.path().join(".nvm/versions/node").join(version).join("bin")).unwrap();
-        }
-        let found = folders(home.path(), ".nvm/versions/node/*/bin");
-        assert!(found[0].ends_with("v22.1.0/bin") && found[1].ends_with("v18.20.1/bin"), "{found:?}");
-        assert_eq!(folders(home.path(), ".local/bin"), [home.path().join(".local/bin")]);
-    }
 }

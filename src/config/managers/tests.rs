@@ -113,3 +113,31 @@ fn another_version_is_the_same_place_and_nothing_else_is() {
         assert!(!same(one, other) && !same(other, one), "{one} {other}");
     }
 }
+
+#[test]
+fn known_directories_have_the_newest_version_first_and_heed_the_homes_of_managers() {
+    let home = home(&[
+        (".nvm/versions/node/v18.20.1/bin/npx", ""),
+        (".nvm/versions/node/v9.0.0/bin/npx", ""),
+        (".nvm/versions/node/v22.1.0/bin/npx", ""),
+        (".nvm/versions/node/alias", ""),
+        ("f/node-versions/v20.0.0/installation/bin/npx", ""),
+    ]);
+    let (own, fnm) = (home.path().to_str().unwrap(), home.path().join("f").display().to_string());
+    let env = |name: &str| match name {
+        "HOME" => Some(own.to_owned()),
+        "FNM_DIR" => Some(fnm.clone()),
+        // Other than for the search, a service of the system is no exception: its operator asks.
+        "STATE_DIRECTORY" => Some("/var/lib/headend".to_owned()),
+        _ => None,
+    };
+    let below: Vec<String> = known_directories(&env)
+        .iter()
+        .filter_map(|path| Some(path.strip_prefix(home.path()).ok()?.display().to_string()))
+        .collect();
+    let node = ["v22.1.0", "v18.20.1", "v9.0.0"].map(|version| format!(".nvm/versions/node/{version}/bin"));
+    let at = below.iter().position(|path| *path == node[0]).unwrap();
+    assert_eq!(below[at..at + 3], node);
+    assert_eq!(below[at + 3], "f/node-versions/v20.0.0/installation/bin");
+    assert!(!below.iter().any(|path| path.contains("alias")) && below.contains(&".cargo/bin".to_owned()));
+}
