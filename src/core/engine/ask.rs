@@ -228,12 +228,6 @@ impl OpenRequests {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::id::ClientId;
-
-    fn request(method: &str) -> Request {
-        let id = ClientId::from_raw(RawJson::trusted("1")).unwrap();
-        Request { id, method: method.to_owned(), params: None }
-    }
 
     #[test]
     fn a_request_is_tied_to_the_only_call_or_to_none() {
@@ -263,10 +257,10 @@ mod tests {
             ("roots hidden", "roots/list", &hidden, one, "Refuse"),
             ("unknown", "tools/call", &client, one, "Refuse"),
         ] {
-            let verdict = format!("{:?}", judge(&request(method), declared, candidates));
+            let verdict = format!("{:?}", judge(&Request::of(method), declared, candidates));
             assert!(verdict.starts_with(want), "{label} {method}: {verdict}");
         }
-        let early = judge(&request("roots/list"), &client, Candidates::None);
+        let early = judge(&Request::of("roots/list"), &client, Candidates::None);
         assert!(matches!(early, Verdict::Answer(Err(_))), "a list would be kept for good: {early:?}");
     }
 

@@ -25,6 +25,19 @@ pub struct Request {
     pub params: Option<RawJson>,
 }
 
+#[cfg(any(test, feature = "testing"))]
+impl Request {
+    /// One without parameters, for tests.
+    ///
+    /// # Panics
+    /// Never: the id is valid.
+    #[must_use]
+    pub fn of(method: &str) -> Self {
+        let id = ClientId::from_raw(RawJson::trusted("1")).expect("a number is an id");
+        Self { id, method: method.to_owned(), params: None }
+    }
+}
+
 /// A message that is never answered.
 #[derive(Clone, Debug)]
 pub struct Notification {

@@ -172,22 +172,16 @@ fn read(path: &Path) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn request(method: &str) -> Request {
-        use crate::wire::id::ClientId;
-        let id = ClientId::from_raw(RawJson::trusted("1")).unwrap();
-        Request { id, method: method.to_owned(), params: None }
-    }
-
     #[test]
     fn what_answers_or_approves_needs_the_proof() {
         let mut proof = Proof::new(None);
         for method in GUARDED {
-            let refused = |proof: &mut Proof, operator| proof.operate(operator, &request(method)).is_some();
+            let refused = |proof: &mut Proof, operator| proof.operate(operator, &Request::of(method)).is_some();
             assert!(!refused(&mut proof, Operator::Any), "{method}");
             assert!(refused(&mut proof, Operator::Terminal), "{method}");
             assert!(refused(&mut proof, Operator::None), "{method}");
         }
-        assert!(proof.operate(Operator::None, &request("approvals.list")).is_none(), "looking needs none");
+        assert!(proof.operate(Operator::None, &Request::of("approvals.list")).is_none(), "looking needs none");
         assert!(proof.challenge(Operator::Terminal, "pins.approve").is_err(), "nobody knows whose terminal");
         assert!(proof.challenge(Operator::Any, "pins.approve").unwrap().text().contains("false"));
         assert!(proof.prove("").is_err(), "no code was shown");
