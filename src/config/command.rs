@@ -31,7 +31,7 @@ pub(super) fn command(node: &Node<'_>, lacks: &mut Lacks) -> Option<Vec<Template
         Some(_) => {}
     }
     let places = secret::in_arguments(&words);
-    let is_literal = |word: &str, at: usize| word.get(at..).is_some_and(|secret| !secret.starts_with("${"));
+    let is_literal = |word: &str, at: usize| word.get(at..).is_some_and(|secret| !secret::is_variable(secret));
     let found = items.iter().zip(&words).zip(places);
     for ((item, _), _) in found.filter(|((_, word), place)| place.is_some_and(|at| is_literal(word, at))) {
         item.warning("looks like a secret, and every user of this machine can read a command line; pass it in `env`");

@@ -90,7 +90,7 @@ impl Lacks {
                 for trouble in troubles {
                     // The place in the upstream's table: the path begins with `upstreams.<name>.`.
                     let key = node.path.splitn(3, '.').last().unwrap_or_default();
-                    self.add(node, format!("{key}: {trouble}"));
+                    self.add_of(node, key, &trouble);
                 }
                 Template::plain(written)
             }

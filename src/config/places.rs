@@ -103,23 +103,28 @@ fn missing(
         let Target::Stdio { command, cwd, .. } = &upstream.target else { continue };
         let at = format!("upstreams.{}", upstream.name);
         let path = search_path(upstream, true, env).map(|path| path.to_string_lossy().into_owned()).unwrap_or_default();
-        let program = command.first().map(Template::expose).unwrap_or_default();
+        // A variable that is not set is warned of already.
+        let is_told = |text: &&Template| !upstream.lacks.is_empty() && text.expose().contains("${");
         let named = |shown: String, text: &Template| if text.is_expanded() { text.written().to_owned() } else { shown };
         let word = |shown: String| command.first().map_or_else(String::new, |word| named(shown, word));
-        if program.contains('/') {
-            let full = Path::new(cwd.as_ref().map_or("", Template::expose)).join(program);
-            if !is_program(&full) {
-                let is_plain = cwd.as_ref().is_none_or(|cwd| !cwd.is_expanded());
-                let shown = if is_plain { full.display().to_string() } else { program.to_owned() };
-                warnings.push(format!("{at}.command: no program at `{}`", word(shown)));
+        match command.first().filter(|word| !is_told(word)).map(Template::expose) {
+            Some(program) if program.contains('/') => {
+                let full = Path::new(cwd.as_ref().map_or("", Template::expose)).join(program);
+                if !is_program(&full) {
+                    let is_plain = cwd.as_ref().is_none_or(|cwd| !cwd.is_expanded());
+                    let shown = if is_plain { full.display().to_string() } else { program.to_owned() };
+                    warnings.push(format!("{at}.command: no program at `{}`", word(shown)));
+                }
             }
-        } else if !path.split(':').any(|dir| is_program(&Path::new(dir).join(program))) {
-            // A PATH may have variables too.
-            let hidden = upstream.expanded.iter().filter(|(_, value)| value.expose().len() > 3);
-            let path = hidden.fold(path, |path, (name, value)| path.replace(value.expose(), &format!("${name}")));
-            warnings.push(format!("{at}.command: `{}` not found in PATH ({path})", word(program.to_owned())));
+            Some(program) if !path.split(':').any(|dir| is_program(&Path::new(dir).join(program))) => {
+                // A PATH may have variables too.
+                let hidden = upstream.expanded.iter().filter(|(_, value)| value.expose().len() > 3);
+                let path = hidden.fold(path, |path, (name, value)| path.replace(value.expose(), &format!("${name}")));
+                warnings.push(format!("{at}.command: `{}` not found in PATH ({path})", word(program.to_owned())));
+            }
+            Some(_) | None => {}
         }
-        if let Some(cwd) = cwd.as_ref().filter(|cwd| !is_dir(Path::new(cwd.expose()))) {
+        if let Some(cwd) = cwd.as_ref().filter(|cwd| !is_told(cwd) && !is_dir(Path::new(cwd.expose()))) {
             warnings.push(format!("{at}.cwd: no directory at `{}`", cwd.written()));
         }
     }

@@ -79,10 +79,20 @@ impl Lacks {
 
     /// Adds one, which is a warning: all other upstreams are served.
     pub(super) fn add(&mut self, node: &Node<'_>, message: String) {
-        if self.told {
-            node.warning(message.clone());
-        }
+        self.warn(node, &message);
         self.found.push(message);
+    }
+
+    /// [`Self::add`] with the key that it is about, which the place in a warning names already.
+    pub(super) fn add_of(&mut self, node: &Node<'_>, key: &str, message: &str) {
+        self.warn(node, message);
+        self.found.push(format!("{key}: {message}"));
+    }
+
+    fn warn(&self, node: &Node<'_>, message: &str) {
+        if self.told {
+            node.warning(message.to_owned());
+        }
     }
 }
 
@@ -239,11 +249,16 @@ pub(super) fn in_arguments(command: &[String]) -> Vec<Option<usize>> {
     places
 }
 
+/// Whether a variable stands for a secret, alone or behind the name of a scheme.
+pub(super) fn is_variable(secret: &str) -> bool {
+    let schemes = ["Bearer ", "Basic ", "Token "];
+    schemes.iter().find_map(|scheme| secret.strip_prefix(scheme)).unwrap_or(secret).starts_with("${")
+}
+
 /// A command line without the secrets that seem to be in it.
 pub(super) fn redacted(command: &[String]) -> Vec<String> {
     let shown = |(word, place): (&String, Option<usize>)| match place.and_then(|at| word.split_at_checked(at)) {
-        // A variable stands for the secret.
-        Some((start, secret)) if !secret.starts_with("${") => format!("{start}{REDACTED}"),
+        Some((start, secret)) if !is_variable(secret) => format!("{start}{REDACTED}"),
         Some(_) | None => word.clone(),
     };
     command.iter().zip(in_arguments(command)).map(shown).collect()

@@ -1,7 +1,7 @@
 use super::*;
 use crate::config::model::Target;
 use crate::config::tests::{good, paths};
-use crate::config::{Config, parse, show};
+use crate::config::{Config, parse, preflight, show};
 
 fn env(name: &str) -> Option<String> {
     match name {
@@ -129,6 +129,23 @@ fn the_command_of_a_file_of_before_stays_as_it_is() {
     let Target::Stdio { env, .. } = &config.upstreams[0].target else { panic!("a program") };
     assert_eq!(env[0].1.expose(), "${T}");
     assert_eq!(word(&read(&text("expand = true\n")).0), "echo secret-t");
+}
+
+#[test]
+fn an_argument_whose_variable_is_not_set_gets_one_warning_with_its_place_once() {
+    let text = "[upstreams.a]\nexpand = true\ncommand = [\"/a\", \"Bearer ${NONE}\", \"--token\", \"${NONE}\"]\n[policy]\ndefault = \"ask\"\n";
+    let (config, warnings) = read(text);
+    assert_eq!(warnings.len(), 2, "{warnings:?}");
+    for (warning, place) in warnings.iter().zip(["upstreams.a.command[1]: the env", "upstreams.a.command[3]: the env"])
+    {
+        assert!(warning.contains(place), "{warning}");
+    }
+    assert!(config.upstreams[0].lacks[0].starts_with("command[1]: the environment variable"), "{config:?}");
+    // The program and the directory: no second warning that they are not there.
+    let (config, warnings) = read(
+        "[upstreams.a]\nexpand = true\ncommand = [\"${NONE}/a\"]\ncwd = \"${NONE}\"\n[policy]\ndefault = \"ask\"\n",
+    );
+    assert_eq!((warnings.len(), preflight(&config)), (2, Vec::new()), "{warnings:?}");
 }
 
 #[test]
