@@ -10,6 +10,7 @@ use clap::Args;
 use super::exit::{CONFIG, NO, TEMPFAIL, USAGE};
 use super::options::Common;
 use super::output::{Failure, complain, print};
+use super::screen::Screen;
 use super::{source, terminal};
 use crate::config;
 use crate::wire::foreign;
@@ -130,6 +131,7 @@ fn added(imported: &Imported, target: &Target, text: &str) -> Result<u8, Failure
             .collect::<Vec<_>>()
             .join(", ")
     };
+    let screen = Screen::of_stdout();
     let mut out = format!("{} {path}\n", if target.is_there() { "Added to" } else { "Made" });
     for (label, names) in [
         ("on", names(&|block| block.off.is_none() && block.reasons.is_empty())),
@@ -137,10 +139,12 @@ fn added(imported: &Imported, target: &Target, text: &str) -> Result<u8, Failure
         ("left as comments, with the reason", names(&|block| !block.reasons.is_empty())),
     ] {
         if !names.is_empty() {
-            out.push_str(&format!("  {label}: {names}\n"));
+            // Names go on deeper than their label.
+            let line = screen.indented("    ", &format!("{label}: {names}"));
+            out.push_str(line.get(2..).unwrap_or_default());
         }
     }
-    out.push_str("Next: `headend check`, then start `headend`, or `headend reload` if it runs.\n");
+    out.push_str(&screen.paragraph("Next: `headend check`, then start `headend`, or `headend reload` if it runs."));
     print(&out)
 }
 
