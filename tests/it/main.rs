@@ -82,5 +82,6 @@ mod surroundings;
 mod tasks;
 mod terminal;
 mod tidy;
+mod upgrade;
 mod upstream;
 mod voice;
