@@ -1,5 +1,6 @@
 # Installs, uses, upgrades, removes and purges the package, in a root of its own over this machine's: nothing of it stays.
-# Arguments: an empty folder, a package, a package of a later version. Runs in mount, network and process namespaces as root.
+# Arguments: an empty folder, a package, a package of a later version, and the README's lines that install the package, switch its two
+# services on, remove it and purge it. Runs in mount, network and process namespaces as root.
 set -eu
 scratch=$1
 mount -t tmpfs tmpfs "$scratch"
@@ -9,8 +10,11 @@ mount -t proc proc "$scratch/root/proc"
 mount --rbind /dev "$scratch/root/dev"
 # Without /run/systemd/system no script talks to an init system.
 for folder in run tmp; do mount -t tmpfs tmpfs "$scratch/root/$folder"; done
-cp "$2" "$scratch/root/tmp/old.deb"
+mkdir -p "$scratch/root/tmp/clone/target/debian"
+cp "$2" "$scratch/root/tmp/clone/target/debian/headend_0.1.0-1_any.deb"
 cp "$3" "$scratch/root/tmp/new.deb"
+shift 3
+for line in install user machine remove purge; do printf '%s\n' "$1" >"$scratch/root/tmp/$line"; shift; done
 ip link set lo up
 
 cat >"$scratch/root/tmp/inside" <<'INSIDE'
@@ -20,6 +24,24 @@ file=/etc/headend/headend.toml
 note='{"title": "Milk", "text": "Two litres"}'
 step() { echo "== $*"; }
 not() { if "$@"; then echo "unexpected: $*"; exit 1; fi; }
+
+# Root runs them, and a machine of one administrator asks for no password. apt asks nothing, and nothing is fetched.
+printf '#!/bin/sh\nexec "$@"\n' >/usr/local/bin/sudo
+echo 'APT::Get::Assume-Yes "true";' >/etc/apt/apt.conf.d/00yes
+# No manager runs here. The stand-in looks for the unit where a manager would, and for the program that it starts.
+cat >/usr/local/bin/systemctl <<'SYSTEMCTL'
+#!/bin/sh
+set -e
+folder=/usr/lib/systemd/system
+if [ "$1" = --user ]; then folder=/usr/lib/systemd/user; shift; fi
+[ "$1 $2 $3" = 'enable --now headend' ] || exit 1
+start=$(sed -n 's/^ExecStart=//p' $folder/headend.service)
+path=$(sed -n 's/^Environment=PATH=//p' $folder/headend.service)
+env -i "PATH=${path:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin}" sh -c "exec ${start%% serve*} --version"
+SYSTEMCTL
+chmod 755 /usr/local/bin/sudo /usr/local/bin/systemctl
+# A line of the README, as it is printed.
+line() { (cd /tmp/clone && sh -ec "$(cat /tmp/"$1")"); }
 
 # The system unit's start: its user, its folders, its command.
 start() {
@@ -43,7 +65,13 @@ stop() {
 
 step install
 begun=$(date +%s%N)
-dpkg --force-depends --no-triggers --install /tmp/old.deb
+# A machine that lacks a package for apt, and cannot fetch it, takes the file as it is.
+if apt-get --simulate --no-download install /tmp/clone/target/debian/headend_*.deb >/tmp/simulated 2>&1; then
+  line install
+else
+  echo "left out: $(cat /tmp/install): $(tail -n 1 /tmp/simulated)"
+  dpkg --force-depends --no-triggers --install /tmp/clone/target/debian/headend_*.deb
+fi
 id headend
 stat -c '%a %U' $file | grep -x '644 root'
 for path in /usr/lib/systemd/system/headend.service /usr/lib/systemd/user/headend.service /usr/lib/tmpfiles.d/headend.conf \
@@ -52,6 +80,8 @@ for path in /usr/lib/systemd/system/headend.service /usr/lib/systemd/user/headen
   test -s $path || { echo "missing: $path"; exit 1; }
 done
 headend check >/dev/null
+line user | grep '^headend '
+line machine | grep '^headend '
 
 step start
 start
@@ -74,13 +104,13 @@ grep -q 'of the administrator' $file
 
 step remove
 stop
-dpkg --no-triggers --remove headend
+line remove
 not test -e /usr/bin/headend
 test -e $file
 test -e /var/lib/headend/headend.db
 
 step purge
-dpkg --no-triggers --purge headend
+line purge
 not test -e /etc/headend
 not test -e /var/lib/headend
 echo done

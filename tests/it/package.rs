@@ -63,6 +63,22 @@ fn later(world: &World, package: &Path) -> PathBuf {
     out
 }
 
+/// The README's commands about the package, in the order in which `package.sh` takes them: those in blocks and in sentences.
+fn printed() -> Vec<String> {
+    let text = fs::read_to_string(root().join("README.md")).unwrap();
+    let begins = [
+        "sudo apt install ",
+        "systemctl --user enable ",
+        "sudo systemctl enable ",
+        "sudo apt remove ",
+        "sudo apt purge ",
+    ];
+    let pieces: Vec<&str> = text.split(['\n', '`']).collect();
+    let one =
+        |begin: &str| pieces.iter().find(|piece| piece.starts_with(begin)).unwrap_or_else(|| panic!("no {begin:?}"));
+    begins.iter().map(|begin| one(begin).to_string()).collect()
+}
+
 #[test]
 fn the_package_is_installed_upgraded_with_its_state_removed_and_purged() {
     let world = World::new();
@@ -79,8 +95,11 @@ fn the_package_is_installed_upgraded_with_its_state_removed_and_purged() {
     fs::create_dir(&scratch).unwrap();
     let mut command = Command::new("unshare");
     command.args(["--mount", "--net", "--pid", "--fork", "--kill-child", "--propagation", "private", "sh"]);
-    command.arg(root().join("tests/data/package.sh")).arg(&scratch).arg(&old).arg(&new);
+    command.arg(root().join("tests/data/package.sh")).arg(&scratch).arg(&old).arg(&new).args(printed());
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let output = output_within(child, TIME, "the package");
-    assert!(output.status.success() && said(&output).contains("\ndone"), "{}", said(&output));
+    let said = said(&output);
+    assert!(output.status.success() && said.contains("\ndone"), "{said}");
+    let told = |line: &&str| line.starts_with("left out: ") || line.starts_with("from the package");
+    said.lines().filter(told).for_each(|line| eprintln!("{line}"));
 }
