@@ -82,6 +82,7 @@ mod surroundings;
 mod tasks;
 mod terminal;
 mod tidy;
+mod units;
 mod upgrade;
 mod upstream;
 mod voice;
