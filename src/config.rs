@@ -8,6 +8,7 @@ use std::cell::RefCell;
 use std::io;
 use std::path::{Path, PathBuf};
 
+mod address;
 mod arguments;
 mod audit;
 mod build;
@@ -34,6 +35,7 @@ mod places;
 pub(crate) mod plan;
 mod problem;
 mod profile;
+mod remote;
 mod repeated;
 mod rules;
 pub(crate) mod secret;

@@ -3,22 +3,20 @@
 use clap::{Args, Subcommand};
 
 use self::group::Group;
-use super::exit::{NO, OK, SOFTWARE, TEMPFAIL, UNAVAILABLE, USAGE};
+use super::exit::{NO, OK, USAGE};
 use super::options::Common;
-use super::output::{Failure, complain, print};
+use super::output::{Failure, print};
 use super::screen::Screen;
-use super::{daemon, operator, source};
 use crate::policy::consent::view::Paint;
-use crate::store::approvals::{Wish, beside, json};
-use crate::store::db::Db;
-use crate::store::directory::Store;
-use crate::wire::digest::Digest;
+use crate::store::approvals::{Wish, json};
 use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject};
 
 mod group;
+mod place;
 mod shown;
 
+pub(super) use self::place::Place;
 pub(super) use self::shown::field;
 
 /// A shorter start of an id is refused.
@@ -97,103 +95,6 @@ pub(super) fn approve(common: &Common, args: &ApproveArgs, json: bool) -> Result
 
 pub(super) fn deny(common: &Common, args: &DenyArgs, json: bool) -> Result<u8, Failure> {
     answer(common, &Chosen { ids: &args.ids, wish: Wish::Deny, yes: args.yes, json })
-}
-
-/// Place of approvals and grants: the daemon or the store.
-pub(super) enum Place {
-    Daemon(daemon::Daemon),
-    Store(Db),
-    /// There is no store yet, so there are no approvals.
-    Nowhere,
-}
-
-impl Place {
-    /// Connects to the daemon, or opens the state directory without one.
-    ///
-    /// # Errors
-    /// 69 when `--socket` names a daemon that does not answer, 75 for a store that cannot be used.
-    pub(super) fn find(common: &Common) -> Result<Self, Failure> {
-        match daemon::connect(common, "admin", None) {
-            Ok(daemon) => return Ok(Self::Daemon(daemon)),
-            Err(failure) if common.socket.is_some() => return Err(failure),
-            Err(_) => {}
-        }
-        let store = source::existing_store(common)?.filter(Store::has_db);
-        let Some(store) = store else { return Ok(Self::Nowhere) };
-        store.db().map(Self::Store).map_err(|error| Failure::new(TEMPFAIL, error))
-    }
-
-    /// Reads a list of objects.
-    pub(super) fn list(&mut self, method: &str, name: &str) -> Result<Vec<RawObject>, Failure> {
-        let failed = |error| Failure::new(TEMPFAIL, error);
-        let answer = match self {
-            Self::Daemon(daemon) => daemon.ask(method, None)?,
-            Self::Nowhere => return Ok(Vec::new()),
-            Self::Store(db) => {
-                let answer = match name {
-                    // Grants have no sealed columns.
-                    "grants" => json::list(name, db.grants().run_now().map_err(failed)?.iter().map(json::grant)),
-                    _ => beside::listed(db, name).map_err(failed)?,
-                };
-                if db.has_lost() {
-                    complain(
-                        "some open approvals are left out: the key that seals them ([secrets] key) is missing; set it \
-                         as the daemon has it",
-                    );
-                }
-                RawObject::parse(&answer).map_err(|error| Failure::new(UNAVAILABLE, error))?
-            }
-        };
-        let rows = answer.list(name).unwrap_or_default();
-        Ok(rows.iter().filter_map(|raw| RawObject::parse(raw).ok()).collect())
-    }
-
-    /// An open approval with everything that a person is shown.
-    pub(super) fn show(&mut self, id: &str) -> Result<RawObject, Failure> {
-        let found = match self {
-            Self::Daemon(daemon) => {
-                let params = RawObject::of_strings(&[("id", id)]);
-                return daemon.ask("approvals.show", Some(&params.encode().text()));
-            }
-            Self::Store(db) => beside::show(db, id).map_err(|error| Failure::new(TEMPFAIL, error))?,
-            Self::Nowhere => None,
-        };
-        let found =
-            found.ok_or_else(|| Failure::new(NO, "no open approval with that id; it was answered or has expired"))?;
-        RawObject::parse(&found).map_err(|error| Failure::new(UNAVAILABLE, error))
-    }
-
-    /// Whether a command may answer here; a daemon judges that itself.
-    fn permit(&self, common: &Common) -> Result<(), Failure> {
-        match self {
-            Self::Store(db) => operator::permit(common, db),
-            Self::Daemon(_) | Self::Nowhere => Ok(()),
-        }
-    }
-
-    /// Answers an approval; with a digest only as it was shown.
-    fn answer(&mut self, id: &str, shown: Option<Digest>, wish: Wish) -> Result<String, Failure> {
-        match self {
-            Self::Daemon(daemon) => {
-                let mut params = RawObject::default();
-                params.set("id", RawJson::string(id));
-                params.set("answer", RawJson::string(&wish.to_string()));
-                if let Some(shown) = shown {
-                    params.set("digest", RawJson::string(&shown.hex()));
-                }
-                let answer = daemon.ask_as_operator("approvals.answer", Some(&params.encode().text()))?;
-                Ok(answer.string("outcome").unwrap_or_default())
-            }
-            Self::Store(db) => {
-                let by = format!("uid:{}", rustix::process::getuid().as_raw());
-                let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
-                let runtime = runtime.map_err(|error| Failure::new(SOFTWARE, error))?;
-                let answered = runtime.block_on(beside::answer(db, id, shown, wish, &by));
-                answered.map_err(|why| Failure::new(NO, foreign::line(&why)))
-            }
-            Self::Nowhere => Err(Failure::new(NO, "no approval is open")),
-        }
-    }
 }
 
 /// The one object whose id is this text or starts with it.

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use url::{Host, Url};
+use url::Url;
 
 use crate::catalog::name::UpstreamName;
 use crate::mcp::annotations::Hints;
@@ -12,6 +12,7 @@ use crate::mcp::elicitation::Elicit;
 use crate::mcp::input::Roots;
 use crate::policy::{OnChange, PolicySpec, Trust};
 
+use super::address::is_loopback;
 use super::audit::Audit;
 use super::consent::Consent;
 use super::expand::Template;
@@ -258,16 +259,6 @@ impl Target {
             Self::Stdio { .. } => true,
             Self::Http { url, .. } => is_loopback(url),
         }
-    }
-}
-
-/// Whether the host of a URL is this machine.
-pub(super) fn is_loopback(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Ipv4(ip)) => ip.is_loopback(),
-        Some(Host::Ipv6(ip)) => ip.is_loopback(),
-        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
-        None => false,
     }
 }
 

@@ -4,7 +4,6 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::time::Duration;
 
-use http::{HeaderName, HeaderValue};
 use url::Url;
 
 use crate::catalog::name::{UpstreamName, prefix_warnings};
@@ -13,12 +12,14 @@ use crate::mcp::elicitation::{Elicit, HostPattern};
 use crate::mcp::input::Roots;
 use crate::policy::{Annotator, OnChange, Trust};
 
+use super::address::is_loopback;
 use super::command::command;
 use super::expand::Template;
 use super::file::{Node, Table};
 use super::filter::filter;
 use super::hints::hints;
-use super::model::{Confinement, Defaults, EraChoice, Instance, Start, Target, Transport, Upstream, is_loopback};
+use super::model::{Confinement, Defaults, EraChoice, Instance, Start, Target, Transport, Upstream};
+use super::remote::{headers, url};
 use super::repeated::repeated;
 use super::secret::{self, Lacks, Secret};
 use super::surroundings;
@@ -49,19 +50,6 @@ const ATTRIBUTION_TIMES: RangeInclusive<Duration> = Duration::ZERO..=Duration::f
 const IN_FLIGHT: RangeInclusive<usize> = 1..=4096;
 const INVENTORIES: RangeInclusive<usize> = 1..=100_000;
 const QUEUES: RangeInclusive<usize> = 0..=65_536;
-
-/// Headers that headend sets on every request.
-const RESERVED: &[&str] = &[
-    "host",
-    "content-length",
-    "content-type",
-    "accept",
-    "connection",
-    "transfer-encoding",
-    "upgrade",
-    "te",
-    "trailer",
-];
 
 /// Room that a prefix leaves for the name itself.
 const ROOM_FOR_NAME: usize = 12;
@@ -364,66 +352,4 @@ fn remote(table: &mut Table<'_>, node: &Node<'_>, lacks: &mut Lacks) -> Option<T
     // An upstream that lacks something is never connected to.
     let url = url.or_else(|| Url::parse("https://unset.invalid/").ok())?;
     Some(Target::Http { url, written: Some(template.written().to_owned()), transport: chosen, headers })
-}
-
-fn url(node: &Node<'_>, text: &str) -> Option<Url> {
-    let url = match Url::parse(text) {
-        Ok(url) if matches!(url.scheme(), "http" | "https") => url,
-        Ok(url) => {
-            node.problem(format!("must begin with https:// or http://, not {}:", url.scheme()));
-            return None;
-        }
-        Err(error) => {
-            node.problem(format!("is not a URL ({error}); write for example \"https://docs.example.com/mcp\""));
-            return None;
-        }
-    };
-    if url.scheme() == "http" && !is_loopback(&url) {
-        node.problem(
-            "plain http is possible to this machine only, since tokens and results would be readable; write https://",
-        );
-    }
-    if !url.username().is_empty() || url.password().is_some() {
-        node.problem("must not contain a user or password; write headers = { Authorization = { env = \"NAME\" } }");
-    }
-    if url.fragment().is_some() {
-        node.problem("must not contain `#`");
-    }
-    if url.query_pairs().any(|(name, _)| secret::is_secret_name(&name)) {
-        node.warning(
-            "the query seems to contain a secret, which ends up in logs on the way; use `headers` where the server can",
-        );
-    }
-    Some(url)
-}
-
-fn headers(table: Table<'_>, lacks: &mut Lacks) -> Vec<(String, Secret)> {
-    let mut headers: Vec<(String, Secret)> = Vec::new();
-    for (name, node) in table.named() {
-        let lower = name.to_ascii_lowercase();
-        if HeaderName::from_bytes(name.as_bytes()).is_err() {
-            node.problem("is not a valid name of an HTTP header");
-        } else if RESERVED.contains(&lower.as_str()) || lower.starts_with("mcp-") {
-            node.problem("is set by headend; remove it");
-        }
-        if headers.iter().any(|(other, _)| other.eq_ignore_ascii_case(&name)) {
-            node.problem("stands here twice; case means nothing in header names");
-        }
-        let Some(found) = secret::read_or_lack(&node, lacks).map(|found| found.expanded(&node, lacks)) else {
-            continue;
-        };
-        if HeaderValue::from_str(found.secret.expose()).is_err() {
-            let message = "its value contains characters that no HTTP header may have";
-            if found.secret.has_variables() {
-                lacks.add(&node, format!("headers.{name}: {message}"));
-            } else {
-                node.problem(message);
-            }
-        }
-        if found.literal {
-            secret::warn_of_literal(&node);
-        }
-        headers.push((name, found.secret));
-    }
-    headers
 }
