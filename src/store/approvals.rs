@@ -35,6 +35,7 @@ mod keep;
 mod keeper;
 mod kept;
 mod operator;
+mod release;
 mod seat;
 mod span;
 mod time;
@@ -290,10 +291,11 @@ impl Approvals {
                     return Ok(how);
                 }
                 Some(grant) if grant.lifetime() == Lifetime::Session || inner.db.is_none() => {
-                    let (by, grant) = (By::of(&grant), Arc::new(grant));
+                    let grant = Arc::new(grant);
                     open.reserve(id, &grant);
-                    inner.add(grant);
-                    inner.close(&mut open, id, Closed::Granted, Some(by));
+                    inner.add(Arc::clone(&grant));
+                    inner.close(&mut open, id, Closed::Granted, Some(By::of(&grant)));
+                    inner.release(&mut open, &grant);
                     return Ok(Closed::Granted);
                 }
                 Some(grant) => {

@@ -13,6 +13,7 @@
 //! | none | a call needs an approval | open; refused after a denial of the same action in the last 10 minutes, under an embargo, or over the caller's numbers |
 //! | open | the very same action, while no call waits for the prompt | joined; beside a call that waits, each call has its own prompt |
 //! | open | allowed, by sufficient evidence | granted |
+//! | open | another prompt was allowed for longer than once, and that grant covers this one too | granted |
 //! | open | denied; dismissed; its time is over | denied; dismissed; timed out. The last two count towards the embargo |
 //! | open | definition or launch changed | superseded, which counts towards nothing |
 //!

@@ -231,6 +231,7 @@ impl Inner {
             Ok(()) if alive => {
                 self.add(Arc::clone(grant));
                 self.close(&mut open, id, Closed::Granted, Some(By::of(grant)));
+                self.release(&mut open, grant);
                 Ok(Closed::Granted)
             }
             Ok(()) => {
@@ -256,11 +257,11 @@ impl Inner {
 
     /// The grants of the file, and those of sessions. Grants that are known stay the same values, with their claims.
     fn follow(&self, live: Vec<GrantRow>) {
-        let open = self.lock();
+        let mut open = self.lock();
         let before = self.grants.load();
         let known: HashMap<&str, &Arc<Grant>> = before.iter().map(|grant| (&**grant.id(), grant)).collect();
         let mut grants = before.without(|grant| grant.lifetime() != Lifetime::Session);
-        let mut fresh = false;
+        let mut fresh = Vec::new();
         for row in live.into_iter().filter(|row| !open.undone.contains(&row.id)) {
             let grant = match known.get(&*row.id) {
                 Some(grant) => {
@@ -268,14 +269,16 @@ impl Inner {
                     Arc::clone(grant)
                 }
                 None => {
-                    fresh = true;
-                    Arc::new(Grant::new(row))
+                    let grant = Arc::new(Grant::new(row));
+                    fresh.push(Arc::clone(&grant));
+                    grant
                 }
             };
             grants = grants.with(grant);
         }
-        let changed = fresh || grants.len() != before.len();
+        let changed = !fresh.is_empty() || grants.len() != before.len();
         self.grants.store(Arc::new(grants));
+        fresh.iter().for_each(|grant| self.release(&mut open, grant));
         drop(open);
         if changed {
             self.tell();

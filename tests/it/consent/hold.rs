@@ -11,10 +11,11 @@ use crate::stdio::Pipe;
 
 mod ends;
 mod orders;
+mod release;
 mod room;
 
 /// Longer than any test: what comes sooner did not wait for the end of the hold.
-const LONG: &str = "hold = \"10m\"";
+pub(crate) const LONG: &str = "hold = \"10m\"";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn echo(text: &str) -> Value {

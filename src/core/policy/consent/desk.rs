@@ -11,6 +11,7 @@
 //! | open, held | `leave`: its call waits no longer | open | |
 //! | open, held | `carry`: its modern client was asked in the answer | open, its client's for a minute | |
 //! | open | `answer`: allow, by sufficient evidence | granted; while its call waits, a once-grant is for that call alone | strikes are forgotten |
+//! | open | `release`: a grant for longer than once covers it | granted | strikes are forgotten |
 //! | open | `answer`: deny | denied | this action, 10 minutes; strikes are forgotten |
 //! | open | `answer`: dismiss | dismissed | a strike |
 //! | open | `expire` at its time | timed out | a strike |
@@ -324,6 +325,23 @@ impl Desk {
             }
         }
         over.into_iter().map(|(_, id)| id).collect()
+    }
+
+    /// Closes the prompts that a lasting grant answers as well: those about actions that it covers. Returns them, the oldest first.
+    pub fn release(&mut self, grant: &Grant, now: Wall) -> Vec<PromptId> {
+        if grant.is_once() {
+            return Vec::new();
+        }
+        let is_answered = |prompt: &Prompt| now < prompt.until && grant.covers(&prompt.asked);
+        let answered = self.prompts.values().filter(|entry| is_answered(&entry.prompt));
+        let mut answered: Vec<(u64, PromptId)> = answered.map(|entry| (entry.number, entry.prompt.id)).collect();
+        answered.sort_unstable();
+        for (_, id) in &answered {
+            if let Some(Entry { prompt, .. }) = self.prompts.remove(id) {
+                self.fatigue.answered(&prompt.asked, now);
+            }
+        }
+        answered.into_iter().map(|(_, id)| id).collect()
     }
 
     /// Closes the prompts about changed items; this counts towards no embargo.

@@ -216,11 +216,42 @@ impl World {
                     if grant.is_reserved() {
                         self.reserved.insert(id, Arc::clone(&grant));
                     }
-                    self.grants = self.grants.with(grant);
+                    self.grants = self.grants.with(Arc::clone(&grant));
+                    self.release(&grant);
                 }
                 assert!(self.desk.get(&id).is_none());
             }
             Err(_) => assert!(self.desk.get(&id).is_some(), "an answer that does not count closes nothing"),
+        }
+    }
+
+    /// A grant closes the prompts of calls that pass with it, and no other.
+    fn release(&mut self, grant: &Grant) {
+        let passes = |asked: &Asked| {
+            let given = grant.asked();
+            let is_any = grant.arguments() == Arguments::Any;
+            let in_session = asked.session.is_some() && asked.session == given.session;
+            (&given.caller, &given.item, given.kind, &given.upstream)
+                == (&asked.caller, &asked.item, asked.kind, &asked.upstream)
+                && (given.definition, given.launch, &given.rule) == (asked.definition, asked.launch, &asked.rule)
+                && (is_any || given.arguments == asked.arguments)
+                && (grant.lifetime() != Lifetime::Session || in_session)
+                && grant.evidence() >= asked.need
+                && !(asked.destructive && is_any && grant.evidence() == Evidence::Client)
+        };
+        let open = self.desk.prompts().filter(|prompt| self.now < prompt.until);
+        let expected: HashMap<PromptId, Asked> =
+            open.filter(|prompt| passes(&prompt.asked)).map(|prompt| (prompt.id, prompt.asked.clone())).collect();
+        let released = self.desk.release(grant, self.now);
+        if grant.is_once() {
+            assert_eq!(released, [], "once is for one call");
+            return;
+        }
+        assert_eq!(released.iter().copied().collect::<HashSet<_>>(), expected.keys().copied().collect());
+        assert_eq!(released.len(), expected.len(), "each once");
+        for id in &released {
+            assert!(self.open.remove(id).is_some() && self.desk.get(id).is_none());
+            assert!(self.grants.claim(&expected[id], self.now, Some(id)).is_some(), "its call passes");
         }
     }
 

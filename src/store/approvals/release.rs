@@ -1,0 +1,18 @@
+//! A lasting grant answers other open approvals too: the calls that it covers need not wait for an answer of their own.
+
+use super::closed_by::By;
+use super::{Inner, Open};
+use crate::policy::consent::{Closed, Grant};
+
+impl Inner {
+    /// Closes the prompts that a grant in force covers. Each of their calls is decided again from the start, as after an answer of its own.
+    pub(super) fn release(&self, open: &mut Open, grant: &Grant) {
+        let (now, unused) = (self.clock.now(), self.grants.load().unused());
+        if grant.is_over(now, unused) {
+            return;
+        }
+        for id in open.desk.release(grant, now) {
+            self.close(open, &id, Closed::Granted, Some(By::of(grant)));
+        }
+    }
+}
