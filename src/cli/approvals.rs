@@ -12,10 +12,13 @@ use crate::store::approvals::{Wish, json};
 use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject};
 
+mod asker;
 mod group;
 mod place;
 mod shown;
+mod watch;
 
+pub(super) use self::asker::{Asked, ask};
 pub(super) use self::place::Place;
 pub(super) use self::shown::field;
 
@@ -26,6 +29,9 @@ const MIN_PREFIX: usize = 4;
 pub(super) struct ApprovalsArgs {
     #[command(subcommand)]
     what: Option<What>,
+    /// Follow the approvals as they come, until Ctrl-C: on a terminal each is shown and asked about, elsewhere it is a line.
+    #[arg(long)]
+    watch: bool,
     /// Print JSON.
     #[arg(long, global = true)]
     json: bool,
@@ -76,6 +82,12 @@ pub(super) struct DenyArgs {
 }
 
 pub(super) fn run(common: &Common, args: ApprovalsArgs) -> Result<u8, Failure> {
+    if args.watch {
+        if args.what.is_some_and(|what| !matches!(what, What::List)) {
+            return Err(Failure::new(USAGE, "--watch goes with the list alone: `headend approvals --watch`"));
+        }
+        return watch::run(common, args.json);
+    }
     match args.what.unwrap_or(What::List) {
         What::List => list(common, args.json),
         What::Show(show_args) => show(common, &show_args.id, args.json),
@@ -142,7 +154,7 @@ fn show(common: &Common, start: &str, json: bool) -> Result<u8, Failure> {
         return print(&format!("{}\n", foreign::json(&approval.encode().text())));
     }
     let paint = if Screen::of_stdout().has_colours() { Paint::TERMINAL } else { Paint::NONE };
-    print(&shown::told(&approval, &paint))
+    print(&(shown::told(&approval, &paint) + &shown::commands(&approval)))
 }
 
 /// An approval as it is listed.

@@ -2,10 +2,12 @@
 
 use std::io::IsTerminal as _;
 
-use super::daemon;
+use super::approvals::{self, Asked, Place};
+use super::daemon::{self, Daemon};
 use super::exit::{NO, USAGE};
 use super::options::Common;
 use super::output::{Failure, complain, print};
+use super::terminal;
 use super::tools::unknown;
 use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject};
@@ -21,7 +23,12 @@ pub(super) fn run(common: &Common, name: &str, arguments: Option<&str>) -> Resul
     let arguments = arguments.replace(['\n', '\r'], " ");
     let params = format!(r#"{{"name":{},"arguments":{arguments}}}"#, RawJson::string(name).text());
     let mut daemon = daemon::connect(common, "admin", None)?;
-    let result = daemon.ask("call", Some(&params)).map_err(|failure| unknown(&mut daemon, name, failure))?;
+    let call =
+        |daemon: &mut Daemon| daemon.ask("call", Some(&params)).map_err(|failure| unknown(daemon, name, failure));
+    let mut result = call(&mut daemon)?;
+    if approve(common, &result)? {
+        result = call(&mut daemon)?;
+    }
     let is_error = result.is_true("isError");
     let mut out = String::new();
     for block in result.list("content").unwrap_or_default() {
@@ -39,8 +46,31 @@ pub(super) fn run(common: &Common, name: &str, arguments: Option<&str>) -> Resul
     Ok(if is_error { NO } else { code })
 }
 
+/// Asks about the approval that the call waits for, where a person is here to answer as the operator. Whether the call may be made
+/// now.
+fn approve(common: &Common, result: &RawObject) -> Result<bool, Failure> {
+    let Some(id) = approval(result).and_then(|approval| approval.string("id")).filter(|_| terminal::is_here()) else {
+        return Ok(false);
+    };
+    let mut place = Place::find(common)?;
+    // Other users of the socket may look at no approval.
+    if place.list("approvals.list", "approvals").is_err() {
+        return Ok(false);
+    }
+    match approvals::ask(common, &mut place, &id)? {
+        // Another channel may have allowed it, and then it passes.
+        Asked::Allowed | Asked::Gone => Ok(true),
+        Asked::Denied => Err(Failure::new(NO, "denied: the call was not made")),
+        Asked::Left | Asked::Over => Ok(false),
+    }
+}
+
 /// The command that approves the call. It is for the person at a terminal: a model that reads the output must not be
 /// led to run it.
 fn approving(result: &RawObject) -> Option<String> {
-    result.object("_meta")?.object("headend/refusal")?.object("approval")?.string("command")
+    approval(result)?.string("command")
+}
+
+fn approval(result: &RawObject) -> Option<RawObject> {
+    result.object("_meta")?.object("headend/refusal")?.object("approval")
 }

@@ -24,7 +24,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("tools", "headend tools\nheadend tools files__read_file\nheadend tools --all\nheadend tools --tokens"),
     ("call", "headend call time__now\nheadend call files__read_file '{\"path\": \"/srv/work/notes.md\"}'"),
     ("pins", "headend pins --waiting\nheadend pins diff files__read_file\nheadend pins approve files"),
-    ("approvals", "headend approvals\nheadend approvals show 4f2a"),
+    ("approvals", "headend approvals\nheadend approvals show 4f2a\nheadend approvals --watch"),
     ("approve", "headend approve 4f2a\nheadend approve 4f2a --for 8h"),
     ("deny", "headend deny 4f2a"),
     ("grants", "headend grants\nheadend grants revoke 4f2a\nheadend grants revoke --all"),

@@ -21,11 +21,16 @@ impl Failure {
 
 /// Writes a result to stdout.
 pub(super) fn print(text: &str) -> Result<u8, Failure> {
+    follow(text).map(|_| OK)
+}
+
+/// Writes a part of a result that goes on. Whether somebody still reads it.
+pub(super) fn follow(text: &str) -> Result<bool, Failure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Ok(()) => Ok(OK),
+        Ok(()) => Ok(true),
         // The reader closed the pipe, as `head` does.
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(OK),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(Failure::new(SOFTWARE, format!("write to stdout: {error}"))),
     }
 }

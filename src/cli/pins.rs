@@ -37,13 +37,14 @@ enum Action {
     Diff(Chosen),
     /// Approve the waiting texts: clients see and can call the items from then on.
     ///
-    /// One item is approved by its name; a tool that is pinned and new is confirmed by its name. An upstream's name, a pattern or --all
+    /// One item is approved by its name, on a terminal after a question; a tool that is pinned and new is confirmed by its name. An upstream's name, a pattern or --all
     /// approves everything of it that waits: headend shows all changes and then asks once. What changes between the question and the
     /// answer is left and goes on waiting.
     Approve {
         #[command(flatten)]
         decided: Decided,
-        /// Approve without a question; without a terminal this is the only way to approve many at once.
+        /// Approve without a question; without a terminal this is the only way to approve many at once. One item needs no question
+        /// there.
         #[arg(long)]
         yes: bool,
     },
@@ -205,9 +206,15 @@ fn each(
         }
         // The decision is about the text printed here: its digest goes along.
         print(&shown.text(colour))?;
-        let asks = matches!(verdict, Verdict::Approve { yes: false }) && shown.is_launch() && terminal::is_here();
-        if asks && !terminal::ask(&format!("\nStart {name} like this?"))? {
-            return Err(Failure::new(NO, "nothing was approved"));
+        // A digest says that its text was looked at before.
+        let is_asked = matches!(verdict, Verdict::Approve { yes: false }) && (digest.is_none() || shown.is_launch());
+        let question = match (shown.is_launch(), shown.waits()) {
+            (true, _) => format!("\nStart {name} like this?"),
+            (false, true) => format!("\nApprove this {} as shown?", foreign::line(&shown.kind)),
+            (false, false) => format!("\nConfirm this {} as shown?", foreign::line(&shown.kind)),
+        };
+        if is_asked && terminal::is_here() && !terminal::ask(&question)? {
+            return Err(Failure::new(NO, format!("not approved: {name}")));
         }
         book.decide(verdict.method(), &shown)?;
         print(&format!("{}: {name}\n", verdict.done()))?;

@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{IsTerminal as _, Write as _};
 use std::os::fd::AsFd;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{QueueSelector, tcflush};
 
 use super::exit::{NO, SOFTWARE};
@@ -17,12 +18,35 @@ pub(super) fn is_here() -> bool {
     std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
 }
 
+/// A person's answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reply {
+    /// `y` or `yes`.
+    Yes,
+    /// `n` or `no`.
+    No,
+    /// Another word, or none.
+    Neither,
+    /// The question was withdrawn before an answer.
+    Withdrawn,
+    /// No input is left.
+    Over,
+}
+
 /// Asks on the terminal; `y` and `yes` are a yes, everything else and the end of the input a no. Throws away what was typed before
 /// the question was shown: that answered something else.
 ///
 /// # Errors
 /// 70 when the terminal cannot be read or written.
 pub(super) fn ask(question: &str) -> Result<bool, Failure> {
+    Ok(reply(question, || true)? == Reply::Yes)
+}
+
+/// The same for a question that is withdrawn once `stands` is false, which is looked at each second.
+///
+/// # Errors
+/// 70 when the terminal cannot be read or written.
+pub(super) fn reply(question: &str, mut stands: impl FnMut() -> bool) -> Result<Reply, Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::new(SOFTWARE, format!("the terminal: {error}"));
     let show = |text: &str| {
         let mut out = std::io::stdout().lock();
@@ -33,12 +57,29 @@ pub(super) fn ask(question: &str) -> Result<bool, Failure> {
     tcflush(&input, QueueSelector::IFlush).map_err(|error| failed(&error))?;
     // From here on an answer counts.
     show(" [y/N] ")?;
+    while !is_typed(&input).map_err(|error| failed(&error))? {
+        if !stands() {
+            show("\n")?;
+            return Ok(Reply::Withdrawn);
+        }
+    }
     let (answer, is_over) = line(&input).map_err(|error| failed(&error))?;
     if is_over {
         show("\n")?;
     }
-    let answer = answer.to_ascii_lowercase();
-    Ok(matches!(answer.as_str(), "y" | "yes"))
+    Ok(match answer.to_ascii_lowercase().as_str() {
+        "y" | "yes" => Reply::Yes,
+        "n" | "no" => Reply::No,
+        "" if is_over => Reply::Over,
+        _ => Reply::Neither,
+    })
+}
+
+/// Waits up to a second for a line, or for the end of the input.
+fn is_typed(input: impl AsFd) -> rustix::io::Result<bool> {
+    const SECOND: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+    let mut watched = [PollFd::new(&input, PollFlags::IN)];
+    rustix::io::retry_on_intr(|| poll(&mut watched, Some(&SECOND))).map(|ready| ready > 0)
 }
 
 /// Reads a code on the controlling terminal, wherever the output goes. Throws away what was typed before.

@@ -10,6 +10,7 @@ use crate::process::eventually;
 use crate::upstream::{Fake, Log};
 
 mod abuse;
+mod asked;
 mod binding;
 mod completions;
 mod hold;

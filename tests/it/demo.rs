@@ -53,11 +53,14 @@ fn without_any_configuration_the_demo_upstreams_are_served_and_the_printed_lines
         assert!(answer.message.get("result").is_some(), "{era:?}: {time}: {}", answer.raw);
     }
 
-    // One harmless tool needs an approval, and only a person at a terminal is told the command that gives it.
+    // One harmless tool needs an approval, and only a person at a terminal is asked, or told the command that gives it.
     let note = ["call", "notes__add", r#"{"title": "Milk", "text": "Two litres"}"#];
     let piped = gateway.run(&note);
     assert!(piped.status.code() == Some(1) && !said(&piped).contains("headend approve"), "{}", said(&piped));
-    let (code, screen) = Terminal::start(&gateway.world, &note, "").end();
+    let mut terminal = Terminal::start(&gateway.world, &note, "y\n");
+    terminal.wait_for("[y/N]");
+    terminal.type_in("\n");
+    let (code, screen) = terminal.end();
     assert_eq!(code, Some(1), "{screen}");
     let command = screen.split('`').find(|text| text.starts_with("headend approve ")).map(str::to_owned);
     let command = command.unwrap_or_else(|| panic!("no command that approves: {screen}"));

@@ -8,11 +8,12 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
+use rustix::process::{Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
 use crate::harness::{World, headend};
-use crate::process::{eventually, wait};
+use crate::process::{eventually, pid_of, wait};
 
 /// A running command and the terminal that it is on.
 #[derive(Debug)]
@@ -88,6 +89,12 @@ impl Terminal {
 
     pub(crate) fn type_in(&mut self, keys: &str) {
         self.keys.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Ctrl-C: the signal that the terminal sends to the command, and then [`Self::end`].
+    pub(crate) fn interrupted(self) -> (Option<i32>, String) {
+        kill_process(pid_of(&self.child), Signal::INT).unwrap();
+        self.end()
     }
 
     /// Waits for the end of the command: its exit code and everything that was shown.

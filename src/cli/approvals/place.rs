@@ -1,5 +1,7 @@
 //! Where the commands find approvals and grants: in the running daemon, else in the store.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use crate::cli::exit::{NO, SOFTWARE, TEMPFAIL, UNAVAILABLE};
 use crate::cli::options::Common;
 use crate::cli::output::{Failure, complain};
@@ -47,7 +49,8 @@ impl Place {
                     "grants" => json::list(name, db.grants().run_now().map_err(failed)?.iter().map(json::grant)),
                     _ => beside::listed(db, name).map_err(failed)?,
                 };
-                if db.has_lost() {
+                static TOLD: AtomicBool = AtomicBool::new(false);
+                if db.has_lost() && !TOLD.swap(true, Ordering::Relaxed) {
                     complain(
                         "some open approvals are left out: the key that seals them ([secrets] key) is missing; set it \
                          as the daemon has it",

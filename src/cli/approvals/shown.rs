@@ -43,14 +43,19 @@ pub(super) fn told(approval: &RawObject, paint: &Paint) -> String {
         out.push_str("\nThe description, as the server wrote it:\n");
         out.push_str(&barred(&description, paint));
     }
-    let (rule, need, id) = (quoted("rule"), field(approval, "min-evidence"), field(approval, "id"));
+    let (rule, need) = (quoted("rule"), field(approval, "min-evidence"));
     let [arguments, definition] = ["arguments-digest", "definition-digest"].map(|name| field(approval, name));
     out.push_str(&format!("\narguments {arguments}, definition {definition}, needs {need}, rule {rule}\n"));
     if let Some(outcome) = approval.string("outcome") {
         out.push_str(&format!("\n{}\n", foreign::line(&outcome)));
     }
-    out.push_str(&format!("headend approve {id} [--for once|session|8h|always]\nheadend deny {id}\n"));
     out
+}
+
+/// The commands that answer it.
+pub(super) fn commands(approval: &RawObject) -> String {
+    let id = field(approval, "id");
+    format!("headend approve {id} [--for once|session|8h|always]\nheadend deny {id}\n")
 }
 
 /// The arguments as they are read, all of those that were kept.
@@ -106,7 +111,8 @@ mod tests {
     use crate::wire::raw::RawJson;
 
     fn shown(json: &'static str) -> String {
-        told(&RawObject::parse(&RawJson::trusted(json)).unwrap(), &Paint::NONE)
+        let approval = RawObject::parse(&RawJson::trusted(json)).unwrap();
+        told(&approval, &Paint::NONE) + &commands(&approval)
     }
 
     #[test]

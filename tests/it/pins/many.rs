@@ -158,6 +158,35 @@ fn a_person_is_asked_once_after_all_changes_were_shown() {
 }
 
 #[test]
+fn on_a_terminal_one_item_is_asked_about_after_its_difference_was_shown() {
+    let stage = Stage::changed();
+    let mut terminal = stage.terminal(&["pins", "approve", "fx__echo"], "y\ny\n");
+    terminal.wait_for("Approve this tool as shown? [y/N]");
+    assert!(terminal.screen().contains("+[\"Changed]+"), "{}", terminal.screen());
+    terminal.type_in("\n");
+    let (code, shown) = terminal.end();
+    assert!(code == Some(1) && shown.contains("not approved: fx__echo"), "{shown}");
+    assert_eq!(open(&stage.gateway).len(), 6, "what was typed before is no answer");
+    let mut terminal = stage.terminal(&["pins", "approve", "fx__echo"], "");
+    terminal.wait_for("[y/N]");
+    terminal.type_in("y\n");
+    let (code, shown) = terminal.end();
+    assert!(code == Some(0) && shown.contains("approved: fx__echo"), "{shown}");
+    let (code, shown) = stage.terminal(&["pins", "approve", "gx__echo", "--yes"], "").end();
+    assert!(code == Some(0) && !shown.contains("[y/N]"), "{shown}");
+    let digest = shown.rsplit("digest ").next().unwrap().split_whitespace().next().unwrap().to_owned();
+    let (code, shown) = stage.terminal(&["pins", "approve", "gx__fail", "--digest", &digest], "").end();
+    assert!(code == Some(1) && shown.contains("it changed"), "of another item: {shown}");
+    let waiting: Value = serde_json::from_str(&stage.ok(&["pins", "--waiting", "--json"])).unwrap();
+    let of_fail = waiting["pins"].as_array().unwrap().iter().find(|pin| pin["name"] == "gx__fail").unwrap();
+    let digest = of_fail["waiting-digest"].as_str().unwrap();
+    let (code, shown) = stage.terminal(&["pins", "approve", "gx__fail", "--digest", digest], "").end();
+    assert!(code == Some(0) && !shown.contains("[y/N]"), "{shown}");
+    stage.ok(&["pins", "approve", "fx__fail"]);
+    assert_eq!(open(&stage.gateway).len(), 2, "without a terminal it is approved as before");
+}
+
+#[test]
 fn what_changes_between_the_question_and_the_answer_waits() {
     let stage = Stage::changed();
     let mut terminal = stage.terminal(&["pins", "approve", "fx"], "");

@@ -1,0 +1,64 @@
+//! A question about one approval at the terminal: it is shown as a whole, and the answer is about what was shown.
+
+use super::place::Place;
+use super::shown;
+use crate::cli::exit::{NO, UNAVAILABLE};
+use crate::cli::options::Common;
+use crate::cli::output::{Failure, print};
+use crate::cli::screen::Screen;
+use crate::cli::terminal::{self, Reply};
+use crate::policy::consent::view::Paint;
+use crate::store::approvals::Wish;
+use crate::wire::digest::Digest;
+use crate::wire::foreign;
+use crate::wire::raw::RawObject;
+
+/// What came of a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::cli) enum Asked {
+    /// The call may be made once.
+    Allowed,
+    Denied,
+    /// The person said neither, and the approval is still open.
+    Left,
+    /// It was answered elsewhere or has expired.
+    Gone,
+    /// Nobody types any more.
+    Over,
+}
+
+/// Shows the approval and asks whether its call is allowed once.
+///
+/// # Errors
+/// Why it could not be asked about, or the answer could not be given.
+pub(in crate::cli) fn ask(common: &Common, place: &mut Place, id: &str) -> Result<Asked, Failure> {
+    let approval = match place.show(id) {
+        Ok(approval) => approval,
+        Err(failure) if failure.code == NO => return Ok(Asked::Gone),
+        Err(failure) => return Err(failure),
+    };
+    let old = || Failure::new(UNAVAILABLE, "the daemon is older than this program and lists no digests; restart it");
+    let digest = approval.string("digest").as_deref().and_then(Digest::from_hex).ok_or_else(old)?;
+    let paint = if Screen::of_stdout().has_colours() { Paint::TERMINAL } else { Paint::NONE };
+    print(&format!("{}\n", shown::told(&approval, &paint)))?;
+    let wish = match terminal::reply("Allow this call once?", || is_open(place, id))? {
+        Reply::Yes => Wish::Once,
+        Reply::No => Wish::Deny,
+        Reply::Neither => return Ok(Asked::Left),
+        Reply::Withdrawn => return Ok(Asked::Gone),
+        Reply::Over => return Ok(Asked::Over),
+    };
+    place.permit(common)?;
+    let outcome = place.answer(id, Some(digest), wish)?;
+    match (wish, outcome.as_str()) {
+        (Wish::Once, "granted") => Ok(Asked::Allowed),
+        (_, "denied") => Ok(Asked::Denied),
+        (_, other) => Err(Failure::new(NO, format!("the answer does not count: {}", foreign::line(other)))),
+    }
+}
+
+/// Whether the approval is still open; in doubt it is, and the answer shows it.
+fn is_open(place: &mut Place, id: &str) -> bool {
+    let is_it = |row: &RawObject| row.string("id").as_deref() == Some(id);
+    place.list("approvals.list", "approvals").map_or(true, |rows| rows.iter().any(is_it))
+}

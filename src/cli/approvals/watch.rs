@@ -1,0 +1,128 @@
+//! `headend approvals --watch`: follows the approvals, and asks about each on a terminal.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::asker::{Asked, ask};
+use super::place::Place;
+use super::shown::field;
+use crate::cli::daemon;
+use crate::cli::exit::{NO, OK, SOFTWARE, UNAVAILABLE};
+use crate::cli::options::Common;
+use crate::cli::output::{Failure, complain, follow, print};
+use crate::cli::terminal;
+use crate::policy::chain::timestamp;
+use crate::wire::foreign;
+use crate::wire::raw::RawObject;
+
+/// How often it is looked for approvals: also those of other processes, of which no daemon tells.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Follows until Ctrl-C, the end of the input, or nobody reads the output.
+pub(super) fn run(common: &Common, json: bool) -> Result<u8, Failure> {
+    let asks = !json && terminal::is_here();
+    end_at_ctrl_c(asks)?;
+    // Where nothing answers at the start, that is said at once.
+    let mut place = Some(Place::find(common)?);
+    if asks {
+        print("y allows a call once, n denies it, Enter leaves it open; Ctrl-C ends\n")?;
+    }
+    let mut seen: HashSet<String> = HashSet::new();
+    loop {
+        let Some(rows) = rows(common, &mut place)? else {
+            std::thread::sleep(LOOK);
+            continue;
+        };
+        let id = |row: &RawObject| row.string("id").unwrap_or_default();
+        seen.retain(|known| rows.iter().any(|row| id(row) == *known));
+        let fresh: Vec<&RawObject> = rows.iter().filter(|row| !seen.contains(&id(row))).collect();
+        if let (Some(place), Some(row), true) = (&mut place, fresh.first(), asks) {
+            seen.insert(id(row));
+            if !asked(common, place, &id(row), fresh.len() - 1)? {
+                return Ok(OK);
+            }
+            // The others may have been answered meanwhile.
+            continue;
+        }
+        for row in fresh {
+            seen.insert(id(row));
+            if !follow(&line(row, json))? {
+                return Ok(OK);
+            }
+        }
+        std::thread::sleep(LOOK);
+        if matches!(place, Some(Place::Store(_) | Place::Nowhere)) && daemon::connect(common, "admin", None).is_ok() {
+            place = None;
+        }
+    }
+}
+
+/// The open approvals; `None` while the daemon is gone.
+fn rows(common: &Common, place: &mut Option<Place>) -> Result<Option<Vec<RawObject>>, Failure> {
+    let found = match place.take() {
+        Some(found) => Ok(found),
+        None => Place::find(common),
+    };
+    let listed = found.and_then(|mut found| {
+        let rows = found.list("approvals.list", "approvals")?;
+        *place = Some(found);
+        Ok(rows)
+    });
+    match listed {
+        Ok(rows) => Ok(Some(rows)),
+        Err(failure) if failure.code == UNAVAILABLE => Ok(None),
+        Err(failure) => Err(failure),
+    }
+}
+
+/// Asks about one, while so many others wait. Whether to go on.
+fn asked(common: &Common, place: &mut Place, id: &str, others: usize) -> Result<bool, Failure> {
+    let waiting = if others == 0 { String::new() } else { format!("{others} more behind this one\n") };
+    print(&format!("\n{waiting}"))?;
+    let text = match ask(common, place, id) {
+        Ok(Asked::Over) => return Ok(false),
+        Ok(Asked::Allowed) => "allowed once".to_owned(),
+        Ok(Asked::Denied) => "denied".to_owned(),
+        Ok(Asked::Left) => format!("left open; `headend approve {id}` and `headend deny {id}` answer it"),
+        Ok(Asked::Gone) => "it was answered elsewhere or has expired".to_owned(),
+        Err(failure) if matches!(failure.code, NO | UNAVAILABLE) => {
+            complain(&failure.text);
+            return Ok(true);
+        }
+        Err(failure) => return Err(failure),
+    };
+    print(&format!("{}\n", foreign::line(&text)))?;
+    Ok(true)
+}
+
+/// An approval in one line.
+fn line(row: &RawObject, json: bool) -> String {
+    if json {
+        return foreign::json(&row.encode().text()) + "\n";
+    }
+    let opened = row.get("opened-at").and_then(|raw| raw.parse::<u64>().ok()).unwrap_or_default();
+    let time = timestamp(opened.saturating_mul(1000));
+    let [id, caller, kind, item, need] = ["id", "caller", "kind", "item", "min-evidence"].map(|name| field(row, name));
+    format!("{time} {id} {caller} {kind} {item} (needs {need})\n")
+}
+
+/// Ctrl-C is the way to end this, and no failure.
+fn end_at_ctrl_c(asks: bool) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| Failure::new(SOFTWARE, format!("the signal of Ctrl-C: {error}"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().map_err(failed)?;
+    let mut interrupted = {
+        let _inside = runtime.enter();
+        signal(SignalKind::interrupt()).map_err(failed)?
+    };
+    std::thread::spawn(move || {
+        runtime.block_on(interrupted.recv());
+        if asks {
+            // The shell's next line begins at the left. Past the lock, which may be held.
+            let _written = rustix::io::write(std::io::stdout(), b"\n");
+        }
+        std::process::exit(i32::from(OK));
+    });
+    Ok(())
+}
