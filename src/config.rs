@@ -30,6 +30,7 @@ mod limits;
 mod managers;
 mod merge;
 mod model;
+mod notify;
 mod observed;
 mod places;
 pub(crate) mod plan;
@@ -45,6 +46,7 @@ mod surroundings;
 mod units;
 mod upstream;
 
+pub(crate) use self::address::is_public;
 pub(crate) use self::audit::{Audit, OnFailure};
 pub(crate) use self::consent::{Consent, Operator};
 #[cfg(target_os = "linux")]
@@ -57,6 +59,7 @@ pub(crate) use self::model::{
     Admin, Auth, Completions, Config, Confinement, EraChoice, Filter, Instance, Log, LogFormat, Profile, Server,
     ShownHints, Start, Target, Transport, Upstream, Uris,
 };
+pub(crate) use self::notify::{Hook, Notified, Notify};
 pub(crate) use self::places::{Located, locate, preflight, state_dir, user_file};
 pub(crate) use self::problem::{Problem, Problems, Warning};
 pub(crate) use self::seen::Seen;

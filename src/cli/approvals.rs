@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand};
 
 use self::group::Group;
+use super::daemon;
 use super::exit::{NO, OK, USAGE};
 use super::options::Common;
 use super::output::{Failure, print};
@@ -47,6 +48,8 @@ enum What {
     Approve(ApproveArgs),
     /// Deny the call.
     Deny(DenyArgs),
+    /// Send a test notice as `[policy.consent] notify` says, and print what came of it.
+    Notify,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -90,6 +93,7 @@ pub(super) fn run(common: &Common, args: ApprovalsArgs) -> Result<u8, Failure> {
     }
     match args.what.unwrap_or(What::List) {
         What::List => list(common, args.json),
+        What::Notify => notify(common, args.json),
         What::Show(show_args) => show(common, &show_args.id, args.json),
         What::Approve(approve_args) => approve(common, &approve_args, args.json),
         What::Deny(deny_args) => deny(common, &deny_args, args.json),
@@ -155,6 +159,14 @@ fn show(common: &Common, start: &str, json: bool) -> Result<u8, Failure> {
     }
     let paint = if Screen::of_stdout().has_colours() { Paint::TERMINAL } else { Paint::NONE };
     print(&(shown::told(&approval, &paint) + &shown::commands(&approval)))
+}
+
+fn notify(common: &Common, json: bool) -> Result<u8, Failure> {
+    let sent = daemon::connect(common, "admin", None)?.ask("approvals.notify", None)?;
+    if json {
+        return print(&format!("{}\n", foreign::json(&sent.encode().text())));
+    }
+    print(&format!("sent: {} took a test notice\n", field(&sent, "to")))
 }
 
 /// An approval as it is listed.

@@ -7,6 +7,7 @@ use crate::policy::Policy;
 use crate::policy::consent::hold::MAX_HELD;
 
 use super::file::{Table, patterns};
+use super::notify::Notify;
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -73,6 +74,8 @@ pub(crate) struct Consent {
     pub(crate) max_held: usize,
     /// Other times for the calls of some clients.
     pub(crate) holds: Vec<Hold>,
+    /// Who tells a person that approvals are open.
+    pub(crate) notify: Option<Notify>,
 }
 
 /// How long the calls of some clients are held. An empty list means all.
@@ -98,6 +101,7 @@ impl Default for Consent {
             hold: Duration::from_secs(40),
             max_held: 20,
             holds: Vec::new(),
+            notify: None,
         }
     }
 }
@@ -116,6 +120,7 @@ impl Consent {
             hold: table.duration("hold", &HOLD).unwrap_or(default.hold),
             max_held: table.count("max-held", &HELD).unwrap_or(default.max_held),
             holds: table.tables("holds").into_iter().map(Hold::read).collect(),
+            notify: Notify::read(&mut table),
         };
         table.finish();
         consent

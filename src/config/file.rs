@@ -202,6 +202,10 @@ impl<'s> Node<'s> {
         self.value.as_str().inspect(|_| self.is(|| json!({ "type": "string" })))
     }
 
+    pub(super) fn is_array(&self) -> bool {
+        self.value.as_array().is_some()
+    }
+
     pub(super) fn string(&self) -> Option<String> {
         self.is(|| json!({ "type": "string" }));
         self.value.as_str().map(str::to_owned).or_else(|| self.wrong("a string"))

@@ -20,6 +20,7 @@ const RESERVED: &[&str] = &[
     "trailer",
 ];
 
+/// An `https` URL, or an `http` one of this machine. Of a bad one, no more than the scheme is told.
 pub(super) fn url(node: &Node<'_>, text: &str) -> Option<Url> {
     let url = match Url::parse(text) {
         Ok(url) if matches!(url.scheme(), "http" | "https") => url,
@@ -51,6 +52,7 @@ pub(super) fn url(node: &Node<'_>, text: &str) -> Option<Url> {
     Some(url)
 }
 
+/// Headers by name; secrets that are not there are added to what is lacking.
 pub(super) fn headers(table: Table<'_>, lacks: &mut Lacks) -> Vec<(String, Secret)> {
     let mut headers: Vec<(String, Secret)> = Vec::new();
     for (name, node) in table.named() {

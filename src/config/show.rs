@@ -16,6 +16,7 @@ use super::consent::{Consent, Hold};
 use super::model::{
     Admin, Auth, Config, Confinement, Defaults, Filter, Profile, Server, Surroundings, Target, Upstream,
 };
+use super::notify::{Notified, Notify};
 use super::secret::{REDACTED, Secret, is_secret_name, redacted};
 use super::units;
 
@@ -309,7 +310,7 @@ fn filter(filter: &Filter) -> String {
 }
 
 fn consent(out: &mut Out, consent: &Consent) {
-    let Consent { timeout, prompt_life, max_open, per_minute, unused_expiry, operator, hold, max_held, holds } =
+    let Consent { timeout, prompt_life, max_open, per_minute, unused_expiry, operator, hold, max_held, holds, notify } =
         consent;
     out.table("policy.consent");
     out.string("timeout", &units::duration(*timeout));
@@ -320,6 +321,16 @@ fn consent(out: &mut Out, consent: &Consent) {
     out.string("operator", operator.into_str());
     out.string("hold", &units::duration(*hold));
     out.raw("max-held", &max_held.to_string());
+    if let Some(Notify { to, arguments }) = notify {
+        match to {
+            Notified::Program(command) => out.strings("notify", &redacted(command)),
+            Notified::Url(hook) => {
+                out.string("notify", &hook.shown());
+                out.raw("notify-headers", &secrets(&hook.headers));
+            }
+        }
+        out.raw("notify-arguments", &arguments.to_string());
+    }
     for Hold { callers, profiles, clients, hold } in holds {
         out.table("[policy.consent.holds]");
         for (name, list) in [("callers", callers), ("profiles", profiles), ("clients", clients)] {

@@ -24,6 +24,7 @@ use crate::gateway::admission::Admission;
 use crate::gateway::held::HeldCalls;
 use crate::gateway::keys::Keys;
 use crate::gateway::listed::Listed;
+use crate::gateway::notify::Notices;
 use crate::gateway::service::Service;
 use crate::gateway::supervisor::{self, Order, Parts, Supervised};
 use crate::gateway::turned_away;
@@ -117,6 +118,7 @@ pub(crate) struct Gateway {
     /// Set when the console listens.
     pub(crate) console: OnceLock<Arc<Console>>,
     pub(crate) pins: Pins,
+    pub(super) notices: Arc<Notices>,
     pub(super) store: Option<Store>,
     /// Set when HTTP is listened to.
     pub(super) doors: OnceLock<Doors>,
@@ -212,6 +214,7 @@ impl Gateway {
         });
         supervised.tasks.spawn("clock", clock::watch_steps(supervised.stop.clone()));
         supervised.tasks.spawn("turned-away", watch.run(Arc::clone(&service), supervised.stop.clone()));
+        let notices = Notices::start(&service, &supervised.tasks, &supervised.stop);
         Ok(Self {
             service,
             supervised,
@@ -219,6 +222,7 @@ impl Gateway {
             source,
             console: OnceLock::new(),
             pins,
+            notices,
             store,
             doors: OnceLock::new(),
             users: OnceLock::new(),

@@ -138,7 +138,8 @@ impl Gateway {
         let pages = move |path: &str| match path {
             "/metrics" => {
                 let buffered = (service.budget.used(), service.budget.limit());
-                service.metrics.observe(sessions.len(), service.admission.waiting(), buffered);
+                let waiting = (service.admission.waiting(), service.held.count());
+                service.metrics.observe(sessions.len(), waiting, buffered);
                 for handle in &service.snapshots.load_full().handles {
                     handle.metrics.sessions(handle.lanes.len());
                 }

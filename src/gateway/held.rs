@@ -16,6 +16,11 @@ use crate::policy::consent::hold::{Ended, Held, Holder, NotHeld};
 pub(crate) struct HeldCalls(Arc<Mutex<Held>>);
 
 impl HeldCalls {
+    /// How many calls are held now.
+    pub(crate) fn count(&self) -> usize {
+        self.0.lock().len()
+    }
+
     /// Holds a call, if its time is not over already.
     ///
     /// # Errors

@@ -68,6 +68,9 @@ struct Families {
     sessions: IntGauge,
     tasks: IntGauge,
     waiting: IntGauge,
+    held: IntGauge,
+    /// Those that got through, and those that did not.
+    notices: [IntCounter; 2],
     buffered: IntGauge,
     buffered_limit: IntGauge,
     withheld: IntGauge,
@@ -236,6 +239,12 @@ impl Metrics {
             sessions: b.gauge("headend_client_sessions", "Live HTTP sessions of clients of the legacy revisions.")?,
             tasks: b.gauge("headend_tasks", "Tasks of the program that have not ended.")?,
             waiting: b.gauge("headend_calls_waiting", "Calls that wait for a slot among all calls in flight.")?,
+            held: b.gauge("headend_calls_held", "Calls that are held open while a person decides about them.")?,
+            notices: {
+                let help = "Notices of open approvals that were sent by [policy.consent] notify, by outcome.";
+                let family = b.counters("headend_notices_total", help, &["outcome"])?;
+                ["ok", "failed"].map(|outcome| family.with_label_values(&[outcome]))
+            },
             buffered: b
                 .gauge("headend_buffered_bytes", "Bytes of messages that are being read or wait for a reader.")?,
             buffered_limit: b.gauge("headend_buffered_limit_bytes", "Limit of those bytes.")?,
@@ -402,13 +411,20 @@ impl Metrics {
         self.0.withheld.set(signed(items));
     }
 
-    /// Sets values that other places count, just before a scrape: sessions, calls that wait for a slot, and the bytes
-    /// that are buffered and may be.
-    pub(crate) fn observe(&self, sessions: usize, waiting: usize, buffered: (usize, usize)) {
+    /// Sets values that other places count, just before a scrape: sessions, calls that wait for a slot or for a person, and the
+    /// bytes that are buffered and may be.
+    pub(crate) fn observe(&self, sessions: usize, (waiting, held): (usize, usize), buffered: (usize, usize)) {
         self.0.sessions.set(signed(sessions));
         self.0.waiting.set(signed(waiting));
+        self.0.held.set(signed(held));
         self.0.buffered.set(signed(buffered.0));
         self.0.buffered_limit.set(signed(buffered.1));
+    }
+
+    /// A notice of open approvals got through, or did not.
+    pub(crate) fn notified(&self, ok: bool) {
+        let [good, failed] = &self.0.notices;
+        if ok { good.inc() } else { failed.inc() }
     }
 
     /// The same for the tasks of the runtime.

@@ -44,15 +44,10 @@ impl HttpClient {
     /// # Errors
     /// When the system's certificate store cannot be used.
     pub(crate) fn prepare(&self, uri: &Uri) -> Result<(), rustls::Error> {
-        use rustls_platform_verifier::BuilderVerifierExt as _;
         if !is_https(uri) || self.0.tls.get().is_some() {
             return Ok(());
         }
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let config = rustls::ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_platform_verifier()?
-            .with_no_client_auth();
+        let config = tls_config()?;
         let mut tcp = tcp();
         tcp.enforce_http(false);
         let https = HttpsConnectorBuilder::new().with_tls_config(config).https_only().enable_all_versions();
@@ -68,6 +63,17 @@ impl HttpClient {
             _ => self.0.plain.request(request),
         }
     }
+}
+
+/// TLS whose certificates are judged by the system's own store.
+///
+/// # Errors
+/// When that store cannot be used.
+pub(crate) fn tls_config() -> Result<rustls::ClientConfig, rustls::Error> {
+    use rustls_platform_verifier::BuilderVerifierExt as _;
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    Ok(builder.with_platform_verifier()?.with_no_client_auth())
 }
 
 fn is_https(uri: &Uri) -> bool {

@@ -120,6 +120,23 @@ impl Launch {
         Some(Self { command, shown, program, path, inherited, env: all, cwd, expanded, confinement, mark })
     }
 
+    /// A program of the gateway's own, by its absolute path: it gets nothing of our environment.
+    pub(crate) fn bare(command: &[String]) -> Self {
+        let shown = command.first().cloned().unwrap_or_default();
+        Self {
+            program: Some(PathBuf::from(&shown)),
+            shown,
+            command: command.iter().cloned().map(Template::plain).collect(),
+            path: None,
+            inherited: Inherited::default(),
+            env: Vec::new(),
+            cwd: None,
+            expanded: Vec::new(),
+            confinement: Confinement::default(),
+            mark: None,
+        }
+    }
+
     /// The first word and the others.
     ///
     /// # Errors

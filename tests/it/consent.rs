@@ -16,6 +16,7 @@ mod completions;
 mod hold;
 mod legacy;
 mod many;
+mod notify;
 pub(crate) mod operator;
 mod proof;
 mod stateless;

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::finding::{Findings, Level, variable};
-use crate::config::{Config, Target, Template, known_directories};
+use crate::config::{Config, Notified, Notify, Target, Template, known_directories};
 use crate::store::pins::program_of;
 
 /// Variables that name files or folders of certificates.
@@ -62,6 +62,7 @@ pub(super) fn programs(config: &Config, found: &mut Findings) {
             "3.",
         );
     }
+    notifier(config, found);
     for spec in &config.upstreams {
         let Some(word) = word(&spec.target).filter(|word| !word.contains('/')) else { continue };
         if program_of(spec).is_some() {
@@ -69,6 +70,26 @@ pub(super) fn programs(config: &Config, found: &mut Findings) {
         }
         let name = spec.name.as_str();
         found.problem(name, format!("`{word}` is in no folder of PATH"), way_to(name, word));
+    }
+}
+
+/// The program of `[policy.consent] notify`.
+fn notifier(config: &Config, found: &mut Findings) {
+    let Some(Notify { to: Notified::Program(command), .. }) = &config.consent.notify else { return };
+    let Some(program) = command.first().map(Path::new) else { return };
+    let shown = program.display();
+    match std::fs::metadata(program) {
+        Ok(data) if data.is_file() && data.permissions().mode() & 0o111 != 0 => {
+            found.ok("notify", format!("{shown}; `headend approvals notify` tries it"));
+        }
+        Ok(_) => {
+            let next = format!("make it executable: `chmod +x {shown}`, or correct `notify` in [policy.consent]");
+            found.problem("notify", format!("`{shown}` is no program"), next);
+        }
+        Err(error) => {
+            let next = "install the program, or correct `notify` in [policy.consent]";
+            found.problem("notify", format!("`{shown}`: {error}"), next);
+        }
     }
 }
 

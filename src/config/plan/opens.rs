@@ -162,6 +162,14 @@ fn consent(old: &Consent, new: &Consent, opens: &mut Vec<String>) {
     if old.holds != new.holds {
         opens.push("policy.consent.holds are others".to_owned());
     }
+    if let Some(notify) = &new.notify {
+        if old.notify.as_ref().is_none_or(|old| old.to != notify.to) {
+            opens.push("policy.consent.notify tells another program or address".to_owned());
+        }
+        if notify.arguments && !old.notify.as_ref().is_some_and(|old| old.arguments) {
+            opens.push("policy.consent.notify-arguments tells arguments".to_owned());
+        }
+    }
 }
 
 fn doors(old: &Config, new: &Config, opens: &mut Vec<String>) {

@@ -43,6 +43,14 @@ c = { file = "/c" }
 d = { credential = "d" }
 [policy]
 default = "ask"
+[policy.consent]
+notify = { env = "A", prefix = "https://a.example" }
+notify-arguments = true
+[policy.consent.notify-headers]
+a = "a"
+b = { env = "B", prefix = "" }
+c = { file = "/c" }
+d = { credential = "d" }
 [audit]
 retain = { age = "9d", size = 1073741824 }
 [profiles.p]
@@ -52,11 +60,14 @@ prompts = { allow = ["a__*"], deny = ["b__x"] }
 resources = { allow = ["a+*"], deny = ["b+x"] }
 "#;
 
-/// More of the secret of the store, which is one value.
-const KEYS: [&str; 3] = [
+/// More of values that stand in a text once: the secret of the store, and who is told of approvals.
+const KEYS: [&str; 6] = [
     "[secrets]\nkey = \"0123456789abcdef0123456789abcdef\"",
     "[secrets]\nkey = { env = \"K_0123456789abcdef0123456789\", prefix = \"\" }",
     "[secrets]\nkey = { file = \"/a/file/with/a/name/that/is/long/enough\" }",
+    "[policy.consent]\nnotify = [\"/bin/tell\"]",
+    "[policy.consent]\nnotify = { file = \"/b\", prefix = \"https://a.example\" }",
+    "[policy.consent]\nnotify = { credential = \"c\", prefix = \"https://a.example\" }",
 ];
 
 /// Values that were observed, by key paths in which names are `*` and places in an array are `[]`.

@@ -11,7 +11,9 @@ use crate::wire::raw::{RawJson, RawObject};
 /// Runs a method for the operator `by`; `None` when the method belongs elsewhere.
 pub(super) async fn operate(gateway: &Gateway, by: &str, request: &Request) -> Option<Result<RawJson, (i64, String)>> {
     let method = request.method.as_str();
-    if !["approvals.list", "approvals.show", "approvals.answer", "grants.list", "grants.revoke"].contains(&method) {
+    const METHODS: [&str; 6] =
+        ["approvals.list", "approvals.show", "approvals.answer", "approvals.notify", "grants.list", "grants.revoke"];
+    if !METHODS.contains(&method) {
         return None;
     }
     let params = request.params.as_ref().and_then(|params| RawObject::parse(params).ok()).unwrap_or_default();
@@ -19,6 +21,7 @@ pub(super) async fn operate(gateway: &Gateway, by: &str, request: &Request) -> O
         "approvals.list" => prompts(gateway).await,
         "approvals.show" => show(gateway, &params).await,
         "approvals.answer" => answer(gateway, &params, by).await,
+        "approvals.notify" => notify(gateway).await,
         "grants.list" => Ok(grants(gateway)),
         _ => revoke(gateway, &params).await,
     })
@@ -45,6 +48,12 @@ async fn answer(gateway: &Gateway, params: &RawObject, by: &str) -> Result<RawJs
     let answered = gateway.service.approvals.operator_answers(&id, shown.transpose()?, wish, by).await;
     let outcome = answered.map_err(|why| (1, why))?;
     Ok(RawObject::of_strings(&[("outcome", &outcome)]).encode())
+}
+
+/// Sends a notice of no approval.
+async fn notify(gateway: &Gateway) -> Result<RawJson, (i64, String)> {
+    let to = gateway.notices.try_out().await.map_err(|why| (1, why))?;
+    Ok(RawObject::of_strings(&[("to", &to)]).encode())
 }
 
 fn grants(gateway: &Gateway) -> RawJson {

@@ -1,0 +1,150 @@
+//! What a notice says: JSON in one line.
+//!
+//! Foreign text is spelled out, since a notifier may show it to a person as it is.
+
+use bytes::Bytes;
+
+use crate::policy::consent::view::Paint;
+use crate::policy::consent::{Kept, Prompt, Wall};
+use crate::wire::foreign;
+use crate::wire::raw::{RawJson, RawObject};
+
+/// Approvals that one notice lists; the others are counted.
+const LISTED: usize = 20;
+/// Longer arguments are told by the beginning of their view, in bytes.
+const ARGUMENTS: usize = 4096;
+
+/// A notice of these approvals, `open` being all that are.
+pub(super) fn notice(fresh: &[&Prompt], open: usize, arguments: bool, page: Option<&str>, now: Wall) -> Bytes {
+    let listed = fresh.iter().take(LISTED).map(|prompt| approval(prompt, arguments, page, now));
+    line(listed.collect(), fresh.len().saturating_sub(LISTED), open, page)
+}
+
+/// A notice that says so of itself: its one approval is none.
+pub(super) fn trial(page: Option<&str>) -> Bytes {
+    let texts = [("caller", "local"), ("item", "headend__test"), ("effect", "none: this is a test of `notify`")];
+    let mut approval = RawObject::of_strings(&texts);
+    approval.set("age", RawJson::number(0_u8));
+    add(&mut approval, "page", page);
+    let mut out = RawObject::default();
+    out.set("test", RawJson::boolean(true));
+    out.set("approvals", RawJson::list(std::iter::once(approval.encode())));
+    encode(&out)
+}
+
+fn line(approvals: Vec<RawJson>, more: usize, open: usize, page: Option<&str>) -> Bytes {
+    let mut out = RawObject::default();
+    out.set("open", RawJson::number(open));
+    out.set("more", RawJson::number(more));
+    add(&mut out, "page", page);
+    out.set("approvals", RawJson::list(approvals));
+    encode(&out)
+}
+
+fn approval(prompt: &Prompt, arguments: bool, page: Option<&str>, now: Wall) -> RawJson {
+    let texts = [("caller", &*prompt.asked.caller), ("item", &*prompt.asked.item), ("effect", &prompt.effect())];
+    let mut out = RawObject::default();
+    for (name, text) in texts {
+        add(&mut out, name, Some(text));
+    }
+    add(&mut out, "client", prompt.shown.client.as_ref().map(ToString::to_string).as_deref());
+    out.set("age", RawJson::number(now.saturating_sub(prompt.opened_at)));
+    add(&mut out, "page", page.map(|page| format!("{page}/approvals/{}", prompt.id)).as_deref());
+    let kept = &prompt.shown.arguments;
+    match kept {
+        _ if !arguments => {}
+        Kept::Whole(json) if json.len() <= ARGUMENTS => {
+            out.set("arguments", RawJson::trusted(foreign::json(json)));
+        }
+        Kept::Whole(text) | Kept::Beginning(text) => {
+            let view = kept.view(ARGUMENTS).map(|view| view.told(&Paint::NONE));
+            let told = view.as_deref().unwrap_or(text);
+            let end = told.char_indices().map(|(at, _)| at).take_while(|at| *at <= ARGUMENTS).last().unwrap_or(0);
+            let beginning = if told.len() > ARGUMENTS { told.get(..end).unwrap_or_default() } else { told };
+            out.set("arguments-beginning", RawJson::string(&foreign::block(beginning)));
+        }
+    }
+    out.encode()
+}
+
+fn add(out: &mut RawObject, name: &str, text: Option<&str>) {
+    if let Some(text) = text {
+        out.set(name, RawJson::string(&foreign::line(text)));
+    }
+}
+
+fn encode(out: &RawObject) -> Bytes {
+    Bytes::from(out.encode().text().into_owned() + "\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::mcp::client_name::ClientName;
+    use crate::policy::consent::{Asked, PromptId, Shown};
+    use crate::policy::{Digest, Evidence, Kind, Said};
+
+    fn prompt(number: u8, arguments: &str) -> Prompt {
+        let text: Arc<str> = Arc::from("x");
+        let digest = Digest::of(b"");
+        let asked = Asked {
+            caller: Arc::clone(&text),
+            session: None,
+            upstream: Arc::clone(&text),
+            kind: Kind::Tool,
+            item: Arc::from("x__\u{202e}y"),
+            definition: digest,
+            launch: digest,
+            arguments: digest,
+            rule: text,
+            need: Evidence::Client,
+            destructive: false,
+        };
+        let name = ClientName::read(&RawJson::trusted(r#"{"name":"ed\u001b[2J"}"#));
+        let arguments = RawJson::trusted(arguments.to_owned());
+        let shown = Shown::new("y", Said::default(), Some(&arguments)).asked_by(name);
+        Prompt { id: PromptId::new([number; 16]), asked, shown, opened_at: 40, until: 900 }
+    }
+
+    fn read(prompts: &[Prompt], arguments: bool, page: Option<&str>) -> Value {
+        let line = notice(&prompts.iter().collect::<Vec<_>>(), 30, arguments, page, 42);
+        assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1, "one line");
+        serde_json::from_slice(&line).unwrap()
+    }
+
+    #[test]
+    fn a_notice_has_the_facts_with_foreign_text_spelled_out() {
+        let told = read(&[prompt(1, r#"{"a":"\u202eb","c":[1]}"#)], false, Some("http://127.0.0.1:1"));
+        let page = format!("http://127.0.0.1:1/approvals/{}", PromptId::new([1; 16]));
+        let approval = json!({"caller": "x", "item": r"x__\u{202e}y", "effect": "the server says nothing",
+            "client": r"ed\u{1b}[2J", "age": 2, "page": page});
+        assert_eq!(told, json!({"open": 30, "more": 0, "page": "http://127.0.0.1:1", "approvals": [approval]}));
+        let bare = read(&[prompt(1, "{}")], false, None);
+        assert_eq!((bare.get("page"), bare["approvals"][0].get("page")), (None, None));
+    }
+
+    #[test]
+    fn arguments_are_told_exactly_or_by_their_beginning() {
+        let arguments = |json: &str| read(&[prompt(1, json)], true, None)["approvals"][0].clone();
+        assert_eq!(arguments(r#"{"a":"\u202eb","c":[1]}"#)["arguments"], json!({"a": "\u{202e}b", "c": [1]}));
+        for length in [5000, 300_000] {
+            let long = arguments(&format!(r#"{{"a":"b\u202e{}"}}"#, "é".repeat(length)));
+            let beginning = long["arguments-beginning"].as_str().unwrap();
+            assert!(long.get("arguments").is_none() && beginning.starts_with(r"a"), "{beginning}");
+            assert!(beginning.len() <= ARGUMENTS && beginning.contains(r"b\u{202e}é"), "{}", beginning.len());
+        }
+    }
+
+    #[test]
+    fn of_many_approvals_twenty_are_listed() {
+        let all: Vec<Prompt> = (0..30).map(|number| prompt(number, "{}")).collect();
+        let told = read(&all, true, None);
+        assert_eq!((told["approvals"].as_array().map(Vec::len), &told["more"]), (Some(20), &json!(10)));
+        let test: Value = serde_json::from_slice(&trial(None)).unwrap();
+        assert_eq!((&test["test"], &test["approvals"][0]["item"]), (&json!(true), &json!("headend__test")));
+    }
+}

@@ -1,0 +1,145 @@
+//! A notifier behind a URL: one POST. Redirects are not followed, and the answer's body is not read.
+//!
+//! The addresses that the name leads to are judged, and the connection goes to one of the judged: all of this machine where the URL
+//! names this machine, else all of the internet.
+
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use http::header::CONTENT_TYPE;
+use http::{HeaderName, HeaderValue, Request};
+use http_body_util::Full;
+use hyper_rustls::HttpsConnectorBuilder;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::dns::Name;
+use hyper_util::rt::TokioExecutor;
+use tower_service::Service;
+
+use super::failed::Failed;
+use crate::base::slots::Slot;
+use crate::config::{Hook, is_public};
+use crate::upstream::client::tls_config;
+use crate::wire::foreign;
+
+/// Bytes of the answer's head.
+const HEAD: usize = 16 * 1024;
+/// Characters of an error.
+const MAX_WHY: usize = 200;
+
+/// Set up for the first notice: the system's certificates take a moment.
+pub(super) type Tls = OnceLock<rustls::ClientConfig>;
+
+/// Sends the notice. A look-up that the system does not end keeps the place of the notice.
+pub(super) async fn post(hook: &Hook, notice: Bytes, tls: &Tls, place: Slot) -> Result<(), Failed> {
+    let unreached = |why: &dyn std::fmt::Display| Failed::Unreached(why.to_string());
+    let config = match tls.get() {
+        Some(config) => config.clone(),
+        None => {
+            let made = tls_config().map_err(|_| unreached(&"the system's certificate store cannot be used"))?;
+            tls.get_or_init(|| made).clone()
+        }
+    };
+    let mut tcp = HttpConnector::new_with_resolver(Judged { is_here: hook.is_here, place: Arc::new(place) });
+    tcp.enforce_http(false);
+    let connector = HttpsConnectorBuilder::new().with_tls_config(config).https_or_http().enable_http1();
+    let client = Client::builder(TokioExecutor::new())
+        .pool_max_idle_per_host(0)
+        .http1_max_buf_size(HEAD)
+        .build(connector.wrap_connector(tcp));
+    let mut request = Request::post(hook.url.expose()).body(Full::new(notice)).map_err(|error| unreached(&error))?;
+    request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    for (name, value) in &hook.headers {
+        let (Ok(name), Ok(mut value)) = (HeaderName::try_from(name.as_str()), HeaderValue::from_str(value.expose()))
+        else {
+            return Err(unreached(&"a header of `notify-headers` is no HTTP header"));
+        };
+        value.set_sensitive(true);
+        request.headers_mut().insert(name, value);
+    }
+    let answer = client.request(request).await.map_err(|error| unreached(&cause(&error)))?;
+    let status = answer.status();
+    if status.is_success() { Ok(()) } else { Err(Failed::Answer(status.as_u16())) }
+}
+
+/// The innermost reason, which names no URL.
+fn cause(error: &dyn std::error::Error) -> String {
+    let mut inner = error;
+    while let Some(source) = inner.source() {
+        inner = source;
+    }
+    foreign::line(&inner.to_string()).chars().take(MAX_WHY).collect()
+}
+
+/// Looks a name up, and gives its addresses if all of them are allowed.
+#[derive(Clone)]
+struct Judged {
+    is_here: bool,
+    place: Arc<Slot>,
+}
+
+impl Service<Name> for Judged {
+    type Response = std::vec::IntoIter<SocketAddr>;
+    type Error = io::Error;
+    type Future = BoxFuture<'static, io::Result<Self::Response>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, name: Name) -> Self::Future {
+        let Self { is_here, place } = self.clone();
+        Box::pin(async move {
+            let look_up = move || {
+                let found = (name.as_str(), 0).to_socket_addrs().map(Iterator::collect);
+                drop(place);
+                found
+            };
+            judged(tokio::task::spawn_blocking(look_up).await??, is_here)
+        })
+    }
+}
+
+fn judged(found: Vec<SocketAddr>, is_here: bool) -> io::Result<std::vec::IntoIter<SocketAddr>> {
+    let is_allowed = |address: &SocketAddr| {
+        let address = address.ip().to_canonical();
+        if is_here { address.is_loopback() } else { is_public(address) }
+    };
+    if found.iter().all(is_allowed) {
+        return Ok(found.into_iter());
+    }
+    let why = if is_here {
+        "its name does not lead to this machine"
+    } else {
+        "its name leads to an address that is not on the internet"
+    };
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_as_good_as_the_worst_of_its_addresses() {
+        let of = |found: &[&str], is_here: bool| {
+            let found = found.iter().map(|address| format!("{address}:0").parse().unwrap()).collect();
+            judged(found, is_here).map(|found| found.len()).ok()
+        };
+        assert_eq!(of(&["1.1.1.1", "[2606:4700::1111]"], false), Some(2));
+        assert_eq!(of(&["127.0.0.1", "[::1]"], true), Some(2));
+        for (found, is_here) in [
+            (&["1.1.1.1", "10.0.0.1"][..], false),
+            (&["127.0.0.1"], false),
+            (&["[::ffff:169.254.169.254]"], false),
+            (&["1.1.1.1"], true),
+            (&["127.0.0.1", "192.168.0.1"], true),
+        ] {
+            assert_eq!(of(found, is_here), None, "{found:?}");
+        }
+    }
+}
