@@ -288,7 +288,13 @@ async fn admin(
     let budget = &gateway.service.budget;
     loop {
         let limit = gateway.service.snapshots.load().config.server.limits.write_timeout;
-        let line = match next_line(&mut read, budget).await {
+        // An idle connection, such as that of `approvals --watch`, does not keep the gateway from ending.
+        let line = tokio::select! {
+            biased;
+            line = next_line(&mut read, budget) => line,
+            () = gateway.service.draining.cancelled() => return Ok(()),
+        };
+        let line = match line {
             Ok(Some(line)) => line,
             Ok(None) => return Ok(()),
             Err(error) if error.kind() == io::ErrorKind::QuotaExceeded => {

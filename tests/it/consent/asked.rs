@@ -105,6 +105,27 @@ fn without_a_terminal_a_watch_is_a_line_for_each_approval_and_asks_nothing() {
 }
 
 #[test]
+fn a_watch_does_not_keep_the_daemon_from_ending_and_goes_on_with_the_next_one() {
+    let mut stage = Stage::with(LONG, "");
+    let mut terminal = Terminal::start(&stage.gateway.world, &["approvals", "--watch"], "");
+    terminal.wait_for("Ctrl-C ends");
+    std::thread::sleep(Duration::from_millis(500));
+    stage.gateway.signal(Signal::TERM);
+    // Idle connections were waited for until the end of `drain-timeout`, which is 25 s.
+    let ended = stage.gateway.wait(Duration::from_secs(12));
+    assert!(ended.is_some_and(|status| status.success()), "{ended:?}: {}", stage.gateway.story());
+    let (world, config) = (stage.gateway.world.clone(), stage.gateway.config.clone());
+    let environment = [("SECOND_TOKEN".to_owned(), TOKEN.to_owned())];
+    stage.gateway = Gateway::start(world, Some(config), &["serve"], &environment);
+    stage.gateway.wait_for_tools(&["fx__echo"]);
+    let mut client = stage.client(Era::Modern, json!({}));
+    let mut call = open(&mut client, "after the restart");
+    wait_for(&terminal, 1);
+    terminal.type_in("y\n");
+    assert!(echoed_on(&call.response(), "after the restart"));
+}
+
+#[test]
 fn a_watch_needs_the_code_where_answers_do() {
     let stage = Stage::with(&format!("{LONG}\noperator = \"terminal\""), "");
     let mut client = stage.client(Era::Modern, json!({}));
