@@ -145,7 +145,9 @@ fn list(common: &Common, json: bool) -> Result<u8, Failure> {
     }
     let mut text: String = rows.iter().map(listed).collect();
     text.push_str("all of the arguments: `headend approvals show ID`\n");
-    text.push_str("answer with `headend approve ID [--for once|session|8h|always]` or `headend deny ID`; several at once with their ids\n");
+    text.push_str(&Screen::of_stdout().paragraph(
+        "answer with `headend approve ID [--for once|session|8h|always]` or `headend deny ID`; several at once with their ids",
+    ));
     print(&text)
 }
 
@@ -172,8 +174,10 @@ fn notify(common: &Common, json: bool) -> Result<u8, Failure> {
 /// An approval as it is listed.
 fn listed(row: &RawObject) -> String {
     let mut text = format!("{}  (needs {})\n", field(row, "id"), field(row, "min-evidence"));
+    let screen = Screen::of_stdout();
     for line in foreign::block(&row.string("message").unwrap_or_default()).lines() {
-        text.push_str(&format!("    {line}\n"));
+        // Deeper than any line of the message begins, so that what goes on is not taken for one.
+        text.push_str(&screen.folded(&format!("    {line}"), 15));
     }
     text.push('\n');
     text

@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
+use unicode_width::UnicodeWidthStr as _;
 
 use super::exit::{CONFIG, NO, OK, SOFTWARE, TEMPFAIL, USAGE};
 use super::options::Common;
 use super::output::{Failure, print};
+use super::screen::Screen;
 use super::source;
 use crate::config;
 use crate::policy::Removal;
@@ -20,6 +22,10 @@ use crate::wire::foreign;
 
 /// How often `tail -f` looks for new records.
 const LOOK: Duration = Duration::from_millis(100);
+/// Digits of a digest that are shown where there is no room for all.
+const DIGITS: usize = 8;
+/// Where a record goes on: below its event, in columns.
+const INDENT: usize = 32;
 /// Removals that `verify` names for each chain.
 const SHOWN: usize = 3;
 
@@ -130,7 +136,7 @@ fn as_text(report: &Report, folder: &Path) -> String {
             format!("{chain}: BAD: {}: line {}: record {}: {}", file.display(), bad.line, bad.seq, bad.what)
         }
     };
-    foreign::line(&text).into_owned() + "\n"
+    Screen::of_stdout().folded(&foreign::line(&text), 4)
 }
 
 /// The records that retention removed, as text: their number and days, as far as the log still tells.
@@ -185,9 +191,12 @@ fn show(common: &Common, args: &TailArgs) -> Result<u8, Failure> {
     lines.sort_by_cached_key(|line| member(line, "ts"));
     let first = lines.len().saturating_sub(args.lines);
     let mut fresh = lines.split_off(first);
+    let screen = Screen::of_stdout();
     loop {
-        let text: String =
-            fresh.iter().map(|line| if args.json { foreign::json(line) + "\n" } else { readable(line) }).collect();
+        let text: String = fresh
+            .iter()
+            .map(|line| if args.json { foreign::json(line) + "\n" } else { readable(line, screen) })
+            .collect();
         if !text.is_empty() {
             print(&text)?;
         }
@@ -206,8 +215,9 @@ fn member(line: &str, name: &str) -> Option<String> {
     record.get(name)?.as_str().map(str::to_owned)
 }
 
-/// A record for people: time, event, result, and the other members by name.
-fn readable(line: &str) -> String {
+/// A record for people: time, event, result, and the other members by name. Where it does not fit the screen, digests have their first
+/// eight digits, and the line goes on below.
+fn readable(line: &str, screen: Screen) -> String {
     let Ok(mut record) = serde_json::from_str::<Map<String, Value>>(line) else {
         return format!("not a record: {}\n", foreign::line(line));
     };
@@ -216,12 +226,26 @@ fn readable(line: &str) -> String {
     }
     let mut take = |name: &str| record.remove(name).map_or_else(|| "-".to_owned(), |value| shown(&value));
     let mut out = format!("{} {:>6} {:<8} {:<9}", take("ts"), take("seq"), take("event"), take("result"));
+    let begin = out.len();
     let order = ["caller", "item", "count", "rule", "call", "by", "evidence", "grant", "prompt", "why"];
     let first = order.iter().filter_map(|name| Some(((*name).to_owned(), record.remove(*name)?))).collect::<Vec<_>>();
     for (name, value) in first.into_iter().chain(record) {
         out.push_str(&format!(" {}={}", foreign::line(&name), shown(&value)));
     }
-    format!("{}\n", out.trim_end())
+    if !screen.fits(out.width()) {
+        let cut = |word: &str| match word.split_once('=') {
+            Some((name, digest)) if is_digest(digest) => format!("{name}={}", digest.get(..DIGITS).unwrap_or(digest)),
+            _ => word.to_owned(),
+        };
+        let members = out.split_off(begin);
+        out.push_str(&members.split(' ').map(cut).collect::<Vec<_>>().join(" "));
+    }
+    screen.folded(out.trim_end(), INDENT)
+}
+
+/// Digests of definitions, launches and arguments, and ids that are as long.
+fn is_digest(text: &str) -> bool {
+    text.len() >= 32 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 /// A value that cannot pass for another member or line.
@@ -242,7 +266,22 @@ mod tests {
     fn a_record_is_one_line_that_steers_no_terminal() {
         let line = r#"{"v":1,"seq":7,"ts":"2026-11-21T10:00:00.000Z","event":"decision","caller":"ci","item":"a__b\u001b[2J\n","result":"deny","why":"rule \"x\" matches","prev":"00","hash":"11"}"#;
         let want = "2026-11-21T10:00:00.000Z      7 decision deny      caller=ci item=\"a__b\\u001b[2J\\n\" why=\"rule \\\"x\\\" matches\"\n";
-        assert_eq!(readable(line), want);
-        assert_eq!(readable("x\u{1b}"), "not a record: x\\u{1b}\n");
+        let plain = Screen::of(None);
+        assert_eq!(readable(line, plain), want);
+        assert_eq!(readable("x\u{1b}", plain), "not a record: x\\u{1b}\n");
+    }
+
+    #[test]
+    fn a_record_fits_a_narrow_screen_with_its_digests_cut() {
+        let digest = "1ce75224635258b8c9adafcc6553c82b3a685b6dd02b7745b30355524b527a81";
+        let line = format!(
+            r#"{{"v":1,"seq":28,"ts":"2026-11-23T04:40:49.889Z","event":"pin","item":"memory__add_observations","result":"pinned","why":"first sight","definition":"{digest}","prev":"00","hash":"11"}}"#
+        );
+        let wanted = "2026-11-23T04:40:49.889Z     28 pin      pinned    item=memory__add_observations\n                                why=\"first sight\" definition=1ce75224\n";
+        assert_eq!(readable(&line, Screen::of(Some(80))), wanted);
+        assert!(
+            readable(&line, Screen::of(None)).contains(digest)
+                && readable(&line, Screen::of(Some(200))).contains(digest)
+        );
     }
 }

@@ -3,6 +3,7 @@
 use std::io::Write as _;
 
 use super::exit::{OK, SOFTWARE};
+use super::screen::Screen;
 use crate::wire::foreign;
 
 /// Why a command failed, and its exit code.
@@ -37,8 +38,11 @@ pub(super) fn follow(text: &str) -> Result<bool, Failure> {
 
 /// Writes an error to stderr. Errors may quote foreign text, which must not steer a terminal.
 pub(super) fn complain(text: &str) {
-    // If stderr is closed, there is nobody to tell.
-    drop(writeln!(std::io::stderr().lock(), "headend: {}", foreign::block(text)));
+    let screen = Screen::of_stderr();
+    let text = format!("headend: {}", foreign::block(text));
+    let lines: String = text.lines().map(|line| screen.folded(line, 4)).collect();
+    // If stderr is closed, there is no reader to tell.
+    drop(std::io::stderr().lock().write_all(lines.as_bytes()));
 }
 
 /// A number with its noun: `1 rule`, `2 rules`.

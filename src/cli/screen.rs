@@ -3,7 +3,8 @@
 //! A terminal has its own width; elsewhere `$COLUMNS` is the width, and without it lines are as long as they need.
 
 use std::borrow::Cow;
-use std::io::IsTerminal as _;
+use std::io::IsTerminal;
+use std::os::fd::AsFd;
 
 use rustix::termios::tcgetwinsize;
 use unicode_width::UnicodeWidthStr as _;
@@ -52,9 +53,17 @@ impl Colour {
 impl Screen {
     /// Of this process's stdout.
     pub(super) fn of_stdout() -> Self {
-        let stdout = std::io::stdout();
-        let is_terminal = stdout.is_terminal();
-        let own = is_terminal.then(|| tcgetwinsize(&stdout).ok()).flatten().map(|size| usize::from(size.ws_col));
+        Self::of_stream(&std::io::stdout())
+    }
+
+    /// Of this process's stderr.
+    pub(super) fn of_stderr() -> Self {
+        Self::of_stream(&std::io::stderr())
+    }
+
+    fn of_stream(stream: &(impl IsTerminal + AsFd)) -> Self {
+        let is_terminal = stream.is_terminal();
+        let own = is_terminal.then(|| tcgetwinsize(stream).ok()).flatten().map(|size| usize::from(size.ws_col));
         let stated = || variable("COLUMNS").and_then(|text| text.parse().ok());
         let default = is_terminal.then_some(80);
         let width = own.filter(|width| *width > 0).or_else(stated).or(default).map(|width| width.max(NARROWEST));
@@ -87,17 +96,36 @@ impl Screen {
         let Some(width) = self.width else { return format!("{indent}{text}\n") };
         let mut out = String::new();
         let mut line = indent.to_owned();
-        for word in text.split(' ').filter(|word| !word.is_empty()) {
-            let is_first = line.len() == indent.len();
-            if !is_first && line.width() + 1 + word.width() > width {
-                out.extend([line.as_str(), "\n"]);
-                indent.clone_into(&mut line);
-            } else if !is_first {
-                line.push(' ');
+        for word in words(&text, width.saturating_sub(indent.len())) {
+            let pieces = if indent.len() + word.width() > width { directories(word) } else { vec![word] };
+            for (number, piece) in pieces.into_iter().enumerate() {
+                let is_first = line.len() == indent.len();
+                let gap = if number == 0 && !is_first { " " } else { "" };
+                if !is_first && line.width() + gap.len() + piece.width() > width {
+                    out.extend([line.as_str(), "\n"]);
+                    indent.clone_into(&mut line);
+                } else {
+                    line.push_str(gap);
+                }
+                line.push_str(piece);
             }
-            line.push_str(word);
         }
         out.extend([line.trim_end(), "\n"]);
+        out
+    }
+
+    /// A line as it is, with its line end. Where it does not fit, it goes on below behind so many spaces, between words as a paragraph
+    /// does.
+    pub(super) fn folded(self, line: &str, indent: usize) -> String {
+        let Some(width) = self.width else { return format!("{line}\n") };
+        let indent = " ".repeat(indent.min(width / 2));
+        let (mut out, mut rest, mut lead) = (String::new(), line, "");
+        while lead.len() + rest.width() > width {
+            let Some((first, behind)) = cut(rest, width - lead.len()) else { break };
+            out.extend([lead, first, "\n"]);
+            (rest, lead) = (behind, &indent);
+        }
+        out.extend([lead, rest, "\n"]);
         out
     }
 
@@ -189,6 +217,61 @@ impl Screen {
     }
 }
 
+/// A line up to the last word that fits, at least its first word, and what is behind it; `None` where it is one word. What stands in
+/// backquotes is one word if it fits, so that commands can be copied.
+fn cut(line: &str, room: usize) -> Option<(&str, &str)> {
+    let fits = |(first, _): &(&str, &str)| first.width() <= room;
+    cut_at(line, room, false).filter(fits).or_else(|| cut_at(line, room, true))
+}
+
+fn cut_at(line: &str, room: usize, anywhere: bool) -> Option<(&str, &str)> {
+    let begin = line.len() - line.trim_start().len();
+    let mut found: Option<(&str, &str)> = None;
+    let mut quotes = false;
+    for (at, c) in line.char_indices().filter(|(at, _)| *at >= begin) {
+        quotes ^= c == '`';
+        if c != ' ' || (quotes && !anywhere) {
+            continue;
+        }
+        let (first, behind) = line.split_at(at);
+        if found.is_some() && first.width() > room {
+            break;
+        }
+        if !behind.trim_start().is_empty() {
+            found = Some((first.trim_end(), behind.trim_start()));
+        }
+    }
+    found
+}
+
+/// The words of a text; those in backquotes are one word if they fit.
+fn words(text: &str, room: usize) -> Vec<&str> {
+    let mut quotes = false;
+    let parts = text.split(|c: char| {
+        quotes ^= c == '`';
+        c == ' ' && !quotes
+    });
+    let mut words = Vec::new();
+    for part in parts {
+        if part.width() > room { words.extend(part.split(' ')) } else { words.push(part) }
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+/// The parts of a list of directories, such as a `PATH`: the one kind of word that may be broken.
+fn directories(word: &str) -> Vec<&str> {
+    let ends =
+        word.match_indices(":/").map(|(at, _)| at + 1).filter(|at| !word.get(*at..).unwrap_or("").starts_with("//"));
+    let mut parts = Vec::new();
+    let mut begin = 0;
+    for end in ends.chain([word.len()]) {
+        parts.extend(word.get(begin..end));
+        begin = end;
+    }
+    parts
+}
+
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
@@ -257,5 +340,26 @@ mod tests {
         let lines: Vec<&str> = shown.lines().skip(2).collect();
         assert_eq!(lines, ["    the program", "    /a/path/that/is/longer/than/the/screen/is/wide", "    ended"]);
         assert_eq!(Screen::of(None).paragraph("a b"), "a b\n");
+        let path = "not in PATH (/usr/local/sbin:/usr/local/bin:/usr/bin:http://x): install it";
+        let wanted = "not in PATH (/usr/local/sbin:\n/usr/local/bin:/usr/bin:http://x):\ninstall it\n";
+        assert_eq!(Screen::of(Some(40)).paragraph(path), wanted);
+        let command = "approve it at a terminal with `headend approve ID`; call again";
+        let wanted = "approve it at a terminal with\n`headend approve ID`; call again\n";
+        assert_eq!(Screen::of(Some(40)).paragraph(command), wanted);
+        assert_eq!(Screen::of(Some(40)).folded(command, 0), wanted);
+    }
+
+    #[test]
+    fn a_folded_line_keeps_its_own_spaces_and_goes_on_behind_its_indent() {
+        let screen = Screen::of(Some(40));
+        let line = "    effect:    changes things, may delete, stays inside (not verified)";
+        let wanted =
+            "    effect:    changes things, may\n               delete, stays inside (not\n               verified)\n";
+        assert_eq!(screen.folded(line, 15), wanted);
+        assert_eq!(screen.folded("  short   line", 15), "  short   line\n");
+        let word = "w".repeat(50);
+        assert_eq!(screen.folded(&word, 4), format!("{word}\n"));
+        assert_eq!(screen.folded(&format!("  {word} a"), 4), format!("  {word}\n    a\n"));
+        assert_eq!(Screen::of(None).folded(line, 15), format!("{line}\n"));
     }
 }
