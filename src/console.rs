@@ -27,6 +27,7 @@ use hyper::server::conn::http1::Builder;
 use hyper::service::service_fn;
 use tokio::net::{TcpListener, TcpStream};
 
+pub(crate) use self::session::{Doors, MAX_SESSIONS};
 pub(crate) use self::site::Console;
 
 use self::site::{MAX_CONNECTIONS, MAX_HEAD, Seat};

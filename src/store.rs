@@ -5,7 +5,8 @@
 //! grants (`policy::consent`). A process's memory follows their outcomes.
 //!
 //! Locks (each guards a map for one operation and is never held across an await): grants and open approvals ([`approvals`]), the
-//! pin registry ([`pins`]), the last decisions ([`recent`]), ended sessions ([`sessions`]), used states ([`states`]).
+//! pin registry ([`pins`]), the last decisions ([`recent`]), ended sessions ([`sessions`]), used states ([`states`]),
+//! sign-outs that wait for the disk ([`sign_ins`]).
 
 pub(crate) mod approvals;
 pub(crate) mod audit;
@@ -20,4 +21,5 @@ pub(crate) mod pins;
 pub(crate) mod recent;
 pub(crate) mod seal;
 pub(crate) mod sessions;
+pub(crate) mod sign_ins;
 pub(crate) mod states;

@@ -48,7 +48,7 @@ pub(super) async fn handle(
         response.headers_mut().extend(refused.headers().get(CONNECTION).map(|close| (CONNECTION, close.clone())));
         return response;
     }
-    let visitor = visitor(console, &head.headers);
+    let visitor = visitor(console, &head);
     if visitor.is_some() && !seat.settle(|| Arc::clone(&console.places).try_acquire_owned().ok()) {
         let text = "Too many connections to the console are open. Close some of its pages.";
         let busy = reply::wrong(StatusCode::SERVICE_UNAVAILABLE, "Not now", text);
@@ -95,10 +95,12 @@ fn same_site(headers: &HeaderMap) -> bool {
 ///
 /// A cookie is not bound to a port, so programs on other ports of this address may have set any number of that name,
 /// and some that are not text. All are tried; the bound on the head limits their number.
-fn visitor(console: &Console, headers: &HeaderMap) -> Option<Visitor> {
-    let pairs = headers.get_all(COOKIES).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b';'));
+fn visitor(console: &Console, head: &Parts) -> Option<Visitor> {
+    // An open page asks by itself, so that says nothing of a person.
+    let active = !head.headers.contains_key(REFRESH) && head.uri.path() != "/events";
+    let pairs = head.headers.get_all(COOKIES).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b';'));
     let mut own = pairs.filter_map(|pair| pair.trim_ascii().strip_prefix(COOKIE.as_bytes())?.strip_prefix(b"="));
-    own.find_map(|value| console.doors.visitor(str::from_utf8(value).ok()?, clock::uptime()))
+    own.find_map(|value| console.doors.visitor(str::from_utf8(value).ok()?, active, clock::uptime()))
 }
 
 /// The path if it is a page of the console, else that of the overview.
@@ -271,7 +273,7 @@ async fn write(console: &Console, head: &Parts, visitor: Option<Visitor>, form: 
         return reply::forbidden("The form does not belong to your session. Reload the page and try again.");
     }
     if path == "/sign-out" {
-        console.doors.leave(&visitor);
+        console.doors.leave(&visitor).await;
         return reply::with_cookie(reply::see("/sign-in"), None);
     }
     let done = match path {

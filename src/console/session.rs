@@ -1,8 +1,11 @@
 //! Sign-in: sessions, one-time links, and a bound on wrong guesses.
 //!
-//! No secret is kept in the clear: cookies and links are stored as SHA-256 digests. Browsers do not bind a cookie to a
-//! port, so any other server on the same loopback address gets it too when the same browser visits it. Such a program
-//! already runs on this machine; sign-out or 12 idle hours end its access.
+//! No secret is kept in the clear: cookies and links are known by their SHA-256 digests, and the CSRF token of a session is made of
+//! its cookie. The digests of cookies are in the store, so a sign-in outlives the daemon; it ends with sign-out, 12 idle hours, 30
+//! days, or another `console-token`. An open page that updates itself is idle.
+//!
+//! Browsers do not bind a cookie to a port, so any other server on the same loopback address gets it too when the same browser
+//! visits it. Such a program already runs on this machine; the end of the sign-in ends its access.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -13,6 +16,7 @@ use data_encoding::BASE64URL_NOPAD;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::base::clock;
+use crate::store::sign_ins::{Key, SignIn, SignIns};
 
 /// How long a link from `headend console` is valid.
 pub(crate) const LINK_LIFE: Duration = Duration::from_secs(15 * 60);
@@ -20,17 +24,20 @@ pub(crate) const LINK_LIFE: Duration = Duration::from_secs(15 * 60);
 const MAX_LINKS: usize = 16;
 /// How long a session may be idle.
 const IDLE: Duration = Duration::from_secs(12 * 3600);
+/// How long a session may last, however busy it is.
+const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
+/// A later end is written to the store when it is later by this.
+const STRIDE: Duration = Duration::from_secs(10 * 60);
 /// Most sessions; the oldest gives way.
-const MAX_SESSIONS: usize = 64;
+pub(crate) const MAX_SESSIONS: usize = 64;
 /// Wrong sign-ins of all browsers within [`WINDOW`], before headend asks the next to wait.
 const MAX_WRONG: usize = 5;
 const WINDOW: Duration = Duration::from_secs(60);
 
-type Key = [u8; 32];
-
 /// All sessions and unused links.
 pub(crate) struct Doors {
-    token: Key,
+    /// `None` where nothing outlives the process.
+    store: Option<SignIns>,
     inner: Mutex<Inner>,
 }
 
@@ -40,16 +47,21 @@ impl std::fmt::Debug for Doors {
     }
 }
 
-#[derive(Default)]
 struct Inner {
+    /// Digest of the operator's token.
+    token: Key,
     sessions: HashMap<Key, Session>,
     links: HashMap<Key, Duration>,
     wrong: Vec<Duration>,
 }
 
+/// Its times are those of the process.
 struct Session {
-    csrf: String,
-    seen: Duration,
+    /// It ends then unless it is used before, and in any case at `last`.
+    until: Duration,
+    last: Duration,
+    /// The end that the store knows.
+    kept: Duration,
     notice: Option<Notice>,
 }
 
@@ -83,9 +95,34 @@ pub(crate) enum NoEntry {
 }
 
 impl Doors {
-    /// `token` is the operator's.
-    pub(crate) fn new(token: &str) -> Self {
-        Self { token: key(token), inner: Mutex::default() }
+    /// `token` is the operator's. Blocks where there is a store.
+    pub(crate) fn new(token: &str, store: Option<SignIns>, now: Duration) -> Self {
+        let token = key(token);
+        let wall = clock::since_1970().as_secs();
+        let revived = store.as_ref().map(|store| store.revive(token)).unwrap_or_default();
+        let session = |one: SignIn| {
+            let at = |then: u64| now + Duration::from_secs(then.saturating_sub(wall));
+            (one.id, Session { until: at(one.until), last: at(one.last), kept: at(one.until), notice: None })
+        };
+        let sessions = revived.into_iter().map(session).collect();
+        Self { store, inner: Mutex::new(Inner { token, sessions, links: HashMap::new(), wrong: Vec::new() }) }
+    }
+
+    /// The operator's token was read again. Another one ends every session and link.
+    pub(crate) fn renew(&self, token: &str) {
+        let token = key(token);
+        let mut inner = self.lock();
+        if inner.token == token {
+            return;
+        }
+        inner.token = token;
+        inner.sessions.clear();
+        inner.links.clear();
+        if let Some(store) = &self.store {
+            store.end_others(token);
+        }
+        drop(inner);
+        tracing::warn!("the console has another token: all browsers are signed out");
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -101,8 +138,8 @@ impl Doors {
     /// [`NoEntry`].
     pub(crate) fn enter(&self, token: &str, now: Duration) -> Result<String, NoEntry> {
         let mut inner = self.lock();
-        if verify_slices_are_equal(&key(token.trim()), &self.token).is_ok() {
-            return Ok(inner.begin(now));
+        if verify_slices_are_equal(&key(token.trim()), &inner.token).is_ok() {
+            return Ok(self.begin(&mut inner, now));
         }
         Err(inner.wrong(now))
     }
@@ -130,31 +167,75 @@ impl Doors {
     pub(crate) fn use_link(&self, link: &str, now: Duration) -> Result<String, NoEntry> {
         let mut inner = self.lock();
         match inner.links.remove(&key(link)) {
-            Some(until) if until > now => Ok(inner.begin(now)),
+            Some(until) if until > now => Ok(self.begin(&mut inner, now)),
             _ => Err(inner.wrong(now)),
         }
     }
 
-    /// The session of a cookie; counts as activity.
-    pub(crate) fn visitor(&self, cookie: &str, now: Duration) -> Option<Visitor> {
-        let key = key(cookie);
+    /// The session of a cookie. `active` requests put its end off.
+    pub(crate) fn visitor(&self, cookie: &str, active: bool, now: Duration) -> Option<Visitor> {
+        let id = key(cookie);
         let mut inner = self.lock();
-        let session = inner.sessions.get_mut(&key)?;
-        if session.seen + IDLE <= now {
-            inner.sessions.remove(&key);
+        let token = inner.token;
+        let session = inner.sessions.get_mut(&id)?;
+        if session.until <= now {
+            inner.sessions.remove(&id);
+            self.ended(id);
             return None;
         }
-        session.seen = now;
-        Some(Visitor { key, csrf: session.csrf.clone() })
+        if active {
+            session.until = (now + IDLE).min(session.last);
+        }
+        if session.until >= session.kept + STRIDE {
+            self.keep(id, session, token, now);
+        }
+        Some(Visitor { key: id, csrf: csrf(cookie) })
     }
 
     /// Whether the session is still open; does not count as activity.
     pub(crate) fn is_open(&self, visitor: &Visitor, now: Duration) -> bool {
-        self.lock().sessions.get(&visitor.key).is_some_and(|session| session.seen + IDLE > now)
+        self.lock().sessions.get(&visitor.key).is_some_and(|session| session.until > now)
     }
 
-    pub(crate) fn leave(&self, visitor: &Visitor) {
+    /// Signs out; the store knows it when this returns.
+    pub(crate) async fn leave(&self, visitor: &Visitor) {
         self.lock().sessions.remove(&visitor.key);
+        if let Some(store) = &self.store {
+            store.catch_up();
+            store.end(visitor.key).await;
+        }
+    }
+
+    fn begin(&self, inner: &mut Inner, now: Duration) -> String {
+        inner.sessions.retain(|_, session| session.until > now);
+        if inner.sessions.len() >= MAX_SESSIONS
+            && let Some(oldest) = inner.sessions.iter().min_by_key(|(_, session)| session.until).map(|(key, _)| *key)
+        {
+            inner.sessions.remove(&oldest);
+            self.ended(oldest);
+        }
+        let cookie = secret();
+        let mut session = Session { until: now + IDLE, last: now + LONGEST, kept: now, notice: None };
+        self.keep(key(&cookie), &mut session, inner.token, now);
+        inner.sessions.insert(key(&cookie), session);
+        cookie
+    }
+
+    /// Under the lock, so that the store hears of one session in order.
+    fn keep(&self, id: Key, session: &mut Session, token: Key, now: Duration) {
+        session.kept = session.until;
+        let Some(store) = &self.store else { return };
+        let wall = clock::since_1970();
+        let at = |then: Duration| (wall + then.saturating_sub(now)).as_secs();
+        store.catch_up();
+        store.keep(SignIn { id, until: at(session.until), last: at(session.last) }, token);
+    }
+
+    fn ended(&self, id: Key) {
+        if let Some(store) = &self.store {
+            store.catch_up();
+            drop(store.end(id));
+        }
     }
 
     /// Leaves a notice for the session's next page.
@@ -181,23 +262,16 @@ impl Inner {
             }
         }
     }
-
-    fn begin(&mut self, now: Duration) -> String {
-        self.sessions.retain(|_, session| session.seen + IDLE > now);
-        if self.sessions.len() >= MAX_SESSIONS
-            && let Some(oldest) = self.sessions.iter().min_by_key(|(_, session)| session.seen).map(|(key, _)| *key)
-        {
-            self.sessions.remove(&oldest);
-        }
-        let cookie = secret();
-        self.sessions.insert(key(&cookie), Session { csrf: secret(), seen: now, notice: None });
-        cookie
-    }
 }
 
 /// 256 random bits as text.
 fn secret() -> String {
     BASE64URL_NOPAD.encode(&clock::random::<32>())
+}
+
+/// The CSRF token of a session: whoever knows it knows nothing of the cookie, and the store knows neither.
+fn csrf(cookie: &str) -> String {
+    BASE64URL_NOPAD.encode(&key(&format!("form of {cookie}")))
 }
 
 fn key(text: &str) -> Key {
@@ -211,6 +285,7 @@ fn key(text: &str) -> Key {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::db::Db;
 
     fn at(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
@@ -218,10 +293,10 @@ mod tests {
 
     #[test]
     fn a_link_is_good_once_and_for_a_quarter_of_an_hour() {
-        let doors = Doors::new("token");
+        let doors = Doors::new("token", None, at(0));
         let link = doors.make_link(at(0));
         let cookie = doors.use_link(&link, at(1)).unwrap();
-        assert!(doors.visitor(&cookie, at(2)).is_some());
+        assert!(doors.visitor(&cookie, true, at(2)).is_some());
         assert_eq!(doors.use_link(&link, at(2)), Err(NoEntry::Wrong));
         let late = doors.make_link(at(0));
         assert_eq!(doors.use_link(&late, LINK_LIFE), Err(NoEntry::Wrong));
@@ -230,27 +305,117 @@ mod tests {
         assert!(doors.use_link(&links[1], at(200)).is_ok());
     }
 
-    #[test]
-    fn a_session_ends_when_idle_when_left_and_when_there_are_too_many() {
-        let doors = Doors::new("token");
+    #[tokio::test]
+    async fn a_session_ends_when_idle_when_left_and_when_there_are_too_many() {
+        let doors = Doors::new("token", None, at(0));
         let idle = doors.enter("token", at(0)).unwrap();
-        assert!(doors.visitor(&idle, IDLE - at(1)).is_some());
-        assert!(doors.visitor(&idle, IDLE + IDLE).is_none());
+        assert!(doors.visitor(&idle, true, IDLE - at(1)).is_some());
+        assert!(doors.visitor(&idle, true, IDLE + IDLE).is_none());
         let left = doors.enter(" token\n", at(0)).unwrap();
-        let visitor = doors.visitor(&left, at(1)).unwrap();
+        let visitor = doors.visitor(&left, true, at(1)).unwrap();
         assert!(visitor.sent(&visitor.csrf.clone()) && !visitor.sent("") && !visitor.sent("x"));
-        doors.leave(&visitor);
-        assert!(!doors.is_open(&visitor, at(1)) && doors.visitor(&left, at(1)).is_none());
+        doors.leave(&visitor).await;
+        assert!(!doors.is_open(&visitor, at(1)) && doors.visitor(&left, true, at(1)).is_none());
         let first = doors.enter("token", at(1)).unwrap();
         for n in 0..MAX_SESSIONS as u64 {
             doors.enter("token", at(2 + n)).unwrap();
         }
-        assert!(doors.visitor(&first, at(100)).is_none());
+        assert!(doors.visitor(&first, true, at(100)).is_none());
+    }
+
+    #[test]
+    fn an_open_page_is_idle_and_no_session_lasts_longer_than_its_longest() {
+        let doors = Doors::new("token", None, at(0));
+        let page = doors.enter("token", at(0)).unwrap();
+        assert!(doors.visitor(&page, false, IDLE - at(1)).is_some());
+        assert!(doors.visitor(&page, false, IDLE).is_none());
+        let busy = doors.enter("token", at(0)).unwrap();
+        let mut now = at(0);
+        while doors.visitor(&busy, true, now).is_some() {
+            now += IDLE / 2;
+        }
+        assert!(now >= LONGEST && now < LONGEST + IDLE, "{now:?}");
+    }
+
+    #[tokio::test]
+    async fn sessions_survive_a_restart_until_sign_out_their_end_or_another_token() {
+        const TOKEN: &str = "the-operators-token-of-this-test";
+        let dir = tempfile::tempdir().unwrap();
+        let open = |token: &str, now: Duration| {
+            let db = Db::open(dir.path()).unwrap();
+            (Doors::new(token, Some(SignIns::new(db.clone(), MAX_SESSIONS)), now), db)
+        };
+        let (doors, db) = open(TOKEN, at(0));
+        let [stays, left] = [(); 2].map(|()| doors.enter(TOKEN, at(0)).unwrap());
+        let before = doors.visitor(&stays, true, at(1)).unwrap();
+        doors.leave(&doors.visitor(&left, true, at(1)).unwrap()).await;
+        let used: Vec<String> = (0..MAX_SESSIONS).map(|_| doors.enter(TOKEN, at(2)).unwrap()).collect();
+        db.all_so_far().run_now().unwrap();
+        drop((doors, db));
+        let bytes =
+            ["headend.db", "headend.db-wal"].map(|name| std::fs::read(dir.path().join(name)).unwrap_or_default());
+        for secret in [&stays, &used[0], &before.csrf, TOKEN] {
+            assert!(
+                !bytes.concat().windows(secret.len()).any(|window| window == secret.as_bytes()),
+                "kept in the clear"
+            );
+        }
+
+        // The time of a process begins anew; the end of a session does not.
+        let (doors, db) = open(TOKEN, at(500));
+        assert!(doors.visitor(&stays, true, at(500)).is_none(), "its place was needed");
+        assert!(doors.visitor(&left, true, at(500)).is_none(), "signed out is signed out");
+        let visitor = doors.visitor(&used[0], false, at(500)).unwrap();
+        assert!(visitor.sent(&csrf(&used[0])), "open pages go on with their forms");
+        assert!(doors.visitor(&used[1], false, at(500) + IDLE - at(60)).is_some());
+        assert!(doors.visitor(&used[1], false, at(500) + IDLE).is_none());
+        db.all_so_far().run_now().unwrap();
+        drop((doors, db));
+
+        let (doors, db) = open("another", at(0));
+        assert!(used.iter().all(|cookie| doors.visitor(cookie, true, at(0)).is_none()));
+        let live = doors.enter("another", at(0)).unwrap();
+        doors.renew("another");
+        assert!(doors.visitor(&live, true, at(1)).is_some(), "the same token changes nothing");
+        let link = doors.make_link(at(1));
+        doors.renew(TOKEN);
+        assert!(doors.visitor(&live, true, at(1)).is_none() && doors.use_link(&link, at(1)).is_err());
+        assert!(doors.enter("another", at(1)).is_err() && doors.enter(TOKEN, at(1)).is_ok());
+        db.all_so_far().run_now().unwrap();
+        drop((doors, db));
+        let (doors, _db) = open("another", at(0));
+        assert!(used.iter().chain([&live]).all(|cookie| doors.visitor(cookie, true, at(0)).is_none()));
+    }
+
+    #[tokio::test]
+    async fn a_sign_out_that_the_disk_does_not_take_is_written_later() {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Db::open(dir.path()).unwrap();
+        let doors = Doors::new("token", Some(SignIns::new(db.clone(), MAX_SESSIONS)), at(0));
+        let (left, other) = (doors.enter("token", at(0)).unwrap(), doors.enter("token", at(0)).unwrap());
+        db.all_so_far().run_now().unwrap();
+        db.refuse_writes(true);
+        doors.leave(&doors.visitor(&left, true, at(1)).unwrap()).await;
+        assert!(doors.visitor(&left, true, at(1)).is_none(), "here at once");
+        db.all_so_far().run_now().unwrap();
+        db.refuse_writes(false);
+        // The store looks again by itself after a moment.
+        let writable = || db.health().is_writable();
+        (0..500).find(|_| {
+            writable() || {
+                std::thread::sleep(Duration::from_millis(10));
+                false
+            }
+        });
+        assert!(doors.visitor(&other, true, at(2) + STRIDE).is_some());
+        db.all_so_far().run_now().unwrap();
+        let again = Doors::new("token", Some(SignIns::new(db, MAX_SESSIONS)), at(0));
+        assert!(again.visitor(&other, true, at(0)).is_some() && again.visitor(&left, true, at(0)).is_none());
     }
 
     #[test]
     fn wrong_guesses_are_paced_and_lock_nobody_out() {
-        let doors = Doors::new("token");
+        let doors = Doors::new("token", None, at(0));
         for _ in 0..MAX_WRONG {
             assert_eq!(doors.enter("guess", at(0)), Err(NoEntry::Wrong));
         }
@@ -263,8 +428,8 @@ mod tests {
 
     #[test]
     fn a_notice_is_told_once() {
-        let doors = Doors::new("token");
-        let visitor = doors.visitor(&doors.enter("token", at(0)).unwrap(), at(0)).unwrap();
+        let doors = Doors::new("token", None, at(0));
+        let visitor = doors.visitor(&doors.enter("token", at(0)).unwrap(), true, at(0)).unwrap();
         doors.tell(&visitor, Notice { good: true, text: "done".to_owned() });
         assert_eq!(doors.told(&visitor).unwrap().text, "done");
         assert_eq!(doors.told(&visitor), None);

@@ -41,11 +41,11 @@ impl std::fmt::Debug for Console {
 }
 
 impl Console {
-    /// `token` is the operator's; streams end when `stop` fires.
-    pub(crate) fn new(desk: Arc<dyn Desk>, token: &str, local: SocketAddr, stop: CancellationToken) -> Self {
+    /// `doors` know the operator's token; streams end when `stop` fires.
+    pub(crate) fn new(desk: Arc<dyn Desk>, doors: Doors, local: SocketAddr, stop: CancellationToken) -> Self {
         Self {
             desk,
-            doors: Doors::new(token),
+            doors,
             // Only its own host and origin, whatever the configuration allows other listeners.
             guard: Guard::new(local, &[], &[], &Limits { header_field_bytes: MAX_HEAD, ..Limits::default() }),
             base: format!("http://{local}").into(),
@@ -58,6 +58,11 @@ impl Console {
     /// The console's address, without a slash at the end.
     pub(crate) fn base(&self) -> &Arc<str> {
         &self.base
+    }
+
+    /// The operator's token was read again; another one ends every sign-in.
+    pub(crate) fn renew(&self, token: &str) {
+        self.doors.renew(token);
     }
 
     /// A link that signs in once, and how long it is valid.

@@ -67,7 +67,8 @@ impl Stage {
     async fn set(desk: FakeDesk) -> Self {
         let (listener, address) = bind("127.0.0.1:0".parse().unwrap(), true).await.unwrap();
         let (desk, stop) = (Arc::new(desk), CancellationToken::new());
-        let console = Arc::new(Console::new(Arc::clone(&desk) as Arc<dyn Desk>, TOKEN, address, stop.clone()));
+        let doors = Doors::new(TOKEN, None, crate::base::clock::uptime());
+        let console = Arc::new(Console::new(Arc::clone(&desk) as Arc<dyn Desk>, doors, address, stop.clone()));
         let tasks = TaskGroup::default();
         let lobby = Lobby::new("console", ANONYMOUS, None);
         tasks.spawn("console", serve(Arc::clone(&console), listener, lobby, tasks.clone()));

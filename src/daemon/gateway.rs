@@ -16,7 +16,7 @@ pub(crate) use crate::base::stop::StopTimes;
 use crate::base::task_group::TaskGroup;
 use crate::config::plan::{Plan, diff};
 use crate::config::{self, Config, Loading, Seen, Warning};
-use crate::console::Console;
+use crate::console::{self, Console};
 use crate::daemon::access::Users;
 use crate::daemon::doors::Doors;
 use crate::daemon::systemd;
@@ -40,6 +40,7 @@ use crate::store::leases::Leases;
 use crate::store::pins::{PinChange, PinKind, Pins};
 use crate::store::recent::Recent;
 use crate::store::sessions::SessionStore;
+use crate::store::sign_ins::SignIns;
 use crate::telemetry::metrics::Metrics;
 use crate::upstream::client::HttpClient;
 use crate::upstream::owner::Marks;
@@ -120,6 +121,8 @@ pub(crate) struct Gateway {
     pub(crate) pins: Pins,
     pub(super) notices: Arc<Notices>,
     pub(super) store: Option<Store>,
+    /// `None` where nothing outlives the process.
+    pub(super) sign_ins: Option<SignIns>,
     /// Set when HTTP is listened to.
     pub(super) doors: OnceLock<Doors>,
     /// Set when the admin socket is served.
@@ -175,6 +178,7 @@ impl Gateway {
         };
         let keys = Keys::open(db.as_ref())?.ok_or_else(|| StartError::Config("no key could be made".to_owned()))?;
         let kept_sessions = db.clone().map(SessionStore::open).transpose()?.flatten();
+        let sign_ins = db.clone().map(|db| SignIns::new(db, console::MAX_SESSIONS));
         let approvals = match db {
             Some(db) => Approvals::open(db, &config.consent)?,
             None => Approvals::memory(&config.consent),
@@ -224,6 +228,7 @@ impl Gateway {
             pins,
             notices,
             store,
+            sign_ins,
             doors: OnceLock::new(),
             users: OnceLock::new(),
             reloading: Mutex::new(()),

@@ -13,7 +13,7 @@ use crate::base::slots::Slots;
 use crate::base::tally::Tally;
 use crate::config::Config;
 use crate::console::live_desk::LiveDesk;
-use crate::console::{self, Console};
+use crate::console::{self, Console, Doors};
 use crate::daemon::doors::room;
 use crate::daemon::gateway::{Gateway, StartError};
 use crate::gateway::client::STATELESS;
@@ -123,7 +123,8 @@ impl Gateway {
         };
         let desk =
             Arc::new(LiveDesk::new(Arc::clone(&self.service), self.pins.clone(), self.supervised.orders.clone()));
-        let console = Console::new(desk, &token, local, self.service.draining.clone());
+        let doors = Doors::new(&token, self.sign_ins.clone(), clock::uptime());
+        let console = Console::new(desk, doors, local, self.service.draining.clone());
         let console = Arc::clone(self.console.get_or_init(|| Arc::new(console)));
         let base = Arc::clone(console.base());
         self.service.console.get_or_init(|| base.to_string());

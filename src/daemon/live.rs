@@ -25,6 +25,8 @@ pub(super) struct Ready {
     access: Access,
     /// `None` where none is required.
     tokens: Option<Tokens>,
+    /// The operator's, where there is a console.
+    console_token: Option<String>,
 }
 
 impl Gateway {
@@ -68,7 +70,11 @@ impl Gateway {
             Some(doors) => self.tokens(&config.server.auth, &doors.own_token).map_err(|error| error.to_string())?,
             None => None,
         };
-        Ok(Ready { access: Access::of(&config.admin)?, tokens })
+        let console_token = match (self.console.get(), &self.store) {
+            (Some(_), Some(store)) => Some(store.console_token().map_err(|error| error.to_string())?),
+            _ => None,
+        };
+        Ok(Ready { access: Access::of(&config.admin)?, tokens, console_token })
     }
 
     /// Puts the settings of the snapshot's configuration in force that are in no snapshot.
@@ -81,6 +87,9 @@ impl Gateway {
         }
         if before.log.filter != config.log.filter {
             logs::set_filter(&config.log.filter);
+        }
+        if let (Some(console), Some(token)) = (self.console.get(), &ready.console_token) {
+            console.renew(token);
         }
         let mut gone = Vec::new();
         if let Some(doors) = self.doors.get() {

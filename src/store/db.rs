@@ -40,6 +40,7 @@ mod pins;
 mod prompts;
 mod schema;
 mod sessions;
+mod sign_ins;
 mod states;
 mod thread;
 
@@ -47,6 +48,7 @@ pub(crate) use self::error::DbError;
 pub(crate) use self::health::Health;
 pub(crate) use self::job::Work;
 pub(crate) use self::sessions::Kept;
+pub(crate) use self::sign_ins::{Key, SignIn};
 
 use self::job::{Begun, Job, Place};
 

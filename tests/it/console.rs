@@ -117,6 +117,41 @@ fn the_operators_token_opens_the_console_and_the_clients_token_does_not() {
 }
 
 #[test]
+fn a_sign_in_outlives_the_daemon_until_it_is_given_up_or_the_token_is_another() {
+    let gateway = setup().start();
+    let stays = Browser::signed_in(&gateway);
+    let mut leaves = Browser::signed_in(&gateway);
+    let csrf = |browser: &Browser| {
+        let page = browser.get("/").text();
+        page.split("name=\"csrf\" value=\"").nth(1).expect("a page").split('"').next().unwrap().to_owned()
+    };
+    let form = csrf(&stays);
+    let left = Browser { cookie: leaves.cookie.clone(), ..Browser::new(&gateway) };
+    assert_eq!(leaves.post("/sign-out", &format!("csrf={}", csrf(&leaves))).head.status, 303);
+    // Not even a clean end: the store has it.
+    gateway.signal(Signal::KILL);
+    let (world, config) = (gateway.world.clone(), gateway.config.clone());
+    drop(gateway);
+    let gateway = Gateway::start(world, Some(config), &["serve"], &[]);
+    let at = |browser: &Browser| Browser { cookie: browser.cookie.clone(), ..Browser::new(&gateway) };
+    let mut stays = at(&stays);
+    assert_eq!(stays.get("/").head.status, 200);
+    assert_eq!(at(&left).get("/").head.status, 303, "what was signed out stays so");
+    assert_eq!(stays.post("/grants", &format!("csrf={form}&id=x")).head.status, 303, "an open page goes on");
+
+    let mut conn = Conn::open(stays.address).unwrap();
+    conn.send(&request("GET", "/events", &stays.headers(), b"")).unwrap();
+    assert!(conn.head().unwrap().is_stream());
+    fs::remove_file(gateway.world.path("state/headend/console-token")).unwrap();
+    let reloaded = gateway.run(&["reload"]);
+    assert!(reloaded.status.success(), "{}", said(&reloaded));
+    assert_eq!(stays.get("/").head.status, 303, "another token ends it");
+    let mut events = Events::default();
+    while let Ok(Some(_)) = events.next(&mut conn) {}
+    assert_eq!(Browser::signed_in(&gateway).get("/").head.status, 200, "and opens the console");
+}
+
+#[test]
 fn a_link_of_the_command_signs_in_once() {
     let gateway = setup().start();
     let path = link(&gateway);

@@ -9,7 +9,7 @@
 use rusqlite::{Connection, TransactionBehavior};
 
 /// The step at place 0 leads from an empty file to version 1, the next one to version 2, and so on.
-const STEPS: &[&str] = &[TABLES, SEALED, SESSIONS, STATES, DETAILS, CONFIRMED];
+const STEPS: &[&str] = &[TABLES, SEALED, SESSIONS, STATES, DETAILS, CONFIRMED, SIGN_INS];
 /// The version of this program.
 pub(super) const VERSION: usize = STEPS.len();
 
@@ -119,6 +119,13 @@ UPDATE pins SET confirmed = (
 UPDATE pins SET confirmed = approved_digest WHERE kind = 'launch' AND EXISTS (
     SELECT 1 FROM pins AS item WHERE item.upstream = pins.upstream AND item.kind <> 'launch'
 );
+";
+
+/// Version 7: browsers that are signed in to the console, by the digests of their cookies and of the operator's token.
+const SIGN_INS: &str = "
+CREATE TABLE sign_ins (
+    id BLOB PRIMARY KEY, token BLOB NOT NULL, until INTEGER NOT NULL, last INTEGER NOT NULL
+) STRICT;
 ";
 
 /// Reasons not to use a file.
