@@ -7,12 +7,10 @@ use super::meant::meant;
 use super::options::Common;
 use super::output::{Failure, count, print};
 use super::screen::{Colour, Column, Screen};
+use crate::mcp::weight::tokens;
 use crate::wire::foreign;
 use crate::wire::layout::indented;
 use crate::wire::raw::{RawJson, RawObject};
-
-/// Bytes of English text and JSON for one token, roughly; models differ.
-const BYTES_PER_TOKEN: usize = 4;
 
 const COLUMNS: [(&str, Column); 7] = [
     ("name", Column { head: "NAME", rank: 0 }),
@@ -162,10 +160,6 @@ fn sizes(screen: Screen, tools: &[RawObject]) -> String {
     out.push_str(&screen.plain(&heads("TOOL"), &by_tool));
     out.push_str(&format!("\n{}", screen.paragraph("tokens are estimated as a quarter of the bytes; models differ")));
     out
-}
-
-const fn tokens(bytes: usize) -> usize {
-    bytes.div_ceil(BYTES_PER_TOKEN)
 }
 
 /// One tool.

@@ -103,6 +103,7 @@ pub(super) fn config(mut root: Table<'_>) -> Config {
         defaults,
         upstreams,
         disabled,
+        off: Vec::new(),
         policy,
         policy_stated,
         consent,

@@ -38,6 +38,8 @@ pub(crate) struct Config {
     pub(crate) upstreams: Vec<Upstream>,
     /// Those with `enabled = false`: checked like the others and neither started nor listed. What is known of them is kept.
     pub(crate) disabled: Vec<Upstream>,
+    /// Those of `disabled` that the operator switched off while this process runs; none in a configuration that was read.
+    pub(crate) off: Vec<UpstreamName>,
     pub(crate) policy: PolicySpec,
     /// Whether there is a `[policy]` table. Without one every call needs an approval, with a warning.
     pub(crate) policy_stated: bool,

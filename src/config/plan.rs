@@ -153,6 +153,17 @@ fn fixed_keys(old: &Config, new: &Config) -> Vec<String> {
     ])
 }
 
+impl Config {
+    /// The same with these upstreams switched off: disabled until the process ends, or the configuration disables them itself.
+    pub(crate) fn without(mut self, off: &[UpstreamName]) -> Self {
+        let (off, upstreams): (Vec<_>, Vec<_>) = self.upstreams.into_iter().partition(|spec| off.contains(&spec.name));
+        self.upstreams = upstreams;
+        self.off = off.iter().map(|spec| spec.name.clone()).collect();
+        self.disabled.extend(off);
+        self
+    }
+}
+
 impl Upstream {
     /// A hash over everything that headend launches or connects to: command, environment, directory, confinement; or
     /// URL, transport and header names; the era, and what the server learns of its clients. Another identity means

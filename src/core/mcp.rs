@@ -20,3 +20,4 @@ pub mod task;
 pub mod trace;
 pub mod version;
 pub mod voice;
+pub mod weight;

@@ -393,11 +393,14 @@ pub(crate) fn status(gateway: &Gateway) -> RawJson {
         upstream::add_program(&mut out, handle);
         out.encode()
     });
-    let disabled = snapshot
-        .config
-        .disabled
-        .iter()
-        .map(|spec| RawObject::of_strings(&[("name", spec.name.as_str()), ("state", "disabled")]).encode());
+    let disabled = snapshot.config.disabled.iter().map(|spec| {
+        let mut out = RawObject::of_strings(&[("name", spec.name.as_str()), ("state", "disabled")]);
+        if snapshot.config.off.contains(&spec.name) {
+            let advice = format!("off until headend starts again; `headend restart {}` starts it now", spec.name);
+            out.set("advice", RawJson::string(&advice));
+        }
+        out.encode()
+    });
     let in_flight: usize = snapshot.handles.iter().map(|h| h.in_flight.load(Ordering::Relaxed)).sum();
     let mut out = RawObject::default();
     out.set("version", RawJson::string(env!("CARGO_PKG_VERSION")));

@@ -294,7 +294,8 @@ impl Gateway {
         let Loading { outcome, .. } = file.map_or_else(|| (self.source.load)(), config::load);
         let (config, _) = outcome?;
         drop(self.make_ready(&config)?);
-        let plan = diff(&self.service.snapshots.load().config, &config);
+        let now = &self.service.snapshots.load().config;
+        let plan = diff(now, &config.without(&now.off));
         plan.refusal().map_or(Ok(plan), Err)
     }
 

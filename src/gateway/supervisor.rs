@@ -38,6 +38,7 @@ use crate::upstream::spawner::{Intake, Spawner};
 
 mod pinned;
 mod publication;
+mod steered;
 
 /// How long the first lists wait for upstreams that are still starting.
 const SETTLE: Duration = Duration::from_millis(1500);
@@ -55,8 +56,11 @@ const TTL_DEGRADED_MS: u32 = 5_000;
 pub(crate) enum Order {
     /// Put a checked configuration in force.
     Apply { config: Box<Config>, reply: oneshot::Sender<Result<Plan, String>> },
-    /// Start an upstream anew, whatever its state. Answered with its new handle, or why there is none.
+    /// Start an upstream anew, whatever its state; one that was switched off is on again. Answered with its new handle, or why there is
+    /// none.
     Restart { name: String, reply: oneshot::Sender<Result<Arc<Handle>, String>> },
+    /// Switch an upstream off for as long as the process runs. The configuration does not change.
+    Disable { name: String, reply: oneshot::Sender<Result<(), String>> },
     /// The operator has decided about pins: show what may be shown now.
     Review { reply: oneshot::Sender<()> },
 }
@@ -101,6 +105,9 @@ struct Managed {
 }
 
 struct Supervisor {
+    /// The configuration as it was read.
+    written: Config,
+    /// Without the upstreams that are switched off.
     config: Arc<Config>,
     policy: Arc<Policy>,
     limiter: Arc<Limiter>,
@@ -135,6 +142,7 @@ pub(crate) fn start(config: Config, parts: Parts) -> Result<Supervised, String> 
     let (generation_in, generation) = watch::channel(0);
     let (settled_in, settled) = watch::channel(false);
     let starts = Slots::new(config.server.limits.starts);
+    let written = config.clone();
     let (config, policy, limiter) = (Arc::new(config), Arc::new(policy), Arc::new(limiter));
     let empty = Snapshot {
         generation: 0,
@@ -155,6 +163,7 @@ pub(crate) fn start(config: Config, parts: Parts) -> Result<Supervised, String> 
     let stop = CancellationToken::new();
     let tasks = TaskGroup::default();
     let mut supervisor = Supervisor {
+        written,
         config,
         policy,
         limiter,
@@ -348,6 +357,10 @@ impl Supervisor {
                 let _asker_may_be_gone = reply.send(self.restart(&name));
                 return;
             }
+            Order::Disable { name, reply } => {
+                let _asker_may_be_gone = reply.send(self.switch(&name, false));
+                return;
+            }
         };
         let outcome = self.apply(*config);
         self.parts.metrics.reloaded(outcome.is_ok(), clock::unix_seconds());
@@ -374,26 +387,6 @@ impl Supervisor {
         self.publish(false);
     }
 
-    /// Starts an upstream anew beside the old one, which may finish its calls. Its items stay listed.
-    fn restart(&mut self, name: &str) -> Result<Arc<Handle>, String> {
-        let unknown = || format!("there is no upstream `{name}`; `headend status` lists them");
-        let name = UpstreamName::parse(name).map_err(|_| unknown())?;
-        let mut old = self.managed.remove(&name).ok_or_else(unknown)?;
-        let (spec, inventory) = (old.handle.spec.load_full(), old.inventory.take());
-        let restarts = old.handle.main.restarts.load(Ordering::Relaxed) + 1;
-        self.retire(old);
-        self.launch((*spec).clone())?;
-        let new = self.managed.get_mut(&name).ok_or_else(unknown)?;
-        new.inventory = inventory.or(new.inventory.take());
-        new.handle.main.restarts.store(restarts, Ordering::Relaxed);
-        new.handle.metrics.restarted();
-        // A lazy one too.
-        new.handle.main.order();
-        let handle = Arc::clone(&new.handle);
-        self.publish(true);
-        Ok(handle)
-    }
-
     /// Takes over what other processes decided about pins, and judges anew what could not be stored before.
     async fn refresh(&mut self) {
         let takes_writes = self.parts.pins.takes_writes();
@@ -414,8 +407,15 @@ impl Supervisor {
         }
     }
 
+    /// Puts a configuration in force that was read anew. An upstream that is switched off stays so while the configuration has it.
+    fn apply(&mut self, written: Config) -> Result<Plan, String> {
+        let off = self.config.off.clone();
+        self.enforce(written, &off)
+    }
+
     /// All or nothing: everything that can fail is done before anything changes.
-    fn apply(&mut self, new: Config) -> Result<Plan, String> {
+    fn enforce(&mut self, written: Config, off: &[UpstreamName]) -> Result<Plan, String> {
+        let new = written.clone().without(off);
         let plan = diff(&self.config, &new);
         if let Some(why) = plan.refusal() {
             return Err(why);
@@ -440,7 +440,7 @@ impl Supervisor {
         self.starts.set_number(new.server.limits.starts);
         self.limiter = Arc::new(self.limiter.carry_over(&policy));
         self.policy = Arc::new(policy);
-        self.config = Arc::new(new);
+        (self.written, self.config) = (written, Arc::new(new));
         if let Some(store) = &self.parts.store {
             let now = self.launches();
             before.retain(|launch| !now.contains(launch));

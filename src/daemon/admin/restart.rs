@@ -20,7 +20,8 @@ pub(super) async fn operate(gateway: &Gateway, by: &str, request: &Request) -> R
     let params = request.params.as_ref().and_then(|params| RawObject::parse(params).ok()).unwrap_or_default();
     let name = params.string("name").ok_or((code::INVALID_PARAMS, "params lacks `name`".to_owned()))?;
     let snapshot = gateway.service.snapshots.load_full();
-    if snapshot.config.disabled.iter().any(|spec| spec.name.as_str() == name) {
+    let is_off = snapshot.config.off.iter().any(|off| off.as_str() == name);
+    if !is_off && snapshot.config.disabled.iter().any(|spec| spec.name.as_str() == name) {
         return Err((1, format!("`{name}` is disabled; write `enabled = true` in its table, then `headend reload`")));
     }
     let gone = || (1, "the gateway is shutting down".to_owned());

@@ -3,9 +3,10 @@
 use crate::catalog::merge::Entry;
 use crate::config::{Auth, Config};
 use crate::daemon::access::socket_callers;
-use crate::daemon::admin::tools::{bytes, withheld};
+use crate::daemon::admin::tools::withheld;
 use crate::daemon::gateway::Gateway;
 use crate::mcp::method::List;
+use crate::mcp::weight;
 use crate::policy::{Annotations, LOCAL, Policy};
 use crate::wire::code;
 use crate::wire::foreign;
@@ -44,7 +45,7 @@ pub(super) fn show(gateway: &Gateway, request: &Request) -> Result<RawJson, (i64
             out.set(name, schema.clone());
         }
     }
-    out.set("bytes", RawJson::number(bytes(entry)));
+    out.set("bytes", RawJson::number(weight::bytes(&entry.exposed, &entry.definition)));
     let callers = callers(&snapshot.config);
     let mut who: Vec<RawJson> = Vec::new();
     let mut add = |caller: &str, profile: &str, exposed: &str, effect: &str| {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::catalog::merge::{Dropped, Entry};
+use crate::catalog::merge::Dropped;
 use crate::daemon::access::operator;
 use crate::daemon::gateway::Gateway;
 use crate::gateway::client::ClientContext;
@@ -11,6 +11,7 @@ use crate::listener::credentials::Caller;
 use crate::mcp::input::Kinds;
 use crate::mcp::method::List;
 use crate::mcp::version::{Era, Revision};
+use crate::mcp::weight;
 use crate::policy::Policy;
 use crate::wire::code;
 use crate::wire::message::Request;
@@ -59,7 +60,7 @@ pub(super) fn list(gateway: &Gateway, caller: &Caller, request: &Request) -> Res
             ("effect", effect.into_str()),
         ]);
         if sizes {
-            tool.set("bytes", RawJson::number(bytes(entry)));
+            tool.set("bytes", RawJson::number(weight::bytes(&entry.exposed, &entry.definition)));
         }
         tool.encode()
     });
@@ -75,17 +76,6 @@ pub(super) fn list(gateway: &Gateway, caller: &Caller, request: &Request) -> Res
         gateway.service.listed_tools(&snapshot, &client);
     }
     Ok(out.encode())
-}
-
-/// Bytes of a tool as hosts hand it to a model: its name, its description and the schema of its arguments.
-pub(super) fn bytes(entry: &Entry) -> usize {
-    let mut sent = RawObject::of_strings(&[("name", &entry.exposed)]);
-    for (name, member) in [("description", "description"), ("input_schema", "inputSchema")] {
-        if let Some(value) = entry.definition.get(member) {
-            sent.set(name, value.clone());
-        }
-    }
-    sent.encode().bytes().len()
 }
 
 fn concerns_tools(dropped: &Dropped) -> bool {
