@@ -13,7 +13,11 @@
 //!
 //! # Escaping
 //! Templates escape everything. In foreign text hidden characters are spelled out as well, and longer texts have a
-//! labelled block. Pages work without scripts; with scripts `console.js` follows `/events`.
+//! labelled block.
+//!
+//! # Scripts
+//! Pages work without scripts. With them all pages of a browser share one stream of `/events`, in the background too: it tells of new
+//! questions, and whether the gateway lives. An answer by key or button names an approval and the digest of what was shown of it.
 //!
 //! `desk` is the trait towards the gateway, `live_desk` implements it.
 
@@ -38,20 +42,25 @@ use crate::listener::connection;
 use crate::listener::lobby::{Guest, Lobby, LobbyLimits};
 use crate::listener::pace::{Paced, Patience};
 
+mod action;
 mod argument;
+mod asset;
 mod card;
 pub(crate) mod desk;
 mod events;
+mod form;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 mod group_link;
 pub(crate) mod live_desk;
 mod page;
+mod questions;
 mod reply;
 mod route;
 mod session;
 mod site;
 mod text;
+mod upstream_page;
 
 /// Bounds of connections that are not signed in.
 pub(crate) const ANONYMOUS: LobbyLimits = LobbyLimits { all: 64, per_origin: 64 };

@@ -5,11 +5,14 @@ use super::desk::Approval;
 use super::text::{Piece, When, block, capitalised, json, span, visible};
 use crate::policy::consent::{Kept, Wall};
 use crate::policy::{Evidence, Hints, Kind, Said};
+use crate::wire::foreign;
 use crate::wire::layout::indented;
 
 /// Bytes of the arguments on a card beside others, and on a page of its own.
 const MAX_BRIEF: usize = 8 * 1024;
 const MAX_WHOLE: usize = 64 * 1024;
+/// Characters of them in a list.
+const MAX_LINE: usize = 240;
 
 /// A possible effect of a call in words, and its mark.
 #[derive(Debug)]
@@ -35,6 +38,34 @@ fn effects(approval: &Approval) -> Vec<Effect> {
     by_operator.into_iter().chain([by_server]).collect()
 }
 
+/// The effect in a word or two.
+fn mark(approval: &Approval) -> Effect {
+    let (tone, text) = match (approval.destructive, approval.kind != Kind::Tool.into_str()) {
+        (true, _) => ("danger", "May delete"),
+        (false, true) => ("calm", "Only reads"),
+        (false, false) if approval.said.operator.read_only == Some(true) => ("calm", "Only reads"),
+        (false, false) if approval.said.server.read_only == Some(true) => ("calm", "Says it only reads"),
+        (false, false) => ("warn", "Changes things"),
+    };
+    Effect { tone, text: text.to_owned() }
+}
+
+/// The beginning of the arguments in one line, hidden characters spelled out.
+fn brief(values: &[Argument], texts: &[Argument]) -> String {
+    let mut out = String::new();
+    for one in values.iter().chain(texts) {
+        let said = one.value.as_ref().or_else(|| one.rows.first().map(|row| &row.pieces));
+        for (separator, pieces) in [(if out.is_empty() { "" } else { ", " }, Some(&one.place)), (": ", said)] {
+            out.push_str(separator);
+            out.extend(pieces.into_iter().flatten().map(|piece| piece.text.as_str()));
+        }
+        if out.len() > MAX_LINE {
+            break;
+        }
+    }
+    foreign::short(&out, MAX_LINE)
+}
+
 /// An open approval.
 #[derive(Debug)]
 pub(crate) struct Card {
@@ -48,6 +79,9 @@ pub(crate) struct Card {
     pub(crate) canonical: Option<String>,
     pub(crate) rule: String,
     pub(crate) effects: Vec<Effect>,
+    /// The effect in a word, and the beginning of the arguments, for a list.
+    pub(crate) mark: Effect,
+    pub(crate) brief: String,
     pub(crate) destructive: bool,
     /// The name that the client gives itself.
     pub(crate) client: Option<String>,
@@ -111,6 +145,8 @@ impl Card {
             canonical: (approval.canonical != approval.exposed).then(|| visible(&approval.canonical)),
             rule: visible(&approval.rule),
             effects: effects(approval),
+            mark: mark(approval),
+            brief: brief(&values, &texts),
             destructive: approval.destructive,
             client: approval.client.as_deref().map(visible),
             outcome: visible(&approval.outcome),

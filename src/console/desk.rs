@@ -8,6 +8,7 @@ use tokio::sync::watch;
 use crate::policy::consent::{Closed, Kept, Lifetime, Wall};
 use crate::policy::{Evidence, PinState, Said};
 use crate::store::recent::DecisionView;
+use crate::upstream::logbook::LogLine;
 
 /// Source of the console's data, and the actions of a signed-in operator.
 ///
@@ -19,14 +20,17 @@ pub(crate) trait Desk: Send + Sync + 'static {
     /// Open approvals, oldest first.
     fn approvals(&self) -> Vec<Approval>;
     fn approval(&self, id: &str) -> Found;
-    fn answer<'a>(&'a self, id: &'a str, reply: Reply) -> BoxFuture<'a, Result<Closed, String>>;
-    /// Answers several approvals, each by its id and the digest of what was shown: allows once, or denies. The inner errors are about
-    /// one approval each, which stays open.
+    /// Answers an approval as it was shown.
+    fn answer<'a>(&'a self, member: &'a Member, reply: Reply) -> BoxFuture<'a, Result<Closed, String>>;
+    /// Answers several approvals of one group: allows each once, or denies them. The inner errors are about one approval each, which
+    /// stays open.
     fn answer_group<'a>(
         &'a self,
-        members: &'a [(String, String)],
+        members: &'a [Member],
         reply: Reply,
     ) -> BoxFuture<'a, Result<Vec<Result<Closed, String>>, String>>;
+    /// Denies approvals of any callers and items; an error is about one of them, which stays open.
+    fn deny<'a>(&'a self, members: &'a [Member]) -> BoxFuture<'a, Vec<Result<Closed, String>>>;
     /// Live grants, latest first.
     fn grants(&self) -> Vec<GrantView>;
     /// Whether there was such a live grant.
@@ -36,6 +40,9 @@ pub(crate) trait Desk: Send + Sync + 'static {
     fn approve_pin<'a>(&'a self, pin: &'a PinKey, digest: &'a str) -> BoxFuture<'a, Result<(), String>>;
     fn reject_pin<'a>(&'a self, pin: &'a PinKey, digest: &'a str) -> BoxFuture<'a, Result<(), String>>;
     fn upstreams(&self) -> Vec<UpstreamView>;
+    fn upstream(&self, name: &str) -> Option<UpstreamDetail>;
+    /// Acts on an upstream of the running daemon, and says what came of it. No file changes.
+    fn steer<'a>(&'a self, name: &'a str, steer: Steer) -> BoxFuture<'a, Result<String, String>>;
     /// The last decisions, latest first.
     fn decisions(&self, at_most: usize) -> Vec<DecisionView>;
     /// Channels that signal at once when a part has changed.
@@ -44,6 +51,9 @@ pub(crate) trait Desk: Send + Sync + 'static {
     /// page checks them every few seconds.
     fn counts(&self) -> Vec<(Part, u64)>;
 }
+
+/// An approval by its id, with the digest of what was shown of it.
+pub(crate) type Member = (String, String);
 
 /// A part of the console that changes by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
@@ -120,7 +130,8 @@ pub(crate) enum Reply {
     Session,
     /// For one hour.
     Hour,
-    UntilChanged,
+    /// Until the item or its server changes.
+    Always,
 }
 
 impl Reply {
@@ -131,7 +142,7 @@ impl Reply {
             "once" => Self::Once,
             "session" => Self::Session,
             "hour" => Self::Hour,
-            "until-changed" => Self::UntilChanged,
+            "always" => Self::Always,
             _ => return None,
         })
     }
@@ -188,7 +199,8 @@ pub(crate) struct PinView {
 #[derive(Clone, Debug)]
 pub(crate) struct UpstreamView {
     pub(crate) name: String,
-    /// `idle` (lazy, and at rest), `starting`, `ready`, `needs-login`, `misconfigured`, `down` or `stopped`.
+    /// `idle` (lazy, and at rest), `starting`, `ready`, `needs-login`, `misconfigured`, `down` or `stopped`; `disabled` until the next
+    /// start of headend.
     pub(crate) state: &'static str,
     pub(crate) revision: Option<&'static str>,
     pub(crate) tools: usize,
@@ -205,6 +217,52 @@ pub(crate) struct UpstreamView {
     pub(crate) next_try: Option<u64>,
     /// What the operator can do.
     pub(crate) advice: Option<String>,
-    /// The last lines of a program that failed.
-    pub(crate) stderr: Arc<Vec<String>>,
+}
+
+/// One upstream with everything about it that has a page of its own.
+#[derive(Clone, Debug)]
+pub(crate) struct UpstreamDetail {
+    pub(crate) view: UpstreamView,
+    /// Switched off for as long as this daemon runs.
+    pub(crate) is_off: bool,
+    /// The last lines of its log, the latest last.
+    pub(crate) lines: Vec<LogLine>,
+    pub(crate) tools: Vec<ToolView>,
+    /// Names of items that are not offered, and why.
+    pub(crate) withheld: Vec<(String, String)>,
+}
+
+/// A tool of an upstream.
+#[derive(Clone, Debug)]
+pub(crate) struct ToolView {
+    pub(crate) name: String,
+    pub(crate) said: Said,
+    /// No operator has confirmed it.
+    pub(crate) is_new: bool,
+    /// For the caller `local`: `allow`, `ask`, `deny` or `limit`.
+    pub(crate) effect: &'static str,
+    /// As hosts hand it to a model.
+    pub(crate) bytes: usize,
+}
+
+/// An action on an upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Steer {
+    Restart,
+    /// Until headend starts again.
+    Disable,
+    /// Takes a [`Self::Disable`] back.
+    Enable,
+}
+
+impl Steer {
+    /// Parses the word of the form.
+    pub(crate) fn parse(word: &str) -> Option<Self> {
+        Some(match word {
+            "restart" => Self::Restart,
+            "disable" => Self::Disable,
+            "enable" => Self::Enable,
+            _ => return None,
+        })
+    }
 }

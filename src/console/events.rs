@@ -1,5 +1,6 @@
 //! The event stream that tells an open page which of its parts have changed.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,18 +10,23 @@ use futures_util::stream;
 use http::Response;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
-use super::desk::Part;
+use super::desk::{Approval, Part};
 use super::session::Visitor;
 use super::site::Console;
 use crate::base::clock;
 use crate::listener::body::ReplyBody;
 use crate::listener::reply;
+use crate::wire::foreign;
+use crate::wire::raw::{RawJson, RawObject};
 
 /// Changes within this time become one event.
 const GATHER: Duration = Duration::from_millis(300);
 /// Interval of keep-alives. They name every part, since times on the page ("3 min ago") grow old.
 const BEAT: Duration = Duration::from_secs(20);
 
+/// New approvals that one event names, and characters of a name in it. More are one notification.
+const MAX_TOLD: usize = 4;
+const MAX_NAME: usize = 80;
 /// How often to check parts without a channel.
 const LOOK: Duration = Duration::from_secs(2);
 
@@ -30,6 +36,8 @@ struct Follower {
     /// Parts with a channel, and the number last sent.
     watches: Vec<(Part, watch::Receiver<u64>, u64)>,
     counts: Vec<(Part, u64)>,
+    /// The approvals that the page has heard of.
+    known: HashSet<String>,
     greeted: bool,
     _place: OwnedSemaphorePermit,
 }
@@ -46,6 +54,7 @@ pub(crate) fn stream(console: &Arc<Console>, visitor: &Visitor) -> Option<Respon
         visitor: visitor.clone(),
         watches: console.desk.watches().into_iter().map(seen).collect(),
         counts: console.desk.counts(),
+        known: HashSet::new(),
         greeted: false,
         _place: place,
     };
@@ -56,7 +65,7 @@ async fn next(mut follower: Follower) -> Option<(Bytes, Follower)> {
     if !follower.greeted {
         follower.greeted = true;
         // A change between the page and the stream is not lost: the first event names every part.
-        let text = format!("retry: 3000\n\n{}", event(follower.all()));
+        let text = format!("retry: 3000\n\n{}{}", event(follower.all()), follower.waiting(true));
         return Some((text.into(), follower));
     }
     let stop = follower.console.stop.clone();
@@ -65,7 +74,10 @@ async fn next(mut follower: Follower) -> Option<(Bytes, Follower)> {
         () = stop.cancelled() => return None,
     };
     let open = follower.console.doors.is_open(&follower.visitor, clock::uptime());
-    open.then(|| (event(parts).into(), follower))
+    open.then(|| {
+        let waiting = if parts.contains(&Part::Approvals) { follower.waiting(false) } else { String::new() };
+        ((event(parts) + &waiting).into(), follower)
+    })
 }
 
 impl Follower {
@@ -115,10 +127,36 @@ impl Follower {
         parts
     }
 
+    /// The event with the number of open approvals and, unless it is the first, those that came since the last one: their callers and
+    /// items, not their arguments.
+    fn waiting(&mut self, is_first: bool) -> String {
+        let open = self.console.desk.approvals();
+        let new = open.iter().filter(|approval| !is_first && !self.known.contains(&approval.id)).take(MAX_TOLD);
+        let mut out = RawObject::default();
+        out.set("new", RawJson::list(new.map(told)));
+        out.set("count", RawJson::number(open.len()));
+        self.known = open.into_iter().map(|approval| approval.id).collect();
+        format!("event: waiting\ndata: {}\n\n", out.encode().text())
+    }
+
     fn all(&self) -> Vec<Part> {
         let watched = self.watches.iter().map(|(part, ..)| *part);
         watched.chain(self.counts.iter().map(|(part, _)| *part)).collect()
     }
+}
+
+/// An approval as a notification.
+fn told(approval: &Approval) -> RawJson {
+    let short = |text: &str| foreign::short(text, MAX_NAME);
+    let title = format!("{} waits for your answer", short(&approval.exposed));
+    let effect = if approval.destructive { " It may delete." } else { "" };
+    let text = format!(
+        "{} wants to use this {} of {}.{effect}",
+        short(&approval.caller),
+        approval.kind,
+        short(&approval.upstream)
+    );
+    RawObject::of_strings(&[("id", &approval.id), ("title", &title), ("text", &text)]).encode()
 }
 
 fn event(mut parts: Vec<Part>) -> String {

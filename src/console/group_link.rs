@@ -15,19 +15,6 @@ pub(crate) struct GroupLink {
 }
 
 impl GroupLink {
-    /// One for each group, in the order of their oldest approvals.
-    pub(crate) fn all(approvals: &[Approval]) -> Vec<Self> {
-        let mut groups: Vec<(&Approval, usize)> = Vec::new();
-        for approval in approvals {
-            match groups.iter_mut().find(|(first, _)| first.is_beside(approval)) {
-                Some((_, count)) => *count += 1,
-                None => groups.push((approval, 1)),
-            }
-        }
-        let several = groups.into_iter().filter(|(_, count)| *count > 1);
-        several.map(|(first, count)| Self::to(first, count)).collect()
-    }
-
     /// To the group of this approval, of which so many are open.
     pub(crate) fn to(approval: &Approval, count: usize) -> Self {
         let mut query = form_urlencoded::Serializer::new(String::new());

@@ -2,23 +2,24 @@
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use futures_util::FutureExt as _;
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, join_all};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::desk::{Approval, Desk, Found, GrantView, Part, PinKey, PinView, Reply, UpstreamView};
+use super::desk::{
+    Approval, Desk, Found, GrantView, Member, Part, PinKey, PinView, Reply, Steer, UpstreamDetail, UpstreamView,
+};
 use super::text::capitalised;
 use crate::gateway::service::Service;
 use crate::gateway::supervisor::Order;
-use crate::mcp::method::List;
-use crate::policy::consent::{Answer, Arguments, CannotAnswer, Closed, Grant, Lifetime, Prompt, PromptId, Wall};
+use crate::policy::consent::{Answer, Arguments, Closed, Grant, Lifetime, Prompt, PromptId, Wall};
 use crate::policy::{Digest, Evidence};
 use crate::store::pins::{self, PinKind, Pins};
 use crate::store::recent::DecisionView;
-use crate::upstream::link::LinkState;
 use crate::wire::layout::indented;
+
+mod upstreams;
 
 /// Name of the console in grants and in the audit log.
 const BY: &str = "console";
@@ -79,38 +80,48 @@ impl Desk for LiveDesk {
         approvals.settled(&id).now_or_never().map_or(Found::Closed(Closed::TimedOut), Found::Closed)
     }
 
-    fn answer<'a>(&'a self, id: &'a str, reply: Reply) -> BoxFuture<'a, Result<Closed, String>> {
+    fn answer<'a>(&'a self, member: &'a Member, reply: Reply) -> BoxFuture<'a, Result<Closed, String>> {
         Box::pin(async move {
-            let id = PromptId::parse(id).ok_or_else(|| sentence(&CannotAnswer::Unknown))?;
+            let shown = shown(member).ok_or_else(|| FOREIGN_FORM.to_owned())?;
             let answer = match reply {
                 Reply::Deny => Answer::Deny,
                 Reply::Once => Answer::Allow(Lifetime::Once),
                 Reply::Session => Answer::Allow(Lifetime::Session),
                 Reply::Hour => Answer::Allow(Lifetime::Until(self.now() + 3600)),
-                Reply::UntilChanged => Answer::Allow(Lifetime::UntilChanged),
+                Reply::Always => Answer::Allow(Lifetime::UntilChanged),
             };
-            let answered = self.service.approvals.answer(&id, answer, Evidence::Page, BY).await;
+            let answered = self.service.approvals.answer_shown(&shown, answer, Evidence::Page, BY).await;
             answered.map_err(|error| sentence(&error))
         })
     }
 
     fn answer_group<'a>(
         &'a self,
-        members: &'a [(String, String)],
+        members: &'a [Member],
         reply: Reply,
     ) -> BoxFuture<'a, Result<Vec<Result<Closed, String>>, String>> {
         Box::pin(async move {
-            let read = |(id, digest): &(String, String)| Some((PromptId::parse(id)?, Digest::from_hex(digest)?));
-            let members: Option<Vec<_>> = members.iter().map(read).collect();
+            let members: Option<Vec<_>> = members.iter().map(shown).collect();
             let answer = match reply {
                 Reply::Deny => Some(Answer::Deny),
                 Reply::Once => Some(Answer::Allow(Lifetime::Once)),
-                Reply::Session | Reply::Hour | Reply::UntilChanged => None,
+                Reply::Session | Reply::Hour | Reply::Always => None,
             };
             let (members, answer) = members.zip(answer).ok_or_else(|| FOREIGN_FORM.to_owned())?;
             let answered = self.service.approvals.answer_group(&members, answer, Evidence::Page, BY).await;
             let answered = answered.map_err(|error| sentence(&error))?;
             Ok(answered.into_iter().map(|one| one.map_err(|error| sentence(&error))).collect())
+        })
+    }
+
+    fn deny<'a>(&'a self, members: &'a [Member]) -> BoxFuture<'a, Vec<Result<Closed, String>>> {
+        Box::pin(async move {
+            let one = async |member| {
+                let shown = shown(member).ok_or_else(|| FOREIGN_FORM.to_owned())?;
+                let denied = self.service.approvals.answer_shown(&shown, Answer::Deny, Evidence::Page, BY).await;
+                denied.map_err(|error| sentence(&error))
+            };
+            join_all(members.iter().map(one)).await
         })
     }
 
@@ -144,33 +155,17 @@ impl Desk for LiveDesk {
 
     fn upstreams(&self) -> Vec<UpstreamView> {
         let snapshot = self.service.snapshots.load_full();
-        let view = |(index, handle): (usize, &Arc<crate::upstream::handle::Handle>)| {
-            let state = handle.main.state();
-            let mine = |lists: &[List]| {
-                let entries = snapshot.whole.catalog.entries().iter();
-                entries.filter(|entry| entry.upstream == index && lists.contains(&entry.list)).count()
-            };
-            UpstreamView {
-                name: handle.name.as_str().to_owned(),
-                state: handle.health.state(),
-                revision: match &*state {
-                    LinkState::Ready(link) => Some(link.agreed().revision.as_str()),
-                    LinkState::Idle | LinkState::Starting | LinkState::Down { .. } | LinkState::Stopped => None,
-                },
-                tools: mine(&[List::Tools]),
-                prompts: mine(&[List::Prompts]),
-                resources: mine(&[List::Resources, List::Templates]),
-                not_offered: handle.excess().iter().map(|excess| excess.items).sum(),
-                in_flight: handle.in_flight.load(Ordering::Relaxed),
-                restarts: handle.main.restarts.load(Ordering::Relaxed),
-                last_error: handle.health.last_error(),
-                age: handle.health.age().as_secs(),
-                next_try: handle.next_start().map(|wait| wait.as_secs() + 1),
-                advice: handle.advice(),
-                stderr: handle.health.stderr(),
-            }
-        };
-        snapshot.handles.iter().enumerate().map(view).collect()
+        let running =
+            snapshot.handles.iter().enumerate().map(|(index, handle)| upstreams::view(&snapshot, index, handle));
+        running.chain(snapshot.config.off.iter().map(upstreams::off)).collect()
+    }
+
+    fn upstream(&self, name: &str) -> Option<UpstreamDetail> {
+        upstreams::detail(&self.service.snapshots.load_full(), name)
+    }
+
+    fn steer<'a>(&'a self, name: &'a str, steer: Steer) -> BoxFuture<'a, Result<String, String>> {
+        Box::pin(upstreams::steer(&self.service, &self.orders, name, steer, BY))
     }
 
     fn decisions(&self, at_most: usize) -> Vec<DecisionView> {
@@ -196,6 +191,11 @@ impl Desk for LiveDesk {
         }
         vec![(Part::Upstreams, states.finish()), (Part::Decisions, self.service.recent.count())]
     }
+}
+
+/// The approval of a form, and what was shown of it.
+fn shown((id, digest): &Member) -> Option<(PromptId, Digest)> {
+    Some((PromptId::parse(id)?, Digest::from_hex(digest)?))
 }
 
 /// An error as a sentence for the operator.

@@ -6,6 +6,7 @@ use super::argument::RowKind;
 use super::card::Card;
 use super::desk::{GrantView, PinView, UpstreamView};
 use super::group_link::GroupLink;
+use super::questions::Questions;
 use super::session::Notice;
 use super::text::{Piece, PieceKind, When, ago, block, capitalised, counted, diff, span, visible};
 use crate::policy::consent::{self, Lifetime, Wall};
@@ -36,17 +37,34 @@ pub(crate) struct Frame {
     pub(crate) pins_waiting: usize,
 }
 
+/// A page in the navigation.
+#[derive(Debug)]
+pub(crate) struct NavLink {
+    pub(crate) path: &'static str,
+    pub(crate) name: &'static str,
+    pub(crate) is_current: bool,
+    /// What waits there, and the word for it.
+    pub(crate) count: usize,
+    pub(crate) counts: &'static str,
+}
+
 impl Frame {
-    fn is(&self, section: &str) -> bool {
-        let own = match self.section {
-            Section::Overview => "overview",
-            Section::Grants => "grants",
-            Section::Pins => "pins",
-            Section::Upstreams => "upstreams",
-            Section::Decisions => "decisions",
-            Section::Other => "",
+    /// The navigation, in its order.
+    pub(crate) fn links(&self) -> Vec<NavLink> {
+        let link = |section, path, name, count, counts| NavLink {
+            path,
+            name,
+            is_current: self.section == section,
+            count,
+            counts,
         };
-        own == section
+        vec![
+            link(Section::Overview, "/", "Overview", self.waiting, "waiting"),
+            link(Section::Grants, "/grants", "Grants", 0, ""),
+            link(Section::Pins, "/pins", "Changed tools", self.pins_waiting, "to review"),
+            link(Section::Upstreams, "/upstreams", "Upstreams", 0, ""),
+            link(Section::Decisions, "/decisions", "Decisions", 0, ""),
+        ]
     }
 }
 
@@ -54,6 +72,8 @@ impl Frame {
 #[derive(Debug)]
 pub(crate) struct Tile {
     pub(crate) name: String,
+    /// Its own page.
+    pub(crate) href: String,
     pub(crate) state: &'static str,
     /// Mark of the state.
     pub(crate) tone: &'static str,
@@ -64,8 +84,6 @@ pub(crate) struct Tile {
     pub(crate) error: Option<String>,
     /// For how long it has not been ready, when it is tried again, and what to do.
     pub(crate) waits: Option<String>,
-    /// The last lines of its program.
-    pub(crate) stderr: Vec<Piece>,
 }
 
 impl Tile {
@@ -78,11 +96,12 @@ impl Tile {
         let down = matches!(state, "down" | "needs-login" | "misconfigured" | "stopped");
         Self {
             name: visible(&upstream.name),
+            href: format!("/upstreams/{}", upstream.name),
             state,
             tone: match state {
                 "ready" => "good",
                 "starting" => "warn",
-                "idle" => "calm",
+                "idle" | "disabled" => "calm",
                 _ => "danger",
             },
             offers: if offers.is_empty() { "offers nothing yet".to_owned() } else { offers.join(", ") },
@@ -92,16 +111,15 @@ impl Tile {
             // The last error matters only while the upstream is down.
             error: upstream.last_error.as_ref().filter(|_| down).map(|error| visible(error)),
             waits: (down || state == "starting").then(|| waits(upstream)),
-            stderr: if down { block(&upstream.stderr.join("\n")) } else { Vec::new() },
         }
     }
 }
 
 /// For how long an upstream has been in its state, and what comes next.
 fn waits(upstream: &UpstreamView) -> String {
-    let next = upstream.next_try.map(|seconds| format!(", tried again in {seconds} s")).unwrap_or_default();
+    let next = upstream.next_try.map(|seconds| format!(", tried again in {}", span(seconds))).unwrap_or_default();
     let advice = upstream.advice.as_ref().map(|advice| format!("; {advice}")).unwrap_or_default();
-    format!("For {} s{next}{advice}.", upstream.age)
+    format!("{} for {}{next}{advice}.", capitalised(upstream.state), span(upstream.age))
 }
 
 /// A decision's row.
@@ -161,7 +179,7 @@ impl Granted {
             Lifetime::Once => "once".to_owned(),
             Lifetime::Session => "this session".to_owned(),
             Lifetime::Until(end) => format!("{} more", span(end.saturating_sub(now))),
-            Lifetime::UntilChanged => "until it changes".to_owned(),
+            Lifetime::UntilChanged => "always, until it changes".to_owned(),
         };
         let used = match (grant.uses, grant.last_used) {
             (0, _) | (_, None) => "not yet".to_owned(),
@@ -316,8 +334,7 @@ impl Group {
 #[template(path = "overview.html", config = "src/console/askama.toml")]
 pub(crate) struct Overview {
     pub(crate) frame: Frame,
-    pub(crate) cards: Vec<Card>,
-    pub(crate) groups: Vec<GroupLink>,
+    pub(crate) questions: Questions,
     pub(crate) tiles: Vec<Tile>,
     pub(crate) troubled: usize,
     pub(crate) rows: Vec<Row>,

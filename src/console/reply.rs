@@ -53,6 +53,11 @@ pub(crate) fn file(kind: &'static str, text: &'static str) -> Response<ReplyBody
     with(StatusCode::OK, kind, bytes::Bytes::from_static(text.as_bytes()))
 }
 
+/// An image that was drawn for its request.
+pub(crate) fn drawn(kind: &'static str, text: String) -> Response<ReplyBody> {
+    with(StatusCode::OK, kind, text.into())
+}
+
 /// A page with an error.
 pub(crate) fn wrong(status: StatusCode, title: &str, text: &str) -> Response<ReplyBody> {
     page(status, &Plain { title: title.to_owned(), text: text.to_owned() })

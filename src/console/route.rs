@@ -2,37 +2,39 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
-use http::header::{CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, COOKIE as COOKIES};
+use http::header::{CONNECTION, COOKIE as COOKIES};
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
-use http_body_util::{BodyExt as _, Limited};
+use http::{HeaderMap, Method, Response, StatusCode};
 use hyper::body::Incoming;
 use url::form_urlencoded;
 
+use super::action;
+use super::asset;
 use super::card::Card;
-use super::desk::{Found, PinKey, Reply};
+use super::desk::Found;
 use super::events;
+use super::form::{Form, form};
 use super::group_link::GroupLink;
 use super::page::{
     Closed, Decisions, Frame, Granted, Grants, Group, OneApproval, Open, Overview, Pinned, Pins, Review, Row, Section,
     SignIn, Tile, Upstreams,
 };
+use super::questions::Questions;
 use super::reply::{self, COOKIE};
-use super::session::{NoEntry, Notice, Visitor};
+use super::session::{NoEntry, Visitor};
 use super::site::{Console, Seat};
+use super::upstream_page::{UpstreamPage, name_in};
 use crate::base::clock;
 use crate::listener::body::ReplyBody;
-use crate::wire::coding;
 
-const MAX_BODY: usize = 64 * 1024;
-const BODY_TIME: Duration = Duration::from_secs(10);
 /// Number of decisions on the overview, and on their own page.
 const FEW: usize = 8;
 const ALL: usize = 200;
-/// Header of the script's own requests: they leave a notice for the page that the operator sees next.
+/// Header of the script's own requests. They leave a notice for the page that the operator sees next, unless they ask for what was
+/// told.
 const REFRESH: &str = "headend-refresh";
+const TOLD: &str = "told";
 
 /// Serves one request.
 pub(super) async fn handle(
@@ -54,7 +56,7 @@ pub(super) async fn handle(
         let busy = reply::wrong(StatusCode::SERVICE_UNAVAILABLE, "Not now", text);
         return reply::closing(reply::retry_later(busy, 10));
     }
-    if let Some(file) = file(head.uri.path()) {
+    if let Some(file) = asset::find(head.uri.path()) {
         return if is_read(&head.method) { file } else { reply::method_not_allowed("GET, HEAD") };
     }
     if is_read(&head.method) {
@@ -75,15 +77,6 @@ pub(super) async fn handle(
 
 fn is_read(method: &Method) -> bool {
     method == Method::GET || method == Method::HEAD
-}
-
-fn file(path: &str) -> Option<Response<ReplyBody>> {
-    Some(match path {
-        "/static/console.css" => reply::file("text/css; charset=utf-8", include_str!("console.css")),
-        "/static/console.js" => reply::file("text/javascript; charset=utf-8", include_str!("console.js")),
-        "/static/icon.svg" => reply::file("image/svg+xml", include_str!("icon.svg")),
-        _ => return None,
-    })
 }
 
 /// Browsers say where a form comes from. Other programs say nothing, and have no cookie of another program.
@@ -107,7 +100,7 @@ fn visitor(console: &Console, head: &Parts) -> Option<Visitor> {
 pub(super) fn own_page(path: &str) -> &str {
     let known = matches!(path, "/" | "/grants" | "/pins" | "/upstreams" | "/decisions");
     let approval = path.strip_prefix("/approvals/").is_some_and(is_id);
-    if known || approval { path } else { "/" }
+    if known || approval || name_in(path).is_some() { path } else { "/" }
 }
 
 pub(super) fn is_id(id: &str) -> bool {
@@ -158,6 +151,10 @@ fn to_sign_in(path: &str) -> Response<ReplyBody> {
     }
 }
 
+fn keeps_notice(headers: &HeaderMap) -> bool {
+    headers.get(REFRESH).is_some_and(|value| value != TOLD)
+}
+
 /// A page for a signed-in browser.
 async fn show(console: &Console, head: &Parts, visitor: &Visitor) -> Response<ReplyBody> {
     let desk = &console.desk;
@@ -166,7 +163,7 @@ async fn show(console: &Console, head: &Parts, visitor: &Visitor) -> Response<Re
     let frame = |section| Frame {
         section,
         csrf: visitor.csrf.clone(),
-        notice: if head.headers.contains_key(REFRESH) { None } else { console.doors.told(visitor) },
+        notice: if keeps_notice(&head.headers) { None } else { console.doors.told(visitor) },
         waiting: desk.approvals().len(),
         pins_waiting: pins.iter().filter(|pin| Review::is_due(pin)).count(),
     };
@@ -178,15 +175,9 @@ async fn show(console: &Console, head: &Parts, visitor: &Visitor) -> Response<Re
             let mut tiles = tiles();
             // Upstreams in trouble come first; the rest keeps the order of the configuration.
             tiles.sort_by_key(|tile| tile.tone != "danger");
-            let approvals = desk.approvals();
-            let page = Overview {
-                frame: frame(Section::Overview),
-                cards: approvals.iter().map(|approval| Card::new(approval, now)).collect(),
-                groups: GroupLink::all(&approvals),
-                troubled: tiles.iter().filter(|tile| tile.tone == "danger").count(),
-                tiles,
-                rows: rows(FEW),
-            };
+            let troubled = tiles.iter().filter(|tile| tile.tone == "danger").count();
+            let questions = Questions::new(&desk.approvals(), now);
+            let page = Overview { frame: frame(Section::Overview), questions, troubled, tiles, rows: rows(FEW) };
             reply::page(ok, &page)
         }
         "/grants" => {
@@ -219,40 +210,11 @@ async fn show(console: &Console, head: &Parts, visitor: &Visitor) -> Response<Re
                 Found::Closed(ending) => reply::page(ok, &Closed::new(frame(Section::Other), id, Some(ending))),
                 Found::Unknown => reply::page(StatusCode::NOT_FOUND, &Closed::new(frame(Section::Other), id, None)),
             },
-            None => reply::not_found(),
+            None => match name_in(path).and_then(|name| desk.upstream(name)) {
+                Some(detail) => reply::page(ok, &UpstreamPage::new(frame(Section::Upstreams), &detail)),
+                None => reply::not_found(),
+            },
         },
-    }
-}
-
-/// Fields of a form.
-struct Form(Vec<(String, String)>);
-
-impl Form {
-    /// The value of a field that occurs once.
-    fn field(&self, name: &str) -> Option<&str> {
-        let mut values = self.0.iter().filter(|(field, _)| field == name).map(|(_, value)| value.as_str());
-        let value = values.next()?;
-        values.next().is_none().then_some(value)
-    }
-
-    /// The values of a field that may occur several times.
-    fn fields<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
-        self.0.iter().filter(move |(field, _)| field == name).map(|(_, value)| value.as_str())
-    }
-}
-
-async fn form(headers: &HeaderMap, body: Incoming) -> Result<Form, Box<Response<ReplyBody>>> {
-    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    let kind = kind.split(';').next().unwrap_or_default().trim();
-    let plain = coding::is_plain_content(headers.get_all(CONTENT_ENCODING).iter().map(HeaderValue::as_bytes));
-    if !plain || !kind.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
-        let text = "The console accepts only its own forms.";
-        return Err(Box::new(reply::wrong(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Refused", text)));
-    }
-    match tokio::time::timeout(BODY_TIME, Limited::new(body, MAX_BODY).collect()).await {
-        Ok(Ok(body)) => Ok(Form(form_urlencoded::parse(&body.to_bytes()).into_owned().collect())),
-        Ok(Err(_)) => Err(Box::new(reply::wrong(StatusCode::PAYLOAD_TOO_LARGE, "Refused", "The form is too large."))),
-        Err(_) => Err(Box::new(reply::wrong(StatusCode::REQUEST_TIMEOUT, "Refused", "The form came too slowly."))),
     }
 }
 
@@ -277,20 +239,22 @@ async fn write(console: &Console, head: &Parts, visitor: Option<Visitor>, form: 
         return reply::with_cookie(reply::see("/sign-in"), None);
     }
     let done = match path {
-        "/grants" => revoke(console, form).await,
-        "/pins" => judge_pin(console, form).await,
-        "/group" => answer_group(console, form).await,
-        _ => match path.strip_prefix("/approvals/").filter(|id| is_id(id)) {
-            Some(id) => answer(console, id, form).await,
-            None if own_page(path) == path => return reply::method_not_allowed("GET, HEAD"),
-            None => return reply::not_found(),
+        "/grants" => action::revoke(console, form).await,
+        "/pins" => action::judge_pin(console, form).await,
+        "/group" => action::answer_group(console, form).await,
+        "/approvals" => action::deny_all(console, form).await,
+        _ => match (path.strip_prefix("/approvals/").filter(|id| is_id(id)), name_in(path)) {
+            (Some(id), _) => action::answer(console, id, form).await,
+            (None, Some(name)) => action::steer(console, name, form).await,
+            (None, None) if own_page(path) == path => return reply::method_not_allowed("GET, HEAD"),
+            (None, None) => return reply::not_found(),
         },
     };
     let Some(notice) = done else {
         return reply::wrong(StatusCode::BAD_REQUEST, "Not understood", "The form lacks a field. Reload the page.");
     };
     console.doors.tell(&visitor, notice);
-    reply::see(if path.starts_with("/approvals/") || path == "/group" { "/" } else { path })
+    reply::see(if path.starts_with("/approvals") || path == "/group" { "/" } else { path })
 }
 
 /// Redirects into the console after sign-in, or shows the sign-in page with the error.
@@ -312,68 +276,4 @@ fn entered(entry: Result<String, NoEntry>, then: &str, wrong: &str) -> Response<
             reply::retry_later(page(StatusCode::TOO_MANY_REQUESTS, problem), seconds)
         }
     }
-}
-
-/// `None` for a malformed form.
-async fn answer(console: &Console, id: &str, form: &Form) -> Option<Notice> {
-    let reply = Reply::parse(form.field("answer")?)?;
-    Some(match console.desk.answer(id, reply).await {
-        Ok(ending) => {
-            let text = match reply {
-                Reply::Deny => "Denied. The call is not made.",
-                Reply::Once => "Allowed once.",
-                Reply::Session => "Allowed for the session of this caller.",
-                Reply::Hour => "Allowed for one hour.",
-                Reply::UntilChanged => "Allowed until the definition or its server changes.",
-            };
-            tracing::info!(approval = id, ending = ?ending, "answered in the console");
-            Notice { good: true, text: text.to_owned() }
-        }
-        Err(text) => Notice { good: false, text },
-    })
-}
-
-/// `None` for a malformed form.
-async fn answer_group(console: &Console, form: &Form) -> Option<Notice> {
-    let reply = Reply::parse(form.field("answer")?)?;
-    let member = |value: &str| value.split_once(':').map(|(id, digest)| (id.to_owned(), digest.to_owned()));
-    let members: Vec<(String, String)> = form.fields("member").map(member).collect::<Option<_>>()?;
-    if members.is_empty() {
-        return Some(Notice { good: false, text: "No call was checked, so nothing was answered.".to_owned() });
-    }
-    let answered = match console.desk.answer_group(&members, reply).await {
-        Ok(answered) => answered,
-        Err(text) => return Some(Notice { good: false, text }),
-    };
-    tracing::info!(approvals = members.len(), answered = ?answered, "answered together in the console");
-    let done = answered.iter().filter(|one| one.is_ok()).count();
-    let verb = if reply == Reply::Deny { "Denied" } else { "Allowed once" };
-    let mut text = format!("{verb}: {done} of {}.", members.len());
-    if let Some(why) = answered.iter().find_map(|one| one.as_ref().err()) {
-        text.push_str(&format!(" Not answered: {} ({why})", members.len() - done));
-    }
-    Some(Notice { good: done == members.len(), text })
-}
-
-async fn revoke(console: &Console, form: &Form) -> Option<Notice> {
-    Some(match console.desk.revoke(form.field("id")?).await {
-        Ok(true) => Notice { good: true, text: "Revoked. The next such call needs an approval.".to_owned() },
-        Ok(false) => Notice { good: false, text: "This grant had ended already.".to_owned() },
-        Err(text) => Notice { good: false, text },
-    })
-}
-
-async fn judge_pin(console: &Console, form: &Form) -> Option<Notice> {
-    let field = |name| form.field(name).map(str::to_owned);
-    let key = PinKey { upstream: field("upstream")?, kind: field("kind")?, name: field("name")? };
-    let digest = form.field("digest")?;
-    let (outcome, text) = match form.field("answer")? {
-        "approve" => (console.desk.approve_pin(&key, digest).await, "Approved. Clients see it as it is now."),
-        "reject" => (console.desk.reject_pin(&key, digest).await, "Rejected. It stays hidden until it changes again."),
-        _ => return None,
-    };
-    Some(match outcome {
-        Ok(()) => Notice { good: true, text: text.to_owned() },
-        Err(text) => Notice { good: false, text },
-    })
 }

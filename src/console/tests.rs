@@ -1,8 +1,5 @@
 //! The console over a real socket, with invented data.
 
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
-
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_util::sync::CancellationToken;
 
@@ -11,7 +8,9 @@ use super::desk::{Approval, Desk};
 use super::*;
 use crate::policy::Said;
 
+mod browser;
 mod fake;
+mod lists;
 
 const TOKEN: &str = "the-operators-token-of-this-test";
 /// Every page that needs a session.
@@ -20,6 +19,8 @@ const PAGES: &[&str] = &[
     "/grants",
     "/pins",
     "/upstreams",
+    "/upstreams/files",
+    "/upstreams/legacy-crm",
     "/decisions",
     "/approvals/k7hq9cmv2r5wjd8x",
     "/group?caller=local&kind=tool&item=mail__send",
@@ -117,6 +118,8 @@ async fn every_answer_carries_the_headers() {
         "/open/aaaaaaaaaaaaaaaaaaaaaa",
         "/static/console.css",
         "/static/console.js",
+        "/static/questions.js",
+        "/static/icon/7.svg",
         "/nope",
         "/approvals/x",
     ];
@@ -206,7 +209,8 @@ async fn only_a_form_of_the_own_session_and_page_changes_anything() {
     let csrf = stage.get("/", &mine).await.csrf();
     let foreign = stage.get("/", &other).await.csrf();
     let own = format!("http://{}", stage.address);
-    let good = format!("csrf={csrf}&answer=once");
+    let digest = format!("{:0>64}", "k7hq9cmv2r5wjd8x");
+    let good = format!("csrf={csrf}&answer=once&digest={digest}");
     let path = "/approvals/k7hq9cmv2r5wjd8x";
     let cookie = ("Cookie", mine.as_str());
     let rows: &[Row<'_>] = &[
@@ -223,7 +227,8 @@ async fn only_a_form_of_the_own_session_and_page_changes_anything() {
         ("JSON", &[cookie, ("Content-Type", "application/json")], "{}", 415),
         ("nobody", &[], &good, 303),
         ("no answer", &[cookie], &format!("csrf={csrf}"), 400),
-        ("odd answer", &[cookie], &format!("csrf={csrf}&answer=always"), 400),
+        ("odd answer", &[cookie], &format!("csrf={csrf}&answer=often&digest={digest}"), 400),
+        ("nothing that was shown", &[cookie], &format!("csrf={csrf}&answer=once"), 400),
         ("too much", &[cookie], &format!("csrf={csrf}&answer=once&x={}", "x".repeat(70_000)), 413),
     ];
     for (label, headers, body, status) in rows {
@@ -234,10 +239,11 @@ async fn only_a_form_of_the_own_session_and_page_changes_anything() {
     let done = stage.send("POST", path, &headers, &good).await;
     assert_eq!((done.status, done.header("location")), (303, Some("/")));
     assert_eq!(stage.desk.done(), ["answer k7hq9cmv2r5wjd8x Once"]);
+    let told = "Allowed once: postgres__execute_sql for local, with exactly these arguments.";
     let refreshed = stage.send("GET", "/", &[cookie, ("headend-refresh", "1")], "").await;
-    assert!(!refreshed.body.contains("Allowed once."), "the script takes no notice away");
-    assert!(stage.get("/", &mine).await.body.contains("Allowed once."));
-    assert!(!stage.get("/", &mine).await.body.contains("Allowed once."), "told once");
+    assert!(!refreshed.body.contains(told), "the script takes no notice away");
+    assert!(stage.get("/", &mine).await.body.contains(told));
+    assert!(!stage.get("/", &mine).await.body.contains(told), "told once");
     assert!(stage.get(path, &mine).await.body.contains("<h1 id=\"closed-title\">Allowed</h1>"));
 }
 
@@ -246,17 +252,24 @@ async fn every_button_reaches_the_desk() {
     let stage = Stage::set(FakeDesk::busy()).await;
     let cookie = stage.sign_in().await;
     let csrf = stage.get("/", &cookie).await.csrf();
-    for (word, reply) in [
-        ("deny", "Deny"),
-        ("once", "Once"),
-        ("session", "Session"),
-        ("hour", "Hour"),
-        ("until-changed", "UntilChanged"),
-    ] {
+    for (word, reply) in
+        [("deny", "Deny"), ("once", "Once"), ("session", "Session"), ("hour", "Hour"), ("always", "Always")]
+    {
         stage.desk.ask(approval("a1", "x", "x", Said::default(), 1, "{}"));
-        let body = format!("csrf={csrf}&answer={word}");
+        let other = format!("csrf={csrf}&answer={word}&digest={:0>64}", "a2");
+        stage.send("POST", "/approvals/a1", &[("Cookie", &cookie)], &other).await;
+        assert!(stage.get("/", &cookie).await.body.contains("It is not what was shown."), "{word}");
+        let body = format!("csrf={csrf}&answer={word}&digest={:0>64}", "a1");
         assert_eq!(stage.send("POST", "/approvals/a1", &[("Cookie", &cookie)], &body).await.status, 303, "{word}");
         assert_eq!(stage.desk.done().last().unwrap(), &format!("answer a1 {reply}"));
+        let told = match word {
+            "deny" => "Denied: this call of x by local is not made.",
+            "once" => "Allowed once: x for local, with exactly these arguments.",
+            "session" => "until that session ends, or until the tool or its server changes.",
+            "hour" => "with any arguments, until 15:13 UTC, or until the tool or its server changes.",
+            _ => "Allowed always: all calls of x by local, with any arguments, until the tool or its server changes.",
+        };
+        assert!(stage.get("/", &cookie).await.body.contains(told), "{word}");
         stage.send("POST", "/approvals/a1", &[("Cookie", &cookie)], &body).await;
         assert!(stage.get("/", &cookie).await.body.contains("It was answered already."), "{word}");
     }
@@ -318,7 +331,7 @@ async fn a_group_is_answered_as_far_as_it_was_shown_and_checked() {
         format!("csrf={csrf}&answer={answer}{members}")
     };
     assert_eq!(stage.send("POST", "/group", &headers, "answer=once").await.status, 403);
-    assert_eq!(stage.send("POST", "/group", &headers, &form(&["a1"], "always")).await.status, 400);
+    assert_eq!(stage.send("POST", "/group", &headers, &form(&["a1"], "often")).await.status, 400);
     assert_eq!(stage.send("POST", "/group", &headers, &format!("csrf={csrf}&answer=once&member=a1")).await.status, 400);
     stage.send("POST", "/group", &headers, &form(&[], "once")).await;
     assert!(stage.get("/", &cookie).await.body.contains("No call was checked"));
@@ -330,7 +343,7 @@ async fn a_group_is_answered_as_far_as_it_was_shown_and_checked() {
     let again = format!("csrf={csrf}&answer=deny&member={}&member=a4:{:0>64}", value("a2"), "x");
     stage.send("POST", "/group", &headers, &again).await;
     let told = stage.get("/", &cookie).await.body;
-    assert!(told.contains("Denied: 1 of 2. Not answered: 1 (It is not open.)"), "{told}");
+    assert!(told.contains("Denied: 1 of 2. Not answered: 1 (It is not what was shown.)"), "{told}");
     assert!(told.contains("approval-a4"), "it stays open");
     let empty = stage.get("/group?caller=nobody", &cookie).await;
     assert!(empty.status == 200 && empty.body.contains("Nothing waits for you here"));
@@ -405,10 +418,23 @@ async fn an_open_page_is_told_what_changes() {
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut heard = String::new();
     until(&mut stream, &mut heard, "data: approvals grants pins upstreams decisions\n").await;
+    until(&mut stream, &mut heard, "data: {\"new\":[],\"count\":0}\n").await;
     assert!(heard.contains("text/event-stream") && heard.contains("no-store"), "{heard}");
     heard.clear();
     stage.desk.ask(hostile("h1"));
     until(&mut stream, &mut heard, "data: approvals grants pins\n").await;
+    until(&mut stream, &mut heard, "\"count\":1}\n").await;
+    let waiting = heard.split("event: waiting\n").nth(1).unwrap();
+    assert!(waiting.contains("{\"new\":[{\"id\":\"h1\",\"title\":\""), "{waiting}");
+    assert!(waiting.contains("wants to use this tool of") && waiting.contains("\\\\u{202e}"), "{waiting}");
+    assert!(!waiting.contains("new_text") && !waiting.contains('\u{202e}'), "no arguments, nothing hidden: {waiting}");
+    heard.clear();
+    stage.desk.ask(approval("a1", "mail__send", "mail", Said::default(), 1, "{\"text\":\"canary-4711\"}"));
+    until(&mut stream, &mut heard, "\"count\":2}\n").await;
+    assert!(
+        heard.contains("\"id\":\"a1\"") && !heard.contains("h1") && !heard.contains("canary"),
+        "only the new one: {heard}"
+    );
     stage.stop.cancel();
     let mut rest = Vec::new();
     stream.read_to_end(&mut rest).await.unwrap();
@@ -430,52 +456,4 @@ async fn a_taken_default_gives_way_and_a_chosen_address_does_not() {
     let (_, other) = bind(address, false).await.unwrap();
     assert!(other != address && other.ip().is_loopback());
     drop(first);
-}
-
-/// A browser and its driver, or why there is none.
-fn browser() -> Result<(PathBuf, PathBuf, PathBuf), &'static str> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let peers = std::env::var_os("HEADEND_TEST_PEERS").map_or_else(|| root.join("target/peers"), PathBuf::from);
-    let modules = peers.join("node/node_modules");
-    let node = modules.join(".bin/node");
-    if !node.exists() || !modules.join("playwright-core").exists() || !modules.join("axe-core").exists() {
-        return Err("playwright-core and axe-core are not installed");
-    }
-    let names = ["chromium-headless-shell", "chromium", "google-chrome"];
-    let paths = std::env::var_os("PATH").unwrap_or_default();
-    let found = names
-        .iter()
-        .find_map(|name| std::env::split_paths(&paths).map(|folder| folder.join(name)).find(|path| path.exists()));
-    let named = std::env::var_os("HEADEND_TEST_BROWSER").map(PathBuf::from);
-    Ok((node, modules, named.or(found).ok_or("no browser is installed")?))
-}
-
-/// Checks every page in a real browser, in light and dark, wide and narrow, with and without scripts.
-/// `HEADEND_TEST_SHOTS` names a folder for pictures.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_pages_work_in_a_browser_for_everybody() {
-    let (node, modules, browser) = match browser() {
-        Ok(found) => found,
-        Err(why) => {
-            eprintln!("left out: the console in a browser: {why}");
-            return;
-        }
-    };
-    let stage = Stage::set(FakeDesk::busy()).await;
-    let quiet = Stage::set(FakeDesk::empty()).await;
-    let texts = Stage::set(FakeDesk::with_texts()).await;
-    let script = modules.join("../console.mjs");
-    std::fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers/console.mjs"), &script).unwrap();
-    let mut child = tokio::process::Command::new(node);
-    child.arg(script).arg(browser).arg(&**stage.console.base()).arg(&**quiet.console.base()).arg(TOKEN);
-    child.arg(&**texts.console.base());
-    child.stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-    let ended = tokio::time::timeout(Duration::from_secs(180), child.output()).await;
-    let output = ended.expect("the browser is done in time").unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
-    let done = stage.desk.done();
-    for wanted in ["answer z3n8ytf6b4lqsg2v Deny", "answer pb4xw2nkd7q3tz6m Once", "revoke a1b2c3d4e5f60718"] {
-        assert!(done.iter().any(|line| line == wanted), "{wanted}: {done:?}\n{said}");
-    }
 }

@@ -60,9 +60,8 @@ impl Browser {
     /// Presses a button of an approval's page.
     pub(crate) fn answer(&mut self, id: &str, answer: &str) {
         let path = format!("/approvals/{id}");
-        let page = self.get(&path).text();
-        let csrf = page.split("name=\"csrf\" value=\"").nth(1).unwrap().split('"').next().unwrap();
-        assert_eq!(self.post(&path, &format!("csrf={csrf}&answer={answer}")).head.status, 303);
+        let form = shown(&self.get(&path).text(), &path);
+        assert_eq!(self.post(&path, &format!("{form}&answer={answer}")).head.status, 303);
     }
 
     pub(crate) fn signed_in(gateway: &Gateway) -> Self {
@@ -71,6 +70,17 @@ impl Browser {
         assert_eq!(browser.post("/sign-in", &format!("token={}", token.trim())).head.status, 303);
         browser
     }
+}
+
+/// The hidden fields of the form on a page that posts to that path.
+fn shown(page: &str, path: &str) -> String {
+    let form = page.split(&format!("action=\"{path}\"")).nth(1).unwrap_or_else(|| panic!("no form for {path}: {page}"));
+    let form = form.split("</form>").next().unwrap();
+    let fields = form.split("type=\"hidden\" name=\"").skip(1).map(|field| {
+        let (name, rest) = field.split_once("\" value=\"").unwrap();
+        format!("{name}={}", rest.split('"').next().unwrap())
+    });
+    fields.collect::<Vec<_>>().join("&")
 }
 
 /// The console's address as the daemon prints it.
@@ -172,7 +182,9 @@ fn a_link_of_the_command_signs_in_once() {
 fn every_page_of_the_daemon_carries_the_headers_and_knows_its_own_name_only() {
     let gateway = setup().start();
     let browser = Browser::signed_in(&gateway);
-    for path in ["/", "/grants", "/pins", "/upstreams", "/decisions", "/approvals/aaaa", "/sign-in", "/nope"] {
+    for path in
+        ["/", "/grants", "/pins", "/upstreams", "/upstreams/none", "/decisions", "/approvals/aaaa", "/sign-in", "/nope"]
+    {
         let page = browser.get(path);
         let policy = page.head.header("content-security-policy").unwrap_or_default();
         assert!(policy.starts_with("default-src 'none'; style-src 'self'; script-src 'self'"), "{path}: {policy}");
@@ -240,6 +252,7 @@ fn a_refused_call_leads_to_its_page_and_passes_once_it_is_allowed_there() {
     assert_eq!(to.head.header("location"), Some(format!("/sign-in?then={path}").as_str()), "the address shows nothing");
     browser = Browser::signed_in(&gateway);
     let page = browser.get(&path).text();
+    let form = shown(&page, &path);
     for wanted in ["fx__echo</bdi>", "1 hidden character", "\\u{202e}", "&#60;script&#62;", "<bdi>local</bdi>"] {
         assert!(page.contains(wanted), "{wanted}: {page}");
     }
@@ -247,8 +260,14 @@ fn a_refused_call_leads_to_its_page_and_passes_once_it_is_allowed_there() {
     let csrf = page.split("name=\"csrf\" value=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
     assert_eq!(browser.post(&path, "answer=once").head.status, 403);
     assert!(client.call("fx__echo", arguments.clone()).is_error(), "nothing was allowed so far");
-    assert_eq!(browser.post(&path, &format!("csrf={csrf}&answer=once")).head.status, 303);
-    assert!(browser.get("/").text().contains("Allowed once."));
+    assert_eq!(browser.post(&path, &format!("csrf={csrf}&answer=once")).head.status, 400, "it names what was shown");
+    let other = form.replace("digest=", "digest=f").replace("digest=ff", "digest=f0");
+    let other = other.split_at(other.len() - 1).0.to_owned();
+    browser.post(&path, &format!("{other}&answer=once"));
+    assert!(browser.get("/").text().contains("It is not what was shown; look at it again."));
+    assert!(client.call("fx__echo", arguments.clone()).is_error(), "nothing was allowed so far");
+    assert_eq!(browser.post(&path, &format!("{form}&answer=once")).head.status, 303);
+    assert!(browser.get("/").text().contains("Allowed once: fx__echo for local, with exactly these arguments."));
     assert!(browser.get(&path).text().contains("<h1 id=\"closed-title\">Allowed</h1>"));
     assert!(browser.get("/grants").text().contains("these arguments only"));
     assert!(!client.call("fx__echo", arguments.clone()).is_error());
@@ -258,7 +277,10 @@ fn a_refused_call_leads_to_its_page_and_passes_once_it_is_allowed_there() {
 
     let page = browser.get("/").text();
     let open = page.split("action=\"/approvals/").nth(1).unwrap().split('"').next().unwrap().to_owned();
-    browser.post(&format!("/approvals/{open}"), &format!("csrf={csrf}&answer=hour"));
+    browser
+        .post(&format!("/approvals/{open}"), &format!("{}&answer=hour", shown(&page, &format!("/approvals/{open}"))));
+    let told = browser.get("/").text();
+    assert!(told.contains("Allowed for 1 hour: all calls of fx__echo by local, with any arguments, until "), "{told}");
     let page = browser.get("/grants").text();
     assert!(page.contains("60 min more") && page.contains("any arguments"), "{page}");
     assert!(!client.call("fx__echo", json!({"text": "anything"})).is_error());
@@ -302,6 +324,59 @@ fn calls_of_one_tool_are_answered_together_as_far_as_they_were_shown() {
     let passed: Vec<usize> = (0..7).filter(|n| passes(*n)).collect();
     assert_eq!(passed, [0, 1, 2, 4], "the denied one, the one that was left and the later one do not");
     assert!((0..7).all(|n| !passes(n)), "once is once");
+}
+
+#[test]
+fn an_upstream_is_restarted_and_switched_off_for_this_daemon_alone_and_on_record() {
+    let other = Fake::stdio("both").command();
+    let more = format!("[upstreams.other]\ncommand = {other}");
+    let mut gateway = setup().fake("fx", &Fake::stdio("both")).toml(&more).start();
+    gateway.wait_for_tools(&["fx__echo", "other__echo"]);
+    let file = fs::read(&gateway.config).unwrap();
+    let mut browser = Browser::signed_in(&gateway);
+    let path = "/upstreams/fx";
+    let page = browser.get(path).text();
+    for wanted in ["ready", "<bdi>fx__echo</bdi>", " tokens", "headend logs fx -f"] {
+        assert!(page.contains(wanted), "{wanted}: {page}");
+    }
+    assert!(!page.contains(env!("CARGO_MANIFEST_DIR")), "no command: {page}");
+    let form = shown(&page, path);
+    let mut act = |action: &str| {
+        assert_eq!(browser.post(path, &format!("{form}&do={action}")).head.status, 303, "{action}");
+        browser.get(path).text()
+    };
+    assert!(act("restart").contains("Restarted; its state is ready now."));
+    let page = act("disable");
+    assert!(page.contains("Disabled until headend starts again") && page.contains("value=\"enable\""), "{page}");
+    let mut client = gateway.modern();
+    let is_alone = |names: &[String]| !names.is_empty() && names.iter().all(|name| name.starts_with("other__"));
+    assert!(is_alone(&client.tool_names()));
+    assert_eq!(client.call("other__echo", json!({"text": "x"})).text(), "x", "the others go on under their own names");
+    let status: Value = serde_json::from_slice(&gateway.run(&["status", "fx", "--json"]).stdout).unwrap();
+    assert_eq!(status["state"], "disabled");
+    assert!(status["advice"].as_str().unwrap().contains("headend restart fx"), "{status}");
+    assert!(gateway.run(&["reload"]).status.success());
+    assert!(is_alone(&client.tool_names()), "a reload switches nothing on");
+    assert!(act("enable").contains("Enabled; its state is ready now."));
+    gateway.wait_for_tools(&["fx__echo", "other__echo"]);
+    act("disable");
+    assert!(gateway.run(&["restart", "fx"]).status.success(), "the command starts it too");
+    gateway.wait_for_tools(&["fx__echo", "other__echo"]);
+    act("disable");
+    assert_eq!(fs::read(&gateway.config).unwrap(), file, "the file is not touched");
+
+    gateway.signal(Signal::TERM);
+    assert!(gateway.wait(Duration::from_secs(60)).is_some());
+    let tail = gateway.world.run(&["audit", "tail", "-n", "100", "--json"]);
+    let records: Vec<Value> =
+        String::from_utf8_lossy(&tail.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of_fx = records.iter().filter(|record| record["upstream"] == "fx" && record["event"] == "gateway");
+    let told: Vec<_> =
+        of_fx.map(|record| (record["result"].as_str().unwrap(), record["by"].as_str().unwrap())).collect();
+    let words = ["restart", "disable", "enable", "disable", "disable"].map(|word| (word, "console"));
+    assert_eq!(told, words);
+    let again = Gateway::start(gateway.world.clone(), Some(gateway.config.clone()), &["serve"], &[]);
+    again.wait_for_tools(&["fx__echo", "other__echo"]);
 }
 
 #[test]

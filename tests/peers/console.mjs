@@ -1,10 +1,11 @@
 // The console in a real browser: every page in light and dark, wide and narrow, judged by axe; then used with the keyboard, with
-// scripts and without. node console.mjs BROWSER BASE QUIET_BASE TOKEN TEXTS_BASE; pictures go to HEADEND_TEST_SHOTS, if it is set.
+// scripts and without. node console.mjs BROWSER BASE QUIET_BASE TOKEN TEXTS_BASE CROWDED_BASE; pictures go
+// to HEADEND_TEST_SHOTS, if it is set.
 import { readFileSync, mkdirSync } from "node:fs";
 import { createRequire } from "node:module";
 import { chromium } from "playwright-core";
 
-const [browserPath, base, quiet, token, texts] = process.argv.slice(2);
+const [browserPath, base, quiet, token, texts, crowded] = process.argv.slice(2);
 const shots = process.env.HEADEND_TEST_SHOTS;
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 if (shots) mkdirSync(shots, { recursive: true });
@@ -17,6 +18,8 @@ const PAGES = [
   ["grants", "/grants"],
   ["pins", "/pins"],
   ["upstreams", "/upstreams"],
+  ["upstream", "/upstreams/files"],
+  ["upstream-down", "/upstreams/legacy-crm"],
   ["decisions", "/decisions"],
   ["unknown", "/approvals/gone"],
 ];
@@ -78,10 +81,24 @@ for (const [look, colorScheme, width, height] of LOOKS) {
   for (const [name, path] of PAGES) {
     await page.goto(base + path);
     if (name === "approval") await page.locator("summary").first().click();
+    if (name === "upstream") await page.getByText("Disable", { exact: true }).click();
     await judge(page, `${name}-${look}`);
   }
   await signIn(page, quiet);
   await judge(page, `quiet-${look}`);
+  await signIn(page, crowded);
+  await judge(page, `crowded-${look}`);
+  await page.getByText("Deny all").click();
+  await page.locator("#approval-q07 > summary").click();
+  await judge(page, `crowded-open-${look}`);
+  // The number of what waits stands beside its word.
+  const covered = await page.evaluate(() => [...document.querySelectorAll(".top nav .count")].some((count) => {
+    const range = document.createRange();
+    range.selectNode(count.parentElement.firstChild);
+    const [word, number] = [range.getBoundingClientRect(), count.getBoundingClientRect()];
+    return number.left < word.right && number.right > word.left && number.top < word.bottom && number.bottom > word.top;
+  }));
+  if (covered) wrong(`crowded-${look}: the number covers its word`);
   await signIn(page, texts);
   for (const [id, suspicious] of TEXTS) {
     await page.goto(`${texts}/approvals/${id}`);
@@ -104,6 +121,18 @@ for (const [look, colorScheme, width, height] of LOOKS) {
     }
     if (!suspicious && await card.locator(".doubts").count()) wrong(`${id}-${look}: a doubt about plain text`);
     if (suspicious && !await card.locator(".arguments mark").count()) wrong(`${id}-${look}: nothing is marked where it stands`);
+    // However long it is: it opens at its beginning, and name and buttons stay.
+    const [top, ...places] = await page.evaluate(() => {
+      const begin = scrollY;
+      const parts = [".name", ".answers .deny", ".answers .allow"].map((place) => document.querySelector(`article.alone ${place}`));
+      const end = document.documentElement.scrollHeight - innerHeight;
+      return [begin, ...[0, .25, .5, .75].map((part) => {
+        scrollTo(0, end * part);
+        return parts.every((one) => { const box = one.getBoundingClientRect(); return box.top >= -1 && box.bottom <= innerHeight + 1; });
+      })];
+    });
+    if (top !== 0) wrong(`${id}-${look}: opens ${top} pixels below its beginning`);
+    if (places.includes(false)) wrong(`${id}-${look}: name or buttons leave the screen: ${places}`);
     // What is hidden stays so in no way: neither a character nor a text that runs below the buttons.
     const told = await card.innerText();
     if (/[\u202a-\u202e\u2066-\u2069\u3164\u200b]/.test(told)) wrong(`${id}-${look}: a hidden character`);
@@ -135,7 +164,7 @@ for (const [look, colorScheme, width, height] of LOOKS) {
     .catch(async () => wrong(`the button with the focus is ${await focused()}`));
   await page.keyboard.press("Enter");
   await page.waitForURL(`${base}/`);
-  await page.getByText("Denied. The call is not made.").first().waitFor();
+  await page.getByText("Denied: this call of files__list_directory by local is not made.").first().waitFor();
   await other.locator("#approval-z3n8ytf6b4lqsg2v").waitFor({ state: "detached", timeout: 10000 });
   const heading = await other.getByRole("heading", { level: 1 }).textContent();
   if (!heading.startsWith("2 approvals wait")) wrong(`the other page says ${heading}`);
@@ -143,12 +172,53 @@ for (const [look, colorScheme, width, height] of LOOKS) {
   await other.context().close();
 }
 
+// Forty questions, by keys alone.
+{
+  const page = await open({ viewport: { width: 1280, height: 900 } });
+  await signIn(page, crowded);
+  const left = () => page.evaluate(() => document.querySelectorAll("details.question").length);
+  const focused = () => page.evaluate(() => document.activeElement.closest("details.question")?.id);
+  await page.evaluate(() => {
+    const field = document.createElement("input");
+    field.id = "typed";
+    document.getElementById("main").append(field);
+    field.focus();
+  });
+  await page.keyboard.type("jadk");
+  if (await page.locator("#typed").inputValue() !== "jadk" || await focused()) wrong("keys act while somebody types");
+  await page.evaluate(() => document.getElementById("typed").remove());
+  await page.keyboard.press("d");
+  await page.keyboard.press("j");
+  await page.keyboard.press("a");
+  await page.keyboard.press("Control+d");
+  await page.waitForTimeout(300);
+  if (await left() !== 40) wrong("a question that was not looked at is answered");
+  const first = await focused();
+  for (const key of ["j", "k"]) await page.keyboard.press(key);
+  if (await focused() !== first) wrong(`k does not lead back to ${first}: ${await focused()}`);
+  if (await page.evaluate(() => document.querySelectorAll("details.question[open]").length) !== 1) wrong("more than one is open");
+  for (let n = 40; n > 0; n = await left()) {
+    await page.waitForTimeout(450);
+    await page.keyboard.press(n % 3 === 0 ? "d" : "a");
+    await page.waitForFunction((n) => document.querySelectorAll("details.question").length < n, n, { timeout: 15000 });
+  }
+  await page.getByText("Nothing waits for you").waitFor();
+  if (shots) await page.screenshot({ path: `${shots}/after-keys.png` });
+  await page.context().close();
+}
+
 // Without scripts.
 {
   const page = await open({ viewport: { width: 390, height: 844 }, javaScriptEnabled: false });
   await signIn(page);
   await page.locator("#approval-pb4xw2nkd7q3tz6m").getByRole("button", { name: "Allow once" }).click();
-  await page.getByText("Allowed once.").waitFor();
+  await page.getByText("Allowed once: mail__send for local, with exactly these arguments.").waitFor();
+  await page.locator("#approval-k7hq9cmv2r5wjd8x").getByRole("button", { name: "Deny" }).click();
+  await page.getByText("Denied: this call of postgres__execute_sql by local is not made.").waitFor();
+  await page.goto(`${base}/upstreams/files`);
+  await page.getByText("Disable", { exact: true }).click();
+  await page.getByRole("button", { name: "Disable until the next start" }).click();
+  await page.getByRole("button", { name: "Enable" }).waitFor();
   await page.goto(`${base}/grants`);
   await page.getByRole("button", { name: /Revoke the grant for github__create_issue/ }).click();
   await page.getByText("Revoked.").waitFor();

@@ -8,7 +8,13 @@ use super::super::desk::*;
 use crate::policy::consent::{Closed, Lifetime, Shown, Wall};
 use crate::policy::{Evidence, Hints, PinState, Said};
 use crate::store::recent::DecisionView;
-use crate::wire::raw::{RawJson, RawObject};
+use crate::upstream::logbook::{LogLine, Origin};
+use crate::wire::raw::RawJson;
+
+mod texts;
+mod upstreams;
+
+use self::upstreams::upstreams;
 
 /// The current time, of everything.
 const NOW: Wall = 1_790_000_000;
@@ -17,6 +23,8 @@ pub(super) struct FakeDesk {
     pub(super) approvals: Mutex<Vec<Approval>>,
     grants: Mutex<Vec<GrantView>>,
     pins: Mutex<Vec<PinView>>,
+    /// The upstream that is switched off.
+    off: Mutex<String>,
     /// The actions, one line each.
     pub(super) done: Mutex<Vec<String>>,
     changes: watch::Sender<u64>,
@@ -36,6 +44,7 @@ impl FakeDesk {
             approvals: Mutex::default(),
             grants: Mutex::default(),
             pins: Mutex::default(),
+            off: Mutex::default(),
             done: Mutex::default(),
             changes: watch::Sender::new(0),
         }
@@ -60,10 +69,31 @@ impl FakeDesk {
         desk
     }
 
+    /// Forty questions of two callers about four tools.
+    pub(super) fn crowded() -> Self {
+        let desk = Self::empty();
+        let tools = [
+            ("mail__send", SENDS),
+            ("files__write_file", SENDS),
+            ("postgres__execute_sql", DESTROYS),
+            ("web__fetch", READS),
+        ];
+        *desk.approvals.lock() = (0..40_u64)
+            .map(|n| {
+                let (name, said) = tools[usize::try_from(n % 4).unwrap()];
+                let arguments = format!(r#"{{"path":"/srv/work/file-{n}.md","text":"the figures of week {n}, long enough to be cut in a list on any screen that a person has"}}"#);
+                let caller = if n % 8 < 4 { "local" } else { "ci" };
+                let one = approval(&format!("q{n:0>2}"), name, "files", said, 40 - n, &arguments);
+                Approval { caller: caller.to_owned(), ..one }
+            })
+            .collect();
+        desk
+    }
+
     /// Texts of many kinds: the ids of their approvals say which.
     pub(super) fn with_texts() -> Self {
         let desk = Self::empty();
-        *desk.approvals.lock() = texts();
+        *desk.approvals.lock() = texts::texts();
         desk
     }
 
@@ -135,67 +165,6 @@ pub(super) fn hostile(id: &str) -> Approval {
     approval.caller = HOSTILE.to_owned();
     approval.rule = HOSTILE.to_owned();
     approval
-}
-
-/// Approvals with texts that have to be readable, or known for what they are.
-fn texts() -> Vec<Approval> {
-    let file =
-        (1..=420).fold(String::new(), |text, n| text + &format!("{n:>3}  let value_{n} = compute({n}, \"öäü\")?;\r\n"));
-    let json = |members: &[(&str, &str)]| RawObject::of_strings(members).encode().text().into_owned();
-    let write = |id: &str, content: &str| {
-        approval(
-            id,
-            "files__write_file",
-            "files",
-            DESTROYS,
-            30,
-            &json(&[("path", "/srv/work/notes.md"), ("content", content)]),
-        )
-    };
-    let edit = r#"{"path":"/srv/work/src/main.rs","edits":[{"oldText":"fn main() {\n    let config = load();\n    run(config);\n}\n","newText":"fn main() -> Result<()> {\n    let config = load()?;\n    run(config)?;\n    Ok(())\n}\n"}],"dryRun":false}"#;
-    let bytes: Vec<u8> = (0..3000_u32).map(|n| n.wrapping_mul(2_654_435_761).to_be_bytes()[1]).collect();
-    let picture = data_encoding::BASE64.encode(&bytes);
-    vec![
-        write("chinese", "第一章\n\n你好，世界。请把季度报告发给财务部，谢谢！\n\n——完——\n"),
-        write(
-            "german",
-            "Sehr geehrte Damen und Herren,\n\nanbei die Zahlen für das dritte Quartal: Größe, Maß & Übersicht.\n\tMit freundlichen Grüßen\n",
-        ),
-        write("emoji", "Fertig 🎉\n👨\u{200d}👩\u{200d}👧 ❤\u{fe0f} 👍🏽 1\u{fe0f}\u{20e3} 🇩🇪\n"),
-        write("arabic", "مرحبا بالعالم\nsee README.md الآن\nשלום\n"),
-        write("file20k", &file),
-        approval("edit", "files__edit_file", "files", DESTROYS, 30, edit),
-        approval(
-            "bidi",
-            "mail__send",
-            "mail",
-            SENDS,
-            30,
-            &json(&[
-                ("to", "finance\u{202e}moc.elpmaxe\u{2066}@example.net"),
-                ("body", "Please pay to p\u{430}ypal.com\nif (isAdmin\u{202e} \u{2066}// check\u{2069} \u{2066}) {\n"),
-            ]),
-        ),
-        approval(
-            "filler",
-            "shell__run",
-            "shell",
-            DESTROYS,
-            30,
-            &json(&[
-                ("command", "rm -rf /srv/work/tmp\u{3164}/ --no-preserve-root"),
-                ("script", "const {\u{3164}} = req.query;\nrun([\u{3164}]);\n"),
-            ]),
-        ),
-        approval(
-            "picture",
-            "files__write_file",
-            "files",
-            DESTROYS,
-            30,
-            &json(&[("path", "/srv/work/a.png"), ("data", &picture)]),
-        ),
-    ]
 }
 
 const MAIL: &str = r#"{
@@ -313,48 +282,6 @@ fn pins() -> Vec<PinView> {
     pins
 }
 
-fn upstreams() -> Vec<UpstreamView> {
-    let rows: [(&str, &'static str, usize, Option<&str>); 10] = [
-        ("github", "ready", 41, None),
-        ("files", "ready", 14, None),
-        ("postgres", "ready", 9, None),
-        ("notion", "ready", 22, None),
-        ("browser", "starting", 0, None),
-        ("mail", "ready", 6, None),
-        ("calendar", "idle", 0, None),
-        (
-            "search",
-            "down",
-            0,
-            Some("connect to https://search.example.com/mcp: connection refused (tried 4 times, next in 30 s)"),
-        ),
-        ("legacy-crm", "down", 0, Some("exit status 1: Error: Cannot find module 'express'")),
-        ("time", "stopped", 0, None),
-    ];
-    let view = |(name, state, tools, error): (&str, &'static str, usize, Option<&str>)| UpstreamView {
-        name: name.to_owned(),
-        state,
-        revision: (state == "ready").then_some("2025-11-25"),
-        tools,
-        prompts: tools / 10,
-        resources: if tools == 14 { 1 } else { 0 },
-        not_offered: 0,
-        in_flight: tools % 3,
-        restarts: if error.is_some() { 4 } else { 0 },
-        last_error: error.map(|text| std::sync::Arc::new(text.to_owned())),
-        age: 42,
-        next_try: error.map(|_| 8),
-        advice: error.map(|_| format!("install it, or correct `command`; `headend restart {name}` tries at once")),
-        stderr: std::sync::Arc::new(match name {
-            "legacy-crm" => {
-                vec!["node:internal/modules/cjs/loader:1228".into(), "\u{202e}Error: Cannot find it".into()]
-            }
-            _ => Vec::new(),
-        }),
-    };
-    rows.into_iter().map(view).collect()
-}
-
 fn decisions() -> Vec<DecisionView> {
     let rows = [
         ("ask", "postgres__execute_sql", "local", "ask-destructive", "rule matches", 40),
@@ -403,11 +330,15 @@ impl Desk for FakeDesk {
         if self.done().iter().any(|line| line.contains(id)) { Found::Closed(Closed::Granted) } else { Found::Unknown }
     }
 
-    fn answer<'a>(&'a self, id: &'a str, reply: Reply) -> BoxFuture<'a, Result<Closed, String>> {
+    fn answer<'a>(&'a self, member: &'a Member, reply: Reply) -> BoxFuture<'a, Result<Closed, String>> {
         Box::pin(async move {
+            let (id, digest) = member;
             let mut approvals = self.approvals.lock();
-            let at = approvals.iter().position(|approval| approval.id == id);
+            let at = approvals.iter().position(|approval| approval.id == *id);
             let at = at.ok_or_else(|| "It was answered already.".to_owned())?;
+            if approvals[at].digest != *digest {
+                return Err("It is not what was shown.".to_owned());
+            }
             approvals.remove(at);
             drop(approvals);
             self.did(format!("answer {id} {reply:?}"));
@@ -417,17 +348,20 @@ impl Desk for FakeDesk {
 
     fn answer_group<'a>(
         &'a self,
-        members: &'a [(String, String)],
+        members: &'a [Member],
         reply: Reply,
     ) -> BoxFuture<'a, Result<Vec<Result<Closed, String>>, String>> {
         Box::pin(async move {
             let mut answered = Vec::new();
-            for (id, digest) in members {
-                let shown = self.approvals().iter().any(|open| open.id == *id && open.digest == *digest);
-                answered.push(if shown { self.answer(id, reply).await } else { Err("It is not open.".to_owned()) });
+            for member in members {
+                answered.push(self.answer(member, reply).await);
             }
             Ok(answered)
         })
+    }
+
+    fn deny<'a>(&'a self, members: &'a [Member]) -> BoxFuture<'a, Vec<Result<Closed, String>>> {
+        Box::pin(async move { self.answer_group(members, Reply::Deny).await.unwrap() })
     }
 
     fn grants(&self) -> Vec<GrantView> {
@@ -474,6 +408,55 @@ impl Desk for FakeDesk {
 
     fn upstreams(&self) -> Vec<UpstreamView> {
         upstreams()
+    }
+
+    fn upstream(&self, name: &str) -> Option<UpstreamDetail> {
+        let view = upstreams().into_iter().find(|view| view.name == name)?;
+        let is_off = *self.off.lock() == name;
+        let view = if is_off { UpstreamView { state: "disabled", ..view } } else { view };
+        let line =
+            |number, origin, text: &str| LogLine { number, at: NOW * 1000 + number, origin, text: text.to_owned() };
+        let lines = match name {
+            "legacy-crm" => vec![
+                line(1, Origin::Headend, "starting"),
+                line(2, Origin::Stderr, "node:internal/modules/cjs/loader:1228"),
+                line(3, Origin::Stderr, "\u{202e}Error: Cannot find module 'express' <script>alert(1)</script>"),
+                line(4, Origin::Headend, "exit status 1: Error: Cannot find module 'express'"),
+            ],
+            "files" => vec![line(1, Origin::Headend, "starting"), line(2, Origin::Headend, "ready")],
+            _ => Vec::new(),
+        };
+        let tool = |name: &str, said, effect, bytes| ToolView {
+            name: name.to_owned(),
+            said,
+            is_new: name.contains("move"),
+            effect,
+            bytes,
+        };
+        let tools = vec![
+            tool("files__read_file", READS, "allow", 812),
+            tool("files__write_file", SENDS, "ask", 1490),
+            tool("files__delete_file", DESTROYS, "deny", 640),
+            tool("files__move_file", Said::default(), "ask", 901),
+        ];
+        let tools = if name == "files" { tools } else { Vec::new() };
+        let withheld = if name == "files" {
+            vec![("files__chmod".to_owned(), "its definition changed".to_owned())]
+        } else {
+            Vec::new()
+        };
+        Some(UpstreamDetail { view, is_off, lines, tools, withheld })
+    }
+
+    fn steer<'a>(&'a self, name: &'a str, steer: Steer) -> BoxFuture<'a, Result<String, String>> {
+        Box::pin(async move {
+            if !upstreams().iter().any(|view| view.name == name) {
+                return Err(format!("there is no upstream `{name}`."));
+            }
+            *self.off.lock() = if steer == Steer::Disable { name.to_owned() } else { String::new() };
+            self.did(format!("{steer:?} {name}"));
+            Ok(format!("Did it: {steer:?}."))
+        })
     }
 
     fn decisions(&self, at_most: usize) -> Vec<DecisionView> {

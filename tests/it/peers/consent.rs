@@ -13,6 +13,7 @@ use crate::process::eventually;
 mod client;
 mod forms;
 mod many;
+mod open_page;
 mod operators;
 mod page;
 mod patience;

@@ -1,0 +1,51 @@
+//! The fields of a posted form.
+
+use std::time::Duration;
+
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http_body_util::{BodyExt as _, Limited};
+use hyper::body::Incoming;
+use url::form_urlencoded;
+
+use super::desk::Member;
+use super::reply;
+use crate::listener::body::ReplyBody;
+use crate::wire::coding;
+
+const MAX_BODY: usize = 64 * 1024;
+const BODY_TIME: Duration = Duration::from_secs(10);
+
+/// Fields of a form.
+pub(super) struct Form(Vec<(String, String)>);
+
+impl Form {
+    /// The value of a field that occurs once.
+    pub(super) fn field(&self, name: &str) -> Option<&str> {
+        let mut values = self.0.iter().filter(|(field, _)| field == name).map(|(_, value)| value.as_str());
+        let value = values.next()?;
+        values.next().is_none().then_some(value)
+    }
+
+    /// The approvals that it names, each with the digest of what was shown; `None` where one is malformed.
+    pub(super) fn members(&self) -> Option<Vec<Member>> {
+        let values = self.0.iter().filter(|(field, _)| field == "member").map(|(_, value)| value.split_once(':'));
+        values.map(|member| member.map(|(id, digest)| (id.to_owned(), digest.to_owned()))).collect()
+    }
+}
+
+/// Reads the form of a request.
+pub(super) async fn form(headers: &HeaderMap, body: Incoming) -> Result<Form, Box<Response<ReplyBody>>> {
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    let plain = coding::is_plain_content(headers.get_all(CONTENT_ENCODING).iter().map(HeaderValue::as_bytes));
+    if !plain || !kind.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
+        let text = "The console accepts only its own forms.";
+        return Err(Box::new(reply::wrong(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Refused", text)));
+    }
+    match tokio::time::timeout(BODY_TIME, Limited::new(body, MAX_BODY).collect()).await {
+        Ok(Ok(body)) => Ok(Form(form_urlencoded::parse(&body.to_bytes()).into_owned().collect())),
+        Ok(Err(_)) => Err(Box::new(reply::wrong(StatusCode::PAYLOAD_TOO_LARGE, "Refused", "The form is too large."))),
+        Err(_) => Err(Box::new(reply::wrong(StatusCode::REQUEST_TIMEOUT, "Refused", "The form came too slowly."))),
+    }
+}

@@ -1,0 +1,66 @@
+//! Approvals with texts of many kinds.
+
+use super::{DESTROYS, SENDS, approval};
+use crate::console::desk::Approval;
+use crate::wire::raw::RawObject;
+
+/// Approvals with texts that have to be readable, or known for what they are.
+pub(super) fn texts() -> Vec<Approval> {
+    let file =
+        (1..=420).fold(String::new(), |text, n| text + &format!("{n:>3}  let value_{n} = compute({n}, \"öäü\")?;\r\n"));
+    let json = |members: &[(&str, &str)]| RawObject::of_strings(members).encode().text().into_owned();
+    let write = |id: &str, content: &str| {
+        approval(
+            id,
+            "files__write_file",
+            "files",
+            DESTROYS,
+            30,
+            &json(&[("path", "/srv/work/notes.md"), ("content", content)]),
+        )
+    };
+    let edit = r#"{"path":"/srv/work/src/main.rs","edits":[{"oldText":"fn main() {\n    let config = load();\n    run(config);\n}\n","newText":"fn main() -> Result<()> {\n    let config = load()?;\n    run(config)?;\n    Ok(())\n}\n"}],"dryRun":false}"#;
+    let bytes: Vec<u8> = (0..3000_u32).map(|n| n.wrapping_mul(2_654_435_761).to_be_bytes()[1]).collect();
+    let picture = data_encoding::BASE64.encode(&bytes);
+    vec![
+        write("chinese", "第一章\n\n你好，世界。请把季度报告发给财务部，谢谢！\n\n——完——\n"),
+        write(
+            "german",
+            "Sehr geehrte Damen und Herren,\n\nanbei die Zahlen für das dritte Quartal: Größe, Maß & Übersicht.\n\tMit freundlichen Grüßen\n",
+        ),
+        write("emoji", "Fertig 🎉\n👨\u{200d}👩\u{200d}👧 ❤\u{fe0f} 👍🏽 1\u{fe0f}\u{20e3} 🇩🇪\n"),
+        write("arabic", "مرحبا بالعالم\nsee README.md الآن\nשלום\n"),
+        write("file20k", &file),
+        approval("edit", "files__edit_file", "files", DESTROYS, 30, edit),
+        approval(
+            "bidi",
+            "mail__send",
+            "mail",
+            SENDS,
+            30,
+            &json(&[
+                ("to", "finance\u{202e}moc.elpmaxe\u{2066}@example.net"),
+                ("body", "Please pay to p\u{430}ypal.com\nif (isAdmin\u{202e} \u{2066}// check\u{2069} \u{2066}) {\n"),
+            ]),
+        ),
+        approval(
+            "filler",
+            "shell__run",
+            "shell",
+            DESTROYS,
+            30,
+            &json(&[
+                ("command", "rm -rf /srv/work/tmp\u{3164}/ --no-preserve-root"),
+                ("script", "const {\u{3164}} = req.query;\nrun([\u{3164}]);\n"),
+            ]),
+        ),
+        approval(
+            "picture",
+            "files__write_file",
+            "files",
+            DESTROYS,
+            30,
+            &json(&[("path", "/srv/work/a.png"), ("data", &picture)]),
+        ),
+    ]
+}
