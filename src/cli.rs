@@ -86,7 +86,7 @@ enum Command {
     Init,
     /// Validate the configuration as `serve` does: every problem and warning at once, then one line.
     Check(check::CheckArgs),
-    /// Explain what the policy decides, without a daemon.
+    /// Explain what the policy decides, find rules that save questions, and try rules; all without a daemon.
     Policy {
         #[command(subcommand)]
         command: PolicyCommand,
@@ -200,6 +200,20 @@ enum PolicyCommand {
     /// The annotations of a tool are known if an earlier run has seen it. For all other tools the protocol's defaults
     /// and the configuration apply.
     Test(policy::TestArgs),
+    /// Print rules that would have saved questions, made of what people always allow. Nothing is put in force.
+    ///
+    /// Reads the audit log. A rule is for a caller and an item that was approved at least 5 times, that was never denied, and
+    /// that neither its server nor the configuration calls destructive. Where the log has the arguments
+    /// (`[audit] capture-arguments = "full"`), a rule takes those that were approved; else it takes any. Above each rule stands
+    /// how many questions it would have saved, and what it takes beside what was approved.
+    Suggest(policy::suggest::SuggestArgs),
+    /// Play the audit log under other rules, and show what they would have decided. Nothing is put in force.
+    ///
+    /// FILE is a whole configuration, or has nothing but rules, which are added to the configuration in force. What cannot be
+    /// decided again counts as asked: a record of an earlier release, or one without its arguments where a rule looks at them.
+    /// Limits are not played, and grants hold as they did. Exit 1: the rules allow calls of an item that is destructive, that was
+    /// denied, or that was never called.
+    Replay(policy::replay::ReplayArgs),
 }
 
 #[derive(Clone, Copy, Debug, Default, Args)]
@@ -251,6 +265,8 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Init => init::run(&common),
         Command::Check(args) => check::run(&common, args),
         Command::Policy { command: PolicyCommand::Test(args) } => policy::test(&common, &args),
+        Command::Policy { command: PolicyCommand::Suggest(args) } => policy::suggest::run(&common, &args),
+        Command::Policy { command: PolicyCommand::Replay(args) } => policy::replay::run(&common, &args),
         Command::Status { name, json } => status::run(&common, name.as_deref(), json.json),
         Command::Console(args) => console::run(&common, args.json),
         Command::Tools(args) => tools::run(&common, &args),

@@ -84,8 +84,8 @@ pub(crate) fn load(path: &Path) -> Loading {
     load_with(path, None)
 }
 
-/// The same with one more text, which comes last.
-pub(crate) fn load_with(path: &Path, more: Option<&str>) -> Loading {
+/// The same with one more text, which comes last, and what problems call it.
+pub(crate) fn load_with(path: &Path, more: Option<(&str, &str)>) -> Loading {
     let files = RefCell::new(Vec::new());
     let read = |path: &Path| {
         let read = guard::read(path);
@@ -108,7 +108,7 @@ pub(crate) fn load_with(path: &Path, more: Option<&str>) -> Loading {
         }
     }
     files.borrow_mut().push(Seen::folder(&folder, &listed));
-    texts.extend(more.map(|more| ("the command line".to_owned(), more.to_owned())));
+    texts.extend(more.map(|(origin, more)| (origin.to_owned(), more.to_owned())));
     let texts: Vec<Text<'_>> = texts.iter().map(|(origin, text)| Text { origin, text }).collect();
     let outcome =
         if problems.is_empty() { parse_all(&texts, &places::environment, &read) } else { Err(Problems(problems)) };
@@ -131,6 +131,19 @@ pub(crate) fn parse(
     read: &dyn Fn(&Path) -> io::Result<String>,
 ) -> Result<(Config, Vec<Warning>), Problems> {
     parse_all(&[Text { origin, text }], env, read)
+}
+
+/// Checks a configuration of two texts, each with what problems call it.
+///
+/// # Errors
+/// Every problem at once.
+pub(crate) fn parse_both(
+    first: (&str, &str),
+    second: (&str, &str),
+    env: &dyn Fn(&str) -> Option<String>,
+) -> Result<(Config, Vec<Warning>), Problems> {
+    let texts = [first, second].map(|(origin, text)| Text { origin, text });
+    parse_all(&texts, env, &guard::read)
 }
 
 /// Checks a configuration of several texts.

@@ -45,6 +45,7 @@ use crate::listener::pace::{Paced, Patience};
 mod action;
 mod argument;
 mod asset;
+mod calls;
 mod card;
 pub(crate) mod desk;
 mod events;

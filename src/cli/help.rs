@@ -19,6 +19,11 @@ const EXAMPLES: &[(&str, &str)] = &[
         "headend check\nheadend check --resolved --config ./headend.toml\nheadend check --quiet && headend reload",
     ),
     ("policy test", "headend policy test --tool git__push --arguments '{\"force\": true}'"),
+    (
+        "policy suggest",
+        "headend policy suggest\nheadend policy suggest --since 30d > rules.toml && headend policy replay rules.toml",
+    ),
+    ("policy replay", "headend policy replay rules.toml\nheadend policy replay --since 30d new-headend.toml"),
     ("status", "headend status\nheadend status files\nheadend status --json"),
     ("console", "headend console"),
     ("tools", "headend tools\nheadend tools files__read_file\nheadend tools --all\nheadend tools --tokens"),

@@ -1,6 +1,10 @@
-//! `headend policy test`: a dry run of one call.
+//! `headend policy`: a dry run of one call, and what the audit log says about rules.
 
 use clap::Args;
+
+pub(super) mod log;
+pub(super) mod replay;
+pub(super) mod suggest;
 
 use super::exit::{NO, OK, USAGE};
 use super::options::Common;

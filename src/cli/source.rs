@@ -87,7 +87,7 @@ fn embedded() -> Result<(Config, Vec<Warning>), String> {
 /// A file's configuration plus upstreams of the command line, or the latter alone under `default = "allow"`.
 fn with_upstreams(path: Option<&Path>, added: &str) -> Loading {
     match path {
-        Some(path) => config::load_with(path, Some(added)),
+        Some(path) => config::load_with(path, Some(("the command line", added))),
         // The user who types a server's command is its only client, and nothing is kept on disk.
         None => of_text(parse(&format!("[policy]\ndefault = \"allow\"\n{added}"), "the command line")),
     }
@@ -114,6 +114,27 @@ pub(super) fn quiet(common: &Common) -> Option<Config> {
         Located::File(path) => config::load(&path).outcome.ok().map(|(config, _)| config),
         Located::Embedded => None,
     }
+}
+
+/// The configuration in force with the rules of another text added, which has nothing but a policy. `origin` is what problems call it.
+///
+/// # Errors
+/// 78 with every problem.
+pub(super) fn with_rules(common: &Common, origin: &str, text: &str) -> Result<Config, Failure> {
+    let outcome = match config::locate(common.config.as_deref(), &environment) {
+        Located::File(path) => config::load_with(&path, Some((origin, text))).outcome,
+        Located::Embedded => config::parse_both(("the embedded default", EMBEDDED), (origin, text), &environment)
+            .map_err(|problems| problems.to_string()),
+    };
+    outcome.map(|(config, _)| config).map_err(|text| Failure::new(CONFIG, text))
+}
+
+/// A configuration that is not in force.
+///
+/// # Errors
+/// 78 with every problem.
+pub(super) fn other(path: &Path) -> Result<Config, Failure> {
+    config::load(path).outcome.map(|(config, _)| config).map_err(|text| Failure::new(CONFIG, text))
 }
 
 /// Place of this user's configuration file, whether or not there is one.

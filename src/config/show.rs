@@ -369,6 +369,13 @@ fn policy(out: &mut Out, policy: &PolicySpec, stated: bool) {
     }
 }
 
+/// One rule as it can be added to a configuration.
+pub(crate) fn rule_text(spec: &RuleSpec) -> String {
+    let mut out = Out::default();
+    rule(&mut out, spec);
+    out.0
+}
+
 fn rule(out: &mut Out, rule: &RuleSpec) {
     let RuleSpec { id, effect, upstreams, tools, prompts, resources, callers, profiles, .. } = rule;
     let RuleSpec { kinds, annotations, claims, arguments, unless, min_evidence, .. } = rule;

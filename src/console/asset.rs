@@ -15,6 +15,7 @@ pub(super) fn find(path: &str) -> Option<Response<ReplyBody>> {
     let name = path.strip_prefix("/static/")?;
     Some(match name {
         "console.css" => reply::file("text/css; charset=utf-8", include_str!("console.css")),
+        "calls.css" => reply::file("text/css; charset=utf-8", include_str!("calls.css")),
         "console.js" => reply::file(SCRIPT, include_str!("script/console.js")),
         "alert.js" => reply::file(SCRIPT, include_str!("script/alert.js")),
         "gone.js" => reply::file(SCRIPT, include_str!("script/gone.js")),

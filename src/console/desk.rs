@@ -7,6 +7,7 @@ use tokio::sync::watch;
 
 use crate::policy::consent::{Closed, Kept, Lifetime, Wall};
 use crate::policy::{Evidence, PinState, Said};
+use crate::store::audit::search::{CannotSearch, Page, Query};
 use crate::store::recent::DecisionView;
 use crate::upstream::logbook::LogLine;
 
@@ -45,6 +46,8 @@ pub(crate) trait Desk: Send + Sync + 'static {
     fn steer<'a>(&'a self, name: &'a str, steer: Steer) -> BoxFuture<'a, Result<String, String>>;
     /// The last decisions, latest first.
     fn decisions(&self, at_most: usize) -> Vec<DecisionView>;
+    /// One page of the decisions in the audit log.
+    fn calls(&self, query: Query) -> BoxFuture<'_, Result<Page, CannotSearch>>;
     /// Channels that signal at once when a part has changed.
     fn watches(&self) -> Vec<(Part, watch::Receiver<u64>)>;
     /// Numbers for parts that change often or have no channel; another number means that the part has changed. An open

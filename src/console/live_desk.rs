@@ -15,6 +15,7 @@ use crate::gateway::service::Service;
 use crate::gateway::supervisor::Order;
 use crate::policy::consent::{Answer, Arguments, Closed, Grant, Lifetime, Prompt, PromptId, Wall};
 use crate::policy::{Digest, Evidence};
+use crate::store::audit::search::{CannotSearch, Page, Query};
 use crate::store::pins::{self, PinKind, Pins};
 use crate::store::recent::DecisionView;
 use crate::wire::layout::indented;
@@ -170,6 +171,10 @@ impl Desk for LiveDesk {
 
     fn decisions(&self, at_most: usize) -> Vec<DecisionView> {
         self.service.recent.last(at_most)
+    }
+
+    fn calls(&self, query: Query) -> BoxFuture<'_, Result<Page, CannotSearch>> {
+        Box::pin(self.service.audit.search(query))
     }
 
     fn watches(&self) -> Vec<(Part, watch::Receiver<u64>)> {

@@ -23,6 +23,7 @@ pub(crate) enum Section {
     Pins,
     Upstreams,
     Decisions,
+    Calls,
     Other,
 }
 
@@ -54,7 +55,8 @@ impl Frame {
         let link = |section, path, name, count, counts| NavLink {
             path,
             name,
-            is_current: self.section == section,
+            // The calls page leads to the same records as that of the last decisions, and to more of them.
+            is_current: self.section == section || self.section == Section::Decisions && section == Section::Calls,
             count,
             counts,
         };
@@ -63,7 +65,7 @@ impl Frame {
             link(Section::Grants, "/grants", "Grants", 0, ""),
             link(Section::Pins, "/pins", "Changed tools", self.pins_waiting, "to review"),
             link(Section::Upstreams, "/upstreams", "Upstreams", 0, ""),
-            link(Section::Decisions, "/decisions", "Decisions", 0, ""),
+            link(Section::Calls, "/calls", "Calls", 0, ""),
         ]
     }
 }

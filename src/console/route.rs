@@ -11,6 +11,7 @@ use url::form_urlencoded;
 
 use super::action;
 use super::asset;
+use super::calls;
 use super::card::Card;
 use super::desk::Found;
 use super::events;
@@ -98,7 +99,7 @@ fn visitor(console: &Console, head: &Parts) -> Option<Visitor> {
 
 /// The path if it is a page of the console, else that of the overview.
 pub(super) fn own_page(path: &str) -> &str {
-    let known = matches!(path, "/" | "/grants" | "/pins" | "/upstreams" | "/decisions");
+    let known = matches!(path, "/" | "/grants" | "/pins" | "/upstreams" | "/decisions" | "/calls");
     let approval = path.strip_prefix("/approvals/").is_some_and(is_id);
     if known || approval || name_in(path).is_some() { path } else { "/" }
 }
@@ -198,6 +199,7 @@ async fn show(console: &Console, head: &Parts, visitor: &Visitor) -> Response<Re
             let cards = approvals.iter().map(|approval| Card::new(approval, now)).collect();
             reply::page(ok, &Group::new(frame(Section::Other), cards))
         }
+        "/calls" => calls::show(console, frame(Section::Calls), head.uri.query().unwrap_or_default()).await,
         "/decisions" => reply::page(ok, &Decisions { frame: frame(Section::Decisions), rows: rows(ALL) }),
         path => match path.strip_prefix("/approvals/").filter(|id| is_id(id)) {
             Some(id) => match desk.approval(id) {

@@ -22,6 +22,8 @@ const PAGES: &[&str] = &[
     "/upstreams/files",
     "/upstreams/legacy-crm",
     "/decisions",
+    "/calls",
+    "/calls?item=x&decision=allow",
     "/approvals/k7hq9cmv2r5wjd8x",
     "/group?caller=local&kind=tool&item=mail__send",
 ];

@@ -30,6 +30,7 @@ mod effect;
 mod evidence;
 #[cfg(any(test, fuzzing, feature = "testing"))]
 pub mod fuzz;
+pub mod habit;
 mod kind;
 pub mod likeness;
 mod limit;
@@ -50,7 +51,9 @@ pub use self::annotations::{Annotator, Trust};
 pub use self::arguments::{ArgumentSpec, JsonType, MatcherSpec, Scalar};
 pub use self::compiled::{ItemRules, Policy, Table};
 pub use self::confirmed::{Askers, Confirmed, Reading};
-pub use self::decide::{Considered, Decision, considered, decide, decide_again, may_ask, still_allowed};
+pub use self::decide::{
+    Considered, Decision, considered, decide, decide_again, may_ask, needs_arguments, still_allowed,
+};
 pub use self::effect::{AGAIN_RULE, Effect};
 pub use self::evidence::Evidence;
 pub use self::kind::Kind;

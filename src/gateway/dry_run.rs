@@ -12,12 +12,12 @@ use crate::catalog::name::UpstreamName;
 use crate::config::{self, Config, Uris};
 use crate::mcp::method::List;
 use crate::policy::{
-    Action, Annotations, Annotator, Considered, Decision, Hints, Kind, Limiter, Policy, Said, Standing, considered,
-    decide,
+    Action, Annotations, Annotator, Considered, Decision, Facts, Hints, Kind, Limiter, Policy, Said, Standing,
+    considered, decide,
 };
 use crate::store::directory::Store;
 use crate::store::pins::Pins;
-use crate::wire::raw::RawJson;
+use crate::wire::raw::{RawJson, RawObject};
 
 /// A dry run of a call.
 #[derive(Debug)]
@@ -63,6 +63,65 @@ pub(crate) fn decide_once(config: &Config, store: Option<&Store>, dry_run: &DryR
     Ok(Verdict { action, known, decision, rules, took })
 }
 
+/// An item as its upstream offered it last.
+#[derive(Debug)]
+pub(crate) struct Offered {
+    pub(crate) kind: Kind,
+    pub(crate) upstream: Arc<str>,
+    pub(crate) canonical: Arc<str>,
+    pub(crate) facts: Facts,
+    /// The arguments that its definition names, where it names all of them.
+    pub(crate) arguments: Option<Vec<String>>,
+}
+
+/// The items that the upstreams of a configuration offered last, to look at rules without a call.
+///
+/// # Errors
+/// A sentence when the configuration's filters cannot be read.
+pub(crate) fn offered(config: &Config, store: Option<&Store>) -> Result<Vec<Offered>, String> {
+    let (inventories, standings) = remembered(config, store);
+    let catalog = catalog(config, None, &inventories, &standings)?;
+    let offered = |entry: &Entry| Offered {
+        kind: Kind::from(entry.list),
+        upstream: entry.upstream_name.shared(),
+        canonical: Arc::clone(&entry.canonical),
+        facts: Facts::from(entry),
+        arguments: arguments(entry),
+    };
+    Ok(catalog.entries().iter().filter(|entry| entry.list != List::Templates).map(offered).collect())
+}
+
+/// The arguments that a definition names; `None` where its schema says more than a list of them.
+fn arguments(entry: &Entry) -> Option<Vec<String>> {
+    if entry.list == List::Prompts {
+        let list = entry.definition.list("arguments").unwrap_or_default();
+        return list.iter().map(|one| RawObject::parse(one).ok()?.string("name")).collect();
+    }
+    let schema = entry.definition.object("inputSchema")?;
+    let says_more = ["$ref", "allOf", "anyOf", "oneOf", "if", "patternProperties", "dependentSchemas"];
+    if says_more.into_iter().any(|key| schema.get(key).is_some()) {
+        return None;
+    }
+    let properties: HashMap<String, serde::de::IgnoredAny> = schema.get("properties")?.parse().ok()?;
+    Some(properties.into_keys().collect())
+}
+
+/// The inventories and pins of the last run.
+fn remembered<'c>(config: &'c Config, store: Option<&Store>) -> (HashMap<&'c UpstreamName, Inventory>, Standings) {
+    let inventories: HashMap<&UpstreamName, Inventory> = config
+        .upstreams
+        .iter()
+        .filter_map(|upstream| Some((&upstream.name, store?.recall(&upstream.launch_identity())?.inventory)))
+        .collect();
+    // Without the pins no tool is known, and no rule over claims allows anything.
+    let pins = store.filter(|store| store.has_db()).and_then(|store| Pins::open(store.db().ok()?).ok());
+    let known = inventories.iter().filter_map(|(name, inventory)| {
+        Some((UpstreamName::clone(name), pins.as_ref()?.standings(name, inventory.items(List::Tools))))
+    });
+    let standings: Standings = known.collect();
+    (inventories, standings)
+}
+
 /// The median of so many runs, each timed in a batch that outweighs the clock.
 fn median_time(repeat: usize, run: &dyn Fn()) -> Duration {
     const BATCH: u32 = 64;
@@ -83,17 +142,7 @@ fn find(config: &Config, store: Option<&Store>, dry_run: &DryRun<'_>) -> Result<
         profile.ok_or_else(|| format!("there is no profile `{name}`"))
     });
     let profile = profile.transpose()?;
-    let inventories: HashMap<&UpstreamName, Inventory> = config
-        .upstreams
-        .iter()
-        .filter_map(|upstream| Some((&upstream.name, store?.recall(&upstream.launch_identity())?.inventory)))
-        .collect();
-    // Without the pins no tool is known, and no rule over claims allows anything.
-    let pins = store.filter(|store| store.has_db()).and_then(|store| Pins::open(store.db().ok()?).ok());
-    let known = inventories.iter().filter_map(|(name, inventory)| {
-        Some((UpstreamName::clone(name), pins.as_ref()?.standings(name, inventory.items(List::Tools))))
-    });
-    let standings: Standings = known.collect();
+    let (inventories, standings) = remembered(config, store);
     let catalog = catalog(config, profile, &inventories, &standings)?;
     let named = catalog.entries().iter().filter(|entry| entry.list == dry_run.list);
     let exact = || named.clone().find(|entry| *entry.canonical == *dry_run.name);

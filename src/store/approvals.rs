@@ -18,11 +18,11 @@ use tokio::sync::{Notify, watch};
 
 use crate::base::clock;
 use crate::config::Consent;
-use crate::policy::Evidence;
 use crate::policy::consent::{
     Answer, Asked, CannotAnswer, Closed, Desk, DeskLimits, Grant, GrantRow, Grants, Lifetime, Prompt, PromptId,
     Refused, Shown, Wall,
 };
+use crate::policy::{Entry, Evidence};
 use crate::store::audit::Audit;
 use crate::store::db::{Db, DbError, Health};
 
@@ -174,16 +174,6 @@ impl Approvals {
         self.inner.clock.now()
     }
 
-    #[cfg(test)]
-    /// Opens a prompt for a call that does not wait, or joins the open one about the very same action.
-    ///
-    /// # Errors
-    /// Why the call is refused without a prompt.
-    pub(crate) fn ask(&self, asked: Asked, shown: Shown) -> Result<PromptId, Refused> {
-        let seat = self.ask_for(asked, shown, Span::Person(Duration::from_secs(900)), None)?;
-        Ok(seat.prompt())
-    }
-
     /// Puts other settings in force, for open prompts too: one whose time would be over closes, and one too many of a caller does.
     pub(crate) fn set_limits(&self, consent: &Consent) {
         let inner = &self.inner;
@@ -203,7 +193,14 @@ impl Approvals {
     }
 
     /// Opens a prompt for that time, or joins one about the very same action: the call's `own`, else one that no call waits for.
-    fn open_prompt(&self, asked: Asked, shown: Shown, span: Span, own: Option<&PromptId>) -> Result<PromptId, Refused> {
+    fn open_prompt(
+        &self,
+        asked: Asked,
+        shown: Shown,
+        span: Span,
+        own: Option<&PromptId>,
+        entry: Entry,
+    ) -> Result<PromptId, Refused> {
         let inner = &self.inner;
         if inner.db.as_ref().is_some_and(|db| !db.health().is_writable()) {
             return Err(Refused::NotKept);
@@ -214,7 +211,7 @@ impl Approvals {
         let life = span.life(&open.consent);
         let opened = open.desk.open(asked.clone(), shown, PromptId::new(clock::random()), now, life, own)?;
         if !opened.joined {
-            inner.opened(&opened.id, &asked);
+            inner.opened(&opened.id, &asked, entry);
             open.waiting.insert(opened.id, Waiting { asked, span, end: watch::Sender::new(None) });
             if let (Some(db), Some(prompt)) = (&inner.db, open.desk.get(&opened.id)) {
                 let details = prompt.details().encode().text().into_owned();

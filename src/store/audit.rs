@@ -16,10 +16,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use data_encoding::HEXLOWER;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 
 use crate::base::clock;
 use crate::config::{self, guard};
@@ -29,12 +30,15 @@ use crate::store::db::{Db, DbError};
 use crate::store::seal::KeySource;
 use crate::telemetry::metrics::AuditMetrics;
 
+mod backwards;
 mod dormant;
 mod files;
 mod heads;
 mod journal;
+pub(crate) mod past;
 mod recover;
 mod retention;
+pub(crate) mod search;
 pub(crate) mod tail;
 mod ticket;
 pub(crate) mod verify;
@@ -45,7 +49,12 @@ pub(crate) use self::heads::Kept;
 pub(crate) use self::journal::Journal;
 pub(crate) use self::ticket::{Options, Unrecorded};
 
+use self::search::{Bounds, CannotSearch, Page, Query};
 use self::ticket::{Job, QUEUE, Setting, Settings, Shared, Ticket};
+
+/// Searches at once, and how long another one waits.
+const SEARCHES: usize = 2;
+const SEARCH_WAIT: Duration = Duration::from_secs(5);
 
 /// Name of the daemon's chain.
 pub(crate) const MAIN: &str = "main";
@@ -121,6 +130,8 @@ struct Inner {
     shared: Arc<Shared>,
     strict: AtomicBool,
     deny: AtomicBool,
+    folder: Folder,
+    searches: Arc<Semaphore>,
 }
 
 impl Inner {
@@ -159,6 +170,8 @@ impl Audit {
             shared: Arc::clone(&shared),
             strict: AtomicBool::new(options.strict),
             deny: AtomicBool::new(options.deny),
+            folder: folder.clone(),
+            searches: Arc::new(Semaphore::new(SEARCHES)),
         })));
         let setting = Setting { folder, options, form, db, metrics, shared, kept, queue: back };
         let start = match dormant::open(&setting) {
@@ -223,6 +236,24 @@ impl Audit {
         // A writer that is gone writes nothing.
         drop(inner.queue.send(Job::Change(settings)).await);
         inner.shared.urgent.notify_one();
+    }
+
+    /// Looks up one page of decisions. A few run at once, on threads where they may block; each has its bound in time and bytes, and
+    /// ends by itself when nobody waits for it any more.
+    ///
+    /// # Errors
+    /// [`CannotSearch`].
+    pub(crate) async fn search(&self, query: Query) -> Result<Page, CannotSearch> {
+        let inner = self.0.as_ref().ok_or(CannotSearch::NoLog)?;
+        let place = tokio::time::timeout(SEARCH_WAIT, Arc::clone(&inner.searches).acquire_owned());
+        let Ok(Ok(place)) = place.await else { return Err(CannotSearch::Busy) };
+        let folder = inner.folder.clone();
+        let found = tokio::task::spawn_blocking(move || {
+            let found = search::search(&folder, &query, Bounds::default());
+            drop(place);
+            found
+        });
+        found.await.map_err(|_| CannotSearch::Busy)?.map_err(CannotSearch::Unreadable)
     }
 
     /// Waits until all that was handed over is on disk and the head is kept. The log goes on.

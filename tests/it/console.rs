@@ -182,9 +182,18 @@ fn a_link_of_the_command_signs_in_once() {
 fn every_page_of_the_daemon_carries_the_headers_and_knows_its_own_name_only() {
     let gateway = setup().start();
     let browser = Browser::signed_in(&gateway);
-    for path in
-        ["/", "/grants", "/pins", "/upstreams", "/upstreams/none", "/decisions", "/approvals/aaaa", "/sign-in", "/nope"]
-    {
+    for path in [
+        "/",
+        "/grants",
+        "/pins",
+        "/upstreams",
+        "/upstreams/none",
+        "/decisions",
+        "/calls",
+        "/approvals/aaaa",
+        "/sign-in",
+        "/nope",
+    ] {
         let page = browser.get(path);
         let policy = page.head.header("content-security-policy").unwrap_or_default();
         assert!(policy.starts_with("default-src 'none'; style-src 'self'; script-src 'self'"), "{path}: {policy}");

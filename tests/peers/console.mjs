@@ -21,6 +21,7 @@ const PAGES = [
   ["upstream", "/upstreams/files"],
   ["upstream-down", "/upstreams/legacy-crm"],
   ["decisions", "/decisions"],
+  ["calls", "/calls"],
   ["unknown", "/approvals/gone"],
 ];
 // Approvals with texts of many kinds, and whether something in them is suspicious.

@@ -9,6 +9,7 @@ use super::kind::Kind;
 use crate::catalog::merge::Entry;
 use crate::mcp::annotations::{Annotations, Said};
 use crate::mcp::claims::Claims;
+use crate::mcp::client_name::ClientName;
 use crate::wire::digest::Digest;
 use crate::wire::raw::RawJson;
 
@@ -40,6 +41,8 @@ impl From<Annotations> for Facts {
 pub struct Action {
     /// The client's caller. Never empty.
     pub caller: Arc<str>,
+    /// The name that the client gives itself, for the audit log. No rule looks at it.
+    pub client: Option<ClientName>,
     /// The view that the client looks through.
     pub profile: Option<Arc<str>>,
     /// The number of the client's session or pipe, unique within this process.
@@ -77,6 +80,7 @@ impl Action {
     ) -> Self {
         Self {
             caller,
+            client: None,
             profile,
             session,
             kind,
@@ -108,6 +112,7 @@ impl Action {
         let (canonical, none) = (Arc::<str>::from(canonical), Digest::of(b""));
         Self {
             caller: caller.into(),
+            client: None,
             profile: None,
             session: 0,
             kind: Kind::Tool,

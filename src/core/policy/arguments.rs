@@ -25,6 +25,8 @@ mod text;
 
 pub use self::matcher::{ArgumentSpec, JsonType, MatcherSpec, Scalar};
 
+pub(in crate::policy) use self::text::is_plain_path;
+
 use self::json::Json;
 use self::matcher::Matcher;
 use self::pointer::{Pointer, Quantifier};

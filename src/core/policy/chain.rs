@@ -35,6 +35,10 @@
 //! of them (`"removed"`; see [`Removal`]). So a log may begin later, with the record that follows such a removal: begin the
 //! verification with the `until` and `hash` of the last one.
 //!
+//! `client` is the name that the client gives itself, which nothing proves. `hints` are the effective annotations of a tool at that
+//! moment, `claims` its server's own words (a word after `not-` is denied), and `heard` says that an allow rule may go by them; see
+//! `chain::facts`. With them the decision can be made again under other rules. Records of earlier releases lack the three.
+//!
 //! `args` is not the arguments but the first 16 bytes of their HMAC-SHA-256 under a key of the installation, over their canonical
 //! text: whoever reads the log can see that two calls had the same arguments, but cannot try out what they were.
 
@@ -50,9 +54,12 @@ use super::record::{Entry, Removal};
 use crate::wire::canonical::canonical;
 use crate::wire::raw::{RawJson, is_plain};
 
+mod facts;
+mod line;
 mod reader;
 mod retain;
 
+pub use self::line::{Kept, Line};
 pub use self::reader::{Bad, Reader, Sound, What};
 pub use self::retain::{Piece, Retain, in_order};
 
@@ -232,13 +239,18 @@ fn members(entry: &Entry, at: u64, form: &Form, out: &mut Vec<u8>) {
         text("call", &format!("{call:x}"), out);
     }
     optional("caller", shared(&entry.caller).as_deref(), out);
+    optional("client", entry.client.as_ref().map(ToString::to_string).as_deref(), out);
     if let Some(session) = entry.session {
         key("session", out);
         number(session, out);
     }
+    optional("profile", entry.profile.as_deref(), out);
     optional("upstream", entry.upstream.as_deref(), out);
     optional("kind", entry.kind.map(Into::into), out);
     optional("item", entry.item.as_deref(), out);
+    if let Some(facts) = &entry.facts {
+        facts::write(facts, out);
+    }
     optional("definition", entry.definition.map(|digest| digest.hex()).as_deref(), out);
     if let Some(arguments) = &entry.arguments {
         self::arguments(arguments, form, out);

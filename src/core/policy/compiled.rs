@@ -6,7 +6,7 @@ use super::effect::{AGAIN_RULE, DEFAULT_RULE, DOUBT_RULE, Effect};
 use super::kind::Kind;
 use super::limit::Limit;
 use super::lint;
-use super::pattern::Pattern;
+use super::pattern::{Pattern, is_special};
 use super::problems::{PolicyProblem, Problems};
 use super::rule::{Field, Rule, Subject};
 use super::spec::PolicySpec;
@@ -119,6 +119,11 @@ impl Policy {
     pub fn pattern(text: &str) -> Option<impl Fn(&str) -> bool + use<>> {
         let pattern = Pattern::compile(text, None).ok()?;
         Some(move |name: &str| pattern.matches(name))
+    }
+
+    /// Whether a name is a pattern that matches this name and no other.
+    pub fn is_exact(name: &str) -> bool {
+        !name.is_empty() && !name.contains(is_special)
     }
 
     /// Every pattern of every rule and limit, in the order written, so that `check` can warn of

@@ -141,6 +141,21 @@ pub fn may_ask<'p>(policy: &'p Policy, item: &'p ItemRules, action: &Action) -> 
     asks.then_some((&policy.default_id, least))
 }
 
+/// Whether the decision about a call hangs on its arguments, for those who do not know them.
+pub fn needs_arguments(policy: &Policy, item: &ItemRules, action: &Action) -> bool {
+    let who = Who::of(action);
+    if !fits(policy, item, action) || closed(policy, item, &who).is_some() {
+        return false;
+    }
+    let conditional = |rules: &[Arc<Rule>]| rules.iter().any(|rule| rule.conditions.is_some() && rule.is_about(&who));
+    let asks = || item.ask.iter().any(|rule| rule.conditions.is_none() && rule.is_about(&who));
+    if conditional(&item.deny) || (conditional(&item.ask) && !asks()) {
+        return true;
+    }
+    // No rule over arguments takes anything back any more, so such a rule matters only where none without them allows the call.
+    usual(policy, item, &who) != Effect::Allow && !asks() && conditional(&item.allow)
+}
+
 /// Of all rules that ask, the one that wants the most evidence; the first of equals.
 fn strictest<'p>(asking: impl Iterator<Item = &'p Arc<Rule>>, least: Evidence) -> Option<(&'p Arc<str>, Evidence)> {
     let wanted = asking.map(|rule| (&rule.id, rule.min_evidence.unwrap_or(least).max(least)));

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::action::Action;
 use super::decide::Decision;
 use super::effect::{DEFAULT_RULE, DOUBT_RULE};
+use super::kind::Kind;
 
 mod entry;
 mod removal;
@@ -51,28 +52,39 @@ impl<'a> Record<'a> {
 
     /// The event of the audit log. `call` is the number of the call.
     pub fn entry(&self, call: Option<u64>) -> Entry {
-        let Action { caller, session, kind, upstream, listed, definition, arguments, .. } = self.action;
         let (grant, need) = match self.decision {
             Decision::Allow(permit) => (permit.grant(), None),
             Decision::Ask { need, .. } => (None, Some(*need)),
             Decision::Deny { .. } | Decision::Limit { .. } => (None, None),
         };
         Entry {
-            call,
-            caller: Some(Arc::clone(caller)),
-            session: Some(*session),
-            upstream: Some(Arc::clone(upstream)),
-            kind: Some(*kind),
-            item: Some(Arc::clone(listed)),
-            definition: Some(*definition),
-            arguments: arguments.clone(),
             result: self.decision.as_str(),
             rule: Some(Arc::clone(self.decision.rule())),
             grant: grant.map(|grant| Arc::clone(grant.id())),
             evidence: grant.map(|grant| grant.evidence()).or(need),
             by: grant.map(|grant| Arc::clone(grant.by())),
             why: self.why.into(),
-            ..Entry::new(Event::Decision)
+            ..self.action.entry(Event::Decision, call)
+        }
+    }
+}
+
+impl Action {
+    /// An event of the audit log about it. `call` is the number of the call.
+    pub fn entry(&self, event: Event, call: Option<u64>) -> Entry {
+        Entry {
+            call,
+            caller: Some(Arc::clone(&self.caller)),
+            client: self.client.clone(),
+            session: Some(self.session),
+            profile: self.profile.clone(),
+            upstream: Some(Arc::clone(&self.upstream)),
+            kind: Some(self.kind),
+            item: Some(Arc::clone(&self.listed)),
+            facts: (self.kind == Kind::Tool).then(|| self.facts()),
+            definition: Some(self.definition),
+            arguments: self.arguments.clone(),
+            ..Entry::new(event)
         }
     }
 }

@@ -113,9 +113,12 @@ impl Service {
         }
         let share = self.admission.quota.take(&client.caller, Good::Call).ok_or(Handled::Overloaded)?;
         let labels = self.labels(method, arrived);
+        let found_action = found.action(client, Kind::of(method), canonical);
         let action = Action {
             arguments: outgoing.body.get("arguments").cloned(),
-            ..found.action(client, Kind::of(method), canonical)
+            // A legacy client said its name once, a modern one says it in each request.
+            client: client.name.clone().or_else(|| outgoing.meta.client_name()),
+            ..found_action
         };
         outgoing.party.caller = Some(Arc::clone(&action.caller));
         if action.kind == Kind::Completion

@@ -39,7 +39,7 @@ use crate::mcp::method::Method;
 use crate::mcp::version::Era;
 use crate::policy::consent::hold::NotHeld;
 use crate::policy::consent::{Asked, PromptId, Refused, Shown};
-use crate::policy::{Action, Evidence};
+use crate::policy::{Action, Event, Evidence};
 use crate::store::approvals::{Seat, Span};
 use crate::telemetry::metrics::OutcomeLabel;
 use crate::wire::raw::{RawJson, RawObject};
@@ -65,11 +65,10 @@ impl Service {
     ) -> Handled {
         let Prepared { client, found, action, labels, outgoing, going_on, asks: offered, input, share, .. } = prepared;
         let asked = Asked::new(&action, rule, need);
-        // A legacy client said its name once, a modern one says it in each request.
-        let name = client.name.clone().or_else(|| outgoing.meta.client_name());
+        let entry = action.entry(Event::Prompt, Some(labels.call));
         let shown = Shown::new(&found.entry.exposed, action.said, action.arguments.as_ref())
             .described(found.entry.definition.string("description"))
-            .asked_by(name);
+            .asked_by(action.client.clone());
         let mut params = params.clone();
         params.remove("requestState");
         params.remove("inputResponses");
@@ -84,7 +83,7 @@ impl Service {
             (false, Era::Modern) => Span::Person(ROUND),
             (true, _) => Span::Person(Duration::MAX),
         };
-        let seat = match self.approvals.ask_for(asked, shown, span, going_on.prompt()) {
+        let seat = match self.approvals.ask_for(asked, shown, span, going_on.prompt(), entry) {
             Ok(seat) => seat,
             Err(why) => return self.unasked(&request, &why),
         };

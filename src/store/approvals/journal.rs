@@ -17,8 +17,11 @@ impl Approvals {
 }
 
 impl Inner {
-    pub(super) fn opened(&self, id: &PromptId, asked: &Asked) {
-        self.record(Entry { evidence: Some(asked.need), ..about(Event::Prompt, id, asked) });
+    /// `entry` is about the call that asks; the log has its arguments as it has those of decisions.
+    pub(super) fn opened(&self, id: &PromptId, asked: &Asked, entry: Entry) {
+        let Entry { call, client, profile, facts, arguments, .. } = entry;
+        let evidence = Some(asked.need);
+        self.record(Entry { call, client, profile, facts, arguments, evidence, ..about(Event::Prompt, id, asked) });
     }
 
     pub(super) fn ended(&self, id: &PromptId, asked: &Asked, how: Closed, by: Option<By>) {

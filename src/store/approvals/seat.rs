@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{Approvals, Open, Span};
+use crate::policy::Entry;
 use crate::policy::consent::{Asked, Grant, PromptId, Refused, Shown};
 
 /// A call waits for the prompt as long as this lives: no equal call joins it, and a once-grant that comes of it is for this
@@ -15,8 +16,24 @@ pub(crate) struct Seat {
 }
 
 impl Approvals {
+    /// Opens a prompt for a call that does not wait, or joins the open one about the very same action.
+    ///
+    /// # Errors
+    /// Why the call is refused without a prompt.
+    #[cfg(test)]
+    pub(crate) fn ask(&self, asked: Asked, shown: Shown) -> Result<PromptId, Refused> {
+        let seat = self.ask_for(
+            asked,
+            shown,
+            Span::Person(std::time::Duration::from_secs(900)),
+            None,
+            Entry::new(crate::policy::Event::Prompt),
+        )?;
+        Ok(seat.prompt())
+    }
+
     /// Opens a prompt for that time, or joins one about the very same action: the call's `own`, else one that no call waits for.
-    /// The call waits for it as long as the seat lives.
+    /// The call waits for it as long as the seat lives. `entry` is what the audit log keeps of the call that asks.
     ///
     /// # Errors
     /// Why the call is refused without a prompt.
@@ -26,8 +43,9 @@ impl Approvals {
         shown: Shown,
         span: Span,
         own: Option<&PromptId>,
+        entry: Entry,
     ) -> Result<Seat, Refused> {
-        let prompt = self.open_prompt(asked, shown, span, own)?;
+        let prompt = self.open_prompt(asked, shown, span, own, entry)?;
         Ok(Seat { approvals: self.clone(), prompt, is_carried: false })
     }
 }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::mcp::client_name::ClientName;
-use crate::policy::{Digest, Kind, Said};
+use crate::policy::{Digest, Entry, Event, Kind, Said};
 use crate::wire::raw::{RawJson, RawObject};
 use std::sync::atomic::Ordering;
 
@@ -97,7 +97,17 @@ async fn equal_calls_that_wait_have_a_grant_each() {
     let dir = tempfile::tempdir().unwrap();
     for approvals in [Approvals::memory(&limits()), kept(&dir)] {
         let action = asked("ci", "fx__echo", "{}");
-        let ask = || approvals.ask_for(action.clone(), shown(), Span::Person(Duration::from_secs(900)), None).unwrap();
+        let ask = || {
+            approvals
+                .ask_for(
+                    action.clone(),
+                    shown(),
+                    Span::Person(Duration::from_secs(900)),
+                    None,
+                    Entry::new(Event::Prompt),
+                )
+                .unwrap()
+        };
         let seats: Vec<Seat> = (0..6).map(|_| ask()).collect();
         assert_eq!(approvals.prompts().len(), 6);
         let claim = |own: Option<PromptId>| {

@@ -120,6 +120,7 @@ impl Dialogues {
             "/pins",
             "/upstreams",
             "/decisions",
+            "/calls?day=2026-02-30&after=x",
             "/approvals/abc",
             "/sign-in?then=%2Fpins",
             "/events",

@@ -33,7 +33,8 @@ pub(super) fn is_under(path: &str, base: &str) -> Truth {
     if below(&path.to_lowercase(), &base.to_lowercase()) { Truth::Unknown } else { Truth::No }
 }
 
-fn is_plain_path(path: &str) -> bool {
+/// Whether all readers take a text for the same absolute path.
+pub(in crate::policy) fn is_plain_path(path: &str) -> bool {
     let odd = |c: char| c.is_control() || matches!(c, '%' | '\\');
     let Some(rest) = path.strip_prefix('/') else { return false };
     !path.contains(odd) && (rest.is_empty() || rest.split('/').all(|part| !matches!(part, "" | "." | "..")))

@@ -284,3 +284,33 @@ fn a_chain_may_begin_after_a_removal_and_nowhere_else() {
     gap.remove(2);
     assert_eq!(later(&gap, &[head], &[at(4), at(6)]), Err(What::Removed { from: 7 }), "at its begin alone");
 }
+
+#[test]
+fn a_line_is_read_as_it_was_written_and_a_changed_one_is_none() {
+    use crate::mcp::client_name::ClientName;
+    use crate::policy::{Annotations, Claims, Facts, Hints};
+    let claims = Claims { hints: Hints { read_only: Some(true), ..Hints::default() }, may_open: true };
+    let facts = Facts { annotations: Annotations { known_destructive: true, ..Annotations::ASSUMED }, claims };
+    let client = ClientName::read(&RawJson::trusted(r#"{"name":"desk \"1\"","version":"2"}"#));
+    let entry = Entry { client, profile: Some("view".into()), facts: Some(facts), ..full() };
+    for (keeps, want) in [(true, Kept::Whole(r#"{"a":2,"b":1}"#)), (false, Kept::Not)] {
+        let text = line(&entry, &Form::new(&KEY, keeps));
+        let text = text.trim_end().as_bytes();
+        let read = Line::read(text).unwrap();
+        assert_eq!(
+            (&*read.ts, &*read.event, read.seq, read.us),
+            ("2026-11-21T10:15:00.250Z", "decision", 1, Some(2000))
+        );
+        let members = [&read.call, &read.caller, &read.client, &read.profile, &read.upstream, &read.kind, &read.item];
+        let want_members = ["ff", "ci", "desk \"1\" 2", "view", "fs", "tool", "fs__\"a\"\n"];
+        assert_eq!(members.map(|member| member.as_deref().unwrap()), want_members);
+        assert_eq!((read.facts(), read.arguments()), (Some(facts), want));
+        for at in 0..text.len() {
+            let mut changed = text.to_vec();
+            changed[at] ^= 1;
+            assert!(Line::read(&changed).is_none(), "byte {at}");
+        }
+    }
+    let none = line(&Entry { arguments: None, ..entry }, &Form::new(&KEY, true));
+    assert_eq!(Line::read(none.trim_end().as_bytes()).unwrap().arguments(), Kept::None);
+}

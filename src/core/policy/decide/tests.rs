@@ -12,6 +12,7 @@ use crate::wire::raw::RawJson;
 mod any;
 mod claims;
 mod reference;
+mod unknown;
 
 #[test]
 fn deny_beats_ask_beats_allow_beats_the_default() {

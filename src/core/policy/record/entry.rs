@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::removal::Removal;
-use crate::policy::{Digest, Evidence, Kind};
+use crate::mcp::client_name::ClientName;
+use crate::policy::{Digest, Evidence, Facts, Kind};
 use crate::wire::raw::RawJson;
 
 /// Kind of an event.
@@ -43,12 +44,18 @@ pub struct Entry {
     /// The number by which logs and refusals name the call.
     pub call: Option<u64>,
     pub caller: Option<Arc<str>>,
+    /// The name that the client gives itself.
+    pub client: Option<ClientName>,
     /// The number of the client's session or pipe.
     pub session: Option<u64>,
+    /// The view that the client looks through.
+    pub profile: Option<Arc<str>>,
     pub upstream: Option<Arc<str>>,
     pub kind: Option<Kind>,
     /// The catalog's name of the requested item.
     pub item: Option<Arc<str>>,
+    /// What rules could know of a tool when the call was decided, so that the decision can be made again under other rules.
+    pub facts: Option<Facts>,
     /// Digest of the item's definition.
     pub definition: Option<Digest>,
     /// As received; digested under the install key by the writer.
@@ -81,10 +88,13 @@ impl Entry {
             event,
             call: None,
             caller: None,
+            client: None,
             session: None,
+            profile: None,
             upstream: None,
             kind: None,
             item: None,
+            facts: None,
             definition: None,
             arguments: None,
             result: "",

@@ -1,0 +1,239 @@
+//! `headend policy replay`: the audit log under other rules.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::log::{Log, Reading, age};
+use super::suggest::{lines_of, refused};
+use crate::cli::exit::{CONFIG, NO, OK, SOFTWARE, USAGE};
+use crate::cli::options::Common;
+use crate::cli::output::{Failure, print};
+use crate::cli::source;
+use crate::config::{Config, guard};
+use crate::gateway::dry_run::{Offered, offered};
+use crate::policy::habit::{Change, Counts, Replay};
+use crate::policy::{Effect, Kind, LOCAL, Policy};
+use crate::wire::foreign;
+
+/// Items that are printed.
+const SHOWN: usize = 40;
+/// Callers for whom the items of the catalogue are tried.
+const MAX_CALLERS: usize = 64;
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ReplayArgs {
+    /// A configuration, or a file with nothing but rules.
+    file: PathBuf,
+    /// How far back to read.
+    #[arg(long, value_name = "AGE", default_value = "7d", value_parser = age)]
+    since: Duration,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Everything that is printed.
+struct Report {
+    reading: Reading,
+    before: Counts,
+    after: Counts,
+    undecided: u64,
+    beyond: u64,
+    changes: Vec<(Kind, Arc<str>, Change)>,
+    /// Items that were offered last and never called, and that the rules allow where those in force do not.
+    uncalled: Vec<(Kind, Arc<str>)>,
+}
+
+impl Report {
+    /// Whether a change opens calls that no person has agreed to.
+    fn is_grave(change: &Change) -> bool {
+        change.opened > 0 && (change.is_destructive || change.denied_before > 0 || change.allowed_before == 0)
+    }
+
+    fn verdict(&self) -> u8 {
+        let opens = self.changes.iter().any(|(_, _, change)| Self::is_grave(change)) || !self.uncalled.is_empty();
+        if opens { NO } else { OK }
+    }
+}
+
+pub(crate) fn run(common: &Common, args: &ReplayArgs) -> Result<u8, Failure> {
+    let present = source::load(common, &[])?.config;
+    let other = read(common, &args.file)?;
+    let store = source::existing_store(common)?;
+    let offered = offered(&other, store.as_ref()).map_err(|text| Failure::new(SOFTWARE, text))?;
+    let mut replay = Replay::new(&other.policy).map_err(|problems| refused(&problems))?;
+    let mut callers = BTreeSet::from([LOCAL.to_owned()]);
+    let reading = Log::of(common, args.since)?.read(&mut |line| {
+        if let Some(caller) = line.caller.as_deref().filter(|caller| !callers.contains(*caller))
+            && callers.len() < MAX_CALLERS
+        {
+            callers.insert(caller.to_owned());
+        }
+        replay.read(line);
+    })?;
+    let policy = Policy::build(&present.policy).map_err(|problems| refused(&problems))?;
+    let report = Report {
+        before: replay.before,
+        after: replay.after,
+        undecided: replay.undecided,
+        beyond: replay.beyond,
+        changes: replay.changes(),
+        uncalled: uncalled(&policy, &replay, &offered, &callers),
+        reading,
+    };
+    report.reading.warn();
+    print(&if args.json { json(&report) } else { text(&report) })?;
+    Ok(report.verdict())
+}
+
+/// The configuration that a file is, or makes of the one in force.
+fn read(common: &Common, file: &Path) -> Result<Config, Failure> {
+    let name = file.display().to_string();
+    let text = guard::read(file).map_err(|error| Failure::new(USAGE, format!("read {name}: {error}")))?;
+    let table: toml::Table =
+        text.parse().map_err(|error| Failure::new(CONFIG, format!("{name} is not TOML: {error}")))?;
+    let has_rules_alone = table.keys().all(|key| key == "policy" || key == "$schema");
+    if has_rules_alone { source::with_rules(common, &name, &text) } else { source::other(file) }
+}
+
+/// The items that were never called, and that the rules allow to one of the callers where those in force do not.
+fn uncalled(
+    present: &Policy,
+    replay: &Replay,
+    offered: &[Offered],
+    callers: &BTreeSet<String>,
+) -> Vec<(Kind, Arc<str>)> {
+    let allows = |policy: &Policy, one: &Offered, caller: &str| {
+        let rules = policy.item_rules(one.kind, &one.upstream, &one.canonical);
+        policy.effect(&rules, caller, "", one.facts) == Effect::Allow
+    };
+    let fresh = offered.iter().filter(|one| !replay.has(one.kind, &one.canonical));
+    let opened = fresh.filter(|one| {
+        callers.iter().any(|caller| allows(replay.policy(), one, caller) && !allows(present, one, caller))
+    });
+    opened.map(|one| (one.kind, Arc::clone(&one.canonical))).collect()
+}
+
+fn text(report: &Report) -> String {
+    let Some(period) = report.reading.period() else {
+        return "The audit log has no records of that time.\n".to_owned();
+    };
+    let mut out = format!("Audit log, {period}, {} records\n\n", report.reading.records);
+    let rows = [
+        ("questions to people", report.before.asked, report.after.asked),
+        ("allowed by a rule", report.before.allowed, report.after.allowed),
+        ("allowed by an earlier approval", report.before.granted, report.after.granted),
+        ("denied by a rule", report.before.denied, report.after.denied),
+    ];
+    out.push_str(&format!("{:<32} {:>10} {:>10}\n", "", "before", "after"));
+    for (name, before, after) in rows {
+        out.push_str(&format!("{name:<32} {before:>10} {after:>10}\n"));
+    }
+    if report.undecided > 0 {
+        out.push_str(&format!(
+            "\n{} records cannot be decided again: they lack what the rules look at.\nThey count as asked, unless an approval \
+             allowed them.\n",
+            report.undecided
+        ));
+    }
+    let sections: [(&str, fn(&Change) -> u64); 3] = [
+        ("Newly allowed", |change| change.opened),
+        ("Newly asked", |change| change.asked),
+        ("Newly denied", |change| change.closed),
+    ];
+    for (title, number) in sections {
+        let changes: Vec<_> = report.changes.iter().filter(|(_, _, change)| number(change) > 0).collect();
+        if changes.is_empty() {
+            continue;
+        }
+        let calls: u64 = changes.iter().map(|(_, _, change)| number(change)).sum();
+        out.push_str(&format!("\n{title}: {calls} calls of {} items\n", changes.len()));
+        for (kind, name, change) in changes.iter().take(SHOWN) {
+            let kind = if *kind == Kind::Tool { String::new() } else { format!(" ({})", kind.into_str()) };
+            out.push_str(&format!("{:>8}  {}{kind}\n", number(change), foreign::line(name)));
+            if title == "Newly allowed" {
+                remarks(change).iter().for_each(|remark| out.push_str(&format!("{:>8}  - {remark}\n", "")));
+            }
+        }
+        if changes.len() > SHOWN {
+            out.push_str(&format!("{:>8}  and {} items more; --json has all\n", "", changes.len() - SHOWN));
+        }
+    }
+    if !report.uncalled.is_empty() {
+        out.push_str(&format!("\nAllowed and never called in this time: {} items\n", report.uncalled.len()));
+        for (kind, name) in report.uncalled.iter().take(SHOWN) {
+            let kind = if *kind == Kind::Tool { String::new() } else { format!(" ({})", kind.into_str()) };
+            out.push_str(&format!("{:>8}  {}{kind}\n", "", foreign::line(name)));
+        }
+        if report.uncalled.len() > SHOWN {
+            out.push_str(&format!("{:>8}  and {} items more; --json has all\n", "", report.uncalled.len() - SHOWN));
+        }
+    }
+    if report.beyond > 0 {
+        out.push_str(&format!("\n{} records are of items beyond those that are listed.\n", report.beyond));
+    }
+    out.push_str(if report.verdict() == OK {
+        "\nThe rules allow no call of an item that is destructive, that was denied, or\nthat was never allowed or called. Nothing \
+         is in force yet.\n"
+    } else {
+        "\nLook at the items with a remark, and at those that were never called, before\nyou put these rules in force.\n"
+    });
+    out
+}
+
+/// Facts to know before such calls are allowed.
+fn remarks(change: &Change) -> Vec<String> {
+    let mut remarks = Vec::new();
+    if change.is_destructive {
+        remarks.push("destructive by the word of its server or the configuration".to_owned());
+    }
+    if change.denied_before > 0 {
+        remarks.push(format!("{} of these calls were denied", change.denied_before));
+    }
+    if change.allowed_before == 0 {
+        remarks.push("it was never allowed in this time".to_owned());
+    } else if change.unapproved > change.denied_before {
+        remarks.push(format!("nobody agreed to {} of these calls", change.unapproved - change.denied_before));
+    }
+    remarks
+}
+
+fn json(report: &Report) -> String {
+    let counts = |counts: &Counts| {
+        let Counts { asked, allowed, granted, denied } = counts;
+        serde_json::json!({ "asked": asked, "allowed": allowed, "granted": granted, "denied": denied })
+    };
+    let changes = report.changes.iter().map(|(kind, name, change)| {
+        serde_json::json!({
+            "kind": kind.into_str(),
+            "item": &**name,
+            "newly-allowed": change.opened,
+            "newly-asked": change.asked,
+            "newly-denied": change.closed,
+            "unapproved": change.unapproved,
+            "denied-before": change.denied_before,
+            "allowed-before": change.allowed_before,
+            "destructive": change.is_destructive,
+        })
+    });
+    let uncalled =
+        report.uncalled.iter().map(|(kind, name)| serde_json::json!({ "kind": kind.into_str(), "item": &**name }));
+    lines_of(&serde_json::json!({
+        "from": report.reading.from,
+        "to": report.reading.to,
+        "records": report.reading.records,
+        "damaged": report.reading.tally.damaged,
+        "unread-chains": report.reading.tally.unread,
+        "before": counts(&report.before),
+        "after": counts(&report.after),
+        "undecided": report.undecided,
+        "beyond": report.beyond,
+        "items": changes.collect::<Vec<_>>(),
+        "allowed-and-never-called": uncalled.collect::<Vec<_>>(),
+        "ok": report.verdict() == OK,
+    }))
+}

@@ -1,0 +1,304 @@
+//! `headend policy suggest`: rules of what people always allow.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use toml_edit::{Array, DocumentMut};
+
+use super::log::{Log, Reading, age};
+use crate::cli::exit::{OK, SOFTWARE};
+use crate::cli::options::Common;
+use crate::cli::output::{Failure, count, print};
+use crate::cli::source;
+use crate::config::{Config, show};
+use crate::gateway::dry_run::{Offered, offered};
+use crate::policy::habit::{Approvals, Catalogue, ENOUGH, Habits, Known, LeftOut, Replay, Suggestion, Why};
+use crate::policy::{Kind, PolicyProblem};
+use crate::wire::foreign;
+
+/// Columns of what is printed, where names allow it.
+const WIDTH: usize = 80;
+/// Items that are named for each reason to leave some out.
+const NAMED: usize = 3;
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct SuggestArgs {
+    /// How far back to read.
+    #[arg(long, value_name = "AGE", default_value = "7d", value_parser = age)]
+    since: Duration,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// The items that were offered last, by name.
+pub(super) struct Present<'c> {
+    config: &'c Config,
+    items: HashMap<(Kind, Arc<str>), Known>,
+}
+
+impl<'c> Present<'c> {
+    pub(super) fn of(config: &'c Config, offered: &[Offered]) -> Self {
+        let known = |one: &Offered| {
+            let known = Known { facts: one.facts, arguments: one.arguments.clone() };
+            ((one.kind, Arc::clone(&one.canonical)), known)
+        };
+        Self { config, items: offered.iter().map(known).collect() }
+    }
+}
+
+impl Catalogue for Present<'_> {
+    fn has(&self, upstream: &str) -> bool {
+        self.config.upstreams.iter().any(|one| one.name.as_str() == upstream)
+    }
+
+    fn known(&self, kind: Kind, name: &str) -> Option<Known> {
+        self.items.get(&(kind, Arc::from(name))).cloned()
+    }
+}
+
+/// A rule and what it would have done.
+struct Tried {
+    suggestion: Suggestion,
+    saved: u64,
+    /// Of the saved, those that nobody agreed to.
+    unapproved: u64,
+}
+
+/// Everything that is printed.
+struct Report {
+    reading: Reading,
+    questions: u64,
+    saved: u64,
+    beyond: u64,
+    rules: Vec<Tried>,
+    left_out: Vec<LeftOut>,
+}
+
+pub(crate) fn run(common: &Common, args: &SuggestArgs) -> Result<u8, Failure> {
+    let loaded = source::load(common, &[])?;
+    let store = source::existing_store(common)?;
+    let offered = offered(&loaded.config, store.as_ref()).map_err(|text| Failure::new(SOFTWARE, text))?;
+    let log = Log::of(common, args.since)?;
+    let report = report(&loaded.config, &Present::of(&loaded.config, &offered), &log)?;
+    report.reading.warn();
+    print(&if args.json { json(&report) } else { text(&report, args.since) })?;
+    Ok(OK)
+}
+
+fn report(config: &Config, present: &Present<'_>, log: &Log) -> Result<Report, Failure> {
+    let mut habits = Habits::default();
+    let reading = log.read(&mut |line| habits.read(line))?;
+    let mut suggestions = habits.suggest(present);
+    let policy = suggestions.fit(&config.policy);
+    let mut with = Replay::new(&policy).map_err(|problems| refused(&problems))?;
+    // The log may have grown by a few questions meanwhile.
+    log.read(&mut |line| with.read(line))?;
+    let tried = |suggestion: Suggestion| {
+        let (saved, unapproved) = with.saved.get(suggestion.rule.id.as_str()).copied().unwrap_or_default();
+        Tried { suggestion, saved, unapproved }
+    };
+    let (mut rules, useless): (Vec<Tried>, Vec<Tried>) =
+        suggestions.rules.into_iter().map(tried).partition(|one| one.saved > 0);
+    let mut left_out = suggestions.left_out;
+    left_out.extend(useless.iter().map(|one| one.suggestion.left_out(Why::Ruled)));
+    rules.sort_by(|one, other| (other.saved, &one.suggestion.rule.id).cmp(&(one.saved, &other.suggestion.rule.id)));
+    Ok(Report {
+        reading,
+        questions: habits.questions,
+        saved: rules.iter().map(|one| one.saved).sum(),
+        beyond: habits.beyond,
+        rules,
+        left_out,
+    })
+}
+
+/// Problems of a policy that was good when it was loaded.
+pub(super) fn refused(problems: &[PolicyProblem]) -> Failure {
+    let all: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    Failure::new(SOFTWARE, all.join("; "))
+}
+
+fn text(report: &Report, since: Duration) -> String {
+    let mut out = String::new();
+    let mut say = |text: &str| out.push_str(&comment(text));
+    let since = crate::config::duration_text(since);
+    match report.reading.period() {
+        None => say(&format!("The audit log has no records of the last {since}.")),
+        Some(period) => say(&format!("Audit log, {period}: {}.", count(as_usize(report.questions), "question"))),
+    }
+    if report.rules.is_empty() {
+        say(&format!("No rule to suggest. A rule needs {ENOUGH} approvals of one item by one caller and no denial."));
+    } else {
+        let percent = (report.saved * 100).checked_div(report.questions).unwrap_or(0);
+        say(&format!(
+            "{} would have saved {} of them ({percent}%). Nothing is in force: read each rule, paste those you want into the \
+             configuration, and try them with `headend policy replay FILE`.",
+            if report.rules.len() == 1 {
+                "This rule".to_owned()
+            } else {
+                format!("These {} rules", report.rules.len())
+            },
+            report.saved
+        ));
+    }
+    for one in &report.rules {
+        out.push('\n');
+        for line in told(one) {
+            out.push_str(&comment(&line));
+        }
+        out.push_str(&wrapped(&show::rule_text(&one.suggestion.rule)));
+    }
+    let tail = left_out(report);
+    if !tail.is_empty() {
+        out.push('\n');
+        tail.iter().for_each(|line| out.push_str(&comment(line)));
+    }
+    out
+}
+
+/// The comments above a rule.
+fn told(one: &Tried) -> Vec<String> {
+    let Suggestion { yes, also, is_blind, .. } = &one.suggestion;
+    let Approvals { client, page, operator } = yes;
+    let ways =
+        [(client, "by the client's own word"), (page, "on the console"), (operator, "by the operator's command")];
+    let ways: Vec<String> =
+        ways.into_iter().filter(|(number, _)| **number > 0).map(|(number, way)| format!("{number} {way}")).collect();
+    let mut lines = vec![format!(
+        "Saves {}. Made of {}: {}.",
+        count(as_usize(one.saved), "question"),
+        count(as_usize(yes.all()), "approval"),
+        ways.join(", ")
+    )];
+    if one.unapproved > 0 {
+        let number = one.unapproved;
+        lines.push(format!("Also lets through: {number} of these questions, to which nobody said yes."));
+    }
+    if *is_blind {
+        lines.push(
+            "Also lets through: any arguments. The log has none of these calls; `[audit] capture-arguments = \"full\"` keeps them."
+                .to_owned(),
+        );
+    }
+    lines.extend(also.iter().map(|also| format!("Also lets through: {also}.")));
+    lines
+}
+
+/// The items without a rule, by reason.
+fn left_out(report: &Report) -> Vec<String> {
+    let mut lines = Vec::new();
+    let reasons = [
+        (Why::Destructive, "destructive by the word of their server or the configuration"),
+        (Why::Denied, "denied at least once"),
+        (Why::Unknown, "without a record of what their server calls them"),
+        (Why::Name, "with a name, or a caller, that means something in patterns"),
+        (Why::Gone, "of upstreams that are not in the configuration"),
+        (Why::Few, "with fewer than 5 approvals of one caller with such arguments"),
+        (Why::Ruled, "that a rule of the configuration asks about, denies or allows"),
+        (Why::Many, "whose rules are too many to be shown"),
+    ];
+    for (why, words) in reasons {
+        let mut names: Vec<&str> = report.left_out.iter().filter(|one| one.why == why).map(|one| &*one.name).collect();
+        let mut seen = std::collections::HashSet::new();
+        names.retain(|name| seen.insert(*name));
+        if names.is_empty() {
+            continue;
+        }
+        let shown: Vec<String> = names.iter().take(NAMED).map(|name| foreign::line(name).into_owned()).collect();
+        let more = names.len().saturating_sub(NAMED);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        lines.push(format!("Left out, {words}: {}{more}.", shown.join(", ")));
+    }
+    if report.beyond > 0 {
+        let number = report.beyond;
+        lines.push(format!(
+            "Left out, since too many items and callers are in the log: {number} records. Try a shorter --since."
+        ));
+    }
+    lines
+}
+
+/// A comment of several lines. Foreign text in it was spelled out, or is spelled out here.
+fn comment(text: &str) -> String {
+    let mut out = String::new();
+    let mut line = String::from("#");
+    for word in foreign::line(text).split(' ') {
+        if line.len() > 1 && line.chars().count() + 1 + word.chars().count() > WIDTH {
+            out.push_str(&line);
+            out.push('\n');
+            "#".clone_into(&mut line);
+        }
+        line.push(' ');
+        line.push_str(word);
+    }
+    out + &line + "\n"
+}
+
+/// A rule's text with one name on each line where a list is too long for one.
+fn wrapped(rule: &str) -> String {
+    if rule.lines().all(|line| line.chars().count() <= WIDTH) {
+        return rule.to_owned();
+    }
+    // It was written here, so it is TOML.
+    let Ok(mut document) = rule.parse::<DocumentMut>() else { return rule.to_owned() };
+    let rules = document.get_mut("policy").and_then(|policy| policy.get_mut("rules"));
+    let tables = rules.and_then(|rules| rules.as_array_of_tables_mut()).into_iter().flat_map(|rules| rules.iter_mut());
+    for (key, item) in tables.flat_map(|table| table.iter_mut()) {
+        let Some(array) = item.as_array_mut() else { continue };
+        if key.len() + array.to_string().chars().count() + 2 > WIDTH {
+            spread(array);
+        }
+    }
+    document.to_string()
+}
+
+fn spread(array: &mut Array) {
+    array.iter_mut().for_each(|item| item.decor_mut().set_prefix("\n    "));
+    array.iter_mut().for_each(|item| item.decor_mut().set_suffix(""));
+    array.set_trailing("\n");
+    array.set_trailing_comma(true);
+}
+
+fn as_usize(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+fn json(report: &Report) -> String {
+    let rules = report.rules.iter().map(|one| {
+        let Suggestion { rule, yes: Approvals { client, page, operator }, also, is_blind } = &one.suggestion;
+        serde_json::json!({
+            "id": rule.id,
+            "toml": show::rule_text(rule),
+            "saves": one.saved,
+            "unapproved": one.unapproved,
+            "approvals": { "client": client, "console": page, "operator": operator },
+            "any-arguments": is_blind,
+            "also-allows": also,
+        })
+    });
+    let left_out = report
+        .left_out
+        .iter()
+        .map(|one| serde_json::json!({ "item": &*one.name, "why": one.why.into_str(), "approvals": one.approvals }));
+    let value = serde_json::json!({
+        "from": report.reading.from,
+        "to": report.reading.to,
+        "records": report.reading.records,
+        "damaged": report.reading.tally.damaged,
+        "unread-chains": report.reading.tally.unread,
+        "questions": report.questions,
+        "saves": report.saved,
+        "rules": rules.collect::<Vec<_>>(),
+        "left-out": left_out.collect::<Vec<_>>(),
+        "beyond": report.beyond,
+    });
+    lines_of(&value)
+}
+
+/// JSON in lines of its own, with hidden characters as escapes.
+pub(super) fn lines_of(value: &serde_json::Value) -> String {
+    format!("{value:#}").lines().map(|line| foreign::json(line) + "\n").collect()
+}

@@ -1,0 +1,251 @@
+//! The page of calls: decisions of the audit log by a filter, the latest first, days back. Reading changes nothing.
+
+use askama::Template;
+use http::{Response, StatusCode};
+use strum::VariantArray as _;
+use url::form_urlencoded::{self, Serializer};
+
+use super::page::Frame;
+use super::reply;
+use super::site::Console;
+use super::text::{Piece, PieceKind, When, capitalised, counted, json, visible};
+use crate::listener::body::ReplyBody;
+use crate::policy::consent::Wall;
+use crate::store::audit::past::Cursor;
+use crate::store::audit::search::{self, CannotSearch, Query};
+use crate::telemetry::metrics::OutcomeLabel;
+
+/// Bytes of a filter's text.
+const MAX_TEXT: usize = 256;
+/// Words of decisions, and how the page says them.
+const DECISIONS: [(&str, &str); 4] = [("allow", "allowed"), ("ask", "asked"), ("deny", "denied"), ("limit", "limited")];
+/// How approvals end, beside the outcomes of calls.
+const ANSWERS: [&str; 5] = ["granted", "denied", "dismissed", "timed-out", "unanswered"];
+
+/// A choice of a list.
+#[derive(Debug)]
+struct Choice {
+    value: &'static str,
+    text: String,
+    is_chosen: bool,
+}
+
+/// A call's row.
+#[derive(Debug)]
+struct Row {
+    at: When,
+    decision: String,
+    tone: &'static str,
+    caller: String,
+    client: Option<String>,
+    kind: String,
+    item: String,
+    rule: String,
+    why: String,
+    outcome: String,
+    /// The person behind it, and how long the call took.
+    more: Option<String>,
+    arguments: Vec<Piece>,
+}
+
+#[derive(Debug, Template)]
+#[template(path = "calls.html", config = "src/console/askama.toml")]
+struct Calls {
+    frame: Frame,
+    query: Query,
+    is_filtered: bool,
+    decisions: Vec<Choice>,
+    outcomes: Vec<Choice>,
+    rows: Vec<Row>,
+    /// Why there are none.
+    problem: Option<&'static str>,
+    /// How much was read.
+    read: String,
+    damaged: Option<String>,
+    /// The address of the next page, and whether this one ended before it was full.
+    older: Option<String>,
+    is_cut: bool,
+    /// The address of the first page, on a later one.
+    newest: Option<String>,
+}
+
+/// Answers a request for the page.
+pub(super) async fn show(console: &Console, frame: Frame, query: &str) -> Response<ReplyBody> {
+    let query = read(query);
+    let found = console.desk.calls(query.clone()).await;
+    let (status, problem) = match &found {
+        Ok(_) => (StatusCode::OK, None),
+        Err(CannotSearch::NoLog) => {
+            (StatusCode::OK, Some("This gateway keeps no audit log, so it has no calls to look up."))
+        }
+        Err(CannotSearch::Busy) => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            Some("Other pages search the log at this moment. Reload this one in a few seconds."),
+        ),
+        Err(CannotSearch::Unreadable(why)) => {
+            tracing::warn!(error = %why, "the audit log cannot be searched");
+            (StatusCode::OK, Some("The audit log cannot be read. The daemon's log says why."))
+        }
+    };
+    let page = found.unwrap_or_default();
+    let now = console.desk.now();
+    let search::Page { rows, tally, next, is_cut } = page;
+    let damaged = (tally.damaged + tally.unread > 0).then(|| {
+        let place = tally.example.as_deref().or(tally.why.as_deref()).unwrap_or_default();
+        let lines = counted(usize::try_from(tally.damaged).unwrap_or(usize::MAX), "damaged line");
+        let chains = match tally.unread {
+            0 => String::new(),
+            unread => format!(" and {} that could not be read", counted(usize::try_from(unread).unwrap_or(0), "chain")),
+        };
+        format!("{lines}{chains}: {}. Run headend audit verify.", visible(place))
+    });
+    let page = Calls {
+        is_filtered: query != Query { after: query.after.clone(), ..Query::default() },
+        decisions: choices(DECISIONS.into_iter().map(|(value, text)| (value, text.to_owned())), &query.decision),
+        outcomes: choices(outcomes(), &query.outcome),
+        rows: rows.iter().map(|row| Row::new(row, now)).collect(),
+        problem,
+        read: format!("{} looked at", counted(usize::try_from(tally.lines).unwrap_or(usize::MAX), "record")),
+        damaged,
+        older: next.map(|cursor| address(&query, Some(&cursor))),
+        is_cut,
+        newest: query.after.is_some().then(|| address(&query, None)),
+        frame,
+        query,
+    };
+    reply::page(status, &page)
+}
+
+/// The outcomes of calls and of approvals, each once.
+fn outcomes() -> impl Iterator<Item = (&'static str, String)> {
+    let calls = OutcomeLabel::VARIANTS.iter().map(|label| label.into_str());
+    let answers =
+        ANSWERS.into_iter().filter(|answer| !OutcomeLabel::VARIANTS.iter().any(|label| label.into_str() == *answer));
+    calls.chain(answers).map(|word| (word, words(word)))
+}
+
+fn choices(all: impl Iterator<Item = (&'static str, String)>, chosen: &str) -> Vec<Choice> {
+    all.map(|(value, text)| Choice { value, text, is_chosen: value == chosen }).collect()
+}
+
+/// A word of the log as words.
+fn words(word: &str) -> String {
+    word.replace(['_', '-'], " ")
+}
+
+/// Reads the query of an address. What is not understood wants nothing in particular.
+fn read(query: &str) -> Query {
+    let mut out = Query::default();
+    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+        let text = value.trim();
+        let text: String = text
+            .chars()
+            .scan(0, |bytes, c| {
+                *bytes += c.len_utf8();
+                (*bytes <= MAX_TEXT).then_some(c)
+            })
+            .collect();
+        match &*name {
+            "caller" => out.caller = text,
+            "client" => out.client = text,
+            "item" => out.item = text,
+            "rule" => out.rule = text,
+            "decision" => out.decision = text,
+            "outcome" => out.outcome = text,
+            "day" => out.day = text,
+            "after" => out.after = Cursor::decode(value.trim()),
+            _ => {}
+        }
+    }
+    out
+}
+
+/// The address of a page with the same filter.
+fn address(query: &Query, after: Option<&Cursor>) -> String {
+    let Query { caller, client, item, rule, decision, outcome, day, .. } = query;
+    let mut out = Serializer::new(String::from("/calls?"));
+    let fields = [caller, client, item, rule, decision, outcome, day];
+    for (name, value) in ["caller", "client", "item", "rule", "decision", "outcome", "day"].into_iter().zip(fields) {
+        if !value.is_empty() {
+            out.append_pair(name, value);
+        }
+    }
+    if let Some(cursor) = after {
+        out.append_pair("after", &cursor.encode());
+    }
+    out.finish().trim_end_matches('?').to_owned()
+}
+
+impl Row {
+    fn new(row: &search::Row, now: Wall) -> Self {
+        let (word, tone) = match row.decision.as_str() {
+            "allow" => ("allowed", "good"),
+            "deny" => ("denied", "danger"),
+            "ask" => ("asked", "warn"),
+            "limit" => ("limited", "warn"),
+            other => (other, "calm"),
+        };
+        let calls = row.count.map(|count| format!("{count} calls of items that the caller cannot see"));
+        let took = row.us.map(took);
+        let by = Some(visible(&row.by)).filter(|by| !by.is_empty()).map(|by| format!("by {by}"));
+        let more: Vec<String> = took.into_iter().chain(by).collect();
+        Self {
+            at: moment(&row.date, now),
+            decision: visible(word),
+            tone,
+            caller: visible(&row.caller),
+            client: Some(visible(&row.client)).filter(|client| !client.is_empty()),
+            kind: visible(&row.kind),
+            item: calls.unwrap_or_else(|| visible(&row.item)),
+            rule: visible(&row.rule),
+            why: visible(&row.why),
+            outcome: if row.outcome.is_empty() {
+                "–".to_owned()
+            } else {
+                capitalised(&visible(&words(&row.outcome)))
+            },
+            more: Some(more.join(", ")).filter(|more| !more.is_empty()),
+            arguments: row.arguments.as_deref().map(json).unwrap_or_default(),
+        }
+    }
+}
+
+/// A time that a call took.
+fn took(us: u64) -> String {
+    match us {
+        0..1000 => format!("{us} µs"),
+        1000..10_000_000 => format!("{} ms", us / 1000),
+        _ => format!("{} s", us / 1_000_000),
+    }
+}
+
+/// The moment of a record: the time of day for people, with the day where it is not today.
+fn moment(date: &str, now: Wall) -> When {
+    let today = super::text::moment(now);
+    let time = date.get(11..19).unwrap_or(date);
+    let day = date.get(..10).filter(|day| today.get(..10) != Some(*day));
+    let words = day.map_or_else(|| time.to_owned(), |day| format!("{day} {time}"));
+    When { words: visible(&words), moment: visible(date) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_leads_to_the_same_filter() {
+        let cursor = "2026-11-23T10:00:00.000Z~main.3.1200";
+        let query = read(&format!("caller=ci&item=a%26b+%C3%A9&day=2026-11-23&decision=ask&after={cursor}"));
+        assert_eq!((query.caller.as_str(), query.item.as_str()), ("ci", "a&b é"));
+        assert_eq!(query.after.as_ref().unwrap().encode(), cursor);
+        assert_eq!(read(address(&query, query.after.as_ref()).split_once('?').unwrap().1), query);
+        assert_eq!(address(&Query::default(), None), "/calls");
+        for odd in
+            ["after=x", "after=2026-11-23", "after=2026-11-23T10:00:00.000Z~../../etc/passwd.1.1x", "nothing", "=&&="]
+        {
+            assert_eq!(read(odd), Query::default(), "{odd}");
+        }
+        let long = read(&format!("item={}", "é".repeat(1000)));
+        assert!(long.item.len() <= MAX_TEXT);
+    }
+}

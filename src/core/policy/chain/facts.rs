@@ -1,0 +1,105 @@
+//! The facts about a tool as a record writes them: three members of words.
+//!
+//! ```text
+//! "hints":"read-only idempotent","claims":"read-only not-destructive","heard":true
+//! ```
+
+use super::{key, text};
+use crate::policy::{Annotations, Claims, Facts, Hints};
+
+/// The hints in the order of their words.
+const WORDS: [&str; 4] = ["read-only", "destructive", "idempotent", "open-world"];
+/// Said of a tool that its server or the operator calls destructive.
+const KNOWN: &str = "known-destructive";
+/// Before the word of a hint that is denied.
+const NOT: &str = "not-";
+
+/// Adds the three members.
+pub(super) fn write(facts: &Facts, out: &mut Vec<u8>) {
+    let Facts { annotations, claims } = facts;
+    let Annotations { read_only, destructive, idempotent, open_world, known_destructive } = *annotations;
+    let mut hints = String::new();
+    let held = [read_only, destructive, idempotent, open_world, known_destructive];
+    for word in WORDS.iter().chain(&[KNOWN]).zip(held).filter_map(|(word, is)| is.then_some(word)) {
+        add(&mut hints, "", word);
+    }
+    text("hints", &hints, out);
+    let mut said = String::new();
+    for (word, value) in WORDS.iter().zip(claims.hints.values()) {
+        match value {
+            Some(true) => add(&mut said, "", word),
+            Some(false) => add(&mut said, NOT, word),
+            None => {}
+        }
+    }
+    if !said.is_empty() {
+        text("claims", &said, out);
+    }
+    if claims.may_open {
+        key("heard", out);
+        out.extend_from_slice(b"true");
+    }
+}
+
+fn add(to: &mut String, before: &str, word: &str) {
+    if !to.is_empty() {
+        to.push(' ');
+    }
+    to.push_str(before);
+    to.push_str(word);
+}
+
+/// Reads them again; `None` for words that are none of these, as a later release might write.
+pub(super) fn read(hints: &str, claims: &str, heard: bool) -> Option<Facts> {
+    let mut held = [false; 5];
+    for word in hints.split(' ').filter(|word| !word.is_empty()) {
+        let place = WORDS.iter().chain(&[KNOWN]).position(|known| *known == word)?;
+        *held.get_mut(place)? = true;
+    }
+    let mut said = [None; 4];
+    for word in claims.split(' ').filter(|word| !word.is_empty()) {
+        let (word, value) = word.strip_prefix(NOT).map_or((word, true), |word| (word, false));
+        let place = WORDS.iter().position(|known| *known == word)?;
+        *said.get_mut(place)? = Some(value);
+    }
+    let [read_only, destructive, idempotent, open_world, known_destructive] = held;
+    let annotations = Annotations { read_only, destructive, idempotent, open_world, known_destructive };
+    let [read_only, destructive, idempotent, open_world] = said;
+    let hints = Hints { read_only, destructive, idempotent, open_world };
+    Some(Facts { annotations, claims: Claims { hints, may_open: heard } })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_facts_are_read_as_they_were_written() {
+        let three = [None, Some(true), Some(false)];
+        for bits in 0..32_u8 {
+            for (one, other) in three.into_iter().flat_map(|one| three.map(|other| (one, other))) {
+                let bit = |at: u8| bits & (1 << at) != 0;
+                let annotations = Annotations {
+                    read_only: bit(0),
+                    destructive: bit(1),
+                    idempotent: bit(2),
+                    open_world: bit(3),
+                    known_destructive: bit(4),
+                };
+                let hints = Hints { read_only: one, destructive: other, idempotent: None, open_world: one };
+                let facts = Facts { annotations, claims: Claims { hints, may_open: bit(0) } };
+                let mut out = b"{\"v\":1".to_vec();
+                write(&facts, &mut out);
+                out.push(b'}');
+                let value: serde_json::Value = serde_json::from_slice(&out).unwrap();
+                let word = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
+                let again = read(&word("hints"), &word("claims"), value["heard"] == true);
+                assert_eq!(again, Some(facts), "{value}");
+            }
+        }
+        for unknown in ["read-only later", "not-read-only", "Read-only"] {
+            assert_eq!(read(unknown, "", false), None, "{unknown}");
+        }
+        assert_eq!(read("", "not-known-destructive", false), None);
+    }
+}

@@ -1,0 +1,103 @@
+//! A line of the log as a value, for those who look records up. It borrows from the line.
+
+use std::borrow::Cow;
+
+use serde_json::value::RawValue;
+
+use super::{Parts, facts};
+use crate::policy::Facts;
+
+/// The members of a record that people ask for; whatever else stands in the line is left out.
+#[derive(Debug, serde::Deserialize)]
+pub struct Line<'l> {
+    pub seq: u64,
+    #[serde(borrow)]
+    pub ts: Cow<'l, str>,
+    #[serde(borrow)]
+    pub event: Cow<'l, str>,
+    #[serde(borrow)]
+    pub call: Option<Cow<'l, str>>,
+    #[serde(borrow)]
+    pub caller: Option<Cow<'l, str>>,
+    #[serde(borrow)]
+    pub client: Option<Cow<'l, str>>,
+    #[serde(borrow)]
+    pub profile: Option<Cow<'l, str>>,
+    #[serde(borrow)]
+    pub upstream: Option<Cow<'l, str>>,
+    #[serde(borrow)]
+    pub kind: Option<Cow<'l, str>>,
+    #[serde(borrow)]
+    pub item: Option<Cow<'l, str>>,
+    #[serde(borrow)]
+    hints: Option<Cow<'l, str>>,
+    #[serde(borrow)]
+    claims: Option<Cow<'l, str>>,
+    #[serde(default)]
+    heard: bool,
+    #[serde(borrow)]
+    args: Option<Cow<'l, str>>,
+    #[serde(borrow)]
+    arguments: Option<&'l RawValue>,
+    #[serde(rename = "arguments-bytes")]
+    arguments_bytes: Option<u64>,
+    #[serde(borrow)]
+    pub result: Option<Cow<'l, str>>,
+    #[serde(borrow)]
+    pub rule: Option<Cow<'l, str>>,
+    #[serde(borrow)]
+    pub grant: Option<Cow<'l, str>>,
+    #[serde(borrow)]
+    pub prompt: Option<Cow<'l, str>>,
+    #[serde(borrow)]
+    pub evidence: Option<Cow<'l, str>>,
+    #[serde(borrow)]
+    pub by: Option<Cow<'l, str>>,
+    pub count: Option<u64>,
+    #[serde(borrow)]
+    pub why: Option<Cow<'l, str>>,
+    /// Microseconds.
+    pub us: Option<u64>,
+}
+
+/// The arguments of a call, as far as its record has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept<'l> {
+    /// The call had none.
+    None,
+    /// All of them, as canonical JSON.
+    Whole(&'l str),
+    /// A digest alone, or the beginning.
+    Not,
+}
+
+impl<'l> Line<'l> {
+    /// Reads a line without its newline; `None` for one that is no record, or not the one that was written. Whether it follows the
+    /// record before it is not looked at: `headend audit verify` does that.
+    pub fn read(line: &'l [u8]) -> Option<Self> {
+        let parts = Parts::of(line)?;
+        if parts.computed() != parts.hash {
+            return None;
+        }
+        serde_json::from_slice(line).ok()
+    }
+
+    /// The arguments of the call.
+    pub fn arguments(&self) -> Kept<'l> {
+        match (&self.args, self.arguments) {
+            (None, None) => Kept::None,
+            (_, Some(raw)) if self.arguments_bytes.is_none() => Kept::Whole(raw.get()),
+            _ => Kept::Not,
+        }
+    }
+
+    /// The arguments as the log has them, cut or whole, for people.
+    pub fn shown_arguments(&self) -> Option<&'l str> {
+        self.arguments.map(RawValue::get)
+    }
+
+    /// The facts about a tool at that time; `None` in a record of an earlier release, and for other items.
+    pub fn facts(&self) -> Option<Facts> {
+        facts::read(self.hints.as_deref()?, self.claims.as_deref().unwrap_or_default(), self.heard)
+    }
+}

@@ -1,0 +1,88 @@
+//! The answers to questions: a log that is read backwards has the answer before its question.
+
+use std::collections::{HashMap, VecDeque};
+
+use super::MAX_OPEN;
+use crate::policy::Evidence;
+use crate::policy::chain::Line;
+
+/// The end of a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// A person agreed, over a channel of that evidence.
+    Yes(Evidence),
+    No,
+    /// Its time was over, it was dismissed, or the log does not say.
+    Unanswered,
+}
+
+/// Answers whose question was not read yet.
+#[derive(Debug, Default)]
+pub(super) struct Answers {
+    by_prompt: HashMap<Box<str>, (Verdict, Option<Box<str>>)>,
+    order: VecDeque<Box<str>>,
+}
+
+impl Answers {
+    /// Remembers an answer; the oldest gives way.
+    pub(super) fn add(&mut self, line: &Line<'_>) -> Verdict {
+        let evidence = line.evidence.as_deref().and_then(Evidence::parse);
+        let verdict = match (line.result.as_deref(), evidence, &line.by) {
+            // Without a person it ended by a grant that was given for another question.
+            (Some("granted"), Some(evidence), Some(_)) => Verdict::Yes(evidence),
+            (Some("denied"), ..) => Verdict::No,
+            _ => Verdict::Unanswered,
+        };
+        let Some(prompt) = line.prompt.as_deref() else { return verdict };
+        let grant = line.grant.as_deref().map(Box::from);
+        if self.by_prompt.insert(Box::from(prompt), (verdict, grant)).is_none() {
+            self.order.push_back(Box::from(prompt));
+        }
+        while self.order.len() > MAX_OPEN {
+            self.order.pop_front().and_then(|oldest| self.by_prompt.remove(&oldest));
+        }
+        verdict
+    }
+
+    /// The answer to the question of a record, and the grant that came of it.
+    pub(super) fn take(&mut self, line: &Line<'_>) -> (Verdict, Option<Box<str>>) {
+        let prompt = line.prompt.as_deref().unwrap_or_default();
+        let Some(answer) = self.by_prompt.remove(prompt) else { return (Verdict::Unanswered, None) };
+        // Questions are open for minutes, so theirs is among the last.
+        if let Some(at) = self.order.iter().rposition(|known| **known == *prompt) {
+            self.order.remove(at);
+        }
+        answer
+    }
+}
+
+/// Numbers of approvals by their evidence.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Approvals {
+    /// By the word of the client.
+    pub client: u64,
+    /// On the console.
+    pub page: u64,
+    /// By the operator's command.
+    pub operator: u64,
+}
+
+impl Approvals {
+    pub(super) const fn add(&mut self, evidence: Evidence) {
+        match evidence {
+            Evidence::Client => self.client += 1,
+            Evidence::Page => self.page += 1,
+            Evidence::Operator => self.operator += 1,
+        }
+    }
+
+    pub(super) const fn join(&mut self, more: Self) {
+        self.client += more.client;
+        self.page += more.page;
+        self.operator += more.operator;
+    }
+
+    pub const fn all(&self) -> u64 {
+        self.client + self.page + self.operator
+    }
+}

@@ -1,0 +1,38 @@
+//! The item of a record.
+
+use std::sync::Arc;
+
+use strum::VariantArray as _;
+
+use crate::policy::Kind;
+use crate::policy::chain::Line;
+
+/// An item by its kind and canonical name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Item {
+    pub(super) kind: Kind,
+    pub(super) name: Arc<str>,
+}
+
+/// The kind of a record.
+pub(super) fn kind_of(line: &Line<'_>) -> Option<Kind> {
+    let word = line.kind.as_deref()?;
+    Kind::VARIANTS.iter().copied().find(|kind| kind.into_str() == word)
+}
+
+impl Item {
+    /// The item of calls that a record is about; what goes with an item counts as the item.
+    pub(super) fn of(line: &Line<'_>) -> Option<Self> {
+        let name = line.item.as_deref()?;
+        let upstream = line.upstream.as_deref().unwrap_or_default();
+        let is_uri = name.strip_prefix(upstream).is_some_and(|rest| rest.starts_with('+'));
+        let kind = match kind_of(line)? {
+            Kind::Tool | Kind::Task => Kind::Tool,
+            Kind::Completion if !is_uri => Kind::Prompt,
+            Kind::Prompt => Kind::Prompt,
+            Kind::Resource | Kind::Subscription | Kind::Completion => Kind::Resource,
+            Kind::Sampling | Kind::Elicitation | Kind::Launch => return None,
+        };
+        Some(Self { kind, name: Arc::from(name) })
+    }
+}

@@ -1,0 +1,305 @@
+//! Plays decisions of a log under other rules.
+//!
+//! Questions to people are played by their own records, all other calls by those of the decisions. A
+//! record that lacks what the rules look at (one of an earlier release, one without its arguments where a rule is over arguments, the
+//! URI of a template) cannot be decided and counts as asked. Limits and grants are not played: who was allowed by a grant and would
+//! be asked is allowed by it still.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::answers::{Answers, Verdict};
+use super::item::{Item, kind_of};
+use super::{MAX_ITEMS, MAX_OPEN};
+use crate::policy::chain::{Kept, Line};
+use crate::policy::{
+    AGAIN_RULE, Action, Claims, Decision, Evidence, ItemRules, Kind, Limiter, Policy, PolicyProblem, PolicySpec,
+    decide, needs_arguments,
+};
+use crate::wire::raw::RawJson;
+
+/// Items whose rules are kept at hand.
+const MAX_RULES: usize = 4096;
+
+/// Calls by what became of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Questions that people were asked.
+    pub asked: u64,
+    /// Allowed by a rule.
+    pub allowed: u64,
+    /// Allowed by an approval that was given before.
+    pub granted: u64,
+    pub denied: u64,
+}
+
+/// The changes that other rules make to one item.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    /// Calls that are allowed now and were asked about, or denied.
+    pub opened: u64,
+    /// Of them, those that nobody agreed to.
+    pub unapproved: u64,
+    /// Of them, those that a person or a rule denied.
+    pub denied_before: u64,
+    /// Calls that are asked about now and were allowed.
+    pub asked: u64,
+    /// Calls that are denied now and were not.
+    pub closed: u64,
+    /// Calls that were allowed before, by a rule or a person.
+    pub allowed_before: u64,
+    /// Its server or the operator called it destructive.
+    pub is_destructive: bool,
+}
+
+/// A log that is played under other rules. Records come the latest first.
+#[derive(Debug)]
+pub struct Replay {
+    policy: Policy,
+    limiter: Limiter,
+    rules: HashMap<(Kind, Box<str>), Arc<ItemRules>>,
+    answers: Answers,
+    uses: Uses,
+    pub before: Counts,
+    pub after: Counts,
+    /// Records that cannot be decided; they are among those that are asked.
+    pub undecided: u64,
+    /// Questions that each rule would have saved, and those of them that nobody agreed to.
+    pub saved: HashMap<Arc<str>, (u64, u64)>,
+    items: HashMap<Item, Change>,
+    /// Records of items that found no place in the table. Their numbers are in the counts.
+    pub beyond: u64,
+}
+
+/// Grants that were used, and whose answer was not read yet; the oldest gives way.
+#[derive(Debug, Default)]
+struct Uses {
+    grants: HashSet<Box<str>>,
+    order: VecDeque<Box<str>>,
+}
+
+impl Uses {
+    fn add(&mut self, grant: &str) {
+        if self.grants.insert(Box::from(grant)) {
+            self.order.push_back(Box::from(grant));
+        }
+        while self.order.len() > MAX_OPEN {
+            if let Some(oldest) = self.order.pop_front() {
+                self.grants.remove(&oldest);
+            }
+        }
+    }
+
+    fn take(&mut self, grant: &str) -> bool {
+        self.grants.remove(grant)
+    }
+}
+
+/// The decision under the other rules.
+#[derive(Debug, PartialEq, Eq)]
+enum Now {
+    Allow(Arc<str>),
+    Ask,
+    Deny,
+    Undecided,
+}
+
+impl Replay {
+    /// # Errors
+    /// When the rules have a problem.
+    pub fn new(spec: &PolicySpec) -> Result<Self, Vec<PolicyProblem>> {
+        let policy = Policy::build(&PolicySpec { limits: Vec::new(), ..spec.clone() })?;
+        let limiter = Limiter::new(&policy);
+        Ok(Self {
+            policy,
+            limiter,
+            rules: HashMap::new(),
+            answers: Answers::default(),
+            uses: Uses::default(),
+            before: Counts::default(),
+            after: Counts::default(),
+            undecided: 0,
+            saved: HashMap::new(),
+            items: HashMap::new(),
+            beyond: 0,
+        })
+    }
+
+    /// Takes a record.
+    pub fn read(&mut self, line: &Line<'_>) {
+        if line.event == "answer" {
+            self.answers.add(line);
+            return;
+        }
+        let Some(kind) = kind_of(line).filter(|kind| kind.can_ask()) else { return };
+        match (&*line.event, line.result.as_deref(), line.rule.as_deref()) {
+            (_, _, Some(AGAIN_RULE)) => {}
+            ("prompt", _, _) => {
+                let (verdict, grant) = self.answers.take(line);
+                let came_back = grant.is_some_and(|grant| self.uses.take(&grant));
+                self.question(kind, line, verdict, came_back);
+            }
+            ("decision", Some("allow" | "limit"), _) => self.allowed(kind, line),
+            ("decision", Some("deny"), _) => self.denied(kind, line),
+            // The question is a record of its own.
+            _ => {}
+        }
+    }
+
+    /// `came_back`: the call was decided once more when its approval came, and that record was counted. It is one call.
+    fn question(&mut self, kind: Kind, line: &Line<'_>, verdict: Verdict, came_back: bool) {
+        self.before.asked += 1;
+        self.before.granted = self.before.granted.saturating_sub(u64::from(came_back));
+        let is_approved = matches!(verdict, Verdict::Yes(_));
+        match self.judge(kind, line) {
+            Now::Allow(rule) => {
+                self.after.allowed += u64::from(!came_back);
+                let saved = self.saved.entry(rule).or_default();
+                *saved = (saved.0 + 1, saved.1 + u64::from(!is_approved));
+                self.change(line, |change| {
+                    change.opened += 1;
+                    change.unapproved += u64::from(!is_approved);
+                    change.denied_before += u64::from(verdict == Verdict::No);
+                });
+            }
+            Now::Ask | Now::Undecided => {
+                self.after.asked += 1;
+                self.after.granted = self.after.granted.saturating_sub(u64::from(came_back));
+            }
+            Now::Deny => {
+                self.after.denied += u64::from(!came_back);
+                self.change(line, |change| change.closed += u64::from(!came_back));
+            }
+        }
+        self.change(line, |change| change.allowed_before += u64::from(is_approved));
+    }
+
+    fn allowed(&mut self, kind: Kind, line: &Line<'_>) {
+        let is_granted = line.grant.is_some();
+        if let Some(grant) = &line.grant {
+            self.uses.add(grant);
+        }
+        self.before.granted += u64::from(is_granted);
+        self.before.allowed += u64::from(!is_granted);
+        match self.judge(kind, line) {
+            Now::Allow(_) => self.after.allowed += 1,
+            Now::Ask | Now::Undecided if is_granted => self.after.granted += 1,
+            Now::Ask | Now::Undecided => {
+                self.after.asked += 1;
+                self.change(line, |change| change.asked += 1);
+            }
+            Now::Deny => {
+                self.after.denied += 1;
+                self.change(line, |change| change.closed += 1);
+            }
+        }
+        self.change(line, |change| change.allowed_before += 1);
+    }
+
+    fn denied(&mut self, kind: Kind, line: &Line<'_>) {
+        self.before.denied += 1;
+        match self.judge(kind, line) {
+            Now::Allow(_) => {
+                self.after.allowed += 1;
+                self.change(line, |change| {
+                    change.opened += 1;
+                    change.unapproved += 1;
+                    change.denied_before += 1;
+                });
+            }
+            Now::Ask | Now::Undecided => self.after.asked += 1,
+            Now::Deny => self.after.denied += 1,
+        }
+    }
+
+    /// Decides a call of the log under the rules.
+    fn judge(&mut self, kind: Kind, line: &Line<'_>) -> Now {
+        let now = self.decided(kind, line);
+        self.undecided += u64::from(now == Now::Undecided);
+        now
+    }
+
+    fn decided(&mut self, kind: Kind, line: &Line<'_>) -> Now {
+        let (Some(caller), Some(upstream), Some(item)) =
+            (line.caller.as_deref(), line.upstream.as_deref(), line.item.as_deref())
+        else {
+            return Now::Undecided;
+        };
+        let facts = line.facts();
+        // A template stands for URIs that the record does not have.
+        if (kind == Kind::Tool && facts.is_none()) || (kind == Kind::Resource && item.contains('{')) {
+            return Now::Undecided;
+        }
+        let facts = facts.unwrap_or_default();
+        let arguments = match line.arguments() {
+            _ if kind == Kind::Resource => None,
+            Kept::None => None,
+            Kept::Whole(text) => Some(RawJson::trusted(text.to_owned())),
+            // No condition is sure of this.
+            Kept::Not => Some(RawJson::trusted("")),
+        };
+        let is_unknown = arguments.as_ref().is_some_and(|raw| raw.bytes().is_empty());
+        let action = Action {
+            kind,
+            profile: line.profile.as_deref().map(Arc::from),
+            annotations: facts.annotations,
+            claims: facts.claims,
+            arguments,
+            ..Action::stand_in(caller, upstream, item)
+        };
+        let rules = self.rules_of(kind, upstream, item);
+        if is_unknown && needs_arguments(&self.policy, &rules, &action) {
+            return Now::Undecided;
+        }
+        let nobody = |_: &Arc<str>, _: Evidence| None;
+        match decide(&self.policy, &rules, &action, &nobody, &self.limiter, Duration::ZERO) {
+            Decision::Allow(permit) => Now::Allow(Arc::clone(permit.rule())),
+            Decision::Ask { .. } => Now::Ask,
+            Decision::Deny { .. } => Now::Deny,
+            Decision::Limit { .. } => Now::Undecided,
+        }
+    }
+
+    fn rules_of(&mut self, kind: Kind, upstream: &str, item: &str) -> Arc<ItemRules> {
+        if self.rules.len() >= MAX_RULES {
+            self.rules.clear();
+        }
+        let made = self.rules.entry((kind, Box::from(item)));
+        Arc::clone(made.or_insert_with(|| Arc::new(self.policy.item_rules(kind, upstream, item))))
+    }
+
+    fn change(&mut self, line: &Line<'_>, add: impl FnOnce(&mut Change)) {
+        let Some(item) = Item::of(line) else { return };
+        if self.items.len() >= MAX_ITEMS && !self.items.contains_key(&item) {
+            self.beyond += 1;
+            return;
+        }
+        let change = self.items.entry(item).or_default();
+        let destroys = |claims: &Claims| claims.hints.destructive == Some(true);
+        let facts = line.facts();
+        change.is_destructive |=
+            facts.is_some_and(|facts| facts.annotations.known_destructive || destroys(&facts.claims));
+        add(change);
+    }
+
+    /// The items about which something changes, the largest change first: kind, name and change.
+    pub fn changes(&self) -> Vec<(Kind, Arc<str>, Change)> {
+        let changed = self.items.iter().filter(|(_, change)| change.opened + change.asked + change.closed > 0);
+        let mut all: Vec<_> =
+            changed.map(|(item, change)| (item.kind, Arc::clone(&item.name), change.clone())).collect();
+        let size = |change: &Change| change.opened + change.asked + change.closed;
+        all.sort_by(|one, other| (size(&other.2), &one.1).cmp(&(size(&one.2), &other.1)));
+        all
+    }
+
+    /// Whether the log has a call of the item.
+    pub fn has(&self, kind: Kind, name: &str) -> bool {
+        self.items.contains_key(&Item { kind, name: Arc::from(name) })
+    }
+
+    /// The rules that are played.
+    pub const fn policy(&self) -> &Policy {
+        &self.policy
+    }
+}

@@ -1,0 +1,300 @@
+//! Rules of habits.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::ENOUGH;
+use super::answers::Approvals;
+use super::find::{Habit, Habits, Seen};
+use super::item::Item;
+use super::shape::Taken;
+use crate::policy::{Claims, Digest, Effect, Facts, Hints, Kind, Policy, PolicySpec, RuleSpec};
+
+/// Rules that are suggested, the most useful first.
+const MAX_RULES: usize = 100;
+/// Names that one rule lists.
+const MAX_NAMES: usize = 200;
+/// Before the id of each rule.
+const ID: &str = "habit";
+/// Characters of an item's name in the id of its rule.
+const ID_NAME: usize = 32;
+
+/// An item as it is at present, beside the log.
+#[derive(Clone, Debug, Default)]
+pub struct Known {
+    pub facts: Facts,
+    /// The arguments that its definition names, where all of them are named.
+    pub arguments: Option<Vec<String>>,
+}
+
+/// The present configuration and store.
+pub trait Catalogue {
+    /// Whether a rule may name the upstream.
+    fn has(&self, upstream: &str) -> bool;
+    /// The item as it was offered last.
+    fn known(&self, kind: Kind, name: &str) -> Option<Known>;
+}
+
+/// A rule that would have saved questions.
+#[derive(Clone, Debug)]
+pub struct Suggestion {
+    pub rule: RuleSpec,
+    /// The approvals that it is made of.
+    pub yes: Approvals,
+    /// Calls that it takes beside the approved ones, a clause each.
+    pub also: Vec<String>,
+    /// The log has no arguments of these calls.
+    pub is_blind: bool,
+}
+
+/// Why an item has no rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
+#[strum(const_into_str, serialize_all = "lowercase")]
+pub enum Why {
+    Destructive,
+    Denied,
+    /// Nothing says what its server calls it.
+    Unknown,
+    /// Its name, or its caller's, means something in patterns.
+    Name,
+    /// Its upstream is not in the configuration.
+    Gone,
+    /// Fewer approvals than [`ENOUGH`], or as many only with arguments that differ.
+    Few,
+    /// A rule of the configuration goes before, or allows it already.
+    Ruled,
+    /// There are more rules than are shown.
+    Many,
+}
+
+/// An item that was approved and has no rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOut {
+    pub why: Why,
+    pub name: Arc<str>,
+    pub approvals: u64,
+}
+
+/// Rules, and items without one.
+#[derive(Clone, Debug, Default)]
+pub struct Suggestions {
+    pub rules: Vec<Suggestion>,
+    pub left_out: Vec<LeftOut>,
+}
+
+/// Two rules with the same of these become one: kind, names, claims and conditions.
+type Same = (&'static str, BTreeSet<String>, String, String);
+
+/// A rule for one item and one caller.
+#[derive(Clone, Debug)]
+struct Draft {
+    kind: Kind,
+    upstream: Arc<str>,
+    items: BTreeSet<String>,
+    callers: BTreeSet<String>,
+    claims: Hints,
+    taken: Taken,
+    is_blind: bool,
+}
+
+impl Habits {
+    /// The rules that these habits suggest. They are not tried yet: see [`Suggestions::fit`].
+    pub fn suggest(&self, catalogue: &dyn Catalogue) -> Suggestions {
+        let mut out = Suggestions::default();
+        let mut drafts = Vec::new();
+        for (item, seen) in &self.items {
+            let known = catalogue.known(item.kind, &item.name);
+            let why = why_not(item, seen, known.as_ref(), catalogue);
+            for (caller, habit) in &seen.callers {
+                let found =
+                    if why.is_none() { drafts_of(item, caller, seen, habit, known.as_ref()) } else { Vec::new() };
+                if found.is_empty() {
+                    let exact = Policy::is_exact(caller);
+                    let why = why.unwrap_or(if exact { Why::Few } else { Why::Name });
+                    out.left_out.push(LeftOut { why, name: Arc::clone(&item.name), approvals: habit.yes.all() });
+                }
+                drafts.extend(found);
+            }
+        }
+        // Callers of one item first, then items of the same callers: each time the rule takes what the parts took, and no more.
+        let drafts = joined(drafts, |draft| (draft.items.clone(), conditions(draft)));
+        let drafts = joined(drafts, |draft| {
+            // Clauses about arguments are about one item.
+            let is_plain = draft.taken.conditions.is_empty() && draft.taken.also.is_empty();
+            let own = if is_plain { String::new() } else { format!("{:?}", draft.items) };
+            (draft.callers.clone(), format!("{} {own} {}", draft.upstream, conditions(draft)))
+        });
+        let mut rules: Vec<Suggestion> = drafts.into_iter().map(Draft::rule).collect();
+        let size = |rule: &Suggestion| rule.yes.all();
+        rules.sort_by(|one, other| (size(other), &one.rule.id).cmp(&(size(one), &other.rule.id)));
+        for rule in rules.split_off(rules.len().min(MAX_RULES)) {
+            out.left_out.push(rule.left_out(Why::Many));
+        }
+        out.rules = rules;
+        out.left_out
+            .sort_by(|one, other| (one.why, other.approvals, &one.name).cmp(&(other.why, one.approvals, &other.name)));
+        out
+    }
+}
+
+/// Why an item has no rule for any caller.
+fn why_not(item: &Item, seen: &Seen, known: Option<&Known>, catalogue: &dyn Catalogue) -> Option<Why> {
+    let destroys = |known: &Known| {
+        let Facts { annotations, claims } = known.facts;
+        annotations.known_destructive || claims.hints.destructive == Some(true)
+    };
+    if seen.is_destructive || known.is_some_and(destroys) {
+        Some(Why::Destructive)
+    } else if seen.denied > 0 {
+        Some(Why::Denied)
+    } else if !catalogue.has(&seen.upstream) {
+        Some(Why::Gone)
+    } else if !Policy::is_exact(&item.name) {
+        Some(Why::Name)
+    } else if item.kind == Kind::Tool && seen.facts.is_none() && known.is_none() {
+        Some(Why::Unknown)
+    } else {
+        None
+    }
+}
+
+/// The rules of one caller's habit.
+fn drafts_of(item: &Item, caller: &str, seen: &Seen, habit: &Habit, known: Option<&Known>) -> Vec<Draft> {
+    if habit.yes.all() < ENOUGH || !Policy::is_exact(caller) {
+        return Vec::new();
+    }
+    let draft = |taken: Taken, is_blind| Draft {
+        kind: item.kind,
+        upstream: Arc::clone(&seen.upstream),
+        items: BTreeSet::from([item.name.to_string()]),
+        callers: BTreeSet::from([caller.to_owned()]),
+        claims: narrowing(seen.claims.as_ref(), known),
+        taken,
+        is_blind,
+    };
+    if item.kind == Kind::Resource {
+        return vec![draft(Taken { yes: habit.yes, ..Taken::default() }, false)];
+    }
+    if habit.shapes.is_empty() {
+        return vec![draft(Taken { yes: habit.yes, ..Taken::default() }, true)];
+    }
+    let schema = known.and_then(|known| known.arguments.as_deref());
+    habit.shapes.taken(ENOUGH, schema).into_iter().map(|taken| draft(taken, false)).collect()
+}
+
+/// A claim that all records and the definition of now agree on. It makes the rule end when the server says something else.
+fn narrowing(claims: Option<&Claims>, known: Option<&Known>) -> Hints {
+    let now = known.map(|known| known.facts.claims);
+    let Some(claims) = claims.filter(|claims| now.is_none_or(|now| now == **claims)) else { return Hints::default() };
+    match (claims.hints.read_only, claims.hints.destructive) {
+        (Some(true), _) => Hints { read_only: Some(true), ..Hints::default() },
+        (_, Some(false)) => Hints { destructive: Some(false), ..Hints::default() },
+        _ => Hints::default(),
+    }
+}
+
+fn conditions(draft: &Draft) -> String {
+    format!("{:?} {:?} {}", draft.claims, draft.taken.conditions, draft.is_blind)
+}
+
+/// Makes one of those that have the same key.
+fn joined(drafts: Vec<Draft>, key: impl Fn(&Draft) -> (BTreeSet<String>, String)) -> Vec<Draft> {
+    let mut out: BTreeMap<Same, Draft> = BTreeMap::new();
+    for draft in drafts {
+        let (names, same) = key(&draft);
+        let mut key = (draft.kind.into_str(), names, same, String::new());
+        // A rule that would be too long becomes two.
+        while out.get(&key).is_some_and(|to| to.items.len() + to.callers.len() >= MAX_NAMES) {
+            key.3.push('+');
+        }
+        match out.get_mut(&key) {
+            Some(to) => {
+                to.callers.extend(draft.callers);
+                to.items.extend(draft.items);
+                to.taken.yes.join(draft.taken.yes);
+                for also in draft.taken.also {
+                    if !to.taken.also.contains(&also) {
+                        to.taken.also.push(also);
+                    }
+                }
+            }
+            None => drop(out.insert(key, draft)),
+        }
+    }
+    out.into_values().collect()
+}
+
+impl Draft {
+    fn rule(self) -> Suggestion {
+        let mut rule = RuleSpec {
+            id: String::new(),
+            effect: Effect::Allow,
+            upstreams: Vec::new(),
+            tools: Vec::new(),
+            prompts: Vec::new(),
+            resources: Vec::new(),
+            callers: self.callers.into_iter().collect(),
+            profiles: Vec::new(),
+            kinds: Vec::new(),
+            annotations: Hints::default(),
+            claims: self.claims,
+            arguments: self.taken.conditions,
+            unless: Vec::new(),
+            min_evidence: None,
+        };
+        let first = self.items.first().cloned().unwrap_or_default();
+        let names = self.items.into_iter().collect();
+        match self.kind {
+            Kind::Prompt => rule.prompts = names,
+            Kind::Resource => rule.resources = names,
+            Kind::Tool
+            | Kind::Completion
+            | Kind::Subscription
+            | Kind::Task
+            | Kind::Sampling
+            | Kind::Elicitation
+            | Kind::Launch => rule.tools = names,
+        }
+        // The same habit has the same id another day, so that a rule that was pasted is not pasted twice.
+        let digest = Digest::of(format!("{rule:?}").as_bytes()).hex();
+        let plain = first.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' });
+        let name: String = plain.take(ID_NAME).collect();
+        rule.id = format!("{ID}-{name}-{}", digest.get(..6).unwrap_or_default());
+        Suggestion { rule, yes: self.taken.yes, also: self.taken.also, is_blind: self.is_blind }
+    }
+}
+
+impl Suggestion {
+    /// The same as what has no rule.
+    pub fn left_out(&self, why: Why) -> LeftOut {
+        let RuleSpec { tools, prompts, resources, .. } = &self.rule;
+        let name = tools.iter().chain(prompts).chain(resources).next().map(String::as_str).unwrap_or_default();
+        LeftOut { why, name: Arc::from(name), approvals: self.yes.all() }
+    }
+}
+
+impl Suggestions {
+    /// Leaves out the rules that the policy would refuse, such as those that a rule of the operator always goes before.
+    pub fn fit(&mut self, policy: &PolicySpec) -> PolicySpec {
+        loop {
+            let mut with = policy.clone();
+            with.rules.extend(self.rules.iter().map(|one| one.rule.clone()));
+            let Err(problems) = Policy::build(&with) else { return with };
+            let own = |index: usize| {
+                let path = format!("policy.rules[{}]", policy.rules.len() + index);
+                problems.iter().any(|problem| {
+                    problem.path.strip_prefix(&path).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+                })
+            };
+            let before = self.rules.len();
+            for (index, rule) in std::mem::take(&mut self.rules).into_iter().enumerate() {
+                if own(index) { self.left_out.push(rule.left_out(Why::Ruled)) } else { self.rules.push(rule) }
+            }
+            if self.rules.len() == before {
+                // The policy itself has a problem: nothing is suggested.
+                self.rules.clear();
+                return policy.clone();
+            }
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! A week of records, as the daemon would have written them: made from a seed, with the record writer that the daemon has.
+//!
+//! Of 10,000 calls 40 % read, 30 % write with one of six tools, 5 % are denied, 2 % are of tools that their server calls
+//! destructive, 2 % are of tools that are called once or twice, 1 % have names that mean something in patterns or in TOML, 1 % are
+//! never answered, and the rest needs no question: a rule or an earlier approval allows it. Eight callers make them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use headend_core::mcp::client_name::ClientName;
+use headend_core::policy::chain::{Chain, Form, Head};
+use headend_core::policy::{Annotations, Claims, Digest, Entry, Event, Evidence, Facts, Hints, Kind};
+use headend_core::wire::raw::RawJson;
+use serde_json::{Value, json};
+
+pub(crate) const CALLS: u64 = 10_000;
+pub(crate) const CALLERS: [&str; 8] = ["ann", "ben", "ci", "dora", "eli", "fay", "gus", "hal"];
+const READS: [&str; 6] =
+    ["files__read_file", "files__list", "git__log", "git__diff", "mail__search_mail", "mail__read_mail"];
+/// With the argument that a person looks at.
+const WRITES: [&str; 6] =
+    ["files__write_file", "files__move_file", "git__commit", "git__tag", "mail__draft", "mail__label"];
+const DENIED: [&str; 4] = ["git__push_force", "mail__send_all", "files__chmod", "files__sometimes"];
+const DESTRUCTIVE: [&str; 3] = ["files__delete_file", "git__reset_hard", "mail__empty_trash"];
+/// A star, braces, what ends a TOML string, and a pattern that is a name.
+const ODD: [&str; 4] = ["odd__*", "odd__{a,b}", "odd__x\"]\n[policy]\ndefault = \"allow\"\n#", "odd__read_\\*"];
+
+/// Numbers of the week.
+#[derive(Debug, Default)]
+pub(crate) struct Truth {
+    pub(crate) questions: u64,
+    pub(crate) approved: u64,
+    pub(crate) records: u64,
+}
+
+/// Names that no rule may allow.
+pub(crate) fn forbidden() -> impl Iterator<Item = &'static str> {
+    DENIED.into_iter().chain(DESTRUCTIVE).chain(ODD)
+}
+
+struct Week {
+    chain: Chain,
+    form: Form,
+    at: u64,
+    call: u64,
+    text: Vec<u8>,
+    random: fastrand::Rng,
+    truth: Truth,
+}
+
+/// One call of it.
+struct Call {
+    entry: Entry,
+    answer: Answer,
+}
+
+#[derive(Clone, Copy)]
+enum Answer {
+    Yes(Evidence, &'static str),
+    No,
+    None,
+    /// No question: a rule, or a grant.
+    Rule,
+    Granted,
+}
+
+/// Writes the log into a folder. `keeps` says whether it has the arguments.
+pub(crate) fn write(folder: &Path, seed: u64, keeps: bool) -> Truth {
+    let week = Week::of("main", seed, keeps, CALLS);
+    put(folder, "main", &week.text);
+    week.truth
+}
+
+/// The same of another chain and with another number of calls; returns the file.
+pub(crate) fn write_chain(folder: &Path, chain: &str, seed: u64, keeps: bool, calls: u64) -> PathBuf {
+    put(folder, chain, &Week::of(chain, seed, keeps, calls).text)
+}
+
+fn put(folder: &Path, chain: &str, text: &[u8]) -> PathBuf {
+    fs::create_dir_all(folder).unwrap();
+    let path = folder.join(format!("audit-{chain}-000001.jsonl"));
+    fs::write(&path, text).unwrap();
+    path
+}
+
+impl Week {
+    fn of(chain: &str, seed: u64, keeps: bool, calls: u64) -> Self {
+        let week = (7 * 24 * 3600 - 1800) * 1000;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() * 1000;
+        let mut this = Self {
+            chain: Chain::after(Head::none(chain)),
+            form: Form::new(&[7; 32], keeps),
+            at: now - week,
+            call: 0,
+            text: Vec::new(),
+            random: fastrand::Rng::with_seed(seed),
+            truth: Truth::default(),
+        };
+        // Half of the week is between calls, the rest passes within them at most.
+        let pause = (week / calls).max(2);
+        this.record(Entry::gateway("started", ""));
+        for _ in 0..calls {
+            this.at += this.random.u64(0..pause);
+            let call = this.any();
+            this.play(call, pause);
+        }
+        this
+    }
+
+    fn record(&mut self, entry: Entry) {
+        self.at += self.random.u64(1..4);
+        self.chain.append(&entry, self.at, &self.form, &mut self.text);
+        self.truth.records += 1;
+    }
+
+    fn pick(&mut self, names: &[&'static str]) -> &'static str {
+        names[self.random.usize(0..names.len())]
+    }
+
+    fn any(&mut self) -> Call {
+        let caller = self.pick(&CALLERS);
+        let number = self.random.u32(0..1_000_000);
+        let how = self.pick(&["command", "console", "client"]);
+        let yes = match how {
+            "command" => Answer::Yes(Evidence::Operator, "ann"),
+            "console" => Answer::Yes(Evidence::Page, "console"),
+            _ => Answer::Yes(Evidence::Client, "client"),
+        };
+        let call = |item: &str, facts, arguments: Value, answer| Call {
+            entry: entry(caller, item, facts, &arguments),
+            answer,
+        };
+        let path = || json!({ "path": format!("/srv/{caller}/notes/{number}.md") });
+        match self.random.u32(0..100) {
+            0..40 => call(self.pick(&READS), reads(), path(), yes),
+            40..70 => {
+                let item = self.pick(&WRITES);
+                let mut arguments = path();
+                arguments["text"] = json!(format!("text {number}"));
+                if item == "git__tag" {
+                    arguments = json!({ "name": self.pick(&["nightly", "stable"]), "sign": true });
+                }
+                call(item, writes(), arguments, yes)
+            }
+            70..75 => {
+                let item = self.pick(&DENIED);
+                // One of them is approved more often than it is denied.
+                let answer = if item == "files__sometimes" && self.random.u32(0..4) > 0 { yes } else { Answer::No };
+                call(item, writes(), path(), answer)
+            }
+            75..77 => call(self.pick(&DESTRUCTIVE), destroys(), path(), yes),
+            77..79 => {
+                let item = format!("rare__tool_{}", self.random.u32(0..400));
+                call(&item, writes(), path(), yes)
+            }
+            79 => call(self.pick(&ODD), reads(), path(), yes),
+            80 => call(self.pick(&WRITES), writes(), path(), Answer::None),
+            81..93 => call("web__search", reads(), json!({ "query": number }), Answer::Rule),
+            _ => call("web__fetch", reads(), json!({ "url": number }), Answer::Granted),
+        }
+    }
+
+    fn play(&mut self, call: Call, pause: u64) {
+        let number = self.call;
+        self.call += 1;
+        let base = Entry { call: Some(number), ..call.entry };
+        let decision = |result, rule: &str| Entry { result, rule: Some(Arc::from(rule)), ..base.clone() };
+        let grant = || Some(Arc::from(format!("g{number:x}")));
+        let outcome = Entry {
+            event: Event::Outcome,
+            arguments: None,
+            facts: None,
+            result: "ok",
+            duration: Some(Duration::from_millis(12)),
+            ..base.clone()
+        };
+        match call.answer {
+            Answer::Rule => {
+                self.record(decision("allow", "searches"));
+                self.record(outcome);
+                return;
+            }
+            Answer::Granted => {
+                self.record(Entry { grant: grant(), ..decision("allow", "default") });
+                self.record(outcome);
+                return;
+            }
+            Answer::Yes(..) | Answer::No | Answer::None => {}
+        }
+        self.truth.questions += 1;
+        let prompt: Option<Arc<str>> = Some(Arc::from(format!("p{number:x}")));
+        let evidence = Some(Evidence::Client);
+        self.record(Entry { evidence, ..decision("ask", "default") });
+        self.record(Entry {
+            event: Event::Prompt,
+            result: "",
+            prompt: prompt.clone(),
+            evidence,
+            ..decision("", "default")
+        });
+        self.at += self.random.u64(0..pause / 3);
+        let answer =
+            Entry { event: Event::Answer, call: None, arguments: None, facts: None, prompt, ..decision("", "default") };
+        match call.answer {
+            Answer::Yes(evidence, by) => {
+                self.truth.approved += 1;
+                let (evidence, by) = (Some(evidence), Some(Arc::from(by)));
+                self.record(Entry { result: "granted", evidence, by: by.clone(), grant: grant(), ..answer });
+                self.record(Entry { evidence, by, grant: grant(), ..decision("allow", "default") });
+                self.record(outcome);
+            }
+            Answer::No => self.record(Entry {
+                result: "denied",
+                evidence: Some(Evidence::Page),
+                by: Some(Arc::from("console")),
+                ..answer
+            }),
+            Answer::None | Answer::Rule | Answer::Granted => {
+                self.record(Entry { result: "timed-out", evidence: None, ..answer })
+            }
+        }
+    }
+}
+
+fn entry(caller: &str, item: &str, facts: Facts, arguments: &Value) -> Entry {
+    let upstream = item.split_once("__").unwrap().0;
+    Entry {
+        caller: Some(Arc::from(caller)),
+        client: ClientName::read(&RawJson::trusted(r#"{"name":"made-up","version":"1"}"#)),
+        session: Some(0),
+        upstream: Some(Arc::from(upstream)),
+        kind: Some(Kind::Tool),
+        item: Some(Arc::from(item)),
+        facts: Some(facts),
+        definition: Some(Digest::of(item.as_bytes())),
+        arguments: Some(RawJson::trusted(arguments.to_string())),
+        ..Entry::new(Event::Decision)
+    }
+}
+
+fn facts(hints: Hints, known_destructive: bool) -> Facts {
+    let annotations = Annotations { known_destructive, ..Annotations::ASSUMED };
+    Facts { annotations, claims: Claims { hints, may_open: true } }
+}
+
+fn reads() -> Facts {
+    facts(Hints { read_only: Some(true), ..Hints::default() }, false)
+}
+
+fn writes() -> Facts {
+    facts(Hints { read_only: Some(false), destructive: Some(false), ..Hints::default() }, false)
+}
+
+fn destroys() -> Facts {
+    facts(Hints { destructive: Some(true), ..Hints::default() }, true)
+}
