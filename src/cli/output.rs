@@ -25,7 +25,7 @@ pub(super) fn print(text: &str) -> Result<u8, Failure> {
     follow(text).map(|_| OK)
 }
 
-/// Writes a part of a result that goes on. Whether somebody still reads it.
+/// Writes a part of a result that goes on. Whether the reader is still there.
 pub(super) fn follow(text: &str) -> Result<bool, Failure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

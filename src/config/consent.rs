@@ -74,7 +74,7 @@ pub(crate) struct Consent {
     pub(crate) max_held: usize,
     /// Other times for the calls of some clients.
     pub(crate) holds: Vec<Hold>,
-    /// Who tells a person that approvals are open.
+    /// The receiver of notices of open approvals.
     pub(crate) notify: Option<Notify>,
 }
 

@@ -17,7 +17,7 @@ pub(crate) struct Notify {
     pub(crate) arguments: bool,
 }
 
-/// Who takes a notice.
+/// The receiver of notices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Notified {
     /// A program by its absolute path, and its arguments.

@@ -109,7 +109,7 @@ impl Notices {
         self.service.snapshots.load().config.consent.notify.clone()
     }
 
-    /// Address of the console's pages, which signs nobody in.
+    /// Address of the console's pages, without a sign-in.
     fn page(&self) -> Option<String> {
         self.service.console.get().cloned()
     }

@@ -13,7 +13,7 @@ use crate::wire::digest::Digest;
 use crate::wire::foreign;
 use crate::wire::raw::RawObject;
 
-/// What came of a question.
+/// The outcome of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cli) enum Asked {
     /// The call may be made once.
@@ -23,7 +23,7 @@ pub(in crate::cli) enum Asked {
     Left,
     /// It was answered elsewhere or has expired.
     Gone,
-    /// Nobody types any more.
+    /// The terminal's input has ended.
     Over,
 }
 

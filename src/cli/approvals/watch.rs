@@ -17,10 +17,10 @@ use crate::policy::chain::timestamp;
 use crate::wire::foreign;
 use crate::wire::raw::RawObject;
 
-/// How often it is looked for approvals: also those of other processes, of which no daemon tells.
+/// How often it asks for the list: the approvals of other processes on the store come without a signal.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Follows until Ctrl-C, the end of the input, or nobody reads the output.
+/// Follows until Ctrl-C, the end of the input, or the end of the output's reader.
 pub(super) fn run(common: &Common, json: bool) -> Result<u8, Failure> {
     let asks = !json && terminal::is_here();
     end_at_ctrl_c(asks)?;

@@ -1,4 +1,4 @@
-//! What a notice says: JSON in one line.
+//! The text of a notice: JSON in one line.
 //!
 //! Foreign text is spelled out, since a notifier may show it to a person as it is.
 
@@ -20,7 +20,7 @@ pub(super) fn notice(fresh: &[&Prompt], open: usize, arguments: bool, page: Opti
     line(listed.collect(), fresh.len().saturating_sub(LISTED), open, page)
 }
 
-/// A notice that says so of itself: its one approval is none.
+/// A notice that calls itself a test: its one approval stands for none.
 pub(super) fn trial(page: Option<&str>) -> Bytes {
     let texts = [("caller", "local"), ("item", "headend__test"), ("effect", "none: this is a test of `notify`")];
     let mut approval = RawObject::of_strings(&texts);
