@@ -44,7 +44,7 @@ pub(crate) struct NavLink {
     pub(crate) path: &'static str,
     pub(crate) name: &'static str,
     pub(crate) is_current: bool,
-    /// What waits there, and the word for it.
+    /// The number that waits there, and the word for it.
     pub(crate) count: usize,
     pub(crate) counts: &'static str,
 }

@@ -28,6 +28,7 @@ await context.addInitScript(() => {
   };
 });
 const say = (line) => console.log(JSON.stringify(line));
+const pressed = [];
 let page;
 let front;
 
@@ -88,24 +89,24 @@ const commands = {
     await page.waitForFunction(() => document.querySelector("[data-gone]").hidden, null, { timeout: 60000 });
     return seen();
   },
-  /** Answers every question of the page by keys: the first by `a`, the next by `d`, and so on. */
-  async keys() {
-    await page.reload();
+  /** Answers so many questions by keys: the first by `a`, the next by `d`, and so on. Says all that were answered so far. */
+  async keys({ most }) {
     const number = () => page.evaluate(() => document.querySelectorAll("details.question").length);
-    const all = await number();
-    await page.keyboard.press("j");
-    const pressed = [];
-    for (let left = all; left > 0; left = await number()) {
+    if (pressed.length === 0) {
+      await page.reload();
+      await page.keyboard.press("j");
+    }
+    const before = await number();
+    for (let left = before; left > before - most; left = await number()) {
       const id = await page.evaluate(() => document.activeElement.closest("details.question")?.id);
       const key = pressed.length % 2 === 0 ? "a" : "d";
       // Longer than a question has to be on the screen.
       await page.waitForTimeout(450);
       await page.keyboard.press(key);
-      await page.waitForFunction((left) => document.querySelectorAll("details.question").length < left, left, { timeout: 15000 });
+      await page.waitForFunction((left) => document.querySelectorAll("details.question").length < left, left, { timeout: 30000 });
       pressed.push([id, key]);
     }
-    await page.getByText("Nothing waits for you").waitFor();
-    return { all, pressed, ...await seen() };
+    return { before, pressed, ...await seen() };
   },
 };
 

@@ -1,4 +1,4 @@
-//! What the operator orders of one upstream: to start anew, or to be off while the process runs.
+//! Orders of the operator about one upstream: start anew, or be off while the process runs.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -81,8 +81,12 @@ fn an_open_page_learns_of_questions_and_of_the_daemons_end_and_forty_are_answere
     let mut client = gateway.modern();
     ask(&mut client, 0..40);
     page.does(&json!({"do": "title", "title": "(40) "}));
-    let said = page.does(&json!({"do": "keys"}));
-    assert_eq!(said["all"], 40, "{said}");
+    let mut said = Value::Null;
+    // In parts: a command has its time, and a busy machine is slow.
+    for left in [40, 30, 20, 10] {
+        said = page.does(&json!({"do": "keys", "most": 10}));
+        assert_eq!((&said["before"], &said["questions"]), (&json!(left), &json!(left - 10)), "{said}");
+    }
     let answers = || {
         let tail = gateway.world.run(&["audit", "tail", "-n", "1000", "--json"]);
         let text = String::from_utf8_lossy(&tail.stdout).into_owned();
