@@ -10,6 +10,7 @@ use crate::policy::Said;
 
 mod browser;
 mod fake;
+mod fake_calls;
 mod lists;
 
 const TOKEN: &str = "the-operators-token-of-this-test";

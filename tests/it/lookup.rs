@@ -31,7 +31,7 @@ fn page(browser: &Browser, path: &str) -> Page {
     let took = begun.elapsed();
     assert_eq!(answer.head.status, 200, "{path}");
     let text = answer.text();
-    let looked = text.split(" looked at").next().unwrap_or_default();
+    let looked = text.rsplit_once(" looked at").unwrap_or_default().0;
     let number = looked.split(|c: char| !c.is_ascii_digit()).filter(|part| !part.is_empty()).next_back();
     let next = text.split("rel=\"next\"").next().filter(|before| before.len() < text.len());
     let next = next.and_then(|before| before.rsplit_once("href=\"")?.1.split('"').next());
@@ -133,7 +133,7 @@ fn a_call_is_there_with_its_client_its_outcome_and_its_arguments() {
     }
     eventually("both calls are there", || page(&browser, "/calls?item=fx__echo").rows == 2);
     let text = page(&browser, "/calls?item=fx__echo&outcome=ok").text;
-    for part in ["needle", "says it is", "Ok", " ms", "<mark>\\u202e</mark>", "rule matches", "local"] {
+    for part in ["needle", "says it is", "Ok", " ms", "<mark>\\u{202e}</mark>", "rule matches", "local"] {
         let found = text.contains(part) || (part == "rule matches" && text.contains("no rule matches"));
         assert!(found, "{part}: {text}");
     }

@@ -249,7 +249,13 @@ fn members(entry: &Entry, at: u64, form: &Form, out: &mut Vec<u8>) {
     optional("kind", entry.kind.map(Into::into), out);
     optional("item", entry.item.as_deref(), out);
     if let Some(facts) = &entry.facts {
-        facts::write(facts, out);
+        let (hints, claims) = facts::words(facts);
+        text("hints", &hints, out);
+        optional("claims", Some(claims.as_str()).filter(|claims| !claims.is_empty()), out);
+        if facts.claims.may_open {
+            key("heard", out);
+            out.extend_from_slice(b"true");
+        }
     }
     optional("definition", entry.definition.map(|digest| digest.hex()).as_deref(), out);
     if let Some(arguments) = &entry.arguments {

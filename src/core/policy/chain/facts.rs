@@ -4,7 +4,6 @@
 //! "hints":"read-only idempotent","claims":"read-only not-destructive","heard":true
 //! ```
 
-use super::{key, text};
 use crate::policy::{Annotations, Claims, Facts, Hints};
 
 /// The hints in the order of their words.
@@ -14,31 +13,22 @@ const KNOWN: &str = "known-destructive";
 /// Before the word of a hint that is denied.
 const NOT: &str = "not-";
 
-/// Adds the three members.
-pub(super) fn write(facts: &Facts, out: &mut Vec<u8>) {
-    let Facts { annotations, claims } = facts;
-    let Annotations { read_only, destructive, idempotent, open_world, known_destructive } = *annotations;
-    let mut hints = String::new();
+/// The words of `hints` and `claims`.
+pub(super) fn words(facts: &Facts) -> (String, String) {
+    let Annotations { read_only, destructive, idempotent, open_world, known_destructive } = facts.annotations;
+    let (mut hints, mut said) = (String::new(), String::new());
     let held = [read_only, destructive, idempotent, open_world, known_destructive];
     for word in WORDS.iter().chain(&[KNOWN]).zip(held).filter_map(|(word, is)| is.then_some(word)) {
         add(&mut hints, "", word);
     }
-    text("hints", &hints, out);
-    let mut said = String::new();
-    for (word, value) in WORDS.iter().zip(claims.hints.values()) {
+    for (word, value) in WORDS.iter().zip(facts.claims.hints.values()) {
         match value {
             Some(true) => add(&mut said, "", word),
             Some(false) => add(&mut said, NOT, word),
             None => {}
         }
     }
-    if !said.is_empty() {
-        text("claims", &said, out);
-    }
-    if claims.may_open {
-        key("heard", out);
-        out.extend_from_slice(b"true");
-    }
+    (hints, said)
 }
 
 fn add(to: &mut String, before: &str, word: &str) {
@@ -88,13 +78,9 @@ mod tests {
                 };
                 let hints = Hints { read_only: one, destructive: other, idempotent: None, open_world: one };
                 let facts = Facts { annotations, claims: Claims { hints, may_open: bit(0) } };
-                let mut out = b"{\"v\":1".to_vec();
-                write(&facts, &mut out);
-                out.push(b'}');
-                let value: serde_json::Value = serde_json::from_slice(&out).unwrap();
-                let word = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
-                let again = read(&word("hints"), &word("claims"), value["heard"] == true);
-                assert_eq!(again, Some(facts), "{value}");
+                let (hints, said) = words(&facts);
+                let again = read(&hints, &said, bit(0));
+                assert_eq!(again, Some(facts), "{hints}, {said}");
             }
         }
         for unknown in ["read-only later", "not-read-only", "Read-only"] {
