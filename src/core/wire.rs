@@ -16,6 +16,7 @@ pub mod layout;
 pub mod lines;
 pub mod message;
 pub mod raw;
+pub mod reach;
 pub mod secrets;
 pub mod sse;
 pub mod start;

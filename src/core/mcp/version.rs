@@ -61,6 +61,8 @@ pub struct Features {
     pub result_head: &'static str,
     /// The error code for a resource that does not exist.
     pub resource_not_found: i64,
+    /// Servers publish metadata about who issues their tokens. Before, they were their own authorization server.
+    pub(crate) resource_metadata: bool,
 }
 
 /// Ids of events in a session's streams.
@@ -100,6 +102,7 @@ const V2024_11_05: Features = Features {
     elicitation_ids: false,
     result_head: "",
     resource_not_found: code::RESOURCE_NOT_FOUND,
+    resource_metadata: false,
 };
 
 const V2025_03_26: Features = Features {
@@ -120,6 +123,7 @@ const V2025_06_18: Features = Features {
     resource_links: true,
     structured: Structured::Object,
     titles: true,
+    resource_metadata: true,
     ..V2025_03_26
 };
 

@@ -1,0 +1,35 @@
+//! OAuth as a client: the way from a server's challenge to a token, and what keeps the token fresh.
+//!
+//! Pure: `now`, random bytes and the answers of other servers are arguments, requests are values. [`flow::Flow`] says which
+//! request comes next and takes its answer; [`token`] makes the requests of a login that is there already. What a document of
+//! a peer may make us ask is judged by [`terms::Terms`].
+//!
+//! | step | module |
+//! |---|---|
+//! | the server's 401 or 403 | [`challenge`] |
+//! | metadata of the resource | [`resource`] |
+//! | metadata of its authorization server | [`server`] |
+//! | who we are to that server | [`registration`], [`client`], [`assertion`] |
+//! | which rights we ask for | [`scope`] |
+//! | the page where a person agrees, and the way back | [`authorize`] |
+//! | tokens | [`token`] |
+//!
+//! Source: MCP basic/authorization of all revisions; RFC 6749, 6750, 7009, 7523, 7591, 7636, 8414, 8707, 9207, 9728.
+
+pub mod assertion;
+pub mod authorize;
+pub mod challenge;
+pub mod client;
+pub mod document;
+pub mod error;
+pub mod flow;
+#[cfg(any(test, fuzzing, feature = "testing"))]
+pub mod fuzz;
+pub mod hidden;
+pub mod registration;
+pub mod request;
+pub mod resource;
+pub mod scope;
+pub mod server;
+pub mod terms;
+pub mod token;

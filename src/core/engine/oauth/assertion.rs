@@ -1,0 +1,113 @@
+//! `private_key_jwt`: a client proves with its key who it is.
+//!
+//! Five claims under one signature need no JWT library: nothing of a peer is parsed or verified here. Source: RFC 7523, 3;
+//! OpenID Connect Core, 9.
+
+use std::fmt;
+
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, RSA_PKCS1_SHA256,
+    RsaKeyPair,
+};
+use data_encoding::{BASE64, BASE64URL_NOPAD, HEXLOWER};
+use zeroize::Zeroizing;
+
+use super::client::Moment;
+use super::error::OAuthError;
+use super::hidden::Hidden;
+use crate::wire::raw::{RawJson, RawObject};
+
+/// How long an assertion is good for; it is sent at once, and clocks differ.
+const LIFE: u64 = 120;
+const BEGIN: &str = "-----BEGIN PRIVATE KEY-----";
+const END: &str = "-----END PRIVATE KEY-----";
+const FORM: OAuthError = OAuthError::Key(
+    "`private-key` is no unencrypted PKCS#8 key in PEM; `openssl pkcs8 -topk8 -nodes -in KEY` makes one of other forms",
+);
+
+/// A key of the configuration.
+pub struct SigningKey(Kind);
+
+enum Kind {
+    Es256(EcdsaKeyPair),
+    Es384(EcdsaKeyPair),
+    EdDsa(Ed25519KeyPair),
+    Rs256(RsaKeyPair),
+}
+
+/// The claims.
+pub(super) struct Assertion<'a> {
+    pub(super) client: &'a str,
+    pub(super) audience: &'a str,
+    pub(super) moment: Moment,
+}
+
+impl SigningKey {
+    /// Reads a PKCS#8 key in PEM: EC on P-256 or P-384, Ed25519, or RSA.
+    ///
+    /// # Errors
+    /// [`OAuthError::Key`], for the operator.
+    pub fn parse(pem: &str) -> Result<Self, OAuthError> {
+        let (_, rest) = pem.split_once(BEGIN).ok_or(FORM)?;
+        let (body, _) = rest.split_once(END).ok_or(FORM)?;
+        let body: Zeroizing<String> = Zeroizing::new(body.split_ascii_whitespace().collect());
+        let key = Zeroizing::new(BASE64.decode(body.as_bytes()).map_err(|_| FORM)?);
+        let ec = |curve| EcdsaKeyPair::from_pkcs8(curve, &key).ok();
+        let kind = ec(&ECDSA_P256_SHA256_FIXED_SIGNING)
+            .map(Kind::Es256)
+            .or_else(|| ec(&ECDSA_P384_SHA384_FIXED_SIGNING).map(Kind::Es384))
+            .or_else(|| Ed25519KeyPair::from_pkcs8_maybe_unchecked(&key).ok().map(Kind::EdDsa))
+            .or_else(|| RsaKeyPair::from_pkcs8(&key).ok().map(Kind::Rs256));
+        kind.map(Self).ok_or(FORM)
+    }
+
+    pub fn algorithm(&self) -> &'static str {
+        match &self.0 {
+            Kind::Es256(_) => "ES256",
+            Kind::Es384(_) => "ES384",
+            Kind::EdDsa(_) => "EdDSA",
+            Kind::Rs256(_) => "RS256",
+        }
+    }
+
+    pub(super) fn sign(&self, assertion: &Assertion<'_>) -> Result<Hidden, OAuthError> {
+        let header = RawObject::of_strings(&[("alg", self.algorithm()), ("typ", "JWT")]);
+        let once = HEXLOWER.encode(&assertion.moment.once);
+        let mut claims = RawObject::of_strings(&[
+            ("iss", assertion.client),
+            ("sub", assertion.client),
+            ("aud", assertion.audience),
+            ("jti", &once),
+        ]);
+        claims.set("iat", RawJson::number(assertion.moment.now));
+        claims.set("exp", RawJson::number(assertion.moment.now.saturating_add(LIFE)));
+        let part = |object: &RawObject| BASE64URL_NOPAD.encode(object.encode().bytes());
+        let text = format!("{}.{}", part(&header), part(&claims));
+        let signature = self.signature(text.as_bytes());
+        let signature = signature.ok_or(OAuthError::Key("signing with `private-key` fails"))?;
+        Ok(Hidden::new(format!("{text}.{}", BASE64URL_NOPAD.encode(&signature))))
+    }
+
+    fn signature(&self, text: &[u8]) -> Option<Vec<u8>> {
+        let random = SystemRandom::new();
+        match &self.0 {
+            Kind::Es256(key) | Kind::Es384(key) => key.sign(&random, text).ok().map(|made| made.as_ref().to_vec()),
+            Kind::EdDsa(key) => Some(key.sign(text).as_ref().to_vec()),
+            Kind::Rs256(key) => {
+                let mut made = vec![0; key.public_modulus_len()];
+                key.sign(&RSA_PKCS1_SHA256, &random, text, &mut made).ok()?;
+                Some(made)
+            }
+        }
+    }
+}
+
+impl fmt::Debug for SigningKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SigningKey({})", self.algorithm())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,165 @@
+//! The page where a person agrees, and the way back from it: state, PKCE, and whose answer it is.
+//!
+//! Source: RFC 6749, 4.1; RFC 7636; RFC 9207; MCP 2026-07-28, authorization, "Authorization Response Validation".
+
+use std::fmt;
+
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use data_encoding::BASE64URL_NOPAD;
+use url::Url;
+
+use super::client::Client;
+use super::error::{OAuthError, Refusal};
+use super::hidden::Hidden;
+use super::scope::OFFLINE;
+use super::server::Server;
+use crate::wire::digest::Digest;
+
+/// Bytes of a call-back's query that are read.
+const MAX_QUERY: usize = 16 * 1024;
+
+/// Random bytes of one login.
+#[derive(Clone)]
+pub struct Chance {
+    pub state: [u8; 32],
+    pub verifier: [u8; 32],
+    pub nonce: [u8; 16],
+    /// For the proof by key of its token request.
+    pub once: [u8; 16],
+}
+
+impl fmt::Debug for Chance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Chance(***)")
+    }
+}
+
+/// A login that waits for its person.
+#[derive(Clone, Debug)]
+pub struct Authorization {
+    /// The address to open, for people: ASCII, without characters that a shell reads.
+    pub url: Url,
+    /// The key by which the call-back is found. Used once.
+    pub state: Hidden,
+    pub(super) verifier: Hidden,
+    /// The value that an id token has to repeat.
+    pub(super) nonce: Option<String>,
+}
+
+/// The parts of an authorization request that are not of the server.
+#[derive(Debug)]
+pub(super) struct Wish<'a> {
+    pub(super) client: &'a Client,
+    pub(super) redirect_url: &'a str,
+    pub(super) resource: Option<&'a str>,
+    pub(super) scopes: &'a [String],
+}
+
+impl Authorization {
+    /// Makes the address.
+    ///
+    /// # Errors
+    /// [`OAuthError::NoPkce`], [`OAuthError::Document`].
+    pub(super) fn new(server: &Server, wish: &Wish<'_>, chance: &Chance) -> Result<Self, OAuthError> {
+        if !server.pkce {
+            return Err(OAuthError::NoPkce);
+        }
+        let missing = OAuthError::Document(super::error::Document::Server, "authorization_endpoint");
+        let mut url = server.authorization_endpoint.clone().ok_or(missing)?;
+        let state = BASE64URL_NOPAD.encode(&chance.state);
+        let verifier = BASE64URL_NOPAD.encode(&chance.verifier);
+        let scope = wish.scopes.join(" ");
+        let has = |name: &str| wish.scopes.iter().any(|scope| scope == name);
+        // Some servers of OpenID Connect insist on it.
+        let nonce = has("openid").then(|| BASE64URL_NOPAD.encode(&chance.nonce));
+        {
+            let mut query = url.query_pairs_mut();
+            query.append_pair("response_type", "code").append_pair("client_id", &wish.client.id);
+            query.append_pair("redirect_uri", wish.redirect_url).append_pair("state", &state);
+            query.append_pair("code_challenge", &challenge(&verifier)).append_pair("code_challenge_method", "S256");
+            if !scope.is_empty() {
+                query.append_pair("scope", &scope);
+            }
+            if let Some(resource) = wish.resource {
+                query.append_pair("resource", resource);
+            }
+            if let Some(nonce) = &nonce {
+                query.append_pair("nonce", nonce);
+            }
+            // Without it such a server gives no refresh token. Source: OpenID Connect Core, 11.
+            if has(OFFLINE) {
+                query.append_pair("prompt", "consent");
+            }
+        }
+        Ok(Self { url, state: Hidden::new(state), verifier: Hidden::new(verifier), nonce })
+    }
+
+    /// Judges the query that a browser brought back, and gives its code.
+    ///
+    /// # Errors
+    /// [`OAuthError::State`], [`OAuthError::Mixed`], [`OAuthError::Denied`], [`OAuthError::NoCode`]. Error texts of an answer
+    /// from elsewhere are not looked at.
+    pub(super) fn returned(&self, server: &Server, callback: &Callback) -> Result<Hidden, OAuthError> {
+        let state = callback.state.as_ref().ok_or(OAuthError::State)?;
+        verify_slices_are_equal(state.expose().as_bytes(), self.state.expose().as_bytes())
+            .map_err(|_| OAuthError::State)?;
+        match &callback.iss {
+            Some(iss) if *iss != server.issuer => return Err(OAuthError::Mixed),
+            None if server.names_itself => return Err(OAuthError::Mixed),
+            Some(_) | None => {}
+        }
+        if let Some(error) = callback.error {
+            return Err(OAuthError::Denied(error));
+        }
+        callback.code.clone().ok_or(OAuthError::NoCode)
+    }
+}
+
+/// The query of a call-back.
+#[derive(Clone, Debug, Default)]
+pub struct Callback {
+    /// The key of the login that it belongs to.
+    pub state: Option<Hidden>,
+    code: Option<Hidden>,
+    iss: Option<String>,
+    error: Option<Refusal>,
+}
+
+impl Callback {
+    /// Reads a query, without the question mark. A parameter that stands twice makes all of it void. Source: RFC 6749, 3.1.
+    pub fn of_query(query: &str) -> Self {
+        let mut read = Self::default();
+        if query.len() > MAX_QUERY {
+            return read;
+        }
+        for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
+            let value = value.into_owned();
+            let was_there = match &*name {
+                "state" => read.state.replace(Hidden::new(value)).is_some(),
+                "code" => read.code.replace(Hidden::new(value)).is_some(),
+                "iss" => read.iss.replace(value).is_some(),
+                "error" => read.error.replace(Refusal::of(&value)).is_some(),
+                _ => false,
+            };
+            if was_there {
+                return Self::default();
+            }
+        }
+        read
+    }
+
+    /// Reads an address that a person pasted: the whole address, or its query alone.
+    pub fn of_pasted(text: &str) -> Self {
+        let text = text.trim();
+        let query = text.split_once('?').map_or(text, |(_, query)| query);
+        Self::of_query(query.split('#').next().unwrap_or_default())
+    }
+}
+
+/// Source: RFC 7636, 4.2.
+fn challenge(verifier: &str) -> String {
+    BASE64URL_NOPAD.encode(Digest::of(verifier.as_bytes()).bytes())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,200 @@
+//! What a server asks for: the challenges of `WWW-Authenticate`.
+//!
+//! Source: RFC 9110, 11.6.1; RFC 6750, 3; RFC 9728, 5.1.
+
+/// Bytes of all header values that are looked at; the rest is ignored.
+const MAX_BYTES: usize = 16 * 1024;
+const MAX_CHALLENGES: usize = 16;
+const MAX_PARAMS: usize = 32;
+
+/// What a server asks for with the scheme `Bearer`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Challenge {
+    /// Where its metadata is, as it was written.
+    pub resource_metadata: Option<String>,
+    /// The scopes that a token needs, which no other source may overrule.
+    pub scope: Option<String>,
+    pub error: Option<Complaint>,
+}
+
+/// Why a token was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Complaint {
+    /// Expired, revoked, or not for this server.
+    InvalidToken,
+    /// Other scopes are needed.
+    InsufficientScope,
+    Other,
+}
+
+impl Challenge {
+    /// The first challenge of `Bearer` in the values of `WWW-Authenticate`, whatever stands beside it.
+    pub fn bearer<'a>(values: impl IntoIterator<Item = &'a [u8]>) -> Option<Self> {
+        let found = parse(values);
+        let bearer = found.into_iter().find(|one| one.scheme.eq_ignore_ascii_case("bearer"))?;
+        let error = bearer.param("error").map(|code| match code.as_str() {
+            "invalid_token" => Complaint::InvalidToken,
+            "insufficient_scope" => Complaint::InsufficientScope,
+            _ => Complaint::Other,
+        });
+        Some(Self { resource_metadata: bearer.param("resource_metadata"), scope: bearer.param("scope"), error })
+    }
+}
+
+/// One challenge of any scheme.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Any {
+    pub(super) scheme: String,
+    pub(super) params: Vec<(String, String)>,
+}
+
+impl Any {
+    /// A parameter that stands once. One that stands twice says nothing.
+    fn param(&self, name: &str) -> Option<String> {
+        let mut found = self.params.iter().filter(|(key, _)| key.eq_ignore_ascii_case(name));
+        let (_, value) = found.next()?;
+        found.next().is_none().then(|| value.clone())
+    }
+}
+
+/// All challenges up to the first place where a value is malformed.
+pub(super) fn parse<'a>(values: impl IntoIterator<Item = &'a [u8]>) -> Vec<Any> {
+    let mut found = Vec::new();
+    let mut left = MAX_BYTES;
+    for value in values {
+        let value = value.get(..left.min(value.len())).unwrap_or_default();
+        left -= value.len();
+        let first = found.len();
+        if (Parser { text: value, at: 0 }).read(&mut found, first).is_none() || left == 0 {
+            break;
+        }
+    }
+    found
+}
+
+struct Parser<'a> {
+    text: &'a [u8],
+    at: usize,
+}
+
+impl Parser<'_> {
+    /// `None` where the value is malformed, or has more than is looked at.
+    fn read(&mut self, found: &mut Vec<Any>, first: usize) -> Option<()> {
+        loop {
+            self.skip(|byte| matches!(byte, b' ' | b'\t' | b','));
+            if self.at == self.text.len() {
+                return Some(());
+            }
+            let word = self.token()?;
+            let after_word = self.at;
+            self.skip(is_blank);
+            if self.peek() == Some(b'=') && found.len() > first {
+                // Of the challenge that stands before it.
+                self.at += 1;
+                let value = self.value()?;
+                let params = &mut found.last_mut()?.params;
+                if params.len() == MAX_PARAMS {
+                    return None;
+                }
+                params.push((word, value));
+                self.end()?;
+                continue;
+            }
+            if found.len() == MAX_CHALLENGES {
+                return None;
+            }
+            let has_space = self.at > after_word;
+            found.push(Any { scheme: word, params: Vec::new() });
+            match self.peek() {
+                None | Some(b',') => {}
+                Some(_) if !has_space => return None,
+                Some(_) => self.token68_or_param(found)?,
+            }
+        }
+    }
+
+    /// The text after a scheme: credentials in one piece, which say nothing here, or the first parameter.
+    fn token68_or_param(&mut self, found: &mut [Any]) -> Option<()> {
+        let start = self.at;
+        self.skip(|byte| byte.is_ascii_alphanumeric() || b"-._~+/".contains(&byte));
+        self.skip(|byte| byte == b'=');
+        self.skip(is_blank);
+        if matches!(self.peek(), None | Some(b',')) && self.at > start {
+            return Some(());
+        }
+        self.at = start;
+        let name = self.token()?;
+        self.skip(is_blank);
+        if self.peek() != Some(b'=') {
+            return None;
+        }
+        self.at += 1;
+        let value = self.value()?;
+        found.last_mut()?.params.push((name, value));
+        self.end()
+    }
+
+    /// A quoted text, or one without quotes up to the next blank or comma: servers forget the quotes around URLs.
+    fn value(&mut self) -> Option<String> {
+        self.skip(is_blank);
+        if self.peek() != Some(b'"') {
+            let start = self.at;
+            self.skip(|byte| matches!(byte, b'!'..=b'~') && !matches!(byte, b',' | b'"'));
+            return self.text_from(start);
+        }
+        self.at += 1;
+        let mut out = Vec::new();
+        loop {
+            let byte = self.peek()?;
+            self.at += 1;
+            match byte {
+                b'"' => return String::from_utf8(out).ok(),
+                b'\\' => {
+                    out.push(self.peek().filter(|byte| is_text(*byte))?);
+                    self.at += 1;
+                }
+                byte if is_text(byte) => out.push(byte),
+                _ => return None,
+            }
+        }
+    }
+
+    fn token(&mut self) -> Option<String> {
+        let start = self.at;
+        self.skip(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte));
+        self.text_from(start)
+    }
+
+    fn text_from(&self, start: usize) -> Option<String> {
+        let text = self.text.get(start..self.at).filter(|text| !text.is_empty())?;
+        std::str::from_utf8(text).ok().map(str::to_owned)
+    }
+
+    /// A parameter ends at a comma or with the value.
+    fn end(&mut self) -> Option<()> {
+        self.skip(is_blank);
+        matches!(self.peek(), None | Some(b',')).then_some(())
+    }
+
+    fn skip(&mut self, skipped: impl Fn(u8) -> bool) {
+        while self.peek().is_some_and(&skipped) {
+            self.at += 1;
+        }
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.text.get(self.at).copied()
+    }
+}
+
+fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t')
+}
+
+/// Source: RFC 9110, 5.6.4.
+fn is_text(byte: u8) -> bool {
+    byte == b'\t' || byte >= b' ' && byte != 0x7f
+}
+
+#[cfg(test)]
+mod tests;

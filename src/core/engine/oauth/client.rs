@@ -1,0 +1,135 @@
+//! Who we are to one authorization server, and how requests prove it.
+
+use std::sync::Arc;
+
+use data_encoding::BASE64;
+use serde::{Deserialize, Serialize};
+
+use super::assertion::{Assertion, SigningKey};
+use super::error::OAuthError;
+use super::hidden::Hidden;
+use super::request::Form;
+use super::server::Server;
+
+/// A client that the operator registered by hand.
+#[derive(Clone, Debug)]
+pub struct Configured {
+    pub id: String,
+    pub secret: Option<Hidden>,
+    pub key: Option<Arc<SigningKey>>,
+}
+
+/// A client that headend registered by itself, at one issuer alone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Registration {
+    pub issuer: String,
+    /// The redirect address that it was registered for.
+    pub redirect_url: String,
+    pub id: String,
+    pub secret: Option<Hidden>,
+    /// The `token_endpoint_auth_method` that the server answered.
+    pub method: Option<String>,
+    /// Seconds since 1970.
+    pub expires: Option<u64>,
+}
+
+impl Registration {
+    /// Whether it can be used for a login there.
+    pub fn fits(&self, issuer: &str, redirect_url: &str, now: u64) -> bool {
+        self.issuer == issuer && self.redirect_url == redirect_url && self.expires.is_none_or(|end| now < end)
+    }
+}
+
+/// One client at one server.
+#[derive(Clone, Debug)]
+pub struct Client {
+    pub id: String,
+    proof: Proof,
+}
+
+#[derive(Clone, Debug)]
+enum Proof {
+    /// A public client.
+    None,
+    Basic(Hidden),
+    Post(Hidden),
+    Key(Arc<SigningKey>),
+}
+
+/// What proofs by key need and nobody else may have: the time and a number that is used once.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    /// Seconds since 1970.
+    pub now: u64,
+    pub once: [u8; 16],
+}
+
+impl Client {
+    /// The operator's client.
+    pub fn configured(client: &Configured, server: &Server) -> Self {
+        let proof = match (&client.key, &client.secret) {
+            (Some(key), _) => Proof::Key(Arc::clone(key)),
+            (None, secret) => Proof::of(secret.as_ref(), None, server),
+        };
+        Self { id: client.id.clone(), proof }
+    }
+
+    /// One that headend registered.
+    pub fn registered(registration: &Registration, server: &Server) -> Self {
+        let proof = Proof::of(registration.secret.as_ref(), registration.method.as_deref(), server);
+        Self { id: registration.id.clone(), proof }
+    }
+
+    /// One whose id is the address of its metadata document.
+    pub fn documented(url: &str) -> Self {
+        Self { id: url.to_owned(), proof: Proof::None }
+    }
+
+    /// Adds who we are to a form; the value of `Authorization`, if it belongs there.
+    ///
+    /// # Errors
+    /// [`OAuthError::Key`].
+    pub(super) fn prove(&self, form: &mut Form, server: &Server, moment: Moment) -> Result<Option<Hidden>, OAuthError> {
+        match &self.proof {
+            Proof::None => form.add("client_id", &self.id),
+            Proof::Basic(secret) => return Ok(Some(basic(&self.id, secret))),
+            Proof::Post(secret) => {
+                form.add("client_id", &self.id);
+                form.add("client_secret", secret.expose());
+            }
+            Proof::Key(key) => {
+                let assertion = Assertion { client: &self.id, audience: &server.issuer, moment };
+                form.add("client_id", &self.id);
+                form.add("client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer");
+                form.add("client_assertion", key.sign(&assertion)?.expose());
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Proof {
+    /// The registered way, else the first of ours that the server takes. Basic is the default of RFC 8414.
+    fn of(secret: Option<&Hidden>, registered: Option<&str>, server: &Server) -> Self {
+        let Some(secret) = secret else { return Self::None };
+        let offers = |method: &str| match &server.auth_methods {
+            Some(offered) => offered.iter().any(|one| one == method),
+            None => method == "client_secret_basic",
+        };
+        let method = registered.or_else(|| {
+            ["client_secret_basic", "client_secret_post", "none"].into_iter().find(|method| offers(method))
+        });
+        match method {
+            Some("none") => Self::None,
+            Some("client_secret_post") => Self::Post(secret.clone()),
+            Some(_) | None => Self::Basic(secret.clone()),
+        }
+    }
+}
+
+/// Source: RFC 6749, 2.3.1: both parts are form-encoded before they are joined.
+fn basic(id: &str, secret: &Hidden) -> Hidden {
+    let encode = |text: &str| url::form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
+    let pair = Hidden::new(format!("{}:{}", encode(id), encode(secret.expose())));
+    Hidden::new(format!("Basic {}", BASE64.encode(pair.expose().as_bytes())))
+}

@@ -1,0 +1,132 @@
+//! Everything that can end a login. The texts are ours: no text of a peer is in them, except where an origin has to be named.
+
+use crate::wire::foreign;
+
+/// Why there is no token.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OAuthError {
+    #[error("the server names its metadata at a place of its own choice, not at its own origin")]
+    ForeignMetadata,
+    #[error("the server publishes no metadata that says who issues its tokens; name the issuer in `issuers`")]
+    NoMetadata,
+    #[error("the metadata of the {0} cannot be used: {1}")]
+    Document(Document, &'static str),
+    #[error("the server's metadata is about another resource; if the server is right, set `resource` to its address")]
+    OtherResource,
+    #[error("the server's tokens come from {}, which `issuers` does not list", foreign::short(.0, 200))]
+    NotPinned(String),
+    #[error(
+        "{0} leads to an address that this server may not name; a private or loopback issuer has to be in `issuers`"
+    )]
+    Unreachable(Document),
+    #[error("the authorization server calls itself by another name than the one it was found by")]
+    OtherIssuer,
+    #[error("the authorization server does not offer PKCE with S256")]
+    NoPkce,
+    #[error("the authorization server registers no clients by itself; register headend there and set `client-id`")]
+    NoRegistration,
+    #[error("the authorization server refuses to register headend ({0}); register it there and set `client-id`")]
+    Registration(Refusal),
+    #[error("`client-id` is needed for this type of login")]
+    NoClient,
+    #[error("{0}")]
+    Key(&'static str),
+    #[error("the address of the login page has characters that do not belong into an address")]
+    UnsafeAddress,
+    #[error("the login page sent the browser back with an answer to another question, or a second time")]
+    State,
+    #[error("the answer of the login page does not name the authorization server that was asked")]
+    Mixed,
+    #[error("the login page answered: {0}")]
+    Denied(Refusal),
+    #[error("the login page sent no code")]
+    NoCode,
+    #[error("the authorization server refuses: {0}")]
+    Refused(Refusal),
+    #[error("the token cannot be used: {0}")]
+    Token(&'static str),
+    /// Nothing is known to be wrong with the login: it stays as it is.
+    #[error("the authorization server cannot be asked: {0}")]
+    NoAnswer(NoAnswer),
+    #[error("a step was answered that was not asked")]
+    OutOfTurn,
+}
+
+impl OAuthError {
+    /// Whether asking again later may help without anything being changed.
+    pub fn passes(&self) -> bool {
+        matches!(self, Self::NoAnswer(NoAnswer::Network | NoAnswer::Late | NoAnswer::Busy))
+    }
+
+    /// Whether the server said that the grant, a refresh token or a code, is used up, revoked or expired.
+    pub fn ends_grant(&self) -> bool {
+        matches!(self, Self::Refused(Refusal::InvalidGrant))
+    }
+}
+
+/// The document in question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
+pub enum Document {
+    #[strum(to_string = "server")]
+    Resource,
+    #[strum(to_string = "authorization server")]
+    Server,
+    #[strum(to_string = "client")]
+    Registration,
+    #[strum(to_string = "token")]
+    Token,
+}
+
+/// A request without an answer that could be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoAnswer {
+    #[error("it cannot be reached")]
+    Network,
+    #[error("it does not answer in time")]
+    Late,
+    /// A 429 or a 5xx.
+    #[error("it has a failure of its own or asks to be left alone for a while")]
+    Busy,
+    #[error("its address is not one that this server may name")]
+    Address,
+    #[error("its certificate is not accepted")]
+    Certificate,
+    #[error("it redirects, which headend does not follow")]
+    Redirect,
+    #[error("its answer is too large")]
+    TooLarge,
+    #[error("its answer is not JSON")]
+    NotJson,
+}
+
+/// An error code of a peer. Source: RFC 6749 4.1.2.1 and 5.2, RFC 7591 3.2.2, RFC 8707 2, OpenID Connect Core 3.1.2.6.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::EnumString, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
+pub enum Refusal {
+    InvalidRequest,
+    InvalidClient,
+    InvalidGrant,
+    UnauthorizedClient,
+    UnsupportedGrantType,
+    InvalidScope,
+    InvalidTarget,
+    AccessDenied,
+    UnsupportedResponseType,
+    ServerError,
+    TemporarilyUnavailable,
+    InvalidRedirectUri,
+    InvalidClientMetadata,
+    InvalidSoftwareStatement,
+    LoginRequired,
+    InteractionRequired,
+    ConsentRequired,
+    #[strum(to_string = "an error without a known name")]
+    Other,
+}
+
+impl Refusal {
+    /// The code in a peer's text.
+    pub fn of(text: &str) -> Self {
+        text.parse().unwrap_or(Self::Other)
+    }
+}

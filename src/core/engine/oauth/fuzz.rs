@@ -1,0 +1,99 @@
+//! Properties of what peers send during a login.
+#![allow(clippy::panic, clippy::unwrap_used, clippy::indexing_slicing, reason = "a property fails by panicking")]
+
+use bytes::Bytes;
+use url::Url;
+
+use super::authorize::{Callback, Chance};
+use super::challenge::{Challenge, parse};
+use super::flow::{Flow, Kind, Known, Next};
+use super::request::{Answer, Content, Request};
+use super::terms::{ResourceRule, Terms};
+use crate::wire::fuzz::halves;
+use crate::wire::reach::Reach;
+
+/// Challenges are read or ignored, and those that are written from what was read are read alike.
+pub fn challenges(data: &[u8]) {
+    let read = parse(data.split(|byte| *byte == b'\n'));
+    for any in &read {
+        assert!(any.params.len() <= 32 && !any.scheme.is_empty());
+        let quote = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"");
+        let params = any.params.iter().map(|(name, value)| format!("{name}=\"{}\"", quote(value)));
+        let written = format!("{} {}", any.scheme, params.collect::<Vec<_>>().join(", "));
+        if written.len() < 4096 {
+            assert_eq!(parse([written.as_bytes()]), std::slice::from_ref(any), "{written}");
+        }
+    }
+    assert!(read.len() <= 16);
+    let _found = Challenge::bearer(data.split(|byte| *byte == b'\n'));
+}
+
+/// However servers answer, a login ends, nothing is asked outside of what the configuration allows, and no secret goes to a
+/// place that was not judged. The first line is the challenge, each further line an answer.
+pub fn logins(data: &[u8]) {
+    let (challenge, rest) = halves(data);
+    for (url, is_local) in [("https://mcp.example/a/mcp", false), ("http://127.0.0.1:4000/mcp", true)] {
+        let terms = Terms {
+            url: Url::parse(url).unwrap(),
+            issuers: Vec::new(),
+            client: None,
+            client_metadata_url: None,
+            scopes: Vec::new(),
+            resource: ResourceRule::Auto,
+            redirect_url: "http://127.0.0.1:8628/oauth/callback".to_owned(),
+            revision: None,
+        };
+        let chance = Chance { state: [1; 32], verifier: [2; 32], nonce: [3; 16], once: [4; 16] };
+        let mut flow =
+            Flow::new(terms.clone(), Kind::Person, Challenge::bearer([challenge]), Known::default(), chance, 1);
+        let mut answers = rest.split(|byte| *byte == b'\n').map(Bytes::copy_from_slice);
+        let mut steps = 0;
+        loop {
+            steps += 1;
+            assert!(steps < 20, "a login that never ends");
+            match flow.next() {
+                Next::Send(request) => {
+                    judged(&terms, &request, is_local);
+                    let body = answers.next().unwrap_or_default();
+                    // A blank line is a place without a document.
+                    let status = if body.is_empty() { 404 } else { 200 };
+                    flow.answered(Ok(Answer { status, is_json: true, body }), 1);
+                }
+                Next::Open(authorization) => {
+                    assert!(terms.reach(&authorization.url).is_some());
+                    let line = answers.next().unwrap_or_default();
+                    let query = String::from_utf8_lossy(&line).into_owned();
+                    let wild = flow.returned(&Callback::of_query(&query), 1);
+                    if wild.is_err() && matches!(flow.next(), Next::Open(_)) {
+                        let issuer = flow.server().unwrap().issuer.clone();
+                        let query = url::form_urlencoded::Serializer::new(String::new())
+                            .append_pair("state", authorization.state.expose())
+                            .append_pair("code", "c")
+                            .append_pair("iss", &issuer)
+                            .finish();
+                        flow.returned(&Callback::of_query(&query), 1).unwrap();
+                    }
+                }
+                Next::Done(login) => {
+                    assert!(login.fits(&terms));
+                    let text = serde_json::to_string(&*login).unwrap();
+                    assert_eq!(serde_json::from_str::<super::token::Login>(&text).unwrap(), *login);
+                    break;
+                }
+                Next::Failed(error) => {
+                    assert!(error.to_string().len() < 500);
+                    break;
+                }
+            }
+        }
+    }
+}
+
+fn judged(terms: &Terms, request: &Request, is_local: bool) {
+    assert_eq!(terms.reach(&request.url), Some(request.reach));
+    assert_eq!(request.reach == Reach::Loopback, is_local, "{}", request.url);
+    assert!(is_local || request.url.scheme() == "https");
+    if let Content::None = request.content {
+        assert!(request.authorization.is_none());
+    }
+}

@@ -1,0 +1,126 @@
+//! How headend becomes a client of an authorization server: by the operator, by its own metadata document, or by registering
+//! itself. Source: MCP 2025-11-25 and later, authorization, "Client Registration Approaches"; RFC 7591.
+
+use url::Url;
+
+use super::client::{Client, Registration};
+use super::document::Read;
+use super::error::{Document, NoAnswer, OAuthError, Refusal};
+use super::request::{Answer, Content, Request};
+use super::server::Server;
+use super::terms::Terms;
+use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::reach::is_loopback;
+
+const NAME: &str = "headend";
+
+/// The next step towards being a client.
+#[derive(Debug)]
+pub enum Choice {
+    Is(Client),
+    Register(Url),
+}
+
+/// The kind of program that we claim to be. Servers allow redirects to this machine to native ones alone, or to both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
+pub enum ApplicationType {
+    Native,
+    Web,
+}
+
+impl ApplicationType {
+    /// Of a redirect address.
+    pub fn of(redirect_url: &str) -> Self {
+        match Url::parse(redirect_url) {
+            Ok(url) if url.scheme() == "https" && !is_loopback(&url) => Self::Web,
+            Ok(_) | Err(_) => Self::Native,
+        }
+    }
+
+    pub fn other(self) -> Self {
+        match self {
+            Self::Native => Self::Web,
+            Self::Web => Self::Native,
+        }
+    }
+}
+
+/// Chooses in the order of the specification: the operator's client, the metadata document, an earlier registration, a new one.
+///
+/// # Errors
+/// [`OAuthError::NoRegistration`].
+pub fn choose(terms: &Terms, server: &Server, known: &[Registration], now: u64) -> Result<Choice, OAuthError> {
+    if let Some(client) = &terms.client {
+        return Ok(Choice::Is(Client::configured(client, server)));
+    }
+    if let Some(url) = terms.client_metadata_url.as_ref().filter(|_| server.client_documents) {
+        return Ok(Choice::Is(Client::documented(url)));
+    }
+    if let Some(one) = known.iter().find(|one| one.fits(&server.issuer, &terms.redirect_url, now)) {
+        return Ok(Choice::Is(Client::registered(one, server)));
+    }
+    server.registration_endpoint.clone().map(Choice::Register).ok_or(OAuthError::NoRegistration)
+}
+
+/// The members that describe us, in a registration and in a metadata document.
+fn description(redirect_url: &str, application: ApplicationType, method: &str) -> RawObject {
+    let list = |items: &[&str]| RawJson::list(items.iter().map(|item| RawJson::string(item)));
+    let mut object = RawObject::of_strings(&[("client_name", NAME)]);
+    object.set("redirect_uris", list(&[redirect_url]));
+    object.set("grant_types", list(&["authorization_code", "refresh_token"]));
+    object.set("response_types", list(&["code"]));
+    object.set("token_endpoint_auth_method", RawJson::string(method));
+    object.set("application_type", RawJson::string(application.into()));
+    object
+}
+
+/// The document that an operator serves at `client-metadata-url`.
+pub fn client_document(url: &str, redirect_url: &str) -> String {
+    let mut object = description(redirect_url, ApplicationType::of(redirect_url), "none");
+    object.set("client_id", RawJson::string(url));
+    object.encode().text().into_owned()
+}
+
+/// The request of a registration.
+///
+/// # Errors
+/// [`OAuthError::Unreachable`].
+pub fn request(
+    terms: &Terms,
+    server: &Server,
+    endpoint: &Url,
+    application: ApplicationType,
+) -> Result<Request, OAuthError> {
+    let reach = terms.reach(endpoint).ok_or(OAuthError::Unreachable(Document::Registration))?;
+    let offers = |method: &str| server.auth_methods.as_ref().is_some_and(|all| all.iter().any(|one| one == method));
+    let ours = ["none", "client_secret_basic", "client_secret_post"];
+    let method = ours.into_iter().find(|method| offers(method)).unwrap_or("client_secret_basic");
+    let body = description(&terms.redirect_url, application, method).encode().into_bytes();
+    Ok(Request { url: endpoint.clone(), reach, content: Content::Json(body), authorization: None, revision: None })
+}
+
+/// Reads the answer to a registration.
+///
+/// # Errors
+/// [`OAuthError::Registration`], [`OAuthError::Document`] and [`OAuthError::NoAnswer`].
+pub fn read(terms: &Terms, server: &Server, answer: &Answer) -> Result<Registration, OAuthError> {
+    let document = Read::of(Document::Registration, &answer.body);
+    if !answer.is_success() {
+        if answer.status == 429 || answer.status >= 500 {
+            return Err(OAuthError::NoAnswer(NoAnswer::Busy));
+        }
+        let code = document.and_then(|document| document.text("error").ok().flatten());
+        return Err(OAuthError::Registration(code.map_or(Refusal::Other, |code| Refusal::of(&code))));
+    }
+    let document = document.ok_or(OAuthError::NoAnswer(NoAnswer::NotJson))?;
+    Ok(Registration {
+        issuer: server.issuer.clone(),
+        redirect_url: terms.redirect_url.clone(),
+        id: document.needed("client_id")?,
+        secret: document.text("client_secret")?.map(super::hidden::Hidden::new),
+        method: document.text("token_endpoint_auth_method")?,
+        // Zero stands for never.
+        expires: document.seconds("client_secret_expires_at").filter(|end| *end > 0),
+    })
+}

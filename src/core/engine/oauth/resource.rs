@@ -1,0 +1,101 @@
+//! Metadata of the protected resource: where it is, and what may be believed of it. Source: RFC 9728.
+
+use url::Url;
+
+use super::document::Read;
+use super::error::{Document, OAuthError};
+use super::terms::{ResourceRule, Terms, parsed};
+
+const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
+
+/// The part of a resource's metadata that a login needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resource {
+    /// The identifier, byte for byte as it was published.
+    pub resource: String,
+    /// Issuers, never empty.
+    pub issuers: Vec<String>,
+    pub scopes: Option<Vec<String>>,
+}
+
+impl Resource {
+    /// Places to ask in this order until one has the document: the challenge's, else below the upstream's path, else at the root.
+    ///
+    /// # Errors
+    /// [`OAuthError::ForeignMetadata`]: metadata comes from the upstream's own origin.
+    pub fn places(terms: &Terms, named: Option<&str>) -> Result<Vec<Url>, OAuthError> {
+        let mut places = Vec::new();
+        if let Some(named) = named {
+            let url = parsed(named).filter(|url| url.origin() == terms.url.origin());
+            places.push(url.ok_or(OAuthError::ForeignMetadata)?);
+        }
+        let mut inserted = terms.url.clone();
+        inserted.set_fragment(None);
+        inserted.set_path(&format!("{WELL_KNOWN}{}", terms.url.path().trim_end_matches('/')));
+        let mut root = inserted.clone();
+        root.set_path(WELL_KNOWN);
+        root.set_query(None);
+        for url in [inserted, root] {
+            if !places.contains(&url) {
+                places.push(url);
+            }
+        }
+        if places.iter().any(|url| terms.reach(url).is_none()) {
+            return Err(OAuthError::Unreachable(Document::Resource));
+        }
+        Ok(places)
+    }
+
+    /// Reads the document.
+    ///
+    /// # Errors
+    /// [`OAuthError::OtherResource`] where it is about another resource, and [`OAuthError::Document`].
+    pub fn read(terms: &Terms, document: &Read) -> Result<Self, OAuthError> {
+        let resource = document.needed("resource")?;
+        // The operator's own text needs no proof.
+        let is_checked = !matches!(terms.resource, ResourceRule::Is(_));
+        if is_checked && !covers(&resource, &terms.url) {
+            return Err(OAuthError::OtherResource);
+        }
+        let issuers = document.texts("authorization_servers")?.unwrap_or_default();
+        if issuers.is_empty() {
+            return Err(document.wrong("authorization_servers"));
+        }
+        Ok(Self { resource, issuers, scopes: document.texts("scopes_supported")? })
+    }
+}
+
+/// The value of the parameter `resource`.
+///
+/// Without metadata a server of before 2025-06-18 does not know the parameter; where the operator pinned an issuer, it is the
+/// upstream's own address.
+pub fn parameter(terms: &Terms, published: Option<&Resource>) -> Option<String> {
+    match (&terms.resource, published) {
+        (ResourceRule::Omit, _) => None,
+        (ResourceRule::Is(text), _) => Some(text.clone()),
+        (ResourceRule::Auto, Some(published)) => Some(published.resource.clone()),
+        (ResourceRule::Auto, None) if !terms.issuers.is_empty() => Some(canonical(&terms.url)),
+        (ResourceRule::Auto, None) => None,
+    }
+}
+
+/// Without a fragment, and without the slash that a URL parser adds to a bare host.
+fn canonical(url: &Url) -> String {
+    let mut url = url.clone();
+    url.set_fragment(None);
+    let is_bare = url.path() == "/" && url.query().is_none();
+    let text = url.as_str();
+    text.strip_suffix('/').filter(|_| is_bare).unwrap_or(text).to_owned()
+}
+
+/// Whether a resource is this URL or a place above it on the same server.
+fn covers(resource: &str, url: &Url) -> bool {
+    let Some(resource) = parsed(resource) else { return false };
+    let above = resource.path().trim_end_matches('/');
+    let below = url.path().strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    let same_query = resource.query().is_none() || resource.query() == url.query();
+    resource.origin() == url.origin() && below && same_query
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,142 @@
+//! Metadata of an authorization server: where it is, and what may be believed of it.
+//!
+//! Source: RFC 8414; OpenID Connect Discovery 1.0; MCP 2025-11-25 and later, authorization, "Authorization Server Metadata
+//! Discovery"; MCP 2025-03-26, authorization, 2.3.
+
+use serde::{Deserialize, Serialize};
+use url::Url;
+
+use super::document::Read;
+use super::error::{Document, OAuthError};
+use super::terms::{Terms, parsed};
+
+const OAUTH: &str = "/.well-known/oauth-authorization-server";
+const OPENID: &str = "/.well-known/openid-configuration";
+
+/// The part of an authorization server's metadata that logins need.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Server {
+    /// As text, and compared as text.
+    pub issuer: String,
+    pub authorization_endpoint: Option<Url>,
+    pub token_endpoint: Url,
+    pub registration_endpoint: Option<Url>,
+    pub revocation_endpoint: Option<Url>,
+    /// Ways in which clients say who they are; `None` where the server does not say.
+    pub auth_methods: Option<Vec<String>>,
+    pub scopes: Vec<String>,
+    /// PKCE with S256.
+    pub pkce: bool,
+    /// `authorization_response_iss_parameter_supported`
+    pub names_itself: bool,
+    /// `client_id_metadata_document_supported`
+    pub client_documents: bool,
+}
+
+/// An issuer to look for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sought {
+    /// The issuer that the resource's metadata or the operator named.
+    Named(String),
+    /// No metadata: the server's own origin, as in 2025-03-26.
+    OwnOrigin,
+}
+
+impl Sought {
+    /// Places to ask in this order until one has the document.
+    ///
+    /// # Errors
+    /// [`OAuthError::UnsafeAddress`] and [`OAuthError::Unreachable`].
+    pub fn places(&self, terms: &Terms) -> Result<Vec<Url>, OAuthError> {
+        let issuer = match self {
+            Self::Named(issuer) => terms.address(Document::Server, issuer)?,
+            Self::OwnOrigin => terms.address(Document::Server, &terms.url.origin().ascii_serialization())?,
+        };
+        if issuer.query().is_some() {
+            return Err(OAuthError::UnsafeAddress);
+        }
+        let path = issuer.path().trim_end_matches('/');
+        let at = |path: &str| {
+            let mut url = issuer.clone();
+            url.set_path(path);
+            url
+        };
+        let mut places = vec![at(&format!("{OAUTH}{path}")), at(&format!("{OPENID}{path}"))];
+        if !path.is_empty() {
+            places.push(at(&format!("{path}{OPENID}")));
+        }
+        Ok(places)
+    }
+
+    /// Whether metadata with this issuer is that server's. An origin has no text of its own, so it may end in a slash.
+    fn is(&self, terms: &Terms, issuer: &str) -> bool {
+        match self {
+            Self::Named(named) => named == issuer,
+            Self::OwnOrigin => issuer.strip_suffix('/').unwrap_or(issuer) == terms.url.origin().ascii_serialization(),
+        }
+    }
+
+    /// The server when it publishes no metadata anywhere.
+    ///
+    /// # Errors
+    /// [`OAuthError::NoMetadata`] unless it is a server's own origin.
+    pub fn default_server(&self, terms: &Terms) -> Result<Server, OAuthError> {
+        let Self::OwnOrigin = self else { return Err(OAuthError::Document(Document::Server, "not found")) };
+        let at = |path: &str| {
+            let mut url = terms.url.clone();
+            url.set_path(path);
+            url.set_query(None);
+            url.set_fragment(None);
+            url
+        };
+        Ok(Server {
+            issuer: terms.url.origin().ascii_serialization(),
+            authorization_endpoint: Some(at("/authorize")),
+            token_endpoint: at("/token"),
+            registration_endpoint: Some(at("/register")),
+            revocation_endpoint: None,
+            auth_methods: None,
+            scopes: Vec::new(),
+            // Required of these servers; there is no metadata to say so.
+            pkce: true,
+            names_itself: false,
+            client_documents: false,
+        })
+    }
+}
+
+impl Server {
+    /// Reads the document. Endpoints are judged like all addresses that a peer names.
+    ///
+    /// # Errors
+    /// [`OAuthError::OtherIssuer`], [`OAuthError::Document`], [`OAuthError::UnsafeAddress`] and [`OAuthError::Unreachable`].
+    pub fn read(terms: &Terms, sought: &Sought, document: &Read) -> Result<Self, OAuthError> {
+        let issuer = document.needed("issuer")?;
+        if !sought.is(terms, &issuer) {
+            return Err(OAuthError::OtherIssuer);
+        }
+        let endpoint =
+            |name: &'static str| document.text(name)?.map(|text| terms.address(Document::Server, &text)).transpose();
+        let challenges = document.texts("code_challenge_methods_supported")?;
+        Ok(Self {
+            authorization_endpoint: endpoint("authorization_endpoint")?,
+            token_endpoint: endpoint("token_endpoint")?.ok_or_else(|| document.wrong("token_endpoint"))?,
+            registration_endpoint: endpoint("registration_endpoint")?,
+            revocation_endpoint: endpoint("revocation_endpoint")?,
+            auth_methods: document.texts("token_endpoint_auth_methods_supported")?,
+            scopes: document.texts("scopes_supported")?.unwrap_or_default(),
+            pkce: challenges.is_some_and(|methods| methods.iter().any(|method| method == "S256")),
+            names_itself: document.is_true("authorization_response_iss_parameter_supported"),
+            client_documents: document.is_true("client_id_metadata_document_supported"),
+            issuer,
+        })
+    }
+
+    /// The issuer's origin in ASCII, for people.
+    pub fn shown(&self) -> String {
+        parsed(&self.issuer).map(|url| url.origin().ascii_serialization()).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests;

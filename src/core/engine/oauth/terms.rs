@@ -1,0 +1,100 @@
+//! The operator's words about the login of one upstream, and the addresses that documents of peers may name under them.
+
+use url::Url;
+
+use super::client::Configured;
+use super::error::{Document, OAuthError};
+use crate::mcp::version::Revision;
+use crate::wire::foreign;
+use crate::wire::reach::{Reach, is_loopback};
+
+/// The settings of `[upstreams.NAME.auth]` that a login needs, and what is known of the upstream.
+#[derive(Clone, Debug)]
+pub struct Terms {
+    /// The upstream's URL of the configuration.
+    pub url: Url,
+    /// Issuers that the operator pins, as text; none: any that the server names.
+    pub issuers: Vec<String>,
+    pub client: Option<Configured>,
+    /// Where the operator serves our client id metadata document.
+    pub client_metadata_url: Option<String>,
+    /// Scopes that are always asked for.
+    pub scopes: Vec<String>,
+    pub resource: ResourceRule,
+    /// Where the login page sends the browser.
+    pub redirect_url: String,
+    /// The upstream's revision, if a handshake got so far before.
+    pub revision: Option<Revision>,
+}
+
+/// The parameter `resource` of requests.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ResourceRule {
+    /// As the server publishes it.
+    #[default]
+    Auto,
+    /// Left out: some providers refuse it.
+    Omit,
+    /// The operator's own text.
+    Is(String),
+}
+
+impl Terms {
+    /// How far a URL that a peer named may lead; `None` for one that may not be asked at all.
+    ///
+    /// `http` is for this machine alone and only where the upstream is on this machine too; such an upstream can name nothing
+    /// else, unless the operator pinned it.
+    pub fn reach(&self, url: &Url) -> Option<Reach> {
+        let is_own = url.origin() == self.url.origin();
+        let is_pinned = || self.pins().any(|pin| pin.origin() == url.origin());
+        let reach = match (url.scheme(), is_loopback(url), is_loopback(&self.url)) {
+            ("http" | "https", true, true) => Reach::Loopback,
+            ("https", true, false) if is_pinned() => Reach::Loopback,
+            ("https", false, _) if is_own || is_pinned() => Reach::Private,
+            ("https", false, false) => Reach::Public,
+            _ => return None,
+        };
+        reach.admits_host(url).then_some(reach)
+    }
+
+    /// An address in a document, if it may be asked.
+    ///
+    /// # Errors
+    /// [`OAuthError::UnsafeAddress`] and [`OAuthError::Unreachable`].
+    pub(super) fn address(&self, which: Document, text: &str) -> Result<Url, OAuthError> {
+        let url = parsed(text).ok_or(OAuthError::UnsafeAddress)?;
+        self.reach(&url).ok_or(OAuthError::Unreachable(which))?;
+        Ok(url)
+    }
+
+    /// The issuer to use, of those that a server lists.
+    ///
+    /// # Errors
+    /// [`OAuthError::NotPinned`].
+    pub(super) fn issuer(&self, listed: &[String]) -> Result<String, OAuthError> {
+        let found = match self.issuers.as_slice() {
+            [] => listed.first(),
+            pins => listed.iter().find(|issuer| pins.contains(issuer)),
+        };
+        found.cloned().ok_or_else(|| OAuthError::NotPinned(listed.first().cloned().unwrap_or_default()))
+    }
+
+    fn pins(&self) -> impl Iterator<Item = Url> + '_ {
+        self.issuers.iter().filter_map(|issuer| parsed(issuer))
+    }
+}
+
+/// A URL that all parsers read alike: no characters that some of them drop or turn round, no user, no fragment, and none that a
+/// shell reads, since people copy addresses into one.
+pub fn parsed(text: &str) -> Option<Url> {
+    let is_odd = |c: char| foreign::is_hidden(c) || !c.is_ascii() && c.is_whitespace() || "\\ \t\r\n".contains(c);
+    if text.contains(is_odd) {
+        return None;
+    }
+    let url = Url::parse(text).ok()?;
+    let is_plain =
+        url.as_str().bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~:/?@!*+,=&%[]".contains(&byte));
+    let has_user = !url.username().is_empty() || url.password().is_some();
+    let is_web = matches!(url.scheme(), "https" | "http") && url.host_str().is_some_and(|host| !host.is_empty());
+    (is_plain && is_web && !has_user && url.fragment().is_none()).then_some(url)
+}

@@ -1,0 +1,260 @@
+//! Tokens: the requests for them, what is kept of a login, and its end.
+//!
+//! Source: RFC 6749, 4.1.3, 4.4, 5, 6; RFC 7009; RFC 7523, 2.1; RFC 8707, 2.2.
+
+use data_encoding::BASE64URL_NOPAD;
+use serde::{Deserialize, Serialize};
+
+use super::client::{Client, Moment, Registration};
+use super::document::Read;
+use super::error::{Document, NoAnswer, OAuthError, Refusal};
+use super::hidden::Hidden;
+use super::request::{Answer, Content, Form, Request};
+use super::scope;
+use super::server::Server;
+use super::terms::Terms;
+use crate::wire::frame::{Bounds, Frame};
+use crate::wire::raw::{RawJson, RawObject};
+
+/// A token that lives longer is asked for again after this time; servers write odd numbers.
+const LONGEST: u64 = 10 * 365 * 24 * 3600;
+const MAX_ACCOUNT: usize = 200;
+
+/// Everything that a login is: whose it is, where, as whom, and its tokens. Serialised, it has to be sealed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Login {
+    pub server: Server,
+    /// The client that headend registered for it; none: the operator's, or the metadata document.
+    pub registration: Option<Registration>,
+    /// The client's id at this login, to notice another one in the configuration.
+    pub client_id: String,
+    /// The parameter `resource` of its requests.
+    pub resource: Option<String>,
+    pub tokens: Tokens,
+    /// The account, where an id token says so: for people, and to tell accounts apart.
+    pub account: Option<Account>,
+}
+
+/// Tokens of a login.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tokens {
+    pub access: Hidden,
+    pub refresh: Option<Hidden>,
+    /// Seconds since 1970, if the server says.
+    pub expires: Option<u64>,
+    /// Scopes of the token: as the server said, else as they were asked for.
+    pub scopes: Vec<String>,
+}
+
+/// An account at an issuer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Account {
+    pub subject: String,
+    /// An address or a name, for people.
+    pub shown: String,
+}
+
+/// The grant of a token request.
+#[derive(Debug)]
+pub(super) enum Grant<'a> {
+    Code {
+        code: &'a Hidden,
+        redirect_url: &'a str,
+        verifier: &'a Hidden,
+    },
+    Client,
+    /// A token of the workload that its platform signed.
+    Workload(&'a Hidden),
+    Refresh(&'a Hidden),
+}
+
+/// Where and as whom a token is asked for.
+#[derive(Debug)]
+pub(super) struct Asked<'a> {
+    pub(super) terms: &'a Terms,
+    pub(super) server: &'a Server,
+    pub(super) client: &'a Client,
+    pub(super) resource: Option<&'a str>,
+    /// Empty: the parameter is left out.
+    pub(super) scopes: &'a [String],
+    pub(super) moment: Moment,
+}
+
+impl Asked<'_> {
+    pub(super) fn request(&self, grant: &Grant<'_>) -> Result<Request, OAuthError> {
+        let mut form = Form::default();
+        match grant {
+            Grant::Code { code, redirect_url, verifier } => {
+                form.add("grant_type", "authorization_code");
+                form.add("code", code.expose());
+                form.add("redirect_uri", redirect_url);
+                form.add("code_verifier", verifier.expose());
+            }
+            Grant::Client => form.add("grant_type", "client_credentials"),
+            Grant::Workload(assertion) => {
+                form.add("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer");
+                form.add("assertion", assertion.expose());
+            }
+            Grant::Refresh(token) => {
+                form.add("grant_type", "refresh_token");
+                form.add("refresh_token", token.expose());
+            }
+        }
+        if !self.scopes.is_empty() {
+            form.add("scope", &self.scopes.join(" "));
+        }
+        if let Some(resource) = self.resource {
+            form.add("resource", resource);
+        }
+        self.post(&self.server.token_endpoint, form)
+    }
+
+    fn post(&self, url: &url::Url, mut form: Form) -> Result<Request, OAuthError> {
+        let authorization = self.client.prove(&mut form, self.server, self.moment)?;
+        // Judged again: a login of before a change of the configuration may lead elsewhere now.
+        let reach = self.terms.reach(url).ok_or(OAuthError::Unreachable(Document::Server))?;
+        Ok(Request { url: url.clone(), reach, content: Content::Form(form.encode()), authorization, revision: None })
+    }
+}
+
+impl Login {
+    /// The request that renews the tokens; `None` for a login without a refresh token.
+    ///
+    /// # Errors
+    /// [`OAuthError::NoClient`] where the operator's client is gone, [`OAuthError::NotPinned`] where the issuer is not pinned
+    /// any more, [`OAuthError::Unreachable`], [`OAuthError::Key`].
+    pub fn refresh(&self, terms: &Terms, moment: Moment) -> Result<Option<Request>, OAuthError> {
+        let Some(token) = &self.tokens.refresh else { return Ok(None) };
+        let client = self.client(terms)?;
+        self.asked(terms, &client, moment).request(&Grant::Refresh(token)).map(Some)
+    }
+
+    /// The login with the tokens of a refresh. A server that sends no new refresh token leaves the old one good.
+    ///
+    /// # Errors
+    /// Those of [`Tokens::read`]. After [`OAuthError::ends_grant`] the login is over, if it is still the one that was tried.
+    pub fn refreshed(&self, answer: &Answer, now: u64) -> Result<Self, OAuthError> {
+        let (mut tokens, _) = Tokens::read(answer, &self.tokens.scopes, now)?;
+        tokens.refresh = tokens.refresh.or_else(|| self.tokens.refresh.clone());
+        Ok(Self { tokens, ..self.clone() })
+    }
+
+    /// The requests that end the login at the server, the refresh token's first. Answers do not matter.
+    ///
+    /// # Errors
+    /// Those of [`Self::refresh`].
+    pub fn revoke(&self, terms: &Terms, moment: Moment) -> Result<Vec<Request>, OAuthError> {
+        let Some(endpoint) = &self.server.revocation_endpoint else { return Ok(Vec::new()) };
+        let client = self.client(terms)?;
+        let refresh = self.tokens.refresh.iter().map(|token| (token, "refresh_token"));
+        let all = refresh.chain([(&self.tokens.access, "access_token")]);
+        all.map(|(token, kind)| {
+            let mut form = Form::default();
+            form.add("token", token.expose());
+            form.add("token_type_hint", kind);
+            self.asked(terms, &client, moment).post(endpoint, form)
+        })
+        .collect()
+    }
+
+    /// Whether the configuration still means this login: its issuer is one that may be used, and its client is the same.
+    pub fn fits(&self, terms: &Terms) -> bool {
+        self.client(terms).is_ok()
+    }
+
+    fn asked<'a>(&'a self, terms: &'a Terms, client: &'a Client, moment: Moment) -> Asked<'a> {
+        Asked { terms, server: &self.server, client, resource: self.resource.as_deref(), scopes: &[], moment }
+    }
+
+    fn client(&self, terms: &Terms) -> Result<Client, OAuthError> {
+        terms.issuer(std::slice::from_ref(&self.server.issuer))?;
+        let client = match (&self.registration, &terms.client) {
+            (Some(registration), None) if registration.issuer == self.server.issuer => {
+                Client::registered(registration, &self.server)
+            }
+            (None, Some(configured)) => Client::configured(configured, &self.server),
+            (None, None) => terms.client_metadata_url.as_deref().map(Client::documented).ok_or(OAuthError::NoClient)?,
+            (Some(_), _) => return Err(OAuthError::NoClient),
+        };
+        if client.id == self.client_id { Ok(client) } else { Err(OAuthError::NoClient) }
+    }
+}
+
+impl Tokens {
+    /// Reads the answer of a token endpoint, and the claims of an id token beside it.
+    ///
+    /// # Errors
+    /// [`OAuthError::Refused`], [`OAuthError::NoAnswer`], [`OAuthError::Token`].
+    pub(super) fn read(answer: &Answer, asked: &[String], now: u64) -> Result<(Self, Option<RawObject>), OAuthError> {
+        if (300..400).contains(&answer.status) {
+            return Err(OAuthError::NoAnswer(NoAnswer::Redirect));
+        }
+        if answer.status == 429 || answer.status >= 500 {
+            return Err(OAuthError::NoAnswer(NoAnswer::Busy));
+        }
+        let document = Read::of(Document::Token, &answer.body);
+        let Some(document) = document else {
+            let is_refusal = !answer.is_success();
+            return Err(if is_refusal {
+                OAuthError::Refused(Refusal::Other)
+            } else {
+                OAuthError::NoAnswer(NoAnswer::NotJson)
+            });
+        };
+        let error = document.text("error").ok().flatten();
+        // Some servers refuse with the status of a success.
+        if let Some(code) = error {
+            return Err(OAuthError::Refused(Refusal::of(&code)));
+        }
+        if !answer.is_success() {
+            return Err(OAuthError::Refused(Refusal::Other));
+        }
+        let access = document.text("access_token").ok().flatten();
+        let access = access.filter(|token| token.bytes().all(|byte| matches!(byte, b'!'..=b'~')));
+        let access = Hidden::new(access.ok_or(OAuthError::Token("the answer has no access token"))?);
+        let kind = document.text("token_type").ok().flatten();
+        if !kind.is_some_and(|kind| kind.eq_ignore_ascii_case("bearer")) {
+            return Err(OAuthError::Token("its type is not Bearer"));
+        }
+        let refresh = document.text("refresh_token").ok().flatten().map(Hidden::new);
+        let expires = document.seconds("expires_in").map(|life| now.saturating_add(life.min(LONGEST)));
+        let scopes = document.text("scope").ok().flatten();
+        let scopes = scopes.map_or_else(|| asked.to_vec(), |text| scope::split(&text).map(str::to_owned).collect());
+        let claims = document.text("id_token").ok().flatten().and_then(|token| claims(&token));
+        Ok((Self { access, refresh, expires, scopes }, claims))
+    }
+}
+
+/// The claims of an id token that its own issuer sent on a connection of ours, which vouches for them. Source: OpenID Connect
+/// Core, 3.1.3.7, 6.
+fn claims(token: &str) -> Option<RawObject> {
+    let payload = token.split('.').nth(1)?;
+    let bytes = BASE64URL_NOPAD.decode(payload.as_bytes()).ok()?;
+    let frame = Frame::from_client(bytes.into(), Bounds { depth: 16, nodes: 1_000 }).ok()?;
+    RawObject::parse(&RawJson::checked(frame.bytes().clone()).ok()?).ok()
+}
+
+/// The account in an id token.
+///
+/// # Errors
+/// [`OAuthError::Mixed`] where it is of another issuer or answers another login.
+pub(super) fn account(
+    claims: Option<&RawObject>,
+    server: &Server,
+    nonce: Option<&str>,
+) -> Result<Option<Account>, OAuthError> {
+    let Some(claims) = claims else { return Ok(None) };
+    if claims.string("iss").is_some_and(|iss| iss != server.issuer) {
+        return Err(OAuthError::Mixed);
+    }
+    if nonce.is_some_and(|nonce| claims.string("nonce").as_deref() != Some(nonce)) {
+        return Err(OAuthError::Mixed);
+    }
+    let Some(subject) = claims.string("sub").filter(|text| text.len() <= MAX_ACCOUNT) else { return Ok(None) };
+    let names = ["email", "preferred_username", "name"].into_iter();
+    let shown = names.filter_map(|name| claims.string(name)).find(|text| !text.is_empty() && text.len() <= MAX_ACCOUNT);
+    Ok(Some(Account { shown: shown.unwrap_or_else(|| subject.clone()), subject }))
+}
+
+#[cfg(test)]
+mod tests;
