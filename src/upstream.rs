@@ -13,6 +13,7 @@ pub(crate) mod client;
 pub(crate) mod context;
 pub(crate) mod conversation;
 pub(crate) mod exchange;
+pub(crate) mod fetcher;
 pub(crate) mod flaws;
 #[cfg_attr(not(target_os = "linux"), path = "upstream/unguarded.rs")]
 pub(crate) mod guard;
@@ -49,6 +50,7 @@ pub(crate) mod sse;
 pub(crate) mod stdio;
 pub(crate) mod subscriptions;
 pub(crate) mod task;
+pub(crate) mod trust;
 pub(crate) mod turns;
 pub(crate) mod unread;
 pub(crate) mod updates;
