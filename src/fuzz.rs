@@ -27,6 +27,8 @@ pub const TARGETS: &[Target] = &[
     ("states", crate::engine::fuzz::states),
     ("parameters", crate::engine::fuzz::parameters),
     ("peer", crate::engine::fuzz::peer),
+    ("challenges", crate::engine::oauth::fuzz::challenges),
+    ("logins", crate::engine::oauth::fuzz::logins),
     ("patterns", crate::policy::fuzz::patterns),
     ("arguments", crate::policy::fuzz::arguments),
     ("audit", crate::policy::fuzz::audit),

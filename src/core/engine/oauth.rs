@@ -22,6 +22,8 @@ pub mod challenge;
 pub mod client;
 pub mod document;
 pub mod error;
+#[cfg(test)]
+mod fixtures;
 pub mod flow;
 #[cfg(any(test, fuzzing, feature = "testing"))]
 pub mod fuzz;

@@ -25,6 +25,9 @@ pub struct Registration {
     pub issuer: String,
     /// The redirect address that it was registered for.
     pub redirect_url: String,
+    /// The scopes that it was registered for: servers grant it no others.
+    #[serde(default)]
+    pub scopes: Vec<String>,
     pub id: String,
     pub secret: Option<Hidden>,
     /// The `token_endpoint_auth_method` that the server answered.
@@ -35,8 +38,9 @@ pub struct Registration {
 
 impl Registration {
     /// Whether it can be used for a login there.
-    pub fn fits(&self, issuer: &str, redirect_url: &str, now: u64) -> bool {
-        self.issuer == issuer && self.redirect_url == redirect_url && self.expires.is_none_or(|end| now < end)
+    pub fn fits(&self, issuer: &str, redirect_url: &str, scopes: &[String], now: u64) -> bool {
+        let is_there = self.issuer == issuer && self.redirect_url == redirect_url;
+        is_there && self.expires.is_none_or(|end| now < end) && scopes.iter().all(|scope| self.scopes.contains(scope))
     }
 }
 
@@ -92,7 +96,11 @@ impl Client {
     pub(super) fn prove(&self, form: &mut Form, server: &Server, moment: Moment) -> Result<Option<Hidden>, OAuthError> {
         match &self.proof {
             Proof::None => form.add("client_id", &self.id),
-            Proof::Basic(secret) => return Ok(Some(basic(&self.id, secret))),
+            Proof::Basic(secret) => {
+                // Servers on the Python SDK want the id in the form too.
+                form.add("client_id", &self.id);
+                return Ok(Some(basic(&self.id, secret)));
+            }
             Proof::Post(secret) => {
                 form.add("client_id", &self.id);
                 form.add("client_secret", secret.expose());

@@ -101,7 +101,7 @@ impl Flow {
             Stage::Resource(places) => get(places.front(), Document::Resource),
             Stage::Server(_, places) => get(places.front(), Document::Server),
             Stage::Register { endpoint, application, .. } => match &self.server {
-                Some(server) => registration::request(&self.terms, server, endpoint, *application)
+                Some(server) => registration::request(&self.terms, server, endpoint, *application, &self.scopes)
                     .map_or_else(Next::Failed, |request| Next::Send(Box::new(request))),
                 None => Next::Failed(OAuthError::OutOfTurn),
             },
@@ -192,7 +192,7 @@ impl Flow {
             }
             Stage::Register { endpoint, application, is_second } => {
                 let server = self.server.clone().ok_or(OAuthError::OutOfTurn)?;
-                match registration::read(&self.terms, &server, &answer) {
+                match registration::read(&self.terms, &server, &self.scopes, &answer) {
                     Err(OAuthError::Registration(Refusal::InvalidRedirectUri | Refusal::InvalidClientMetadata))
                         if !*is_second =>
                     {
@@ -257,14 +257,16 @@ impl Flow {
         self.parameter = resource::parameter(&self.terms, self.resource.as_ref());
         self.server = Some(server.clone());
         let client = match &self.kind {
-            Kind::Person => match registration::choose(&self.terms, &server, &self.known.registrations, self.now)? {
-                Choice::Is(client) => client,
-                Choice::Register(endpoint) => {
-                    let application = ApplicationType::of(&self.terms.redirect_url);
-                    self.stage = Stage::Register { endpoint, application, is_second: false };
-                    return Ok(());
+            Kind::Person => {
+                match registration::choose(&self.terms, &server, &self.known.registrations, &self.scopes, self.now)? {
+                    Choice::Is(client) => client,
+                    Choice::Register(endpoint) => {
+                        let application = ApplicationType::of(&self.terms.redirect_url);
+                        self.stage = Stage::Register { endpoint, application, is_second: false };
+                        return Ok(());
+                    }
                 }
-            },
+            }
             // These clients are known to the server beforehand; the workload's may be known by its token alone.
             Kind::ClientCredentials | Kind::Workload(_) => {
                 let configured = self.terms.client.as_ref().ok_or(OAuthError::NoClient)?;

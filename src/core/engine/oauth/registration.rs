@@ -50,14 +50,20 @@ impl ApplicationType {
 ///
 /// # Errors
 /// [`OAuthError::NoRegistration`].
-pub fn choose(terms: &Terms, server: &Server, known: &[Registration], now: u64) -> Result<Choice, OAuthError> {
+pub fn choose(
+    terms: &Terms,
+    server: &Server,
+    known: &[Registration],
+    scopes: &[String],
+    now: u64,
+) -> Result<Choice, OAuthError> {
     if let Some(client) = &terms.client {
         return Ok(Choice::Is(Client::configured(client, server)));
     }
     if let Some(url) = terms.client_metadata_url.as_ref().filter(|_| server.client_documents) {
         return Ok(Choice::Is(Client::documented(url)));
     }
-    if let Some(one) = known.iter().find(|one| one.fits(&server.issuer, &terms.redirect_url, now)) {
+    if let Some(one) = known.iter().find(|one| one.fits(&server.issuer, &terms.redirect_url, scopes, now)) {
         return Ok(Choice::Is(Client::registered(one, server)));
     }
     server.registration_endpoint.clone().map(Choice::Register).ok_or(OAuthError::NoRegistration)
@@ -91,12 +97,17 @@ pub fn request(
     server: &Server,
     endpoint: &Url,
     application: ApplicationType,
+    scopes: &[String],
 ) -> Result<Request, OAuthError> {
     let reach = terms.reach(endpoint).ok_or(OAuthError::Unreachable(Document::Registration))?;
     let offers = |method: &str| server.auth_methods.as_ref().is_some_and(|all| all.iter().any(|one| one == method));
     let ours = ["none", "client_secret_basic", "client_secret_post"];
     let method = ours.into_iter().find(|method| offers(method)).unwrap_or("client_secret_basic");
-    let body = description(&terms.redirect_url, application, method).encode().into_bytes();
+    let mut body = description(&terms.redirect_url, application, method);
+    if !scopes.is_empty() {
+        body.set("scope", RawJson::string(&scopes.join(" ")));
+    }
+    let body = body.encode().into_bytes();
     Ok(Request { url: endpoint.clone(), reach, content: Content::Json(body), authorization: None, revision: None })
 }
 
@@ -104,7 +115,7 @@ pub fn request(
 ///
 /// # Errors
 /// [`OAuthError::Registration`], [`OAuthError::Document`] and [`OAuthError::NoAnswer`].
-pub fn read(terms: &Terms, server: &Server, answer: &Answer) -> Result<Registration, OAuthError> {
+pub fn read(terms: &Terms, server: &Server, scopes: &[String], answer: &Answer) -> Result<Registration, OAuthError> {
     let document = Read::of(Document::Registration, &answer.body);
     if !answer.is_success() {
         if answer.status == 429 || answer.status >= 500 {
@@ -117,6 +128,7 @@ pub fn read(terms: &Terms, server: &Server, answer: &Answer) -> Result<Registrat
     Ok(Registration {
         issuer: server.issuer.clone(),
         redirect_url: terms.redirect_url.clone(),
+        scopes: scopes.to_vec(),
         id: document.needed("client_id")?,
         secret: document.text("client_secret")?.map(super::hidden::Hidden::new),
         method: document.text("token_endpoint_auth_method")?,

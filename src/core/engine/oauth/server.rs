@@ -8,7 +8,7 @@ use url::Url;
 
 use super::document::Read;
 use super::error::{Document, OAuthError};
-use super::terms::{Terms, parsed};
+use super::terms::{Terms, parsed, same_issuer};
 
 const OAUTH: &str = "/.well-known/oauth-authorization-server";
 const OPENID: &str = "/.well-known/openid-configuration";
@@ -16,7 +16,7 @@ const OPENID: &str = "/.well-known/openid-configuration";
 /// The part of an authorization server's metadata that logins need.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Server {
-    /// As text, and compared as text.
+    /// The server's own text, and compared as text from then on.
     pub issuer: String,
     pub authorization_endpoint: Option<Url>,
     pub token_endpoint: Url,
@@ -68,11 +68,11 @@ impl Sought {
         Ok(places)
     }
 
-    /// Whether metadata with this issuer is that server's. An origin has no text of its own, so it may end in a slash.
+    /// Whether metadata with this issuer is that server's.
     fn is(&self, terms: &Terms, issuer: &str) -> bool {
         match self {
-            Self::Named(named) => named == issuer,
-            Self::OwnOrigin => issuer.strip_suffix('/').unwrap_or(issuer) == terms.url.origin().ascii_serialization(),
+            Self::Named(named) => same_issuer(named, issuer),
+            Self::OwnOrigin => same_issuer(&terms.url.origin().ascii_serialization(), issuer),
         }
     }
 

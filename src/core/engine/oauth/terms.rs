@@ -74,7 +74,7 @@ impl Terms {
     pub(super) fn issuer(&self, listed: &[String]) -> Result<String, OAuthError> {
         let found = match self.issuers.as_slice() {
             [] => listed.first(),
-            pins => listed.iter().find(|issuer| pins.contains(issuer)),
+            pins => listed.iter().find(|issuer| pins.iter().any(|pin| same_issuer(pin, issuer))),
         };
         found.cloned().ok_or_else(|| OAuthError::NotPinned(listed.first().cloned().unwrap_or_default()))
     }
@@ -84,17 +84,24 @@ impl Terms {
     }
 }
 
+/// Whether two texts name one issuer: they are equal, but for the slash that a URL parser adds to a bare host. Servers whose library
+/// parses the issuer publish it with that slash, while the issuer itself has none (RFC 3986, 6.2.3: the two are one address).
+pub(super) fn same_issuer(one: &str, other: &str) -> bool {
+    let without = |text: &str| text.strip_suffix('/').unwrap_or(text).to_owned();
+    let is_bare = || parsed(one).is_some_and(|url| url.path() == "/" && url.query().is_none());
+    one == other || without(one) == without(other) && is_bare()
+}
+
 /// A URL that all parsers read alike: no characters that some of them drop or turn round, no user, no fragment, and none that a
 /// shell reads, since people copy addresses into one.
 pub fn parsed(text: &str) -> Option<Url> {
-    let is_odd = |c: char| foreign::is_hidden(c) || !c.is_ascii() && c.is_whitespace() || "\\ \t\r\n".contains(c);
-    if text.contains(is_odd) {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:/?@!*+,=&%[]".contains(&byte);
+    // What is not ASCII is judged once it is encoded, but for what is not seen.
+    if text.contains(foreign::is_hidden) || !text.bytes().all(|byte| !byte.is_ascii() || is_plain(byte)) {
         return None;
     }
     let url = Url::parse(text).ok()?;
-    let is_plain =
-        url.as_str().bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~:/?@!*+,=&%[]".contains(&byte));
     let has_user = !url.username().is_empty() || url.password().is_some();
     let is_web = matches!(url.scheme(), "https" | "http") && url.host_str().is_some_and(|host| !host.is_empty());
-    (is_plain && is_web && !has_user && url.fragment().is_none()).then_some(url)
+    (url.as_str().bytes().all(is_plain) && is_web && !has_user && url.fragment().is_none()).then_some(url)
 }

@@ -1,0 +1,40 @@
+//! Shorthands of the tests.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use bytes::Bytes;
+use url::Url;
+
+use super::authorize::Chance;
+use super::document::Read;
+use super::error::Document;
+use super::request::Answer;
+use super::terms::{ResourceRule, Terms};
+
+pub(super) fn terms(url: &str) -> Terms {
+    Terms {
+        url: Url::parse(url).unwrap(),
+        issuers: Vec::new(),
+        client: None,
+        client_metadata_url: None,
+        scopes: Vec::new(),
+        resource: ResourceRule::Auto,
+        redirect_url: "http://127.0.0.1:8628/oauth/callback".to_owned(),
+        revision: None,
+    }
+}
+
+pub(super) fn chance() -> Chance {
+    Chance { state: [1; 32], verifier: [2; 32], nonce: [3; 16], once: [4; 16] }
+}
+
+pub(super) fn json(status: u16, body: &str) -> Answer {
+    Answer { status, is_json: true, body: Bytes::copy_from_slice(body.as_bytes()) }
+}
+
+pub(super) fn document(body: &str) -> Read {
+    Read::of(Document::Server, &Bytes::copy_from_slice(body.as_bytes())).unwrap()
+}
+
+pub(super) fn texts(urls: &[Url]) -> Vec<&str> {
+    urls.iter().map(Url::as_str).collect()
+}
