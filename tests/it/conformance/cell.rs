@@ -118,9 +118,9 @@ impl Outcome {
 }
 
 impl fmt::Display for Outcome {
-    /// The checks that failed.
+    /// The checks that failed, and the recommendations that were not followed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let failed = self.checks.iter().filter(|check| check["status"] == "FAILURE");
+        let failed = self.checks.iter().filter(|check| check["status"] == "FAILURE" || check["status"] == "WARNING");
         failed.into_iter().try_for_each(|check| {
             let Value::Object(check) = check else { return Ok(()) };
             writeln!(f, "  {}: {}", check["id"], check.get("errorMessage").unwrap_or(&check["description"]))
