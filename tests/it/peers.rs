@@ -20,6 +20,7 @@ use crate::process::eventually;
 mod bench;
 mod consent;
 mod dialogue;
+mod logins;
 mod strict;
 
 /// The gateway's face towards a client.

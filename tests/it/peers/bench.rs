@@ -96,6 +96,21 @@ impl Peers {
         self.root.join("node/node_modules/@modelcontextprotocol").join(name)
     }
 
+    /// A browser and its driver; says that a test is left out where one is missing.
+    pub(crate) fn browser(&self, what: &str) -> Option<PathBuf> {
+        let names = ["chromium-headless-shell", "chromium", "google-chrome"];
+        let paths = std::env::var_os("PATH").unwrap_or_default();
+        let found = names
+            .iter()
+            .find_map(|name| std::env::split_paths(&paths).map(|folder| folder.join(name)).find(|path| path.exists()));
+        let browser = std::env::var_os("HEADEND_TEST_BROWSER").map(PathBuf::from).or(found);
+        let has_driver = self.folder().join("node_modules/playwright-core").exists();
+        if browser.is_none() || !has_driver {
+            left_out(what, "no browser, or playwright-core is not installed");
+        }
+        browser.filter(|_| has_driver)
+    }
+
     pub(crate) fn python(&self, program: &str) -> PathBuf {
         self.root.join("venv/bin").join(program)
     }

@@ -1,0 +1,324 @@
+//! Logins at real authorization servers, whose own words are the witness: how often tokens were asked for, by whom, for what.
+//!
+//! `oidc-provider` gives access tokens of a few seconds and takes a whole login back when a refresh token is used twice; servers of
+//! FastMCP and of the TypeScript SDK believe its tokens alone.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use self::parts::{Peer, login, login_by, post, redirect, script};
+use super::Peers;
+use crate::harness::{Gateway, Setup};
+use crate::mcp::{Era, Mcp};
+use crate::process::{said, within};
+use crate::stdio::Pipe;
+
+mod parts;
+
+/// Lifetime of access tokens, in seconds.
+const LIFE: u64 = 5;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// An authorization server, and a server behind a gateway that believes its tokens.
+struct Place {
+    peers: Peers,
+    issuer: Peer,
+    server: Peer,
+    gateway: Gateway,
+}
+
+impl Place {
+    /// `kind` is the server's script; `auth` has the lines of `[upstreams.guarded.auth]`.
+    fn new(kind: &str, life: u64, clients: &Value, auth: &[&str]) -> Option<Self> {
+        let peers = Peers::find()?;
+        let setup = Setup::new();
+        let (life, clients) = (life.to_string(), clients.to_string());
+        let more = [("ACCESS_TTL", &*life), ("CLIENTS", &clients)];
+        let issuer = Peer::start(&peers, &setup.world, "oidc-provider.mjs", &[], &more);
+        let args: &[&str] = if kind.ends_with(".py") { &["remote"] } else { &[] };
+        let server = Peer::start(&peers, &setup.world, kind, args, &[("ISSUER", &issuer.said("issuer"))]);
+        let table =
+            if auth.is_empty() { String::new() } else { format!("[upstreams.guarded.auth]\n{}", auth.join("\n")) };
+        let gateway = setup.url("guarded", &server.said("url")).toml(&table).start();
+        Some(Self { peers, issuer, server, gateway })
+    }
+
+    fn log_in(&self) -> String {
+        let (worked, text) = login(&self.gateway, &self.peers, "guarded");
+        assert!(worked, "{text}\n{}", self.issuer.story());
+        text
+    }
+
+    fn status(&self) -> String {
+        said(&self.gateway.run(&["status", "guarded"]))
+    }
+
+    fn wait_for_state(&self, state: &str) {
+        within(PATIENCE, state, || self.status().contains(state));
+    }
+
+    /// When tokens were refreshed, in milliseconds.
+    fn refreshes(&self) -> Vec<u64> {
+        self.issuer.tokens("refresh_token").iter().map(|event| event["at"].as_u64().unwrap()).collect()
+    }
+
+    /// The text of a call's answer, and whether it is an error.
+    fn call(&self, tool: &str) -> (String, bool) {
+        answer(&self.gateway, tool)
+    }
+}
+
+fn answer(gateway: &Gateway, tool: &str) -> (String, bool) {
+    let called = gateway.modern().call(tool, json!({}));
+    let is_error = called.is_error() || called.code().is_some();
+    (called.raw, is_error)
+}
+
+#[test]
+fn a_server_that_wants_a_login_says_so_and_works_once_a_person_logged_in() {
+    for kind in ["oauth-server.py", "oauth-server.mjs"] {
+        let Some(place) = Place::new(kind, 3600, &json!([]), &[]) else { return };
+        place.wait_for_state("needs-login");
+        let text = place.log_in();
+        assert!(text.contains("Logged in to guarded"), "{text}");
+        let tool = if kind.ends_with(".py") { "guarded__whoami" } else { "guarded__read" };
+        place.gateway.wait_for_tools(&[tool]);
+        let (text, is_error) = place.call(tool);
+        assert!(!is_error && text.contains("alice"), "{text}");
+        assert_eq!(place.issuer.events("registered").len(), 1);
+        let resource = place.server.said("url");
+        assert_eq!(place.issuer.tokens("authorization_code")[0]["resource"], json!(resource), "as it was published");
+        assert!(place.issuer.events("refused").is_empty() && place.issuer.events("broken").is_empty());
+    }
+}
+
+#[test]
+fn many_tasks_over_many_expiries_cause_one_refresh_each() {
+    let Some(place) = Place::new("oauth-server.py", LIFE, &json!([]), &[]) else { return };
+    place.wait_for_state("needs-login");
+    place.log_in();
+    place.gateway.wait_for_tools(&["guarded__whoami"]);
+    let (calls, began) = (AtomicUsize::new(0), Instant::now());
+    let expiries = 10;
+    thread::scope(|scope| {
+        for _ in 0..32 {
+            scope.spawn(|| {
+                let mut client = place.gateway.modern();
+                while began.elapsed() < Duration::from_secs(LIFE * expiries) {
+                    let called = client.call("guarded__whoami", json!({}));
+                    assert!(called.raw.contains("alice") && !called.is_error(), "{}", called.raw);
+                    calls.fetch_add(1, Ordering::Relaxed);
+                    assert_eq!(client.tool_names(), ["guarded__whoami"], "a tool left the list");
+                    thread::sleep(Duration::from_millis(500));
+                }
+            });
+        }
+    });
+    assert!(calls.load(Ordering::Relaxed) >= 200, "{calls:?}");
+    let refreshes = place.refreshes();
+    // Each well after the one before it, so no two of them are of one expiry.
+    let least = LIFE * 1000 / 3;
+    let close: Vec<_> = refreshes.windows(2).filter(|pair| pair[1] - pair[0] < least).collect();
+    assert!(close.is_empty() && refreshes.len() as u64 >= expiries - 1, "{refreshes:?}");
+    assert!(refreshes.len() as u64 <= expiries * 2, "{refreshes:?}");
+    for kind in ["refused", "revoked", "broken"] {
+        assert!(place.issuer.events(kind).is_empty(), "{kind}");
+    }
+    assert_eq!(place.issuer.events("authorized").len(), 1);
+}
+
+#[test]
+fn a_login_that_was_taken_back_has_expired_and_its_tools_stay_listed() {
+    let Some(place) = Place::new("oauth-server.py", LIFE, &json!([]), &[]) else { return };
+    place.wait_for_state("needs-login");
+    place.log_in();
+    place.gateway.wait_for_tools(&["guarded__whoami"]);
+    post(&format!("{}/test/revoke", place.issuer.said("issuer")), "");
+    place.wait_for_state("login-expired");
+    assert_eq!(place.gateway.modern().tool_names(), ["guarded__whoami"]);
+    let (text, is_error) = place.call("guarded__whoami");
+    assert!(is_error && text.contains("headend login guarded"), "{text}");
+    let tried = place.issuer.events("refused").len();
+    assert_eq!(tried, 1, "a refused refresh token is tried once");
+    place.log_in();
+    within(PATIENCE, "a call after the second login", || !place.call("guarded__whoami").1);
+}
+
+#[test]
+fn a_restart_keeps_a_login() {
+    let Some(mut place) = Place::new("oauth-server.py", LIFE, &json!([]), &[]) else { return };
+    place.wait_for_state("needs-login");
+    place.log_in();
+    place.gateway.wait_for_tools(&["guarded__whoami"]);
+    for _ in 0..3 {
+        let (world, config) = (place.gateway.world.clone(), place.gateway.config.clone());
+        place.gateway.signal(rustix::process::Signal::KILL);
+        place.gateway.wait(PATIENCE);
+        thread::sleep(Duration::from_secs(LIFE));
+        place.gateway = Gateway::start(world, Some(config), &["serve"], &[]);
+        place.gateway.wait_for_tools(&["guarded__whoami"]);
+        within(PATIENCE, "a call after a restart", || !place.call("guarded__whoami").1);
+    }
+    assert_eq!(place.issuer.events("authorized").len(), 1, "nobody was asked again");
+    assert!(place.issuer.events("revoked").is_empty());
+}
+
+/// Kills at any moment, also of a refresh. `HEADEND_TEST_KILLS` sets their number.
+#[test]
+fn a_kill_loses_no_login_unless_the_answer_to_a_refresh_was_on_its_way() {
+    let Some(mut place) = Place::new("oauth-server.py", 2, &json!([]), &[]) else { return };
+    place.wait_for_state("needs-login");
+    place.log_in();
+    place.gateway.wait_for_tools(&["guarded__whoami"]);
+    let kills: u64 = std::env::var("HEADEND_TEST_KILLS").ok().map_or(5, |text| text.parse().unwrap());
+    let mut lost = 0;
+    for turn in 0..kills {
+        // Refreshes are about every second: the moments pass over all of one.
+        thread::sleep(Duration::from_millis(500 + turn * 137 % 2000));
+        place.call("guarded__whoami");
+        place.gateway.signal(rustix::process::Signal::KILL);
+        place.gateway.wait(PATIENCE);
+        let refreshed = place.issuer.tokens("refresh_token").len();
+        let (world, config) = (place.gateway.world.clone(), place.gateway.config.clone());
+        place.gateway = Gateway::start(world, Some(config), &["serve"], &[]);
+        let mut expired = false;
+        within(PATIENCE, "a call, or an expired login", || {
+            expired = place.status().contains("login-expired");
+            expired || !place.call("guarded__whoami").1
+        });
+        if expired {
+            // The server had rotated, and its answer never arrived: the old token is refused at its first use.
+            lost += 1;
+            assert!(refreshed > 0 && !place.issuer.events("refused").is_empty(), "{}", place.issuer.story());
+            place.log_in();
+            within(PATIENCE, "a call", || !place.call("guarded__whoami").1);
+        }
+    }
+    assert_eq!(place.issuer.events("authorized").len(), 1 + lost);
+    eprintln!("{kills} kills, {lost} of them while the answer to a refresh was on its way");
+    assert!(lost <= kills / 10 + 1, "{lost} of {kills}");
+}
+
+/// A second program with the same state directory, as `headend stdio` without the daemon is one.
+#[test]
+fn two_programs_of_one_store_share_one_refresh() {
+    let Some(place) = Place::new("oauth-server.py", LIFE, &json!([]), &[]) else { return };
+    place.wait_for_state("needs-login");
+    place.log_in();
+    place.gateway.wait_for_tools(&["guarded__whoami"]);
+    let pipe = Pipe::start(&place.gateway.world, &place.gateway.config, &["--no-daemon"]);
+    let mut other = Mcp::stdio(pipe, Era::Modern);
+    within(PATIENCE, "the tools of the second program", || other.tool_names() == ["guarded__whoami"]);
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(LIFE * 4) {
+        assert!(!place.call("guarded__whoami").1);
+        let called = other.call("guarded__whoami", json!({}));
+        assert!(called.raw.contains("alice"), "{}", called.raw);
+        thread::sleep(Duration::from_millis(250));
+    }
+    let refreshes = place.refreshes();
+    assert!(refreshes.windows(2).all(|pair| pair[1] - pair[0] >= LIFE * 1000 / 3), "{refreshes:?}");
+    assert!(place.issuer.events("refused").is_empty() && place.issuer.events("revoked").is_empty());
+}
+
+#[test]
+fn more_rights_are_asked_for_once_and_keep_the_old_ones() {
+    let Some(place) = Place::new("oauth-server.mjs", 3600, &json!([]), &[]) else { return };
+    place.wait_for_state("needs-login");
+    place.log_in();
+    place.gateway.wait_for_tools(&["guarded__read", "guarded__write"]);
+    assert!(!place.call("guarded__read").1);
+    let (text, is_error) = place.call("guarded__write");
+    assert!(is_error && text.contains("headend login guarded"), "{text}");
+    assert!(!place.call("guarded__read").1, "the login serves what it served before");
+    place.log_in();
+    within(PATIENCE, "a call with more rights", || !place.call("guarded__write").1);
+    let asked: Vec<_> = place.issuer.events("authorized").iter().map(|event| event["scope"].to_string()).collect();
+    assert_eq!(asked.len(), 2, "{asked:?}");
+    assert!(asked[1].contains("mcp:read") && asked[1].contains("mcp:write"), "{asked:?}");
+}
+
+#[test]
+fn a_server_that_moves_to_another_issuer_gets_no_credential_of_the_old_one() {
+    let Some(place) = Place::new("oauth-server.mjs", LIFE, &json!([]), &[]) else { return };
+    place.wait_for_state("needs-login");
+    place.log_in();
+    place.gateway.wait_for_tools(&["guarded__read"]);
+    let client = place.issuer.events("registered")[0]["client"].clone();
+    let other = Peer::start(&place.peers, &place.gateway.world, "oidc-provider.mjs", &[], &[]);
+    let base = place.server.said("url");
+    post(&format!("{}/test/issuer", base.trim_end_matches("/mcp")), &other.said("issuer"));
+    within(PATIENCE, "a call that needs a login", || place.call("guarded__read").0.contains("headend login guarded"));
+    place.log_in();
+    within(PATIENCE, "a call with the new issuer's token", || !place.call("guarded__read").1);
+    assert_eq!(other.events("registered").len(), 1);
+    assert_eq!(other.tokens("authorization_code").len(), 1);
+    let seen = other.story();
+    assert!(!seen.contains(client.as_str().unwrap()), "{seen}");
+    assert!(other.events("refused").is_empty(), "{seen}");
+}
+
+#[test]
+fn a_client_with_rights_of_its_own_needs_no_person() {
+    let clients = json!([
+        { "client_id": "by-secret", "client_secret": "canary & secret", "grant_types": ["client_credentials"],
+          "redirect_uris": [], "response_types": [], "token_endpoint_auth_method": "client_secret_basic" },
+    ]);
+    let auth = ["type = \"client-credentials\"", "client-id = \"by-secret\"", "client-secret = \"canary & secret\""];
+    let Some(place) = Place::new("oauth-server.mjs", LIFE, &clients, &auth) else { return };
+    place.gateway.wait_for_tools(&["guarded__read"]);
+    for _ in 0..3 {
+        assert!(!place.call("guarded__read").1);
+        thread::sleep(Duration::from_secs(LIFE));
+    }
+    let granted = place.issuer.tokens("client_credentials");
+    assert!(granted.len() >= 2, "{granted:?}");
+    assert!(place.issuer.events("authorized").is_empty() && place.issuer.events("refused").is_empty());
+    assert!(!place.gateway.story().contains("canary"));
+}
+
+#[test]
+fn fastmcp_with_an_authorization_server_of_its_own() {
+    let Some(peers) = Peers::find() else { return };
+    let setup = Setup::new();
+    let server = Peer::start(&peers, &setup.world, "oauth-server.py", &["own"], &[]);
+    let gateway = setup.url("guarded", &server.said("url")).start();
+    within(PATIENCE, "needs-login", || said(&gateway.run(&["status", "guarded"])).contains("needs-login"));
+    let (worked, text) = login(&gateway, &peers, "guarded");
+    assert!(worked, "{text}\n{}", server.story());
+    gateway.wait_for_tools(&["guarded__whoami"]);
+    let (text, is_error) = answer(&gateway, "guarded__whoami");
+    assert!(!is_error, "{text}");
+    assert_eq!(server.events("call").len(), 1);
+}
+
+#[test]
+fn a_person_at_the_login_form_of_canaille() {
+    let Some(peers) = Peers::find() else { return };
+    let Some(browser) = peers.browser("a login form in a browser") else { return };
+    let setup = Setup::new();
+    let issuer = Peer::start(&peers, &setup.world, "canaille-server.py", &[], &[]);
+    let at = issuer.said("issuer");
+    let more = [("ISSUER", &*at), ("JWKS", &format!("{at}/oauth/jwks.json"))];
+    let server = Peer::start(&peers, &setup.world, "oauth-server.py", &["plain"], &more);
+    let gateway = setup.url("guarded", &server.said("url")).start();
+    within(PATIENCE, "needs-login", || said(&gateway.run(&["status", "guarded"])).contains("needs-login"));
+    let (worked, text) = login_by(&gateway, "guarded", |address| {
+        let job = json!({ "browser": browser, "url": address, "back": redirect(address), "user": "alice",
+            "password": "canary-password" });
+        script(&gateway, &peers, "login-form.mjs", &job)
+    });
+    assert!(worked, "{text}\n{}", issuer.story());
+    assert!(text.contains("as Alice") || text.contains("as alice"), "the account that was logged in: {text}");
+    gateway.wait_for_tools(&["guarded__whoami"]);
+    let (text, is_error) = answer(&gateway, "guarded__whoami");
+    assert!(!is_error && text.contains("alice"), "{text}");
+    let posted = |path: &str| {
+        issuer.events("request").iter().filter(|one| one["path"] == path && one["method"] == "POST").count()
+    };
+    assert_eq!((posted("/oauth/register"), posted("/oauth/token")), (1, 1));
+    assert!(!gateway.story().contains("canary"));
+}

@@ -1,0 +1,119 @@
+// A real authorization server, `oidc-provider`, whose person is always logged in and agrees to everything.
+//
+// Prints one JSON object a line: first `{"event":"listening","issuer":...}`, then each event of its own: the witness of a test.
+// Reads from its environment:
+//   PEERS_NODE   the folder that holds the installed `node_modules`
+//   ACCESS_TTL   seconds that an access token lives
+//   CLIENTS      JSON: clients that are registered beforehand
+// POST /test/revoke takes every grant back, as its person would.
+import { createServer } from "node:http";
+import { createRequire } from "node:module";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+
+const peers = createRequire(join(process.env.PEERS_NODE, "package.json"));
+const { default: Provider } = await import(pathToFileURL(peers.resolve("oidc-provider")));
+const life = Number(process.env.ACCESS_TTL ?? 3600);
+const say = (event, more = {}) => console.log(JSON.stringify({ event, at: Date.now(), ...more }));
+
+const server = createServer();
+await new Promise((resolve) => server.listen(Number(process.env.PORT ?? 0), "127.0.0.1", resolve));
+const issuer = `http://127.0.0.1:${server.address().port}`;
+const scopes = ["openid", "offline_access", "email", "mcp:read", "mcp:write"];
+
+const provider = new Provider(issuer, {
+  clients: JSON.parse(process.env.CLIENTS ?? "[]"),
+  scopes,
+  claims: { openid: ["sub"], email: ["email"] },
+  conformIdTokenClaims: false,
+  findAccount: (_, accountId) => ({ accountId, claims: () => ({ sub: accountId, email: `${accountId}@example.com` }) }),
+  cookies: { keys: ["test"] },
+  features: {
+    devInteractions: { enabled: false },
+    registration: { enabled: true },
+    revocation: { enabled: true },
+    clientCredentials: { enabled: true },
+    resourceIndicators: {
+      enabled: true,
+      useGrantedResource: () => true,
+      getResourceServerInfo: (_, resource) => ({
+        scope: scopes.filter((scope) => scope.startsWith("mcp:")).join(" "),
+        audience: resource,
+        accessTokenTTL: life,
+        accessTokenFormat: "jwt",
+        jwt: { sign: { alg: "RS256" } },
+      }),
+    },
+  },
+  interactions: { url: (_, interaction) => `/interaction/${interaction.uid}` },
+  issueRefreshToken: (_, client) => client.grantTypeAllowed("refresh_token"),
+  pkce: { required: () => true },
+  rotateRefreshToken: true,
+  ttl: {
+    AccessToken: life,
+    AuthorizationCode: 60,
+    ClientCredentials: life,
+    Grant: 86400,
+    IdToken: 3600,
+    Interaction: 600,
+    RefreshToken: 86400,
+    Session: 86400,
+  },
+});
+
+const grants = new Set();
+const of = (ctx) => ({ client: ctx.oidc.client?.clientId, type: ctx.oidc.params?.grant_type });
+provider.on("grant.success", (ctx) => {
+  const grant = ctx.oidc.entities.Grant?.jti ?? ctx.oidc.entities.AccessToken?.grantId;
+  if (grant) grants.add(grant);
+  say("token", { ...of(ctx), scope: ctx.oidc.params.scope, resource: ctx.oidc.params.resource });
+});
+provider.on("grant.error", (ctx, error) => say("refused", { ...of(ctx), error: error.message, why: error.error_detail }));
+provider.on("grant.revoked", (ctx, grantId) => say("revoked", { grantId }));
+provider.on("registration_create.success", (ctx, client) =>
+  say("registered", { client: client.clientId, application: client.applicationType }),
+);
+provider.on("registration_create.error", (_, error) => say("unregistered", { error: error.error_description }));
+provider.on("authorization.success", (ctx) => say("authorized", { scope: ctx.oidc.params.scope, client: ctx.oidc.client.clientId }));
+provider.on("authorization.error", (_, error) => say("unauthorized", { error: error.error_description }));
+provider.on("server_error", (_, error) => say("broken", { error: String(error.stack) }));
+
+/** The page where a person logs in and agrees, without the person. */
+async function interact(request, response) {
+  const { prompt, params, grantId, session } = await provider.interactionDetails(request, response);
+  if (prompt.name === "login") {
+    return provider.interactionFinished(request, response, { login: { accountId: "alice" } });
+  }
+  const known = grantId && (await provider.Grant.find(grantId));
+  const grant = known ?? new provider.Grant({ accountId: session.accountId, clientId: params.client_id });
+  const { missingOIDCScope, missingOIDCClaims, missingResourceScopes } = prompt.details;
+  if (missingOIDCScope) grant.addOIDCScope(missingOIDCScope.join(" "));
+  if (missingOIDCClaims) grant.addOIDCClaims(missingOIDCClaims);
+  for (const [resource, wanted] of Object.entries(missingResourceScopes ?? {})) {
+    grant.addResourceScope(resource, wanted.join(" "));
+  }
+  const consent = { grantId: await grant.save() };
+  return provider.interactionFinished(request, response, { consent }, { mergeWithLastSubmission: true });
+}
+
+async function revokeAll() {
+  for (const grantId of grants) {
+    for (const kind of ["AccessToken", "RefreshToken", "AuthorizationCode"]) {
+      await provider[kind].adapter.revokeByGrantId(grantId);
+    }
+    await (await provider.Grant.find(grantId))?.destroy();
+  }
+  say("revoked-all", { grants: grants.size });
+}
+
+const callback = provider.callback();
+server.on("request", (request, response) => {
+  const fail = (error) => {
+    say("broken", { error: String(error.stack) });
+    response.writeHead(500).end();
+  };
+  if (request.url.startsWith("/interaction/")) return interact(request, response).catch(fail);
+  if (request.url === "/test/revoke") return revokeAll().then(() => response.writeHead(204).end(), fail);
+  callback(request, response);
+});
+say("listening", { issuer });
