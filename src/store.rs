@@ -17,6 +17,7 @@ mod files;
 pub(crate) mod killed;
 pub(crate) mod leases;
 mod lock;
+pub(crate) mod logins;
 pub(crate) mod pins;
 pub(crate) mod recent;
 pub(crate) mod seal;

@@ -33,6 +33,7 @@ mod grants;
 mod health;
 mod job;
 mod limits;
+mod logins;
 mod meta;
 mod number;
 mod open;
@@ -47,6 +48,7 @@ mod thread;
 pub(crate) use self::error::DbError;
 pub(crate) use self::health::Health;
 pub(crate) use self::job::Work;
+pub(crate) use self::logins::{Claim, Claimant};
 pub(crate) use self::sessions::Kept;
 pub(crate) use self::sign_ins::{Key, SignIn};
 

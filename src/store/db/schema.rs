@@ -9,7 +9,7 @@
 use rusqlite::{Connection, TransactionBehavior};
 
 /// The step at place 0 leads from an empty file to version 1, the next one to version 2, and so on.
-const STEPS: &[&str] = &[TABLES, SEALED, SESSIONS, STATES, DETAILS, CONFIRMED, SIGN_INS];
+const STEPS: &[&str] = &[TABLES, SEALED, SESSIONS, STATES, DETAILS, CONFIRMED, SIGN_INS, LOGINS];
 /// The version of this program.
 pub(super) const VERSION: usize = STEPS.len();
 
@@ -126,6 +126,20 @@ const SIGN_INS: &str = "
 CREATE TABLE sign_ins (
     id BLOB PRIMARY KEY, token BLOB NOT NULL, until INTEGER NOT NULL, last INTEGER NOT NULL
 ) STRICT;
+";
+
+/// Version 8: logins at upstreams, and the clients that were registered for them. Values are sealed JSON.
+const LOGINS: &str = "
+-- A login of a launch. `version` changes with its tokens. `tried`: its refresh token may have been used without an answer.
+-- `claimed_by` is the process that renews it, until `claimed_until`, in seconds since 1970.
+CREATE TABLE logins (
+    launch TEXT PRIMARY KEY, issuer TEXT NOT NULL, version INTEGER NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('live', 'expired')), value TEXT NOT NULL,
+    tried INTEGER NOT NULL, claimed_by INTEGER, claimed_until INTEGER
+) STRICT;
+CREATE TABLE registrations (
+    launch TEXT NOT NULL, issuer TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (launch, issuer)
+) STRICT, WITHOUT ROWID;
 ";
 
 /// Reasons not to use a file.

@@ -1,0 +1,169 @@
+//! Logins at upstreams over restarts and processes. A login lies in the store sealed; it belongs to one launch, which is one address
+//! with one set of headers, and to the issuer whose tokens it holds.
+//!
+//! One process at a time renews a login: it claims the row, and every other one waits for the new row. Servers end a login when they
+//! see a refresh token twice, so the new one is on disk before anything is done with the tokens that came with it. A claim ends by
+//! itself, since its process may have ended; the next one finds the mark that the refresh token may have been used, and if the server
+//! then refuses it, knows why.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::base::clock;
+use crate::engine::oauth::client::Registration;
+use crate::engine::oauth::token::Login;
+use crate::store::db::{Claim, Claimant, Db, DbError};
+
+/// How long a renewal may take: longer than its request.
+const CLAIM: Duration = Duration::from_secs(20);
+
+/// A login that was read.
+#[derive(Clone, Debug)]
+pub(crate) struct Held {
+    pub(crate) version: u64,
+    pub(crate) login: Login,
+    pub(crate) is_expired: bool,
+}
+
+/// The logins of a store. Clones are the same ones.
+#[derive(Clone, Debug)]
+pub(crate) struct Logins {
+    db: Db,
+    /// This process among those that claim rows.
+    by: u64,
+}
+
+/// A claim on a row, and the way to give it back.
+#[derive(Debug)]
+pub(crate) struct Claimed<'l> {
+    logins: &'l Logins,
+    who: Claimant,
+    pub(crate) was_tried: bool,
+}
+
+/// The outcome of an attempt to claim.
+#[derive(Debug)]
+pub(crate) enum Claiming<'l> {
+    Mine(Claimed<'l>),
+    Busy,
+    Moved,
+}
+
+impl Logins {
+    pub(crate) fn new(db: Db) -> Self {
+        Self { db, by: u64::from_be_bytes(clock::random()) >> 1 }
+    }
+
+    /// The login of a launch. One that cannot be opened or read is none.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub(crate) async fn get(&self, launch: &str) -> Result<Option<Held>, DbError> {
+        let Some(kept) = self.db.login(launch.to_owned()).run().await? else { return Ok(None) };
+        let login = kept.value.as_deref().and_then(|value| read(value));
+        Ok(login.map(|login| Held { version: kept.version, login, is_expired: kept.is_expired }))
+    }
+
+    /// Keeps a new login.
+    ///
+    /// # Errors
+    /// When it is not on disk.
+    pub(crate) async fn keep(&self, launch: &str, login: &Login) -> Result<u64, DbError> {
+        let (version, issuer) = (version(), login.server.issuer.clone());
+        self.db.keep_login(launch.to_owned(), issuer, version, write(login)).run().await?;
+        Ok(version)
+    }
+
+    /// Claims the row of that version for a renewal.
+    ///
+    /// # Errors
+    /// When the claim is not on disk.
+    pub(crate) async fn claim(&self, launch: &str, version: u64) -> Result<Claiming<'_>, DbError> {
+        let who = Claimant { launch: launch.to_owned(), version, by: self.by };
+        let now = clock::since_1970().as_secs();
+        let claim = self.db.claim_login(who.clone(), now, now + CLAIM.as_secs()).run().await?;
+        Ok(match claim {
+            Claim::Mine { was_tried } => Claiming::Mine(Claimed { logins: self, who, was_tried }),
+            Claim::Busy => Claiming::Busy,
+            Claim::Moved => Claiming::Moved,
+        })
+    }
+
+    /// Marks the login of that version as ended by its server; false where it is another one by now.
+    ///
+    /// # Errors
+    /// When that is not on disk.
+    pub(crate) async fn expire(&self, launch: &str, version: u64) -> Result<bool, DbError> {
+        self.db.expire_login(launch.to_owned(), version).run().await
+    }
+
+    /// Forgets the login of a launch; whether there was one.
+    ///
+    /// # Errors
+    /// When it is still on disk.
+    pub(crate) async fn forget(&self, launch: &str) -> Result<bool, DbError> {
+        self.db.forget_login(launch.to_owned()).run().await
+    }
+
+    /// The clients that were registered for a launch.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub(crate) async fn registrations(&self, launch: &str) -> Result<Vec<Registration>, DbError> {
+        let found = self.db.registrations(launch.to_owned()).run().await?;
+        Ok(found.iter().filter_map(|value| read(value)).collect())
+    }
+
+    /// Keeps the client that was registered.
+    ///
+    /// # Errors
+    /// When it is not on disk.
+    pub(crate) async fn keep_registration(&self, launch: &str, made: &Registration) -> Result<(), DbError> {
+        self.db.keep_registration(launch.to_owned(), made.issuer.clone(), write(made)).run().await
+    }
+
+    /// Forgets the clients that were registered for a launch.
+    ///
+    /// # Errors
+    /// When they are still on disk.
+    pub(crate) async fn forget_registrations(&self, launch: &str) -> Result<(), DbError> {
+        self.db.forget_registrations(launch.to_owned()).run().await
+    }
+}
+
+impl Claimed<'_> {
+    /// Keeps the tokens of the renewal; the new version, or `None` where the row is another one by now.
+    ///
+    /// # Errors
+    /// When they are not on disk: they must not be used.
+    pub(crate) async fn renewed(&self, login: &Login) -> Result<Option<u64>, DbError> {
+        let version = version();
+        let kept = self.logins.db.renew_login(self.who.clone(), version, write(login)).run().await?;
+        Ok(kept.then_some(version))
+    }
+
+    /// The renewal came to nothing. `tried`: the refresh token may have been used.
+    pub(crate) async fn release(self, tried: bool) {
+        // A claim that stays ends by itself.
+        drop(self.logins.db.release_login(self.who, tried || self.was_tried).run().await);
+    }
+}
+
+/// A number that no other row has or had.
+fn version() -> u64 {
+    u64::from_be_bytes(clock::random()) >> 1
+}
+
+fn write(value: &impl Serialize) -> String {
+    // Texts, numbers and lists of them: nothing in it can fail.
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+fn read<T: DeserializeOwned>(value: &str) -> Option<T> {
+    serde_json::from_str(value).ok()
+}
+
+#[cfg(test)]
+mod tests;
