@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 mod address;
 mod arguments;
 mod audit;
+mod auth;
 mod build;
 mod canonical;
 mod command;
@@ -48,6 +49,7 @@ mod upstream;
 
 pub(crate) use self::address::is_public;
 pub(crate) use self::audit::{Audit, OnFailure};
+pub(crate) use self::auth::{AuthKind, Resource, UpstreamAuth};
 pub(crate) use self::consent::{Consent, Operator};
 #[cfg(target_os = "linux")]
 pub(crate) use self::container::ContainerRun;

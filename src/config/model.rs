@@ -14,10 +14,11 @@ use crate::policy::{OnChange, PolicySpec, Trust};
 
 use super::address::is_loopback;
 use super::audit::Audit;
+use super::auth::UpstreamAuth;
 use super::consent::Consent;
 use super::expand::Template;
 use super::limits::Limits;
-use super::secret::Secret;
+use super::secret::{Secret, is_secret_name};
 
 /// Everything the gateway does, resolved: defaults filled in, secrets read, every value checked.
 #[derive(Clone, Debug, PartialEq)]
@@ -150,6 +151,8 @@ pub(crate) enum Uris {
 pub(crate) struct Upstream {
     pub(crate) name: UpstreamName,
     pub(crate) target: Target,
+    /// Of a server behind a URL: how the gateway logs in.
+    pub(crate) auth: Option<UpstreamAuth>,
     /// Secrets and variables that are not there, each with what to do; it is not started without them.
     pub(crate) lacks: Vec<String>,
     /// Whether `${VAR}` is put in; `None`: everywhere but in `command`.
@@ -253,6 +256,12 @@ impl Target {
         // Written as a parser writes it, which was all that a launch had before there were variables.
         let parsed = |text: &String| Url::parse(text).map_or_else(|_| text.clone(), |url| url.to_string());
         Some(written.as_ref().map_or_else(|| url.to_string(), parsed))
+    }
+
+    /// Whether one of the headers is a credential, by its name.
+    pub(crate) fn has_credential(&self) -> bool {
+        let Self::Http { headers, .. } = self else { return false };
+        headers.iter().any(|(name, _)| is_secret_name(name))
     }
 
     /// Whether the server is on this machine.

@@ -60,9 +60,11 @@ pub(crate) fn diff(old: &Config, new: &Config) -> Plan {
             {
                 &mut plan.replace
             }
-            // Its lists are read with that bound, and a process keeps its environment.
+            // Its lists are read with that bound, a process keeps its environment, and another account may see another server.
             Some(before)
-                if before.max_inventory != upstream.max_inventory || before.surroundings != upstream.surroundings =>
+                if before.auth != upstream.auth
+                    || before.max_inventory != upstream.max_inventory
+                    || before.surroundings != upstream.surroundings =>
             {
                 &mut plan.replace
             }

@@ -12,6 +12,7 @@ use crate::policy::chain::Retain;
 use crate::policy::{ArgumentSpec, LimitSpec, MatcherSpec, PolicySpec, RuleSpec, Scalar};
 use crate::wire::foreign;
 
+use super::auth::UpstreamAuth;
 use super::consent::{Consent, Hold};
 use super::model::{
     Admin, Auth, Config, Confinement, Defaults, Filter, Profile, Server, Surroundings, Target, Upstream,
@@ -276,6 +277,34 @@ fn upstream(out: &mut Out, upstream: &Upstream, enabled: bool) {
     {
         out.raw(name, &filter(items));
     }
+    if let Some(auth) = &upstream.auth {
+        login(out, upstream.name.as_str(), auth);
+    }
+}
+
+/// How the gateway logs in.
+fn login(out: &mut Out, name: &str, auth: &UpstreamAuth) {
+    let UpstreamAuth { kind, issuers, client_id, client_secret, private_key, scopes, resource, .. } = auth;
+    out.table(&format!("upstreams.{name}.auth"));
+    out.string("type", kind.into_str());
+    out.patterns("issuers", issuers);
+    for (name, text) in [
+        ("client-id", client_id.clone()),
+        ("client-metadata-url", auth.client_metadata_url.as_ref().map(Url::to_string)),
+        ("redirect-url", auth.redirect_url.as_ref().map(Url::to_string)),
+    ] {
+        text.into_iter().for_each(|text| out.string(name, &text));
+    }
+    for (name, secret) in [
+        ("client-secret", client_secret),
+        ("private-key", private_key),
+        ("ca", &auth.ca),
+        ("client-certificate", &auth.client_certificate),
+    ] {
+        secret.iter().for_each(|_| out.string(name, REDACTED));
+    }
+    out.patterns("scopes", scopes);
+    out.string("resource", resource.as_str());
 }
 
 /// The URL without apparent secrets in its query.

@@ -209,6 +209,15 @@ max-length = 64
 [defaults]
 env-from = ["AWS_PROFILE"]
 path = ["/opt/all"]
+[upstreams.w]
+url = "http://127.0.0.1:9/mcp"
+[upstreams.w.auth]
+type = "oauth"
+issuers = ["http://127.0.0.1:8", "https://as.example"]
+client-id = "me"
+scopes = ["a", "b"]
+resource = "https://w.example/mcp"
+redirect-url = "http://127.0.0.1:7/cb"
 [upstreams.z]
 expand = true
 command = ["/bin/z", "--token=abc", "a\"b\\c\n", "${W:-w}"]

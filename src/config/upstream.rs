@@ -13,6 +13,7 @@ use crate::mcp::input::Roots;
 use crate::policy::{Annotator, OnChange, Trust};
 
 use super::address::is_loopback;
+use super::auth::{self, UpstreamAuth};
 use super::command::command;
 use super::expand::Template;
 use super::file::{Node, Table};
@@ -107,6 +108,7 @@ fn one(name: UpstreamName, mut table: Table<'_>, max_length: usize, defaults: &D
     let mut lacks = Lacks::new(enabled, expand);
     let target = target(&mut table, &mut lacks);
     let http = matches!(target, Some(Target::Http { .. }));
+    let auth = login(&mut table, target.as_ref(), &mut lacks);
     let call_timeout = table.duration("call-timeout", &TIMES).unwrap_or(CALL_TIMEOUT);
     let call_max = call_max(&mut table, call_timeout);
     let in_flight = if http { HTTP_IN_FLIGHT } else { STDIO_IN_FLIGHT };
@@ -143,6 +145,7 @@ fn one(name: UpstreamName, mut table: Table<'_>, max_length: usize, defaults: &D
         prompts: filter(&mut table, "prompts", true),
         resources: filter(&mut table, "resources", false),
         target: target.unwrap_or(placeholder),
+        auth,
         expand,
         expanded: lacks.expanded,
         lacks: lacks.found,
@@ -150,6 +153,24 @@ fn one(name: UpstreamName, mut table: Table<'_>, max_length: usize, defaults: &D
     };
     table.finish();
     found.then_some((upstream, enabled))
+}
+
+/// How the gateway logs in, where the server is behind a URL.
+fn login(table: &mut Table<'_>, target: Option<&Target>, lacks: &mut Lacks) -> Option<UpstreamAuth> {
+    match target {
+        Some(target @ Target::Http { url, .. }) => {
+            let table = table.table("auth")?;
+            Some(auth::read(table, url, target.has_credential(), lacks))
+        }
+        Some(Target::Stdio { .. }) => {
+            table.refuse("auth", "belongs to `url`; a local program gets its credentials in `env`");
+            None
+        }
+        None => {
+            drop(table.take("auth"));
+            None
+        }
+    }
 }
 
 fn era(table: &mut Table<'_>, target: Option<&Target>) -> EraChoice {

@@ -215,6 +215,47 @@ fn upstreams_are_checked() {
             "[upstreams.x]\nurl=\"https://x\"\nheaders={A=\"a\\r\\nB: c\"}\n",
             "characters that no HTTP header may have",
         ),
+        ("a login of a program", "[upstreams.x]\ncommand=[\"a\"]\nauth={}\n", "x.auth: belongs to `url`"),
+        (
+            "a login beside a credential",
+            "[upstreams.x]\nurl=\"https://x\"\nheaders={Authorization={env=\"B\"}}\nauth={}\n",
+            "x.auth: the upstream has a credential in `headers` already",
+        ),
+        (
+            "a workload",
+            "[upstreams.x]\nurl=\"https://x\"\nauth={type=\"workload\"}\n",
+            "x.auth.type: \"workload\" is not available in this release",
+        ),
+        (
+            "credentials without a client",
+            "[upstreams.x]\nurl=\"https://x\"\nauth={type=\"client-credentials\"}\n",
+            "needs `client-id` and `client-secret`",
+        ),
+        (
+            "an issuer on this machine for a server elsewhere",
+            "[upstreams.x]\nurl=\"https://x\"\nauth={issuers=[\"http://127.0.0.1:1\"]}\n",
+            "x.auth.issuers[0]: must be an https:// URL",
+        ),
+        (
+            "a secret without a client",
+            "[upstreams.x]\nurl=\"https://x\"\nauth={client-secret={env=\"B\"}}\n",
+            "belongs to a `client-id`",
+        ),
+        (
+            "two scopes in one",
+            "[upstreams.x]\nurl=\"https://x\"\nauth={scopes=[\"a b\"]}\n",
+            "x.auth.scopes[0]: must be one scope",
+        ),
+        (
+            "a metadata document without a path",
+            "[upstreams.x]\nurl=\"https://x\"\nauth={client-metadata-url=\"https://y\"}\n",
+            "must be an https:// URL with a path",
+        ),
+        (
+            "a resource that is no URI",
+            "[upstreams.x]\nurl=\"https://x\"\nauth={resource=\"mcp\"}\n",
+            "must be \"auto\", \"omit\" or the URI",
+        ),
         ("a header twice", "[upstreams.x]\nurl=\"https://x\"\nheaders={A=\"1\",a=\"2\"}\n", "stands here twice"),
         (
             "a variable's name",

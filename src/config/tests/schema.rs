@@ -41,6 +41,43 @@ a = "a"
 b = { env = "B", prefix = "" }
 c = { file = "/c" }
 d = { credential = "d" }
+[upstreams.c]
+url = "https://c"
+[upstreams.c.auth]
+type = "client-credentials"
+client-id = "c"
+client-secret = "a-secret-of-the-client"
+[upstreams.d]
+url = "https://d"
+[upstreams.d.auth]
+client-id = "d"
+client-secret = { env = "B", prefix = "" }
+[upstreams.e]
+url = "https://e"
+[upstreams.e.auth]
+client-id = "e"
+client-secret = { credential = "d" }
+[upstreams.f]
+url = "https://f"
+[upstreams.f.auth]
+ca = "an-authority-as-a-text"
+client-certificate = "a-certificate-as-a-text"
+client-id = "f"
+private-key = "a-key-of-the-client"
+[upstreams.g]
+url = "https://g"
+[upstreams.g.auth]
+ca = { env = "B", prefix = "" }
+client-certificate = { env = "B", prefix = "" }
+client-metadata-url = "https://g.example/client.json"
+private-key = { env = "B", prefix = "" }
+[upstreams.h]
+url = "https://h"
+[upstreams.h.auth]
+ca = { credential = "d" }
+client-certificate = { credential = "d" }
+client-id = "h"
+private-key = { credential = "d" }
 [policy]
 default = "ask"
 [policy.consent]

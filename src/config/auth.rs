@@ -1,0 +1,205 @@
+//! The `[upstreams.<name>.auth]` table: how the gateway logs in to a server behind a URL.
+//!
+//! A server that asks for a login needs no such table: `headend login NAME` finds everything. The table pins an issuer, names a client
+//! that was registered by hand, or lets the gateway log in by itself (`type = "client-credentials"`).
+
+use url::Url;
+
+use super::address::is_loopback;
+use super::file::{Node, Table};
+use super::secret::{self, Lacks, Secret};
+
+/// The table of one upstream.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct UpstreamAuth {
+    pub(crate) kind: AuthKind,
+    /// The only authorization servers that may issue tokens, as texts; empty: those that the server names.
+    pub(crate) issuers: Vec<String>,
+    pub(crate) client_id: Option<String>,
+    pub(crate) client_secret: Option<Secret>,
+    /// PEM text of a key that signs the client's assertions.
+    pub(crate) private_key: Option<Secret>,
+    /// Address of the operator's client metadata document, which is then the client id.
+    pub(crate) client_metadata_url: Option<Url>,
+    /// Asked for besides what the server asks for.
+    pub(crate) scopes: Vec<String>,
+    pub(crate) resource: Resource,
+    /// Where the authorization server sends the browser; `None`: the console.
+    pub(crate) redirect_url: Option<Url>,
+    /// PEM text of authorities that are believed besides the system's, for the server and pinned issuers.
+    pub(crate) ca: Option<Secret>,
+    /// PEM text of headend's own certificate and its key.
+    pub(crate) client_certificate: Option<Secret>,
+}
+
+/// Who logs in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(const_into_str, serialize_all = "kebab-case")]
+pub(crate) enum AuthKind {
+    /// The operator, in a browser.
+    #[default]
+    #[strum(serialize = "oauth")]
+    OAuth,
+    /// The gateway, with its own secret or key.
+    ClientCredentials,
+    /// The gateway, with the identity that its platform gives it.
+    Workload,
+}
+
+/// The parameter that tells an authorization server which server the tokens are for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Resource {
+    /// As the server's metadata says.
+    #[default]
+    Auto,
+    /// Left out: some providers refuse it.
+    Omit,
+    Is(String),
+}
+
+impl Resource {
+    /// The word or address in the file.
+    pub(crate) fn as_str(&self) -> &str {
+        match self {
+            Self::Auto => "auto",
+            Self::Omit => "omit",
+            Self::Is(uri) => uri,
+        }
+    }
+}
+
+/// Reads the table of an upstream with that URL, which sends a credential of its own or not.
+pub(super) fn read(mut table: Table<'_>, upstream: &Url, has_credential: bool, lacks: &mut Lacks) -> UpstreamAuth {
+    if has_credential {
+        table.problem("the upstream has a credential in `headers` already; remove that one or this table");
+    }
+    let is_local = is_loopback(upstream);
+    let kind = table.take("type").and_then(|node| kind(&node)).unwrap_or_default();
+    let issuers = table.take("issuers").map(|node| issuers(&node, is_local)).unwrap_or_default();
+    let client_id = table.string("client-id");
+    let client_secret = table.take("client-secret").and_then(|node| held(&node, lacks));
+    let private_key = table.take("private-key").and_then(|node| held(&node, lacks));
+    let client_metadata_url = table.take("client-metadata-url").and_then(|node| metadata_url(&node));
+    let redirect_url = table.take("redirect-url").and_then(|node| redirect_url(&node));
+    let scopes = table.take("scopes").map(|node| scopes(&node)).unwrap_or_default();
+    let resource = table.take("resource").and_then(|node| resource(&node)).unwrap_or_default();
+    let ca = table.take("ca").and_then(|node| secret::read_or_lack(&node, lacks)).map(|found| found.secret);
+    let client_certificate = table.take("client-certificate").and_then(|node| held(&node, lacks));
+    let has_key = client_secret.is_some() || private_key.is_some();
+    if client_secret.is_some() && private_key.is_some() {
+        table.problem("has both `client-secret` and `private-key`; a client proves itself with one of them");
+    }
+    if client_secret.is_some() && client_id.is_none() {
+        table.problem("`client-secret` belongs to a `client-id`");
+    }
+    if private_key.is_some() && client_id.is_none() && client_metadata_url.is_none() {
+        table.problem("`private-key` belongs to a `client-id` or a `client-metadata-url`");
+    }
+    if client_id.is_some() && client_metadata_url.is_some() {
+        table.problem("has both `client-id` and `client-metadata-url`; the address of the document is the client id");
+    }
+    // A secret that is not there is told already, and the upstream is not started.
+    if kind == AuthKind::ClientCredentials && (client_id.is_none() || !(has_key || !lacks.found.is_empty())) {
+        table.problem("`type = \"client-credentials\"` needs `client-id` and `client-secret` or `private-key`");
+    }
+    table.finish();
+    UpstreamAuth {
+        kind,
+        issuers,
+        client_id,
+        client_secret,
+        private_key,
+        client_metadata_url,
+        scopes,
+        resource,
+        redirect_url,
+        ca,
+        client_certificate,
+    }
+}
+
+fn kind(node: &Node<'_>) -> Option<AuthKind> {
+    let kind = node.choice()?;
+    if kind == AuthKind::Workload {
+        node.problem("\"workload\" is not available in this release; write \"oauth\" or \"client-credentials\"");
+    }
+    Some(kind)
+}
+
+fn held(node: &Node<'_>, lacks: &mut Lacks) -> Option<Secret> {
+    let found = secret::read_or_lack(node, lacks)?.expanded(node, lacks);
+    if found.literal {
+        secret::warn_of_literal(node);
+    }
+    Some(found.secret)
+}
+
+fn issuers(node: &Node<'_>, is_local: bool) -> Vec<String> {
+    let wanted = "a list of issuers such as \"https://login.example.com\"";
+    let items = node.items(wanted).unwrap_or_default();
+    let issuer = |item: &Node<'_>| {
+        let text = item.string()?;
+        let url = Url::parse(&text).ok();
+        let is_usable = |url: &Url| url.scheme() == "https" || (is_local && url.scheme() == "http" && is_loopback(url));
+        let is_plain = |url: &Url| is_bare(url) && url.query().is_none();
+        if !url.is_some_and(|url| is_usable(&url) && is_plain(&url)) {
+            item.problem(
+                "must be an https:// URL without user, query and `#`, as the authorization server writes its `issuer`",
+            );
+        }
+        Some(text)
+    };
+    items.iter().filter_map(issuer).collect()
+}
+
+/// Whether a URL has neither user nor fragment.
+fn is_bare(url: &Url) -> bool {
+    url.username().is_empty() && url.password().is_none() && url.fragment().is_none()
+}
+
+fn metadata_url(node: &Node<'_>) -> Option<Url> {
+    let url = Url::parse(&node.string()?).ok();
+    let usable = |url: &Url| url.scheme() == "https" && is_bare(url) && url.path().len() > 1;
+    if !url.as_ref().is_some_and(usable) {
+        node.problem("must be an https:// URL with a path, at which your client metadata document lies");
+    }
+    url
+}
+
+fn redirect_url(node: &Node<'_>) -> Option<Url> {
+    let url = Url::parse(&node.string()?).ok();
+    let usable = |url: &Url| (url.scheme() == "https" || (url.scheme() == "http" && is_loopback(url))) && is_bare(url);
+    if !url.as_ref().is_some_and(usable) {
+        node.problem(
+            "must be an https:// URL, or http:// on this machine, as it is registered with the authorization server",
+        );
+    }
+    url
+}
+
+fn scopes(node: &Node<'_>) -> Vec<String> {
+    let items = node.items("a list of scopes such as \"mcp:read\"").unwrap_or_default();
+    let scope = |item: &Node<'_>| {
+        let text = item.string()?;
+        let is_token = |c: char| c.is_ascii_graphic() && !matches!(c, '"' | '\\');
+        if text.is_empty() || !text.chars().all(is_token) {
+            item.problem("must be one scope: visible ASCII characters without spaces, `\"` and `\\`");
+        }
+        Some(text)
+    };
+    items.iter().filter_map(scope).collect()
+}
+
+fn resource(node: &Node<'_>) -> Option<Resource> {
+    let text = node.string()?;
+    Some(match text.as_str() {
+        "auto" => Resource::Auto,
+        "omit" => Resource::Omit,
+        _ => {
+            if !Url::parse(&text).is_ok_and(|url| url.fragment().is_none()) {
+                node.problem("must be \"auto\", \"omit\" or the URI that the authorization server knows the server by");
+            }
+            Resource::Is(text)
+        }
+    })
+}
