@@ -19,6 +19,7 @@ mod grants;
 mod help;
 pub(crate) mod import;
 mod init;
+mod login;
 mod logs;
 mod manual;
 mod meant;
@@ -159,6 +160,23 @@ enum Command {
         /// The upstream, as `headend status` lists it.
         name: String,
     },
+    /// Log in to an upstream that wants it, in a browser.
+    ///
+    /// The command prints a link to a page of headend's console, which opens once and leads to the upstream's authorization server.
+    /// It waits until you have logged in there. No program is started.
+    Login {
+        /// The upstream, as `headend status` lists it.
+        name: String,
+        /// For a browser on another machine: print the authorization server's own address, and ask for the address at which the
+        /// browser ends.
+        #[arg(long)]
+        paste: bool,
+    },
+    /// End the login at an upstream: revoke its tokens where the server can, and forget them.
+    Logout {
+        /// The upstream, as `headend status` lists it.
+        name: String,
+    },
     /// Print what an upstream wrote to stderr and how its state changed, since its last start by headend.
     ///
     /// The daemon keeps the last thousand lines in memory. Lines behind a bar are the program's, those with a star are
@@ -280,6 +298,8 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Enable { name } => switch::run(&common, &name, true),
         Command::Disable { name } => switch::run(&common, &name, false),
         Command::Restart { name } => restart::run(&common, &name),
+        Command::Login { name, paste } => login::run(&common, &name, paste),
+        Command::Logout { name } => login::out(&common, &name),
         Command::Logs(args) => logs::run(&common, &args),
         Command::Doctor(args) => doctor::run(&common, args),
         Command::Audit(command) => audit::run(&common, command),

@@ -54,6 +54,7 @@ mod form;
 pub(crate) mod fuzz;
 mod group_link;
 pub(crate) mod live_desk;
+mod login;
 mod page;
 mod questions;
 mod reply;

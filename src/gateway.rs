@@ -2,7 +2,7 @@
 //!
 //! Locks (each guards a map for one operation and is never held across an await): the rendered lists of a snapshot
 //! ([`snapshot`]), what the lists of clients have shown ([`listed`]), watched resources ([`watched`]), questions to one client
-//! ([`question::client_requests`]), what each caller holds ([`quota`]), held calls ([`held`]), how the last notice went ([`notify`]). Everything else on a call's way is `ArcSwap::load_full` plus channel operations.
+//! ([`question::client_requests`]), logins that wait for their person ([`logins`]), what each caller holds ([`quota`]), held calls ([`held`]), how the last notice went ([`notify`]). Everything else on a call's way is `ArcSwap::load_full` plus channel operations.
 
 pub(crate) mod admission;
 pub(crate) mod answer;
@@ -18,6 +18,7 @@ pub(crate) mod gate;
 pub(crate) mod held;
 pub(crate) mod keys;
 pub(crate) mod listed;
+pub(crate) mod logins;
 pub(crate) mod notify;
 mod prepared;
 pub(crate) mod question;

@@ -2,7 +2,7 @@
 //!
 //! Locks (each guards a map for one operation and is never held across an await): an upstream's sessions ([`session`]), a legacy
 //! HTTP session's calls ([`http`]), calls that wait for their turn ([`turns`]), watched resources ([`updates`]), parked calls
-//! ([`parks`]).
+//! ([`parks`]), the last challenge and failure of a login ([`keeper`]; calls with a good token take no lock).
 
 pub(crate) mod actor;
 pub(crate) mod answer;
@@ -24,6 +24,7 @@ pub(crate) mod http_actor;
 mod http_lists;
 pub(crate) mod http_parts;
 pub(crate) mod initialize;
+pub(crate) mod keeper;
 pub(crate) mod last_words;
 pub(crate) mod launch;
 pub(crate) mod line_call;
@@ -31,6 +32,7 @@ pub(crate) mod lines;
 pub(crate) mod link;
 mod listing;
 pub(crate) mod logbook;
+pub(crate) mod login_parts;
 #[cfg_attr(not(target_os = "linux"), path = "upstream/unmarked.rs")]
 pub(crate) mod owner;
 pub(crate) mod parked;
@@ -44,9 +46,11 @@ mod retry;
 pub(crate) mod sent;
 pub(crate) mod session;
 pub(crate) mod session_news;
+pub(crate) mod shared;
 mod signs;
 pub(crate) mod spawner;
 pub(crate) mod sse;
+pub(crate) mod standing;
 pub(crate) mod stdio;
 pub(crate) mod subscriptions;
 pub(crate) mod task;

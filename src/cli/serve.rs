@@ -30,7 +30,16 @@ pub(super) struct ServeArgs {
     upstreams: Vec<String>,
 }
 
+/// Keeps the memory of this process, which holds tokens, out of core files and from other programs of the same user. A build for
+/// debugging can be looked into.
+pub(super) fn close_memory() {
+    #[cfg(all(target_os = "linux", not(debug_assertions)))]
+    // A kernel that refuses it leaves what `LimitCORE=` of the units and the mode of core files give.
+    drop(rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable));
+}
+
 pub(super) fn run(common: &Common, args: &ServeArgs) -> Result<u8, Failure> {
+    close_memory();
     let loaded = source::load(common, &args.upstreams)?;
     let _guard = start_logs(common, &loaded.config.log)?;
     block_on(StopTimes::DAEMON, serve(common, loaded, !args.upstreams.is_empty()))

@@ -38,6 +38,7 @@ pub(super) struct StdioArgs {
 }
 
 pub(super) fn run(common: &Common, args: &StdioArgs) -> Result<u8, Failure> {
+    serve::close_memory();
     let mut loaded = source::load(common, &args.upstreams)?;
     let _guard = serve::start_logs(common, &loaded.config.log)?;
     let times = StopTimes::PIPE;

@@ -202,8 +202,8 @@ pub(crate) struct PinView {
 #[derive(Clone, Debug)]
 pub(crate) struct UpstreamView {
     pub(crate) name: String,
-    /// `idle` (lazy, and at rest), `starting`, `ready`, `needs-login`, `misconfigured`, `down` or `stopped`; `disabled` until the next
-    /// start of headend.
+    /// `idle` (lazy, and at rest), `starting`, `ready`, `needs-login`, `login-expired`, `refused`, `misconfigured`, `down` or
+    /// `stopped`; `disabled` until the next start of headend.
     pub(crate) state: &'static str,
     pub(crate) revision: Option<&'static str>,
     pub(crate) tools: usize,

@@ -95,7 +95,7 @@ impl Tile {
         let mut offers: Vec<String> =
             offered.into_iter().filter(|(n, _)| *n > 0).map(|(n, word)| counted(n, word)).collect();
         offers.extend((not_offered > 0).then(|| format!("{not_offered} more not offered")));
-        let down = matches!(state, "down" | "needs-login" | "misconfigured" | "stopped");
+        let down = matches!(state, "down" | "needs-login" | "login-expired" | "refused" | "misconfigured" | "stopped");
         Self {
             name: visible(&upstream.name),
             href: format!("/upstreams/{}", upstream.name),
@@ -412,6 +412,26 @@ pub(crate) struct SignIn {
 #[template(path = "open.html", config = "src/console/askama.toml")]
 pub(crate) struct Open {
     pub(crate) link: String,
+}
+
+/// The page behind the link of a login.
+#[derive(Debug, Template)]
+#[template(path = "login.html", config = "src/console/askama.toml")]
+pub(crate) struct LoginPage {
+    pub(crate) id: String,
+    pub(crate) upstream: String,
+    pub(crate) issuer: String,
+    pub(crate) warning: Option<String>,
+}
+
+/// The way to the authorization server, for the browser that goes on with a login.
+#[derive(Debug, Template)]
+#[template(path = "login_address.html", config = "src/console/askama.toml")]
+pub(crate) struct LoginAddress {
+    pub(crate) upstream: String,
+    pub(crate) issuer: String,
+    pub(crate) address: String,
+    pub(crate) warning: Option<String>,
 }
 
 /// A page with a short text, for signed-in and other browsers.

@@ -17,6 +17,7 @@ use super::desk::Found;
 use super::events;
 use super::form::{Form, form};
 use super::group_link::GroupLink;
+use super::login;
 use super::page::{
     Closed, Decisions, Frame, Granted, Grants, Group, OneApproval, Open, Overview, Pinned, Pins, Review, Row, Section,
     SignIn, Tile, Upstreams,
@@ -123,6 +124,17 @@ async fn read(console: &Arc<Console>, head: &Parts, visitor: Option<Visitor>) ->
             reply::not_found()
         };
     }
+    if let Some(id) = path.strip_prefix("/login/") {
+        return login::show(console, id);
+    }
+    if path == login::CALLBACK {
+        // A program that fetches addresses ahead has no cookie, and ends nothing.
+        return if head.method == Method::HEAD {
+            reply::method_not_allowed("GET")
+        } else {
+            login::ended(console, head).await
+        };
+    }
     if path == "/sign-in" {
         let query = head.uri.query().unwrap_or_default();
         let then = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "then").map(|(_, then)| then);
@@ -226,6 +238,9 @@ async fn write(console: &Console, head: &Parts, visitor: Option<Visitor>, form: 
     if let Some(link) = path.strip_prefix("/open/") {
         let text = "This link was used already, or is too old. Run headend console for another one.";
         return entered(console.doors.use_link(link, now), "/", text);
+    }
+    if let Some(id) = path.strip_prefix("/login/") {
+        return login::enter(console, id);
     }
     if path == "/sign-in" {
         let then = own_page(form.field("then").unwrap_or("/"));

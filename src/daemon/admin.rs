@@ -45,6 +45,7 @@ use crate::wire::raw::{RawJson, RawObject};
 
 mod consents;
 mod late;
+mod login;
 mod logs;
 mod pins;
 mod proof;
@@ -351,6 +352,7 @@ async fn operate(
         "logs" => logs::operate(gateway, request).await,
         "restart" => restart::operate(gateway, &by, request).await,
         "call" => call(gateway, caller, request).await,
+        "login.begin" | "login.wait" | "login.paste" | "logout" => login::operate(gateway, &by, request).await,
         "console.link" => console_link(gateway),
         method if method.starts_with("pins.") => pins::operate(gateway, name, request).await,
         other => Err((crate::wire::code::METHOD_NOT_FOUND, format!("no admin method {other:?}"))),
@@ -390,6 +392,7 @@ pub(crate) fn status(gateway: &Gateway) -> RawJson {
         upstream::add_withheld(&mut out, &snapshot, handle);
         upstream::add_new(&mut out, &snapshot, handle);
         upstream::add_health(&mut out, handle);
+        upstream::add_login(&mut out, handle);
         upstream::add_program(&mut out, handle);
         out.encode()
     });

@@ -24,6 +24,7 @@ use crate::gateway::admission::Admission;
 use crate::gateway::held::HeldCalls;
 use crate::gateway::keys::Keys;
 use crate::gateway::listed::Listed;
+use crate::gateway::logins::PendingLogins;
 use crate::gateway::notify::Notices;
 use crate::gateway::service::Service;
 use crate::gateway::supervisor::{self, Order, Parts, Supervised};
@@ -37,12 +38,14 @@ use crate::store::audit::{self, Audit, OpenError};
 use crate::store::db::DbError;
 use crate::store::directory::Store;
 use crate::store::leases::Leases;
+use crate::store::logins::Logins;
 use crate::store::pins::{PinChange, PinKind, Pins};
 use crate::store::recent::Recent;
 use crate::store::sessions::SessionStore;
 use crate::store::sign_ins::SignIns;
 use crate::telemetry::metrics::Metrics;
 use crate::upstream::client::HttpClient;
+use crate::upstream::login_parts::LoginParts;
 use crate::upstream::owner::Marks;
 use crate::upstream::parks::Parks;
 use crate::upstream::spawner::Intake;
@@ -115,6 +118,8 @@ pub(crate) struct Gateway {
     pub(crate) service: Arc<Service>,
     pub(crate) supervised: Supervised,
     pub(crate) sessions: Arc<Sessions>,
+    /// Logins at upstreams that wait for their person.
+    pub(crate) logins: Arc<PendingLogins>,
     pub(crate) source: ConfigSource,
     /// Set when the console listens.
     pub(crate) console: OnceLock<Arc<Console>>,
@@ -166,11 +171,14 @@ impl Gateway {
             clock::not_before(db.latest_time().run_now()?);
         }
         let leases = Leases::new(db.clone(), metrics.clone());
+        let kept_logins = db.clone().filter(|_| source.remembers).map(Logins::new);
+        let login_parts = LoginParts::new(kept_logins, audit.clone());
         let parts = Parts {
             metrics: metrics.clone(),
             store: store.clone(),
             http: HttpClient::new(),
             intake: Intake::new(Arc::clone(&budget), &limits),
+            logins: login_parts.clone(),
             pins: pins.clone(),
             leases: leases.clone(),
             times,
@@ -219,8 +227,11 @@ impl Gateway {
         supervised.tasks.spawn("clock", clock::watch_steps(supervised.stop.clone()));
         supervised.tasks.spawn("turned-away", watch.run(Arc::clone(&service), supervised.stop.clone()));
         let notices = Notices::start(&service, &supervised.tasks, &supervised.stop);
+        let callback = Arc::clone(&login_parts.callback);
+        let logins = Arc::new(PendingLogins::new(callback, supervised.orders.clone()));
         Ok(Self {
             service,
+            logins,
             supervised,
             sessions: Arc::new(Sessions::new(session_limits, budget, Some(approvals), kept_sessions)),
             source,

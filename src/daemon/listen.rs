@@ -125,9 +125,11 @@ impl Gateway {
             Arc::new(LiveDesk::new(Arc::clone(&self.service), self.pins.clone(), self.supervised.orders.clone()));
         let doors = Doors::new(&token, self.sign_ins.clone(), clock::uptime());
         let console = Console::new(desk, doors, local, self.service.draining.clone());
+        let console = console.with_logins(Arc::clone(&self.logins));
         let console = Arc::clone(self.console.get_or_init(|| Arc::new(console)));
         let base = Arc::clone(console.base());
         self.service.console.get_or_init(|| base.to_string());
+        self.logins.open(&base);
         let lobby = Lobby::new("console", console::ANONYMOUS, Some(self.service.metrics.clone()));
         self.service.tasks.spawn("console", console::serve(console, listener, lobby, self.service.tasks.clone()));
         Ok(base)

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
@@ -33,12 +33,16 @@ use crate::upstream::client::HttpClient;
 use crate::upstream::context::{Context, News, Report};
 use crate::upstream::handle::Handle;
 use crate::upstream::link::LinkState;
+use crate::upstream::login_parts::LoginParts;
 use crate::upstream::owner::Marks;
 use crate::upstream::spawner::{Intake, Spawner};
 
+mod order;
 mod pinned;
 mod publication;
 mod steered;
+
+pub(crate) use self::order::Order;
 
 /// How long the first lists wait for upstreams that are still starting.
 const SETTLE: Duration = Duration::from_millis(1500);
@@ -51,20 +55,6 @@ const REPLACE_DRAIN: Duration = Duration::from_secs(10);
 /// Freshness told to modern clients while an upstream is missing, in milliseconds.
 const TTL_DEGRADED_MS: u32 = 5_000;
 
-/// Something that the supervisor is asked to do.
-#[derive(Debug)]
-pub(crate) enum Order {
-    /// Put a checked configuration in force.
-    Apply { config: Box<Config>, reply: oneshot::Sender<Result<Plan, String>> },
-    /// Start an upstream anew, whatever its state; one that was switched off is on again. Answered with its new handle, or why there is
-    /// none.
-    Restart { name: String, reply: oneshot::Sender<Result<Arc<Handle>, String>> },
-    /// Switch an upstream off for as long as the process runs. The configuration does not change.
-    Disable { name: String, reply: oneshot::Sender<Result<(), String>> },
-    /// The operator has decided about pins: show what may be shown now.
-    Review { reply: oneshot::Sender<()> },
-}
-
 /// What the supervisor needs from outside.
 #[derive(Debug)]
 pub(crate) struct Parts {
@@ -72,6 +62,7 @@ pub(crate) struct Parts {
     pub(crate) store: Option<Store>,
     pub(crate) http: HttpClient,
     pub(crate) intake: Intake,
+    pub(crate) logins: LoginParts,
     pub(crate) leases: Leases,
     pub(crate) pins: Pins,
     pub(crate) times: StopTimes,
@@ -247,6 +238,7 @@ impl Supervisor {
             tasks: self.actors.clone(),
             http: self.parts.http.clone(),
             intake: self.parts.intake.clone(),
+            logins: self.parts.logins.clone(),
             many_callers: self.config.has_many_callers(),
             starts: self.starts.clone(),
             times: self.parts.times,
@@ -354,7 +346,11 @@ impl Supervisor {
                 return;
             }
             Order::Restart { name, reply } => {
-                let _asker_may_be_gone = reply.send(self.restart(&name));
+                let _asker_may_be_gone = reply.send(self.restart(&name, false));
+                return;
+            }
+            Order::Login { name, lists_anew, reply } => {
+                let _asker_may_be_gone = reply.send(self.logged_in(&name, lists_anew));
                 return;
             }
             Order::Disable { name, reply } => {

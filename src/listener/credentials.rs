@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use aws_lc_rs::digest::{Digest, SHA256, digest};
-use http::header::{AUTHORIZATION, HOST, HeaderMap, WWW_AUTHENTICATE};
+use http::header::{AUTHORIZATION, HeaderMap, WWW_AUTHENTICATE};
 use http::{HeaderValue, Response, StatusCode};
 use tokio_util::sync::CancellationToken;
 
@@ -70,10 +70,6 @@ impl Credentials {
         (Self { tokens, anyone }, gone)
     }
 
-    pub(crate) const fn asks_for_token(&self) -> bool {
-        self.tokens.is_some()
-    }
-
     /// The caller of a request.
     ///
     /// # Errors
@@ -112,15 +108,13 @@ fn credential(token: &Digest) -> Credential {
     Credential::Token(bytes)
 }
 
-/// 401 with a challenge, for a request with these headers.
+/// 401 with a challenge, for a request with these headers. No authorization server issues our tokens, so the challenge names no
+/// metadata: a client that found a document without an issuer would try to register somewhere, and report that failure.
 pub(crate) fn unauthorized(headers: &HeaderMap) -> Response<ReplyBody> {
     let mut response = refusal(StatusCode::UNAUTHORIZED, code::INVALID_REQUEST, "a valid bearer token is required");
-    let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or("localhost");
-    let error = if headers.contains_key(AUTHORIZATION) { r#"error="invalid_token", "# } else { "" };
-    let challenge = format!(r#"Bearer {error}resource_metadata="http://{host}/.well-known/oauth-protected-resource""#);
-    if let Ok(challenge) = HeaderValue::from_str(&challenge) {
-        response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
-    }
+    let is_wrong = headers.contains_key(AUTHORIZATION);
+    let challenge = if is_wrong { r#"Bearer error="invalid_token""# } else { "Bearer" };
+    response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
     response
 }
 
@@ -150,6 +144,17 @@ mod tests {
             let headers = value.map(bearer).unwrap_or_default();
             let got = credentials.authenticate(&headers).ok();
             assert_eq!(got.map(|caller| caller.name).as_deref(), want, "{label}");
+        }
+    }
+
+    #[test]
+    fn the_challenge_names_no_metadata_that_is_not_there() {
+        for (headers, want) in [(HeaderMap::new(), "Bearer"), (bearer("Bearer x"), r#"Bearer error="invalid_token""#)] {
+            let refused = unauthorized(&headers);
+            assert_eq!(
+                (refused.status(), refused.headers()[WWW_AUTHENTICATE].as_bytes()),
+                (StatusCode::UNAUTHORIZED, want.as_bytes())
+            );
         }
     }
 

@@ -68,7 +68,6 @@ pub(crate) async fn handle(front: &Arc<Front>, request: HttpRequest<Incoming>, s
     let (head, body) = request.into_parts();
     match admit(front, &head, seat) {
         Err(response) => *response,
-        Ok(Route::WellKnown) => front.resource_metadata(&head),
         Ok(Route::Endpoint { caller, .. } | Route::LegacySse { caller, .. }) if !seat.allows(front, &caller.name) => {
             let mut response = reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, "too many connections");
             response.headers_mut().insert(http::header::CONNECTION, HeaderValue::from_static("close"));
@@ -92,16 +91,12 @@ pub(crate) async fn handle(front: &Arc<Front>, request: HttpRequest<Incoming>, s
 enum Route {
     Endpoint { profile: Option<Arc<str>>, caller: Caller },
     LegacySse { path: legacy_sse::Path, caller: Caller },
-    WellKnown,
 }
 
 /// Rungs 3 to 6: Host and Origin, path and method, credentials.
 fn admit(front: &Arc<Front>, head: &Parts, seat: &Seat) -> Result<Route, Box<Reply>> {
     front.terms.load().guard.admit(head)?;
     let path = head.uri.path();
-    if path == "/.well-known/oauth-protected-resource" && front.credentials.load().asks_for_token() {
-        return Ok(Route::WellKnown);
-    }
     if let Some(path) = legacy_sse::Path::of(front, path) {
         path.admit(&head.method)?;
         return Ok(Route::LegacySse { path, caller: front.authenticate(head, seat)? });

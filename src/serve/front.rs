@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use http::header::{AUTHORIZATION, HOST};
+use http::header::AUTHORIZATION;
 use http::request::Parts;
 use http::{HeaderMap, Response, StatusCode};
 
@@ -144,16 +144,6 @@ impl Front {
             }
         }
         held
-    }
-
-    /// The document that a 401 points to: this server takes bearer tokens, and no authorization server issues them.
-    pub(crate) fn resource_metadata(&self, head: &Parts) -> Response<ReplyBody> {
-        let host = head.headers.get(HOST).and_then(|h| h.to_str().ok()).unwrap_or("localhost");
-        let body = format!(
-            r#"{{"resource":"http://{host}{}","bearer_methods_supported":["header"],"resource_name":"headend"}}"#,
-            self.endpoint
-        );
-        reply::json(StatusCode::OK, body.into())
     }
 }
 

@@ -34,7 +34,8 @@ const OVERHEAD_BUCKETS: &[f64] =
     &[0.000_025, 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10.0, 60.0];
 
 /// The states of an upstream, one series each.
-const STATES: [&str; 7] = ["idle", "starting", "ready", "needs-login", "misconfigured", "down", "stopped"];
+const STATES: [&str; 9] =
+    ["idle", "starting", "ready", "needs-login", "login-expired", "refused", "misconfigured", "down", "stopped"];
 
 /// The kinds of catalog items, in the order of [`crate::mcp::method::List::ALL`].
 const KINDS: [&str; 4] = ["tool", "prompt", "resource", "template"];

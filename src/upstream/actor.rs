@@ -27,6 +27,7 @@ use crate::upstream::retry::{Woken, forget, pause};
 use crate::upstream::session::{Lane, ListsTo};
 use crate::upstream::spawner::Spawner;
 use crate::upstream::sse;
+use crate::upstream::standing::Standing;
 
 /// A start that takes longer, or half of the time that it has, is slow: it is told, and others need not wait for it.
 const SLOW: Duration = Duration::from_secs(10);
@@ -79,16 +80,18 @@ async fn serve_as(context: &Context, spec: &Upstream, hint: EraHint) -> Run {
     }
     match spec.target.clone() {
         Target::Stdio { .. } => Run { why: "there is nothing to start".to_owned(), next: None, served: None },
-        Target::Http { transport, .. } => match Remote::of(spec, &context.spawner.http, &context.handle.health) {
-            Ok(remote) if transport == Transport::Sse => {
-                Box::pin(sse::serve(context, &Arc::new(remote), context.handle.start_limit())).await
+        Target::Http { transport, .. } => {
+            match Remote::of(spec, &context.spawner.http, health, context.handle.keeper.as_ref()) {
+                Ok(remote) if transport == Transport::Sse => {
+                    Box::pin(sse::serve(context, &Arc::new(remote), context.handle.start_limit())).await
+                }
+                Ok(remote) => Box::pin(http_actor::serve(context, &Arc::new(remote), hint)).await,
+                Err(why) => {
+                    health.lasts("correct `url` and `headers`, then `headend reload`");
+                    Run { why, next: None, served: None }
+                }
             }
-            Ok(remote) => Box::pin(http_actor::serve(context, &Arc::new(remote), hint)).await,
-            Err(why) => {
-                health.lasts("correct `url` and `headers`, then `headend reload`");
-                Run { why, next: None, served: None }
-            }
-        },
+        }
     }
 }
 
@@ -315,6 +318,7 @@ pub(crate) async fn run(context: Context) {
 
 fn kind(context: &Context) -> Kind {
     match context.handle.spec.load().target {
+        _ if context.handle.health.standing() != Standing::Admitted => Kind::Unadmitted,
         _ if context.handle.health.remedy().is_some() => Kind::Lasting,
         Target::Stdio { .. } => Kind::Process,
         Target::Http { .. } => Kind::Connection,
@@ -333,7 +337,7 @@ fn tell(context: &Context, why: &str, told: &str, failures: u32, wait: Duration)
     } else if why == told || is_still_away {
         tracing::debug!(upstream.name = %name, error = %why, failures, retry_ms, "upstream still down");
     } else if next.is_some() {
-        tracing::warn!(upstream.name = %name, error = %why, next, retry_ms, stderr, "upstream down until it is mended");
+        tracing::warn!(upstream.name = %name, error = %why, next = next.as_deref(), retry_ms, stderr, "upstream down until it is mended");
     } else {
         tracing::warn!(upstream.name = %name, error = %why, retry_ms, stderr, "upstream down");
     }

@@ -14,6 +14,7 @@ use hyper_util::client::legacy::Error as ClientError;
 
 use crate::base::budget::{NoRoom, Room};
 use crate::base::descriptors::ran_out;
+use crate::catalog::name::UpstreamName;
 use crate::engine::batch;
 use crate::engine::call::{Executed, Failure, Outcome, Reason};
 use crate::engine::fault::Fault;
@@ -22,6 +23,7 @@ use crate::mcp::voice::{Ear, Heard};
 use crate::telemetry::metrics::UpstreamMetrics;
 use crate::upstream::resume::Position;
 use crate::upstream::spawner::Intake;
+use crate::upstream::standing::{Standing, needs_login};
 use crate::wire::coding;
 use crate::wire::frame::Frame;
 use crate::wire::message::{Message, MessageError, Response as Answer};
@@ -37,7 +39,9 @@ pub(crate) enum HttpError {
     /// The connection broke after the request was sent.
     Broken(String),
     /// HTTP 401 or 403: the server wants other credentials and has not looked at the message.
-    Unauthorized(StatusCode),
+    Unadmitted(Standing, StatusCode),
+    /// The login cannot be renewed at the moment: nothing was sent, and nothing is known of the server.
+    NoToken(String),
     Status(StatusCode),
     Protocol(String),
     /// There was no room for the message: for the request, or for the answer.
@@ -50,7 +54,21 @@ impl HttpError {
         match self {
             Self::Connect(_) | Self::Broken(_) => true,
             Self::Status(status) => status.is_server_error(),
-            Self::NoDescriptor(_) | Self::Unauthorized(_) | Self::Protocol(_) | Self::NoRoom(_) => false,
+            Self::NoDescriptor(_) | Self::NoToken(_) | Self::Unadmitted(..) | Self::Protocol(_) | Self::NoRoom(_) => {
+                false
+            }
+        }
+    }
+}
+
+impl HttpError {
+    /// Whether a call that failed so may still run: no answer to it was read, and no refusal. What stands before a server answers 502
+    /// and 504 for it.
+    pub(crate) fn may_run(&self) -> bool {
+        match self {
+            Self::Broken(_) | Self::Protocol(_) | Self::NoRoom(_) => true,
+            Self::Status(status) => status.is_server_error() && *status != StatusCode::SERVICE_UNAVAILABLE,
+            Self::Connect(_) | Self::NoDescriptor(_) | Self::NoToken(_) | Self::Unadmitted(..) => false,
         }
     }
 }
@@ -60,9 +78,14 @@ impl std::fmt::Display for HttpError {
         match self {
             Self::Connect(why) | Self::NoDescriptor(why) => write!(f, "connect: {why}"),
             Self::Broken(why) => write!(f, "connection broken: {why}"),
-            Self::Unauthorized(status) => {
+            Self::Unadmitted(Standing::Refused | Standing::Admitted, status) => {
                 write!(f, "the server refuses the gateway's credentials with HTTP status {status}")
             }
+            Self::Unadmitted(Standing::NeedsLogin, status) => {
+                write!(f, "the server wants a login (HTTP status {status})")
+            }
+            Self::Unadmitted(Standing::LoginExpired, _) => f.write_str("the login has expired or was revoked"),
+            Self::NoToken(why) => f.write_str(why),
             Self::Status(status) => write!(f, "HTTP status {status}"),
             Self::Protocol(why) => f.write_str(why),
             Self::NoRoom(_) => f.write_str("no room for the message"),
@@ -94,21 +117,6 @@ pub(crate) fn transport_error(error: &ClientError) -> HttpError {
         true => HttpError::Connect(text),
         false => HttpError::Broken(text),
     }
-}
-
-/// Whether a connection failed because the server's certificate is refused: it is for another name, expired, or of an unknown
-/// issuer.
-pub(crate) fn refuses_certificate(error: &(dyn Error + 'static)) -> bool {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if matches!(error.downcast_ref(), Some(rustls::Error::InvalidCertificate(_))) {
-            return true;
-        }
-        // An I/O error leaves what it wraps out of its sources.
-        let wrapped = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-        next = wrapped.map(|inner| inner as &(dyn Error + 'static)).or_else(|| error.source());
-    }
-    false
 }
 
 /// The messages of one response body, JSON or SSE.
@@ -339,7 +347,7 @@ pub(crate) fn is_event_stream(response: &Response<Incoming>) -> bool {
 }
 
 /// The failure of a call for a transport error. The upstream's status never becomes ours.
-pub(crate) fn failure(error: &HttpError, wait: Option<Duration>) -> Failure {
+pub(crate) fn failure(upstream: &UpstreamName, error: &HttpError, wait: Option<Duration>) -> Failure {
     let failure = match error {
         HttpError::Connect(_) => {
             let text = "The server behind this item cannot be reached.";
@@ -357,7 +365,12 @@ pub(crate) fn failure(error: &HttpError, wait: Option<Duration>) -> Failure {
             let wait = wait.unwrap_or(Duration::from_secs(1)).min(Duration::from_secs(300));
             Failure::new(Reason::Busy, Executed::No, "The server behind this item is overloaded.").retry_after(wait)
         }
-        HttpError::Unauthorized(_) => {
+        HttpError::Unadmitted(Standing::NeedsLogin | Standing::LoginExpired, _) => needs_login(upstream),
+        HttpError::NoToken(_) => {
+            let text = "The gateway cannot renew its login at the server behind this item at the moment.";
+            Failure::new(Reason::UpstreamDown, Executed::No, text).retry_after(Duration::from_secs(5))
+        }
+        HttpError::Unadmitted(..) => {
             let text = "The server behind this item refused the gateway's credentials; the operator has to renew them.";
             Failure::new(Reason::UpstreamDown, Executed::No, text)
         }
@@ -382,13 +395,8 @@ pub(crate) fn failure(error: &HttpError, wait: Option<Duration>) -> Failure {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_refused_certificate_is_found_however_deep_it_is_wrapped() {
-        let refused = || rustls::Error::InvalidCertificate(rustls::CertificateError::NotValidForName);
-        let wrapped = |error: rustls::Error| io::Error::other(io::Error::new(io::ErrorKind::InvalidData, error));
-        assert!(refuses_certificate(&refused()) && refuses_certificate(&wrapped(refused())));
-        assert!(!refuses_certificate(&wrapped(rustls::Error::DecryptError)));
-        assert!(!refuses_certificate(&io::Error::from(io::ErrorKind::ConnectionRefused)));
+    fn upstream() -> UpstreamName {
+        UpstreamName::parse("crm").unwrap()
     }
 
     #[test]
@@ -398,7 +406,10 @@ mod tests {
         for (error, reason, executed) in [
             (HttpError::Connect(text()), Reason::UpstreamDown, Executed::No),
             (HttpError::NoDescriptor(text()), Reason::Busy, Executed::No),
-            (HttpError::Unauthorized(StatusCode::FORBIDDEN), Reason::UpstreamDown, Executed::No),
+            (HttpError::Unadmitted(Standing::Refused, StatusCode::FORBIDDEN), Reason::UpstreamDown, Executed::No),
+            (HttpError::NoToken(text()), Reason::UpstreamDown, Executed::No),
+            (HttpError::Unadmitted(Standing::NeedsLogin, StatusCode::UNAUTHORIZED), Reason::NeedsLogin, Executed::No),
+            (HttpError::Unadmitted(Standing::LoginExpired, StatusCode::UNAUTHORIZED), Reason::NeedsLogin, Executed::No),
             (status(429), Reason::Busy, Executed::No),
             (status(503), Reason::Busy, Executed::No),
             (status(404), Reason::UpstreamProtocol, Executed::No),
@@ -411,7 +422,7 @@ mod tests {
             (status(307), Reason::UpstreamProtocol, Executed::Unknown),
             (HttpError::Protocol(text()), Reason::UpstreamProtocol, Executed::Unknown),
         ] {
-            let failure = failure(&error, None);
+            let failure = failure(&upstream(), &error, None);
             assert_eq!((failure.reason, failure.executed), (reason, executed), "{error:?}");
         }
     }
@@ -420,7 +431,7 @@ mod tests {
     fn an_overloaded_server_is_left_alone_for_as_long_as_it_says_and_five_minutes_at_most() {
         let busy = HttpError::Status(StatusCode::TOO_MANY_REQUESTS);
         for (asked, wait) in [(None, 1), (Some(7), 7), (Some(86_400), 300)] {
-            let failure = failure(&busy, asked.map(Duration::from_secs));
+            let failure = failure(&upstream(), &busy, asked.map(Duration::from_secs));
             assert_eq!(failure.retry_after, Some(Duration::from_secs(wait)), "{asked:?}");
         }
     }

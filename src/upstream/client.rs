@@ -39,6 +39,17 @@ impl HttpClient {
         Self(Arc::new(Pools { plain: pool(tcp()), tls: OnceLock::new() }))
     }
 
+    /// A client of one upstream that has certificates of its own.
+    pub(crate) fn with(config: &rustls::ClientConfig) -> Self {
+        let mut config = config.clone();
+        // The connector sets those that it speaks.
+        config.alpn_protocols.clear();
+        let mut tcp = tcp();
+        tcp.enforce_http(false);
+        let https = HttpsConnectorBuilder::new().with_tls_config(config).https_only().enable_all_versions();
+        Self(Arc::new(Pools { plain: pool(self::tcp()), tls: OnceLock::from(pool(https.wrap_connector(tcp))) }))
+    }
+
     /// Sets up what requests to this URI need. Certificates are judged by the system's own store.
     ///
     /// # Errors

@@ -27,8 +27,7 @@ use url::{Host, Url};
 
 use crate::engine::oauth::error::NoAnswer;
 use crate::engine::oauth::request::{Answer, Answered, Content, Request};
-use crate::upstream::answer::refuses_certificate;
-use crate::upstream::trust::Trust;
+use crate::upstream::trust::{Trust, refuses_certificate};
 use crate::wire::coding;
 use crate::wire::reach::{Reach, literal};
 

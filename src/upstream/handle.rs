@@ -26,6 +26,7 @@ use crate::telemetry::metrics::UpstreamMetrics;
 use crate::upstream::flaws::Flaws;
 use crate::upstream::health::Health;
 use crate::upstream::http::HttpLink;
+use crate::upstream::keeper::Keeper;
 use crate::upstream::link::{Link, LinkState};
 use crate::upstream::sent::Sent;
 use crate::upstream::session::{Choice, Lane, LaneUse, Lanes, Wants};
@@ -63,6 +64,8 @@ pub(crate) struct Handle {
     pub(crate) in_flight: AtomicUsize,
     pub(crate) incarnation: AtomicU64,
     pub(crate) health: Arc<Health>,
+    /// The tokens of an upstream behind a URL that has no credential in the configuration.
+    pub(crate) keeper: Option<Arc<Keeper>>,
     /// The configuration was applied again: a rest is over.
     pub(crate) again: Notify,
     /// Starts that took longer than they may.
@@ -99,6 +102,7 @@ impl Handle {
         let health = Arc::new(Health::new(spec.name.clone(), metrics.clone(), is_remote));
         let askers = Arc::new(Askers::new(spec.attribution_timeout));
         let main = Lane::main(spec.name.clone(), spawner.declared(&spec), Arc::clone(&askers), Arc::clone(&health));
+        let keeper = Keeper::of(&spec, &spawner.logins, &health, (&spawner.tasks, &spawner.stop));
         let unread = UnreadLists::new(spec.name.clone(), metrics.clone());
         Self {
             name: spec.name.clone(),
@@ -114,6 +118,7 @@ impl Handle {
             in_flight: AtomicUsize::new(0),
             incarnation: AtomicU64::new(0),
             health,
+            keeper,
             again: Notify::new(),
             late_starts: AtomicU32::new(0),
             configured: Notify::new(),

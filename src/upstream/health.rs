@@ -6,12 +6,12 @@
 //! lane then asks the server for a sign of life, and ends if there is none. A server behind a URL that was down stays so until it is
 //! ready, whatever its next starts do. The log has one line for each change.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use http::StatusCode;
 use parking_lot::Mutex;
 
 use crate::base::clock;
@@ -21,6 +21,7 @@ use crate::upstream::answer::HttpError;
 use crate::upstream::lines::Lines;
 use crate::upstream::logbook::{Logbook, Origin};
 use crate::upstream::signs::Signs;
+use crate::upstream::standing::{SharedStanding, Standing};
 
 /// Shared by everything that speaks with the upstream.
 #[derive(Debug)]
@@ -33,8 +34,7 @@ pub(crate) struct Health {
     /// Since when it is shown, in milliseconds of uptime.
     since: AtomicU64,
     signs: Signs,
-    /// Its last answer over HTTP refused the gateway's credentials.
-    needs_login: AtomicBool,
+    standing: SharedStanding,
     last_error: ArcSwap<String>,
     /// The last lines of stderr of the program that failed.
     stderr: ArcSwap<Vec<String>>,
@@ -71,7 +71,7 @@ impl Health {
             state: Mutex::new(State { lane: "idle", shown: "idle", held: None, told: false }),
             since: AtomicU64::new(uptime_millis()),
             signs: Signs::default(),
-            needs_login: AtomicBool::new(false),
+            standing: SharedStanding::default(),
             last_error: ArcSwap::default(),
             stderr: ArcSwap::default(),
             ran_out: AtomicBool::new(false),
@@ -92,7 +92,7 @@ impl Health {
         let mut state = self.state.lock();
         match lane {
             "starting" => {
-                let failed = ["down", "needs-login", "misconfigured"];
+                let failed = ["down", "needs-login", "login-expired", "refused", "misconfigured"];
                 state.held = Some(self.shown(&state)).filter(|shown| self.is_remote && failed.contains(shown));
                 self.forgive();
                 self.ran_out.store(false, Ordering::Relaxed);
@@ -111,7 +111,7 @@ impl Health {
     }
 
     fn forgive(&self) {
-        self.needs_login.store(false, Ordering::Relaxed);
+        self.standing.swap(Standing::Admitted);
         *self.remedy.lock() = None;
     }
 
@@ -143,10 +143,9 @@ impl Health {
     }
 
     fn shown(&self, state: &State) -> &'static str {
-        let needs_login = self.needs_login.load(Ordering::Relaxed);
         match state.lane {
             "starting" => state.held.unwrap_or("starting"),
-            "ready" | "down" if needs_login => "needs-login",
+            "ready" | "down" if let Some(standing) = self.standing.get().state() => standing,
             "ready" if !self.signs.is_unreachable() => "ready",
             "ready" | "down" if self.remedy.lock().is_some() => "misconfigured",
             "ready" => "down",
@@ -154,32 +153,48 @@ impl Health {
         }
     }
 
-    /// Takes note of an answer over HTTP: `true` when it refuses the gateway's credentials.
-    pub(crate) fn refuses(&self, status: StatusCode) -> bool {
-        let refused = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
-        if self.needs_login.load(Ordering::Relaxed) != refused {
-            self.turn(refused, status);
-        }
-        refused
+    /// How the server takes the gateway's credentials.
+    pub(crate) fn standing(&self) -> Standing {
+        self.standing.get()
     }
 
-    fn turn(&self, refused: bool, status: StatusCode) {
+    /// Takes note of how an answer over HTTP takes the gateway's credentials; `why` is for operators.
+    pub(crate) fn stands(&self, standing: Standing, why: impl FnOnce() -> String) {
+        if self.standing.get() != standing {
+            self.turn(standing, why);
+        }
+    }
+
+    fn turn(&self, standing: Standing, why: impl FnOnce() -> String) {
         let mut state = self.state.lock();
-        if self.needs_login.swap(refused, Ordering::Relaxed) == refused {
+        if self.standing.swap(standing) == standing {
             return;
         }
         self.measure(&mut state);
-        let is_news = state.held != Some("needs-login");
+        let is_news = state.held.is_none() || state.held != standing.state();
         drop(state);
         let line = || self.lines.states.count(clock::uptime());
-        if refused {
-            let why = format!("the server refuses the gateway's credentials with HTTP status {status}");
-            if let Some(count) = is_news.then(line).flatten() {
-                tracing::warn!(upstream.name = %self.upstream, error = %why, count, "upstream needs login: renew its `headers`");
+        let Some(next) = self.way_in() else {
+            if let Some(count) = line() {
+                tracing::info!(upstream.name = %self.upstream, count, "upstream takes the gateway's credentials again");
             }
-            self.failed(why);
-        } else if let Some(count) = line() {
-            tracing::info!(upstream.name = %self.upstream, count, "upstream takes the gateway's credentials again");
+            return;
+        };
+        let why = why();
+        if let Some(count) = is_news.then(line).flatten() {
+            let state = standing.state().unwrap_or_default();
+            tracing::warn!(upstream.name = %self.upstream, state, error = %why, next = %next, count, "upstream does not admit the gateway");
+        }
+        self.failed(why);
+    }
+
+    /// What makes the server admit the gateway; `None` where it does.
+    fn way_in(&self) -> Option<Cow<'static, str>> {
+        match self.standing.get() {
+            Standing::Admitted => None,
+            Standing::NeedsLogin => Some(format!("log in: `headend login {}`", self.upstream).into()),
+            Standing::LoginExpired => Some(format!("log in again: `headend login {}`", self.upstream).into()),
+            Standing::Refused => Some("renew its credentials in the configuration, then `headend reload`".into()),
         }
     }
 
@@ -261,8 +276,8 @@ impl Health {
                 let why = format!("calls are answered with HTTP status {status}");
                 if self.signs.fails() { self.doubt(&why) } else { self.failed(why) }
             }
-            HttpError::Status(_) | HttpError::Unauthorized(_) | HttpError::Protocol(_) => self.answered(),
-            HttpError::NoDescriptor(_) | HttpError::NoRoom(_) => {}
+            HttpError::Status(_) | HttpError::Unadmitted(..) | HttpError::Protocol(_) => self.answered(),
+            HttpError::NoDescriptor(_) | HttpError::NoToken(_) | HttpError::NoRoom(_) => {}
         }
     }
 
@@ -294,9 +309,8 @@ impl Health {
     }
 
     /// How to mend what made the last start fail; `None` for what may pass by itself.
-    pub(crate) fn remedy(&self) -> Option<&'static str> {
-        let login = self.needs_login.load(Ordering::Relaxed).then_some("renew its `headers`, then `headend reload`");
-        login.or(*self.remedy.lock())
+    pub(crate) fn remedy(&self) -> Option<Cow<'static, str>> {
+        self.way_in().or_else(|| self.remedy.lock().map(Cow::Borrowed))
     }
 
     /// There was no descriptor left for a connection to it, or for its process.
@@ -398,18 +412,18 @@ mod tests {
         assert!(in_doubt(&health) && health.last_error().unwrap().contains("503"));
     }
 
+    fn stands(health: &Health, standing: Standing) {
+        health.stands(standing, || format!("{standing:?}"));
+    }
+
     #[test]
     fn refused_credentials_are_shown_until_an_attempt_finds_something_else() {
         let (_, health) = health();
         health.enter("starting");
-        assert!(health.refuses(StatusCode::UNAUTHORIZED));
+        stands(&health, Standing::Refused);
         health.enter("down");
         health.enter("starting");
-        assert_eq!(
-            (health.state(), health.remedy()),
-            ("needs-login", None),
-            "an attempt forgets why the last one failed"
-        );
+        assert_eq!((health.state(), health.remedy()), ("refused", None), "an attempt forgets why the last one failed");
         health.enter("down");
         assert_eq!(health.state(), "down");
         health.enter("starting");
@@ -437,17 +451,21 @@ mod tests {
         let (metrics, health) = health();
         let shown = |state| metrics.render().contains(&format!(r#"state="{state}",upstream="crm"}} 1"#));
         health.enter("starting");
-        assert!(health.refuses(StatusCode::UNAUTHORIZED));
+        stands(&health, Standing::NeedsLogin);
         assert_eq!(health.state(), "starting", "its handshake is not over");
         health.enter("down");
         assert!(health.state() == "needs-login" && shown("needs-login"));
-        assert!(health.last_error().unwrap().contains("401"));
+        assert!(health.remedy().unwrap().contains("`headend login crm`"));
         health.enter("starting");
         health.enter("ready");
         assert!(health.state() == "ready" && shown("ready"));
-        assert!(health.refuses(StatusCode::FORBIDDEN) && shown("needs-login"), "at a call");
-        assert!(!health.refuses(StatusCode::NOT_FOUND) && shown("ready"), "another answer says nothing of credentials");
-        assert!(health.refuses(StatusCode::UNAUTHORIZED));
+        for (standing, state) in [(Standing::Refused, "refused"), (Standing::LoginExpired, "login-expired")] {
+            stands(&health, standing);
+            assert!(shown(state), "at a call: {state}");
+            stands(&health, Standing::Admitted);
+            assert!(shown("ready"));
+        }
+        stands(&health, Standing::NeedsLogin);
         health.enter("stopped");
         assert_eq!(health.state(), "stopped");
     }

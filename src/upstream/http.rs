@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use http::header::RETRY_AFTER;
 use http::{HeaderName, HeaderValue, Method as HttpMethod, Request, Response, StatusCode};
 use http_body_util::Full;
@@ -33,21 +34,23 @@ use crate::mcp::method::Method;
 use crate::mcp::version::Era;
 use crate::upstream::answer::{Gauge, HttpError, Reader, drain, failure, is_event_stream};
 use crate::upstream::http_parts::{LinkParts, SESSION};
+use crate::upstream::keeper::Attempts;
+use crate::upstream::remote::Pass;
 use crate::upstream::resume::Resumption;
+use crate::upstream::shared::{OneAtATime, Work};
 use crate::wire::headers::ParamHeaders;
 use crate::wire::id::WireId;
 use crate::wire::message::{self, Message};
 use crate::wire::raw::RawJson;
 
+mod again;
 mod cancel;
 mod desk;
 mod heard;
 mod questions;
 mod renew;
-mod shared;
 
 use self::desk::{Called, Desk};
-use self::shared::{OneAtATime, Work};
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// Messages on a session's own stream that may wait for one call.
@@ -178,7 +181,7 @@ impl HttpLink {
     /// # Errors
     /// [`HttpError`].
     pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, HttpError> {
-        self.parts.remote.fetch(request).await
+        self.parts.remote.fetch(request).await.map(|(response, _)| response)
     }
 
     /// Starts a call.
@@ -298,22 +301,14 @@ enum Renewal {
     Never,
 }
 
-/// Whether a call that failed so may still run: no answer to it was read, and no refusal. What stands before a server answers 502
-/// and 504 for it.
-fn may_run(error: &HttpError) -> bool {
-    match error {
-        HttpError::Broken(_) | HttpError::Protocol(_) | HttpError::NoRoom(_) => true,
-        HttpError::Status(status) => status.is_server_error() && *status != StatusCode::SERVICE_UNAVAILABLE,
-        HttpError::Connect(_) | HttpError::NoDescriptor(_) | HttpError::Unauthorized(_) => false,
-    }
-}
-
 enum Stage {
     /// The session may be lost, and is looked at first.
     Look(Work),
     /// It waits for its credentials.
     Unsent,
     Head(ResponseFuture),
+    /// The server refuses its token: it is sent once more with another one, unless there is none.
+    Refused(Judging, Option<Box<Response<Incoming>>>),
     /// The upstream has forgotten the session: open another one, then ask once more.
     Renew(Work),
     Body(Box<Reader>),
@@ -324,6 +319,9 @@ enum Stage {
     NoRoom,
     Ended,
 }
+
+/// The answer to the question whether a refused request is sent again, and its attempts so far.
+type Judging = BoxFuture<'static, (bool, Attempts)>;
 
 enum Step {
     Event(ExchangeEvent),
@@ -348,6 +346,10 @@ struct Post {
     bytes: Bytes,
     /// The request that carries it, until it is sent.
     unsent: Request<Full<Bytes>>,
+    /// The same without credentials, where its token may be refused.
+    again: Option<Request<Full<Bytes>>>,
+    pass: Pass,
+    attempts: Option<Attempts>,
     stage: Stage,
     /// The session that it was sent in, and its number.
     session: Option<HeaderValue>,
@@ -407,7 +409,7 @@ impl HttpExchange {
             }
             Step::Failed(error, wait) => {
                 health.unanswered(&error);
-                ExchangeEvent::Done(Outcome::Failed(failure(&error, wait)))
+                ExchangeEvent::Done(Outcome::Failed(failure(&self.post.link.parts.upstream, &error, wait)))
             }
         }
     }
@@ -443,6 +445,9 @@ impl Post {
             id,
             bytes,
             unsent: request,
+            again: None,
+            pass: Pass::default(),
+            attempts: Some(Attempts::default()),
             stage: Stage::Unsent,
             session,
             number,
@@ -466,18 +471,37 @@ impl Post {
                     Err(error) => return self.end(Step::Failed(error, None)),
                 },
                 Stage::Unsent => {
-                    self.link.parts.remote.authorize(&mut self.unsent).await;
-                    Stage::Head(self.link.parts.remote.start(std::mem::take(&mut self.unsent)))
+                    let remote = &self.link.parts.remote;
+                    if self.again.is_none() && remote.may_log_in() {
+                        self.again = Some(self.unsent.clone());
+                    }
+                    match remote.authorize(&mut self.unsent).await {
+                        Ok(pass) => {
+                            self.pass = pass;
+                            Stage::Head(remote.start(std::mem::take(&mut self.unsent)))
+                        }
+                        Err(error) => return self.end(Step::Failed(error, None)),
+                    }
                 }
                 Stage::Head(head) => match head.await {
+                    Ok(response) if self.may_go_again(&response) => self.judging(response),
                     Ok(response) => match self.head(response) {
                         Ok(stage) => stage,
                         Err(step) => return self.end(step),
                     },
                     Err(error) => return self.end(Step::Failed(self.link.parts.remote.lost(&error), None)),
                 },
+                Stage::Refused(judging, response) => {
+                    let (again, attempts) = judging.await;
+                    let response = response.take();
+                    match self.judged(again, attempts, response) {
+                        Ok(stage) => stage,
+                        Err(step) => return self.end(step),
+                    }
+                }
                 Stage::Renew(renewal) => match renewal.await {
                     Ok(()) => {
+                        self.again = None;
                         self.unsent = self.link.request(HttpMethod::POST, self.bytes.clone(), None);
                         self.enter();
                         Stage::Unsent
@@ -511,8 +535,10 @@ impl Post {
                 Stage::Pause(pause, why) => {
                     pause.as_mut().await;
                     let mut request = self.link.continuation(self.resumption.last_event_id());
-                    self.link.parts.remote.authorize(&mut request).await;
-                    Stage::Resume(self.link.parts.remote.start(request), std::mem::take(why))
+                    match self.link.parts.remote.authorize(&mut request).await {
+                        Ok(_) => Stage::Resume(self.link.parts.remote.start(request), std::mem::take(why)),
+                        Err(error) => return self.end(Step::Failed(error, None)),
+                    }
                 }
                 Stage::Resume(head, why) => {
                     let head = head.await;
@@ -530,7 +556,7 @@ impl Post {
     }
 
     fn end(&mut self, step: Step) -> Step {
-        if matches!(&step, Step::Failed(error, _) if may_run(error)) {
+        if matches!(&step, Step::Failed(error, _) if error.may_run()) {
             self.cancel();
         }
         self.stage = Stage::Ended;
@@ -547,7 +573,8 @@ impl Post {
     }
 
     fn head(&mut self, response: Response<Incoming>) -> Result<Stage, Step> {
-        let response = self.link.parts.remote.admitted(response).map_err(|error| Step::Failed(error, None))?;
+        let response =
+            self.link.parts.remote.admitted(response, self.pass).map_err(|error| Step::Failed(error, None))?;
         self.verdict = judge(response.status().as_u16());
         if self.verdict == Verdict::Lost && self.may_be_lost() {
             self.link.drain(response.into_body());

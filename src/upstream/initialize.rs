@@ -92,7 +92,8 @@ async fn ask(parts: &LinkParts, question: Question) -> Heard {
             error @ (HttpError::Connect(_)
             | HttpError::NoDescriptor(_)
             | HttpError::Broken(_)
-            | HttpError::Unauthorized(_)
+            | HttpError::NoToken(_)
+            | HttpError::Unadmitted(..)
             | HttpError::NoRoom(_)),
         ) => Reply::Lost(why(&error)),
     };

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use http::header::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
@@ -12,9 +13,13 @@ use hyper_util::client::legacy::{Error as ClientError, ResponseFuture};
 use url::Url;
 
 use crate::config::{Target, Transport, Upstream};
-use crate::upstream::answer::{HttpError, refuses_certificate, transport_error};
+use crate::engine::oauth::challenge::Complaint;
+use crate::upstream::answer::{HttpError, transport_error};
 use crate::upstream::client::HttpClient;
 use crate::upstream::health::Health;
+use crate::upstream::keeper::{Attempts, Keeper, challenge_of};
+use crate::upstream::standing::Standing;
+use crate::upstream::trust::refuses_certificate;
 
 const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
@@ -28,10 +33,14 @@ pub(crate) struct Remote {
     pub(crate) shown: String,
     /// The operator's headers, credentials among them.
     fixed: HeaderMap,
+    /// One of them is a credential: a refusal means that one, and no login helps.
+    has_credential: bool,
     /// HTTP+SSE may be tried where streamable HTTP is not spoken.
     pub(super) may_be_older: bool,
     client: HttpClient,
     pub(super) health: Arc<Health>,
+    /// The token of a login; `None` where the configuration has a credential.
+    keeper: Option<Arc<Keeper>>,
 }
 
 impl Remote {
@@ -39,7 +48,12 @@ impl Remote {
     ///
     /// # Errors
     /// A sentence for the operator.
-    pub(crate) fn of(spec: &Upstream, client: &HttpClient, health: &Arc<Health>) -> Result<Self, String> {
+    pub(crate) fn of(
+        spec: &Upstream,
+        client: &HttpClient,
+        health: &Arc<Health>,
+        keeper: Option<&Arc<Keeper>>,
+    ) -> Result<Self, String> {
         let Target::Http { url, headers, transport, .. } = &spec.target else {
             return Err("not an HTTP upstream".to_owned());
         };
@@ -54,12 +68,16 @@ impl Remote {
             value.set_sensitive(true);
             fixed.insert(name, value);
         }
+        let own = keeper.map(|keeper| keeper.client()).transpose()?.flatten();
+        let client = own.as_ref().unwrap_or(client);
         let prepared = client.prepare(&uri);
         prepared.map_err(|error| format!("the system's certificate store cannot be used: {error}"))?;
+        let has_credential = spec.target.has_credential();
         let may_be_older = *transport == Transport::Auto;
         let (url, client, health) = (url.clone(), client.clone(), Arc::clone(health));
+        let keeper = keeper.cloned();
         let shown = spec.target.shown_url().unwrap_or_default();
-        Ok(Self { url, uri, shown, fixed, may_be_older, client, health })
+        Ok(Self { url, uri, shown, fixed, has_credential, may_be_older, client, health, keeper })
     }
 
     /// A request with the headers of the transport. Its credentials are added when it is sent.
@@ -76,11 +94,23 @@ impl Remote {
         request
     }
 
-    /// Adds the credentials to a request. The headers of the protocol go before the operator's. Cancel-safe.
-    #[expect(clippy::unused_async, reason = "where a token must be fetched or renewed, requests wait here")]
-    pub(crate) async fn authorize(&self, request: &mut Request<Full<Bytes>>) {
+    /// Whether a login gives its requests their token.
+    pub(crate) fn may_log_in(&self) -> bool {
+        self.keeper.is_some()
+    }
+
+    /// Adds the credentials to a request. The headers of the protocol go before the operator's. Waits only for a token that has to be
+    /// fetched or renewed. Cancel-safe.
+    ///
+    /// # Errors
+    /// Those of [`Keeper::attach`].
+    pub(crate) async fn authorize(&self, request: &mut Request<Full<Bytes>>) -> Result<Pass, HttpError> {
         for (name, value) in &self.fixed {
             request.headers_mut().entry(name).or_insert_with(|| value.clone());
+        }
+        match &self.keeper {
+            Some(keeper) => keeper.attach(request.headers_mut()).await.map(Pass),
+            None => Ok(Pass(None)),
         }
     }
 
@@ -89,13 +119,43 @@ impl Remote {
         self.client.request(request)
     }
 
-    /// Adds the credentials, sends a request and waits for the head of its answer, whatever that is.
+    /// Whether a refused request is worth another attempt, with another token. Cancel-safe.
+    pub(crate) fn judge(
+        &self,
+        response: &Response<Incoming>,
+        Pass(had): Pass,
+        mut attempts: Attempts,
+    ) -> BoxFuture<'static, (bool, Attempts)> {
+        let (refusal, keeper) = ((response.status(), challenge_of(response)), self.keeper.clone());
+        Box::pin(async move {
+            let again = match keeper {
+                Some(keeper) => keeper.again(refusal, had, &mut attempts).await,
+                None => false,
+            };
+            (again, attempts)
+        })
+    }
+
+    /// Adds the credentials, sends a request and waits for the head of its answer, whatever that is. One that is refused for its token
+    /// is sent again with another one, if there is one.
     ///
     /// # Errors
-    /// [`HttpError::Connect`] and [`HttpError::Broken`].
-    pub(crate) async fn fetch(&self, mut request: Request<Full<Bytes>>) -> Result<Response<Incoming>, HttpError> {
-        self.authorize(&mut request).await;
-        self.start(request).await.map_err(|error| self.lost(&error))
+    /// [`HttpError::Connect`], [`HttpError::Broken`] and those of [`Self::authorize`].
+    pub(crate) async fn fetch(&self, request: Request<Full<Bytes>>) -> Result<(Response<Incoming>, Pass), HttpError> {
+        let mut attempts = Attempts::default();
+        loop {
+            let mut sent = request.clone();
+            let pass = self.authorize(&mut sent).await?;
+            let response = self.start(sent).await.map_err(|error| self.lost(&error))?;
+            if !self.may_log_in() || !is_refusal(response.status()) {
+                return Ok((response, pass));
+            }
+            let (again, tried) = self.judge(&response, pass, attempts).await;
+            attempts = tried;
+            if !again {
+                return Ok((response, pass));
+            }
+        }
     }
 
     /// Takes note of a request without an answer.
@@ -108,7 +168,8 @@ impl Remote {
             HttpError::Connect(_) => self.health.unreached(&error.to_string()),
             HttpError::NoDescriptor(_) => self.health.no_descriptor(),
             HttpError::Broken(_)
-            | HttpError::Unauthorized(_)
+            | HttpError::NoToken(_)
+            | HttpError::Unadmitted(..)
             | HttpError::Status(_)
             | HttpError::Protocol(_)
             | HttpError::NoRoom(_) => {}
@@ -116,17 +177,44 @@ impl Remote {
         error
     }
 
-    /// The answer to a message, unless it refuses the credentials. Streams and ends of sessions are refused for other reasons
-    /// too, so their answers are not judged.
+    /// The answer to a message, unless the server does not admit the gateway. Streams and ends of sessions are refused for other
+    /// reasons too, so their answers are not judged.
     ///
     /// # Errors
-    /// [`HttpError::Unauthorized`].
-    pub(crate) fn admitted(&self, response: Response<Incoming>) -> Result<Response<Incoming>, HttpError> {
-        let status = response.status();
-        if !answers(&response) && self.health.refuses(status) {
-            return Err(HttpError::Unauthorized(status));
+    /// [`HttpError::Unadmitted`].
+    pub(crate) fn admitted(
+        &self,
+        response: Response<Incoming>,
+        Pass(had): Pass,
+    ) -> Result<Response<Incoming>, HttpError> {
+        let (standing, status) = (self.standing(&response, had.is_some()), response.status());
+        if standing == Standing::Admitted {
+            self.health.stands(standing, String::new);
+            return Ok(response);
         }
-        Ok(response)
+        let error = HttpError::Unadmitted(standing, status);
+        if status == StatusCode::FORBIDDEN && had.is_some() {
+            // The login is good for everything else.
+            self.health.failed("a call wants more rights than the login has".to_owned());
+        } else {
+            self.health.stands(standing, || error.to_string());
+        }
+        Err(error)
+    }
+
+    /// How the server takes the credentials that the request had; `had` says that a token of a login was among them.
+    fn standing(&self, response: &Response<Incoming>, had: bool) -> Standing {
+        let challenge = challenge_of(response).filter(|_| !self.has_credential);
+        match response.status() {
+            StatusCode::UNAUTHORIZED if challenge.is_some() && had => Standing::LoginExpired,
+            StatusCode::UNAUTHORIZED if challenge.is_some() => Standing::NeedsLogin,
+            StatusCode::UNAUTHORIZED => Standing::Refused,
+            StatusCode::FORBIDDEN if challenge.is_some_and(|one| one.error == Some(Complaint::InsufficientScope)) => {
+                Standing::NeedsLogin
+            }
+            StatusCode::FORBIDDEN if !answers(response) => Standing::Refused,
+            _ => Standing::Admitted,
+        }
     }
 
     /// Sends a message on which the connection depends.
@@ -134,8 +222,17 @@ impl Remote {
     /// # Errors
     /// Those of [`Self::fetch`] and [`Self::admitted`].
     pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, HttpError> {
-        self.fetch(request).await.and_then(|response| self.admitted(response))
+        self.fetch(request).await.and_then(|(response, pass)| self.admitted(response, pass))
     }
+}
+
+/// The version of the token that a request had, if it had one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pass(Option<u64>);
+
+/// Whether an answer may be about the credentials.
+pub(crate) fn is_refusal(status: StatusCode) -> bool {
+    matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
 }
 
 /// Whether a 403 is the server's own answer, about one tool say: it is JSON and challenges nobody. A server that wants other

@@ -10,11 +10,14 @@ use crate::base::clock;
 use crate::config::{Target, Upstream};
 use crate::store::pins::program_of;
 use crate::upstream::context::Context;
+use crate::upstream::standing::Standing;
 
 /// Time between two starts that calls ask for: a call that crashes its server each time costs the others one start.
 const APART: Duration = Duration::from_secs(2);
 /// How often missing files are looked for.
 const LOOK: Duration = Duration::from_secs(1);
+/// How often a login of another process is looked for.
+const LOGIN_LOOK: Duration = Duration::from_secs(2);
 /// Words of a command that are looked at as files.
 const MAX_FILES: usize = 32;
 
@@ -28,19 +31,39 @@ pub(super) enum Woken {
     Stopped,
 }
 
-/// Rests after a start that began at `began`.
+/// Rests after a start that began at `began`. Calls do not end the rest of a server that does not admit the gateway: they would
+/// be refused.
 pub(super) async fn pause(context: &Context, began: Instant, wait: Duration) -> Woken {
     let called = async {
+        if context.handle.health.standing() != Standing::Admitted {
+            std::future::pending::<()>().await;
+        }
         context.lane.wanted.notified().await;
         clock::sleep_until(Some(began + APART)).await;
     };
     tokio::select! {
         () = tokio::time::sleep(wait) => Woken::Due,
         () = called => Woken::Due,
+        () = logged_in(context) => Woken::Mended,
         () = context.spawner.gate.reviewed.notified() => Woken::Mended,
         () = context.handle.again.notified() => Woken::Mended,
         () = appeared(context) => Woken::Mended,
         () = context.spawner.stop.cancelled() => Woken::Stopped,
+    }
+}
+
+/// Waits until another process of the store has logged in; for ever where no login is awaited.
+async fn logged_in(context: &Context) {
+    let Some(keeper) = context.handle.keeper.as_ref().filter(|_| context.handle.health.standing().awaits_login())
+    else {
+        return std::future::pending().await;
+    };
+    // What was kept before this rest is known, and was refused.
+    loop {
+        tokio::time::sleep(LOGIN_LOOK).await;
+        if keeper.has_login().await {
+            return;
+        }
     }
 }
 

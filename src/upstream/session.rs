@@ -31,6 +31,7 @@ use crate::engine::turns::{Gate, Passer};
 use crate::upstream::health::Health;
 use crate::upstream::link::{Link, LinkState};
 use crate::upstream::session_news::SessionNews;
+use crate::upstream::standing::{Standing, needs_login};
 use crate::upstream::turns::InTurn;
 
 mod owner;
@@ -265,6 +266,9 @@ impl Lane {
         loop {
             let changed = self.changed.notified();
             let state = self.state();
+            if let Some(failure) = self.unadmitted(&state) {
+                return Err(failure);
+            }
             match &*state {
                 LinkState::Ready(link) if link.is_open() => return Ok(link.clone()),
                 LinkState::Down { until: retry, .. } if self.starts.load(Ordering::Relaxed) > before => {
@@ -276,6 +280,20 @@ impl Lane {
             }
             if tokio::time::timeout_at(until.into(), changed).await.is_err() {
                 return Err(self.late(spec));
+            }
+        }
+    }
+
+    /// Why no call is made that waits for the link: its server does not admit the gateway, so a start would fail like the last one.
+    fn unadmitted(&self, state: &LinkState) -> Option<Failure> {
+        let health = self.health.as_ref().filter(|_| matches!(state, LinkState::Down { .. }))?;
+        match health.standing() {
+            Standing::Admitted => None,
+            Standing::NeedsLogin | Standing::LoginExpired => Some(needs_login(health.upstream())),
+            Standing::Refused => {
+                let text =
+                    "The server behind this item refused the gateway's credentials; the operator has to renew them.";
+                Some(Failure::new(Reason::UpstreamDown, Executed::No, text))
             }
         }
     }

@@ -16,6 +16,7 @@ use crate::mcp::input::Kinds;
 use crate::mcp::voice::Ear;
 use crate::store::pins::LaunchGate;
 use crate::upstream::client::HttpClient;
+use crate::upstream::login_parts::LoginParts;
 use crate::upstream::owner::Marks;
 use crate::wire::frame::Bounds;
 
@@ -74,6 +75,7 @@ pub(crate) struct Spawner {
     pub(crate) tasks: TaskGroup,
     pub(crate) http: HttpClient,
     pub(crate) intake: Intake,
+    pub(crate) logins: LoginParts,
     /// Whether others than the local user can call.
     pub(crate) many_callers: bool,
     /// How long the end of a process may take.

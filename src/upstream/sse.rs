@@ -382,7 +382,8 @@ impl Outbox {
                 self.handle.health.unanswered(&error);
                 if let Stake::Request(id) = stake {
                     // A conversation that is over has no call that could be told.
-                    let _over = self.refused.send(Refused { id, failure: failure(&error, None) }).await;
+                    let _over =
+                        self.refused.send(Refused { id, failure: failure(&self.handle.name, &error, None) }).await;
                 }
             }
             Ok(Err(error)) => return Err(format!("a message could not be sent: {error}")),

@@ -1,5 +1,7 @@
 //! The certificates of one upstream: which authorities headend believes besides the system's, and its own.
 
+use std::error::Error;
+use std::io;
 use std::sync::{Arc, OnceLock};
 
 use rustls::ClientConfig;
@@ -72,4 +74,32 @@ fn chain(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, &'static str> {
     let found = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
     let found = found.map_err(|_| "is not PEM")?;
     if found.is_empty() { Err("has no certificate in PEM") } else { Ok(found) }
+}
+/// Whether a connection failed because the server's certificate is refused: it is for another name, expired, or of an unknown
+/// issuer.
+pub(crate) fn refuses_certificate(error: &(dyn Error + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if matches!(error.downcast_ref(), Some(rustls::Error::InvalidCertificate(_))) {
+            return true;
+        }
+        // An I/O error leaves what it wraps out of its sources.
+        let wrapped = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        next = wrapped.map(|inner| inner as &(dyn Error + 'static)).or_else(|| error.source());
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_certificate_is_found_however_deep_it_is_wrapped() {
+        let refused = || rustls::Error::InvalidCertificate(rustls::CertificateError::NotValidForName);
+        let wrapped = |error: rustls::Error| io::Error::other(io::Error::new(io::ErrorKind::InvalidData, error));
+        assert!(refuses_certificate(&refused()) && refuses_certificate(&wrapped(refused())));
+        assert!(!refuses_certificate(&wrapped(rustls::Error::DecryptError)));
+        assert!(!refuses_certificate(&io::Error::from(io::ErrorKind::ConnectionRefused)));
+    }
 }

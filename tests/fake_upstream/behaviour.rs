@@ -34,6 +34,8 @@ pub(crate) enum Behaviour {
     ReplyBoth,
     DropSessionAfter(u64),
     Status(u64),
+    /// Wants a login over HTTP; tokens live so many seconds.
+    Login(u64),
     /// Answers calls over HTTP with this status and what authorization servers say in JSON.
     RefuseCalls(u64),
     /// Answers calls over HTTP with 403 and an error of its own in JSON-RPC.
@@ -93,6 +95,7 @@ impl Behaviour {
             "reply-both" => Self::ReplyBoth,
             "drop-session-after" => Self::DropSessionAfter(number),
             "status" => Self::Status(number),
+            "login" => Self::Login(number),
             "refuse-calls" => Self::RefuseCalls(number),
             "forbid-calls" => Self::ForbidCalls,
             "slow-refusal" => Self::SlowRefusal(number),

@@ -44,9 +44,18 @@ pub(crate) async fn serve(server: Arc<Server>, listen: SocketAddr) {
     writeln!(std::io::stdout(), "http://{address}/mcp").unwrap();
     std::io::stdout().flush().unwrap();
     let sessions = Mutex::default();
+    let life = server.args.behaviours.iter().find_map(|behaviour| match behaviour {
+        Behaviour::Login(seconds) => Some(*seconds),
+        _ => None,
+    });
+    let asked = Arc::clone(&server);
     let web = Arc::new(Web { server, sessions, opened: AtomicU64::new(0), polled: Polled::default() });
     let limit = axum::extract::DefaultBodyLimit::disable();
     let router = Router::new().route("/mcp", post(answer).get(listen_stream).delete(end)).layer(limit).with_state(web);
+    let router = match life {
+        Some(life) => crate::login::in_front(router, asked, format!("http://{address}"), life),
+        None => router,
+    };
     axum::serve(listener, router).await.unwrap();
 }
 

@@ -17,6 +17,7 @@ mod behaviour;
 mod damage;
 mod http;
 mod jobs;
+mod login;
 mod polled;
 mod script;
 mod server;

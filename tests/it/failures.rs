@@ -228,18 +228,22 @@ pub(crate) fn status_of(gateway: &Gateway, name: &str) -> Value {
 }
 
 #[test]
-fn an_upstream_that_refuses_the_handshake_for_its_credentials_needs_login() {
+fn an_upstream_that_refuses_the_handshake_without_a_challenge_is_refused_and_left_alone() {
     for (fake, status) in [(Fake::http("modern"), 401), (Fake::http("legacy"), 403)] {
         let fake = fake.behaving(&format!("status={status}")).spawn();
         let gateway = Setup::new().url("crm", &fake.url).start();
         eventually("status says so", || {
             let crm = status_of(&gateway, "crm");
-            crm["state"] == "needs-login" && crm["last-error"].as_str().unwrap().contains(&status.to_string())
+            crm["state"] == "refused" && crm["last-error"].as_str().unwrap().contains(&status.to_string())
         });
-        let series = r#"headend_upstream_state{state="needs-login",upstream="crm"} 1"#;
+        let series = r#"headend_upstream_state{state="refused",upstream="crm"} 1"#;
         eventually("the metrics say so", || gateway.scrape().contains(series));
-        let told = |lines: &[String]| lines.iter().any(|line| line.contains("upstream needs login")).then_some(());
+        let told =
+            |lines: &[String]| lines.iter().any(|line| line.contains("does not admit the gateway")).then_some(());
         gateway.stderr.wait_for(Duration::from_secs(60), told).expect("the log says so");
+        let restarts = status_of(&gateway, "crm")["restarts"].clone();
+        thread::sleep(Duration::from_secs(3));
+        assert_eq!(status_of(&gateway, "crm")["restarts"], restarts, "it is not asked again");
     }
 }
 
@@ -264,12 +268,7 @@ fn a_call_that_is_refused_for_its_credentials_was_not_made_and_shows_that_the_up
         assert_eq!(status_of(&gateway, "crm")["state"], "ready");
         let answer = gateway.modern().call("crm__echo", json!({"text": "a"}));
         let refusal = &answer.result()["_meta"]["headend/refusal"];
-        assert_eq!(
-            (&refusal["reason"], &refusal["executed"]),
-            (&json!("upstream_down"), &json!("no")),
-            "{}",
-            answer.raw
-        );
+        assert_eq!((&refusal["reason"], &refusal["executed"]), (&json!("needs_login"), &json!("no")), "{}", answer.raw);
         assert_eq!(status_of(&gateway, "crm")["state"], "needs-login", "{era} {status}");
     }
 }

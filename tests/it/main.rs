@@ -58,6 +58,7 @@ mod lazy;
 mod limits;
 mod lists;
 mod live;
+mod login;
 mod lookup;
 mod malformed;
 mod mcp;

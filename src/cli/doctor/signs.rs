@@ -52,6 +52,10 @@ const SIGNS: &[(&[&str], &str)] = &[
         "correct the package's name in `command` of [upstreams.NAME], or install what is missing",
     ),
     (
+        &["wants a login", "the login has expired", "has ended the login"],
+        "log in: `headend login NAME`, with the daemon running; `--paste` where no browser is on this machine",
+    ),
+    (
         &["http status 401", "http status 403", "refuses the gateway's credentials"],
         "put a token that is valid into `headers` of [upstreams.NAME], such as `headers = { Authorization = { env = \"TOKEN\", prefix = \
          \"Bearer \" } }`, then `headend reload`",
@@ -89,7 +93,10 @@ pub(super) fn step(name: &str, said: &[&str]) -> Option<String> {
     let said: Vec<String> = said.iter().map(|text| text.to_lowercase()).collect();
     let is_there = |sign: &&str| said.iter().any(|text| text.contains(*sign));
     let (_, step) = SIGNS.iter().find(|(signs, _)| signs.iter().any(&is_there))?;
-    Some(step.replace("[upstreams.NAME]", &format!("[upstreams.{name}]")))
+    Some(
+        step.replace("[upstreams.NAME]", &format!("[upstreams.{name}]"))
+            .replace("login NAME", &format!("login {name}")),
+    )
 }
 
 #[cfg(test)]
@@ -103,6 +110,7 @@ mod tests {
             ("npm error request failed, reason: unable to get local issuer certificate", "NODE_EXTRA"),
             ("docker: Cannot connect to the Docker daemon at unix:///var/run/docker.sock.", "start Docker"),
             ("the server refuses the gateway's credentials with HTTP status 401 Unauthorized", "headers"),
+            ("`initialize`: the server wants a login (HTTP status 401 Unauthorized)", "`headend login fx`"),
             ("connect: Connection refused (os error 111)", "[upstreams.fx]"),
             ("Error: GITHUB_TOKEN environment variable is required", "env ="),
             ("ModuleNotFoundError: No module named 'mcp'", "package"),

@@ -107,7 +107,7 @@ pub enum Outcome {
 /// executed: "no"|"unknown", retryable, retry-after-ms, call-id}`. A protocol violation of the upstream, and every failure
 /// of another method, is a JSON-RPC error with the same object in `data`: -32603, or our own 1001 (denied), 1002 (limited)
 /// and 1003 (awaiting approval). The reason `awaiting_approval` comes with `approval = {id, command, url}`: the open approval, the
-/// operator's command and the page if there is a console; where too many are open or were not answered, with `counted`, the numbers.
+/// operator's command and the page if there is a console; the reason `needs_login` with `login = {upstream, command}`; where too many are open or were not answered, with `counted`, the numbers.
 /// The text is for a model and has none of them: an agent with a shell can run a command that it is shown. `unrecorded` means that the audit log takes no records, or that the use of a once-grant could
 /// not be kept. `gone` means that a list of this client has shown the tool, and that it is not offered any more. An upstream's
 /// HTTP status never becomes ours: HTTP 429 and 503 speak of the transport alone. These words are reserved for the gateway, see
@@ -121,6 +121,8 @@ pub struct Failure {
     pub retry_after: Option<Duration>,
     /// Where a person has to agree first.
     pub approval: Option<Box<Approval>>,
+    /// Where the operator has to log in first: the name of the upstream.
+    pub login: Option<Box<str>>,
     /// The numbers that it was refused for, by name.
     pub counted: Option<Box<[(&'static str, u64)]>>,
 }
@@ -147,6 +149,8 @@ pub enum Reason {
     Limited,
     /// A person has to agree first.
     AwaitingApproval,
+    /// The upstream wants a login, which the operator gives.
+    NeedsLogin,
     /// The audit log cannot be written, or a consent's use cannot be kept.
     Unrecorded,
     ShuttingDown,
@@ -199,7 +203,7 @@ impl Failure {
     }
 
     pub fn new(reason: Reason, executed: Executed, detail: impl Into<Box<str>>) -> Self {
-        Self { reason, executed, detail: detail.into(), retry_after: None, approval: None, counted: None }
+        Self { reason, executed, detail: detail.into(), retry_after: None, approval: None, login: None, counted: None }
     }
 
     pub fn retry_after(mut self, wait: Duration) -> Self {
@@ -227,15 +231,20 @@ impl Failure {
             let command = RawJson::string(&format!("headend approve {}", approval.id));
             format!(r#","approval":{{"id":{},"command":{}{}}}"#, id.text(), command.text(), url.unwrap_or_default())
         });
+        let login = self.login.as_ref().map(|upstream| {
+            let command = RawJson::string(&format!("headend login {upstream}"));
+            format!(r#","login":{{"upstream":{},"command":{}}}"#, RawJson::string(upstream).text(), command.text())
+        });
         let counted = self.counted.as_ref().map(|numbers| {
             let numbers: Vec<String> = numbers.iter().map(|(name, number)| format!(r#""{name}":{number}"#)).collect();
             format!(r#","counted":{{{}}}"#, numbers.join(","))
         });
         format!(
-            r#"{{"reason":"{}","executed":"{}","retryable":{retryable}{wait}{}{},"call-id":"{call:x}"}}"#,
+            r#"{{"reason":"{}","executed":"{}","retryable":{retryable}{wait}{}{}{},"call-id":"{call:x}"}}"#,
             self.reason.into_str(),
             self.executed.into_str(),
             approval.unwrap_or_default(),
+            login.unwrap_or_default(),
             counted.unwrap_or_default()
         )
     }
@@ -264,6 +273,7 @@ impl Failure {
             | Reason::UpstreamProtocol
             | Reason::ResultTooLarge
             | Reason::Busy
+            | Reason::NeedsLogin
             | Reason::Unrecorded
             | Reason::ShuttingDown
             | Reason::Gone => code::INTERNAL,

@@ -16,6 +16,9 @@ pub enum Kind {
     Process,
     /// A start that fails until the operator mends something. It is tried seldom, because other events say when to try.
     Lasting,
+    /// A server that does not admit the gateway. It is asked again when the credentials change; the time is for servers whose own
+    /// side was wrong.
+    Unadmitted,
 }
 
 impl Kind {
@@ -23,6 +26,7 @@ impl Kind {
         match self {
             Self::Connection => Duration::from_secs(10),
             Self::Process | Self::Lasting => Duration::from_secs(60),
+            Self::Unadmitted => Duration::from_secs(1200),
         }
     }
 }
@@ -41,7 +45,8 @@ impl Backoff {
             self.failures = 0;
         }
         let doubled = SHORTEST.saturating_mul(1 << self.failures.min(16));
-        let full = if kind == Kind::Lasting { kind.longest() } else { doubled.min(kind.longest()) };
+        let full =
+            if matches!(kind, Kind::Lasting | Kind::Unadmitted) { kind.longest() } else { doubled.min(kind.longest()) };
         self.failures = self.failures.saturating_add(1);
         full.mul_f64(0.5 + 0.5 * jitter.clamp(0.0, 1.0))
     }

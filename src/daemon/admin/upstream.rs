@@ -10,6 +10,7 @@ use crate::mcp::method::List;
 use crate::mcp::version::Era;
 use crate::store::pins::{PinKind, program_of, searched};
 use crate::upstream::handle::Handle;
+use crate::upstream::keeper::LoginView;
 use crate::wire::raw::{RawJson, RawObject};
 
 /// Withheld items and new tools that are named; all are counted.
@@ -55,6 +56,24 @@ pub(super) fn add_health(out: &mut RawObject, handle: &Handle) {
     if !stderr.is_empty() {
         out.set("stderr", RawJson::list(stderr.iter().map(|line| RawJson::string(line))));
     }
+}
+
+/// Adds whose login is in use, and until when.
+pub(super) fn add_login(out: &mut RawObject, handle: &Handle) {
+    let Some(LoginView { issuer, account, left, is_refreshing }) =
+        handle.keeper.as_ref().and_then(|keeper| keeper.view())
+    else {
+        return;
+    };
+    let mut login = RawObject::of_strings(&[("issuer", &issuer)]);
+    if let Some(account) = account {
+        login.set("account", RawJson::string(&account));
+    }
+    if let Some(left) = left {
+        login.set("token-seconds", RawJson::number(left.as_secs()));
+    }
+    login.set("refreshing", RawJson::boolean(is_refreshing));
+    out.set("login", login.encode());
 }
 
 /// Adds the program that is started and the folders in which it was looked for.

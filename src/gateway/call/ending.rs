@@ -95,6 +95,7 @@ impl Call {
             Reason::Denied | Reason::Gone => OutcomeLabel::Denied,
             Reason::Limited => OutcomeLabel::Limited,
             Reason::AwaitingApproval => OutcomeLabel::AwaitingApproval,
+            Reason::NeedsLogin => OutcomeLabel::NeedsLogin,
             Reason::Unrecorded => OutcomeLabel::Unrecorded,
         };
         self.count(outcome);

@@ -32,7 +32,9 @@ impl Supervisor {
         let known: Vec<Option<&(Inventory, Revision)>> = managed
             .iter()
             .map(|m| {
-                let gone = m.down_since.is_some_and(|since| now.duration_since(since) > GRACE);
+                // A server that waits for a login is there, and its calls say what to do.
+                let waits = m.handle.health.standing().awaits_login();
+                let gone = !waits && m.down_since.is_some_and(|since| now.duration_since(since) > GRACE);
                 m.inventory.as_ref().filter(|_| !gone && m.gate.shut().is_none())
             })
             .collect();

@@ -8,8 +8,16 @@ use crate::catalog::name::UpstreamName;
 use crate::upstream::handle::Handle;
 
 impl Supervisor {
-    /// Starts an upstream anew beside the old one, which may finish its calls. Its items stay listed.
-    pub(super) fn restart(&mut self, name: &str) -> Result<Arc<Handle>, String> {
+    /// Starts an upstream anew whose login has changed, unless it was switched off meanwhile.
+    pub(super) fn logged_in(&mut self, name: &str, lists_anew: bool) -> Result<Arc<Handle>, String> {
+        if self.config.off.iter().any(|off| off.as_str() == name) {
+            return Err(format!("`{name}` is switched off"));
+        }
+        self.restart(name, lists_anew)
+    }
+
+    /// Starts an upstream anew beside the old one, which may finish its calls. Its items stay listed, unless it `lists_anew`.
+    pub(super) fn restart(&mut self, name: &str, lists_anew: bool) -> Result<Arc<Handle>, String> {
         let unknown = || format!("there is no upstream `{name}`; `headend status` lists them");
         if self.config.off.iter().any(|off| off.as_str() == name) {
             self.switch(name, true)?;
@@ -23,6 +31,10 @@ impl Supervisor {
         let (spec, inventory) = (old.handle.spec.load_full(), old.inventory.take());
         let restarts = old.handle.main.restarts.load(Ordering::Relaxed) + 1;
         self.retire(old);
+        let inventory = inventory.filter(|_| !lists_anew);
+        if let Some(store) = self.parts.store.as_ref().filter(|_| lists_anew) {
+            store.forget(&spec.launch_identity());
+        }
         self.launch((*spec).clone())?;
         let new = self.managed.get_mut(&name).ok_or_else(unknown)?;
         new.inventory = inventory.or(new.inventory.take());

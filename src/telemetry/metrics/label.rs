@@ -33,6 +33,8 @@ pub(crate) enum OutcomeLabel {
     Limited,
     /// A person has to approve the call first.
     AwaitingApproval,
+    /// The upstream waits for a login.
+    NeedsLogin,
     /// The audit log could not take the record.
     Unrecorded,
     Busy,

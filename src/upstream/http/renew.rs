@@ -12,7 +12,6 @@ use futures_util::future::BoxFuture;
 use http::{HeaderValue, StatusCode};
 
 use super::HttpLink;
-use super::shared::Work;
 use crate::base::clock;
 use crate::engine::handshake::EraHint;
 use crate::mcp::method::Method;
@@ -20,6 +19,7 @@ use crate::mcp::version::Era;
 use crate::upstream::answer::HttpError;
 use crate::upstream::http_parts::LinkParts;
 use crate::upstream::initialize::{self, Unopened};
+use crate::upstream::shared::Work;
 use crate::wire::raw::RawJson;
 
 /// How long a server may take to say whether it knows a session.

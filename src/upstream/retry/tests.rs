@@ -9,11 +9,13 @@ use crate::base::budget::Budget;
 use crate::base::stop::StopTimes;
 use crate::base::task_group::TaskGroup;
 use crate::config::Limits;
+use crate::store::audit::Audit;
 use crate::store::pins::{LaunchGate, Pins};
 use crate::telemetry::metrics::Metrics;
 use crate::upstream::actor;
 use crate::upstream::client::HttpClient;
 use crate::upstream::handle::Handle;
+use crate::upstream::login_parts::LoginParts;
 use crate::upstream::owner::Marks;
 use crate::upstream::spawner::{Intake, Spawner};
 
@@ -33,6 +35,7 @@ fn context(lines: &str) -> Context {
         tasks: TaskGroup::default(),
         http: HttpClient::new(),
         intake: Intake::new(Budget::new(1 << 20), &Limits::default()),
+        logins: LoginParts::new(None, Audit::none()),
         many_callers: false,
         times: StopTimes::DAEMON,
         marks: Marks::claim(None),

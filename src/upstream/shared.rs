@@ -9,15 +9,20 @@ use crate::base::task_group::TaskGroup;
 use crate::upstream::answer::HttpError;
 
 /// The outcome of the work, to be waited for.
-pub(super) type Work = Shared<BoxFuture<'static, Result<(), HttpError>>>;
+pub(crate) type Work = Shared<BoxFuture<'static, Result<(), HttpError>>>;
 
 /// Work of one kind, of which one piece at most is under way.
 #[derive(Debug, Default)]
-pub(super) struct OneAtATime(Mutex<Option<Work>>);
+pub(crate) struct OneAtATime(Mutex<Option<Work>>);
 
 impl OneAtATime {
+    /// Whether a piece is under way.
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.0.lock().as_ref().is_some_and(|work| work.peek().is_none())
+    }
+
     /// The work that is under way, or else this one.
-    pub(super) fn join(
+    pub(crate) fn join(
         &self,
         (tasks, stop): (&TaskGroup, &CancellationToken),
         begin: impl FnOnce() -> BoxFuture<'static, Result<(), HttpError>>,

@@ -1,0 +1,99 @@
+//! The operator's methods `login.*` and `logout`.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::base::clock;
+use crate::daemon::gateway::Gateway;
+use crate::gateway::logins::{Done, LIFE, NotTaken, Way};
+use crate::upstream::handle::Handle;
+use crate::wire::code;
+use crate::wire::message::Request;
+use crate::wire::raw::{RawJson, RawObject};
+
+/// How long the answer waits for the upstream after a login.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Does what the method says.
+pub(super) async fn operate(gateway: &Gateway, by: &str, request: &Request) -> Result<RawJson, (i64, String)> {
+    let params = request.params.as_ref().and_then(|params| RawObject::parse(params).ok()).unwrap_or_default();
+    let text = |name: &'static str| params.string(name).ok_or((code::INVALID_PARAMS, format!("params lacks `{name}`")));
+    let refused = |why: String| (1, why);
+    match request.method.as_str() {
+        "login.begin" => {
+            let handle = handle(gateway, &text("name")?)?;
+            let way = if params.is_true("paste") { Way::Paste } else { Way::Page };
+            let begun = gateway.logins.begin(&handle, way).await.map_err(refused)?;
+            tracing::info!(upstream.name = %handle.name, by, "login begun by the operator");
+            let mut out =
+                RawObject::of_strings(&[("id", &begun.id), ("upstream", &begun.upstream), ("issuer", &begun.issuer)]);
+            match (way, gateway.console.get()) {
+                (Way::Page, Some(console)) => {
+                    out.set("link", RawJson::string(&format!("{}/login/{}", console.base(), begun.id)));
+                }
+                (Way::Page | Way::Paste, _) => out.set("link", RawJson::string(&begun.address)),
+            }
+            if let Some(warning) = &begun.warning {
+                out.set("warning", RawJson::string(warning));
+            }
+            out.set("seconds", RawJson::number(LIFE.as_secs()));
+            Ok(out.encode())
+        }
+        "login.wait" => {
+            let done = gateway.logins.ended(&text("id")?).await.map_err(refused)?;
+            Ok(told(gateway, &done).await)
+        }
+        "login.paste" => {
+            let done = gateway.logins.pasted(&text("id")?, &text("address")?).await;
+            let done = done.map_err(|error| {
+                refused(match error {
+                    NotTaken::Unknown => {
+                        "this address does not belong to the login that was begun here; copy the whole address from the browser".to_owned()
+                    }
+                    NotTaken::Failed(why) => why,
+                })
+            })?;
+            Ok(told(gateway, &done).await)
+        }
+        "logout" => {
+            let handle = handle(gateway, &text("name")?)?;
+            let was_there = gateway.logins.log_out(&handle).await.map_err(refused)?;
+            tracing::info!(upstream.name = %handle.name, by, was_there, "logged out by the operator");
+            let mut out = RawObject::of_strings(&[("name", handle.name.as_str())]);
+            out.set("was-there", RawJson::boolean(was_there));
+            Ok(out.encode())
+        }
+        other => Err((code::METHOD_NOT_FOUND, format!("no admin method {other:?}"))),
+    }
+}
+
+/// The upstream of that name.
+fn handle(gateway: &Gateway, name: &str) -> Result<Arc<Handle>, (i64, String)> {
+    let snapshot = gateway.service.snapshots.load_full();
+    let found = snapshot.handles.iter().find(|handle| handle.name.as_str() == name).cloned();
+    found.ok_or_else(|| (1, format!("there is no upstream `{name}`; `headend status` lists them")))
+}
+
+/// The end of a login, with the state of its upstream once that has connected.
+async fn told(gateway: &Gateway, done: &Done) -> RawJson {
+    let mut out = RawObject::of_strings(&[("upstream", &done.upstream), ("issuer", &done.issuer)]);
+    if let Some(account) = &done.account {
+        out.set("account", RawJson::string(account));
+    }
+    if let Ok(handle) = handle(gateway, &done.upstream) {
+        let until = clock::now() + PATIENCE;
+        handle.main.started(PATIENCE).await;
+        // The end of a start is told a moment before the state that comes of it, and the lists are read after it.
+        let is_whole = || handle.main.listed.load(Ordering::Relaxed);
+        let goes_on = |state| state == "starting" || (state == "ready" && !is_whole());
+        while goes_on(handle.health.state()) && clock::now() < until {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        out.set("state", RawJson::string(handle.health.state()));
+        if let Some(error) = handle.health.last_error() {
+            out.set("last-error", RawJson::string(&error));
+        }
+    }
+    out.encode()
+}

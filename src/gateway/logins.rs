@@ -1,0 +1,320 @@
+//! Logins at upstreams that wait for their person, and the end of each.
+//!
+//! A login is bound to the one who began it. One for a page is reached by a link that opens once: the browser that presses its button
+//! gets a cookie, and the call-back is taken from that browser alone. One for the command line is ended by the address that the command
+//! is given, and by no call-back. Each has a state that is used once, and ten minutes. Only the operator begins one: on the command
+//! line, or signed in to the console.
+//!
+//! No program is started with an address. It is shown, in ASCII; a host in another script has a warning beside it.
+
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use data_encoding::BASE64URL_NOPAD;
+use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::{Mutex as Turn, mpsc, oneshot, watch};
+use url::Url;
+
+use crate::base::clock;
+use crate::engine::oauth::authorize::Callback;
+use crate::engine::oauth::error::OAuthError;
+use crate::engine::oauth::flow::{Flow, Next};
+use crate::gateway::supervisor::Order;
+use crate::policy::Digest;
+use crate::upstream::handle::Handle;
+use crate::upstream::keeper::Keeper;
+
+/// How long a login may take.
+pub(crate) const LIFE: Duration = Duration::from_secs(600);
+/// How long a login waits for the first answer of an upstream that starts.
+const FIRST_ANSWER: Duration = Duration::from_secs(5);
+/// Logins at once; the oldest gives way.
+const MOST: usize = 64;
+
+/// Who ends a login.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// The browser that opened its link.
+    Page,
+    /// The command that began it.
+    Paste,
+}
+
+/// A login that was begun.
+#[derive(Clone, Debug)]
+pub(crate) struct Begun {
+    /// Names it; whoever has it may open its page.
+    pub(crate) id: String,
+    pub(crate) upstream: String,
+    pub(crate) issuer: String,
+    /// A host that is not what it looks like.
+    pub(crate) warning: Option<String>,
+    /// The address of the authorization server.
+    pub(crate) address: String,
+}
+
+/// What came of a login.
+#[derive(Clone, Debug)]
+pub(crate) struct Done {
+    pub(crate) upstream: String,
+    pub(crate) issuer: String,
+    pub(crate) account: Option<String>,
+}
+
+/// Why a call-back is not taken.
+#[derive(Clone, Debug)]
+pub(crate) enum NotTaken {
+    /// It belongs to no login, or to another browser's. Nothing has ended.
+    Unknown,
+    /// The login has ended, and why.
+    Failed(String),
+}
+
+type Outcome = Result<Done, String>;
+
+/// Logins that wait.
+#[derive(Debug)]
+pub(crate) struct PendingLogins {
+    table: Mutex<Vec<Arc<Pending>>>,
+    /// The console's call-back.
+    callback: Arc<OnceLock<String>>,
+    orders: mpsc::Sender<Order>,
+}
+
+#[derive(Debug)]
+struct Pending {
+    begun: Begun,
+    way: Way,
+    state: Digest,
+    until: Instant,
+    keeper: Arc<Keeper>,
+    flow: Turn<Flow>,
+    /// Of the browser that opened its link.
+    cookie: Mutex<Option<Digest>>,
+    outcome: watch::Sender<Option<Outcome>>,
+}
+
+impl PendingLogins {
+    pub(crate) fn new(callback: Arc<OnceLock<String>>, orders: mpsc::Sender<Order>) -> Self {
+        Self { table: Mutex::default(), callback, orders }
+    }
+
+    /// The console listens, and browsers may come back there.
+    pub(crate) fn open(&self, base: &str) {
+        self.callback.get_or_init(|| format!("{base}/oauth/callback"));
+    }
+
+    fn table(&self) -> MutexGuard<'_, Vec<Arc<Pending>>> {
+        let mut table = self.table.lock();
+        let now = clock::now();
+        table.retain(|pending| pending.until > now);
+        table
+    }
+
+    fn of(&self, id: &str) -> Option<Arc<Pending>> {
+        let id = Digest::of(id.as_bytes());
+        self.table().iter().find(|pending| is_same(&Digest::of(pending.begun.id.as_bytes()), &id)).cloned()
+    }
+
+    /// Begins a login at an upstream: everything up to the page where its person agrees.
+    ///
+    /// # Errors
+    /// A sentence for the operator.
+    pub(crate) async fn begin(&self, handle: &Handle, way: Way) -> Result<Begun, String> {
+        let keeper = handle.keeper.clone().ok_or_else(|| {
+            format!("`{}` takes no login: it is a local program, or its credential stands in `headers`", handle.name)
+        })?;
+        if way == Way::Page && self.callback.get().is_none() {
+            return Err(format!(
+                "the console is off, so no browser can come back here; use `headend login {} --paste`",
+                handle.name
+            ));
+        }
+        // The start that is under way brings the server's challenge, which says what the login has to be good for.
+        if handle.health.state() == "starting" {
+            handle.main.started(FIRST_ANSWER).await;
+        }
+        let flow = keeper.begin().await?;
+        let Next::Open(authorization) = flow.next() else { return Err(OAuthError::OutOfTurn.to_string()) };
+        let redirect = authorization.url.query_pairs().find(|(name, _)| name == "redirect_uri");
+        let comes_here = redirect.is_some_and(|(_, url)| self.callback.get().is_some_and(|own| *own == url));
+        if way == Way::Page && !comes_here {
+            return Err(format!(
+                "the browser comes back to `redirect-url`, which is not this console; use `headend login {} --paste`",
+                handle.name
+            ));
+        }
+        let issuer = flow.server().map(|server| server.issuer.clone()).unwrap_or_default();
+        let begun = Begun {
+            id: BASE64URL_NOPAD.encode(&clock::random::<16>()),
+            upstream: handle.name.to_string(),
+            warning: warning(&authorization.url),
+            issuer: ascii(&issuer),
+            address: authorization.url.to_string(),
+        };
+        let pending = Pending {
+            begun: begun.clone(),
+            way,
+            state: Digest::of(authorization.state.expose().as_bytes()),
+            until: clock::now() + LIFE,
+            keeper,
+            flow: Turn::new(flow),
+            cookie: Mutex::default(),
+            outcome: watch::Sender::new(None),
+        };
+        let mut table = self.table();
+        if table.len() >= MOST {
+            table.remove(0);
+        }
+        table.push(Arc::new(pending));
+        Ok(begun)
+    }
+
+    /// The login behind a link, while it waits. Reading it changes nothing.
+    pub(crate) fn shown(&self, id: &str) -> Option<Begun> {
+        let pending = self.of(id).filter(|pending| pending.way == Way::Page && pending.cookie.lock().is_none());
+        pending.map(|pending| pending.begun.clone())
+    }
+
+    /// Opens a link: its browser gets this cookie. Once.
+    pub(crate) fn enter(&self, id: &str) -> Option<(Begun, String)> {
+        let pending = self.of(id).filter(|pending| pending.way == Way::Page)?;
+        let cookie = BASE64URL_NOPAD.encode(&clock::random::<32>());
+        let mut bound = pending.cookie.lock();
+        if bound.is_some() {
+            return None;
+        }
+        *bound = Some(Digest::of(cookie.as_bytes()));
+        drop(bound);
+        Some((pending.begun.clone(), cookie))
+    }
+
+    /// A browser with these cookies came back with that query.
+    ///
+    /// # Errors
+    /// [`NotTaken`].
+    pub(crate) async fn returned(&self, query: &str, cookies: &[&str]) -> Result<Done, NotTaken> {
+        let callback = Callback::of_query(query);
+        let state =
+            callback.state.as_ref().map(|state| Digest::of(state.expose().as_bytes())).ok_or(NotTaken::Unknown)?;
+        let pending = self.table().iter().find(|pending| is_same(&pending.state, &state)).cloned();
+        let pending = pending.filter(|pending| pending.way == Way::Page).ok_or(NotTaken::Unknown)?;
+        let bound = *pending.cookie.lock();
+        let is_bound = |cookie: &&str| bound.is_some_and(|bound| is_same(&bound, &Digest::of(cookie.as_bytes())));
+        if !cookies.iter().any(|cookie| is_bound(&cookie)) {
+            return Err(NotTaken::Unknown);
+        }
+        self.finish(&pending, &callback).await
+    }
+
+    /// The command that began a login gives the address at which the browser ended.
+    ///
+    /// # Errors
+    /// [`NotTaken`].
+    pub(crate) async fn pasted(&self, id: &str, address: &str) -> Result<Done, NotTaken> {
+        let pending = self.of(id).filter(|pending| pending.way == Way::Paste).ok_or(NotTaken::Unknown)?;
+        self.finish(&pending, &Callback::of_pasted(address)).await
+    }
+
+    /// Waits for the end of a login.
+    pub(crate) async fn ended(&self, id: &str) -> Outcome {
+        let gone = || "the login was not ended within ten minutes".to_owned();
+        let pending = self.of(id).ok_or_else(gone)?;
+        let mut outcome = pending.outcome.subscribe();
+        let ended = tokio::time::timeout_at(pending.until.into(), outcome.wait_for(Option::is_some)).await;
+        ended.ok().and_then(Result::ok).and_then(|outcome| outcome.clone()).unwrap_or_else(|| Err(gone()))
+    }
+
+    async fn finish(&self, pending: &Arc<Pending>, callback: &Callback) -> Result<Done, NotTaken> {
+        let mut flow = pending.flow.lock().await;
+        match flow.returned(callback, clock::since_1970().as_secs()) {
+            // It is another login's.
+            Err(OAuthError::State | OAuthError::OutOfTurn) => return Err(NotTaken::Unknown),
+            Err(error) => return Err(self.end(pending, Err(error.to_string())).await),
+            Ok(()) => {}
+        }
+        // The state is used up.
+        self.table().retain(|other| !Arc::ptr_eq(other, pending));
+        match pending.keeper.finish(&mut flow).await {
+            Ok((login, lists_anew)) => {
+                let done = Done {
+                    upstream: pending.begun.upstream.clone(),
+                    issuer: ascii(&login.server.issuer),
+                    account: login.account.map(|account| account.shown),
+                };
+                self.renewed(&done.upstream, lists_anew).await;
+                pending.outcome.send_replace(Some(Ok(done.clone())));
+                Ok(done)
+            }
+            Err(why) => Err(self.end(pending, Err(why)).await),
+        }
+    }
+
+    async fn end(&self, pending: &Arc<Pending>, outcome: Outcome) -> NotTaken {
+        self.table().retain(|other| !Arc::ptr_eq(other, pending));
+        let why = outcome.as_ref().err().cloned().unwrap_or_default();
+        pending.outcome.send_replace(Some(outcome));
+        NotTaken::Failed(why)
+    }
+
+    /// Connects an upstream anew whose login has changed.
+    async fn renewed(&self, upstream: &str, lists_anew: bool) {
+        let (reply, done) = oneshot::channel();
+        let order = Order::Login { name: upstream.to_owned(), lists_anew, reply };
+        // Both fail only when the gateway shuts down.
+        drop(self.orders.send(order).await);
+        drop(done.await);
+    }
+
+    /// Ends the login at an upstream. Whether there was one.
+    ///
+    /// # Errors
+    /// A sentence for the operator.
+    pub(crate) async fn log_out(&self, handle: &Handle) -> Result<bool, String> {
+        let Some(keeper) = &handle.keeper else { return Ok(false) };
+        let was_there = keeper.log_out().await?;
+        if was_there {
+            self.renewed(handle.name.as_str(), false).await;
+        }
+        Ok(was_there)
+    }
+}
+
+fn is_same(one: &Digest, other: &Digest) -> bool {
+    verify_slices_are_equal(one.bytes(), other.bytes()).is_ok()
+}
+
+/// An issuer with its host in ASCII, as it is shown.
+fn ascii(issuer: &str) -> String {
+    if issuer.is_ascii() {
+        return issuer.to_owned();
+    }
+    Url::parse(issuer).map_or_else(|_| issuer.escape_default().to_string(), |url| url.to_string())
+}
+
+/// A warning for a host that is written in another script: it may look like a name that people know.
+fn warning(url: &Url) -> Option<String> {
+    let host = url.host_str()?;
+    let is_mixed = host.split('.').any(|label| label.starts_with("xn--"));
+    is_mixed.then(|| {
+        format!(
+            "`{host}` stands for a name in another script, which may look like one that you know; compare it with care"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_in_another_script_is_shown_in_ascii_with_a_warning() {
+        for (address, warned) in [("https://login.example/a", false), ("https://login.ex\u{430}mple/a", true)] {
+            let url = Url::parse(address).unwrap();
+            assert_eq!(warning(&url).is_some(), warned, "{address}");
+            assert!(ascii(address).is_ascii(), "{address}");
+        }
+        assert_eq!(ascii("https://as.example"), "https://as.example", "an issuer is a text and not parsed");
+    }
+}

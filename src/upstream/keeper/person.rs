@@ -1,0 +1,123 @@
+//! A login that a person gives, and its end.
+
+use std::sync::Arc;
+
+use super::{Keeper, State};
+use crate::base::clock;
+use crate::config::AuthKind;
+use crate::engine::oauth::client::Moment;
+use crate::engine::oauth::error::{OAuthError, Refusal};
+use crate::engine::oauth::flow::{self, Flow, Kind, Known, Next};
+use crate::engine::oauth::token::Login;
+use crate::upstream::login_parts::chance;
+
+/// Documents and tokens of one login; more than any server needs.
+const STEPS: usize = 32;
+
+impl Keeper {
+    /// A login of a person, up to the page where that person agrees.
+    ///
+    /// # Errors
+    /// A sentence for the operator.
+    pub(crate) async fn begin(&self) -> Result<Flow, String> {
+        let logins =
+            self.parts.logins.as_ref().ok_or("nothing is kept of this gateway's upstreams, and so no login")?;
+        if self.terms.kind() != AuthKind::OAuth {
+            return Err(format!("headend logs in to `{}` by itself; see its `[upstreams.{0}.auth]`", self.upstream));
+        }
+        let terms = self.terms.terms(&self.parts)?;
+        let challenge = self.inner.lock().challenge.clone();
+        let granted = challenge.as_ref().zip(self.login()).and_then(|(challenge, login)| flow::more(&login, challenge));
+        let registrations = logins.registrations(&self.launch).await.map_err(|error| error.to_string())?;
+        let known = Known { registrations, granted };
+        let now = clock::since_1970().as_secs();
+        let mut flow = Flow::new(terms, Kind::Person, challenge, known, chance(), now);
+        match self.drive(&mut flow).await {
+            Ok(Next::Open(_)) => Ok(flow),
+            Ok(_) => Err(OAuthError::OutOfTurn.to_string()),
+            Err(error) => {
+                self.parts.record("login-failed", &self.upstream, &error.to_string());
+                Err(error.to_string())
+            }
+        }
+    }
+
+    /// The rest of a login whose page has answered: gets the tokens and keeps them. Whether it may be another account's than the one
+    /// before.
+    ///
+    /// # Errors
+    /// A sentence for the operator.
+    pub(crate) async fn finish(&self, flow: &mut Flow) -> Result<(Login, bool), String> {
+        let logins =
+            self.parts.logins.as_ref().ok_or("nothing is kept of this gateway's upstreams, and so no login")?;
+        let login = match self.drive(flow).await {
+            Ok(Next::Done(login)) => *login,
+            Ok(_) => return Err(OAuthError::OutOfTurn.to_string()),
+            Err(error) => {
+                self.parts.record("login-failed", &self.upstream, &error.to_string());
+                return Err(error.to_string());
+            }
+        };
+        let before = logins.get(&self.launch).await.ok().flatten();
+        let is_same = before.is_some_and(|held| {
+            let same_issuer = held.login.server.issuer == login.server.issuer;
+            let subject = |login: &Login| login.account.as_ref().map(|account| account.subject.clone());
+            same_issuer && subject(&held.login).is_some() && subject(&held.login) == subject(&login)
+        });
+        logins.keep(&self.launch, &login).await.map_err(|error| error.to_string())?;
+        let account = login.account.as_ref().map_or("", |account| account.shown.as_str());
+        self.parts.record("login", &self.upstream, &format!("{} {account}", login.server.issuer));
+        tracing::info!(upstream.name = %self.upstream, issuer = %login.server.issuer, "logged in");
+        Ok((login, !is_same))
+    }
+
+    /// Ends the login, at the server too where that can be told. Whether there was one.
+    ///
+    /// # Errors
+    /// A sentence for the operator.
+    pub(crate) async fn log_out(&self) -> Result<bool, String> {
+        let Some(logins) = &self.parts.logins else { return Ok(false) };
+        let held = logins.get(&self.launch).await.map_err(|error| error.to_string())?;
+        let was_there = logins.forget(&self.launch).await.map_err(|error| error.to_string())?;
+        self.state.store(Arc::new(State::None));
+        if let Some(held) = held {
+            let moment = Moment { now: clock::since_1970().as_secs(), once: clock::random() };
+            let requests = self.terms.terms(&self.parts).map(|terms| held.login.revoke(&terms, moment));
+            for request in requests.into_iter().flatten().flatten() {
+                // Whatever the server says, the login is forgotten here.
+                drop(self.fetcher.send(&request).await);
+            }
+            self.parts.record("logout", &self.upstream, &held.login.server.issuer);
+        }
+        Ok(was_there)
+    }
+
+    /// Asks whatever a login asks, until it needs a person or is done.
+    pub(super) async fn drive(&self, flow: &mut Flow) -> Result<Next, OAuthError> {
+        for _ in 0..STEPS {
+            let request = match flow.next() {
+                Next::Send(request) => request,
+                Next::Failed(error) => {
+                    if error == OAuthError::Refused(Refusal::InvalidClient)
+                        && let Some(logins) = &self.parts.logins
+                    {
+                        // The server has forgotten the client: the next login registers another one.
+                        drop(logins.forget_registrations(&self.launch).await);
+                    }
+                    return Err(error);
+                }
+                next @ (Next::Open(_) | Next::Done(_)) => return Ok(next),
+            };
+            let had = flow.registration().cloned();
+            let answered = self.fetcher.send(&request).await;
+            flow.answered(answered, clock::since_1970().as_secs());
+            if let (Some(made), Some(logins)) = (flow.registration(), &self.parts.logins)
+                && had.as_ref() != Some(made)
+            {
+                // It outlives a login that fails later; one that cannot be kept is made again.
+                drop(logins.keep_registration(&self.launch, made).await);
+            }
+        }
+        Err(OAuthError::OutOfTurn)
+    }
+}

@@ -1,0 +1,305 @@
+//! Logins at upstreams: states, the way through the command line and through a browser, tokens that expire, restarts, the end.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::console::address;
+use crate::failures::status_of;
+use crate::harness::{Gateway, Setup, headend};
+use crate::process::eventually;
+use crate::upstream::{Fake, Listening, Log};
+
+/// A daemon before one server that wants a login, and that server's own log.
+struct World {
+    gateway: Gateway,
+    server: Listening,
+    log: Log,
+    _folder: tempfile::TempDir,
+}
+
+fn world(era: &str, life: u64) -> World {
+    let folder = tempfile::tempdir().unwrap();
+    let log = Log::new(folder.path(), "server");
+    let server = Fake::http(era).behaving(&format!("login={life}")).logging(&log).spawn();
+    let setup = Setup::new().url("docs", &server.url).toml("[console]\nlisten = \"127.0.0.1:0\"");
+    let gateway = setup.env("HEADEND_LOG", "trace").start();
+    World { gateway, server, log, _folder: folder }
+}
+
+impl World {
+    fn state(&self) -> String {
+        status_of(&self.gateway, "docs")["state"].as_str().unwrap().to_owned()
+    }
+
+    /// How often the server was asked for that.
+    fn asked(&self, what: &str) -> usize {
+        self.log.lines_with(&[&format!("\"login\":\"{what}\"")]).len()
+    }
+
+    fn log_in(&self) {
+        let done = paste(&self.gateway);
+        assert!(done.status.success(), "{}\n{}", said(&done), self.gateway.story());
+        assert!(said(&done).contains("Logged in to docs at http://127.0.0.1"), "{}", said(&done));
+    }
+
+    fn call(&self) -> Value {
+        let answer = self.gateway.modern().call("docs__echo", json!({"text": "hello"}));
+        serde_json::from_str(&answer.raw).unwrap_or(Value::Null)
+    }
+}
+
+fn said(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// The head of the answer to a GET, without following it.
+fn head(url: &str, cookie: Option<&str>, method: &str) -> String {
+    let rest = url.strip_prefix("http://").unwrap();
+    let (host, path) = rest.split_once('/').unwrap();
+    let mut stream = TcpStream::connect(host).unwrap();
+    let cookie = cookie.map(|cookie| format!("Cookie: {cookie}\r\n")).unwrap_or_default();
+    let form =
+        if method == "POST" { "Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 0\r\n" } else { "" };
+    let text = format!("{method} /{path} HTTP/1.1\r\nHost: {host}\r\n{cookie}{form}Connection: close\r\n\r\n");
+    stream.write_all(text.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+fn field<'t>(answer: &'t str, name: &str) -> Option<&'t str> {
+    let heads = answer.split("\r\n\r\n").next().unwrap();
+    heads.lines().find_map(|line| {
+        let (known, value) = line.split_once(": ")?;
+        known.eq_ignore_ascii_case(name).then_some(value)
+    })
+}
+
+/// The command, begun.
+fn begin(gateway: &Gateway, args: &[&str]) -> (Child, BufReader<ChildStdout>, String) {
+    let mut command: Command = gateway.world.command(headend());
+    command.args(args).args(["--config", gateway.config.to_str().unwrap()]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut link = String::new();
+    for _ in 0..20 {
+        let mut line = String::new();
+        if out.read_line(&mut line).unwrap() == 0 {
+            break;
+        }
+        if line.starts_with("http") {
+            link = line.trim().to_owned();
+            break;
+        }
+    }
+    (child, out, link)
+}
+
+/// Logs in by `--paste`, as a person with a browser elsewhere does.
+fn paste(gateway: &Gateway) -> Output {
+    let (mut child, mut out, link) = begin(gateway, &["login", "docs", "--paste"]);
+    assert!(link.contains("code_challenge="), "{link}\n{}", gateway.story());
+    let answer = head(&link, None, "GET");
+    let back = field(&answer, "location").expect(&answer);
+    writeln!(child.stdin.take().unwrap(), "{back}").unwrap();
+    let mut rest = Vec::new();
+    out.read_to_end(&mut rest).unwrap();
+    let mut output = child.wait_with_output().unwrap();
+    output.stdout.extend(rest);
+    output
+}
+
+#[test]
+fn a_server_that_wants_a_login_is_left_alone_until_it_gets_one() {
+    for era in ["modern", "legacy"] {
+        let world = world(era, 3600);
+        eventually("it waits for a login", || world.state() == "needs-login");
+        let before = world.asked("no token");
+        for _ in 0..5 {
+            let answer = world.gateway.modern().call("docs__echo", json!({"text": "a"}));
+            assert!(!answer.raw.contains("hello"), "{}", answer.raw);
+        }
+        thread::sleep(Duration::from_secs(3));
+        assert_eq!(world.asked("no token"), before, "{era}: it is not asked again");
+        let advice = status_of(&world.gateway, "docs")["advice"].to_string();
+        assert!(advice.contains("`headend login docs`"), "{advice}");
+        world.log_in();
+        assert_eq!((world.state().as_str(), world.asked("register"), world.asked("code")), ("ready", 1, 1), "{era}");
+        world.gateway.wait_for_tools(&["docs__echo"]);
+        assert_eq!(world.call()["result"]["content"][0]["text"], "hello", "{era}");
+    }
+}
+
+#[test]
+fn tokens_are_renewed_once_for_all_calls_and_no_tool_leaves_a_list() {
+    let world = world("modern", 2);
+    eventually("it waits for a login", || world.state() == "needs-login");
+    world.log_in();
+    world.gateway.wait_for_tools(&["docs__echo"]);
+    let until = Instant::now() + Duration::from_secs(10);
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                let mut client = world.gateway.modern();
+                while Instant::now() < until {
+                    let answer = client.call("docs__echo", json!({"text": "hello"}));
+                    assert!(answer.raw.contains("hello"), "{}\n{}", answer.raw, world.gateway.story());
+                    thread::sleep(Duration::from_millis(40));
+                }
+            });
+        }
+        scope.spawn(|| {
+            let mut client = world.gateway.modern();
+            while Instant::now() < until {
+                assert!(client.tool_names().contains(&"docs__echo".to_owned()), "a tool has left the list");
+                thread::sleep(Duration::from_millis(200));
+            }
+        });
+    });
+    assert_eq!((world.asked("reuse"), world.asked("authorize")), (0, 1));
+    let refreshed = world.asked("refresh");
+    assert!((3..=12).contains(&refreshed), "{refreshed} renewals in ten seconds of tokens that live for two");
+}
+
+#[test]
+fn a_login_outlives_the_daemon_and_ends_when_its_server_says_so() {
+    let mut world = world("modern", 3);
+    eventually("it waits for a login", || world.state() == "needs-login");
+    world.log_in();
+    world.gateway.signal(Signal::KILL);
+    assert!(world.gateway.wait(Duration::from_secs(60)).is_some());
+    let again = Gateway::start(world.gateway.world.clone(), Some(world.gateway.config.clone()), &["serve"], &[]);
+    world.gateway = again;
+    eventually("it is ready again", || world.state() == "ready");
+    assert_eq!(world.call()["result"]["content"][0]["text"], "hello");
+    assert_eq!((world.asked("authorize"), world.asked("reuse")), (1, 0));
+
+    head(&format!("http://{}/end-all", world.server.address()), None, "POST");
+    eventually("its end is seen", || {
+        world.call();
+        world.state() == "login-expired"
+    });
+    world.gateway.wait_for_tools(&["docs__echo"]);
+    let before = world.asked("refresh") + world.asked("wrong token") + world.asked("no token");
+    let refusal = world.call()["result"]["_meta"]["headend/refusal"].clone();
+    assert_eq!((&refusal["reason"], &refusal["executed"]), (&json!("needs_login"), &json!("no")));
+    assert_eq!(refusal["login"]["command"], "headend login docs");
+    assert_eq!(world.asked("refresh") + world.asked("wrong token") + world.asked("no token"), before);
+    world.log_in();
+    world.gateway.wait_for_tools(&["docs__echo"]);
+    assert_eq!(world.call()["result"]["content"][0]["text"], "hello");
+    // The console has another port since the restart, and so the gateway another redirect address.
+    assert_eq!(world.asked("register"), 2);
+
+    let out = world.gateway.run(&["logout", "docs"]);
+    assert!(out.status.success(), "{}", said(&out));
+    assert!(world.asked("revoke") >= 1);
+    eventually("it waits for a login", || world.state() == "needs-login");
+    world.gateway.wait_for_tools(&["docs__echo"]);
+}
+
+#[test]
+fn the_browser_that_opened_the_link_ends_the_login_and_no_other_one() {
+    let world = world("modern", 3600);
+    eventually("it waits for a login", || world.state() == "needs-login");
+    let (child, mut out, link) = begin(&world.gateway, &["login", "docs"]);
+    let base = format!("http://{}", address(&world.gateway).unwrap());
+    assert!(link.starts_with(&format!("{base}/login/")), "{link}");
+    for _ in 0..2 {
+        let page = head(&link, None, "GET");
+        assert!(
+            page.starts_with("HTTP/1.1 200") && field(&page, "set-cookie").is_none(),
+            "looking uses nothing up: {page}"
+        );
+    }
+    let page = head(&link, None, "POST");
+    let cookie = field(&page, "set-cookie").expect(&page).to_owned();
+    for part in ["HttpOnly", "SameSite=Lax", "Path=/oauth/callback", "Max-Age=600"] {
+        assert!(cookie.contains(part), "{cookie}");
+    }
+    assert!(head(&link, None, "POST").starts_with("HTTP/1.1 404"), "it opens once");
+    let at = page.find("href=\"http://").unwrap() + 6;
+    let login: String = page[at..].chars().take_while(|c| *c != '"').collect();
+    let back = head(&login.replace("&#38;", "&").replace("&amp;", "&"), None, "GET");
+    let back = field(&back, "location").expect(&back).to_owned();
+    assert!(back.starts_with(&format!("{base}/oauth/callback?")), "{back}");
+    for stranger in [None, Some("headend-login-aaaaaaaa=guess")] {
+        assert!(head(&back, stranger, "GET").starts_with("HTTP/1.1 400"), "another browser");
+    }
+    let other = back.replace("iss=http", "iss=https");
+    let cookie = cookie.split(';').next().unwrap();
+    let wrong = back.replace("state=", "state=x");
+    assert!(head(&wrong, Some(cookie), "GET").starts_with("HTTP/1.1 400") && other != back);
+    let done = head(&back, Some(cookie), "GET");
+    assert!(done.starts_with("HTTP/1.1 200") && done.contains("logged in to docs"), "{done}");
+    assert!(head(&back, Some(cookie), "GET").starts_with("HTTP/1.1 400"), "a state is used once");
+    let mut rest = String::new();
+    out.read_to_string(&mut rest).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success() && rest.contains("Logged in to docs"), "{rest}{}", said(&output));
+}
+
+#[test]
+fn an_answer_of_another_issuer_ends_the_login_without_a_token_request() {
+    let world = world("modern", 3600);
+    eventually("it waits for a login", || world.state() == "needs-login");
+    let (mut child, mut out, link) = begin(&world.gateway, &["login", "docs", "--paste"]);
+    let answer = head(&link, None, "GET");
+    let back = field(&answer, "location").expect(&answer).replace("iss=http%3A", "iss=https%3A");
+    writeln!(child.stdin.take().unwrap(), "{back}").unwrap();
+    let mut rest = String::new();
+    out.read_to_string(&mut rest).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(
+        !output.status.success() && said(&output).contains("does not name the authorization server"),
+        "{}",
+        said(&output)
+    );
+    assert_eq!((world.asked("code"), world.state().as_str()), (0, "needs-login"));
+}
+
+#[test]
+fn no_token_is_written_anywhere_in_the_clear() {
+    let world = world("modern", 2);
+    eventually("it waits for a login", || world.state() == "needs-login");
+    world.log_in();
+    for _ in 0..3 {
+        world.call();
+        thread::sleep(Duration::from_secs(1));
+    }
+    let shown = [
+        world.gateway.story(),
+        world.gateway.scrape(),
+        said(&world.gateway.run(&["status", "--json"])),
+        said(&world.gateway.run(&["audit", "tail"])),
+        said(&world.gateway.run(&["check"])),
+    ];
+    for text in &shown {
+        assert!(!text.contains("canary-"), "{}", text.lines().find(|line| line.contains("canary-")).unwrap());
+    }
+    let mut folders = vec![world.gateway.world.path("state")];
+    let mut files = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            // A socket cannot be read.
+            let Ok(bytes) = fs::read(&path) else { continue };
+            files += 1;
+            assert!(!bytes.windows(7).any(|window| window == b"canary-"), "{}", path.display());
+        }
+    }
+    assert!(files > 2, "{files} files");
+    let audit = said(&world.gateway.run(&["audit", "tail", "--json"]));
+    assert!(audit.contains("\"login\"") && audit.contains("login-renewed"), "{audit}");
+}
