@@ -13,7 +13,6 @@ use aws_lc_rs::signature::{
 use data_encoding::{BASE64, BASE64URL_NOPAD, HEXLOWER};
 use zeroize::Zeroizing;
 
-use super::client::Moment;
 use super::error::OAuthError;
 use super::hidden::Hidden;
 use crate::wire::raw::{RawJson, RawObject};
@@ -34,6 +33,14 @@ enum Kind {
     Es384(EcdsaKeyPair),
     EdDsa(Ed25519KeyPair),
     Rs256(RsaKeyPair),
+}
+
+/// The time of a proof, and a number that is used once.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    /// Seconds since 1970.
+    pub now: u64,
+    pub once: [u8; 16],
 }
 
 /// The claims.

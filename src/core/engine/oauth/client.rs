@@ -5,19 +5,13 @@ use std::sync::Arc;
 use data_encoding::BASE64;
 use serde::{Deserialize, Serialize};
 
+pub use super::assertion::Moment;
 use super::assertion::{Assertion, SigningKey};
 use super::error::OAuthError;
 use super::hidden::Hidden;
 use super::request::Form;
 use super::server::Server;
-
-/// A client that the operator registered by hand.
-#[derive(Clone, Debug)]
-pub struct Configured {
-    pub id: String,
-    pub secret: Option<Hidden>,
-    pub key: Option<Arc<SigningKey>>,
-}
+pub use super::terms::Configured;
 
 /// A client that headend registered by itself, at one issuer alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,14 +52,6 @@ enum Proof {
     Basic(Hidden),
     Post(Hidden),
     Key(Arc<SigningKey>),
-}
-
-/// What proofs by key need and nobody else may have: the time and a number that is used once.
-#[derive(Clone, Copy, Debug)]
-pub struct Moment {
-    /// Seconds since 1970.
-    pub now: u64,
-    pub once: [u8; 16],
 }
 
 impl Client {

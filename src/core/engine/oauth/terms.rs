@@ -1,9 +1,12 @@
 //! The operator's words about the login of one upstream, and the addresses that documents of peers may name under them.
 
+use std::sync::Arc;
+
 use url::Url;
 
-use super::client::Configured;
+use super::assertion::SigningKey;
 use super::error::{Document, OAuthError};
+use super::hidden::Hidden;
 use crate::mcp::version::Revision;
 use crate::wire::foreign;
 use crate::wire::reach::{Reach, is_loopback};
@@ -25,6 +28,14 @@ pub struct Terms {
     pub redirect_url: String,
     /// The upstream's revision, if a handshake got so far before.
     pub revision: Option<Revision>,
+}
+
+/// A client that the operator registered by hand.
+#[derive(Clone, Debug)]
+pub struct Configured {
+    pub id: String,
+    pub secret: Option<Hidden>,
+    pub key: Option<Arc<SigningKey>>,
 }
 
 /// The parameter `resource` of requests.
