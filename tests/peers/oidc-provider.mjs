@@ -5,7 +5,11 @@
 //   PEERS_NODE   the folder that holds the installed `node_modules`
 //   ACCESS_TTL   seconds that an access token lives
 //   CLIENTS      JSON: clients that are registered beforehand
+//   KEY          file with the private key, in PEM, of those among them that prove themselves by one
+//   DOCUMENT     JSON: a client's metadata document, which stands at the address that is its own `client_id`
 // POST /test/revoke takes every grant back, as its person would.
+import { createPublicKey } from "node:crypto";
+import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { createRequire } from "node:module";
 import { join } from "node:path";
@@ -21,8 +25,24 @@ await new Promise((resolve) => server.listen(Number(process.env.PORT ?? 0), "127
 const issuer = `http://127.0.0.1:${server.address().port}`;
 const scopes = ["openid", "offline_access", "email", "mcp:read", "mcp:write"];
 
+const clients = JSON.parse(process.env.CLIENTS ?? "[]");
+if (process.env.KEY) {
+  const key = createPublicKey(readFileSync(process.env.KEY)).export({ format: "jwk" });
+  for (const client of clients) client.jwks = { keys: [{ ...key, use: "sig" }] };
+}
+const document = JSON.parse(process.env.DOCUMENT ?? "null");
+
 const provider = new Provider(issuer, {
-  clients: JSON.parse(process.env.CLIENTS ?? "[]"),
+  clients,
+  // No network: the document is the only thing that this server reads from elsewhere.
+  fetch: async (url) => {
+    say("fetched", { url: String(url) });
+    const found = document && String(url) === document.client_id;
+    return new Response(found ? JSON.stringify(document) : "", {
+      status: found ? 200 : 404,
+      headers: { "content-type": "application/json" },
+    });
+  },
   scopes,
   claims: { openid: ["sub"], email: ["email"] },
   conformIdTokenClaims: false,
@@ -30,6 +50,7 @@ const provider = new Provider(issuer, {
   cookies: { keys: ["test"] },
   features: {
     devInteractions: { enabled: false },
+    ...(document ? { clientIdMetadataDocument: { enabled: true, ack: "draft-02" } } : {}),
     registration: { enabled: true },
     revocation: { enabled: true },
     clientCredentials: { enabled: true },

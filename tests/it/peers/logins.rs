@@ -3,6 +3,8 @@
 //! `oidc-provider` gives access tokens of a few seconds and takes a whole login back when a refresh token is used twice; servers of
 //! FastMCP and of the TypeScript SDK believe its tokens alone.
 
+use std::fs;
+use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,7 +13,7 @@ use serde_json::{Value, json};
 
 use self::parts::{Peer, login, login_by, post, redirect, script};
 use super::Peers;
-use crate::harness::{Gateway, Setup};
+use crate::harness::{Gateway, Setup, World, left_out};
 use crate::mcp::{Era, Mcp};
 use crate::process::{said, within};
 use crate::stdio::Pipe;
@@ -33,10 +35,15 @@ struct Place {
 impl Place {
     /// `kind` is the server's script; `auth` has the lines of `[upstreams.guarded.auth]`.
     fn new(kind: &str, life: u64, clients: &Value, auth: &[&str]) -> Option<Self> {
+        Self::with(kind, life, clients, auth, &[])
+    }
+
+    /// [`Place::new`] with more variables of the authorization server.
+    fn with(kind: &str, life: u64, clients: &Value, auth: &[&str], more: &[(&str, &str)]) -> Option<Self> {
         let peers = Peers::find()?;
         let setup = Setup::new();
         let (life, clients) = (life.to_string(), clients.to_string());
-        let more = [("ACCESS_TTL", &*life), ("CLIENTS", &clients)];
+        let more = [&[("ACCESS_TTL", &*life), ("CLIENTS", &clients)], more].concat();
         let issuer = Peer::start(&peers, &setup.world, "oidc-provider.mjs", &[], &more);
         let args: &[&str] = if kind.ends_with(".py") { &["remote"] } else { &[] };
         let server = Peer::start(&peers, &setup.world, kind, args, &[("ISSUER", &issuer.said("issuer"))]);
@@ -263,21 +270,61 @@ fn a_server_that_moves_to_another_issuer_gets_no_credential_of_the_old_one() {
 
 #[test]
 fn a_client_with_rights_of_its_own_needs_no_person() {
-    let clients = json!([
-        { "client_id": "by-secret", "client_secret": "canary & secret", "grant_types": ["client_credentials"],
-          "redirect_uris": [], "response_types": [], "token_endpoint_auth_method": "client_secret_basic" },
-    ]);
-    let auth = ["type = \"client-credentials\"", "client-id = \"by-secret\"", "client-secret = \"canary & secret\""];
-    let Some(place) = Place::new("oauth-server.mjs", LIFE, &clients, &auth) else { return };
-    place.gateway.wait_for_tools(&["guarded__read"]);
-    for _ in 0..3 {
-        assert!(!place.call("guarded__read").1);
-        thread::sleep(Duration::from_secs(LIFE));
+    let world = World::new();
+    let key = world.path("key.pem");
+    let mut made = world.command("openssl");
+    made.args(["genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out", key.to_str().unwrap()]);
+    let has_key = made.stderr(Stdio::null()).status().is_ok_and(|status| status.success());
+    if !has_key {
+        left_out("a client that proves itself by its key", "openssl is not installed");
     }
-    let granted = place.issuer.tokens("client_credentials");
-    assert!(granted.len() >= 2, "{granted:?}");
-    assert!(place.issuer.events("authorized").is_empty() && place.issuer.events("refused").is_empty());
-    assert!(!place.gateway.story().contains("canary"));
+    let pem = has_key.then(|| fs::read_to_string(&key).unwrap());
+    let secret = ("client_secret_basic", "client-secret = \"canary & secret\"".to_owned());
+    let by_key = pem.map(|_| ("private_key_jwt", format!("private-key = {{ file = {:?} }}", key.to_str().unwrap())));
+    for (method, line) in [Some(secret), by_key].into_iter().flatten() {
+        let is_secret = method == "client_secret_basic";
+        let mut client = json!({ "client_id": "own", "grant_types": ["client_credentials"], "redirect_uris": [],
+            "response_types": [], "token_endpoint_auth_method": method });
+        if is_secret {
+            client["client_secret"] = json!("canary & secret");
+        }
+        let auth = ["type = \"client-credentials\"", "client-id = \"own\"", &line];
+        let more = [("KEY", key.to_str().unwrap())];
+        let more = if is_secret { &[][..] } else { &more };
+        let Some(place) = Place::with("oauth-server.mjs", LIFE, &json!([client]), &auth, more) else { return };
+        place.gateway.wait_for_tools(&["guarded__read"]);
+        for _ in 0..3 {
+            assert!(!place.call("guarded__read").1, "{method}");
+            thread::sleep(Duration::from_secs(LIFE));
+        }
+        let granted = place.issuer.tokens("client_credentials");
+        assert!(granted.len() >= 2, "{method}: {granted:?}");
+        assert!(place.issuer.events("authorized").is_empty() && place.issuer.events("refused").is_empty(), "{method}");
+        assert!(!place.gateway.story().contains("canary"));
+    }
+}
+
+#[test]
+fn a_client_whose_id_is_the_address_of_its_document_registers_nowhere() {
+    let id = "https://headend.example/client.json";
+    let back = "http://127.0.0.1/oauth/callback";
+    let document = json!({ "client_id": id, "client_name": "headend", "redirect_uris": [back],
+        "grant_types": ["authorization_code", "refresh_token"], "response_types": ["code"],
+        "token_endpoint_auth_method": "none", "application_type": "native" })
+    .to_string();
+    let auth = [format!("client-metadata-url = {id:?}")];
+    let auth: Vec<&str> = auth.iter().map(String::as_str).collect();
+    let Some(place) = Place::with("oauth-server.mjs", LIFE, &json!([]), &auth, &[("DOCUMENT", &document)]) else {
+        return;
+    };
+    place.wait_for_state("needs-login");
+    place.log_in();
+    place.gateway.wait_for_tools(&["guarded__read"]);
+    thread::sleep(Duration::from_secs(LIFE));
+    assert!(!place.call("guarded__read").1, "a refresh as the same client");
+    assert!(place.issuer.events("registered").is_empty());
+    assert!(place.issuer.events("token").iter().all(|event| event["client"] == id), "{}", place.issuer.story());
+    assert_eq!(place.issuer.events("fetched")[0]["url"], id);
 }
 
 #[test]
