@@ -43,8 +43,9 @@ impl Place {
         let peers = Peers::find()?;
         let setup = Setup::new();
         let (life, clients) = (life.to_string(), clients.to_string());
-        let more = [&[("ACCESS_TTL", &*life), ("CLIENTS", &clients)], more].concat();
-        let issuer = Peer::start(&peers, &setup.world, "oidc-provider.mjs", &[], &more);
+        let mut all = vec![("ACCESS_TTL", &*life), ("CLIENTS", &*clients)];
+        all.extend_from_slice(more);
+        let issuer = Peer::start(&peers, &setup.world, "oidc-provider.mjs", &[], &all);
         let args: &[&str] = if kind.ends_with(".py") { &["remote"] } else { &[] };
         let server = Peer::start(&peers, &setup.world, kind, args, &[("ISSUER", &issuer.said("issuer"))]);
         let table =
@@ -206,7 +207,7 @@ fn a_kill_loses_no_login_unless_the_answer_to_a_refresh_was_on_its_way() {
     }
     assert_eq!(place.issuer.events("authorized").len(), 1 + lost);
     eprintln!("{kills} kills, {lost} of them while the answer to a refresh was on its way");
-    assert!(lost <= kills / 10 + 1, "{lost} of {kills}");
+    assert!(u64::try_from(lost).unwrap() <= kills / 10 + 1, "{lost} of {kills}");
 }
 
 /// A second program with the same state directory, as `headend stdio` without the daemon is one.
@@ -290,7 +291,7 @@ fn a_client_with_rights_of_its_own_needs_no_person() {
         }
         let auth = ["type = \"client-credentials\"", "client-id = \"own\"", &line];
         let more = [("KEY", key.to_str().unwrap())];
-        let more = if is_secret { &[][..] } else { &more };
+        let more = if is_secret { &[][..] } else { &more[..] };
         let Some(place) = Place::with("oauth-server.mjs", LIFE, &json!([client]), &auth, more) else { return };
         place.gateway.wait_for_tools(&["guarded__read"]);
         for _ in 0..3 {
@@ -349,7 +350,8 @@ fn a_person_at_the_login_form_of_canaille() {
     let setup = Setup::new();
     let issuer = Peer::start(&peers, &setup.world, "canaille-server.py", &[], &[]);
     let at = issuer.said("issuer");
-    let more = [("ISSUER", &*at), ("JWKS", &format!("{at}/oauth/jwks.json"))];
+    let keys = format!("{at}/oauth/jwks.json");
+    let more = [("ISSUER", &*at), ("JWKS", &*keys)];
     let server = Peer::start(&peers, &setup.world, "oauth-server.py", &["plain"], &more);
     let gateway = setup.url("guarded", &server.said("url")).start();
     within(PATIENCE, "needs-login", || said(&gateway.run(&["status", "guarded"])).contains("needs-login"));
