@@ -346,7 +346,7 @@ impl Supervisor {
                 return;
             }
             Order::Restart { name, reply } => {
-                let _asker_may_be_gone = reply.send(self.restart(&name, false));
+                let _asker_may_be_gone = reply.send(self.restart(&name));
                 return;
             }
             Order::Login { name, lists_anew, reply } => {

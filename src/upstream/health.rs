@@ -336,6 +336,8 @@ fn uptime_millis() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use http::StatusCode;
+
     use super::*;
     use crate::telemetry::metrics::Metrics;
 
@@ -479,7 +481,7 @@ mod tests {
         assert_eq!(health.state(), "starting");
         health.enter("down");
         assert!(health.state() == "misconfigured" && shown("misconfigured") && !shown("down"));
-        assert_eq!(health.remedy(), Some("install it"));
+        assert_eq!(health.remedy(), Some("install it".into()));
         health.enter("starting");
         health.enter("down");
         assert!(health.state() == "down" && shown("down") && !shown("misconfigured"));

@@ -1,4 +1,4 @@
-//! Orders of the operator about one upstream: start anew, or be off while the process runs.
+//! Orders about one upstream: start anew, by the operator or because its login has changed; be off while the process runs.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,24 +8,37 @@ use crate::catalog::name::UpstreamName;
 use crate::upstream::handle::Handle;
 
 impl Supervisor {
-    /// Starts an upstream anew whose login has changed, unless it was switched off meanwhile.
-    pub(super) fn logged_in(&mut self, name: &str, lists_anew: bool) -> Result<Arc<Handle>, String> {
-        if self.config.off.iter().any(|off| off.as_str() == name) {
-            return Err(format!("`{name}` is switched off"));
+    /// Starts an upstream for the operator: anew, or for the first time since it was switched off.
+    pub(super) fn restart(&mut self, name: &str) -> Result<Arc<Handle>, String> {
+        if !self.is_off(name) {
+            return self.anew(name, false);
         }
-        self.restart(name, lists_anew)
+        self.switch(name, true)?;
+        let new = self.managed.values().find(|new| new.handle.name.as_str() == name).ok_or_else(|| unknown(name))?;
+        // A lazy one too.
+        new.handle.main.order();
+        Ok(Arc::clone(&new.handle))
     }
 
-    /// Starts an upstream anew beside the old one, which may finish its calls. Its items stay listed, unless it `lists_anew`.
-    pub(super) fn restart(&mut self, name: &str, lists_anew: bool) -> Result<Arc<Handle>, String> {
-        let unknown = || format!("there is no upstream `{name}`; `headend status` lists them");
-        if self.config.off.iter().any(|off| off.as_str() == name) {
-            self.switch(name, true)?;
-            let new = self.managed.values().find(|new| new.handle.name.as_str() == name).ok_or_else(unknown)?;
-            // A lazy one too.
-            new.handle.main.order();
-            return Ok(Arc::clone(&new.handle));
+    /// Starts an upstream anew since its login has changed. One that the operator switched off stays off.
+    pub(super) fn logged_in(&mut self, name: &str, lists_anew: bool) -> Result<Arc<Handle>, String> {
+        if !self.is_off(name) {
+            return self.anew(name, lists_anew);
         }
+        let spec = self.written.upstreams.iter().find(|spec| spec.name.as_str() == name);
+        if let (Some(store), Some(spec), true) = (&self.parts.store, spec, lists_anew) {
+            store.forget(&spec.launch_identity());
+        }
+        Err(format!("`{name}` is switched off; `headend restart {name}` switches it on"))
+    }
+
+    fn is_off(&self, name: &str) -> bool {
+        self.config.off.iter().any(|off| off.as_str() == name)
+    }
+
+    /// Starts an upstream beside the old one, which may finish its calls. Its items stay listed, unless it `lists_anew`.
+    fn anew(&mut self, name: &str, lists_anew: bool) -> Result<Arc<Handle>, String> {
+        let unknown = || unknown(name);
         let name = UpstreamName::parse(name).map_err(|_| unknown())?;
         let mut old = self.managed.remove(&name).ok_or_else(unknown)?;
         let (spec, inventory) = (old.handle.spec.load_full(), old.inventory.take());
@@ -50,8 +63,7 @@ impl Supervisor {
     /// Switches an upstream on or off. Its approvals and lists are kept, as for one that the configuration disables.
     pub(super) fn switch(&mut self, name: &str, on: bool) -> Result<(), String> {
         let written = self.written.upstreams.iter().find(|spec| spec.name.as_str() == name);
-        let name =
-            written.ok_or_else(|| format!("there is no upstream `{name}`; `headend status` lists them"))?.name.clone();
+        let name = written.ok_or_else(|| unknown(name))?.name.clone();
         let mut off = self.config.off.clone();
         off.retain(|one| *one != name);
         if !on {
@@ -59,4 +71,8 @@ impl Supervisor {
         }
         self.enforce(self.written.clone(), &off).map(drop)
     }
+}
+
+fn unknown(name: &str) -> String {
+    format!("there is no upstream `{name}`; `headend status` lists them")
 }

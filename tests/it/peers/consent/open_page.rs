@@ -6,7 +6,6 @@ use std::net::TcpListener;
 use rustix::process::Signal;
 
 use super::client::Program;
-use super::page::browser;
 use super::*;
 use crate::harness::{Gateway, Setup};
 use crate::mcp::Mcp;
@@ -35,7 +34,7 @@ fn ask(client: &mut Mcp, numbers: std::ops::Range<u32>) {
 #[test]
 fn an_open_page_learns_of_questions_and_of_the_daemons_end_and_forty_are_answered_by_keys() {
     let Some(peers) = Peers::find() else { return };
-    let Some(browser) = browser(&peers) else { return };
+    let Some(browser) = peers.browser("open pages in a browser") else { return };
     // The page looks for the daemon where it was.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let setup = Setup::new().toml(&format!("[console]\nlisten = \"127.0.0.1:{port}\""));

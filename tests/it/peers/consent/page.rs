@@ -1,36 +1,19 @@
 //! The approval's page: the operator's own browser answers, whatever the client says.
 
 use std::fs;
-use std::path::PathBuf;
 
 use super::client::Program;
 use super::strong::page_of;
 use super::*;
-use crate::harness::left_out;
 
 /// A browser that is signed in as the operator, and the length of its output so far.
 #[derive(Debug)]
 struct Operator(Program, usize);
 
-/// The browser, where it and its driver are there.
-pub(super) fn browser(peers: &Peers) -> Option<PathBuf> {
-    let names = ["chromium-headless-shell", "chromium", "google-chrome"];
-    let paths = std::env::var_os("PATH").unwrap_or_default();
-    let found = names
-        .iter()
-        .find_map(|name| std::env::split_paths(&paths).map(|folder| folder.join(name)).find(|path| path.exists()));
-    let browser = std::env::var_os("HEADEND_TEST_BROWSER").map(PathBuf::from).or(found);
-    if browser.is_none() || !peers.folder().join("node_modules/playwright-core").exists() {
-        left_out("the page in a browser", "no browser, or playwright-core is not installed");
-        return None;
-    }
-    browser
-}
-
 impl Operator {
     /// Starts the browser, or says why there is none.
     fn start(peers: &Peers, stage: &Stage) -> Option<Self> {
-        let browser = browser(peers)?;
+        let browser = peers.browser("the page in a browser")?;
         let token = fs::read_to_string(stage.gateway.world.path("state/headend/console-token")).unwrap();
         let job = json!({"browser": browser, "token": token.trim()});
         let program = Program::start(peers, &stage.gateway, "operator.mjs", &job, "the browser");
