@@ -5,7 +5,7 @@ use std::io::{BufRead as _, Write as _};
 use super::daemon::{self, Daemon};
 use super::exit::{NO, OK, USAGE};
 use super::options::Common;
-use super::output::{Failure, print};
+use super::output::{Failure, complain, print};
 use super::status::unknown;
 use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject};
@@ -82,7 +82,7 @@ fn pasted(daemon: &mut Daemon, id: &str) -> Result<RawObject, Failure> {
         let params = RawObject::of_strings(&[("id", id), ("address", address.trim())]).encode();
         match daemon.ask("login.paste", Some(&params.text())) {
             Err(failure) if failure.text.contains("does not belong to the login") => {
-                eprintln!("{}", failure.text);
+                complain(&failure.text);
                 last = failure;
             }
             outcome => return outcome,

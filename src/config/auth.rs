@@ -99,7 +99,7 @@ pub(super) fn read(mut table: Table<'_>, upstream: &Url, has_credential: bool, l
         table.problem("has both `client-id` and `client-metadata-url`; the address of the document is the client id");
     }
     // A secret that is not there is told already, and the upstream is not started.
-    if kind == AuthKind::ClientCredentials && (client_id.is_none() || !(has_key || !lacks.found.is_empty())) {
+    if kind == AuthKind::ClientCredentials && (client_id.is_none() || (!has_key && lacks.found.is_empty())) {
         table.problem("`type = \"client-credentials\"` needs `client-id` and `client-secret` or `private-key`");
     }
     table.finish();

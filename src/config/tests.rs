@@ -354,7 +354,8 @@ fn what_is_shown_reads_back_as_the_same_configuration() {
     let [from, to] = ["***", &long].map(|stars| [format!("ci = \"{stars}\""), format!("key = \"{stars}\"")]);
     let (again, _) = good(&shown.replace(&from[0], &to[0]).replace(&from[1], &to[1]));
     assert_eq!(show::render(&again), shown);
-    // Everything but the secrets, which are `***` after the round trip.
+    // Everything but the secrets, which are `***` after the round trip. An address that is shown counts as chosen.
+    config.console.chosen = true;
     let stars = || Secret::new("***".to_owned());
     config.server.auth = Auth::Token { tokens: vec![("ci".to_owned(), Secret::new(long.clone()))] };
     config.secrets.key = Some(Secret::new(long));

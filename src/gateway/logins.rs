@@ -202,7 +202,7 @@ impl PendingLogins {
         let pending = pending.filter(|pending| pending.way == Way::Page).ok_or(NotTaken::Unknown)?;
         let bound = *pending.cookie.lock();
         let is_bound = |cookie: &&str| bound.is_some_and(|bound| is_same(&bound, &Digest::of(cookie.as_bytes())));
-        if !cookies.iter().any(|cookie| is_bound(&cookie)) {
+        if !cookies.iter().any(is_bound) {
             return Err(NotTaken::Unknown);
         }
         self.finish(&pending, &callback).await
@@ -231,7 +231,7 @@ impl PendingLogins {
         match flow.returned(callback, clock::since_1970().as_secs()) {
             // It is another login's.
             Err(OAuthError::State | OAuthError::OutOfTurn) => return Err(NotTaken::Unknown),
-            Err(error) => return Err(self.end(pending, Err(error.to_string())).await),
+            Err(error) => return Err(self.end(pending, Err(error.to_string()))),
             Ok(()) => {}
         }
         // The state is used up.
@@ -247,11 +247,11 @@ impl PendingLogins {
                 pending.outcome.send_replace(Some(Ok(done.clone())));
                 Ok(done)
             }
-            Err(why) => Err(self.end(pending, Err(why)).await),
+            Err(why) => Err(self.end(pending, Err(why))),
         }
     }
 
-    async fn end(&self, pending: &Arc<Pending>, outcome: Outcome) -> NotTaken {
+    fn end(&self, pending: &Arc<Pending>, outcome: Outcome) -> NotTaken {
         self.table().retain(|other| !Arc::ptr_eq(other, pending));
         let why = outcome.as_ref().err().cloned().unwrap_or_default();
         pending.outcome.send_replace(Some(outcome));

@@ -62,7 +62,7 @@ impl Logins {
     /// When the store cannot be read.
     pub(crate) async fn get(&self, launch: &str) -> Result<Option<Held>, DbError> {
         let Some(kept) = self.db.login(launch.to_owned()).run().await? else { return Ok(None) };
-        let login = kept.value.as_deref().and_then(|value| read(value));
+        let login = kept.value.as_deref().and_then(read);
         Ok(login.map(|login| Held { version: kept.version, login, is_expired: kept.is_expired }))
     }
 

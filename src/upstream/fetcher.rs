@@ -61,7 +61,7 @@ impl Fetcher {
     /// # Errors
     /// [`NoAnswer`]. No text of the peer is in it.
     pub(crate) async fn send(&self, request: &Request) -> Answered {
-        timeout(TIME, self.exchange(request)).await.unwrap_or(Err(NoAnswer::Late))
+        timeout(TIME, Box::pin(self.exchange(request))).await.unwrap_or(Err(NoAnswer::Late))
     }
 
     async fn exchange(&self, request: &Request) -> Answered {

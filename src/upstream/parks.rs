@@ -55,6 +55,7 @@ impl Parks {
 
     /// Takes a call over, with its turn, its permit and the first question. The call goes on behind the value that is returned; gives
     /// it back when there is no room. It ends with the caller's access.
+    #[expect(clippy::result_large_err, reason = "a call that finds no room goes back as it came")]
     pub(crate) fn park(
         &self,
         caller: &Arc<str>,
@@ -299,6 +300,7 @@ mod tests {
     }
 
     /// Parks a call; the server's end of it, and what it is told.
+    #[expect(clippy::result_large_err, reason = "as of `park`")]
     fn parked_with(
         parks: &Parks,
         caller: &str,
@@ -312,6 +314,7 @@ mod tests {
         Ok((held, port, signals))
     }
 
+    #[expect(clippy::result_large_err, reason = "as of `park`")]
     fn parked(parks: &Parks, caller: &str) -> Result<(HeldExchange, Port, Signals), Exchange> {
         parked_with(parks, caller, &Access::new(&CancellationToken::new()))
     }

@@ -32,7 +32,7 @@ fn page(browser: &Browser, path: &str) -> Page {
     assert_eq!(answer.head.status, 200, "{path}");
     let text = answer.text();
     let looked = text.rsplit_once(" looked at").unwrap_or_default().0;
-    let number = looked.split(|c: char| !c.is_ascii_digit()).filter(|part| !part.is_empty()).next_back();
+    let number = looked.split(|c: char| !c.is_ascii_digit()).rfind(|part| !part.is_empty());
     let next = text.split("rel=\"next\"").next().filter(|before| before.len() < text.len());
     let next = next.and_then(|before| before.rsplit_once("href=\"")?.1.split('"').next());
     Page {

@@ -1,4 +1,4 @@
-//! Servers of npm and PyPI under both units as they are shipped, and under a host that a desktop starts.
+//! Servers of npm and `PyPI` under both units as they are shipped, and under a host that a desktop starts.
 //!
 //! They are downloaded each time, so these tests run with `HEADEND_TEST_NETWORK=1` alone. No init system runs here: `data/unit.py` reads
 //! the system unit and does what systemd would do, the filter of system calls included.
@@ -40,7 +40,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// A folder with `uv` and `uvx`, from PyPI where the machine has none; `None` where something is missing.
+/// A folder with `uv` and `uvx`, from `PyPI` where the machine has none; `None` where something is missing.
 fn tools(what: &str) -> Option<PathBuf> {
     let lacks = |why: &str| eprintln!("left out: {what}: {why}");
     if std::env::var_os("HEADEND_TEST_NETWORK").is_none() {
@@ -119,7 +119,7 @@ fn user_unit(home: &Path) -> (BTreeMap<String, String>, Vec<String>) {
     let pairs = values("Environment").into_iter();
     (
         pairs
-            .filter_map(|pair| Some(pair.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()))?))
+            .filter_map(|pair| pair.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned())))
             .collect(),
         values("ExecStart"),
     )

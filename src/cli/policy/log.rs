@@ -1,6 +1,8 @@
 //! The audit log for commands about rules: its records, the latest first, up to an age.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
+
+use time::OffsetDateTime;
 
 use crate::cli::audit::places;
 use crate::cli::exit::SOFTWARE;
@@ -47,8 +49,8 @@ impl Log {
     /// 78 when nothing says where it is.
     pub(super) fn of(common: &Common, age: Duration) -> Result<Self, Failure> {
         let (_, folder) = places(common)?;
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let date = |age: Duration| timestamp(u64::try_from(now.saturating_sub(age).as_millis()).unwrap_or(0));
+        let now = u64::try_from(OffsetDateTime::now_utc().unix_timestamp()).unwrap_or_default();
+        let date = |age: Duration| timestamp(now.saturating_sub(age.as_secs()).saturating_mul(1000));
         Ok(Self { folder: Folder::at(folder), since: date(age), end: date(age.saturating_add(SLACK)) })
     }
 

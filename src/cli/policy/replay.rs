@@ -140,7 +140,8 @@ fn text(report: &Report) -> String {
             report.undecided
         ));
     }
-    let sections: [(&str, fn(&Change) -> u64); 3] = [
+    type Number = fn(&Change) -> u64;
+    let sections: [(&str, Number); 3] = [
         ("Newly allowed", |change| change.opened),
         ("Newly asked", |change| change.asked),
         ("Newly denied", |change| change.closed),

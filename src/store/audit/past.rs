@@ -48,6 +48,7 @@ pub(crate) struct Cursor {
 }
 
 /// A line of the log.
+#[expect(clippy::large_enum_variant, reason = "one at a time, and nearly all are records")]
 pub(crate) enum Found<'l> {
     Record { line: Line<'l>, chain: &'l str },
     Damaged,

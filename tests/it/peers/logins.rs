@@ -1,7 +1,7 @@
 //! Logins at real authorization servers, whose own words are the witness: how often tokens were asked for, by whom, for what.
 //!
 //! `oidc-provider` gives access tokens of a few seconds and takes a whole login back when a refresh token is used twice; servers of
-//! FastMCP and of the TypeScript SDK believe its tokens alone.
+//! `FastMCP` and of the TypeScript SDK believe its tokens alone.
 
 use std::fs;
 use std::process::Stdio;

@@ -1,7 +1,7 @@
 //! `private_key_jwt`: a client proves with its key who it is.
 //!
 //! Five claims under one signature need no JWT library: nothing of a peer is parsed or verified here. Source: RFC 7523, 3;
-//! OpenID Connect Core, 9.
+//! `OpenID` Connect Core, 9.
 
 use std::fmt;
 

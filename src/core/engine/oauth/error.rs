@@ -99,7 +99,7 @@ pub enum NoAnswer {
     NotJson,
 }
 
-/// An error code of a peer. Source: RFC 6749 4.1.2.1 and 5.2, RFC 7591 3.2.2, RFC 8707 2, OpenID Connect Core 3.1.2.6.
+/// An error code of a peer. Source: RFC 6749 4.1.2.1 and 5.2, RFC 7591 3.2.2, RFC 8707 2, `OpenID` Connect Core 3.1.2.6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::EnumString, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum Refusal {

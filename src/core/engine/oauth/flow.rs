@@ -181,11 +181,11 @@ impl Flow {
                 match answer.document(Document::Server)? {
                     Some(document) => {
                         let server = Server::read(&self.terms, sought, &document)?;
-                        self.found(server)
+                        self.found(&server)
                     }
                     None if places.is_empty() => {
                         let server = sought.default_server(&self.terms)?;
-                        self.found(server)
+                        self.found(&server)
                     }
                     None => Ok(()),
                 }
@@ -239,7 +239,7 @@ impl Flow {
         Ok(())
     }
 
-    fn found(&mut self, server: Server) -> Result<(), OAuthError> {
+    fn found(&mut self, server: &Server) -> Result<(), OAuthError> {
         let is_person = matches!(self.kind, Kind::Person);
         if is_person && !server.pkce {
             return Err(OAuthError::NoPkce);
@@ -258,7 +258,7 @@ impl Flow {
         self.server = Some(server.clone());
         let client = match &self.kind {
             Kind::Person => {
-                match registration::choose(&self.terms, &server, &self.known.registrations, &self.scopes, self.now)? {
+                match registration::choose(&self.terms, server, &self.known.registrations, &self.scopes, self.now)? {
                     Choice::Is(client) => client,
                     Choice::Register(endpoint) => {
                         let application = ApplicationType::of(&self.terms.redirect_url);
@@ -270,12 +270,12 @@ impl Flow {
             // These clients are known to the server beforehand; the workload's may be known by its token alone.
             Kind::ClientCredentials | Kind::Workload(_) => {
                 let configured = self.terms.client.as_ref().ok_or(OAuthError::NoClient)?;
-                Client::configured(configured, &server)
+                Client::configured(configured, server)
             }
         };
         self.registration =
             self.known.registrations.iter().find(|one| one.issuer == server.issuer && one.id == client.id).cloned();
-        self.ask(client, &server)
+        self.ask(client, server)
     }
 
     /// The client is known: a page for a person, or the token at once.

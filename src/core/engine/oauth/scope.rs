@@ -5,7 +5,7 @@
 
 use super::challenge::Challenge;
 
-/// Source: OpenID Connect Core, 11.
+/// Source: `OpenID` Connect Core, 11.
 pub(super) const OFFLINE: &str = "offline_access";
 const MAX_SCOPES: usize = 256;
 

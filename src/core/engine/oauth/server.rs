@@ -1,6 +1,6 @@
 //! Metadata of an authorization server: where it is, and what may be believed of it.
 //!
-//! Source: RFC 8414; OpenID Connect Discovery 1.0; MCP 2025-11-25 and later, authorization, "Authorization Server Metadata
+//! Source: RFC 8414; `OpenID` Connect Discovery 1.0; MCP 2025-11-25 and later, authorization, "Authorization Server Metadata
 //! Discovery"; MCP 2025-03-26, authorization, 2.3.
 
 use serde::{Deserialize, Serialize};

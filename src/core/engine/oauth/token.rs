@@ -225,7 +225,7 @@ impl Tokens {
     }
 }
 
-/// The claims of an id token that its own issuer sent on a connection of ours, which vouches for them. Source: OpenID Connect
+/// The claims of an id token that its own issuer sent on a connection of ours, which vouches for them. Source: `OpenID` Connect
 /// Core, 3.1.3.7, 6.
 fn claims(token: &str) -> Option<RawObject> {
     let payload = token.split('.').nth(1)?;

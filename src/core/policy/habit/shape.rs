@@ -222,9 +222,12 @@ mod tests {
     use super::*;
 
     /// The conditions of the only rule after these approvals, and what it leaves open.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the other matchers are never suggested")]
     fn taken(approved: &[&str], schema: Option<&[&str]>) -> Vec<(String, Vec<String>)> {
         let mut shapes = Shapes::default();
-        approved.iter().for_each(|text| drop(shapes.add(Some(text), Evidence::Page, true)));
+        for text in approved {
+            let _shape = shapes.add(Some(text), Evidence::Page, true);
+        }
         let schema: Option<Vec<String>> = schema.map(|names| names.iter().map(|name| (*name).to_owned()).collect());
         let told = |spec: &ArgumentSpec| match &spec.matcher {
             MatcherSpec::Eq(value) => format!("{}={value:?}", spec.pointer),

@@ -66,14 +66,14 @@ fn begin(terms: Terms, kind: Kind) -> Flow {
 fn done(flow: &Flow) -> Login {
     match flow.next() {
         Next::Done(login) => *login,
-        other => panic!("{other:?}"),
+        other @ (Next::Send(_) | Next::Open(_) | Next::Failed(_)) => panic!("{other:?}"),
     }
 }
 
 fn failed(flow: &Flow) -> OAuthError {
     match flow.next() {
         Next::Failed(error) => error,
-        other => panic!("{other:?}"),
+        other @ (Next::Send(_) | Next::Open(_) | Next::Done(_)) => panic!("{other:?}"),
     }
 }
 

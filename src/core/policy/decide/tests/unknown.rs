@@ -11,7 +11,7 @@ proptest! {
         let mut problems = Problems::default();
         let policy = Policy::compile(&spec, &mut problems);
         let rules = policy.item_rules(action.kind, &action.upstream, &action.canonical);
-        let unknown = Action { arguments: Some(crate::wire::raw::RawJson::trusted("")), ..action.clone() };
+        let unknown = Action { arguments: Some(RawJson::trusted("")), ..action.clone() };
         if action.kind.can_ask() && !needs_arguments(&policy, &rules, &unknown) {
             let limiter = Limiter::new(&policy);
             let decided = |action| decide(&policy, &rules, action, &|_, _| None, &limiter, Duration::ZERO).as_str();
