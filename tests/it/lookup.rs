@@ -97,7 +97,12 @@ fn a_filter_over_a_hundred_thousand_records_reads_each_once_and_keeps_nothing() 
     let growth = gateway.resident().saturating_sub(before);
     println!("{count} records, {} MiB; the daemon grew by {} KiB", text.len() >> 20, growth >> 10);
     assert!(growth < GROWTH, "{growth}");
-    assert!(page(&browser, "/calls?caller=nobody").text.contains("3 damaged lines"));
+    // They are among the oldest records, so on the last page.
+    let mut last = page(&browser, "/calls?caller=nobody");
+    while let Some(next) = last.next.take() {
+        last = page(&browser, &next);
+    }
+    assert!(last.text.contains("3 damaged lines"), "{}", last.text);
 }
 
 #[test]

@@ -79,14 +79,16 @@ const ended = new Promise((_, reject) => daemon.on("exit", (code) => reject(new 
 ended.catch(() => {});
 await Promise.race([listening, ended]);
 
-/** One login; true when headend says that it worked. */
+/** One login; true when headend says that it worked, also where the server takes it back at once. */
 async function login() {
   const child = started(["login", "up", "--paste"], ["pipe", "pipe", "pipe"]);
   const exit = new Promise((resolve) => child.on("exit", resolve));
   child.stdin.on("error", () => {});
+  let worked = false;
   for (const stream of [child.stdout, child.stderr]) {
     createInterface({ input: stream }).on("line", async (line) => {
       console.error(`login: ${line}`);
+      worked ||= line.includes("Logged in to up");
       const address = line.match(/https?:\/\/\S+code_challenge=\S+/)?.[0];
       if (!address) return;
       const page = await fetch(address, { redirect: "manual" });
@@ -95,7 +97,7 @@ async function login() {
       child.stdin.end();
     });
   }
-  return (await exit) === 0;
+  return (await exit) === 0 || worked;
 }
 
 /** Whether `headend status` says that a person has to log in. */
