@@ -179,7 +179,16 @@ fn as_before(world: &World, url: &str) {
     assert_eq!(connection.execute("UPDATE prompts SET message = ?1", [&message]).unwrap(), 1);
     let query = "UPDATE pins SET waiting = ?1 WHERE kind = 'launch' AND upstream = 'docs'";
     assert_eq!(connection.execute(query, [&launch]).unwrap(), 1);
-    let later = ["ended_sessions", "ended_floors", "session_levels", "session_resources", "used_states", "sign_ins"];
+    let later = [
+        "ended_sessions",
+        "ended_floors",
+        "session_levels",
+        "session_resources",
+        "used_states",
+        "sign_ins",
+        "logins",
+        "registrations",
+    ];
     for table in later {
         connection.execute(&format!("DROP TABLE {table}"), []).unwrap();
     }
