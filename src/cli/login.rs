@@ -13,7 +13,7 @@ use crate::wire::raw::{RawJson, RawObject};
 /// Wrong addresses before the command gives up.
 const TRIES: usize = 5;
 
-/// What was begun, ended or answered, one member of it, safe to print.
+/// One member of the daemon's answer about a login, safe to print.
 fn said(answer: &RawObject, name: &str) -> Option<String> {
     answer.string(name).map(|text| foreign::line(&text).into_owned())
 }

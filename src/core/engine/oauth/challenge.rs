@@ -1,4 +1,4 @@
-//! What a server asks for: the challenges of `WWW-Authenticate`.
+//! The demands of a server: the challenges of `WWW-Authenticate`.
 //!
 //! Source: RFC 9110, 11.6.1; RFC 6750, 3; RFC 9728, 5.1.
 
@@ -7,7 +7,7 @@ const MAX_BYTES: usize = 16 * 1024;
 const MAX_CHALLENGES: usize = 16;
 const MAX_PARAMS: usize = 32;
 
-/// What a server asks for with the scheme `Bearer`.
+/// The demands of a challenge with the scheme `Bearer`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Challenge {
     /// Where its metadata is, as it was written.
