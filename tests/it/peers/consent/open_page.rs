@@ -32,7 +32,6 @@ fn ask(client: &mut Mcp, numbers: std::ops::Range<u32>) {
 }
 
 #[test]
-#[ignore = "keys stop after some answers in one run of two, not understood yet: run it with --ignored"]
 fn an_open_page_learns_of_questions_and_of_the_daemons_end_and_forty_are_answered_by_keys() {
     let Some(peers) = Peers::find() else { return };
     let Some(browser) = peers.browser("open pages in a browser") else { return };
