@@ -112,7 +112,7 @@ impl Handle {
             owed: AtomicUsize::new(0),
             spec: ArcSwap::from_pointee(spec),
             main: Arc::new(main),
-            lanes: Lanes::new(askers),
+            lanes: Lanes::new(askers, Arc::clone(&health)),
             spawner,
             opener,
             in_flight: AtomicUsize::new(0),

@@ -188,7 +188,7 @@ fn roots(spec: &Upstream) -> Roots {
 async fn seen_with(handle: &Arc<Handle>, kinds: Kinds, roots: &Roots) -> Seen {
     let declared = Declared::new(kinds, roots);
     let (to, mut heard) = mpsc::channel(4);
-    handle.open(&Lane::listing(handle.name.clone(), declared, to));
+    handle.open(&Lane::listing(handle.name.clone(), declared, Arc::clone(&handle.health), to));
     // Each list that is not answered holds up the next one for a while.
     let until = clock::now() + handle.start_limit() + PATIENCE * 4;
     let mut read: Option<Inventory> = None;

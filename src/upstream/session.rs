@@ -59,8 +59,8 @@ pub(crate) struct Lane {
     pub(crate) declared: Declared,
     /// For lanes besides the main one.
     owner: Option<Owned>,
-    /// Set for the main lane, whose state is the upstream's.
-    health: Option<Arc<Health>>,
+    /// Of the upstream. It learns the state of the main lane, which is the upstream's.
+    health: Arc<Health>,
     /// For lanes that read the lists besides the main one.
     lists_to: Option<ListsTo>,
     state: ArcSwap<LinkState>,
@@ -119,7 +119,7 @@ impl Drop for LaneUse {
 
 impl Lane {
     pub(crate) fn main(upstream: UpstreamName, declared: Declared, askers: Arc<Askers>, health: Arc<Health>) -> Self {
-        Self::new(upstream, declared, askers, None, Some(health))
+        Self::new(upstream, declared, askers, None, health)
     }
 
     fn new(
@@ -127,7 +127,7 @@ impl Lane {
         declared: Declared,
         askers: Arc<Askers>,
         owner: Option<Owned>,
-        health: Option<Arc<Health>>,
+        health: Arc<Health>,
     ) -> Self {
         let client = owner.as_ref().and_then(|owner| owner.client.clone());
         Self {
@@ -151,9 +151,9 @@ impl Lane {
     }
 
     /// A lane of the gateway's own that reads the lists and carries no call.
-    pub(super) fn listing(upstream: UpstreamName, declared: Declared, to: ListsTo) -> Arc<Self> {
+    pub(super) fn listing(upstream: UpstreamName, declared: Declared, health: Arc<Health>, to: ListsTo) -> Arc<Self> {
         let owner = Owned { key: (Owner::Gateway, declared.kinds), client: None };
-        let lane = Self { lists_to: Some(to), ..Self::new(upstream, declared, Arc::default(), Some(owner), None) };
+        let lane = Self { lists_to: Some(to), ..Self::new(upstream, declared, Arc::default(), Some(owner), health) };
         lane.set_state(LinkState::Starting);
         Arc::new(lane)
     }
@@ -177,8 +177,8 @@ impl Lane {
     }
 
     pub(crate) fn set_state(&self, state: LinkState) {
-        if let Some(health) = &self.health {
-            health.enter(state.as_str());
+        if self.is_main() {
+            self.health.enter(state.as_str());
         }
         let now = u64::try_from(clock::uptime().as_millis()).unwrap_or(u64::MAX);
         match (&**self.state.load(), &state) {
@@ -286,10 +286,13 @@ impl Lane {
 
     /// Why no call is made that waits for the link: its server does not admit the gateway, so a start would fail like the last one.
     fn unadmitted(&self, state: &LinkState) -> Option<Failure> {
-        let health = self.health.as_ref().filter(|_| matches!(state, LinkState::Down { .. }))?;
-        match health.standing() {
+        // A client's own session that its server refused has stopped.
+        if !matches!(state, LinkState::Down { .. } | LinkState::Stopped) {
+            return None;
+        }
+        match self.health.standing() {
             Standing::Admitted => None,
-            Standing::NeedsLogin | Standing::LoginExpired => Some(needs_login(health.upstream())),
+            Standing::NeedsLogin | Standing::LoginExpired => Some(needs_login(self.health.upstream())),
             Standing::Refused => {
                 let text =
                     "The server behind this item refused the gateway's credentials; the operator has to renew them.";
@@ -331,7 +334,7 @@ impl Lane {
     /// The next start is due in so long. A call that comes before makes it due at once, so one that failed by chance is soon worth
     /// another.
     fn down(&self, retry: Duration) -> Failure {
-        let lasts = self.health.as_ref().is_some_and(|health| health.remedy().is_some());
+        let lasts = self.health.remedy().is_some();
         let retry = if lasts { retry } else { retry.min(Duration::from_secs(5)) };
         let detail = format!("The server `{}` is not running.", self.news.upstream);
         Failure::new(Reason::UpstreamDown, Executed::No, detail).retry_after(retry.max(Duration::from_secs(1)))
@@ -388,11 +391,12 @@ fn millis(time: Duration) -> u64 {
 }
 
 /// The lanes of one upstream besides the main one.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Lanes {
     table: Mutex<HashMap<Key, Arc<Lane>>>,
     /// The conduct of the upstream's items, on all of its lanes.
     askers: Arc<Askers>,
+    health: Arc<Health>,
 }
 
 /// The lane that a call takes.
@@ -405,8 +409,8 @@ pub(crate) enum Choice {
 }
 
 impl Lanes {
-    pub(crate) fn new(askers: Arc<Askers>) -> Self {
-        Self { table: Mutex::default(), askers }
+    pub(crate) fn new(askers: Arc<Askers>, health: Arc<Health>) -> Self {
+        Self { table: Mutex::default(), askers, health }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<Lane>>> {
@@ -440,7 +444,8 @@ impl Lanes {
             return Err(Failure::new(Reason::Busy, Executed::No, detail).retry_after(Duration::from_secs(30)));
         }
         let owner = Some(Owned { key: key.clone(), client: client.map(Arc::downgrade) });
-        let lane = Arc::new(Lane::new(spec.name.clone(), declared, Arc::clone(&self.askers), owner, None));
+        let lane =
+            Arc::new(Lane::new(spec.name.clone(), declared, Arc::clone(&self.askers), owner, Arc::clone(&self.health)));
         lane.set_state(LinkState::Starting);
         table.insert(key, Arc::clone(&lane));
         let used = lane.take();

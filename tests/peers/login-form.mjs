@@ -7,9 +7,8 @@ const { chromium } = peers("playwright-core");
 const browser = await chromium.launch({ executablePath: job.browser, args: ["--no-sandbox"] });
 const page = await (await browser.newContext()).newPage();
 const sent = new Promise((resolve) =>
-  page.route(`${job.back}*`, (route) => {
-    resolve(route.request().url());
-    return route.fulfill({ body: "back" });
+  page.on("request", (request) => {
+    if (request.url().startsWith(job.back)) resolve(request.url());
   }),
 );
 await page.goto(job.url);
