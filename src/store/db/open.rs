@@ -21,6 +21,9 @@ use crate::config::guard;
 
 /// How long another process may hold the file.
 pub(super) const BUSY: Duration = Duration::from_secs(5);
+/// The same while the file is opened: on a busy machine the writing of another process's log alone may take some seconds, and what
+/// waits for its turn gets it by chance. A start that gives up is an outage; one that waits is not.
+const OPENING: Duration = Duration::from_secs(20);
 /// Between two tries of what `SQLite` itself does not wait for.
 const RETRY: Duration = Duration::from_millis(5);
 /// How often a file is copied that changes meanwhile.
@@ -35,6 +38,7 @@ pub(super) fn writing(path: &Path) -> Result<Connection, DbError> {
     let mut connection = Connection::open_with_flags(path, flags).map_err(|error| told(path, &error))?;
     prepare(&connection).map_err(|error| told(path, &error))?;
     schema::migrate(&mut connection, &clock::random()).map_err(|obstacle| stopped(path, obstacle))?;
+    connection.busy_timeout(BUSY).map_err(|error| told(path, &error))?;
     Ok(connection)
 }
 
@@ -95,7 +99,7 @@ fn judged(path: &Path) -> Result<fs::Metadata, DbError> {
 }
 
 fn prepare(connection: &Connection) -> rusqlite::Result<()> {
-    connection.busy_timeout(BUSY)?;
+    connection.busy_timeout(OPENING)?;
     harden(connection)?;
     connection.pragma_update(None, "secure_delete", true)?;
     let mode = write_ahead(connection)?;
@@ -121,7 +125,7 @@ fn harden(connection: &Connection) -> rusqlite::Result<()> {
 /// Turns the write-ahead log on, and says which journal the file has then. Of several processes that do it at once `SQLite`
 /// refuses all but one without asking the busy handler, since each holds a lock that the other one wants.
 fn write_ahead(connection: &Connection) -> rusqlite::Result<String> {
-    let until = clock::now() + BUSY;
+    let until = clock::now() + OPENING;
     loop {
         match connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)) {
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) && clock::now() < until => {
