@@ -15,10 +15,15 @@ use prometheus::{
 };
 use strum::VariantArray as _;
 
+mod alive;
 mod label;
+mod login;
 mod shortage;
 
+pub(crate) use self::alive::{Connected, Running};
 pub(crate) use self::label::{MethodLabel, OutcomeLabel};
+use self::login::LoginFamilies;
+pub(crate) use self::login::Renewal;
 pub(crate) use self::shortage::Shortage;
 use self::shortage::Shortages;
 use crate::engine::fault::Fault;
@@ -79,6 +84,7 @@ struct Families {
     repairs: IntGaugeVec,
     unread_lists: IntGaugeVec,
     pins_waiting: IntGaugeVec,
+    logins: LoginFamilies,
     decisions: IntCounterVec,
     limit_hits: IntCounterVec,
     auth_failures: IntCounter,
@@ -289,6 +295,7 @@ impl Metrics {
                 "headend_store_writable",
                 "Whether the store in the state directory takes writes: 1, or 0 while its disk is full or read-only.",
             )?,
+            logins: LoginFamilies::new(&b.registry)?,
             registry: b.registry,
         })))
     }
@@ -325,16 +332,12 @@ impl Metrics {
                 drop(f.calls.remove_label_values(&[name, method, outcome]));
             }
         }
-        drop(f.overhead.remove_label_values(&[name]));
-        drop(f.queue_wait.remove_label_values(&[name]));
-        drop(f.in_flight.remove_label_values(&[name]));
-        drop(f.processes.remove_label_values(&[name]));
-        drop(f.upstream_sessions.remove_label_values(&[name]));
+        [&f.overhead, &f.queue_wait].iter().for_each(|family| drop(family.remove_label_values(&[name])));
         drop(f.restarts.remove_label_values(&[name]));
-        drop(f.pins_waiting.remove_label_values(&[name]));
-        drop(f.excess.remove_label_values(&[name]));
-        drop(f.repairs.remove_label_values(&[name]));
-        drop(f.unread_lists.remove_label_values(&[name]));
+        let gauges =
+            [&f.in_flight, &f.processes, &f.upstream_sessions, &f.pins_waiting, &f.excess, &f.repairs, &f.unread_lists];
+        gauges.iter().for_each(|family| drop(family.remove_label_values(&[name])));
+        f.logins.forget(name);
         STATES.iter().for_each(|state| drop(f.state.remove_label_values(&[name, state])));
         KINDS.iter().for_each(|kind| drop(f.items.remove_label_values(&[name, kind])));
         for direction in ["sent", "received"] {
@@ -469,42 +472,6 @@ impl AuditMetrics {
     }
 }
 
-/// One connection of a client, counted until it is dropped.
-#[derive(Debug)]
-pub(crate) struct Connected {
-    open: IntGauge,
-    received: IntCounter,
-    sent: IntCounter,
-}
-
-impl Connected {
-    /// The counter of bytes read.
-    pub(crate) fn received(&self) -> IntCounter {
-        self.received.clone()
-    }
-
-    /// The counter of bytes written.
-    pub(crate) fn sent(&self) -> IntCounter {
-        self.sent.clone()
-    }
-}
-
-impl Drop for Connected {
-    fn drop(&mut self) {
-        self.open.dec();
-    }
-}
-
-/// A process of an upstream, counted until it is dropped.
-#[derive(Debug)]
-pub(crate) struct Running(IntGauge);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.0.dec();
-    }
-}
-
 /// What an upstream's handles still write. One that was replaced leaves the series to the one that has its name now: it counts on, and
 /// says no more how it is. One that was removed makes no series any more.
 const EVERYTHING: u8 = 0;
@@ -556,6 +523,20 @@ impl UpstreamMetrics {
     /// There was no descriptor left for a connection or process of the upstream.
     pub(crate) fn no_descriptor(&self, now: Duration) {
         self.0.families.short_of(Shortage::Descriptors, now);
+    }
+
+    /// Counts an attempt to renew the login.
+    pub(crate) fn renewal(&self, result: Renewal) {
+        if self.tells() < NOTHING {
+            self.0.families.0.logins.renewal(&self.0.name, result);
+        }
+    }
+
+    /// The token in use expires then, in time since 1970; `None` without a token, and for one that never does.
+    pub(crate) fn token_expires(&self, end: Option<Duration>) {
+        if self.tells() == EVERYTHING {
+            self.0.families.0.logins.token_expires(&self.0.name, end);
+        }
     }
 
     pub(crate) fn restarted(&self) {

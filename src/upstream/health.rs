@@ -132,6 +132,10 @@ impl Health {
         self.is_retired.store(true, Ordering::Relaxed);
     }
 
+    pub(crate) const fn metrics(&self) -> &UpstreamMetrics {
+        &self.metrics
+    }
+
     /// The state by the name that status, console and metrics use.
     pub(crate) fn state(&self) -> &'static str {
         self.shown(&self.state.lock())

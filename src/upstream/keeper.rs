@@ -25,6 +25,7 @@ use crate::engine::oauth::error::OAuthError;
 use crate::engine::oauth::flow;
 use crate::engine::oauth::scope::StepUps;
 use crate::engine::oauth::token::Login;
+use crate::telemetry::metrics::Renewal;
 use crate::upstream::answer::HttpError;
 use crate::upstream::client::HttpClient;
 use crate::upstream::fetcher::Fetcher;
@@ -265,7 +266,7 @@ impl Keeper {
     /// A new token was refused: it is not sent again for a while.
     fn reject(&self, version: u64) {
         self.inner.lock().rejected = Some((version, clock::now() + REJECTED));
-        self.state.store(Arc::new(State::Expired));
+        self.enter(State::Expired);
     }
 
     fn is_rejected(&self, version: u64) -> bool {
@@ -304,8 +305,15 @@ impl Keeper {
             tracing::warn!(upstream.name = %self.upstream, error = %error, retry_s = wait.as_secs(), count, "the login cannot be renewed");
         }
         self.parts.record("login-not-renewed", &self.upstream, &error.to_string());
+        self.health.metrics().renewal(Renewal::Failed);
         self.health.failed(why.clone());
         HttpError::NoToken(why)
+    }
+
+    fn enter(&self, state: State) {
+        let end = if let State::Token(token) = &state { token.end } else { None };
+        self.health.metrics().token_expires(end);
+        self.state.store(Arc::new(state));
     }
 
     /// Puts a token in use.
@@ -315,12 +323,12 @@ impl Keeper {
         let mut inner = self.inner.lock();
         (inner.failures, inner.rest) = (0, None);
         drop(inner);
-        self.state.store(Arc::new(State::Token(token)));
+        self.enter(State::Token(token));
         Ok(())
     }
 
     fn expired(&self, why: &str) -> HttpError {
-        self.state.store(Arc::new(State::Expired));
+        self.enter(State::Expired);
         self.health.stands(Standing::LoginExpired, || why.to_owned());
         HttpError::Unadmitted(Standing::LoginExpired, StatusCode::UNAUTHORIZED)
     }
@@ -331,7 +339,7 @@ impl Keeper {
         let held = logins.get(&self.launch).await.ok().flatten();
         let is_there = held.is_some_and(|held| !held.is_expired && !self.is_rejected(held.version));
         if is_there {
-            self.state.store(Arc::new(State::Unread));
+            self.enter(State::Unread);
         }
         is_there
     }

@@ -85,3 +85,22 @@ fn kinds_stand_in_the_order_of_the_lists() {
     let lists = List::ALL.map(|list| format!("{list:?}").trim_end_matches('s').to_lowercase());
     assert_eq!(lists, KINDS);
 }
+
+#[test]
+fn a_token_has_a_series_while_it_has_an_end_and_a_removed_upstream_has_none() {
+    let metrics = Metrics::new().unwrap();
+    let upstream = metrics.upstream("docs");
+    upstream.token_expires(Some(Duration::from_millis(1_700_000_900)));
+    let series = "headend_login_token_expiry_timestamp_seconds{upstream=\"docs\"} 1700000\n";
+    assert!(metrics.render().contains(series), "{}", metrics.render());
+    upstream.token_expires(None);
+    assert!(!metrics.render().contains("headend_login_token_expiry"), "{}", metrics.render());
+    upstream.renewal(Renewal::Failed);
+    upstream.renewal(Renewal::Failed);
+    let series = "headend_login_renewals_total{result=\"failed\",upstream=\"docs\"} 2\n";
+    assert!(metrics.render().contains(series), "{}", metrics.render());
+    upstream.retire(false);
+    metrics.forget_upstream("docs");
+    upstream.renewal(Renewal::Expired);
+    assert!(!metrics.render().contains("headend_login"), "{}", metrics.render());
+}

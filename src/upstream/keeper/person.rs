@@ -1,7 +1,5 @@
 //! A login that a person gives, and its end.
 
-use std::sync::Arc;
-
 use super::{Keeper, State};
 use crate::base::clock;
 use crate::config::AuthKind;
@@ -79,7 +77,7 @@ impl Keeper {
         let Some(logins) = &self.parts.logins else { return Ok(false) };
         let held = logins.get(&self.launch).await.map_err(|error| error.to_string())?;
         let was_there = logins.forget(&self.launch).await.map_err(|error| error.to_string())?;
-        self.state.store(Arc::new(State::None));
+        self.enter(State::None);
         if let Some(held) = held {
             let moment = Moment { now: clock::since_1970().as_secs(), once: clock::random() };
             let requests = self.terms.terms(&self.parts).map(|terms| held.login.revoke(&terms, moment));

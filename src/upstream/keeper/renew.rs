@@ -1,6 +1,5 @@
 //! The work of getting another token.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Keeper, State};
@@ -11,6 +10,7 @@ use crate::engine::oauth::flow::{self, Flow, Kind, Known, Next};
 use crate::engine::oauth::terms::Terms;
 use crate::store::db::DbError;
 use crate::store::logins::{Claiming, Held, Logins};
+use crate::telemetry::metrics::Renewal;
 use crate::upstream::answer::HttpError;
 use crate::upstream::login_parts::chance;
 
@@ -26,19 +26,19 @@ impl Keeper {
     /// Takes the login of the store over, renewed where it has to be.
     pub(super) async fn settle(&self, worn: Option<u64>) -> Result<(), HttpError> {
         let Some(logins) = &self.parts.logins else {
-            self.state.store(Arc::new(State::None));
+            self.enter(State::None);
             return Ok(());
         };
         let until = clock::now() + PATIENCE;
         loop {
             let Some(held) = logins.get(&self.launch).await.map_err(|error| unread(&error))? else {
-                self.state.store(Arc::new(State::None));
+                self.enter(State::None);
                 return Ok(());
             };
             let terms = self.terms.terms(&self.parts).map_err(HttpError::NoToken)?;
             if !held.login.fits(&terms) {
                 // It belongs to an issuer or client that the configuration does not mean any more.
-                self.state.store(Arc::new(State::None));
+                self.enter(State::None);
                 return Ok(());
             }
             if held.is_expired || self.is_rejected(held.version) {
@@ -89,6 +89,7 @@ impl Keeper {
                 for attempt in 1.. {
                     match claimed.renewed(&login).await {
                         Ok(Some(version)) => {
+                            self.health.metrics().renewal(Renewal::Renewed);
                             self.parts.record("login-renewed", &self.upstream, &login.server.issuer);
                             self.adopt(version, login)?;
                             return Ok(true);
@@ -122,6 +123,7 @@ impl Keeper {
             return Ok(false);
         }
         tracing::warn!(upstream.name = %self.upstream, why, "login expired: `headend login {}`", self.upstream);
+        self.health.metrics().renewal(Renewal::Expired);
         self.parts.record("login-expired", &self.upstream, why);
         Err(self.expired(why))
     }
@@ -140,7 +142,7 @@ impl Keeper {
         let challenge = self.inner.lock().challenge.clone();
         // Before the first challenge nothing is known of the server; it may want no token at all.
         if challenge.is_none() {
-            self.state.store(Arc::new(State::None));
+            self.enter(State::None);
             return Ok(());
         }
         let granted = challenge.as_ref().zip(self.login()).and_then(|(challenge, login)| flow::more(&login, challenge));

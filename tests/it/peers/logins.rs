@@ -136,6 +136,11 @@ fn many_tasks_over_many_expiries_cause_one_refresh_each() {
         assert!(place.issuer.events(kind).is_empty(), "{kind}");
     }
     assert_eq!(place.issuer.events("authorized").len(), 1);
+    let page = place.gateway.scrape();
+    let series = |name: &str| page.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
+    let renewed = series("headend_login_renewals_total{result=\"renewed\",upstream=\"guarded\"}").unwrap();
+    assert!(renewed >= refreshes.len() as u64 && renewed <= place.refreshes().len() as u64, "{renewed}: {page}");
+    assert!(series("headend_login_token_expiry_timestamp_seconds{upstream=\"guarded\"}").unwrap() > 1_700_000_000);
 }
 
 #[test]
