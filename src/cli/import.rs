@@ -102,6 +102,7 @@ pub(super) fn run(common: &Common, args: &ImportArgs) -> Result<u8, Failure> {
     done.inspect(|_| {
         told.iter().for_each(|text| complain(text));
         provide(&imported);
+        log_in(&imported);
     })
 }
 
@@ -162,6 +163,19 @@ fn provide(imported: &Imported) {
         complain(&format!(
             "these values were not copied. Set the variables where headend runs (`export NAME=...`,\n\
              or EnvironmentFile= in a unit), or write {{ file = \"/path\" }} in their place:{lines}"
+        ));
+    }
+}
+
+/// Names the servers that may want a login, with the lines that give it.
+fn log_in(imported: &Imported) {
+    let wanting =
+        imported.blocks.iter().filter(|block| block.may_want_login && block.off.is_none() && block.reasons.is_empty());
+    let lines: Vec<String> = wanting.map(|block| format!("\n  headend login {}", block.name)).collect();
+    if !lines.is_empty() {
+        complain(&format!(
+            "no credential came with these servers. For each that `headend status` shows as needs-login, once headend runs:{}",
+            lines.concat()
         ));
     }
 }

@@ -194,6 +194,27 @@ fn import_adds_to_a_file_and_leaves_the_rest_as_it_is() {
 }
 
 #[test]
+fn servers_that_may_want_a_login_are_named_with_the_line_to_type() {
+    let world = World::new();
+    let servers = [
+        r#""docs":{"type":"http","url":"https://docs.example.com/mcp"}"#,
+        r#""tracker":{"command":"npx","args":["-y","mcp-remote","https://tracker.example.com/sse"]}"#,
+        r#""keyed":{"url":"https://keyed.example.com/mcp","headers":{"X-Api-Key":"canary-0123456789abcdef"}}"#,
+        r#""in-url":{"url":"https://in-url.example.com/mcp?token=canary-0123456789abcdef"}"#,
+        r#""off":{"url":"https://off.example.com/mcp","disabled":true}"#,
+        r#""here":{"url":"http://127.0.0.1:9/mcp"}"#,
+        r#""local":{"command":"/bin/local"}"#,
+    ];
+    world.write("work/mcp.json", &format!("{{\"mcpServers\":{{{}}}}}", servers.join(",")));
+    let told = import(&world, &["--write", "mcp.json"]);
+    let named: Vec<&str> = told.lines().filter_map(|line| line.trim().strip_prefix("headend login ")).collect();
+    assert_eq!(named, ["docs", "tracker"], "{told}");
+    assert!(told.contains("needs-login"), "{told}");
+    let text = fs::read_to_string(world.path("config/headend/headend.toml")).unwrap();
+    assert!(text.contains("[upstreams.tracker]\nurl = \"https://tracker.example.com/sse\""), "{text}");
+}
+
+#[test]
 fn a_linked_configuration_stays_a_link() {
     let world = World::new();
     fs::create_dir(world.path("config/headend")).unwrap();

@@ -10,8 +10,8 @@ pub(super) struct Remote {
     pub(super) transport: Option<&'static str>,
 }
 
-/// The remote of a command line that is nothing but a bridge with headers. Without headers it signs in by itself, and with other
-/// options or variables it does more than headend would: both stay programs.
+/// The remote of a command line that is nothing but a bridge. With other options or variables it does more than headend would, and
+/// stays a program.
 pub(super) fn remote(words: &[String], env: &[(String, Json)]) -> Option<Remote> {
     let name = |word: &str| word.rsplit('/').next().unwrap_or(word).to_owned();
     let is_bridge = |word: &str| word == "mcp-remote" || word.starts_with("mcp-remote@");
@@ -51,7 +51,7 @@ pub(super) fn remote(words: &[String], env: &[(String, Json)]) -> Option<Remote>
         }
     }
     let unused = env.iter().any(|(name, _)| !used.contains(name));
-    (!remote.url.is_empty() && !remote.headers.is_empty() && !unused).then_some(remote)
+    (!remote.url.is_empty() && !unused).then_some(remote)
 }
 
 /// The bridge itself replaces `${VAR}` in headers, by variables of its own environment.
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bridge_with_headers_is_a_remote_server() {
+    fn a_bridge_is_a_remote_server() {
         let found =
             of("npx -y mcp-remote@0.1 https://a.example/sse 3334 --header A:_b --transport sse-only", &[]).unwrap();
         let wanted = Remote {
@@ -89,13 +89,19 @@ mod tests {
         assert_eq!(found, wanted);
         let found = of("npx mcp-remote https://a.example --header A:${T}", &[("T", "Bearer x")]).unwrap();
         assert_eq!(found.headers, [("A".to_owned(), "Bearer x".to_owned())]);
+        let found = of("npx -y mcp-remote https://a.example/mcp", &[]).unwrap();
+        assert_eq!(
+            (found.url.as_str(), found.headers.len()),
+            ("https://a.example/mcp", 0),
+            "headend logs in by itself"
+        );
     }
 
     #[test]
     fn everything_else_stays_a_program() {
         for (line, env) in [
-            ("npx -y mcp-remote https://a.example", &[][..]),
-            ("npx -y mcp-remote https://a.example --header A:b --static-oauth-client-info x", &[]),
+            ("npx -y mcp-remote", &[][..]),
+            ("npx -y mcp-remote https://a.example --static-oauth-client-info x", &[]),
             ("npx -y mcp-remote https://a.example --header A:b", &[("NODE_EXTRA_CA_CERTS", "/ca")]),
             ("npx -y -p x mcp-remote https://a.example --header A:b", &[]),
             ("node mcp-remote https://a.example --header A:b", &[]),

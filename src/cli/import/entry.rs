@@ -19,6 +19,8 @@ pub(super) struct Block {
     pub(super) notes: Vec<String>,
     /// Why the host does not start it.
     pub(super) off: Option<String>,
+    /// It is a server behind a URL, and no credential for it stands here.
+    pub(super) may_want_login: bool,
     pub(super) reasons: Vec<String>,
     /// Variables that have to be set, and their descriptions.
     pub(super) exports: Vec<(String, String)>,
@@ -68,7 +70,11 @@ impl Writer<'_> {
             self.line("enabled", "false");
         }
         match &parts.url {
-            Some(url) => self.remote(url),
+            Some(url) => {
+                self.block.may_want_login =
+                    url.starts_with("https://") && parts.headers.is_empty() && secrets::in_text(url).is_empty();
+                self.remote(url);
+            }
             None if parts.words.is_empty() => self.block.reasons.push("it has neither `command` nor `url`".to_owned()),
             None => self.local(),
         }

@@ -113,7 +113,7 @@ impl Parts {
             self.notes.push("Write the variables of `envFile` into `env`: NAME = { env = \"NAME\" }.".to_owned());
         }
         if left.iter().any(|key| ["oauth", "auth", "headersHelper", "authProviderType"].contains(key)) {
-            self.notes.push("The host signs in to it; headend sends the headers that stand here.".to_owned());
+            self.notes.push("The host signs in to it; for headend, `headend login` does, with its name.".to_owned());
         }
     }
 
