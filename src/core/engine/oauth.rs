@@ -22,7 +22,7 @@ pub mod challenge;
 pub mod client;
 pub mod document;
 pub mod error;
-#[cfg(test)]
+#[cfg(any(test, fuzzing, feature = "testing"))]
 mod fixtures;
 pub mod flow;
 #[cfg(any(test, fuzzing, feature = "testing"))]

@@ -1,14 +1,14 @@
-//! Shorthands of the tests.
+//! Shorthands of the tests and the fuzzing.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+#[cfg(test)]
 use bytes::Bytes;
 use url::Url;
 
 use super::authorize::Chance;
-use super::document::Read;
-use super::error::Document;
-use super::request::Answer;
 use super::terms::{ResourceRule, Terms};
+#[cfg(test)]
+use super::{document::Read, error::Document, request::Answer};
 
 pub(super) fn terms(url: &str) -> Terms {
     Terms {
@@ -27,14 +27,17 @@ pub(super) fn chance() -> Chance {
     Chance { state: [1; 32], verifier: [2; 32], nonce: [3; 16], once: [4; 16] }
 }
 
+#[cfg(test)]
 pub(super) fn json(status: u16, body: &str) -> Answer {
     Answer { status, is_json: true, body: Bytes::copy_from_slice(body.as_bytes()) }
 }
 
+#[cfg(test)]
 pub(super) fn document(body: &str) -> Read {
     Read::of(Document::Server, &Bytes::copy_from_slice(body.as_bytes())).unwrap()
 }
 
+#[cfg(test)]
 pub(super) fn texts(urls: &[Url]) -> Vec<&str> {
     urls.iter().map(Url::as_str).collect()
 }

@@ -2,13 +2,13 @@
 #![allow(clippy::panic, clippy::unwrap_used, clippy::indexing_slicing, reason = "a property fails by panicking")]
 
 use bytes::Bytes;
-use url::Url;
 
-use super::authorize::{Callback, Chance};
+use super::authorize::Callback;
 use super::challenge::{Challenge, parse};
+use super::fixtures;
 use super::flow::{Flow, Kind, Known, Next};
 use super::request::{Answer, Content, Request};
-use super::terms::{ResourceRule, Terms};
+use super::terms::Terms;
 use crate::wire::fuzz::halves;
 use crate::wire::reach::Reach;
 
@@ -33,19 +33,15 @@ pub fn challenges(data: &[u8]) {
 pub fn logins(data: &[u8]) {
     let (challenge, rest) = halves(data);
     for (url, is_local) in [("https://mcp.example/a/mcp", false), ("http://127.0.0.1:4000/mcp", true)] {
-        let terms = Terms {
-            url: Url::parse(url).unwrap(),
-            issuers: Vec::new(),
-            client: None,
-            client_metadata_url: None,
-            scopes: Vec::new(),
-            resource: ResourceRule::Auto,
-            redirect_url: "http://127.0.0.1:8628/oauth/callback".to_owned(),
-            revision: None,
-        };
-        let chance = Chance { state: [1; 32], verifier: [2; 32], nonce: [3; 16], once: [4; 16] };
-        let mut flow =
-            Flow::new(terms.clone(), Kind::Person, Challenge::bearer([challenge]), Known::default(), chance, 1);
+        let terms = fixtures::terms(url);
+        let mut flow = Flow::new(
+            terms.clone(),
+            Kind::Person,
+            Challenge::bearer([challenge]),
+            Known::default(),
+            fixtures::chance(),
+            1,
+        );
         let mut answers = rest.split(|byte| *byte == b'\n').map(Bytes::copy_from_slice);
         let mut steps = 0;
         loop {
