@@ -264,7 +264,7 @@ fn the_last_lines_of_a_failed_start_are_told_without_its_secrets() {
     assert!(unknown.status.code() == Some(1) && said(&unknown).contains("no upstream `fy`"), "{}", said(&unknown));
     let browser = Browser::signed_in(&gateway);
     eventually("the console tells them", || {
-        let page = browser.get("/upstreams").text();
+        let page = browser.get("/upstreams/fx").text();
         assert!(!page.contains("canary-4711"), "{page}");
         page.contains("line 30") && page.contains("key $KEY")
     });

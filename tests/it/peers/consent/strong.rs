@@ -49,7 +49,7 @@ fn a_client_that_accepts_every_page_unopened_cannot_run_what_needs_it() {
 }
 
 fn unopened(peers: &Peers, sdk: Sdk, capabilities: &str) {
-    let stage = Stage::with("timeout = \"1s\"", "");
+    let stage = Stage::with("timeout = \"3s\"", "");
     let at = format!("{sdk:?} {capabilities}");
     let mut client = Client::start(peers, &stage.gateway, sdk, Face::Http, capabilities);
     let call = client.begin("fx__write", &json!({"path": "a"}), &["all"]);
