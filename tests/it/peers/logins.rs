@@ -103,19 +103,21 @@ fn a_server_that_wants_a_login_says_so_and_works_once_a_person_logged_in() {
     }
 }
 
+/// `HEADEND_TEST_EXPIRIES` sets their number; over more than a few, tokens live shorter and fewer tasks call.
 #[test]
 fn many_tasks_over_many_expiries_cause_one_refresh_each() {
-    let Some(place) = Place::new("oauth-server.py", LIFE, &json!([]), &[]) else { return };
+    let expiries: u64 = std::env::var("HEADEND_TEST_EXPIRIES").ok().map_or(10, |text| text.parse().unwrap());
+    let (life, tasks) = if expiries > 10 { (2, 4) } else { (LIFE, 32) };
+    let Some(place) = Place::new("oauth-server.py", life, &json!([]), &[]) else { return };
     place.wait_for_state("needs-login");
     place.log_in();
     place.gateway.wait_for_tools(&["guarded__whoami"]);
     let (calls, began) = (AtomicUsize::new(0), Instant::now());
-    let expiries = 10;
     thread::scope(|scope| {
-        for _ in 0..32 {
+        for _ in 0..tasks {
             scope.spawn(|| {
                 let mut client = place.gateway.modern();
-                while began.elapsed() < Duration::from_secs(LIFE * expiries) {
+                while began.elapsed() < Duration::from_secs(life * expiries) {
                     let called = client.call("guarded__whoami", json!({}));
                     assert!(called.raw.contains("alice") && !called.is_error(), "{}", called.raw);
                     calls.fetch_add(1, Ordering::Relaxed);
@@ -128,10 +130,15 @@ fn many_tasks_over_many_expiries_cause_one_refresh_each() {
     assert!(calls.load(Ordering::Relaxed) >= 200, "{calls:?}");
     let refreshes = place.refreshes();
     // Each well after the one before it, so no two of them are of one expiry.
-    let least = LIFE * 1000 / 3;
+    let least = life * 1000 / 3;
     let close: Vec<_> = refreshes.windows(2).filter(|pair| pair[1] - pair[0] < least).collect();
     assert!(close.is_empty() && refreshes.len() as u64 >= expiries - 1, "{refreshes:?}");
-    assert!(refreshes.len() as u64 <= expiries * 2, "{refreshes:?}");
+    assert!(refreshes.len() as u64 <= expiries * 2 + 1, "{refreshes:?}");
+    eprintln!(
+        "{} calls, {} refreshes in the time of {expiries} expiries",
+        calls.load(Ordering::Relaxed),
+        refreshes.len()
+    );
     for kind in ["refused", "revoked", "broken"] {
         assert!(place.issuer.events(kind).is_empty(), "{kind}");
     }
