@@ -55,6 +55,8 @@ pub(crate) mod fuzz;
 mod group_link;
 pub(crate) mod live_desk;
 mod login;
+mod login_desk;
+mod login_page;
 mod page;
 mod questions;
 mod reply;

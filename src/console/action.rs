@@ -99,9 +99,11 @@ pub(super) async fn judge_pin(console: &Console, form: &Form) -> Option<Notice> 
     Some(outcome.map_or_else(Notice::bad, |()| Notice::good(text)))
 }
 
-/// Restarts an upstream of the running daemon, or switches it off or on.
+/// Restarts an upstream of the running daemon, switches it off or on, or ends the login there.
 pub(super) async fn steer(console: &Console, name: &str, form: &Form) -> Option<Notice> {
-    let steer = Steer::parse(form.field("do")?)?;
-    let done = console.desk.steer(name, steer).await;
+    let done = match form.field("do")? {
+        "log-out" => console.desk.log_out(name).await,
+        word => console.desk.steer(name, Steer::parse(word)?).await,
+    };
     Some(done.map_or_else(|text| Notice::bad(capitalised(&text)), Notice::good))
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 
+use super::login_desk::{LoginDesk, LoginView};
 use crate::policy::consent::{Closed, Kept, Lifetime, Wall};
 use crate::policy::{Evidence, PinState, Said};
 use crate::store::audit::search::{CannotSearch, Page, Query};
@@ -15,7 +16,7 @@ use crate::upstream::logbook::LogLine;
 ///
 /// Reading is quick and never waits for a disk. A change is durable when its future is ready; the error is a sentence
 /// for the operator.
-pub(crate) trait Desk: Send + Sync + 'static {
+pub(crate) trait Desk: LoginDesk + Send + Sync + 'static {
     /// The current time, on the clock of all times in the views.
     fn now(&self) -> Wall;
     /// Open approvals, oldest first.
@@ -228,6 +229,8 @@ pub(crate) struct UpstreamDetail {
     pub(crate) view: UpstreamView,
     /// Switched off for as long as this daemon runs.
     pub(crate) is_off: bool,
+    /// Where a person can log in there.
+    pub(crate) login: Option<LoginView>,
     /// The last lines of its log, the latest last.
     pub(crate) lines: Vec<LogLine>,
     pub(crate) tools: Vec<ToolView>,

@@ -10,7 +10,10 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::desk::{
     Approval, Desk, Found, GrantView, Member, Part, PinKey, PinView, Reply, Steer, UpstreamDetail, UpstreamView,
 };
+use super::login_desk::LoginDesk;
 use super::text::capitalised;
+use crate::engine::oauth::authorize::Callback;
+use crate::gateway::logins::{Begun, Done, NotTaken, PendingLogins};
 use crate::gateway::service::Service;
 use crate::gateway::supervisor::Order;
 use crate::policy::consent::{Answer, Arguments, Closed, Grant, Lifetime, Prompt, PromptId, Wall};
@@ -20,6 +23,7 @@ use crate::store::pins::{self, PinKind, Pins};
 use crate::store::recent::DecisionView;
 use crate::wire::layout::indented;
 
+mod logins;
 mod upstreams;
 
 /// Name of the console in grants and in the audit log.
@@ -32,12 +36,18 @@ pub(crate) struct LiveDesk {
     service: Arc<Service>,
     pins: Pins,
     orders: mpsc::Sender<Order>,
+    logins: Arc<PendingLogins>,
 }
 
 impl LiveDesk {
     /// `orders` is the supervisor's queue.
-    pub(crate) fn new(service: Arc<Service>, pins: Pins, orders: mpsc::Sender<Order>) -> Self {
-        Self { service, pins, orders }
+    pub(crate) fn new(
+        service: Arc<Service>,
+        pins: Pins,
+        orders: mpsc::Sender<Order>,
+        logins: Arc<PendingLogins>,
+    ) -> Self {
+        Self { service, pins, orders, logins }
     }
 
     /// Decides about a pin as it was shown, and waits until lists and calls follow the decision.
@@ -195,6 +205,32 @@ impl Desk for LiveDesk {
             (handle.name.as_str(), handle.health.state()).hash(&mut states);
         }
         vec![(Part::Upstreams, states.finish()), (Part::Decisions, self.service.recent.count())]
+    }
+}
+
+impl LoginDesk for LiveDesk {
+    fn log_in<'a>(&'a self, upstream: &'a str) -> BoxFuture<'a, Result<(Begun, String), String>> {
+        Box::pin(logins::log_in(&self.service, &self.logins, upstream, BY))
+    }
+
+    fn login(&self, id: &str) -> Option<Begun> {
+        self.logins.shown(id)
+    }
+
+    fn open_login(&self, id: &str) -> Option<(Begun, String)> {
+        self.logins.enter(id)
+    }
+
+    fn opened_login(&self, id: &str) -> Option<Begun> {
+        self.logins.opened(id)
+    }
+
+    fn end_login<'a>(&'a self, callback: Callback, cookies: Vec<&'a str>) -> BoxFuture<'a, Result<Done, NotTaken>> {
+        Box::pin(async move { self.logins.returned(&callback, &cookies).await })
+    }
+
+    fn log_out<'a>(&'a self, upstream: &'a str) -> BoxFuture<'a, Result<String, String>> {
+        Box::pin(logins::log_out(&self.service, &self.logins, upstream, BY))
     }
 }
 

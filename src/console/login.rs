@@ -1,40 +1,77 @@
-//! Logins at upstreams: the page behind a one-time link, and the call-back of authorization servers.
+//! Logins at upstreams: the pages between the operator and an authorization server, and its call-back.
 //!
-//! The link is the operator's, so no sign-in is asked for. Its button binds the login to this browser by a cookie of its own:
-//! `SameSite=Lax`, since the browser comes back from another site, and for the path of the call-back alone. The call-back is the one
-//! GET that changes something; its state and the cookie take the place of the form's token, and both are used once.
+//! A login is begun on an upstream's page by the operator, or by a one-time link, which is the operator's: no sign-in is asked for. Either
+//! binds it to this browser by a cookie of its own: `SameSite=Lax`, since the browser comes back from another site, and for the path of
+//! the call-back alone. The call-back is the one GET that changes something; its state and the cookie take the place of the form's
+//! token, and both are used once. The same holds for the address that a person pastes, since the browser could not be sent back here:
+//! its form goes to the path of the call-back, so the cookie comes with it.
 
 use http::header::{COOKIE, HeaderValue, SET_COOKIE};
 use http::request::Parts;
 use http::{HeaderMap, Response, StatusCode};
 
-use super::page::{LoginAddress, LoginPage};
+use super::form::Form;
+use super::login_page::{LoginAddress, LoginDone, LoginPage, LoginRefused};
 use super::reply;
+use super::session::Notice;
 use super::site::Console;
-use super::text::visible;
-use crate::gateway::logins::{LIFE, NotTaken};
+use super::text::{capitalised, visible};
+use crate::engine::oauth::authorize::Callback;
+use crate::gateway::logins::{Begun, LIFE, NotTaken};
 use crate::listener::body::ReplyBody;
 
 pub(super) const CALLBACK: &str = "/oauth/callback";
 /// Begin of the names of cookies; several logins may be under way in one browser.
 const NAME: &str = "headend-login-";
-const GONE: &str = "This link was opened already, or is too old. Run headend login again for another one.";
+const GONE: &str = "This login has ended, was opened in another browser, or is older than ten minutes. Begin another one: on the page \
+                    of its upstream, or with headend login.";
+const OTHER: &str = "This address does not belong to a login that was begun in this browser, or it was used already. Copy the whole \
+                     address from the browser that has just logged in. Logins end after ten minutes; one that was begun with --paste \
+                     takes the address at that command alone.";
 
-/// The page behind a link. Opening it changes nothing.
-pub(super) fn show(console: &Console, id: &str) -> Response<ReplyBody> {
-    let begun = console.logins.as_ref().and_then(|logins| logins.shown(id));
-    let Some(begun) = begun else { return reply::wrong(StatusCode::NOT_FOUND, "Not found", GONE) };
-    let (upstream, issuer) = (visible(&begun.upstream), visible(&begun.issuer));
-    reply::page(StatusCode::OK, &LoginPage { id: id.to_owned(), upstream, issuer, warning: begun.warning })
+/// The page behind a link; for the operator also after the link was opened. Opening it changes nothing.
+pub(super) fn show(console: &Console, id: &str, is_operator: bool) -> Response<ReplyBody> {
+    if let Some(begun) = console.desk.login(id) {
+        let (upstream, issuer) = (visible(&begun.upstream), visible(&begun.issuer));
+        return reply::page(StatusCode::OK, &LoginPage { id: id.to_owned(), upstream, issuer, warning: begun.warning });
+    }
+    match console.desk.opened_login(id).filter(|_| is_operator) {
+        Some(begun) => reply::page(StatusCode::OK, &address(begun)),
+        None => reply::wrong(StatusCode::NOT_FOUND, "Not found", GONE),
+    }
 }
 
 /// Its button: binds the login to this browser and shows the address of the authorization server.
 pub(super) fn enter(console: &Console, id: &str) -> Response<ReplyBody> {
-    let entered = console.logins.as_ref().and_then(|logins| logins.enter(id));
-    let Some((begun, cookie)) = entered else { return reply::wrong(StatusCode::NOT_FOUND, "Not found", GONE) };
-    let (upstream, issuer) = (visible(&begun.upstream), visible(&begun.issuer));
-    let page = LoginAddress { upstream, issuer, address: begun.address, warning: begun.warning };
-    let mut response = reply::page(StatusCode::OK, &page);
+    let Some((begun, cookie)) = console.desk.open_login(id) else {
+        return reply::wrong(StatusCode::NOT_FOUND, "Not found", GONE);
+    };
+    bound(reply::page(StatusCode::OK, &address(begun)), id, &cookie)
+}
+
+/// The button on an upstream's page: begins a login, binds it to this browser and leads on to the address.
+///
+/// # Errors
+/// The notice for that page.
+pub(super) async fn begin(console: &Console, upstream: &str) -> Result<Response<ReplyBody>, Notice> {
+    let begun = console.desk.log_in(upstream).await;
+    let (begun, cookie) = begun.map_err(|why| Notice { good: false, text: capitalised(&why) })?;
+    Ok(bound(reply::see(&format!("/login/{}", begun.id)), &begun.id, &cookie))
+}
+
+fn address(begun: Begun) -> LoginAddress {
+    LoginAddress {
+        upstream: visible(&begun.upstream),
+        issuer: visible(&begun.issuer),
+        address: begun.address,
+        redirect: visible(&begun.redirect),
+        comes_here: begun.comes_here,
+        warning: begun.warning,
+    }
+}
+
+/// Sets the cookie of a login.
+fn bound(mut response: Response<ReplyBody>, id: &str, cookie: &str) -> Response<ReplyBody> {
     // Letters, digits, `-` and `_` alone, like the id.
     let name: String = id.chars().take(8).collect();
     let text = format!("{NAME}{name}={cookie}; HttpOnly; SameSite=Lax; Path={CALLBACK}; Max-Age={}", LIFE.as_secs());
@@ -46,24 +83,30 @@ pub(super) fn enter(console: &Console, id: &str) -> Response<ReplyBody> {
 
 /// The browser comes back.
 pub(super) async fn ended(console: &Console, head: &Parts) -> Response<ReplyBody> {
-    let Some(logins) = &console.logins else { return reply::not_found() };
-    let cookies = cookies(&head.headers);
-    match logins.returned(head.uri.query().unwrap_or_default(), &cookies).await {
+    end(console, head, Callback::of_query(head.uri.query().unwrap_or_default())).await
+}
+
+/// The address at which a browser ended that could not come back.
+pub(super) async fn pasted(console: &Console, head: &Parts, form: &Form) -> Response<ReplyBody> {
+    end(console, head, Callback::of_pasted(form.field("address").unwrap_or_default())).await
+}
+
+async fn end(console: &Console, head: &Parts, callback: Callback) -> Response<ReplyBody> {
+    match console.desk.end_login(callback, cookies(&head.headers)).await {
         Ok(done) => {
             let account = done.account.map(|account| format!(" as {}", visible(&account))).unwrap_or_default();
             let (upstream, issuer) = (visible(&done.upstream), visible(&done.issuer));
-            let text = format!("headend is logged in to {upstream} at {issuer}{account}. You can close this page.");
-            reply::wrong(StatusCode::OK, "Logged in", &text)
+            let text =
+                format!("headend is logged in to {upstream} at {issuer}{account}. Calls that waited for it go on.");
+            reply::page(StatusCode::OK, &LoginDone { upstream, text })
         }
         Err(NotTaken::Failed(why)) => {
-            let text = format!("The login has failed: {why}. Run headend login again.");
+            let text = format!(
+                "The login has failed: {why}. Begin another one: on the page of its upstream, or with headend login."
+            );
             reply::wrong(StatusCode::BAD_REQUEST, "Not logged in", &text)
         }
-        Err(NotTaken::Unknown) => {
-            let text = "No login of this browser waits for this answer: it was begun elsewhere, was answered already, or is older than \
-                        ten minutes. Run headend login again; where it was begun with --paste, give this page's address to that command.";
-            reply::wrong(StatusCode::BAD_REQUEST, "Not taken", text)
-        }
+        Err(NotTaken::Unknown) => reply::page(StatusCode::BAD_REQUEST, &LoginRefused { text: OTHER }),
     }
 }
 

@@ -86,6 +86,8 @@ pub(crate) struct Tile {
     pub(crate) error: Option<String>,
     /// For how long it has not been ready, when it is tried again, and what to do.
     pub(crate) waits: Option<String>,
+    /// It waits for a login, which its own page gives.
+    pub(crate) wants_login: bool,
 }
 
 impl Tile {
@@ -113,6 +115,7 @@ impl Tile {
             // The last error matters only while the upstream is down.
             error: upstream.last_error.as_ref().filter(|_| down).map(|error| visible(error)),
             waits: (down || state == "starting").then(|| waits(upstream)),
+            wants_login: matches!(state, "needs-login" | "login-expired"),
         }
     }
 }
@@ -412,26 +415,6 @@ pub(crate) struct SignIn {
 #[template(path = "open.html", config = "src/console/askama.toml")]
 pub(crate) struct Open {
     pub(crate) link: String,
-}
-
-/// The page behind the link of a login.
-#[derive(Debug, Template)]
-#[template(path = "login.html", config = "src/console/askama.toml")]
-pub(crate) struct LoginPage {
-    pub(crate) id: String,
-    pub(crate) upstream: String,
-    pub(crate) issuer: String,
-    pub(crate) warning: Option<String>,
-}
-
-/// The way to the authorization server, for the browser that goes on with a login.
-#[derive(Debug, Template)]
-#[template(path = "login_address.html", config = "src/console/askama.toml")]
-pub(crate) struct LoginAddress {
-    pub(crate) upstream: String,
-    pub(crate) issuer: String,
-    pub(crate) address: String,
-    pub(crate) warning: Option<String>,
 }
 
 /// A page with a short text, for signed-in and other browsers.

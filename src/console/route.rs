@@ -125,7 +125,7 @@ async fn read(console: &Arc<Console>, head: &Parts, visitor: Option<Visitor>) ->
         };
     }
     if let Some(id) = path.strip_prefix("/login/") {
-        return login::show(console, id);
+        return login::show(console, id, visitor.is_some());
     }
     if path == login::CALLBACK {
         // A program that fetches addresses ahead has no cookie, and ends nothing.
@@ -242,6 +242,9 @@ async fn write(console: &Console, head: &Parts, visitor: Option<Visitor>, form: 
     if let Some(id) = path.strip_prefix("/login/") {
         return login::enter(console, id);
     }
+    if path == login::CALLBACK {
+        return login::pasted(console, head, form).await;
+    }
     if path == "/sign-in" {
         let then = own_page(form.field("then").unwrap_or("/"));
         let token = form.field("token").unwrap_or_default();
@@ -254,6 +257,12 @@ async fn write(console: &Console, head: &Parts, visitor: Option<Visitor>, form: 
     if path == "/sign-out" {
         console.doors.leave(&visitor).await;
         return reply::with_cookie(reply::see("/sign-in"), None);
+    }
+    if let Some(name) = name_in(path).filter(|_| form.field("do") == Some("log-in")) {
+        return login::begin(console, name).await.unwrap_or_else(|notice| {
+            console.doors.tell(&visitor, notice);
+            reply::see(path)
+        });
     }
     let done = match path {
         "/grants" => action::revoke(console, form).await,

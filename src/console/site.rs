@@ -11,7 +11,6 @@ use super::desk::Desk;
 use super::session::{self, Doors};
 use crate::base::clock;
 use crate::config::Limits;
-use crate::gateway::logins::PendingLogins;
 use crate::listener::address::Network;
 use crate::listener::guard::Guard;
 use crate::listener::lobby::Standing;
@@ -29,8 +28,6 @@ pub(crate) struct Console {
     pub(super) desk: Arc<dyn Desk>,
     pub(super) doors: Doors,
     pub(super) guard: Guard,
-    /// Logins at upstreams that browsers end here.
-    pub(super) logins: Option<Arc<PendingLogins>>,
     base: Arc<str>,
     pub(super) places: Arc<Semaphore>,
     pub(super) streams: Arc<Semaphore>,
@@ -51,17 +48,11 @@ impl Console {
             doors,
             // Only its own host and origin, whatever the configuration allows other listeners.
             guard: Guard::new(local, &[], &[], &Limits { header_field_bytes: MAX_HEAD, ..Limits::default() }),
-            logins: None,
             base: format!("http://{local}").into(),
             places: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
             streams: Arc::new(Semaphore::new(MAX_STREAMS)),
             stop,
         }
-    }
-
-    /// The same, with the pages of logins.
-    pub(crate) fn with_logins(self, logins: Arc<PendingLogins>) -> Self {
-        Self { logins: Some(logins), ..self }
     }
 
     /// The console's address, without a slash at the end.

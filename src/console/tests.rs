@@ -12,6 +12,7 @@ mod browser;
 mod fake;
 mod fake_calls;
 mod lists;
+mod logins;
 
 const TOKEN: &str = "the-operators-token-of-this-test";
 /// Every page that needs a session.
@@ -22,6 +23,8 @@ const PAGES: &[&str] = &[
     "/upstreams",
     "/upstreams/files",
     "/upstreams/legacy-crm",
+    "/upstreams/docs",
+    "/upstreams/wiki",
     "/decisions",
     "/calls",
     "/calls?item=x&decision=allow",

@@ -3,6 +3,7 @@
 use askama::Template;
 
 use super::desk::{ToolView, UpstreamDetail};
+use super::login_desk::HeldLogin;
 use super::page::{Frame, Tile};
 use super::text::{Piece, PieceKind, block, capitalised, counted, moment, span, visible};
 use crate::mcp::weight;
@@ -24,6 +25,9 @@ pub(crate) struct UpstreamPage {
     /// How long it has been in its state.
     age: String,
     is_off: bool,
+    wants_login: bool,
+    /// Whose login is in use, where and for how long.
+    login: Option<String>,
     lines: Vec<Line>,
     tools: Vec<Tool>,
     total: String,
@@ -61,7 +65,7 @@ struct Withheld {
 
 impl UpstreamPage {
     pub(crate) fn new(frame: Frame, detail: &UpstreamDetail) -> Self {
-        let UpstreamDetail { view, is_off, lines, tools, withheld } = detail;
+        let UpstreamDetail { view, is_off, login, lines, tools, withheld } = detail;
         let bytes: usize = tools.iter().map(|tool| tool.bytes).sum();
         let mut tools: Vec<Tool> = tools.iter().map(Tool::new).collect();
         // The largest first, as `headend tools --tokens` has them.
@@ -74,12 +78,20 @@ impl UpstreamPage {
             tile: Tile { error: view.last_error.as_ref().map(|error| visible(error)), offers, ..tile },
             age: span(view.age),
             is_off: *is_off,
+            wants_login: login.as_ref().is_some_and(|login| login.is_wanted),
+            login: login.as_ref().and_then(|login| login.held.as_ref()).map(held),
             lines: lines.iter().map(Line::new).collect(),
             total: format!("{}, about {} tokens together", counted(tools.len(), "tool"), weight::tokens(bytes)),
             tools,
             withheld,
         }
     }
+}
+
+fn held(login: &HeldLogin) -> String {
+    let account = login.account.as_ref().map(|account| format!("{} at ", visible(account))).unwrap_or_default();
+    let left = login.left.map(|left| format!("; its token ends in {}", span(left))).unwrap_or_default();
+    format!("{account}{}{left}", visible(&login.issuer))
 }
 
 impl Line {

@@ -121,11 +121,10 @@ impl Gateway {
             // A token that is never shown: links are the only way in.
             None => Store::fresh_token(),
         };
-        let desk =
-            Arc::new(LiveDesk::new(Arc::clone(&self.service), self.pins.clone(), self.supervised.orders.clone()));
+        let (orders, logins) = (self.supervised.orders.clone(), Arc::clone(&self.logins));
+        let desk = Arc::new(LiveDesk::new(Arc::clone(&self.service), self.pins.clone(), orders, logins));
         let doors = Doors::new(&token, self.sign_ins.clone(), clock::uptime());
         let console = Console::new(desk, doors, local, self.service.draining.clone());
-        let console = console.with_logins(Arc::clone(&self.logins));
         let console = Arc::clone(self.console.get_or_init(|| Arc::new(console)));
         let base = Arc::clone(console.base());
         self.service.console.get_or_init(|| base.to_string());

@@ -1,9 +1,9 @@
 //! Logins at upstreams that wait for their person, and the end of each.
 //!
-//! A login is bound to the one who began it. One for a page is reached by a link that opens once: the browser that presses its button
-//! gets a cookie, and the call-back is taken from that browser alone. One for the command line is ended by the address that the command
-//! is given, and by no call-back. Each has a state that is used once, and ten minutes. Only the operator begins one: on the command
-//! line, or signed in to the console.
+//! A login is bound to the one who began it. One for a page is reached by a link that opens once, or begun on the console: the browser
+//! that presses the button gets a cookie, and the call-back is taken from that browser alone, as its redirect or as the address that
+//! its person pastes. One for the command line is ended by the address that the command is given, and by no call-back. Each has a
+//! state that is used once, and ten minutes. Only the operator begins one: on the command line, or signed in to the console.
 //!
 //! No program is started with an address. It is shown, in ASCII; a host in another script has a warning beside it.
 
@@ -52,6 +52,9 @@ pub(crate) struct Begun {
     pub(crate) warning: Option<String>,
     /// The address of the authorization server.
     pub(crate) address: String,
+    /// The address to which it sends the browser back, and whether that is this console's.
+    pub(crate) redirect: String,
+    pub(crate) comes_here: bool,
 }
 
 /// What came of a login.
@@ -138,13 +141,7 @@ impl PendingLogins {
         let flow = keeper.begin().await?;
         let Next::Open(authorization) = flow.next() else { return Err(OAuthError::OutOfTurn.to_string()) };
         let redirect = authorization.url.query_pairs().find(|(name, _)| name == "redirect_uri");
-        let comes_here = redirect.is_some_and(|(_, url)| self.callback.get().is_some_and(|own| *own == url));
-        if way == Way::Page && !comes_here {
-            return Err(format!(
-                "the browser comes back to `redirect-url`, which is not this console; use `headend login {} --paste`",
-                handle.name
-            ));
-        }
+        let redirect = redirect.map(|(_, url)| url.into_owned()).unwrap_or_default();
         let issuer = flow.server().map(|server| server.issuer.clone()).unwrap_or_default();
         let begun = Begun {
             id: BASE64URL_NOPAD.encode(&clock::random::<16>()),
@@ -152,6 +149,8 @@ impl PendingLogins {
             warning: warning(&authorization.url),
             issuer: ascii(&issuer),
             address: authorization.url.to_string(),
+            comes_here: self.callback.get().is_some_and(|own| *own == redirect),
+            redirect,
         };
         let pending = Pending {
             begun: begun.clone(),
@@ -190,12 +189,17 @@ impl PendingLogins {
         Some((pending.begun.clone(), cookie))
     }
 
-    /// A browser with these cookies came back with that query.
+    /// The login behind a link that was opened, for the operator. Reading it changes nothing.
+    pub(crate) fn opened(&self, id: &str) -> Option<Begun> {
+        let pending = self.of(id).filter(|pending| pending.way == Way::Page && pending.cookie.lock().is_some());
+        pending.map(|pending| pending.begun.clone())
+    }
+
+    /// A browser with these cookies came back, or its person pasted the address at which it ended.
     ///
     /// # Errors
     /// [`NotTaken`].
-    pub(crate) async fn returned(&self, query: &str, cookies: &[&str]) -> Result<Done, NotTaken> {
-        let callback = Callback::of_query(query);
+    pub(crate) async fn returned(&self, callback: &Callback, cookies: &[&str]) -> Result<Done, NotTaken> {
         let state =
             callback.state.as_ref().map(|state| Digest::of(state.expose().as_bytes())).ok_or(NotTaken::Unknown)?;
         let pending = self.table().iter().find(|pending| is_same(&pending.state, &state)).cloned();
@@ -205,7 +209,7 @@ impl PendingLogins {
         if !cookies.iter().any(is_bound) {
             return Err(NotTaken::Unknown);
         }
-        self.finish(&pending, &callback).await
+        self.finish(&pending, callback).await
     }
 
     /// The command that began a login gives the address at which the browser ended.

@@ -16,6 +16,8 @@ use crate::harness::{Gateway, Setup, headend};
 use crate::process::eventually;
 use crate::upstream::{Fake, Listening, Log};
 
+mod pages;
+
 /// A daemon before one server that wants a login, and that server's own log.
 struct World {
     gateway: Gateway,
@@ -25,10 +27,16 @@ struct World {
 }
 
 fn world(era: &str, life: u64) -> World {
+    world_of(Setup::new(), era, life, "0s")
+}
+
+/// Calls that find the server waiting for a login are held so long.
+fn world_of(setup: Setup, era: &str, life: u64, hold: &str) -> World {
     let folder = tempfile::tempdir().unwrap();
     let log = Log::new(folder.path(), "server");
     let server = Fake::http(era).behaving(&format!("login={life}")).logging(&log).spawn();
-    let setup = Setup::new().url("docs", &server.url).toml("[console]\nlisten = \"127.0.0.1:0\"");
+    let setup = setup.policy(&format!("default = \"allow\"\n[policy.consent]\nhold = {hold:?}"));
+    let setup = setup.url("docs", &server.url).toml("[console]\nlisten = \"127.0.0.1:0\"");
     let setup = setup.fake("other", &Fake::stdio(era));
     let gateway = setup.env("HEADEND_LOG", "trace").start();
     World { gateway, server, log, _folder: folder }

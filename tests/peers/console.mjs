@@ -20,6 +20,10 @@ const PAGES = [
   ["upstreams", "/upstreams"],
   ["upstream", "/upstreams/files"],
   ["upstream-down", "/upstreams/legacy-crm"],
+  ["upstream-login", "/upstreams/docs"],
+  ["upstream-logged-in", "/upstreams/wiki"],
+  ["login", "/login/Nm3yxXKpWq1uVb0sEfJ2gA"],
+  ["login-address", "/login/k2VbZt0sEfJ2gANm3yxXKp"],
   ["decisions", "/decisions"],
   ["calls", "/calls"],
   ["unknown", "/approvals/gone"],
@@ -88,6 +92,8 @@ async function judgeAll([look, colorScheme, width, height, byAxe]) {
     await page.goto(base + path);
     if (name === "approval") await page.locator("summary").first().click();
     if (name === "upstream") await page.getByText("Disable", { exact: true }).click();
+    if (name === "upstream-logged-in") await page.getByText("Login", { exact: true }).last().click();
+    if (name === "login-address") await page.getByText("Its whole address").click();
     await judge(page, `${name}-${look}`, byAxe);
   }
   await signIn(page, quiet);

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 use super::super::desk::{Steer, ToolView, UpstreamDetail, UpstreamView};
+use super::logins;
 use crate::catalog::name::UpstreamName;
 use crate::gateway::service::Service;
 use crate::gateway::snapshot::Snapshot;
@@ -74,7 +75,8 @@ pub(super) fn off(name: &UpstreamName) -> UpstreamView {
 pub(super) fn detail(snapshot: &Snapshot, name: &str) -> Option<UpstreamDetail> {
     let Some(index) = snapshot.handles.iter().position(|handle| handle.name.as_str() == name) else {
         let view = snapshot.config.off.iter().find(|off| off.as_str() == name).map(off)?;
-        return Some(UpstreamDetail { view, is_off: true, lines: Vec::new(), tools: Vec::new(), withheld: Vec::new() });
+        let (lines, tools, withheld) = (Vec::new(), Vec::new(), Vec::new());
+        return Some(UpstreamDetail { view, is_off: true, login: None, lines, tools, withheld });
     };
     let handle = snapshot.handles.get(index)?;
     let entries = snapshot.whole.catalog.entries().iter().enumerate();
@@ -90,6 +92,7 @@ pub(super) fn detail(snapshot: &Snapshot, name: &str) -> Option<UpstreamDetail> 
     Some(UpstreamDetail {
         view: view(snapshot, index, handle),
         is_off: false,
+        login: logins::view(handle),
         lines: handle.health.log.after(0, MAX_LINES),
         tools: tools.collect(),
         withheld: withheld.map(|dropped| (dropped.canonical(), dropped.why.clone())).collect(),

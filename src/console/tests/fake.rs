@@ -12,6 +12,7 @@ use crate::store::recent::DecisionView;
 use crate::upstream::logbook::{LogLine, Origin};
 use crate::wire::raw::RawJson;
 
+pub(super) mod logins;
 mod texts;
 mod upstreams;
 
@@ -446,7 +447,7 @@ impl Desk for FakeDesk {
         } else {
             Vec::new()
         };
-        Some(UpstreamDetail { view, is_off, lines, tools, withheld })
+        Some(UpstreamDetail { view, is_off, login: logins::view(name), lines, tools, withheld })
     }
 
     fn steer<'a>(&'a self, name: &'a str, steer: Steer) -> BoxFuture<'a, Result<String, String>> {

@@ -13,6 +13,11 @@ use crate::upstream::login_parts::chance;
 const STEPS: usize = 32;
 
 impl Keeper {
+    /// Whether a person can log in here.
+    pub(crate) fn takes_person(&self) -> bool {
+        self.parts.logins.is_some() && self.terms.kind() == AuthKind::OAuth
+    }
+
     /// A login of a person, up to the page where that person agrees.
     ///
     /// # Errors

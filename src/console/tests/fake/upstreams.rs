@@ -3,7 +3,7 @@
 use crate::console::desk::UpstreamView;
 
 pub(super) fn upstreams() -> Vec<UpstreamView> {
-    let rows: [(&str, &'static str, usize, Option<&str>); 10] = [
+    let rows: [(&str, &'static str, usize, Option<&str>); 12] = [
         ("github", "ready", 41, None),
         ("files", "ready", 14, None),
         ("postgres", "ready", 9, None),
@@ -19,6 +19,8 @@ pub(super) fn upstreams() -> Vec<UpstreamView> {
         ),
         ("legacy-crm", "down", 0, Some("exit status 1: Error: Cannot find module 'express'")),
         ("time", "stopped", 0, None),
+        ("docs", "needs-login", 0, Some("the server wants a login (HTTP status 401 Unauthorized)")),
+        ("wiki", "ready", 3, None),
     ];
     let view = |(name, state, tools, error): (&str, &'static str, usize, Option<&str>)| UpstreamView {
         name: name.to_owned(),
@@ -33,7 +35,10 @@ pub(super) fn upstreams() -> Vec<UpstreamView> {
         last_error: error.map(|text| std::sync::Arc::new(text.to_owned())),
         age: 42,
         next_try: error.map(|_| 8),
-        advice: error.map(|_| format!("install it, or correct `command`; `headend restart {name}` tries at once")),
+        advice: error.map(|_| match state {
+            "needs-login" => format!("log in: `headend login {name}`; `headend restart {name}` tries at once"),
+            _ => format!("install it, or correct `command`; `headend restart {name}` tries at once"),
+        }),
     };
     rows.into_iter().map(view).collect()
 }
