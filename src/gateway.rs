@@ -7,9 +7,11 @@
 pub(crate) mod admission;
 pub(crate) mod answer;
 pub(crate) mod awaiting_approval;
+mod awaiting_login;
 pub(crate) mod call;
 mod channel;
 pub(crate) mod client;
+pub(crate) mod client_call;
 pub(crate) mod condition;
 pub(crate) mod decision;
 pub(crate) mod dry_run;

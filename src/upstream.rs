@@ -32,6 +32,7 @@ pub(crate) mod lines;
 pub(crate) mod link;
 mod listing;
 pub(crate) mod logbook;
+pub(crate) mod login_link;
 pub(crate) mod login_parts;
 #[cfg_attr(not(target_os = "linux"), path = "upstream/unmarked.rs")]
 pub(crate) mod owner;

@@ -1,4 +1,4 @@
-//! A call that waits for its approval, and the two states of every call: awaiting approval, or permitted.
+//! A call that waits for its approval.
 //!
 //! Whoever agrees, the call is then decided again from the start, against the snapshot of that moment: the consent is a grant
 //! that this decision finds. Whoever does not, in time or at all, has it refused.
@@ -18,8 +18,8 @@ use crate::engine::ask::ClientAnswer;
 use crate::engine::call::{Executed, Failure, Progress, Reason};
 use crate::engine::question::approval::{is_declined, read};
 use crate::gateway::answer::{Answer, refused};
-use crate::gateway::call::{Call, ClientEvent, given_up};
-use crate::gateway::channel::{Channel, Note, Request, Room};
+use crate::gateway::call::{ClientEvent, given_up};
+use crate::gateway::channel::{Channel, Note, Request, Room, Step};
 use crate::gateway::question::client_requests::PendingRequest;
 use crate::gateway::service::Service;
 use crate::mcp::input::is_accepted;
@@ -41,105 +41,11 @@ const UNTAKEN: &str = "The approval of this call could not be taken, so it was n
 /// How often a call that waits looks whether it may still.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The outcome of a request.
-pub(crate) enum Handled {
-    Answer(Answer),
-    Call(Box<ClientCall>),
-    /// An answer that takes a moment.
-    Later(BoxFuture<'static, Answer>),
-    /// The gateway itself is full; HTTP says 503.
-    Overloaded,
-}
-
-/// One call of a client. Dropping it before the answer cancels it.
-#[expect(clippy::large_enum_variant, reason = "nearly every call is of the large kind, and in a box already")]
-pub(crate) enum ClientCall {
-    Asking(Box<Asking>),
-    Permitted(Call),
-}
-
-impl std::fmt::Debug for ClientCall {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Asking(asking) => write!(f, "Asking({})", asking.prompt),
-            Self::Permitted(call) => call.fmt(f),
-        }
-    }
-}
-
-impl ClientCall {
-    /// The next thing for the client. Cancel-safe in the way of [`Call::next`].
-    pub(crate) async fn next(&mut self) -> ClientEvent {
-        loop {
-            match self {
-                Self::Permitted(call) => return call.next().await,
-                // Seldom, and it must not make every call's future larger.
-                Self::Asking(asking) => match Box::pin(asking.next()).await {
-                    Step::Event(event) => return event,
-                    Step::Permitted(call) => *self = *call,
-                },
-            }
-        }
-    }
-
-    /// Whether it is held while a person decides elsewhere. If its client gives it up in the moment of the answer, it must not be
-    /// sent.
-    pub(crate) fn is_held(&self) -> bool {
-        matches!(self, Self::Asking(asking) if asking.is_held())
-    }
-
-    /// It is the same call as one that was held, decided again. Another call may have used the approval up, so that it waits again.
-    fn goes_on_after(&mut self, before: &mut Asking) {
-        let progress = before.progress.take();
-        match self {
-            Self::Permitted(call) => call.goes_on_after(progress),
-            Self::Asking(asking) => {
-                asking.is_told = before.is_told;
-                if progress.is_some() {
-                    (asking.progress, asking.reminders) = (progress, std::mem::take(&mut before.reminders));
-                }
-            }
-        }
-    }
-
-    /// Whether its server's questions wait for the client on its stream.
-    pub(crate) fn is_asking(&self) -> bool {
-        matches!(self, Self::Permitted(call) if call.is_asking())
-    }
-
-    /// Closes these questions as if their time were over.
-    pub(crate) fn nobody_answers(&mut self) {
-        if let Self::Permitted(call) = self {
-            call.nobody_answers();
-        }
-    }
-
-    /// The client has withdrawn its request.
-    pub(crate) fn withdraw(self) {
-        if let Self::Permitted(call) = self {
-            call.withdraw();
-        }
-    }
-
-    /// Lets a permitted call run on without its client: a legacy client that went away did not cancel. A call that
-    /// awaits approval ends, since no client is left to ask.
-    pub(crate) fn detach(self) {
-        if let Self::Permitted(call) = self {
-            call.detach();
-        }
-    }
-}
-
-enum Step {
-    Event(ClientEvent),
-    Permitted(Box<ClientCall>),
-}
-
 /// A call with an open prompt.
 pub(crate) struct Asking {
-    service: Arc<Service>,
-    request: Request,
-    prompt: PromptId,
+    pub(super) service: Arc<Service>,
+    pub(super) request: Request,
+    pub(super) prompt: PromptId,
     /// Held until the call is decided again: a once-grant is for this call until then.
     seat: Option<Seat>,
     channel: Channel,
@@ -151,10 +57,10 @@ pub(crate) struct Asking {
     awaiting_turn: Option<BoxFuture<'static, Option<OwnedSemaphorePermit>>>,
     asked: bool,
     /// The client was told where the approval can be given; once a call.
-    is_told: bool,
+    pub(super) is_told: bool,
     /// How a held call tells its client that it waits.
-    progress: Option<Progress>,
-    reminders: Reminders,
+    pub(super) progress: Option<Progress>,
+    pub(super) reminders: Reminders,
     answering: Option<BoxFuture<'static, Result<Closed, CannotAnswer>>>,
     settled: Option<BoxFuture<'static, Closed>>,
     concluded: Option<Closed>,
@@ -206,7 +112,7 @@ impl Asking {
         }
     }
 
-    async fn next(&mut self) -> Step {
+    pub(super) async fn next(&mut self) -> Step {
         loop {
             if let Some(refused) = self.refused.take() {
                 return Step::Event(refused);
@@ -222,7 +128,7 @@ impl Asking {
                 if let Some(notice) = self.withdrawal(if is_late { LATE } else { "answered elsewhere" }) {
                     return Step::Event(ClientEvent::Notice(notice));
                 }
-                return self.conclude(closed).await;
+                return self.conclude(closed);
             }
             if let Some(answering) = &mut self.answering {
                 let closed = answering.await;
@@ -292,7 +198,7 @@ impl Asking {
         }
     }
 
-    fn is_held(&self) -> bool {
+    pub(super) fn is_held(&self) -> bool {
         matches!(self.room, Some(Room::Held(_)))
     }
 
@@ -445,7 +351,7 @@ impl Asking {
         }
     }
 
-    async fn conclude(&mut self, closed: Closed) -> Step {
+    fn conclude(&mut self, closed: Closed) -> Step {
         self.leave(match closed {
             Closed::Granted | Closed::Denied | Closed::Dismissed => Ended::Answered,
             Closed::TimedOut | Closed::Superseded => Ended::Over,
@@ -456,28 +362,14 @@ impl Asking {
             return Step::Event(self.fail(&failure));
         }
         let text = match closed {
-            Closed::Granted => return self.decide_again().await,
+            // The decision finds its grant.
+            Closed::Granted => return Step::Again,
             Closed::Denied => "This call was denied by the person who was asked.",
             Closed::Dismissed => "The approval of this call was dismissed, so it was not made.",
             Closed::TimedOut => "This call was not approved in time, so it was not made.",
             Closed::Superseded => "The item of this call has changed meanwhile; make the call again.",
         };
         Step::Event(self.refuse(Reason::Denied, text))
-    }
-
-    /// The approval was given: the decision finds its grant.
-    async fn decide_again(&mut self) -> Step {
-        let Request { client, params, meta, labels, .. } = self.request.clone();
-        let done = |answer| Step::Event(ClientEvent::Done(answer));
-        match self.service.call_after(&client, labels.method, &params, meta, labels.arrived, Some(self.prompt)) {
-            Handled::Call(mut call) => {
-                call.goes_on_after(self);
-                Step::Permitted(call)
-            }
-            Handled::Answer(answer) => done(answer),
-            Handled::Later(answer) => done(answer.await),
-            Handled::Overloaded => Step::Event(self.refuse(Reason::Busy, "The gateway is busy.")),
-        }
     }
 
     fn refuse(&mut self, reason: Reason, text: &str) -> ClientEvent {

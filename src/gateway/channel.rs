@@ -6,15 +6,33 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::engine::call::Failure;
 use crate::gateway::answer::CallLabels;
+use crate::gateway::call::ClientEvent;
 use crate::gateway::client::ClientContext;
 use crate::gateway::held::Hold;
 use crate::gateway::question::client_requests::ClientRequests;
 use crate::gateway::quota::Place;
 use crate::mcp::input::InputRequest;
 use crate::mcp::meta::Meta;
+use crate::policy::consent::PromptId;
 use crate::policy::consent::hold::Holder;
 use crate::telemetry::metrics::UpstreamMetrics;
 use crate::wire::raw::{RawJson, RawObject};
+
+/// The next of a call that waits for a person.
+pub(crate) enum Step {
+    Event(ClientEvent),
+    /// It has waited long enough: it is decided from the start.
+    Again,
+}
+
+/// What a call has waited for before it is decided again.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Waited {
+    /// Its approval.
+    pub(crate) prompt: Option<PromptId>,
+    /// The login at its upstream; it waits for none again.
+    pub(crate) login: bool,
+}
 
 /// How the client is asked.
 pub(crate) enum Channel {

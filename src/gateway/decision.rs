@@ -25,6 +25,8 @@ pub(crate) enum GoingOn {
         prompt: PromptId,
         answer: Option<RawJson>,
     },
+    /// Its client was led to the page where its upstream's login is given, and says something about that or nothing.
+    Login(Option<RawJson>),
 }
 
 impl GoingOn {
@@ -32,7 +34,7 @@ impl GoingOn {
     pub(crate) const fn prompt(&self) -> Option<&PromptId> {
         match self {
             Self::Consent { prompt, .. } => Some(prompt),
-            Self::Anew | Self::Permitted(_) => None,
+            Self::Anew | Self::Permitted(_) | Self::Login(_) => None,
         }
     }
 }
@@ -103,7 +105,7 @@ impl Service {
                 let lease = permit.lease().map(|lease| (self.leases.clone(), lease.clone()));
                 let state = match going_on {
                     GoingOn::Permitted(state) => state.map(|state| (self.keys.used.clone(), state)),
-                    GoingOn::Anew | GoingOn::Consent { .. } => None,
+                    GoingOn::Anew | GoingOn::Consent { .. } | GoingOn::Login(_) => None,
                 };
                 let gate = Gate::new(&self.approvals, recorded, permit.grant(), lease, state);
                 Ok((permit, gate))

@@ -7,8 +7,8 @@ use std::time::Instant;
 use crate::base::clock;
 use crate::engine::route::{Params, RouteError};
 use crate::gateway::answer::{Answer, CallLabels, invalid, label, not_found};
-use crate::gateway::awaiting_approval::Handled;
 use crate::gateway::client::ClientContext;
+use crate::gateway::client_call::Handled;
 use crate::gateway::service::Service;
 use crate::mcp::capability::{AtPresent, discover_result};
 use crate::mcp::extension::TASKS;
@@ -22,6 +22,7 @@ mod about_task;
 mod calls;
 mod completions;
 mod consent;
+mod login;
 
 impl Service {
     /// Serves a request that is not bound to a session or stream of its own.

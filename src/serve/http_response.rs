@@ -10,8 +10,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::engine::answer::Answer;
 use crate::engine::question::AWAY;
-use crate::gateway::awaiting_approval::ClientCall;
 use crate::gateway::call::ClientEvent;
+use crate::gateway::client_call::ClientCall;
 use crate::gateway::service::Service;
 use crate::listener::body::ReplyBody;
 use crate::listener::pieces::Pieces;

@@ -28,6 +28,7 @@ use crate::upstream::health::Health;
 use crate::upstream::http::HttpLink;
 use crate::upstream::keeper::Keeper;
 use crate::upstream::link::{Link, LinkState};
+use crate::upstream::login_link::LoginLink;
 use crate::upstream::sent::Sent;
 use crate::upstream::session::{Choice, Lane, LaneUse, Lanes, Wants};
 use crate::upstream::spawner::Spawner;
@@ -66,6 +67,8 @@ pub(crate) struct Handle {
     pub(crate) health: Arc<Health>,
     /// The tokens of an upstream behind a URL that has no credential in the configuration.
     pub(crate) keeper: Option<Arc<Keeper>>,
+    /// How often persons are led to the page of its login.
+    pub(crate) login_link: LoginLink,
     /// The configuration was applied again: a rest is over.
     pub(crate) again: Notify,
     /// Starts that took longer than they may.
@@ -119,6 +122,7 @@ impl Handle {
             incarnation: AtomicU64::new(0),
             health,
             keeper,
+            login_link: LoginLink::default(),
             again: Notify::new(),
             late_starts: AtomicU32::new(0),
             configured: Notify::new(),

@@ -16,6 +16,7 @@ use crate::harness::{Gateway, Setup, headend};
 use crate::process::eventually;
 use crate::upstream::{Fake, Listening, Log};
 
+mod held;
 mod pages;
 
 /// A daemon before one server that wants a login, and that server's own log.

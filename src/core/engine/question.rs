@@ -1,5 +1,5 @@
 //! Questions to a client in the middle of its call (elicitation, sampling, roots): from a server, its task, or the
-//! gateway ([`approval`]).
+//! gateway ([`approval`], [`login`]).
 //!
 //! [`crate::mcp::input`] decides, on the terms of the call, whether a client may be asked. A server may ask only for input that the
 //! caller declared for this very call. The client's era decides how it is asked:
@@ -20,6 +20,7 @@ use crate::mcp::version::Revision;
 use crate::wire::raw::{RawJson, RawObject};
 
 pub mod approval;
+pub mod login;
 pub mod park;
 
 /// How long a person may take for one answer.

@@ -94,6 +94,8 @@ pub enum Carried {
     Pages(String),
     /// A person is asked to agree to the call, by the prompt of this name. Nothing was permitted yet.
     Consent([u8; 16]),
+    /// The upstream waits for a login. Nothing was permitted yet.
+    Login,
 }
 
 /// Names one sealed state, so that it can be told whether it was used before.
@@ -115,6 +117,7 @@ impl Carried {
             Self::Parked(id) => (2, id),
             Self::Pages(keys) => (3, keys.as_bytes()),
             Self::Consent(id) => (4, id),
+            Self::Login => (5, &[]),
         }
     }
 
@@ -126,6 +129,7 @@ impl Carried {
             2 => bytes.try_into().ok().map(Self::Parked),
             3 => text().map(Self::Pages),
             4 => bytes.try_into().ok().map(Self::Consent),
+            5 => bytes.is_empty().then_some(Self::Login),
             _ => None,
         }
     }
@@ -277,7 +281,9 @@ mod tests {
     fn every_changed_byte_is_noticed() {
         let action = Action::stand_in("c", "u", "u__p");
         let scope = StateScope { method: Method::PromptsGet, action: &action, carrier: CARRIER };
-        for carried in [Carried::Parked([9; 16]), Carried::Pages("a".to_owned()), Carried::Consent([3; 16])] {
+        for carried in
+            [Carried::Parked([9; 16]), Carried::Pages("a".to_owned()), Carried::Consent([3; 16]), Carried::Login]
+        {
             let (key, text) = sealed(&scope, carried.clone());
             assert_eq!(open(&key, &scope, &text), Some(Opened { round: 2, carried }));
         }

@@ -5,14 +5,15 @@ use std::time::Instant;
 
 use crate::base::clock;
 use crate::engine::call::{Executed, Failure, Outgoing, Reason};
-use crate::engine::question::approval;
+use crate::engine::question::{approval, login};
 use crate::engine::route::{Resume, RouteError, Routed};
 use crate::engine::state::{Carried, StateScope, StateUse};
 use crate::gateway::admission::InFlight;
 use crate::gateway::answer::{Answer, no_completions, not_found, refused, unroutable};
-use crate::gateway::awaiting_approval::{ClientCall, Handled};
 use crate::gateway::call::Call;
+use crate::gateway::channel::Waited;
 use crate::gateway::client::ClientContext;
+use crate::gateway::client_call::{ClientCall, Handled};
 use crate::gateway::decision::{GoingOn, Refusal};
 use crate::gateway::found::Found;
 use crate::gateway::gate::Gate;
@@ -40,10 +41,10 @@ impl Service {
         meta: Meta,
         arrived: Instant,
     ) -> Handled {
-        self.call_after(client, method, params, meta, arrived, None)
+        self.call_after(client, method, params, meta, arrived, Waited::default())
     }
 
-    /// The same, for a call that has waited for the answer to that prompt.
+    /// The same, for a call that has waited for a person.
     pub(crate) fn call_after(
         self: &Arc<Self>,
         client: &ClientContext,
@@ -51,20 +52,27 @@ impl Service {
         params: &RawObject,
         meta: Meta,
         arrived: Instant,
-        prompt: Option<PromptId>,
+        waited: Waited,
     ) -> Handled {
         let snapshot = self.snapshots.load_full();
         let mut prepared = match self.prepare(&snapshot, client, method, params, meta, arrived) {
             Ok(prepared) => prepared,
             Err(handled) => return handled,
         };
-        if let (Some(prompt), GoingOn::Anew) = (prompt, &prepared.going_on) {
+        if let (Some(prompt), GoingOn::Anew) = (waited.prompt, &prepared.going_on) {
             prepared.going_on = GoingOn::Consent { prompt, answer: None };
         }
         // Before the decision: a call without a place is not decided, so that it takes nothing from its limits.
         let Some(place) = self.admission.enter() else { return Handled::Overloaded };
         match self.decide(&prepared.found, &prepared.action, &prepared.going_on, prepared.labels.call) {
-            Ok(permit) => self.permitted(prepared, permit, place),
+            Ok((permit, gate)) => match self.await_login(params, &prepared, waited) {
+                None => self.permitted(prepared, (permit, gate), place),
+                Some(handled) => {
+                    // It is decided again then, and uses nothing up before that.
+                    self.give_back(permit, &prepared.action);
+                    handled
+                }
+            },
             Err(Refusal::Ask { rule, need }) => self.ask(params, prepared, &rule, need),
             Err(Refusal::Told(failure)) => {
                 let is_limited = failure.reason == Reason::Limited;
@@ -230,6 +238,10 @@ impl Service {
                 let responses = resume.responses.as_ref().and_then(|raw| RawObject::parse(raw).ok());
                 let answer = responses.and_then(|responses| responses.get(approval::KEY).cloned());
                 return Ok(GoingOn::Consent { prompt: PromptId::new(prompt), answer });
+            }
+            Carried::Login => {
+                let responses = resume.responses.as_ref().and_then(|raw| RawObject::parse(raw).ok());
+                return Ok(GoingOn::Login(responses.and_then(|responses| responses.get(login::KEY).cloned())));
             }
             Carried::Upstream(theirs) => outgoing.body.set("requestState", RawJson::string(&theirs)),
             Carried::Pages(keys) => {

@@ -28,8 +28,9 @@ use crate::engine::call::{Executed, Failure, Reason};
 use crate::engine::question::approval::{self, Places, elsewhere, form, page};
 use crate::engine::state::{Carried, StateScope};
 use crate::gateway::answer::{Answer, refused};
-use crate::gateway::awaiting_approval::{Asking, ClientCall, Handled};
+use crate::gateway::awaiting_approval::Asking;
 use crate::gateway::channel::{Channel, Note, Request, Room};
+use crate::gateway::client_call::{ClientCall, Handled};
 use crate::gateway::decision::GoingOn;
 use crate::gateway::held::Hold;
 use crate::gateway::prepared::{InputContext, Prepared};
@@ -123,7 +124,10 @@ impl Service {
                         Some(answer) if !has_opened => Channel::Answered(answer),
                         Some(_) | None => Channel::Waiting(again),
                     }),
-                    (GoingOn::Consent { .. } | GoingOn::Anew | GoingOn::Permitted(_), Some(again)) => {
+                    (
+                        GoingOn::Consent { .. } | GoingOn::Anew | GoingOn::Permitted(_) | GoingOn::Login(_),
+                        Some(again),
+                    ) => {
                         seat.carry();
                         request.metrics.count(request.labels.label, OutcomeLabel::InputRequired);
                         return Handled::Answer(Answer::ok(again));
@@ -175,7 +179,7 @@ impl Service {
     ///
     /// # Errors
     /// Why there is none.
-    fn place(&self, request: &Request) -> Result<Hold, NotHeld> {
+    pub(super) fn place(&self, request: &Request) -> Result<Hold, NotHeld> {
         let client = &request.client;
         if !client.can_wait || self.draining.is_cancelled() {
             return Err(NotHeld::NoTime);

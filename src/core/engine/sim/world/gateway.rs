@@ -299,11 +299,11 @@ impl Gateway {
                 let answer = responses.and_then(|responses| responses.get(approval::KEY).cloned());
                 return Ok(GoingOn::Consent(PromptId::new(prompt), answer));
             }
+            // The servers of the simulation want no logins.
+            Carried::Login => return Err(RouteError::State),
             Carried::Pages(keys) => {
-                let accepted = resume.responses.as_ref().is_some_and(|r| all_accepted(r, keys.split(' ')));
-                if !accepted {
-                    return Err(RouteError::PageDeclined);
-                }
+                let accepted = resume.responses.as_ref().filter(|r| all_accepted(r, keys.split(' ')));
+                accepted.ok_or(RouteError::PageDeclined)?;
             }
             Carried::Upstream(_) | Carried::Nothing => {
                 if let Carried::Upstream(state) = carried {
