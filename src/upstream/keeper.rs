@@ -42,6 +42,8 @@ const REJECTED: Duration = Duration::from_secs(60);
 /// Waits after renewals that found no server: the first, doubled up to the last.
 const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(60);
+/// Renewals for one request: a token may expire on its way, or be replaced meanwhile.
+const RENEWALS: u8 = 3;
 /// A token is renewed so long before its end, or after three quarters of its life if that is later.
 const EARLY: u64 = 60;
 
@@ -108,7 +110,7 @@ pub(crate) struct LoginView {
 /// Attempts of one request.
 #[derive(Debug, Default)]
 pub(crate) struct Attempts {
-    renewed: bool,
+    renewals: u8,
     step_ups: StepUps,
 }
 
@@ -217,17 +219,17 @@ impl Keeper {
                 }
                 Some(version)
             }
-            _ if std::mem::replace(&mut attempts.renewed, true) => {
-                if let Some(version) = had {
-                    self.reject(version);
-                }
+            Some(version) if attempts.renewals > 0 && self.is_fresh(version) => {
+                self.reject(version);
                 return false;
             }
+            _ if attempts.renewals == RENEWALS => return false,
             Some(version) => Some(version),
             // A login may have come meanwhile; without a person there is none.
             None if is_own => None,
             None => return false,
         };
+        attempts.renewals += u8::from(!wants_more);
         // Work that was under way already may be about an older token.
         for _ in 0..2 {
             if self.renew(worn).await.is_err() {
@@ -240,6 +242,11 @@ impl Keeper {
             }
         }
         false
+    }
+
+    /// Whether that token is the one in use and has not expired meanwhile: then its refusal is the server's verdict about it.
+    fn is_fresh(&self, version: u64) -> bool {
+        matches!(&**self.state.load(), State::Token(token) if token.version == version && token.is_good(clock::since_1970()))
     }
 
     /// The login in use.
