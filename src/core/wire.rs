@@ -6,15 +6,18 @@ pub mod canonical;
 pub mod code;
 pub mod coding;
 pub mod digest;
+mod envelope;
 pub mod foreign;
 pub mod frame;
 #[cfg(any(test, fuzzing, feature = "testing"))]
 pub mod fuzz;
+mod grammar;
 pub mod headers;
 pub mod id;
 pub mod layout;
 pub mod lines;
 pub mod message;
+pub(crate) mod plain;
 pub mod raw;
 pub mod reach;
 pub mod secrets;

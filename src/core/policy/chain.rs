@@ -52,7 +52,8 @@ use time::OffsetDateTime;
 use super::Digest;
 use super::record::{Entry, Removal};
 use crate::wire::canonical::canonical;
-use crate::wire::raw::{RawJson, is_plain};
+use crate::wire::plain::is_plain;
+use crate::wire::raw::RawJson;
 
 mod facts;
 mod line;

@@ -5,12 +5,17 @@ use std::borrow::Cow;
 use bytes::{Bytes, BytesMut};
 use serde::de::IgnoredAny;
 
+use crate::wire::envelope::Envelope;
 use crate::wire::raw::twins;
 use crate::wire::tokens::{Kind, Tokens};
 
 /// One admitted message: UTF-8, without a byte order mark and without CR or LF, so that it fits a line and an SSE field.
 #[derive(Clone, Debug)]
-pub struct Frame(Bytes);
+pub struct Frame {
+    bytes: Bytes,
+    /// Where the members of the message stand, if admission has seen that already.
+    envelope: Option<Envelope>,
+}
 
 /// Bounds of a message's JSON; its size is bounded where bytes are read.
 #[derive(Clone, Copy, Debug)]
@@ -52,22 +57,30 @@ impl Frame {
         if std::str::from_utf8(&bytes).is_err() {
             return Err(FrameError::NotUtf8);
         }
-        Ok(Self(on_one_line(bytes)))
+        Ok(Self { bytes: on_one_line(bytes), envelope: None })
     }
 
     /// Admits bytes of a client: bounds, and duplicate keys at every depth, because the upstream might read another one of two
-    /// equal keys than the one that was judged. The grammar of an object is checked when it is parsed as a message.
+    /// equal keys than the one that was judged. The grammar of an object is checked here or when it is parsed as a message.
     ///
     /// # Errors
     /// The first bound or rule that the bytes break.
     pub fn from_client(bytes: Bytes, bounds: Bounds) -> Result<Self, FrameError> {
-        let frame = Self::from_upstream(bytes)?;
-        frame.check(bounds)?;
+        let mut frame = Self::from_upstream(bytes)?;
+        frame.envelope = Envelope::within(&frame.bytes, bounds.depth, bounds.nodes);
+        if frame.envelope.is_none() {
+            frame.check(bounds)?;
+        }
         Ok(frame)
     }
 
     pub fn bytes(&self) -> &Bytes {
-        &self.0
+        &self.bytes
+    }
+
+    /// Where the members of the message stand; `None` where only a full parse can tell.
+    pub(crate) fn envelope(&self) -> Option<Envelope> {
+        self.envelope.or_else(|| Envelope::of(&self.bytes))
     }
 
     /// Holds a frame whose grammar was checked against bounds.
@@ -76,8 +89,8 @@ impl Frame {
     /// The first bound that it breaks.
     pub fn within(&self, bounds: Bounds) -> Result<(), FrameError> {
         // Nearly all frames cannot break them: a value takes a byte and its separator, a level the bracket that opens it.
-        let few_values = self.0.len().div_ceil(2) <= bounds.nodes;
-        if few_values && memchr::memchr2_iter(b'{', b'[', &self.0).nth(bounds.depth).is_none() {
+        let few_values = self.bytes.len().div_ceil(2) <= bounds.nodes;
+        if few_values && memchr::memchr2_iter(b'{', b'[', &self.bytes).nth(bounds.depth).is_none() {
             return Ok(());
         }
         self.scan(bounds, false)
@@ -85,12 +98,12 @@ impl Frame {
 
     fn check(&self, bounds: Bounds) -> Result<(), FrameError> {
         let scanned = self.scan(bounds, true);
-        let is_object = self.0.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
+        let is_object = self.bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
         if is_object && scanned.is_ok() {
             return Ok(());
         }
         // The scan's verdict means nothing for text that is not JSON.
-        match serde_json::from_slice::<IgnoredAny>(&self.0) {
+        match serde_json::from_slice::<IgnoredAny>(&self.bytes) {
             Err(error) if !error.to_string().starts_with("recursion limit") => Err(FrameError::Syntax),
             Err(_) | Ok(_) => scanned,
         }
@@ -98,7 +111,7 @@ impl Frame {
 
     /// Measures depth and size, and where asked compares the keys of each object.
     fn scan(&self, bounds: Bounds, compares: bool) -> Result<(), FrameError> {
-        let mut tokens = Tokens::of(&self.0);
+        let mut tokens = Tokens::of(&self.bytes);
         // Keys of all open objects, innermost last, and where those of each object start.
         let (mut keys, mut starts) = (Vec::new(), Vec::new());
         let mut nodes = 0;
@@ -155,8 +168,10 @@ pub fn on_one_line(bytes: Bytes) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::grammar::tests::json;
     use crate::wire::message::{Message, MessageError};
     use proptest::prelude::*;
+    use serde_json::value::RawValue;
 
     /// Admission and, for an object, the grammar that the parser of messages checks.
     fn admit(text: &str) -> Result<Frame, FrameError> {
@@ -223,6 +238,19 @@ mod tests {
         let frame = admit("\u{feff}{\r\n\"a\": \"b\\n\"\n}").unwrap();
         assert_eq!(frame.bytes().as_ref(), b"{  \"a\": \"b\\n\" }");
         assert_eq!(Frame::from_upstream(Bytes::from_static(b"\xff")).unwrap_err(), FrameError::NotUtf8);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        #[test]
+        fn one_pass_admits_what_the_scan_admits(text in json(), depth in 0_usize..6, nodes in 0_usize..30) {
+            let bounds = Bounds { depth, nodes };
+            let frame = Frame::from_upstream(Bytes::from(text.clone())).unwrap();
+            let is_object = serde_json::from_slice::<&RawValue>(frame.bytes()).is_ok_and(|json| json.get().starts_with('{'));
+            let admitted = is_object && frame.check(bounds).is_ok();
+            prop_assert_eq!(Envelope::within(frame.bytes(), depth, nodes).is_some(), admitted, "{}", text);
+        }
     }
 
     proptest! {

@@ -13,7 +13,8 @@ use super::frame::{Bounds, Frame, FrameError};
 use super::headers::{ParamHeaders, decode_value, encode_value};
 use super::lines::{Line, LineDecoder};
 use super::message::{Message, encode_answer, encode_notification, encode_request};
-use super::raw::{RawJson, RawObject, elements, is_plain};
+use super::plain::is_plain;
+use super::raw::{RawJson, RawObject, elements};
 use super::sse::{SseDecoder, SseError, SseEvent, event};
 
 /// One JSON value in the bytes, as a frame of an upstream would have it. `None` too for what is nested deeper than readers of

@@ -4,7 +4,9 @@ use bytes::{BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
+use crate::wire::envelope::Envelope;
 use crate::wire::frame::{Bounds, Frame, FrameError};
+use crate::wire::grammar::Place;
 use crate::wire::id::ClientId;
 use crate::wire::raw::RawJson;
 use crate::wire::tokens::unescaped;
@@ -63,9 +65,10 @@ pub enum MessageError {
     Shape { why: &'static str, id: Option<ClientId> },
 }
 
-/// The members of the envelope; unknown ones are dropped. `Some` of JSON `null` is not the same as `None`.
+/// The members of the envelope, as `serde_json` reads them where [`Frame::envelope`] cannot; unknown ones are dropped. `Some` of
+/// JSON `null` is not the same as `None`.
 #[derive(Deserialize)]
-struct Envelope<'a> {
+struct Parsed<'a> {
     #[serde(borrow, default, deserialize_with = "present")]
     jsonrpc: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
@@ -106,38 +109,78 @@ impl Message {
     /// [`MessageError::Syntax`] for text that is not JSON, [`MessageError::Shape`] for JSON that is no message.
     pub fn parse(frame: &Frame) -> Result<Self, MessageError> {
         let bytes = frame.bytes();
+        match frame.envelope() {
+            Some(envelope) => Members::at(&envelope, bytes).classify(),
+            None => Self::parse_whole(bytes),
+        }
+    }
+
+    /// Reads one message whose envelope has something uncommon about it, or is none.
+    fn parse_whole(bytes: &Bytes) -> Result<Self, MessageError> {
         if bytes.iter().find(|b| !b.is_ascii_whitespace()) != Some(&b'{') {
             // A derived struct would also read an array, member by member.
             let json = serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok();
             let shape = MessageError::Shape { why: "an object is expected", id: None };
             return Err(if json { shape } else { MessageError::Syntax });
         }
-        let envelope: Envelope<'_> = serde_json::from_slice(bytes).map_err(|error| match error.classify() {
+        let parsed: Parsed<'_> = serde_json::from_slice(bytes).map_err(|error| match error.classify() {
             serde_json::error::Category::Data => MessageError::Shape { why: "a member stands twice", id: None },
             serde_json::error::Category::Io
             | serde_json::error::Category::Syntax
             | serde_json::error::Category::Eof => MessageError::Syntax,
         })?;
-        envelope.classify(bytes)
+        Members::of(&parsed, bytes).classify()
     }
 }
 
-impl Envelope<'_> {
-    fn classify(self, frame: &Bytes) -> Result<Message, MessageError> {
-        let raw_id = self.id.map(|id| RawJson::slice_of(frame, id));
+/// The members of an envelope.
+struct Members<'a> {
+    jsonrpc: Option<&'a [u8]>,
+    id: Option<RawJson>,
+    method: Option<&'a [u8]>,
+    params: Option<RawJson>,
+    result: Option<RawJson>,
+    error: Option<RawJson>,
+}
+
+impl<'a> Members<'a> {
+    fn at(envelope: &Envelope, frame: &'a Bytes) -> Self {
+        let text = |place: Option<Place>| place.map(|place| place.of(frame));
+        let json = |place: Option<Place>| place.map(|place| RawJson::trusted(frame.slice(place.start..place.end)));
+        Self {
+            jsonrpc: text(envelope.jsonrpc),
+            id: json(envelope.id),
+            method: text(envelope.method),
+            params: json(envelope.params),
+            result: json(envelope.result),
+            error: json(envelope.error),
+        }
+    }
+
+    fn of(parsed: &Parsed<'a>, frame: &Bytes) -> Self {
+        let text = |member: Option<&'a RawValue>| member.map(|member| member.get().as_bytes());
+        let json = |member: Option<&RawValue>| member.map(|member| RawJson::slice_of(frame, member));
+        Self {
+            jsonrpc: text(parsed.jsonrpc),
+            id: json(parsed.id),
+            method: text(parsed.method),
+            params: json(parsed.params),
+            result: json(parsed.result),
+            error: json(parsed.error),
+        }
+    }
+
+    fn classify(self) -> Result<Message, MessageError> {
+        let Self { jsonrpc, id: raw_id, method, params, result, error } = self;
         let id = raw_id.clone().and_then(ClientId::from_raw);
         let shape = |why| MessageError::Shape { why, id: id.clone() };
-        if self.jsonrpc.map(RawValue::get) != Some("\"2.0\"") {
-            let escaped = self.jsonrpc.and_then(|version| unescaped(version.get().as_bytes()));
-            if escaped.as_deref() != Some("2.0") {
-                return Err(shape("`jsonrpc` must be \"2.0\""));
-            }
+        if jsonrpc != Some(b"\"2.0\"") && jsonrpc.and_then(unescaped).as_deref() != Some("2.0") {
+            return Err(shape("`jsonrpc` must be \"2.0\""));
         }
-        let params = self.params.map(|params| RawJson::slice_of(frame, params));
-        match (self.method, self.result, self.error) {
+        match (method, result, error) {
             (Some(method), None, None) => {
-                let Some(name) = unescaped(method.get().as_bytes()) else {
-                    let is_string = method.get().starts_with('"');
+                let Some(name) = unescaped(method) else {
+                    let is_string = method.starts_with(b"\"");
                     return Err(if is_string { MessageError::Syntax } else { shape("`method` must be a string") });
                 };
                 let method = name.into_owned();
@@ -148,12 +191,10 @@ impl Envelope<'_> {
                 }
             }
             (None, Some(result), None) => {
-                let outcome = Ok(RawJson::slice_of(frame, result));
-                Ok(Message::Response(Response { id: not_null(raw_id), outcome, broken: None }))
+                Ok(Message::Response(Response { id: not_null(raw_id), outcome: Ok(result), broken: None }))
             }
             (None, None, Some(error)) => {
-                let outcome = Err(RawJson::slice_of(frame, error));
-                Ok(Message::Response(Response { id: not_null(raw_id), outcome, broken: None }))
+                Ok(Message::Response(Response { id: not_null(raw_id), outcome: Err(error), broken: None }))
             }
             (None, None, None) => Err(shape("no `method`, `result` or `error`")),
             (Some(_), _, _) => Err(shape("`method` beside `result` or `error`")),
@@ -264,6 +305,7 @@ pub fn error_object(code: i64, message: &str, data: Option<&RawJson>) -> RawJson
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn frame(text: &str) -> Frame {
         Frame::from_client(Bytes::copy_from_slice(text.as_bytes()), Bounds::CLIENT).unwrap()
@@ -298,6 +340,50 @@ mod tests {
                 Err(MessageError::Syntax) => "syntax",
             };
             assert_eq!(got, want, "{text}");
+        }
+    }
+
+    /// All that a message says.
+    fn told(message: Result<Message, MessageError>) -> String {
+        let json = |raw: &RawJson| raw.text().into_owned();
+        match message {
+            Ok(Message::Request(Request { id, method, params })) => {
+                format!("request {} {method} {:?}", json(id.raw()), params.as_ref().map(json))
+            }
+            Ok(Message::Notification(Notification { method, params })) => {
+                format!("notification {method} {:?}", params.as_ref().map(json))
+            }
+            Ok(Message::Response(Response { id, outcome, .. })) => {
+                format!("response {:?} {:?}", id.as_ref().map(json), outcome.as_ref().map(json).map_err(json))
+            }
+            Err(MessageError::Shape { why, id }) => format!("{why} {:?}", id.as_ref().map(|id| json(id.raw()))),
+            Err(MessageError::Syntax) => "no JSON".to_owned(),
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        #[test]
+        fn one_pass_reads_what_the_library_reads(
+            members in prop::collection::vec((
+                prop::sample::select(vec!["jsonrpc", "jsonrpc", "id", "method", "method", "params", "result", "error", "x", "\\u0069d", ""]),
+                prop::sample::select(vec![
+                    "\"2.0\"", "\"2\\u002e0\"", "1", "-1.5", "\"a\"", "\"\\ud800\"", "null", "{ }", "[1,{\"id\":2}]", "\"tools/call\"",
+                    "{\"a\":{\"a\":\"b\"}}", "{\"\\ud800\":1}", "01", "\"a", "{\"a\":1,\"a\":2}", "",
+                ]),
+            ), 0..6),
+            begin in prop::sample::select(vec!["{\"jsonrpc\":\"2.0\",", "{", " {", "{\"jsonrpc\":\"2.0\",\"id\":7,", "["]),
+            end in prop::sample::select(vec!["}", "}", "} ", " }", "", "}}", "]"]),
+        ) {
+            let members: Vec<String> = members.into_iter().map(|(key, value)| format!("\"{key}\":{value}")).collect();
+            let text = format!("{begin}{}{end}", members.join(","));
+            let bytes = Bytes::from(text.clone());
+            let frame = Frame::from_upstream(bytes.clone()).unwrap();
+            prop_assert_eq!(told(Message::parse(&frame)), told(Message::parse_whole(&bytes)), "{}", text);
+            if let Ok(frame) = Frame::from_client(bytes.clone(), Bounds::CLIENT) {
+                prop_assert_eq!(told(Message::parse(&frame)), told(Message::parse_whole(&bytes)), "{}", text);
+            }
         }
     }
 

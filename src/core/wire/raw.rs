@@ -12,6 +12,7 @@ use memchr::memchr;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use crate::wire::plain::is_plain;
 use crate::wire::tokens::{Kind, Token, Tokens, unescaped, unquoted};
 
 /// So many keys compare fastest as they are.
@@ -116,11 +117,6 @@ impl fmt::Debug for RawJson {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "RawJson({} bytes)", self.0.len())
     }
-}
-
-/// Whether a text stands in JSON as it is, between quotes.
-pub(crate) fn is_plain(text: &str) -> bool {
-    text.bytes().fold(true, |plain, byte| plain & (byte >= 0x20) & (byte != b'"') & (byte != b'\\'))
 }
 
 /// One member of an object: its key as written (quotes included) and its value.

@@ -1,7 +1,7 @@
 //! The scanner of JSON text: one token at a time, and the bytes that it takes. Every reader of JSON text uses it.
 //!
-//! It knows where a token ends and not the grammar, so it needs one pass and no recursion, allocation or errors. `serde_json`
-//! checks the grammar of foreign text when its message is parsed. The tokens of a text that is not JSON mean nothing; they still
+//! It knows where a token ends and not the grammar, so it needs one pass and no recursion, allocation or errors. `wire::grammar`,
+//! or `serde_json`, checks the grammar of foreign text when its message is admitted or parsed. The tokens of a text that is not JSON mean nothing; they still
 //! cover all of it but white space and the colons behind strings.
 //!
 //! The methods of a loop are always inlined, so that the place in the text stays in a register: admission costs a tenth more

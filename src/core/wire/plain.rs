@@ -1,0 +1,82 @@
+//! Bytes that stand in a string of JSON as they are: all but quotes, backslashes and control characters. Eight at a time.
+
+/// One in each byte.
+const ONES: u64 = u64::from_ne_bytes([1; 8]);
+/// The highest bit of each byte.
+const HIGHS: u64 = ONES << 7;
+/// Words that are looked at before a text counts as long.
+const SHORT: usize = 4;
+
+/// How many bytes from the first on stand in a string as they are.
+pub(crate) fn plain_len(text: &[u8]) -> usize {
+    let head = text.get(..SHORT * 8).unwrap_or(text);
+    let mut plain = by_words(head);
+    if plain < head.len() || head.len() == text.len() {
+        return plain;
+    }
+    // Whole blocks, which the compiler compares sixteen bytes at a time.
+    let (blocks, _) = text.get(plain..).unwrap_or_default().as_chunks::<64>();
+    plain += 64 * blocks.iter().take_while(|block| block.iter().fold(true, |plain, byte| plain & is(*byte))).count();
+    plain + by_words(text.get(plain..).unwrap_or_default())
+}
+
+/// Whether a text stands in JSON as it is, between quotes.
+pub(crate) fn is_plain(text: &str) -> bool {
+    plain_len(text.as_bytes()) == text.len()
+}
+
+const fn is(byte: u8) -> bool {
+    (byte >= 0x20) & (byte != b'"') & (byte != b'\\')
+}
+
+fn by_words(text: &[u8]) -> usize {
+    let (words, rest) = text.as_chunks::<8>();
+    for (n, word) in words.iter().enumerate() {
+        let stops = stops(u64::from_le_bytes(*word));
+        if stops != 0 {
+            return n * 8 + stops.trailing_zeros() as usize / 8;
+        }
+    }
+    rest.iter().position(|byte| !is(*byte)).map_or(text.len(), |at| words.len() * 8 + at)
+}
+
+/// The highest bit of each byte that does not stand as it is. Behind the lowest of them others may be marked that do.
+const fn stops(word: u64) -> u64 {
+    let (quote, backslash) = (word ^ (ONES * b'"' as u64), word ^ (ONES * b'\\' as u64));
+    let is_quote = quote.wrapping_sub(ONES) & !quote;
+    let is_backslash = backslash.wrapping_sub(ONES) & !backslash;
+    let is_control = word.wrapping_sub(ONES * 0x20) & !word;
+    (is_quote | is_backslash | is_control) & HIGHS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn every_byte_at_every_place_is_told_apart() {
+        for length in 0..200 {
+            let mut text = vec![b'a'; length];
+            assert_eq!(plain_len(&text), length);
+            for at in 0..length {
+                for byte in [b'"', b'\\', 0, 0x1f, b'\n'] {
+                    text[at] = byte;
+                    assert_eq!(plain_len(&text), at, "{byte} in {length}");
+                }
+                for byte in [0x20, 0x7f, 0x80, 0xff, b'!', b'#', b'[', b']', 0x21, 0xa2, 0xdc] {
+                    text[at] = byte;
+                    assert_eq!(plain_len(&text), length, "{byte} in {length}");
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_what_one_byte_after_the_other_says(text in prop::collection::vec(any::<u8>(), 0..300)) {
+            let want = text.iter().position(|byte| !is(*byte)).unwrap_or(text.len());
+            prop_assert_eq!(plain_len(&text), want);
+        }
+    }
+}
