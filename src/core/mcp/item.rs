@@ -149,7 +149,7 @@ impl Definition {
     /// The text that the digest is of, in the order in which it came.
     pub fn canonical_text(&self) -> String {
         let encoded = self.raw.encode();
-        let canonical = canonical(&encoded).ok().and_then(|text| String::from_utf8(text).ok());
+        let canonical = canonical(&encoded).ok().and_then(|text| String::from_utf8(text.into_owned()).ok());
         canonical.unwrap_or_else(|| encoded.text().into_owned())
     }
 

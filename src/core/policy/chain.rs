@@ -43,7 +43,6 @@
 //! text: whoever reads the log can see that two calls had the same arguments, but cannot try out what they were.
 
 use std::fmt;
-use std::sync::Arc;
 
 use aws_lc_rs::hmac;
 use data_encoding::HEXLOWER;
@@ -52,6 +51,7 @@ use time::OffsetDateTime;
 use super::Digest;
 use super::record::{Entry, Removal};
 use crate::wire::canonical::canonical;
+use crate::wire::digest::hexadecimal;
 use crate::wire::plain::is_plain;
 use crate::wire::raw::RawJson;
 
@@ -174,16 +174,17 @@ impl Chain {
     pub fn append(&mut self, entry: &Entry, at: u64, form: &Form, out: &mut Vec<u8>) {
         let from = out.len();
         let seq = self.head.seq + 1;
-        let prev = self.head.hash.hex();
+        let prev = self.head.hash.digits();
+        let prev = prev.as_flattened();
         out.extend_from_slice(START);
         number(seq, out);
         members(entry, at, form, out);
         out.extend_from_slice(PREV);
-        out.extend_from_slice(prev.as_bytes());
+        out.extend_from_slice(prev);
         out.push(b'"');
-        let hash = Digest::of_parts(&[prev.as_bytes(), out.get(from..).unwrap_or_default()]);
+        let hash = Digest::of_parts(&[prev, out.get(from..).unwrap_or_default()]);
         out.extend_from_slice(HASH);
-        out.extend_from_slice(hash.hex().as_bytes());
+        out.extend_from_slice(hash.digits().as_flattened());
         out.extend_from_slice(b"\"}\n");
         self.head = Head { seq, hash };
     }
@@ -212,7 +213,7 @@ impl<'l> Parts<'l> {
     }
 
     fn computed(&self) -> Digest {
-        Digest::of_parts(&[self.prev.hex().as_bytes(), self.content])
+        Digest::of_parts(&[self.prev.digits().as_flattened(), self.content])
     }
 }
 
@@ -233,13 +234,15 @@ fn last_member<'l>(text: &'l [u8], name: &[u8]) -> Option<(&'l [u8], Digest)> {
 
 /// Everything between `seq` and `prev`.
 fn members(entry: &Entry, at: u64, form: &Form, out: &mut Vec<u8>) {
-    let shared = |text: &Option<Arc<str>>| text.as_ref().map(Arc::clone);
-    text("ts", &timestamp(at), out);
-    text("event", entry.event.into_str(), out);
+    word("ts", &timestamp_digits(at), out);
+    word("event", entry.event.into_str().as_bytes(), out);
     if let Some(call) = entry.call {
-        text("call", &format!("{call:x}"), out);
+        let digits = hexadecimal(call.to_be_bytes());
+        let digits = digits.as_flattened();
+        let zeros = digits.iter().take(digits.len() - 1).take_while(|digit| **digit == b'0').count();
+        word("call", digits.get(zeros..).unwrap_or_default(), out);
     }
-    optional("caller", shared(&entry.caller).as_deref(), out);
+    optional("caller", entry.caller.as_deref(), out);
     optional("client", entry.client.as_ref().map(ToString::to_string).as_deref(), out);
     if let Some(session) = entry.session {
         key("session", out);
@@ -250,15 +253,20 @@ fn members(entry: &Entry, at: u64, form: &Form, out: &mut Vec<u8>) {
     optional("kind", entry.kind.map(Into::into), out);
     optional("item", entry.item.as_deref(), out);
     if let Some(facts) = &entry.facts {
-        let (hints, claims) = facts::words(facts);
-        text("hints", &hints, out);
-        optional("claims", Some(claims.as_str()).filter(|claims| !claims.is_empty()), out);
+        key("hints", out);
+        facts::put_hints(&facts.annotations, out);
+        if facts.claims.hints.values().iter().any(Option::is_some) {
+            key("claims", out);
+            facts::put_claims(&facts.claims.hints, out);
+        }
         if facts.claims.may_open {
             key("heard", out);
             out.extend_from_slice(b"true");
         }
     }
-    optional("definition", entry.definition.map(|digest| digest.hex()).as_deref(), out);
+    if let Some(definition) = entry.definition {
+        word("definition", definition.digits().as_flattened(), out);
+    }
     if let Some(arguments) = &entry.arguments {
         self::arguments(arguments, form, out);
     }
@@ -289,8 +297,9 @@ fn arguments(arguments: &RawJson, form: &Form, out: &mut Vec<u8>) {
     // What is not JSON cannot have come this far; its bytes are digested all the same.
     let canonical = canonical(arguments).ok();
     let bytes = canonical.as_deref().unwrap_or(arguments.bytes());
-    let tag = hmac::sign(&form.key, bytes);
-    text("args", &HEXLOWER.encode(tag.as_ref().get(..MAC_BYTES).unwrap_or_default()), out);
+    let mut tag = [0; MAC_BYTES];
+    tag.iter_mut().zip(hmac::sign(&form.key, bytes).as_ref()).for_each(|(to, from)| *to = *from);
+    word("args", hexadecimal(tag).as_flattened(), out);
     if !form.arguments {
         return;
     }
@@ -325,6 +334,14 @@ fn text(name: &str, value: &str, out: &mut Vec<u8>) {
     }
 }
 
+/// A text that stands in JSON as it is.
+fn word(name: &str, value: &[u8], out: &mut Vec<u8>) {
+    key(name, out);
+    out.push(b'"');
+    out.extend_from_slice(value);
+    out.push(b'"');
+}
+
 fn key(name: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(b",\"");
     out.extend_from_slice(name.as_bytes());
@@ -346,31 +363,40 @@ fn number(value: u64, out: &mut Vec<u8>) {
     drop(serde_json::to_writer(out, &value));
 }
 
-/// RFC 3339 in UTC with milliseconds; times that no calendar has become that of 1970. Twice for each call, which a general
-/// formatter would take a tenth of the record's time for.
+/// RFC 3339 in UTC with milliseconds; times that no calendar has become that of 1970.
 pub fn timestamp(at: u64) -> String {
+    timestamp_digits(at).map(char::from).iter().collect()
+}
+
+/// The same without a text of its own: twice for each call, of which a general formatter would take a tenth of the record's time.
+fn timestamp_digits(at: u64) -> [u8; 24] {
     let seconds = i64::try_from(at / 1000).unwrap_or(i64::MAX);
     let (time, milliseconds) =
         OffsetDateTime::from_unix_timestamp(seconds).map_or((OffsetDateTime::UNIX_EPOCH, 0), |time| (time, at % 1000));
-    let mut out = String::with_capacity(24);
-    let year = u64::from(time.year().unsigned_abs());
-    for (value, unit, after) in [
-        (year, 1000, '-'),
-        (u64::from(u8::from(time.month())), 10, '-'),
-        (u64::from(time.day()), 10, 'T'),
-        (u64::from(time.hour()), 10, ':'),
-        (u64::from(time.minute()), 10, ':'),
-        (u64::from(time.second()), 10, '.'),
-        (milliseconds, 100, 'Z'),
+    let ((year, month, day), (hour, minute, second)) = (time.to_calendar_date(), time.to_hms());
+    let year = u64::from(year.unsigned_abs());
+    let mut out = *b"0000-00-00T00:00:00.000Z";
+    for (at, value) in [
+        (0, year / 100),
+        (2, year),
+        (5, u64::from(u8::from(month))),
+        (8, u64::from(day)),
+        (11, u64::from(hour)),
+        (14, u64::from(minute)),
+        (17, u64::from(second)),
+        (20, milliseconds / 10),
+        (21, milliseconds),
     ] {
-        let mut unit = unit;
-        while unit > 0 {
-            out.push(char::from(b'0' + u8::try_from(value / unit % 10).unwrap_or(0)));
-            unit /= 10;
+        if let Some([tens, ones]) = out.get_mut(at..at + 2) {
+            (*tens, *ones) = (digit(value / 10), digit(value));
         }
-        out.push(after);
     }
     out
+}
+
+/// The last digit of a number.
+fn digit(value: u64) -> u8 {
+    b'0' + u8::try_from(value % 10).unwrap_or(0)
 }
 
 #[cfg(test)]

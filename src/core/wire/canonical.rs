@@ -6,10 +6,14 @@
 //! readers tell apart would have one digest; this way they have two, which refuses where it could have allowed and never the
 //! reverse.
 
+use std::borrow::Cow;
+
 use serde_json::value::RawValue;
 
 use crate::wire::raw::{RawJson, no_text};
 use crate::wire::tokens::{Kind, Tokens, unescaped};
+
+mod settled;
 
 /// Digits that every double keeps, whatever they are.
 const SAFE_DIGITS: usize = 15;
@@ -22,7 +26,15 @@ const SAFE_INTEGER: u64 = 1 << 53;
 ///
 /// # Errors
 /// Text that is not JSON, or an object with a key twice.
-pub fn canonical(value: &RawJson) -> Result<Vec<u8>, serde_json::Error> {
+pub fn canonical(value: &RawJson) -> Result<Cow<'_, [u8]>, serde_json::Error> {
+    if settled::is_canonical(value.bytes()) {
+        return Ok(Cow::Borrowed(value.bytes()));
+    }
+    rewritten(value).map(Cow::Owned)
+}
+
+/// The canonical text, written anew.
+fn rewritten(value: &RawJson) -> Result<Vec<u8>, serde_json::Error> {
     Tree::read(value)?.write(|scalar, out| {
         match scalar.first() {
             // Without an escape it has none too many: what needs one cannot stand in JSON without.
@@ -44,11 +56,15 @@ pub fn canonical(value: &RawJson) -> Result<Vec<u8>, serde_json::Error> {
 ///
 /// # Errors
 /// Text that is not JSON, or an object with a key twice.
-pub fn ordered(value: &RawJson) -> Result<Vec<u8>, serde_json::Error> {
-    Tree::read(value)?.write(|scalar, out| {
+pub fn ordered(value: &RawJson) -> Result<Cow<'_, [u8]>, serde_json::Error> {
+    if settled::is_canonical(value.bytes()) {
+        return Ok(Cow::Borrowed(value.bytes()));
+    }
+    let written = Tree::read(value)?.write(|scalar, out| {
         out.extend_from_slice(scalar);
         Ok(())
-    })
+    });
+    written.map(Cow::Owned)
 }
 
 /// A value and where it stands.
@@ -235,7 +251,7 @@ mod tests {
     use super::*;
 
     fn text(json: &'static str) -> String {
-        String::from_utf8(canonical(&RawJson::trusted(json)).unwrap()).unwrap()
+        String::from_utf8(canonical(&RawJson::trusted(json)).unwrap().into_owned()).unwrap()
     }
 
     #[test]
@@ -255,14 +271,15 @@ mod tests {
         let deep = |open: &str, close: &str| open.repeat(200_000) + "1" + &close.repeat(200_000);
         for json in [deep("[", "]"), deep("{\"a\":", "}")] {
             let value = RawJson::trusted(json.clone());
-            assert_eq!(canonical(&value).unwrap(), json.as_bytes());
-            assert_eq!(ordered(&value).unwrap(), json.as_bytes());
+            assert_eq!(*canonical(&value).unwrap(), *json.as_bytes());
+            assert_eq!(*ordered(&value).unwrap(), *json.as_bytes());
         }
     }
 
     #[test]
     fn an_ordered_text_settles_order_and_white_space_alone() {
-        let ordered = |json: &'static str| String::from_utf8(ordered(&RawJson::trusted(json)).unwrap()).unwrap();
+        let ordered =
+            |json: &'static str| String::from_utf8(ordered(&RawJson::trusted(json)).unwrap().into_owned()).unwrap();
         assert_eq!(
             ordered(r#" { "b" : 1.0, "a": [ 1, {"y":"\u00e9", "x":null}, {}, [ ] ] } "#),
             r#"{"a":[1,{"x":null,"y":"\u00e9"},{},[]],"b":1.0}"#

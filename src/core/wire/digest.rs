@@ -62,6 +62,11 @@ impl Digest {
         HEXLOWER.encode(&self.0)
     }
 
+    /// The same where no text of its own is wanted.
+    pub(crate) fn digits(&self) -> [[u8; 2]; 32] {
+        hexadecimal(self.0)
+    }
+
     /// Reads what [`Self::hex`] wrote.
     pub fn from_hex(text: &str) -> Option<Self> {
         HEXLOWER.decode(text.as_bytes()).ok()?.try_into().ok().map(Self)
@@ -71,6 +76,16 @@ impl Digest {
     pub fn short(&self) -> String {
         self.hex().chars().take(8).collect()
     }
+}
+
+/// The two hexadecimal digits of each byte. Without a table, so that many are made at once.
+pub(crate) fn hexadecimal<const BYTES: usize>(bytes: [u8; BYTES]) -> [[u8; 2]; BYTES] {
+    let digit = |value: u8| value + if value < 10 { b'0' } else { b'a' - 10 };
+    let mut out = [[0; 2]; BYTES];
+    for (pair, byte) in out.iter_mut().zip(bytes) {
+        *pair = [digit(byte >> 4), digit(byte & 15)];
+    }
+    out
 }
 
 impl fmt::Debug for Digest {
@@ -101,6 +116,9 @@ mod tests {
             assert_ne!(arguments(r#"{"a":1}"#), arguments(other), "{other}");
         }
         assert_eq!(Digest::from_hex(&of("1").hex()), Some(of("1")));
+        assert_eq!(of("1").digits().as_flattened(), of("1").hex().as_bytes());
+        let all: [u8; 256] = std::array::from_fn(|n| u8::try_from(n).unwrap());
+        assert_eq!(hexadecimal(all).as_flattened(), HEXLOWER.encode(&all).as_bytes());
         assert_eq!(Digest::from_hex("00"), None);
     }
 }

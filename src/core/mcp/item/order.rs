@@ -218,7 +218,7 @@ fn meaning(value: &[u8]) -> Cow<'_, [u8]> {
     if value.first() == Some(&b'"') && memchr::memchr(b'\\', value).is_none() {
         return Cow::Borrowed(value);
     }
-    canonical(&RawJson::trusted(value.to_vec())).map_or(Cow::Borrowed(value), Cow::Owned)
+    canonical(&RawJson::trusted(value.to_vec())).map_or(Cow::Borrowed(value), |text| Cow::Owned(text.into_owned()))
 }
 
 /// The words of a string literal that begins at `start`, where it is nothing but words and commas. Spaces beside a comma stay where

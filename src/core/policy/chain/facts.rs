@@ -13,30 +13,30 @@ const KNOWN: &str = "known-destructive";
 /// Before the word of a hint that is denied.
 const NOT: &str = "not-";
 
-/// The words of `hints` and `claims`.
-pub(super) fn words(facts: &Facts) -> (String, String) {
-    let Annotations { read_only, destructive, idempotent, open_world, known_destructive } = facts.annotations;
-    let (mut hints, mut said) = (String::new(), String::new());
+/// Writes the words of `hints`, none of which needs an escape.
+pub(super) fn put_hints(annotations: &Annotations, out: &mut Vec<u8>) {
+    let Annotations { read_only, destructive, idempotent, open_world, known_destructive } = *annotations;
     let held = [read_only, destructive, idempotent, open_world, known_destructive];
-    for word in WORDS.iter().chain(&[KNOWN]).zip(held).filter_map(|(word, is)| is.then_some(word)) {
-        add(&mut hints, "", word);
-    }
-    for (word, value) in WORDS.iter().zip(facts.claims.hints.values()) {
-        match value {
-            Some(true) => add(&mut said, "", word),
-            Some(false) => add(&mut said, NOT, word),
-            None => {}
-        }
-    }
-    (hints, said)
+    let words = WORDS.iter().chain(&[KNOWN]).zip(held).filter_map(|(word, is)| is.then_some(["", *word]));
+    put(words, out);
 }
 
-fn add(to: &mut String, before: &str, word: &str) {
-    if !to.is_empty() {
-        to.push(' ');
+/// Writes the words of `claims`.
+pub(super) fn put_claims(hints: &Hints, out: &mut Vec<u8>) {
+    let words = WORDS.iter().zip(hints.values());
+    put(words.filter_map(|(word, value)| value.map(|is| [if is { "" } else { NOT }, *word])), out);
+}
+
+fn put<'w>(words: impl Iterator<Item = [&'w str; 2]>, out: &mut Vec<u8>) {
+    out.push(b'"');
+    for (n, [before, word]) in words.enumerate() {
+        if n > 0 {
+            out.push(b' ');
+        }
+        out.extend_from_slice(before.as_bytes());
+        out.extend_from_slice(word.as_bytes());
     }
-    to.push_str(before);
-    to.push_str(word);
+    out.push(b'"');
 }
 
 /// Reads them again; `None` for words that are none of these, as a later release might write.
@@ -78,7 +78,13 @@ mod tests {
                 };
                 let hints = Hints { read_only: one, destructive: other, idempotent: None, open_world: one };
                 let facts = Facts { annotations, claims: Claims { hints, may_open: bit(0) } };
-                let (hints, said) = words(&facts);
+                let text = |put: &dyn Fn(&mut Vec<u8>)| {
+                    let mut out = Vec::new();
+                    put(&mut out);
+                    serde_json::from_slice::<String>(&out).unwrap()
+                };
+                let hints = text(&|out| put_hints(&facts.annotations, out));
+                let said = text(&|out| put_claims(&facts.claims.hints, out));
                 let again = read(&hints, &said, bit(0));
                 assert_eq!(again, Some(facts), "{hints}, {said}");
             }

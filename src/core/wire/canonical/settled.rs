@@ -1,0 +1,132 @@
+//! Texts that are canonical as they stand, as most arguments of calls are: nothing is written for them.
+
+use crate::wire::grammar::{DEEPEST, Place, Visit, walk};
+
+/// Longer numbers are read before they are believed.
+const SHORT_NUMBER: usize = 15;
+
+/// Whether a text is JSON and its own canonical text. It says no to some that are: with fractions or keys beyond ASCII.
+pub(super) fn is_canonical(text: &[u8]) -> bool {
+    let keys = [&b""[..]; DEEPEST as usize];
+    let mut settled = Settled { text, end: 0, gap: 0, depth: 0, keys };
+    walk(text, &mut settled).is_some() && settled.end == text.len()
+}
+
+struct Settled<'t> {
+    text: &'t [u8],
+    /// Where the last thing ended, and how many bytes stand before the next if that closes nothing: a comma or a colon.
+    end: usize,
+    gap: usize,
+    depth: usize,
+    /// The last key of each open object, with its first quote alone.
+    keys: [&'t [u8]; DEEPEST as usize],
+}
+
+impl Settled<'_> {
+    /// Something stands right behind the last thing.
+    fn follows(&mut self, start: usize, end: usize, gap: usize) -> Option<()> {
+        let follows = start == self.end + self.gap;
+        (self.end, self.gap) = (end, gap);
+        follows.then_some(())
+    }
+}
+
+impl Visit for Settled<'_> {
+    fn opens(&mut self, at: usize, _: bool) -> Option<()> {
+        *self.keys.get_mut(self.depth)? = b"";
+        self.depth += 1;
+        self.follows(at, at + 1, 0)
+    }
+
+    fn closes(&mut self, end: usize, _: bool) -> Option<()> {
+        self.depth -= 1;
+        let follows = end == self.end + 1;
+        (self.end, self.gap) = (end, 1);
+        follows.then_some(())
+    }
+
+    fn key(&mut self, place: Place, is_escaped: bool) -> Option<()> {
+        let key = place.of(self.text);
+        let key = key.get(..key.len() - 1)?;
+        // Beyond ASCII the order of bytes is not that of UTF-16 units.
+        if is_escaped || !key.is_ascii() {
+            return None;
+        }
+        let before = self.keys.get_mut(self.depth.checked_sub(1)?)?;
+        if *before >= key {
+            return None;
+        }
+        *before = key;
+        self.follows(place.start, place.end, 1)
+    }
+
+    fn scalar(&mut self, place: Place) -> Option<()> {
+        let text = place.of(self.text);
+        let is_settled = match text.first()? {
+            b'"' => memchr::memchr(b'\\', text).is_none(),
+            b'-' | b'0'..=b'9' => {
+                let digits = text.strip_prefix(b"-").unwrap_or(text);
+                text.len() <= SHORT_NUMBER && text != b"-0" && digits.iter().all(u8::is_ascii_digit)
+            }
+            _ => true,
+        };
+        if !is_settled {
+            return None;
+        }
+        self.follows(place.start, place.end, 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::canonical::rewritten;
+    use crate::wire::grammar::tests::json;
+    use crate::wire::raw::RawJson;
+    use proptest::prelude::*;
+
+    #[test]
+    fn only_what_would_be_written_the_same_is_settled() {
+        for (text, settled) in [
+            (r#"{"text":"a bé"}"#, true),
+            (r#"{"a":[1,-2,true,null,{}],"a!":{"b":[]},"ab":""}"#, true),
+            ("[]", true),
+            ("1", true),
+            ("\"a\"", true),
+            (r#"{"a":1,"a":2}"#, false),
+            (r#"{"b":1,"a":2}"#, false),
+            (r#"{"a": 1}"#, false),
+            (r#"{"a" :1}"#, false),
+            (r#"{"a":1 }"#, false),
+            (r#"{"a":1} "#, false),
+            (r#" {"a":1}"#, false),
+            ("[1 ,2]", false),
+            ("[ ]", false),
+            (r#"{"a":1.0}"#, false),
+            (r#"{"a":-0}"#, false),
+            (r#"{"a":9007199254740993}"#, false),
+            (r#"{"a":"\n"}"#, false),
+            (r#"{"\u0061":1}"#, false),
+            ("{\"\u{e9}\":1}", false),
+            ("{\"a\":1", false),
+            ("", false),
+        ] {
+            assert_eq!(is_canonical(text.as_bytes()), settled, "{text}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        #[test]
+        fn what_is_settled_is_written_the_same(text in json()) {
+            let short = text.replace(' ', "");
+            for text in [text, short] {
+                if is_canonical(text.as_bytes()) {
+                    let written = rewritten(&RawJson::trusted(text.clone()));
+                    prop_assert_eq!(written.unwrap(), text.into_bytes());
+                }
+            }
+        }
+    }
+}
