@@ -33,6 +33,11 @@ use crate::wire::tokens::{Kind, Tokens, spells, unescaped};
 const MODERN_RESULT_MEMBERS: [&str; 3] = ["resultType", "ttlMs", "cacheScope"];
 /// First bytes of nearly every modern result.
 const COMPLETE: &[u8] = br#"{"resultType":"complete""#;
+/// The member of nearly every modern result.
+const SAYS_SO: &[u8] = br#""resultType":"complete""#;
+
+/// Members of a result that are looked at in one go.
+const FEW: usize = 8;
 
 /// Searchers for the names of those members. Preparing a search costs as much as searching most results.
 static MODERN: LazyLock<[Finder<'static>; 3]> = LazyLock::new(|| MODERN_RESULT_MEMBERS.map(Finder::new));
@@ -144,19 +149,19 @@ pub fn result(method: Method, raw: RawJson, from: Era, to: Revision) -> Option<R
     }
 }
 
-/// Whether every reader takes a modern result as final: not if the member is repeated. It usually comes first, so the
-/// whole result is rarely parsed.
+/// Whether every reader takes a modern result as final: not if the member is repeated. The result is rarely parsed for it.
 pub fn is_complete(raw: &RawJson) -> bool {
     #[derive(serde::Deserialize)]
     struct Head<'a> {
         #[serde(borrow, default, rename = "resultType")]
         result_type: Option<Cow<'a, str>>,
     }
-    if raw
-        .bytes()
-        .strip_prefix(COMPLETE)
-        .is_some_and(|rest| RESULT_TYPE.find(rest).is_none() && !spells(rest, |c| c.is_ascii_alphabetic()))
-    {
+    let text = raw.bytes();
+    // Said once, in plain letters and of this value, it is true wherever it stands: deeper inside, the member itself is absent.
+    let mut said = RESULT_TYPE.find_iter(text);
+    let (first, again) = (said.next(), said.next());
+    let is_plain = first.is_none_or(|at| at > 0 && text.get(at - 1..).is_some_and(|text| text.starts_with(SAYS_SO)));
+    if raw.is_object() && is_plain && again.is_none() && !spells(text, |c| c.is_ascii_alphabetic()) {
         return true;
     }
     // A repeated member is an error here, in any spelling.
@@ -200,7 +205,7 @@ fn with_head(head: &[u8], raw: &RawJson) -> RawJson {
 }
 
 fn downgrade(method: Method, raw: RawJson, from: Era, to: Revision) -> Option<RawJson> {
-    let raw = if from == Era::Modern { without_modern_members(without_server_info(raw))? } else { raw };
+    let raw = if from == Era::Modern { without_modern_words(raw)? } else { raw };
     let features = to.features();
     Some(if method == Method::ToolsCall {
         tool_result(raw, features)
@@ -214,6 +219,74 @@ fn downgrade(method: Method, raw: RawJson, from: Era, to: Revision) -> Option<Ra
 /// Whether a member of the modern era alone can be in this text, in any spelling.
 fn may_have_modern_member(text: &[u8]) -> bool {
     MODERN.iter().any(|name| name.find(text).is_some()) || spells(text, |c| c.is_ascii_alphabetic())
+}
+
+/// Cuts out the members that only the modern era has, and the name of the server. `None` for a repeated member.
+fn without_modern_words(raw: RawJson) -> Option<RawJson> {
+    let text = raw.bytes();
+    if INFO.find(text).is_some()
+        && !spells(text, |c| c.is_ascii_alphabetic())
+        && let Some(rest) = without_both(text)
+    {
+        return Some(RawJson::trusted(rest));
+    }
+    without_modern_members(without_server_info(raw))
+}
+
+/// Cuts out both in one look at a result that has few members, none of them twice. Every other byte stays.
+fn without_both(text: &[u8]) -> Option<Vec<u8>> {
+    let mut tokens = Tokens::of(text);
+    if tokens.next()?.kind != Kind::Object {
+        return None;
+    }
+    let mut out = Vec::with_capacity(text.len());
+    let mut names = [&b""[..]; FEW];
+    // What is copied so far, where the last member that stays ends, and where those that go since then begin and end.
+    let (mut from, mut kept, mut gone) = (0, tokens.at(), None);
+    for n in 0..FEW {
+        let key = tokens.next()?;
+        let name = tokens.literal(key);
+        if key.kind != Kind::Key || key.escaped || names.get(..n)?.contains(&name) {
+            return None;
+        }
+        *names.get_mut(n)? = name;
+        tokens.peek()?;
+        let start = tokens.at();
+        tokens.skip_value();
+        let end = tokens.at();
+        let info = if name == b"\"_meta\"" { member(text.get(start..end)?, SERVER_INFO) } else { None };
+        let name = name.get(1..name.len() - 1)?;
+        if MODERN_RESULT_MEMBERS.iter().any(|modern| name == modern.as_bytes())
+            || info.as_ref().is_some_and(|info| info.is_alone)
+        {
+            let (begin, _) = gone.unwrap_or((key.start, end));
+            gone = Some((begin, end));
+        } else {
+            if let Some((begin, _)) = gone.take() {
+                out.extend_from_slice(text.get(from..begin)?);
+                from = key.start;
+            }
+            if let Some(info) = info {
+                out.extend_from_slice(text.get(from..start + info.whole.start)?);
+                from = start + info.whole.end;
+            }
+            kept = end;
+        }
+        match tokens.next()?.kind {
+            Kind::Comma => {}
+            Kind::ObjectEnd => {
+                if let Some((_, end)) = gone {
+                    // With the comma behind the last member that stays.
+                    out.extend_from_slice(text.get(from..kept)?);
+                    from = end;
+                }
+                out.extend_from_slice(text.get(from..)?);
+                return Some(out);
+            }
+            Kind::Object | Kind::Array | Kind::ArrayEnd | Kind::Key | Kind::String | Kind::Scalar => return None,
+        }
+    }
+    None
 }
 
 /// `None` for a repeated member: readers could find the one that is not removed.

@@ -12,11 +12,20 @@ use crate::mcp::version::{Era, Revision};
 use crate::wire::code;
 use crate::wire::message::error_object;
 use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::tokens::spells;
 
 pub(super) fn is_tool_error(raw: &RawJson) -> bool {
     // To prepare a search costs as much as to search most results.
     static IS_ERROR: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"isError\""));
-    IS_ERROR.find(raw.bytes()).is_some_and(|_| RawObject::parse(raw).is_ok_and(|o| o.is_true("isError")))
+    let text = raw.bytes();
+    let mut said = IS_ERROR.find_iter(text);
+    let Some(at) = said.next() else { return false };
+    // Said once and denied, as most servers write it, it is denied wherever it stands.
+    let is_denied = text.get(at..).is_some_and(|text| text.starts_with(br#""isError":false"#));
+    if is_denied && said.next().is_none() && !spells(text, |c| c.is_ascii_alphabetic()) {
+        return false;
+    }
+    RawObject::parse(raw).is_ok_and(|o| o.is_true("isError"))
 }
 
 /// An upstream's error as a client of this hop may read it. Source: the error table of ARCHITECTURE.md.
@@ -108,6 +117,25 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_tool_s_error_is_one_by_its_own_member_alone() {
+        for (result, want) in [
+            (r#"{"content":[]}"#, false),
+            (r#"{"content":[],"isError":false}"#, false),
+            (r#"{"content":[],"isError":true}"#, true),
+            (r#"{"content":[],"isError" : true}"#, true),
+            (r#"{"content":[],"isError" : false}"#, false),
+            (r#"{"isError":null}"#, false),
+            (r#"{"structuredContent":{"isError":false},"isError":true}"#, true),
+            (r#"{"structuredContent":{"isError":true},"isError":false}"#, false),
+            (r#"{"structuredContent":{"isError":true}}"#, false),
+            (r#"{"structuredContent":{"isError":false},"isErr\u006fr":true}"#, true),
+            (r#"{"isError":false,"isError":true}"#, false),
+        ] {
+            assert_eq!(is_tool_error(&RawJson::trusted(result)), want, "{result}");
         }
     }
 

@@ -205,3 +205,29 @@ fn legacy_clients_get_no_name_of_the_server_and_every_other_byte() {
         assert!(same.text().ends_with(&text[1..]), "modern clients get it: {}", same.text());
     }
 }
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn one_look_takes_out_what_two_take_out(
+        members in proptest::collection::vec((
+            proptest::sample::select(vec!["resultType", "ttlMs", "cacheScope", "_meta", "_meta", "content", "a", "b", "\\u0061"]),
+            proptest::sample::select(vec![
+                "\"complete\"", "1", "{}", "[ {\"_meta\":{}} ]", "{\"io.modelcontextprotocol/serverInfo\":{\"name\":\"s\"}}",
+                "{ \"x\" : 1 , \"io.modelcontextprotocol/serverInfo\" : {} }", "\"serverInfo\"",
+                "{\"io.modelcontextprotocol/serverInfo\":1,\"y\":{\"resultType\":2}}",
+            ]),
+        ), 0..7),
+        between in proptest::sample::select(vec![",", " , "]),
+    ) {
+        let members: Vec<String> = members.into_iter().map(|(key, value)| format!("\"{key}\":{value}")).collect();
+        let text = format!("{{{}}}", members.join(between));
+        let members = |raw: &RawJson| RawObject::parse(raw).map(|object| object.encode().text().into_owned()).ok();
+        if let Some(short) = without_both(text.as_bytes()) {
+            let long = without_modern_members(without_server_info(RawJson::trusted(text.clone())));
+            let short = RawJson::trusted(short);
+            proptest::prop_assert_eq!(long.as_ref().and_then(members), members(&short), "{} {}", text, short.text());
+        }
+    }
+}
