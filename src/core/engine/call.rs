@@ -66,11 +66,12 @@ impl Outgoing {
         let Some(meta) = self.meta.upstream(revision, token, hop, said) else {
             return self.body.encode();
         };
-        let mut out = BytesMut::with_capacity(self.body.encoded_len() + meta.bytes().len() + 16);
+        let name: &[u8] = if self.body.is_empty() { b"\"_meta\":" } else { b",\"_meta\":" };
+        let mut out = BytesMut::with_capacity(self.body.encoded_len() + name.len() + meta.bytes().len());
         self.body.write_to(&mut out);
         // Appended rather than set: the body never has a `_meta`, and copying the member list would cost more.
         out.truncate(out.len().saturating_sub(1));
-        out.put_slice(if self.body.is_empty() { b"\"_meta\":" } else { b",\"_meta\":" });
+        out.put_slice(name);
         out.put_slice(meta.bytes());
         out.put_u8(b'}');
         RawJson::trusted(out.freeze())

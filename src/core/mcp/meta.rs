@@ -151,29 +151,38 @@ impl Meta {
         hop: &HopMeta,
         client: Said<'_>,
     ) -> Option<RawJson> {
-        let mut out = RawObject::default();
+        let mut out = Vec::with_capacity(256);
         if !self.0.is_empty() {
-            out = self.0.clone();
+            let mut kept = self.0.clone();
             let traced: Vec<&str> = self.trace().map(|(key, _)| key).collect();
-            out.retain(|key| match key {
+            kept.retain(|key| match key {
                 trace::PARENT | trace::STATE => traced.contains(&key),
                 PROGRESS_TOKEN | trace::BAGGAGE => false,
                 key => !is_reserved(key),
             });
-        }
-        if let Some(token) = token {
-            out.set(PROGRESS_TOKEN, token.clone());
-        }
-        if revision.era() == Era::Modern {
-            out.set(PROTOCOL_VERSION, RawJson::string(revision.as_str()));
-            out.set(CLIENT_INFO, hop.client_info.clone());
-            // The client's abilities for this very call; the hop itself offers none.
-            out.set(CLIENT_CAPABILITIES, client.capabilities.unwrap_or(&hop.client_capabilities).clone());
-            if let Some(level) = client.log_level {
-                out.set(LOG_LEVEL, RawJson::string(level.into_str()));
+            if !kept.is_empty() {
+                out.extend_from_slice(kept.encode().bytes());
+                out.pop();
             }
         }
-        (!out.is_empty()).then(|| out.encode())
+        // None of these names is left among the client's.
+        if let Some(token) = token {
+            put(PROGRESS_TOKEN, "", token.bytes(), &mut out);
+        }
+        if revision.era() == Era::Modern {
+            put(PROTOCOL_VERSION, "\"", revision.as_str().as_bytes(), &mut out);
+            put(CLIENT_INFO, "", hop.client_info.bytes(), &mut out);
+            // The client's abilities for this very call; the hop itself offers none.
+            put(CLIENT_CAPABILITIES, "", client.capabilities.unwrap_or(&hop.client_capabilities).bytes(), &mut out);
+            if let Some(level) = client.log_level {
+                put(LOG_LEVEL, "\"", level.into_str().as_bytes(), &mut out);
+            }
+        }
+        if out.is_empty() {
+            return None;
+        }
+        out.push(b'}');
+        Some(RawJson::trusted(out))
     }
 }
 
@@ -211,6 +220,14 @@ pub(crate) fn implementation() -> RawJson {
 /// The same for revisions before 2025-06-18, which have no `title`.
 pub(crate) fn implementation_bare() -> RawJson {
     RawJson::trusted(concat!(r#"{"name":"headend","version":""#, env!("CARGO_PKG_VERSION"), r#""}"#))
+}
+
+/// Writes a member of the gateway's own, the first one with the bracket that opens the object.
+fn put(key: &str, quote: &str, value: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(if out.is_empty() { b"{\"" } else { b",\"" });
+    for piece in [key.as_bytes(), b"\":", quote.as_bytes(), value, quote.as_bytes()] {
+        out.extend_from_slice(piece);
+    }
 }
 
 /// Whether the specification reserves a key: its prefix has the label `modelcontextprotocol` or `mcp`, in either order

@@ -281,8 +281,10 @@ impl RawObject {
         });
     }
 
+    /// Exactly, so that the text needs no memory but its own.
     pub(crate) fn encoded_len(&self) -> usize {
-        2 + self.members.iter().map(|m| m.key.len() + m.value.0.len() + 2).sum::<usize>()
+        let members = self.members.iter().map(|m| m.key.len() + m.value.0.len() + 1).sum::<usize>();
+        2 + members + self.members.len().saturating_sub(1)
     }
 
     /// Appends the object's text to `out`.
