@@ -28,7 +28,7 @@ pub(super) fn describe(spec: &Upstream, program: Option<&Path>) -> String {
 
 fn text(object: &RawObject) -> String {
     let encoded = object.encode();
-    let canonical = canonical(&encoded).ok().and_then(|text| String::from_utf8(text).ok());
+    let canonical = canonical(&encoded).ok().and_then(|text| String::from_utf8(text.into_owned()).ok());
     canonical.unwrap_or_else(|| encoded.text().into_owned())
 }
 
