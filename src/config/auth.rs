@@ -1,7 +1,9 @@
 //! The `[upstreams.<name>.auth]` table: how the gateway logs in to a server behind a URL.
 //!
 //! A server that asks for a login needs no such table: `headend login NAME` finds everything. The table pins an issuer, names a client
-//! that was registered by hand, or lets the gateway log in by itself (`type = "client-credentials"`).
+//! that was registered by hand, or lets the gateway log in by itself (`type = "client-credentials"`, `"workload"`).
+
+use std::path::PathBuf;
 
 use url::Url;
 
@@ -19,6 +21,8 @@ pub(crate) struct UpstreamAuth {
     pub(crate) client_secret: Option<Secret>,
     /// PEM text of a key that signs the client's assertions.
     pub(crate) private_key: Option<Secret>,
+    /// Where the platform keeps the token that says who this workload is. Read for each login, since platforms renew it.
+    pub(crate) assertion_file: Option<PathBuf>,
     /// Address of the operator's client metadata document, which is then the client id.
     pub(crate) client_metadata_url: Option<Url>,
     /// Asked for besides what the server asks for.
@@ -74,11 +78,12 @@ pub(super) fn read(mut table: Table<'_>, upstream: &Url, has_credential: bool, l
         table.problem("the upstream has a credential in `headers` already; remove that one or this table");
     }
     let is_local = is_loopback(upstream);
-    let kind = table.take("type").and_then(|node| kind(&node)).unwrap_or_default();
+    let kind = table.take("type").and_then(|node| node.choice()).unwrap_or_default();
     let issuers = table.take("issuers").map(|node| issuers(&node, is_local)).unwrap_or_default();
     let client_id = table.string("client-id");
     let client_secret = table.take("client-secret").and_then(|node| held(&node, lacks));
     let private_key = table.take("private-key").and_then(|node| held(&node, lacks));
+    let assertion_file = table.take("assertion-file").and_then(|node| absolute(&node));
     let client_metadata_url = table.take("client-metadata-url").and_then(|node| metadata_url(&node));
     let redirect_url = table.take("redirect-url").and_then(|node| redirect_url(&node));
     let scopes = table.take("scopes").map(|node| scopes(&node)).unwrap_or_default();
@@ -102,6 +107,12 @@ pub(super) fn read(mut table: Table<'_>, upstream: &Url, has_credential: bool, l
     if kind == AuthKind::ClientCredentials && (client_id.is_none() || (!has_key && lacks.found.is_empty())) {
         table.problem("`type = \"client-credentials\"` needs `client-id` and `client-secret` or `private-key`");
     }
+    if kind == AuthKind::Workload && (client_id.is_none() || assertion_file.is_none()) {
+        table.problem("`type = \"workload\"` needs `client-id` and `assertion-file`");
+    }
+    if kind != AuthKind::Workload && assertion_file.is_some() {
+        table.problem("`assertion-file` belongs to `type = \"workload\"`");
+    }
     table.finish();
     UpstreamAuth {
         kind,
@@ -109,6 +120,7 @@ pub(super) fn read(mut table: Table<'_>, upstream: &Url, has_credential: bool, l
         client_id,
         client_secret,
         private_key,
+        assertion_file,
         client_metadata_url,
         scopes,
         resource,
@@ -118,12 +130,12 @@ pub(super) fn read(mut table: Table<'_>, upstream: &Url, has_credential: bool, l
     }
 }
 
-fn kind(node: &Node<'_>) -> Option<AuthKind> {
-    let kind = node.choice()?;
-    if kind == AuthKind::Workload {
-        node.problem("\"workload\" is not available in this release; write \"oauth\" or \"client-credentials\"");
+fn absolute(node: &Node<'_>) -> Option<PathBuf> {
+    let path = PathBuf::from(node.string()?);
+    if !path.is_absolute() {
+        node.problem("must be an absolute path");
     }
-    Some(kind)
+    Some(path)
 }
 
 fn held(node: &Node<'_>, lacks: &mut Lacks) -> Option<Secret> {

@@ -290,6 +290,7 @@ fn login(out: &mut Out, name: &str, auth: &UpstreamAuth) {
     out.patterns("issuers", issuers);
     for (name, text) in [
         ("client-id", client_id.clone()),
+        ("assertion-file", auth.assertion_file.as_ref().map(|path| path.display().to_string())),
         ("client-metadata-url", auth.client_metadata_url.as_ref().map(Url::to_string)),
         ("redirect-url", auth.redirect_url.as_ref().map(Url::to_string)),
     ] {

@@ -5,8 +5,9 @@
 //! and renews it ([`crate::store::logins`]). A server that cannot be asked changes nothing; only a refusal of the grant ends a login,
 //! and only where the row is still the one that was tried.
 //!
-//! `type = "client-credentials"` needs no person and no store: the gateway asks for a token when the server wants one.
+//! `type = "client-credentials"` and `"workload"` need no person and no store: the gateway asks for a token when the server wants one.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -21,7 +22,6 @@ use crate::base::task_group::TaskGroup;
 use crate::catalog::name::UpstreamName;
 use crate::config::{AuthKind, Upstream};
 use crate::engine::oauth::challenge::{Challenge, Complaint};
-use crate::engine::oauth::error::OAuthError;
 use crate::engine::oauth::flow;
 use crate::engine::oauth::scope::StepUps;
 use crate::engine::oauth::token::Login;
@@ -210,7 +210,7 @@ impl Keeper {
             return false;
         }
         self.inner.lock().challenge = Some(challenge.clone());
-        let is_own = self.terms.kind() == AuthKind::ClientCredentials;
+        let is_own = self.terms.kind() != AuthKind::OAuth;
         let worn = match had {
             Some(version) if wants_more => {
                 let lacks = self.login().is_some_and(|login| flow::more(&login, &challenge).is_some());
@@ -287,8 +287,8 @@ impl Keeper {
             let keeper = Arc::clone(self);
             Box::pin(async move {
                 match keeper.terms.kind() {
-                    AuthKind::ClientCredentials => keeper.obtain(worn).await,
-                    AuthKind::OAuth | AuthKind::Workload => keeper.settle(worn).await,
+                    AuthKind::ClientCredentials | AuthKind::Workload => keeper.obtain(worn).await,
+                    AuthKind::OAuth => keeper.settle(worn).await,
                 }
             })
         })
@@ -301,7 +301,7 @@ impl Keeper {
     }
 
     /// A server that issues tokens could not be asked: the next attempt waits.
-    fn failed(&self, error: &OAuthError) -> HttpError {
+    fn failed(&self, error: &dyn fmt::Display) -> HttpError {
         let why = format!("the login cannot be renewed: {error}");
         let mut inner = self.inner.lock();
         let wait = SHORTEST.saturating_mul(1 << inner.failures.min(8)).min(LONGEST);

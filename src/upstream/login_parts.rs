@@ -6,11 +6,13 @@ use url::Url;
 
 use crate::base::clock;
 use crate::catalog::name::UpstreamName;
+use crate::config::guard;
 use crate::config::secret::Secret;
 use crate::config::{AuthKind, Resource, Target, Upstream, UpstreamAuth};
 use crate::engine::oauth::assertion::SigningKey;
 use crate::engine::oauth::authorize::Chance;
 use crate::engine::oauth::client::Configured;
+use crate::engine::oauth::flow::Kind;
 use crate::engine::oauth::hidden::Hidden;
 use crate::engine::oauth::terms::{ResourceRule, Terms};
 use crate::policy::Entry;
@@ -75,6 +77,18 @@ impl TermsOf {
 
     pub(crate) fn kind(&self) -> AuthKind {
         self.auth.kind
+    }
+
+    /// How the gateway logs in by itself.
+    ///
+    /// # Errors
+    /// The token of the platform cannot be read; a sentence for the operator.
+    pub(crate) async fn own_kind(&self) -> Result<Kind, String> {
+        let Some(path) = self.auth.assertion_file.clone() else { return Ok(Kind::ClientCredentials) };
+        let shown = path.display().to_string();
+        let read = tokio::task::spawn_blocking(move || guard::read(&path)).await.map_err(|error| error.to_string())?;
+        let text = read.map_err(|error| format!("`assertion-file`: read {shown}: {error}"))?;
+        Ok(Kind::Workload(Hidden::new(text.trim_end().to_owned())))
     }
 
     /// The client for its documents and tokens. With certificates that cannot be used there are no terms, and so no request.

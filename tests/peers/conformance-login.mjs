@@ -31,7 +31,9 @@ const secret = (name, text) => {
 /** The table `[upstreams.up.auth]` of the scenario. */
 const auth = [];
 if (scenario.startsWith("client-credentials")) auth.push(`type = "client-credentials"`);
-if (scenario.startsWith("wif")) auth.push(`type = "workload"`, `assertion = ${secret("assertion", context.valid_jwt)}`);
+if (scenario.startsWith("wif")) {
+  auth.push(`type = "workload"`, secret("assertion", context.valid_jwt).replace(/^\{ file = (.*) \}$/, "assertion-file = $1"));
+}
 if (scenario === "basic-cimd") {
   auth.push(`client-metadata-url = "https://conformance-test.local/client-metadata.json"`);
 }

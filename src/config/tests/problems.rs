@@ -222,9 +222,9 @@ fn upstreams_are_checked() {
             "x.auth: the upstream has a credential in `headers` already",
         ),
         (
-            "a workload",
+            "a workload without a token",
             "[upstreams.x]\nurl=\"https://x\"\nauth={type=\"workload\"}\n",
-            "x.auth.type: \"workload\" is not available in this release",
+            "`type = \"workload\"` needs `client-id` and `assertion-file`",
         ),
         (
             "credentials without a client",

@@ -6,7 +6,7 @@ use super::{Keeper, State};
 use crate::base::clock;
 use crate::engine::oauth::client::Moment;
 use crate::engine::oauth::error::{NoAnswer, OAuthError};
-use crate::engine::oauth::flow::{self, Flow, Kind, Known, Next};
+use crate::engine::oauth::flow::{self, Flow, Known, Next};
 use crate::engine::oauth::terms::Terms;
 use crate::store::db::DbError;
 use crate::store::logins::{Claiming, Held, Logins};
@@ -149,7 +149,8 @@ impl Keeper {
         let terms = self.terms.terms(&self.parts).map_err(HttpError::NoToken)?;
         let known = Known { registrations: Vec::new(), granted };
         let now = clock::since_1970().as_secs();
-        let mut flow = Flow::new(terms, Kind::ClientCredentials, challenge, known, chance(), now);
+        let kind = self.terms.own_kind().await.map_err(|why| self.failed(&why))?;
+        let mut flow = Flow::new(terms, kind, challenge, known, chance(), now);
         match self.drive(&mut flow).await {
             Ok(Next::Done(login)) => {
                 self.parts.record("login", &self.upstream, &login.server.issuer);
