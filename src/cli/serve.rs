@@ -33,9 +33,12 @@ pub(super) struct ServeArgs {
 /// Keeps the memory of this process, which holds tokens, out of core files and from other programs of the same user. A build for
 /// debugging can be looked into.
 pub(super) fn close_memory() {
-    #[cfg(all(target_os = "linux", not(debug_assertions)))]
-    // A kernel that refuses it leaves what `LimitCORE=` of the units and the mode of core files give.
-    drop(rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable));
+    #[cfg(target_os = "linux")]
+    if !cfg!(debug_assertions) {
+        use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+        // A kernel that refuses it leaves what `LimitCORE=` of the units and the mode of core files give.
+        set_dumpable_behavior(DumpableBehavior::NotDumpable).ok();
+    }
 }
 
 pub(super) fn run(common: &Common, args: &ServeArgs) -> Result<u8, Failure> {
