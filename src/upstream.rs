@@ -7,9 +7,11 @@
 pub(crate) mod actor;
 pub(crate) mod answer;
 mod askers;
+mod bell;
 #[cfg(target_os = "linux")]
 mod cgroup;
 pub(crate) mod client;
+pub(crate) mod connections;
 pub(crate) mod context;
 pub(crate) mod conversation;
 pub(crate) mod exchange;

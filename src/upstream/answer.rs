@@ -9,8 +9,7 @@ use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body_util::BodyExt as _;
-use hyper::body::{Body as _, Incoming};
-use hyper_util::client::legacy::Error as ClientError;
+use hyper::body::Body as _;
 
 use crate::base::budget::{NoRoom, Room};
 use crate::base::descriptors::ran_out;
@@ -21,6 +20,7 @@ use crate::engine::fault::Fault;
 use crate::mcp::version::{Era, Revision};
 use crate::mcp::voice::{Ear, Heard};
 use crate::telemetry::metrics::UpstreamMetrics;
+use crate::upstream::connections::{AnswerBody, ClientError};
 use crate::upstream::resume::Position;
 use crate::upstream::spawner::Intake;
 use crate::upstream::standing::{Standing, needs_login};
@@ -121,7 +121,7 @@ pub(crate) fn transport_error(error: &ClientError) -> HttpError {
 
 /// The messages of one response body, JSON or SSE.
 pub(crate) struct Reader {
-    body: Incoming,
+    body: AnswerBody,
     format: Format,
     /// The status is an error's, so the body may be anything.
     is_refusal: bool,
@@ -146,7 +146,7 @@ impl Reader {
     ///
     /// # Errors
     /// [`HttpError::Status`] unless a JSON-RPC body is to be expected, with the body to [`drain`].
-    pub(crate) fn of(response: Response<Incoming>, gauge: &Gauge) -> Result<Self, (HttpError, Incoming)> {
+    pub(crate) fn of(response: Response<AnswerBody>, gauge: &Gauge) -> Result<Self, (HttpError, AnswerBody)> {
         let status = response.status();
         let gauge = gauge.clone();
         let content_type = response.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
@@ -169,7 +169,7 @@ impl Reader {
         Err((HttpError::Status(status), response.into_body()))
     }
 
-    fn new(response: Response<Incoming>, format: Format, gauge: Gauge) -> Self {
+    fn new(response: Response<AnswerBody>, format: Format, gauge: Gauge) -> Self {
         let (is_refusal, room) = (!response.status().is_success(), Room::new(&gauge.intake.budget));
         let (body, position, rest) = (response.into_body(), Position::default(), VecDeque::new());
         Self { body, format, is_refusal, gauge, rest, room, next: None, position }
@@ -178,6 +178,11 @@ impl Reader {
     /// Where the stream stands; asked when it has ended.
     pub(crate) fn take_position(&mut self) -> Position {
         std::mem::take(&mut self.position)
+    }
+
+    /// What the server has not sent yet of an answer that was read.
+    pub(crate) fn into_rest(self) -> Option<AnswerBody> {
+        self.body.into_rest()
     }
 
     /// The next message. Cancel-safe.
@@ -287,15 +292,18 @@ fn no_room(_: NoRoom) -> HttpError {
     HttpError::NoRoom(Executed::Unknown)
 }
 
-/// Reads the rest of a small body so that its connection can be used again.
-pub(crate) async fn drain(mut body: Incoming) {
+/// Reads the rest of a body that is small and ends soon, so that its connection can be used again.
+pub(crate) async fn drain(mut body: AnswerBody) {
     let mut left = 64 * 1024_usize;
-    while let Ok(Some(Ok(frame))) = tokio::time::timeout(Duration::from_millis(200), body.frame()).await {
-        left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
-        if left == 0 {
-            break;
+    let read = async {
+        while let Some(Ok(frame)) = body.frame().await {
+            left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
+            if left == 0 {
+                break;
+            }
         }
-    }
+    };
+    drop(tokio::time::timeout(Duration::from_millis(200), read).await);
 }
 
 impl Gauge {
@@ -341,7 +349,7 @@ pub(crate) fn coded(headers: &HeaderMap) -> Option<&'static str> {
     (!plain).then_some("the answer has a content encoding")
 }
 
-pub(crate) fn is_event_stream(response: &Response<Incoming>) -> bool {
+pub(crate) fn is_event_stream(response: &Response<AnswerBody>) -> bool {
     let value = response.headers().get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
     value.split(';').next().is_some_and(|media| media.trim().eq_ignore_ascii_case("text/event-stream"))
 }

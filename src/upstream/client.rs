@@ -1,4 +1,4 @@
-//! The pooled HTTP client of all upstreams.
+//! The HTTP client of all upstreams: connections to one of them over plain HTTP, and a pool for the rest.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -7,9 +7,11 @@ use bytes::Bytes;
 use http::{Request, Uri};
 use http_body_util::Full;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::{Connect, HttpConnector};
-use hyper_util::client::legacy::{Client, ResponseFuture};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+
+use crate::upstream::connections::{AnswerBody, ClientError, Connections, IDLE_CONNECTIONS, READ_AHEAD, Sending};
 
 const CONNECT_TIME: Duration = Duration::from_secs(5);
 const KEEPALIVE: Duration = Duration::from_secs(15);
@@ -21,9 +23,6 @@ const KEEPALIVES: u32 = 3;
 const PLAIN_IDLE: Duration = Duration::from_secs(4);
 /// Connections with TLS cost more to open, and most end at a proxy, which keeps them for a minute.
 const TLS_IDLE: Duration = Duration::from_secs(12);
-const IDLE_CONNECTIONS: usize = 128;
-/// Bytes that a connection reads ahead of its call.
-const READ_AHEAD: usize = 128 * 1024;
 
 type Pool<C> = Client<C, Full<Bytes>>;
 
@@ -74,12 +73,18 @@ impl HttpClient {
         Ok(())
     }
 
-    /// Sends a request; the response's head is awaited by the caller. A URI that was not prepared fails.
-    pub(crate) fn request(&self, request: Request<Full<Bytes>>) -> ResponseFuture {
-        match self.0.tls.get() {
+    /// The connections for most requests to one upstream; `None` where the pool has them.
+    pub(crate) fn connections(uri: &Uri) -> Option<Connections> {
+        Connections::to(uri, tcp(), PLAIN_IDLE)
+    }
+
+    /// Sends a request by the pool; the response's head is awaited by the caller. A URI that was not prepared fails.
+    pub(crate) fn request(&self, request: Request<Full<Bytes>>) -> Sending {
+        let sent = match self.0.tls.get() {
             Some(tls) if is_https(request.uri()) => tls.request(request),
             _ => self.0.plain.request(request),
-        }
+        };
+        Box::pin(async move { sent.await.map(|head| head.map(AnswerBody::pooled)).map_err(ClientError::Pool) })
     }
 }
 

@@ -14,8 +14,6 @@ use futures_util::future::BoxFuture;
 use http::header::RETRY_AFTER;
 use http::{HeaderName, HeaderValue, Method as HttpMethod, Request, Response, StatusCode};
 use http_body_util::Full;
-use hyper::body::Incoming;
-use hyper_util::client::legacy::{Error as ClientError, ResponseFuture};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Sleep;
@@ -33,6 +31,7 @@ use crate::mcp::meta::HopMeta;
 use crate::mcp::method::Method;
 use crate::mcp::version::Era;
 use crate::upstream::answer::{Gauge, HttpError, Reader, drain, failure, is_event_stream};
+use crate::upstream::connections::{AnswerBody, ClientError, Sending};
 use crate::upstream::http_parts::{LinkParts, SESSION};
 use crate::upstream::keeper::Attempts;
 use crate::upstream::remote::Pass;
@@ -180,7 +179,7 @@ impl HttpLink {
     ///
     /// # Errors
     /// [`HttpError`].
-    pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, HttpError> {
+    pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<AnswerBody>, HttpError> {
         self.parts.remote.fetch(request).await.map(|(response, _)| response)
     }
 
@@ -230,7 +229,7 @@ impl HttpLink {
     }
 
     /// Reads the rest of an answer without keeping its call waiting, which may be polled anew meanwhile.
-    fn drain(&self, body: Incoming) {
+    fn drain(&self, body: AnswerBody) {
         self.parts.tasks.spawn("drain", drain(body));
     }
 
@@ -306,15 +305,15 @@ enum Stage {
     Look(Work),
     /// It waits for its credentials.
     Unsent,
-    Head(ResponseFuture),
+    Head(Sending),
     /// The server refuses its token: it is sent once more with another one, unless there is none.
-    Refused(Judging, Option<Box<Response<Incoming>>>),
+    Refused(Judging, Option<Box<Response<AnswerBody>>>),
     /// The upstream has forgotten the session: open another one, then ask once more.
     Renew(Work),
     Body(Box<Reader>),
     /// The stream ended early. It is requested again when the server allows; the error is kept.
     Pause(Pin<Box<Sleep>>, String),
-    Resume(ResponseFuture, String),
+    Resume(Sending, String),
     /// There is no room to send it.
     NoRoom,
     Ended,
@@ -555,24 +554,7 @@ impl Post {
         }
     }
 
-    fn end(&mut self, step: Step) -> Step {
-        if matches!(&step, Step::Failed(error, _) if error.may_run()) {
-            self.cancel();
-        }
-        self.stage = Stage::Ended;
-        step
-    }
-
-    /// Tells a legacy server by message that its answer is not waited for any more. For a modern one the end of the response is the
-    /// whole cancellation.
-    fn cancel(&self) {
-        let sent = matches!(self.stage, Stage::Head(_) | Stage::Body(_) | Stage::Pause(..) | Stage::Resume(..));
-        if sent && !self.quiet && !self.link.is_modern() {
-            self.link.cancel_later(self.id);
-        }
-    }
-
-    fn head(&mut self, response: Response<Incoming>) -> Result<Stage, Step> {
+    fn head(&mut self, response: Response<AnswerBody>) -> Result<Stage, Step> {
         let response =
             self.link.parts.remote.admitted(response, self.pass).map_err(|error| Step::Failed(error, None))?;
         self.verdict = judge(response.status().as_u16());
@@ -627,7 +609,7 @@ impl Post {
         }
     }
 
-    fn resumed(&mut self, head: Result<Response<Incoming>, ClientError>, why: String) -> Result<Stage, Step> {
+    fn resumed(&mut self, head: Result<Response<AnswerBody>, ClientError>, why: String) -> Result<Stage, Step> {
         let response = match head {
             Ok(response) if response.status() == StatusCode::OK && is_event_stream(&response) => response,
             // The server may not have noticed yet that the stream broke, or may be starting anew.

@@ -1,12 +1,12 @@
 //! The handshake over HTTP: carries the questions of [`crate::engine::handshake`] and opens legacy sessions.
 
 use http::{HeaderValue, Method as HttpMethod, Response};
-use hyper::body::Incoming;
 
 use crate::engine::fault::Fault;
 use crate::engine::handshake::{Agreed, Carrier, EraHint, Handshake, Next, Question, Reply};
 use crate::mcp::meta::HopMeta;
 use crate::upstream::answer::{Gauge, HttpError, Reader, drain};
+use crate::upstream::connections::AnswerBody;
 use crate::upstream::http_parts::{LinkParts, SESSION};
 use crate::wire::message::{self, Message};
 use crate::wire::raw::RawJson;
@@ -100,7 +100,7 @@ async fn ask(parts: &LinkParts, question: Question) -> Heard {
     heard
 }
 
-async fn first_answer(response: Response<Incoming>, gauge: &Gauge) -> Result<Result<RawJson, RawJson>, HttpError> {
+async fn first_answer(response: Response<AnswerBody>, gauge: &Gauge) -> Result<Result<RawJson, RawJson>, HttpError> {
     let mut reader = match Reader::of(response, gauge) {
         Ok(reader) => reader,
         Err((error, body)) => {

@@ -8,14 +8,13 @@ use futures_util::future::BoxFuture;
 use http::header::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
-use hyper::body::Incoming;
-use hyper_util::client::legacy::{Error as ClientError, ResponseFuture};
 use url::Url;
 
 use crate::config::{Target, Transport, Upstream};
 use crate::engine::oauth::challenge::Complaint;
 use crate::upstream::answer::{HttpError, transport_error};
 use crate::upstream::client::HttpClient;
+use crate::upstream::connections::{AnswerBody, ClientError, Connections, Sending};
 use crate::upstream::health::Health;
 use crate::upstream::keeper::{Attempts, Keeper, challenge_of};
 use crate::upstream::standing::Standing;
@@ -38,6 +37,8 @@ pub(crate) struct Remote {
     /// HTTP+SSE may be tried where streamable HTTP is not spoken.
     pub(super) may_be_older: bool,
     client: HttpClient,
+    /// Its own, where the client has none.
+    connections: Option<Connections>,
     pub(super) health: Arc<Health>,
     /// The token of a login; `None` where the configuration has a credential.
     keeper: Option<Arc<Keeper>>,
@@ -77,7 +78,8 @@ impl Remote {
         let (url, client, health) = (url.clone(), client.clone(), Arc::clone(health));
         let keeper = keeper.cloned();
         let shown = spec.target.shown_url().unwrap_or_default();
-        Ok(Self { url, uri, shown, fixed, has_credential, may_be_older, client, health, keeper })
+        let connections = HttpClient::connections(&uri);
+        Ok(Self { url, uri, shown, fixed, has_credential, may_be_older, client, connections, health, keeper })
     }
 
     /// A request with the headers of the transport. Its credentials are added when it is sent.
@@ -115,14 +117,17 @@ impl Remote {
     }
 
     /// Sends a request that has its credentials; the head of its answer is awaited by the caller.
-    pub(crate) fn start(&self, request: Request<Full<Bytes>>) -> ResponseFuture {
-        self.client.request(request)
+    pub(crate) fn start(&self, request: Request<Full<Bytes>>) -> Sending {
+        match &self.connections {
+            Some(connections) if connections.serve(request.uri()) => connections.send(request),
+            _ => self.client.request(request),
+        }
     }
 
     /// Whether a refused request is worth another attempt, with another token. Cancel-safe.
     pub(crate) fn judge(
         &self,
-        response: &Response<Incoming>,
+        response: &Response<AnswerBody>,
         Pass(had): Pass,
         mut attempts: Attempts,
     ) -> BoxFuture<'static, (bool, Attempts)> {
@@ -141,7 +146,7 @@ impl Remote {
     ///
     /// # Errors
     /// [`HttpError::Connect`], [`HttpError::Broken`] and those of [`Self::authorize`].
-    pub(crate) async fn fetch(&self, request: Request<Full<Bytes>>) -> Result<(Response<Incoming>, Pass), HttpError> {
+    pub(crate) async fn fetch(&self, request: Request<Full<Bytes>>) -> Result<(Response<AnswerBody>, Pass), HttpError> {
         let mut attempts = Attempts::default();
         loop {
             let mut sent = request.clone();
@@ -184,9 +189,9 @@ impl Remote {
     /// [`HttpError::Unadmitted`].
     pub(crate) fn admitted(
         &self,
-        response: Response<Incoming>,
+        response: Response<AnswerBody>,
         Pass(had): Pass,
-    ) -> Result<Response<Incoming>, HttpError> {
+    ) -> Result<Response<AnswerBody>, HttpError> {
         let (standing, status) = (self.standing(&response, had.is_some()), response.status());
         if standing == Standing::Admitted {
             self.health.stands(standing, String::new);
@@ -203,7 +208,7 @@ impl Remote {
     }
 
     /// How the server takes the credentials that the request had; `had` says that a token of a login was among them.
-    fn standing(&self, response: &Response<Incoming>, had: bool) -> Standing {
+    fn standing(&self, response: &Response<AnswerBody>, had: bool) -> Standing {
         let challenge = challenge_of(response).filter(|_| !self.has_credential);
         match response.status() {
             StatusCode::UNAUTHORIZED if challenge.is_some() && had => Standing::LoginExpired,
@@ -221,7 +226,7 @@ impl Remote {
     ///
     /// # Errors
     /// Those of [`Self::fetch`] and [`Self::admitted`].
-    pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, HttpError> {
+    pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<AnswerBody>, HttpError> {
         self.fetch(request).await.and_then(|(response, pass)| self.admitted(response, pass))
     }
 }
@@ -237,7 +242,7 @@ pub(crate) fn is_refusal(status: StatusCode) -> bool {
 
 /// Whether a 403 is the server's own answer, about one tool say: it is JSON and challenges nobody. A server that wants other
 /// credentials says which. Source: MCP 2025-11-25, authorization, "Scope Challenge Handling".
-fn answers(response: &Response<Incoming>) -> bool {
+fn answers(response: &Response<AnswerBody>) -> bool {
     let headers = response.headers();
     let is_json = headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
     response.status() == StatusCode::FORBIDDEN && is_json && !headers.contains_key(WWW_AUTHENTICATE)

@@ -11,7 +11,6 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use http::{Method, StatusCode, Uri};
 use http_body_util::BodyExt as _;
-use hyper::body::Incoming;
 use tokio::io::{
     AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader, copy, duplex,
     repeat, split,
@@ -23,6 +22,7 @@ use crate::base::budget::{Budget, Room};
 use crate::base::clock;
 use crate::engine::handshake::EraHint;
 use crate::upstream::answer::{HttpError, coded, drain, failure, is_event_stream};
+use crate::upstream::connections::AnswerBody;
 use crate::upstream::context::{Context, Run};
 use crate::upstream::conversation::converse;
 use crate::upstream::handle::Handle;
@@ -180,7 +180,7 @@ fn endpoint(stream: &Url, named: &str) -> Result<Uri, String> {
 
 /// The upstream's stream.
 struct Events {
-    body: Incoming,
+    body: AnswerBody,
     decoder: SseDecoder,
     /// For the event that is being read, or of which so much has not gone through the pipe.
     room: Room,

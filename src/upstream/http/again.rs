@@ -1,20 +1,20 @@
 //! A request whose token the server refuses: sent once more with another one, where there is one.
 
 use http::Response;
-use hyper::body::Incoming;
 
 use super::{Post, Stage, Step};
 use crate::upstream::answer::HttpError;
+use crate::upstream::connections::AnswerBody;
 use crate::upstream::keeper::Attempts;
 use crate::upstream::remote::is_refusal;
 
 impl Post {
     /// Whether an answer may be about the token.
-    pub(super) fn may_go_again(&self, response: &Response<Incoming>) -> bool {
+    pub(super) fn may_go_again(&self, response: &Response<AnswerBody>) -> bool {
         self.again.is_some() && is_refusal(response.status())
     }
 
-    pub(super) fn judging(&mut self, response: Response<Incoming>) -> Stage {
+    pub(super) fn judging(&mut self, response: Response<AnswerBody>) -> Stage {
         let attempts = self.attempts.take().unwrap_or_default();
         Stage::Refused(self.link.parts.remote.judge(&response, self.pass, attempts), Some(Box::new(response)))
     }
@@ -23,7 +23,7 @@ impl Post {
         &mut self,
         again: bool,
         attempts: Attempts,
-        response: Option<Box<Response<Incoming>>>,
+        response: Option<Box<Response<AnswerBody>>>,
     ) -> Result<Stage, Step> {
         self.attempts = Some(attempts);
         match (self.again.clone().filter(|_| again), response) {

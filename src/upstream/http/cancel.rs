@@ -1,5 +1,5 @@
-//! Cancellations in a legacy session: told until the server takes them, and followed by a ping, since what the session's own
-//! stream says meanwhile may be about the call that has left.
+//! Ends of requests. A cancellation in a legacy session is told until the server takes it, and followed by a ping, since what the
+//! session's own stream says meanwhile may be about the call that has left.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use http::{HeaderValue, Method as HttpMethod};
 
-use super::HttpLink;
+use super::{HttpLink, Post, Stage, Step};
 use crate::base::clock;
 use crate::mcp::method::Method;
 use crate::wire::message;
@@ -19,6 +19,31 @@ const ANSWER_TIME: Duration = Duration::from_secs(10);
 const AGAIN: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
 /// The session's own stream is another connection: what was said on it before an answer may arrive behind that answer.
 const BEHIND: Duration = Duration::from_millis(100);
+
+impl Post {
+    pub(super) fn end(&mut self, step: Step) -> Step {
+        if matches!(&step, Step::Failed(error, _) if error.may_run()) {
+            self.cancel();
+        }
+        let stage = std::mem::replace(&mut self.stage, Stage::Ended);
+        // A server may end its stream a moment after the answer. Its connection is kept for the next call.
+        if let (Step::Answer(_), Stage::Body(reader)) = (&step, stage)
+            && let Some(rest) = reader.into_rest()
+        {
+            self.link.drain(rest);
+        }
+        step
+    }
+
+    /// Tells a legacy server by message that its answer is not waited for any more. For a modern one the end of the response is the
+    /// whole cancellation.
+    pub(super) fn cancel(&self) {
+        let sent = matches!(self.stage, Stage::Head(_) | Stage::Body(_) | Stage::Pause(..) | Stage::Resume(..));
+        if sent && !self.quiet && !self.link.is_modern() {
+            self.link.cancel_later(self.id);
+        }
+    }
+}
 
 impl HttpLink {
     /// Cancels a call that was sent.
