@@ -49,6 +49,20 @@ fn text(text: &str) -> Result<Reply, Failure> {
     Ok(Reply::of(json!({"content": [{"type": "text", "text": text}]})))
 }
 
+/// Logs that a call with a number was stopped before its end.
+struct Stopped<'c> {
+    server: &'c Server,
+    number: Option<&'c Value>,
+}
+
+impl Drop for Stopped<'_> {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            self.server.note(&json!({"stopped": number}).to_string());
+        }
+    }
+}
+
 /// Runs one call.
 pub(crate) async fn call(server: &Arc<Server>, request: &crate::server::Request) -> Result<Reply, Failure> {
     let calls = server.calls.fetch_add(1, Ordering::SeqCst) + 1;
@@ -69,7 +83,9 @@ pub(crate) async fn call(server: &Arc<Server>, request: &crate::server::Request)
             None => text(&arguments.to_string()),
         },
         "sleep" => {
+            let mut stopped = Stopped { server, number: arguments.get("n") };
             tokio::time::sleep(Duration::from_millis(number("ms", 0))).await;
+            stopped.number = None;
             text("slept")
         }
         "progress" => {

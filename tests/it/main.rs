@@ -31,6 +31,7 @@ mod conformance;
 mod consent;
 mod console;
 mod corpus;
+mod deadlines;
 mod demo;
 mod disk;
 mod doctor;
