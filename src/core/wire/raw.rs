@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use std::fmt;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use memchr::memchr;
+use memchr::{memchr, memchr2};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
@@ -96,6 +96,13 @@ impl RawJson {
 
     pub fn is_string(&self) -> bool {
         self.0.first() == Some(&b'"')
+    }
+
+    /// What a string without escapes says, as most are.
+    fn plain(&self) -> Option<&str> {
+        let text = self.0.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+        let is_plain = memchr2(b'\\', b'"', text).is_none() && text.iter().all(|byte| *byte >= b' ');
+        std::str::from_utf8(text).ok().filter(|_| is_plain)
     }
 
     /// Reads the value into a borrowing type.
@@ -209,7 +216,11 @@ impl RawObject {
 
     /// A string member, unescaped.
     pub fn string(&self, name: &str) -> Option<String> {
-        self.get(name)?.parse::<String>().ok()
+        let value = self.get(name)?;
+        match value.plain() {
+            Some(plain) => Some(plain.to_owned()),
+            None => value.parse::<String>().ok(),
+        }
     }
 
     /// A member that is an object.
@@ -457,6 +468,30 @@ mod tests {
     fn text_that_is_not_one_value_is_not_taken() {
         for (text, is_json) in [("{}", true), (" [1] ", true), ("{}{}", false), (r#"{"a":x}"#, false), ("", false)] {
             assert_eq!(RawJson::checked(text).is_ok(), is_json, "{text}");
+        }
+    }
+
+    #[test]
+    fn strings_are_read_as_the_library_reads_them() {
+        for text in [
+            r#""""#,
+            r#""plain""#,
+            r#""\u0041\n\"""#,
+            r#""\ud83d\ude00""#,
+            r#""\ud83d""#,
+            "\"ä – 日本\"",
+            "\"tab\t\"",
+            "\"nul\0\"",
+            "\"\u{7f}\"",
+            "\"a\"b\"",
+            "\"",
+            "1",
+            "null",
+            r#"["a"]"#,
+        ] {
+            let value = RawJson::trusted(text);
+            let object = RawObject { members: vec![Member { key: Bytes::from_static(b"\"a\""), value }] };
+            assert_eq!(object.string("a"), serde_json::from_str::<String>(text).ok(), "{text:?}");
         }
     }
 
