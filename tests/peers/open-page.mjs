@@ -18,8 +18,10 @@ await context.addInitScript(() => {
     constructor(title, options) { window.shown.push({ title, ...options }); }
     close() {}
   };
-  // A browser without a screen says of every page that it can be seen, whichever is at the front.
+  // A browser without a screen says of every page that it can be seen, whichever is at the front; newer ones say that it has the focus.
   let hidden = false;
+  const focused = document.hasFocus.bind(document);
+  document.hasFocus = () => !hidden && focused();
   Object.defineProperty(document, "hidden", { get: () => hidden });
   Object.defineProperty(document, "visibilityState", { get: () => (hidden ? "hidden" : "visible") });
   window.conceal = (on) => {
