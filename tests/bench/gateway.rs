@@ -112,7 +112,8 @@ impl Setup {
     /// As for [`Self::start`].
     pub(crate) async fn start_counted(&self, binary: &Path, count: &Path, folder: &Path) -> anyhow::Result<Gateway> {
         let mut command = Command::new("valgrind");
-        command.arg("--tool=callgrind").arg(format!("--callgrind-out-file={}", count.display())).arg(binary);
+        command.arg("--tool=callgrind").arg(format!("--callgrind-out-file={}", count.display()));
+        command.args(["--compress-strings=no", "--compress-pos=no"]).arg(binary);
         self.serve(command, READY_COUNTED, folder).await
     }
 

@@ -19,6 +19,7 @@ mod floor;
 mod gateway;
 mod http;
 mod load;
+mod picture;
 mod process;
 mod run;
 mod scenario;

@@ -121,7 +121,15 @@ impl Process {
     /// # Errors
     /// When the process is gone.
     pub(crate) fn rss_kib(self) -> anyhow::Result<u64> {
-        self.pids()?.into_iter().map(rss_of).sum()
+        self.pids()?.into_iter().map(|pid| memory_of(pid, "VmRSS:")).sum()
+    }
+
+    /// The part of it that is in no file: not the program itself, but what it has allocated.
+    ///
+    /// # Errors
+    /// When the process is gone.
+    pub(crate) fn anonymous_kib(self) -> anyhow::Result<u64> {
+        self.pids()?.into_iter().map(|pid| memory_of(pid, "RssAnon:")).sum()
     }
 
     fn pids(self) -> anyhow::Result<Vec<u32>> {
@@ -144,11 +152,11 @@ fn cpu_of(pid: u32) -> anyhow::Result<Duration> {
     Ok(TICK * (user + system))
 }
 
-fn rss_of(pid: u32) -> anyhow::Result<u64> {
+fn memory_of(pid: u32, kind: &str) -> anyhow::Result<u64> {
     let status = read(pid, "status")?;
     let value =
-        status.lines().find_map(|line| line.strip_prefix("VmRSS:")).and_then(|value| value.split_whitespace().next());
-    value.and_then(|kib| kib.parse().ok()).with_context(|| format!("/proc/{pid}/status has no VmRSS"))
+        status.lines().find_map(|line| line.strip_prefix(kind)).and_then(|value| value.split_whitespace().next());
+    value.and_then(|kib| kib.parse().ok()).with_context(|| format!("/proc/{pid}/status has no {kind}"))
 }
 
 fn read(pid: u32, file: &str) -> anyhow::Result<String> {

@@ -14,6 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::budget::{self, Singles};
 use crate::load::{self, Plan, WARM_UP};
+use crate::picture;
 use crate::run::fleet::{Fleet, ROWS, Row, Who};
 use crate::run::quiet::Quiet;
 use crate::table::{self, Results};
@@ -33,6 +34,9 @@ pub(crate) struct Options {
     /// `instructions` name the figures without a load.
     #[arg(long, value_delimiter = ';')]
     only: Vec<String>,
+    /// Also draws the cost of a call.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
 }
 
 impl Options {
@@ -77,6 +81,7 @@ async fn run(options: &Options) -> anyhow::Result<()> {
     let measured = Duration::try_from_secs_f64(options.seconds).context("read --seconds")?;
     let binary = options.gateway()?;
     let (mut results, mut singles, mut problems) = (Results::default(), Singles::default(), Vec::new());
+    singles.is_dist = binary.as_ref().is_some_and(|binary| binary.components().any(|part| part.as_os_str() == "dist"));
     if options.wants("memory") {
         single::memory(binary.as_deref(), &mut singles, &mut problems).await?;
     }
@@ -105,8 +110,13 @@ async fn run(options: &Options) -> anyhow::Result<()> {
         }
     }
     problems.extend(results.problems());
-    println!("{}; {} rounds of {} s, medians\n", table::machine(), options.rounds, options.seconds);
+    let build = if singles.is_dist { "dist" } else { "another" };
+    println!("{}; {build} build; {} rounds of {} s, medians\n", table::machine(), options.rounds, options.seconds);
     println!("{}\n{}", budget::markdown(&results, &singles), results.markdown());
+    if let Some(file) = &options.svg {
+        let drawn = picture::svg(&results, &table::machine()).context("draw: the calls were not measured")?;
+        std::fs::write(file, drawn).with_context(|| format!("write {}", file.display()))?;
+    }
     for problem in &problems {
         eprintln!("failed: {problem}");
     }
@@ -120,7 +130,9 @@ async fn measure(row: &Row, fleet: &Fleet, measured: Duration, rounds: usize, re
     let _quiet = row.quiet.then(|| Quiet::begin(upstream));
     for round in 1..=rounds {
         eprintln!("{}: round {round} of {rounds}", row.name);
-        for (who, seat) in row.targets.iter().filter_map(|who| Some((who, fleet.seat(*who)?))) {
+        // Nobody is always the first, when the machine has just rested, nor always behind the same one.
+        let (before, after) = row.targets.split_at((round - 1) % row.targets.len().max(1));
+        for (who, seat) in after.iter().chain(before).filter_map(|who| Some((who, fleet.seat(*who)?))) {
             if results.has_failed(row.name, who.label()) {
                 continue;
             }

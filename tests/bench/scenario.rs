@@ -39,6 +39,8 @@ pub(crate) enum Scenario {
     Big1m,
     /// An argument of 64 KiB.
     Arg64k,
+    /// An argument of 1 MiB.
+    Arg1m,
     /// Ten progress notices before the result.
     Progress,
 }
@@ -215,8 +217,9 @@ impl Call {
                 let text = format!("{stamp} is what this call must return");
                 ("echo", format!(r#""text":"{text}""#), text)
             }
-            Scenario::Arg64k => {
-                let argument = format!("{stamp}{}", "a".repeat((64 << 10) - STAMP));
+            Scenario::Arg64k | Scenario::Arg1m => {
+                let length: usize = if scenario == Scenario::Arg64k { 64 << 10 } else { 1 << 20 };
+                let argument = format!("{stamp}{}", "a".repeat(length - STAMP));
                 ("length", format!(r#""text":"{argument}""#), TextSummary::of(argument.as_bytes()).to_string())
             }
             Scenario::Big64k => ("big", format!(r#""bytes":{}"#, 64 << 10), "x".repeat(64 << 10)),

@@ -111,8 +111,15 @@ async fn answers_are_read_however_they_are_cut() {
 
 #[tokio::test]
 async fn every_scenario_passes_through_the_floor() {
-    let scenarios =
-        [Scenario::Call, Scenario::List, Scenario::Big64k, Scenario::Big1m, Scenario::Arg64k, Scenario::Progress];
+    let scenarios = [
+        Scenario::Call,
+        Scenario::List,
+        Scenario::Big64k,
+        Scenario::Big1m,
+        Scenario::Arg64k,
+        Scenario::Arg1m,
+        Scenario::Progress,
+    ];
     for answers in [Answers::Json, Answers::Sse] {
         let floor = rig(answers).await;
         for era in [Era::Legacy, Era::Modern] {

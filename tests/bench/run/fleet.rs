@@ -1,7 +1,7 @@
 //! The targets of each row, and the processes behind them.
 //!
 //! Legacy clients meet a legacy upstream and modern clients a modern one, so that the gateway relays what the proxies
-//! relay; translating between the eras would be another figure.
+//! relay; two rows translate between the eras, which the proxies do not.
 
 use std::path::Path;
 
@@ -9,15 +9,16 @@ use anyhow::Context;
 use tempfile::TempDir;
 
 use crate::budget::{
-    ARG64K_C8, BIG1M_C4, BIG64K_C8, CALL_C1, CALL_C16, CALL_C64, DIRECT, FLOOR, HEADEND, HEADEND_GRANTED,
-    HEADEND_RULES, HEADEND_TEN, LIST_C4, MODERN_C16, NGINX, PROGRESS_C4, STDIO_C1, STDIO_C16,
+    ARG1M_C4, ARG64K_C8, BIG1M_C4, BIG64K_C8, CALL_C1, CALL_C16, CALL_C64, DIRECT, FLOOR, HEADEND, HEADEND_GRANTED,
+    HEADEND_HUNDRED, HEADEND_RULES, LEGACY_TO_MODERN_C16, LIST_C4, MODERN_C16, MODERN_TO_LEGACY_C16, NGINX,
+    PROGRESS_C4, STDIO_C1, STDIO_C16,
 };
 use crate::gateway::{Gateway, Nginx, Setup, consent};
 use crate::process::{Process, Server};
 use crate::scenario::{Era, Scenario, Target};
 
-/// Number of upstreams where there are several, and the length of each one's list.
-pub(crate) const MANY: usize = 10;
+/// Number of upstreams where there are many, and the length of each one's list.
+const MANY: usize = 100;
 pub(crate) const TOOLS_OF_MANY: usize = 50;
 
 /// The tool that calls go to.
@@ -59,7 +60,8 @@ pub(crate) enum Front {
     Rules,
     /// A legacy upstream whose tool needs an approval and has a grant.
     Granted,
-    Ten,
+    /// A hundred legacy upstreams with long lists.
+    Hundred,
     Stdio,
 }
 
@@ -69,7 +71,7 @@ impl Who {
             Self::Direct | Self::DirectLong => DIRECT,
             Self::Floor => FLOOR,
             Self::Nginx => NGINX,
-            Self::Headend(Front::Ten) => HEADEND_TEN,
+            Self::Headend(Front::Hundred) => HEADEND_HUNDRED,
             Self::Headend(Front::Rules) => HEADEND_RULES,
             Self::Headend(Front::Granted) => HEADEND_GRANTED,
             Self::Headend(Front::Legacy | Front::Modern | Front::Stdio) => HEADEND,
@@ -84,12 +86,15 @@ const ALL_FRONTS: &[Who] = &[
     Who::Floor,
     Who::Nginx,
     Who::Headend(Front::Legacy),
-    Who::Headend(Front::Ten),
+    Who::Headend(Front::Hundred),
     Who::Headend(Front::Rules),
     Who::Headend(Front::Granted),
 ];
-const LISTS: &[Who] = &[Who::DirectLong, Who::Headend(Front::Ten)];
-const STDIO: &[Who] = &[Who::Headend(Front::Stdio)];
+const LISTS: &[Who] = &[Who::DirectLong, Who::Headend(Front::Hundred)];
+/// The floor has no pipes: it relays the same calls over HTTP.
+const STDIO: &[Who] = &[Who::Floor, Who::Headend(Front::Stdio)];
+const CROSSED: &[Who] = &[Who::Direct, Who::Floor, Who::Headend(Front::Modern)];
+const CROSSED_BACK: &[Who] = &[Who::Direct, Who::Floor, Who::Headend(Front::Legacy)];
 
 const fn row(name: &'static str, scenario: Scenario, in_flight: u64, targets: &'static [Who]) -> Row {
     Row { name, scenario, era: Era::Legacy, in_flight, quiet: in_flight == 1, targets }
@@ -100,11 +105,14 @@ pub(crate) const ROWS: &[Row] = &[
     row(CALL_C16, Scenario::Call, 16, ALL_FRONTS),
     row(CALL_C64, Scenario::Call, 64, PLAIN),
     Row { era: Era::Modern, ..row(MODERN_C16, Scenario::Call, 16, MODERN) },
+    row(LEGACY_TO_MODERN_C16, Scenario::Call, 16, CROSSED),
+    Row { era: Era::Modern, ..row(MODERN_TO_LEGACY_C16, Scenario::Call, 16, CROSSED_BACK) },
     row(CALL_C1, Scenario::Call, 1, PLAIN),
     row(LIST_C4, Scenario::List, 4, LISTS),
     row(BIG64K_C8, Scenario::Big64k, 8, PLAIN),
     row(BIG1M_C4, Scenario::Big1m, 4, PLAIN),
     row(ARG64K_C8, Scenario::Arg64k, 8, PLAIN),
+    row(ARG1M_C4, Scenario::Arg1m, 4, PLAIN),
     row(PROGRESS_C4, Scenario::Progress, 4, PLAIN),
     row(STDIO_C16, Scenario::Call, 16, STDIO),
     row(STDIO_C1, Scenario::Call, 1, STDIO),
@@ -157,7 +165,7 @@ impl Fleet {
         let Some(binary) = binary else {
             return Ok(fleet);
         };
-        for front in [Front::Legacy, Front::Modern, Front::Rules, Front::Granted, Front::Ten, Front::Stdio] {
+        for front in [Front::Legacy, Front::Modern, Front::Rules, Front::Granted, Front::Hundred, Front::Stdio] {
             if !rows.iter().any(|row| row.targets.contains(&Who::Headend(front))) {
                 continue;
             }
@@ -183,8 +191,8 @@ impl Fleet {
         let setup = match front {
             Front::Modern => Setup::of(&[modern.to_owned()], TOOLS),
             Front::Stdio => Setup::stdio(TOOLS)?,
-            Front::Legacy | Front::Rules | Front::Granted | Front::Ten => {
-                let (count, tools) = if front == Front::Ten { (MANY, TOOLS_OF_MANY) } else { (1, TOOLS) };
+            Front::Legacy | Front::Rules | Front::Granted | Front::Hundred => {
+                let (count, tools) = if front == Front::Hundred { (MANY, TOOLS_OF_MANY) } else { (1, TOOLS) };
                 let (server, addresses) = start_upstreams("legacy", count, tools)?;
                 self.servers.push(server);
                 let mut setup = Setup::of(&addresses, tools);

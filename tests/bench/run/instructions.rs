@@ -1,7 +1,8 @@
-//! Instructions of one call, counted by callgrind: the figure that does not move with the machine.
+//! Instructions and allocations of one call, counted by callgrind: figures that hardly move with the machine.
 //!
 //! For each way of a call the gateway runs twice, with a few calls and with many, one after the other. Starting and ending cost the
-//! same both times, so the difference is that of the calls. Children of the gateway are not counted.
+//! same both times, so the difference is that of the calls. A stdio upstream is not counted: what starts it is the gateway's own
+//! program, which under callgrind is another one.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +10,9 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 
-use crate::budget::Singles;
+use crate::budget::{
+    Count, LEGACY_TO_LEGACY, LEGACY_TO_MODERN, LONG_ARGUMENT, MODERN_TO_LEGACY, MODERN_TO_MODERN, Singles,
+};
 use crate::gateway::{Setup, on_path};
 use crate::http::Connection;
 use crate::run::fleet::{TOOLS, start_upstreams};
@@ -24,18 +27,20 @@ const MORE: u32 = 1000;
 /// How long a gateway that is counted may take to end.
 const STOP: Duration = Duration::from_secs(60);
 
-/// The era of the client, and how the upstream is reached.
+/// The eras of the client and of the upstream.
 struct Way {
     name: &'static str,
     era: Era,
-    stdio: bool,
+    upstream: &'static str,
+    scenario: Scenario,
 }
 
-const WAYS: [Way; 4] = [
-    Way { name: "modern-http", era: Era::Modern, stdio: false },
-    Way { name: "legacy-http", era: Era::Legacy, stdio: false },
-    Way { name: "modern-stdio", era: Era::Modern, stdio: true },
-    Way { name: "legacy-stdio", era: Era::Legacy, stdio: true },
+const WAYS: [Way; 5] = [
+    Way { name: LEGACY_TO_LEGACY, era: Era::Legacy, upstream: "legacy", scenario: Scenario::Call },
+    Way { name: MODERN_TO_MODERN, era: Era::Modern, upstream: "both", scenario: Scenario::Call },
+    Way { name: LEGACY_TO_MODERN, era: Era::Legacy, upstream: "both", scenario: Scenario::Call },
+    Way { name: MODERN_TO_LEGACY, era: Era::Modern, upstream: "legacy", scenario: Scenario::Call },
+    Way { name: LONG_ARGUMENT, era: Era::Legacy, upstream: "legacy", scenario: Scenario::Arg64k },
 ];
 
 /// Counts every way; what does not work is added to `problems`. Without valgrind there are no figures.
@@ -47,44 +52,86 @@ pub(crate) async fn count(binary: &Path, singles: &mut Singles, problems: &mut V
     for way in &WAYS {
         eprintln!("instructions: {}", way.name);
         match per_call(binary, way).await {
-            Ok(count) => singles.instructions.push((way.name, count)),
+            Ok(count) => singles.counts.push((way.name, count)),
             Err(error) => problems.push(format!("instructions, {}: {error:#}", way.name)),
         }
     }
 }
 
-async fn per_call(binary: &Path, way: &Way) -> anyhow::Result<f64> {
+async fn per_call(binary: &Path, way: &Way) -> anyhow::Result<Count> {
     let few = of_run(binary, way, FEW).await?;
     let many = of_run(binary, way, FEW + MORE).await?;
-    Ok((many - few) / f64::from(MORE))
+    let more = |of: fn(&Count) -> f64| (of(&many) - of(&few)) / f64::from(MORE);
+    Ok(Count {
+        instructions: more(|count| count.instructions),
+        sha: more(|count| count.sha),
+        allocations: more(|count| count.allocations),
+    })
 }
 
-/// Instructions of a gateway that makes so many calls.
-async fn of_run(binary: &Path, way: &Way, calls: u32) -> anyhow::Result<f64> {
+/// All of a gateway that makes so many calls.
+async fn of_run(binary: &Path, way: &Way, calls: u32) -> anyhow::Result<Count> {
     let folder = tempfile::tempdir().context("create a folder for the gateway")?;
-    let count = folder.path().join("callgrind.out");
-    let (_upstream, setup) = if way.stdio {
-        (None, Setup::stdio(TOOLS)?)
-    } else {
-        let (upstream, addresses) = start_upstreams("both", 1, TOOLS)?;
-        (Some(upstream), Setup::of(&addresses, TOOLS))
-    };
-    let mut gateway = setup.start_counted(binary, &count, folder.path()).await?;
+    let file = folder.path().join("callgrind.out");
+    let (_upstream, addresses) = start_upstreams(way.upstream, 1, TOOLS)?;
+    let setup = Setup::of(&addresses, TOOLS);
+    let mut gateway = setup.start_counted(binary, &file, folder.path()).await?;
     let mut connection = Connection::open(&gateway.target.authority).await?;
     let session = Session::open(gateway.target.clone(), way.era, &mut connection).await?;
-    let mut call = Call::new(&session, Scenario::Call, 0, "").context("a scenario without calls")?;
+    let mut call = Call::new(&session, way.scenario, 0, "").context("a scenario without calls")?;
     for _ in 0..calls {
         call.make(&mut connection).await?;
     }
     session.close(&mut connection).await?;
     drop(connection);
     ensure!(gateway.server.end(STOP), "the gateway did not end within {STOP:?}");
-    let text = fs::read_to_string(&count).with_context(|| format!("read {}", count.display()))?;
-    total(&text).context("callgrind wrote no total")
+    let text = fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
+    read(&text).context("callgrind wrote no total")
 }
 
-/// The sum in what callgrind wrote.
-fn total(text: &str) -> Option<f64> {
+/// Reads what callgrind wrote with names and numbers in full.
+///
+/// Valgrind's processor has no instructions for SHA-256, so the gateway computes the hashes of its audit log by others, which no
+/// processor of the last years executes for it. They are told apart and left out.
+pub(crate) fn read(text: &str) -> Option<Count> {
     let totals = text.lines().filter_map(|line| line.strip_prefix("summary: ").or(line.strip_prefix("totals: ")));
-    totals.filter_map(|total| total.trim().parse().ok()).reduce(f64::max)
+    let total = totals.filter_map(|total| total.trim().parse::<f64>().ok()).reduce(f64::max)?;
+    let (mut sha, mut allocations) = (0.0, 0.0);
+    let (mut is_sha, mut is_allocator, mut allocates, mut is_of_callee) = (false, false, false, false);
+    for line in text.lines() {
+        if let Some(name) = line.strip_prefix("fn=") {
+            (is_sha, is_allocator) = (name.to_ascii_lowercase().contains("sha256"), name.starts_with("mi_"));
+        } else if let Some(name) = line.strip_prefix("cfn=") {
+            allocates = !is_allocator && ALLOCATORS.contains(&name);
+        } else if let Some(calls) = line.strip_prefix("calls=") {
+            let calls = calls.split(' ').next().and_then(|calls| calls.parse::<f64>().ok());
+            allocations += calls.filter(|_| allocates).unwrap_or_default();
+            // The next line is the cost of what was called, which has lines of its own.
+            is_of_callee = true;
+        } else if line.starts_with(|first: char| first.is_ascii_digit()) {
+            let own = line.rsplit(' ').next().and_then(|cost| cost.parse::<f64>().ok());
+            sha += own.filter(|_| is_sha && !is_of_callee).unwrap_or_default();
+            is_of_callee = false;
+        }
+    }
+    Some(Count { instructions: total - sha, sha, allocations })
+}
+
+/// What the gateway's allocator is asked by. One that grows in place counts too.
+const ALLOCATORS: [&str; 6] =
+    ["mi_malloc", "mi_malloc_aligned", "mi_zalloc", "mi_zalloc_aligned", "mi_realloc", "mi_realloc_aligned"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn costs_of_hashes_are_left_out_and_calls_of_the_allocator_counted() {
+        let text = "events: Ir\n\nfn=call\n12 100\ncfn=sha2::sha256::soft::compress\ncalls=3 40\n14 900\ncfn=mi_malloc\ncalls=7 5\n15 70\n\
+                    fn=sha2::sha256::soft::compress\n40 600\n+2 200\ncfn=memcpy\ncalls=1 1\n41 100\nfn=memcpy\n1 100\n\
+                    fn=mi_malloc_aligned\n5 50\ncfn=mi_malloc\ncalls=2 5\n6 20\nfn=mi_malloc\n5 40\n\ntotals: 1090\n";
+        let count = read(&text.replace("+2 ", "42 ")).unwrap();
+        assert_eq!((count.instructions, count.sha, count.allocations), (290.0, 800.0, 7.0));
+        assert!(read("fn=call\n12 100\n").is_none(), "it was not written to its end");
+    }
 }

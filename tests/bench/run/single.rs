@@ -13,12 +13,15 @@ use crate::budget::{Memory, Singles};
 use crate::gateway::Setup;
 use crate::http::Connection;
 use crate::process::{Process, Server};
-use crate::run::fleet::{MANY, TOOLS, TOOLS_OF_MANY, floor_arguments, start_upstreams, url};
+use crate::run::fleet::{TOOLS, TOOLS_OF_MANY, floor_arguments, start_upstreams, url};
 use crate::scenario::{Era, Session, Target};
 use crate::table::median;
 
 /// How many sessions are held open.
 const SESSIONS: u32 = 1000;
+
+/// Upstreams of the start that is timed.
+const TEN: usize = 10;
 
 /// How long a process is left alone before its memory is read.
 const SETTLE: Duration = Duration::from_secs(1);
@@ -115,7 +118,7 @@ fn rules() -> String {
 /// GET stream open on a connection of its own; their POSTs share one connection.
 async fn memory_of(target: &Target, process: Process) -> anyhow::Result<Memory> {
     sleep(SETTLE).await;
-    let idle = process.rss_kib()?;
+    let (idle, anonymous) = (process.rss_kib()?, process.anonymous_kib()?);
     let mut connection = Connection::open(&target.authority).await?;
     let mut open = Vec::new();
     for number in 0..SESSIONS {
@@ -128,7 +131,12 @@ async fn memory_of(target: &Target, process: Process) -> anyhow::Result<Memory> 
     let full = process.rss_kib()?;
     drop(open);
     let kib = |value: u64| u32::try_from(value).map_or(f64::INFINITY, f64::from);
-    Ok(Memory { idle_mib: kib(idle) / 1024.0, session_kib: (kib(full) - kib(idle)) / f64::from(SESSIONS) })
+    let mib = |value: u64| kib(value) / 1024.0;
+    Ok(Memory {
+        idle_mib: mib(idle),
+        anonymous_mib: mib(anonymous),
+        session_kib: (kib(full) - kib(idle)) / f64::from(SESSIONS),
+    })
 }
 
 /// From the gateway's start to the full list of ten upstreams that are already up: with nothing on disk, and with the state
@@ -137,7 +145,7 @@ async fn memory_of(target: &Target, process: Process) -> anyhow::Result<Memory> 
 /// # Errors
 /// When the gateway does not come up.
 pub(crate) async fn start(binary: &Path, rounds: usize, singles: &mut Singles) -> anyhow::Result<()> {
-    let (_upstreams, addresses) = start_upstreams("legacy", MANY, TOOLS_OF_MANY)?;
+    let (_upstreams, addresses) = start_upstreams("legacy", TEN, TOOLS_OF_MANY)?;
     let setup = Setup::of(&addresses, TOOLS_OF_MANY);
     let (mut fresh, mut again) = (Vec::new(), Vec::new());
     for round in 1..=rounds {

@@ -174,7 +174,9 @@ fn text_head(id: &str) -> String {
 }
 
 fn text_tail(modern: bool) -> String {
-    if modern { format!("}}]{MODERN_TAIL}}}}}") } else { "}]}}".into() }
+    // As the official SDKs' servers say it.
+    let sound = r#"}],"isError":false"#;
+    if modern { format!("{sound}{MODERN_TAIL}}}}}") } else { format!("{sound}}}}}") }
 }
 
 /// A result of one text, given as the JSON string that the caller sent.
