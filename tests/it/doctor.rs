@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::harness::{Gateway, Setup, World, headend};
-use crate::process::{installed, output_within, said};
+use crate::process::{free_port, installed, output_within, said};
 use crate::upstream::Fake;
 
 /// Runs the command and prints what it says.
@@ -69,11 +69,6 @@ fn answering(head: &'static str) -> String {
         }
     });
     format!("http://{address}/mcp")
-}
-
-/// A port that nothing listens on.
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 fn contains(text: &str, parts: &[&str]) {

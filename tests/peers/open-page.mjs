@@ -18,6 +18,13 @@ await context.addInitScript(() => {
     constructor(title, options) { window.shown.push({ title, ...options }); }
     close() {}
   };
+  const Stream = window.EventSource;
+  window.EventSource = class extends Stream {
+    constructor(...given) {
+      super(...given);
+      this.addEventListener("waiting", () => { window.told = true; });
+    }
+  };
   // A browser without a screen says of every page that it can be seen, whichever is at the front; newer ones say that it has the focus.
   let hidden = false;
   const focused = document.hasFocus.bind(document);
@@ -58,6 +65,8 @@ const commands = {
     await page.getByLabel("Operator's token").fill(job.token);
     await page.keyboard.press("Enter");
     await page.waitForURL(`${job.base}/`);
+    // A page notifies of what comes after its stream has begun.
+    await page.waitForFunction(() => window.told, null, { timeout: 30000, polling: 100 });
     const before = await page.evaluate(() => window.shown.length);
     await page.getByRole("button", { name: "Notify me" }).click();
     await page.getByRole("button", { name: "Stop the notifications" }).waitFor();
@@ -69,14 +78,17 @@ const commands = {
     await page.waitForFunction(() => !document.hasFocus(), null, { timeout: 10000, polling: 100 });
     return { before, ...await seen() };
   },
-  /** Waits for a title, and says what else there is then. */
-  async title({ title }) {
-    await page.waitForFunction((title) => document.title.startsWith(title), title, { timeout: 30000, polling: 100 });
+  /** Waits for a title and for so many notifications, and says what else there is then. */
+  async title({ title, shown = 0 }) {
+    const isThere = ({ title, shown }) => document.title.startsWith(title) && window.shown.length >= shown;
+    await page.waitForFunction(isThere, { title, shown }, { timeout: 30000, polling: 100 });
     return seen();
   },
+  /** Looks at the page, and waits until it shows a question. */
   async front() {
     await page.bringToFront();
     await page.evaluate(() => conceal(false));
+    await page.waitForFunction(() => document.querySelector("details.question"), null, { timeout: 30000, polling: 100 });
     return seen();
   },
   async gone() {
@@ -110,7 +122,7 @@ const commands = {
       const focused = () => page.evaluate(() => document.activeElement.closest("details.question")?.id);
       // The list may be drawn anew while the question is looked at, and then it has to be looked at again, as by a person.
       for (let looks = 0; await number() >= left; looks += 1) {
-        if (looks === 20) throw new Error(`${key} does not answer ${id}`);
+        if (looks === 60) throw new Error(`${key} does not answer ${id}`);
         // Longer than a question has to be on the screen.
         await page.waitForTimeout(450);
         if (await focused() === id) await page.keyboard.press(key);

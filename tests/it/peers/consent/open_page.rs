@@ -1,7 +1,6 @@
 //! Pages of the console that stay open, in a real browser before the real daemon.
 
 use std::fs;
-use std::net::TcpListener;
 
 use rustix::process::Signal;
 
@@ -9,6 +8,7 @@ use super::client::Program;
 use super::*;
 use crate::harness::{Gateway, Setup};
 use crate::mcp::Mcp;
+use crate::process::free_port;
 use crate::upstream::{Fake, Log};
 
 struct Page(Program, usize);
@@ -36,7 +36,7 @@ fn an_open_page_learns_of_questions_and_of_the_daemons_end_and_forty_are_answere
     let Some(peers) = Peers::find() else { return };
     let Some(browser) = peers.browser("open pages in a browser") else { return };
     // The page looks for the daemon where it was.
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port();
     let setup = Setup::new().toml(&format!("[console]\nlisten = \"127.0.0.1:{port}\""));
     let setup = setup.policy("default = \"ask\"\n[policy.consent]\nper-minute = 100\nmax-open = 100");
     let log = Log::new(&setup.world.path("work"), "fx");
@@ -52,7 +52,7 @@ fn an_open_page_learns_of_questions_and_of_the_daemons_end_and_forty_are_answere
     assert_eq!(said["shown"], json!([]), "{said}");
     let mut client = gateway.modern();
     ask(&mut client, 0..1);
-    let said = page.does(&json!({"do": "title", "title": "(1) "}));
+    let said = page.does(&json!({"do": "title", "title": "(1) ", "shown": 1}));
     assert_eq!((&said["hidden"], &said["icon"]), (&json!(true), &json!("/static/icon/1.svg")), "{said}");
     assert_eq!(said["shown"][0]["title"], "fx__write waits for your answer", "{said}");
     assert!(!said["shown"].to_string().contains("file-0"), "no arguments: {said}");
