@@ -1,6 +1,6 @@
 //! The benchmark: an upstream, a floor to compare with, a load generator, and the run that puts the gateway between them.
 //!
-//! `cargo build --profile dist && cargo run --profile dist --example bench -- run` prints the whole table. Absolute figures move
+//! `cargo run --release --example bench -- run --binary target/dist/headend` prints the whole table. Absolute figures move
 //! with the machine; ratios within one run, and the gateway's CPU time per call, are what to compare.
 
 #![allow(
@@ -51,6 +51,8 @@ enum Command {
     Load(load::Options),
     /// The whole table.
     Run(run::Options),
+    /// The instructions of a call, counted by callgrind.
+    Count(run::instructions::Options),
     /// Keeps every CPU busy at idle priority until stdin closes.
     #[command(hide = true)]
     Spin,
@@ -62,6 +64,7 @@ fn main() -> anyhow::Result<()> {
         Command::Floor(options) => floor::main(&options),
         Command::Load(options) => load::main(&options),
         Command::Run(options) => run::main(&options),
+        Command::Count(options) => run::until_stopped(run::instructions::main(&options)),
         Command::Spin => {
             spin();
             Ok(())

@@ -1,7 +1,7 @@
 //! The whole table: every target in turn, round by round, so that ratios compare samples taken within seconds.
 
 mod fleet;
-mod instructions;
+pub(crate) mod instructions;
 mod quiet;
 mod single;
 
@@ -55,7 +55,7 @@ impl Options {
         let found = beside.filter(|binary| binary.is_file());
         if found.is_none() {
             eprintln!(
-                "no gateway was built beside this program: measuring the rest (`cargo build --profile dist`, or --binary)"
+                "no gateway was built beside this program: measuring the rest (`cargo build --release`, or --binary)"
             );
         }
         Ok(found)
@@ -64,13 +64,18 @@ impl Options {
 
 pub(crate) fn main(options: &Options) -> anyhow::Result<()> {
     raise_file_limit();
+    until_stopped(run(options))
+}
+
+/// Runs it to its end, or to SIGTERM or SIGINT.
+pub(crate) fn until_stopped(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("start the runtime")?;
     runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate()).context("watch for SIGTERM")?;
         let mut interrupt = signal(SignalKind::interrupt()).context("watch for SIGINT")?;
         // Ending here, and not by the signal, ends the children too.
         tokio::select! {
-            done = Box::pin(run(options)) => done,
+            done = Box::pin(work) => done,
             _ = terminate.recv() => anyhow::bail!("terminated"),
             _ = interrupt.recv() => anyhow::bail!("interrupted"),
         }

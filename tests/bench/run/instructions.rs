@@ -5,10 +5,10 @@
 //! program, which under callgrind is another one.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 
 use crate::budget::{
     Count, LEGACY_TO_LEGACY, LEGACY_TO_MODERN, LONG_ARGUMENT, MODERN_TO_LEGACY, MODERN_TO_MODERN, Singles,
@@ -17,6 +17,19 @@ use crate::gateway::{Setup, on_path};
 use crate::http::Connection;
 use crate::run::fleet::{TOOLS, start_upstreams};
 use crate::scenario::{Call, Era, Scenario, Session};
+
+/// How much a call may grow until [`main`] fails, in percent. Two counts of one program differ by less than one.
+const MAX_GROWTH: f64 = 3.0;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// The gateway's binary.
+    #[arg(long)]
+    binary: PathBuf,
+    /// What this printed before; fails when a call takes over 3 % more instructions now.
+    #[arg(long, value_name = "FILE")]
+    against: Option<PathBuf>,
+}
 
 /// Calls of the shorter run, in which caches fill and buffers grow.
 const FEW: u32 = 300;
@@ -56,6 +69,39 @@ pub(crate) async fn count(binary: &Path, singles: &mut Singles, problems: &mut V
             Err(error) => problems.push(format!("instructions, {}: {error:#}", way.name)),
         }
     }
+}
+
+/// Prints the instructions of each way of a call, and compares them with those of an earlier time.
+pub(crate) async fn main(options: &Options) -> anyhow::Result<()> {
+    ensure!(on_path("valgrind"), "valgrind is not installed");
+    let before = match &options.against {
+        Some(file) => Some(fs::read_to_string(file).with_context(|| format!("read {}", file.display()))?),
+        None => None,
+    };
+    let mut grown = Vec::new();
+    for way in &WAYS {
+        let count = per_call(&options.binary, way).await.with_context(|| format!("count: {}", way.name))?;
+        println!("{:>8.0} {}", count.instructions, way.name);
+        if let Some(before) = &before {
+            let growth = growth(before, way.name, count.instructions)?;
+            eprintln!("{growth:+.1} %: {}", way.name);
+            if growth > MAX_GROWTH {
+                grown.push(way.name);
+            }
+        }
+    }
+    if !grown.is_empty() {
+        bail!("more than {MAX_GROWTH} % more instructions for a call: {}", grown.join(", "));
+    }
+    Ok(())
+}
+
+/// In percent of the figure that was printed before.
+fn growth(before: &str, name: &str, now: f64) -> anyhow::Result<f64> {
+    let mut figures = before.lines().filter_map(|line| line.trim_start().split_once(' '));
+    let figure = figures.find(|(_, of)| *of == name).and_then(|(figure, _)| figure.parse::<f64>().ok());
+    let figure = figure.with_context(|| format!("no earlier figure for: {name}"))?;
+    Ok((now / figure - 1.0) * 100.0)
 }
 
 async fn per_call(binary: &Path, way: &Way) -> anyhow::Result<Count> {
@@ -124,6 +170,14 @@ const ALLOCATORS: [&str; 6] =
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_call_has_grown_by_a_part_of_what_it_took() {
+        let before = "# rustc 1.90.0\n  100000 legacy\n   90000 legacy-to-modern\n";
+        assert!((growth(before, "legacy", 103_000.0).unwrap() - 3.0).abs() < 1e-9);
+        assert!((growth(before, "legacy-to-modern", 81_000.0).unwrap() + 10.0).abs() < 1e-9);
+        assert!(growth(before, "modern", 1.0).is_err(), "a way that nobody has counted yet");
+    }
 
     #[test]
     fn costs_of_hashes_are_left_out_and_calls_of_the_allocator_counted() {
