@@ -103,7 +103,8 @@ pub(crate) fn markdown(results: &Results, singles: &Singles) -> String {
             Bound::None => ("-".to_owned(), "-".to_owned()),
         };
         let verdict = measured.map_or("not measured", |value| bound.verdict(value));
-        let measured = measured.map_or("-".to_owned(), |_| format!("{} {unit}", number(*measured, *digits)));
+        let measured =
+            measured.map_or("-".to_owned(), |_| format!("{} {unit}", number(*measured, *digits)).trim_end().to_owned());
         writeln!(table, "| {figure} | {measured} | {required} | {goal} | {verdict} |")
             .expect("invariant: writing to a string does not fail");
     }

@@ -132,7 +132,9 @@ pub(crate) fn machine() -> String {
         .find_map(|line| line.strip_prefix("model name")?.split_once(':'))
         .map_or("CPU", |(_, model)| model.trim());
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    // Without the parts of the distribution.
+    let kernel: Vec<&str> = kernel.trim().split('.').take(2).collect();
     let date = httpdate::fmt_http_date(SystemTime::now());
     let day = date.get(5..16).unwrap_or(&date);
-    format!("{day}: {cpus} x {model}, Linux {}", kernel.trim())
+    format!("{day}: {cpus} x {model}, Linux {}", kernel.join("."))
 }
