@@ -25,8 +25,9 @@ async function answer() {
     const agree = page.locator('button[name="answer"][value="accept"]:visible');
     const button = (await agree.count()) > 0 ? agree : page.locator('button[type="submit"]:visible').first();
     if ((await button.count()) === 0) return;
-    await Promise.all([page.waitForLoadState(), button.click({ timeout: 5000 })]);
-    await page.waitForTimeout(300);
+    // The next page, and not what is left of this one: on a busy machine it takes its time.
+    const next = page.waitForEvent("load");
+    await Promise.all([Promise.race([next, sent]), button.click()]);
   }
 }
 
