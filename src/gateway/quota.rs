@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 
 use crate::policy::LOCAL;
@@ -30,7 +31,7 @@ pub(crate) struct Quota {
     connections: AtomicUsize,
     calls: AtomicUsize,
     streams: AtomicUsize,
-    held: Mutex<HashMap<Arc<str>, Arc<Held>>>,
+    held: Mutex<HashMap<Arc<str>, Arc<Held>, RandomState>>,
 }
 
 #[derive(Debug, Default)]

@@ -7,9 +7,10 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::LazyLock;
 use std::task::{Context, Poll};
 
-use memchr::memmem;
+use memchr::memmem::Finder;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::wire::coding;
@@ -21,6 +22,9 @@ const IDLE: usize = 1024;
 /// The library's status line, and one of the same length to replace it: clients ignore the reason phrase.
 const BAD_REQUEST: &[u8] = b"HTTP/1.1 400 Bad Request\r\n";
 const UNSUPPORTED: &[u8] = b"HTTP/1.1 501 Unsupported\r\n";
+
+/// Preparing a search costs more than searching a head.
+static END: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\r\n\r\n"));
 
 /// A connection of a client.
 #[derive(Debug)]
@@ -44,7 +48,7 @@ impl<S> Coded<S> {
         let from = self.head.len().saturating_sub(3);
         let room = MAX_HEAD.saturating_sub(self.head.len()).min(bytes.len());
         self.head.extend_from_slice(bytes.get(..room).unwrap_or_default());
-        let end = self.head.get(from..).and_then(|fresh| memmem::find(fresh, b"\r\n\r\n"));
+        let end = self.head.get(from..).and_then(|fresh| END.find(fresh));
         if let Some(end) = end {
             self.head.truncate(from + end);
         }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures_util::stream::{self, FuturesUnordered};
 use http::header::HeaderMap;
 use http::request::Parts;
-use http::{HeaderValue, Method as HttpMethod, Request as HttpRequest, Response, StatusCode};
+use http::{HeaderName, HeaderValue, Method as HttpMethod, Request as HttpRequest, Response, StatusCode};
 use hyper::body::Incoming;
 
 use crate::base::access::Access;
@@ -50,7 +50,9 @@ use crate::wire::sse;
 
 type Reply = Response<ReplyBody>;
 
-const SESSION_HEADER: &str = "mcp-session-id";
+static SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+static PARENT: HeaderName = HeaderName::from_static(trace::PARENT);
+static STATE: HeaderName = HeaderName::from_static(trace::STATE);
 
 /// Everything that the rungs after authentication need to know of a request.
 struct Received<'a> {
@@ -114,9 +116,9 @@ fn admit(front: &Arc<Front>, head: &Parts, seat: &Seat) -> Result<Route, Box<Rep
 
 /// The trace context of the HTTP request, for a message that has none.
 fn trace_of(headers: &HeaderMap, meta: &mut Meta) {
-    let mut parents = headers.get_all(trace::PARENT).iter().filter_map(|value| value.to_str().ok());
+    let mut parents = headers.get_all(&PARENT).iter().filter_map(|value| value.to_str().ok());
     if let (Some(parent), None) = (parents.next(), parents.next()) {
-        let states: Vec<&str> = headers.get_all(trace::STATE).iter().filter_map(|value| value.to_str().ok()).collect();
+        let states: Vec<&str> = headers.get_all(&STATE).iter().filter_map(|value| value.to_str().ok()).collect();
         meta.fall_back_on(parent.trim(), (!states.is_empty()).then(|| states.join(",")).as_deref());
     }
 }
@@ -193,7 +195,8 @@ impl Received<'_> {
         let offered = Kinds::of(params.meta.input_capabilities().as_ref());
         // Only for addresses it matters where the client is.
         let is_here = offered.url && self.seat.is_here(self.headers);
-        let client = ClientContext { offered, is_here, ..self.client(revision) };
+        let name = params.meta.client_info().and_then(|info| self.seat.last_name.lock().read(info));
+        let client = ClientContext { offered, is_here, name, ..self.client(revision) };
         if method == Method::Listen {
             let Some(place) = self.front.service.admission.quota.take(&self.caller, Good::Stream) else {
                 return reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, "too many streams");
@@ -266,14 +269,14 @@ impl Received<'_> {
         };
         let mut response = reply::answer(id.raw(), Answer::ok(initialize_result(revision)));
         if let Ok(value) = HeaderValue::from_str(&session.id) {
-            response.headers_mut().insert(SESSION_HEADER, value);
+            response.headers_mut().insert(&SESSION, value);
         }
         response
     }
 
     /// The session, and a version header that fits it. `revives` says whether it may be one of before a restart.
     async fn session_of_header(&self, revives: bool) -> Result<Arc<Session>, Box<Reply>> {
-        let Some(id) = self.headers.get(SESSION_HEADER) else {
+        let Some(id) = self.headers.get(&SESSION) else {
             let text = format!(
                 "the Mcp-Session-Id header is missing; start with `initialize`, or send params._meta of {}",
                 Revision::preferred(Era::Modern)
@@ -439,7 +442,7 @@ impl Received<'_> {
         if is_modern(&Headers(self.headers)) {
             return reply::method_not_allowed("POST");
         }
-        let has_session = self.headers.contains_key(SESSION_HEADER);
+        let has_session = self.headers.contains_key(&SESSION);
         if head.method == HttpMethod::GET && !has_session {
             // Hosts take a 400 here for a broken server and a 405 for one without this stream.
             return reply::method_not_allowed("POST");

@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
 use http::{HeaderMap, Response, StatusCode};
+use parking_lot::Mutex;
 
 use crate::base::clock;
 use crate::base::slots::{Slot, Slots};
@@ -21,6 +22,7 @@ use crate::listener::credentials::{Caller, Credentials};
 use crate::listener::guard::{Guard, is_direct};
 use crate::listener::lobby::{Lobby, LobbyLimits, Standing};
 use crate::listener::reply;
+use crate::mcp::client_name::LastName;
 use crate::serve::sessions::Sessions;
 use crate::telemetry::metrics::Shortage;
 use crate::wire::frame::Bounds;
@@ -153,11 +155,17 @@ type Held = (Place, Slot);
 /// Where a connection comes from, and where it stands.
 #[derive(Debug)]
 pub(crate) struct Seat {
-    pub(super) network: Network,
-    pub(super) standing: Standing<Network, Held>,
+    network: Network,
+    standing: Standing<Network, Held>,
+    /// What modern clients on it called themselves.
+    pub(super) last_name: Mutex<LastName>,
 }
 
 impl Seat {
+    pub(super) fn new(network: Network, standing: Standing<Network, Held>) -> Self {
+        Self { network, standing, last_name: Mutex::default() }
+    }
+
     /// Whether the client of this request is on this machine.
     pub(crate) fn is_here(&self, headers: &HeaderMap) -> bool {
         self.network.is_loopback() && is_direct(headers)

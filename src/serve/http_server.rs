@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use http::header::X_CONTENT_TYPE_OPTIONS;
 use http::{HeaderValue, Response};
 use hyper::server::conn::http1::Builder;
 use hyper::service::service_fn;
@@ -21,6 +22,9 @@ use crate::listener::pace::{Paced, Patience, Phase};
 use crate::listener::press::Pressed;
 use crate::serve::endpoint;
 use crate::serve::front::{Front, Seat};
+
+/// Header fields that hyper refuses more of by itself. It allocates room for them with each request where it is told a number.
+const OWN_BOUND: usize = 100;
 
 /// Accepts connections until `stop` fires. Connections end by themselves: those with calls after their answer.
 pub(crate) async fn accept(front: Arc<Front>, listener: TcpListener, stop: CancellationToken) {
@@ -44,7 +48,7 @@ fn serve_connection(
         let connected = front.service.metrics.connected("http");
         let (received, sent) = (connected.received(), connected.sent());
         let phase = guest.phase().clone();
-        let seat = Arc::new(Seat { network: Network::from(peer.ip()), standing: Standing::new(guest) });
+        let seat = Arc::new(Seat::new(Network::from(peer.ip()), Standing::new(guest)));
         let stream = Pressed::new(stream, Arc::clone(&front.service.budget));
         let stream = Paced::new(stream, patience(&terms.limits), phase.clone());
         let counted = InspectReader::new(stream, move |bytes| received.inc_by(bytes.len() as u64));
@@ -60,7 +64,10 @@ fn serve_connection(
         });
         let limits = &terms.limits;
         let bounds = |http: &mut Builder| {
-            http.max_buf_size(limits.head_bytes.max(8192)).max_headers(limits.header_fields + 1);
+            http.max_buf_size(limits.head_bytes.max(8192));
+            if limits.header_fields != OWN_BOUND {
+                http.max_headers(limits.header_fields + 1);
+            }
         };
         let ended = connection::serve(counted, bounds, service, &stop).await;
         if let Err(error) = ended {
@@ -82,7 +89,7 @@ fn patience(limits: &Limits) -> Patience {
 
 /// What every response carries, and the end of a connection that has to give way.
 fn finish(mut response: Response<ReplyBody>, phase: &Phase) -> Response<ReplyBody> {
-    response.headers_mut().insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+    response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     close_if_dismissed(&mut response, phase);
     response
 }

@@ -1,19 +1,28 @@
 //! What HTTP adds to a modern request: headers that must say what the body says.
 
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::engine::answer::Answer;
-use crate::engine::client::asked::{Head, mismatch};
+use crate::engine::client::asked::{Field, Head, mismatch};
 use crate::gateway::client::{ClientContext, view_of};
 use crate::gateway::service::Service;
 use crate::mcp::method::List;
 use crate::wire::raw::{RawJson, RawObject};
 
+static VERSION: HeaderName = HeaderName::from_static(Field::Version.as_str());
+static METHOD: HeaderName = HeaderName::from_static(Field::Method.as_str());
+static NAME: HeaderName = HeaderName::from_static(Field::Name.as_str());
+
 /// The headers of a request, as the engine looks at them.
 pub(crate) struct Headers<'h>(pub(crate) &'h HeaderMap);
 
 impl Head for Headers<'_> {
-    fn field(&self, name: &str) -> (Option<&[u8]>, bool) {
+    fn field(&self, field: Field) -> (Option<&[u8]>, bool) {
+        let name = match field {
+            Field::Version => &VERSION,
+            Field::Method => &METHOD,
+            Field::Name => &NAME,
+        };
         let mut values = self.0.get_all(name).iter();
         (values.next().map(HeaderValue::as_bytes), values.next().is_some())
     }
@@ -31,7 +40,7 @@ pub(crate) fn check_param_headers(
 ) -> Result<(), Answer> {
     let snapshot = service.snapshots.load_full();
     let Some(view) = view_of(&snapshot, client).filter(|view| view.catalog.mirrors_arguments) else { return Ok(()) };
-    let found = params.string("name").and_then(|name| view.catalog.find(List::Tools, &name));
+    let found = params.said("name").and_then(|name| view.catalog.find(List::Tools, &name));
     let found = found.filter(|at| view.visible(&snapshot.policy, *at, client.viewer()));
     let Some(entry) = found.and_then(|at| view.catalog.entry(at)).filter(|entry| !entry.headers.is_empty()) else {
         return Ok(());

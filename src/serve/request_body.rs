@@ -30,21 +30,23 @@ pub(super) fn accepts(headers: &HeaderMap, media: &str) -> bool {
         return true;
     }
     let main = media.split('/').next().unwrap_or_default();
-    values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')).any(|part| {
-        let mut fields = part.split(';').map(str::trim);
+    let texts = values.filter_map(|value| value.to_str().ok()).map(str::as_bytes);
+    texts.flat_map(|text| text.split(|byte| *byte == b',')).any(|part| {
+        let mut fields = part.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
         let range = fields.next().unwrap_or_default();
-        let refused = fields.any(|f| matches!(f, "q=0" | "q=0.0" | "q=0.00" | "q=0.000"));
-        let fits = range.eq_ignore_ascii_case(media)
-            || range == "*/*"
-            || range.strip_suffix("/*").is_some_and(|range| range.eq_ignore_ascii_case(main));
+        let refused = fields.any(|field| matches!(field, b"q=0" | b"q=0.0" | b"q=0.00" | b"q=0.000"));
+        let fits = range.eq_ignore_ascii_case(media.as_bytes())
+            || range == b"*/*"
+            || range.strip_suffix(b"/*").is_some_and(|range| range.eq_ignore_ascii_case(main.as_bytes()));
         fits && !refused
     })
 }
 
 /// The refusal of a body that cannot be JSON.
 pub(super) fn not_json(headers: &HeaderMap) -> Option<Reply> {
-    let is_json = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).is_some_and(|value| {
-        value.split(';').next().is_some_and(|media| media.trim().eq_ignore_ascii_case("application/json"))
+    let is_json = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).is_some_and(|value| {
+        let media = value.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default();
+        media.trim_ascii().eq_ignore_ascii_case(b"application/json")
     });
     let plain = coding::is_plain_content(headers.get_all(CONTENT_ENCODING).iter().map(HeaderValue::as_bytes));
     let text = "the body must be application/json without a content encoding";

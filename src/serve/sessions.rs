@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use data_encoding::BASE64URL_NOPAD;
+use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -124,7 +125,7 @@ pub(crate) struct SessionLimits {
 /// All legacy HTTP sessions.
 #[derive(Debug)]
 pub(crate) struct Sessions {
-    table: Mutex<HashMap<String, Arc<Session>>>,
+    table: Mutex<HashMap<String, Arc<Session>, RandomState>>,
     limits: Mutex<SessionLimits>,
     /// When this process began; no session of before has been used since.
     began: Duration,
@@ -183,7 +184,7 @@ impl Sessions {
     /// Enters a session where there is room.
     fn enter(
         &self,
-        table: &mut HashMap<String, Arc<Session>>,
+        table: &mut HashMap<String, Arc<Session>, RandomState>,
         id: String,
         client: ClientContext,
         opened: Duration,
@@ -343,7 +344,7 @@ impl Sessions {
         });
     }
 
-    fn lock(&self) -> parking_lot::MutexGuard<'_, HashMap<String, Arc<Session>>> {
+    fn lock(&self) -> parking_lot::MutexGuard<'_, HashMap<String, Arc<Session>, RandomState>> {
         self.table.lock()
     }
 

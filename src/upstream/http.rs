@@ -32,7 +32,7 @@ use crate::mcp::method::Method;
 use crate::mcp::version::Era;
 use crate::upstream::answer::{Gauge, HttpError, Reader, drain, failure, is_event_stream};
 use crate::upstream::connections::{AnswerBody, ClientError, Sending};
-use crate::upstream::http_parts::{LinkParts, SESSION};
+use crate::upstream::http_parts::{Fields, LinkParts, SESSION};
 use crate::upstream::keeper::Attempts;
 use crate::upstream::remote::Pass;
 use crate::upstream::resume::Resumption;
@@ -155,22 +155,17 @@ impl HttpLink {
     }
 
     /// A request with everything that this hop demands. `name` is the value of `Mcp-Name`.
-    pub(crate) fn request(
-        &self,
-        http: HttpMethod,
-        body: Bytes,
-        method: Option<(Method, Option<&str>)>,
-    ) -> Request<Full<Bytes>> {
-        let mut request = self.parts.request(self.agreed.revision, http, body, method);
+    pub(crate) fn request(&self, http: HttpMethod, body: Bytes, fields: &Fields) -> Request<Full<Bytes>> {
+        let mut request = self.parts.request(self.agreed.revision, http, body, fields);
         if let Some(session) = self.session.load_full().filter(|_| !self.is_modern()) {
-            request.headers_mut().insert(SESSION, session.as_ref().clone());
+            request.headers_mut().insert(&SESSION, session.as_ref().clone());
         }
         request
     }
 
     /// Asks for what a stream had still to say after that event.
     fn continuation(&self, last: Option<HeaderValue>) -> Request<Full<Bytes>> {
-        let mut request = self.request(HttpMethod::GET, Bytes::new(), None);
+        let mut request = self.request(HttpMethod::GET, Bytes::new(), &Fields::default());
         request.headers_mut().extend(last.map(|last| (LAST_EVENT_ID, last)));
         request
     }
@@ -187,29 +182,27 @@ impl HttpLink {
     pub(crate) fn call(link: &Arc<Self>, outgoing: &Outgoing, params: &ParamHeaders) -> HttpExchange {
         let (id, number) = (link.ids.fetch_add(1, Ordering::Relaxed), link.number());
         let raw_id = RawJson::trusted(id.to_string());
-        let body = outgoing.params(link.agreed.revision, &raw_id, &link.hop);
-        let name = outgoing.method.name_member().filter(|_| link.is_modern()).and_then(|m| outgoing.body.string(m));
-        let bytes = message::encode_request(&raw_id, outgoing.method.as_str(), Some(&body));
-        drop(body);
+        let name = outgoing.method.name_member().filter(|_| link.is_modern()).and_then(|m| outgoing.body.said(m));
+        let bytes = outgoing.message(link.agreed.revision, &raw_id, &link.hop);
         // The message is kept until the call has ended.
         let Ok(bytes) = link.parts.gauge.intake.budget.try_count(bytes) else {
-            let mut post = Post::start(Arc::clone(link), (id, number), Bytes::new(), Request::default());
+            let mut post = Post::start(Arc::clone(link), (id, number), Bytes::new(), Fields::default());
             post.stage = Stage::NoRoom;
             return HttpExchange { post, side: None };
         };
-        let mut request = link.request(HttpMethod::POST, bytes.clone(), Some((outgoing.method, name.as_deref())));
+        let mut fields = Fields::of(outgoing.method, name.as_deref());
         if link.is_modern() && !params.is_empty() {
             let arguments = outgoing.body.get("arguments").map(RawJson::text);
             for (name, value) in params.values(arguments.as_deref()).unwrap_or_default() {
                 let name = HeaderName::try_from(format!("mcp-param-{name}"));
                 if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(&value)) {
-                    request.headers_mut().insert(name, value);
+                    fields.more.push((name, value));
                 }
             }
         }
         for (name, value) in outgoing.meta.trace() {
             if let Ok(value) = HeaderValue::from_str(&value) {
-                request.headers_mut().insert(name, value);
+                fields.more.push((HeaderName::from_static(name), value));
             }
         }
         let side = (!link.is_modern()).then(|| {
@@ -220,7 +213,7 @@ impl HttpLink {
             link.tell_gate(&mut desk);
             side
         });
-        let mut post = Post::start(Arc::clone(link), (id, number), bytes, request);
+        let mut post = Post::start(Arc::clone(link), (id, number), bytes, fields);
         if let Some(look) = link.look() {
             post.stage = Stage::Look(look);
         }
@@ -260,8 +253,7 @@ impl HttpLink {
         let (id, number) = (self.ids.fetch_add(1, Ordering::Relaxed), self.number());
         let raw_id = RawJson::trusted(id.to_string());
         let bytes = message::encode_request(&raw_id, method.as_str(), params);
-        let request = self.request(HttpMethod::POST, bytes.clone(), Some((method, None)));
-        let mut post = Post::start(Arc::clone(self), (id, number), bytes, request);
+        let mut post = Post::start(Arc::clone(self), (id, number), bytes, Fields::of(method, None));
         post.quiet = true;
         if !renews {
             post.renewal = Renewal::Never;
@@ -278,13 +270,13 @@ impl HttpLink {
     /// Posts a message that has no answer.
     pub(crate) async fn tell(&self, bytes: Bytes) {
         // Nothing depends on the answer; a dead upstream is noticed by its own requests.
-        drop(self.send(self.request(HttpMethod::POST, bytes, None)).await);
+        drop(self.send(self.request(HttpMethod::POST, bytes, &Fields::default())).await);
     }
 
     /// Ends the session, politely and within a second.
     pub(crate) async fn close(&self) {
         if self.session.load().is_some() {
-            let request = self.request(HttpMethod::DELETE, Bytes::new(), None);
+            let request = self.request(HttpMethod::DELETE, Bytes::new(), &Fields::default());
             drop(tokio::time::timeout(Duration::from_secs(1), self.send(request)).await);
         }
     }
@@ -341,12 +333,12 @@ pub(crate) struct HttpExchange {
 struct Post {
     link: Arc<HttpLink>,
     id: u64,
-    /// The message, for the one repetition after a lost session.
+    /// The message, for the repetition after a lost session or a refused token.
     bytes: Bytes,
     /// The request that carries it, until it is sent.
     unsent: Request<Full<Bytes>>,
-    /// The same without credentials, where its token may be refused.
-    again: Option<Request<Full<Bytes>>>,
+    /// What that is written with where it is sent again.
+    fields: Fields,
     pass: Pass,
     attempts: Option<Attempts>,
     stage: Stage,
@@ -437,14 +429,15 @@ impl HttpExchange {
 }
 
 impl Post {
-    fn start(link: Arc<HttpLink>, (id, number): (u64, u64), bytes: Bytes, request: Request<Full<Bytes>>) -> Self {
-        let session = request.headers().get(SESSION).cloned();
+    fn start(link: Arc<HttpLink>, (id, number): (u64, u64), bytes: Bytes, fields: Fields) -> Self {
+        let request = link.request(HttpMethod::POST, bytes.clone(), &fields);
+        let session = request.headers().get(&SESSION).cloned();
         Self {
             link,
             id,
             bytes,
             unsent: request,
-            again: None,
+            fields,
             pass: Pass::default(),
             attempts: Some(Attempts::default()),
             stage: Stage::Unsent,
@@ -471,9 +464,6 @@ impl Post {
                 },
                 Stage::Unsent => {
                     let remote = &self.link.parts.remote;
-                    if self.again.is_none() && remote.may_log_in() {
-                        self.again = Some(self.unsent.clone());
-                    }
                     match remote.authorize(&mut self.unsent).await {
                         Ok(pass) => {
                             self.pass = pass;
@@ -500,9 +490,7 @@ impl Post {
                 }
                 Stage::Renew(renewal) => match renewal.await {
                     Ok(()) => {
-                        self.again = None;
-                        self.unsent = self.link.request(HttpMethod::POST, self.bytes.clone(), None);
-                        self.enter();
+                        self.write_anew();
                         Stage::Unsent
                     }
                     Err(error) => return self.end(Step::Failed(error, None)),
@@ -595,8 +583,14 @@ impl Post {
         self.number = self.link.number();
         self.session = self.link.session.load_full().map(|session| session.as_ref().clone());
         let headers = self.unsent.headers_mut();
-        headers.remove(SESSION);
-        headers.extend(self.session.clone().map(|session| (SESSION, session)));
+        headers.remove(&SESSION);
+        headers.extend(self.session.clone().map(|session| (SESSION.clone(), session)));
+    }
+
+    /// The message is to be sent once more.
+    fn write_anew(&mut self) {
+        self.unsent = self.link.request(HttpMethod::POST, self.bytes.clone(), &self.fields);
+        self.enter();
     }
 
     /// The stream broke: it is asked for again after a while, where that is possible. The call itself is never sent again.

@@ -17,7 +17,7 @@ use crate::upstream::answer::{Gauge, Reader, drain, is_event_stream};
 use crate::upstream::context::{self, Context, Run, ready};
 use crate::upstream::http::HttpLink;
 use crate::upstream::http_lists::{HttpLists, Step};
-use crate::upstream::http_parts::LinkParts;
+use crate::upstream::http_parts::{Fields, LinkParts};
 use crate::upstream::initialize::Unopened;
 use crate::upstream::link::Link;
 use crate::upstream::remote::Remote;
@@ -267,9 +267,9 @@ async fn open_changes(link: &Arc<HttpLink>) -> Changes {
         let params = listen_params(link.hop(), link.agreed.revision);
         let id = RawJson::trusted("\"listen\"");
         let body = message::encode_request(&id, Method::Listen.as_str(), Some(&params));
-        link.request(HttpMethod::POST, body, Some((Method::Listen, None)))
+        link.request(HttpMethod::POST, body, &Fields::of(Method::Listen, None))
     } else {
-        link.request(HttpMethod::GET, bytes::Bytes::new(), None)
+        link.request(HttpMethod::GET, bytes::Bytes::new(), &Fields::default())
     };
     // A server may send the head of the stream together with its first event only; that must not delay the lists.
     let response = match tokio::time::timeout(HEAD_TIME, link.send(request)).await {

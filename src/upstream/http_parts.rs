@@ -18,8 +18,10 @@ use crate::upstream::remote::Remote;
 use crate::upstream::session_news::SessionNews;
 use crate::wire::headers::encode_value;
 
-const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
-pub(super) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+static VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+static METHOD: HeaderName = HeaderName::from_static("mcp-method");
+static NAME: HeaderName = HeaderName::from_static("mcp-name");
+pub(super) static SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 
 /// The parts of a link besides its era.
 #[derive(Clone)]
@@ -40,26 +42,47 @@ pub(crate) struct LinkParts {
     pub(crate) stop: CancellationToken,
 }
 
+/// The header fields that a message has besides those of its session: what is written again where it is sent again.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Fields {
+    /// For a modern server: the method, and the value of `Mcp-Name`.
+    method: Option<Method>,
+    name: Option<HeaderValue>,
+    /// The trace, and arguments that are repeated.
+    pub(super) more: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl Fields {
+    /// Those of a request of that method, which may name an item.
+    pub(crate) fn of(method: Method, name: Option<&str>) -> Self {
+        let name = name.and_then(|name| HeaderValue::from_str(&encode_value(name)).ok());
+        Self { method: Some(method), name, more: Vec::new() }
+    }
+}
+
 impl LinkParts {
-    /// A request with everything that a revision demands of it, its session aside. `name` is the value of `Mcp-Name`.
+    /// A request with everything that a revision demands of it, its session aside.
     pub(crate) fn request(
         &self,
         revision: Revision,
         http: HttpMethod,
         body: Bytes,
-        method: Option<(Method, Option<&str>)>,
+        fields: &Fields,
     ) -> Request<Full<Bytes>> {
         self.gauge.metrics.sent(body.len());
         let mut request = self.remote.request(http, &self.remote.uri, body);
         let headers = request.headers_mut();
         if revision.features().version_header {
-            headers.insert(VERSION, HeaderValue::from_static(revision.as_str()));
+            headers.insert(&VERSION, HeaderValue::from_static(revision.as_str()));
         }
-        if let Some((method, name)) = method.filter(|_| revision.era() == Era::Modern) {
-            headers.insert("mcp-method", HeaderValue::from_static(method.as_str()));
-            if let Some(value) = name.and_then(|name| HeaderValue::from_str(&encode_value(name)).ok()) {
-                headers.insert("mcp-name", value);
+        if let Some(method) = fields.method.filter(|_| revision.era() == Era::Modern) {
+            headers.insert(&METHOD, HeaderValue::from_static(method.as_str()));
+            if let Some(name) = &fields.name {
+                headers.insert(&NAME, name.clone());
             }
+        }
+        for (name, value) in &fields.more {
+            headers.insert(name, value.clone());
         }
         request
     }

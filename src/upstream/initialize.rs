@@ -7,7 +7,7 @@ use crate::engine::handshake::{Agreed, Carrier, EraHint, Handshake, Next, Questi
 use crate::mcp::meta::HopMeta;
 use crate::upstream::answer::{Gauge, HttpError, Reader, drain};
 use crate::upstream::connections::AnswerBody;
-use crate::upstream::http_parts::{LinkParts, SESSION};
+use crate::upstream::http_parts::{Fields, LinkParts, SESSION};
 use crate::wire::message::{self, Message};
 use crate::wire::raw::RawJson;
 
@@ -72,14 +72,14 @@ async fn ask(parts: &LinkParts, question: Question) -> Heard {
     let params = question.params(&HopMeta::bare(), &parts.declared);
     let body = message::encode_request(&RawJson::trusted(ID), method.as_str(), Some(&params));
     let request = match question {
-        Question::Discover(revision) => parts.request(revision, HttpMethod::POST, body, Some((method, None))),
+        Question::Discover(revision) => parts.request(revision, HttpMethod::POST, body, &Fields::of(method, None)),
         Question::Initialize => parts.remote.request(HttpMethod::POST, &parts.remote.uri, body),
     };
     let mut heard = Heard::default();
     let answer = match parts.remote.send(request).await {
         Ok(response) => {
             heard.status = Some(response.status().as_u16());
-            heard.session = response.headers().get(SESSION).cloned();
+            heard.session = response.headers().get(&SESSION).cloned();
             first_answer(response, &parts.gauge).await
         }
         Err(error) => Err(error),

@@ -24,6 +24,9 @@ const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
+/// Header fields of most requests.
+const FIELDS: usize = 10;
+
 /// Where an HTTP upstream is, and the way there.
 pub(crate) struct Remote {
     pub(crate) url: Url,
@@ -89,6 +92,8 @@ impl Remote {
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = method;
         *request.uri_mut() = uri.clone();
+        // All that a call has, so that they are not moved.
+        request.headers_mut().reserve(FIELDS);
         request.headers_mut().insert(ACCEPT, accept);
         if has_body {
             request.headers_mut().insert(CONTENT_TYPE, JSON);

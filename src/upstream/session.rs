@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use foldhash::fast::RandomState;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, mpsc};
 
@@ -393,7 +394,7 @@ fn millis(time: Duration) -> u64 {
 /// The lanes of one upstream besides the main one.
 #[derive(Debug)]
 pub(crate) struct Lanes {
-    table: Mutex<HashMap<Key, Arc<Lane>>>,
+    table: Mutex<HashMap<Key, Arc<Lane>, RandomState>>,
     /// The conduct of the upstream's items, on all of its lanes.
     askers: Arc<Askers>,
     health: Arc<Health>,
@@ -413,7 +414,7 @@ impl Lanes {
         Self { table: Mutex::default(), askers, health }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<Lane>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<Lane>, RandomState>> {
         self.table.lock()
     }
 
@@ -468,7 +469,7 @@ impl Lanes {
         unused
     }
 
-    fn remove(table: &mut HashMap<Key, Arc<Lane>>, lane: &Arc<Lane>) {
+    fn remove(table: &mut HashMap<Key, Arc<Lane>, RandomState>, lane: &Arc<Lane>) {
         let Some(Owned { key, .. }) = &lane.owner else { return };
         if table.get(key).is_some_and(|current| Arc::ptr_eq(current, lane)) {
             table.remove(key);

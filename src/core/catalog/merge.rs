@@ -17,7 +17,7 @@ use crate::mcp::method::List;
 use crate::wire::digest::Digest;
 use crate::wire::foreign;
 use crate::wire::headers::ParamHeaders;
-use crate::wire::raw::RawObject;
+use crate::wire::raw::{RawJson, RawObject};
 
 /// The hints on a tool.
 #[derive(Clone, Copy, Debug, Default)]
@@ -95,6 +95,8 @@ pub struct Entry {
     pub upstream_name: UpstreamName,
     /// Its name at the upstream, and the only one sent there.
     pub original: Arc<str>,
+    /// The same as a JSON string.
+    pub original_json: RawJson,
     pub exposed: Arc<str>,
     /// Its name in rules, limits, audit and metrics.
     pub canonical: Arc<str>,
@@ -295,6 +297,7 @@ fn candidate(source: &Source<'_>, item: &Definition, rules: NamingRules<'_>) -> 
         upstream: source.index,
         upstream_name: source.upstream.clone(),
         original: Arc::from(item.key.as_str()),
+        original_json: RawJson::string(&item.key),
         exposed: Arc::from(exposed),
         canonical: Arc::from(canonical),
         definition,

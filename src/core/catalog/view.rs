@@ -44,11 +44,11 @@ pub fn render(
     let entries = catalog.entries().iter().enumerate();
     let entries: Vec<&Entry> =
         entries.filter(|(at, entry)| entry.list == list && visible(*at)).map(|(_, entry)| entry).collect();
-    let items: Vec<BytesMut> = entries
+    let items: Vec<Vec<u8>> = entries
         .iter()
         .map(|entry| {
             let shown = project::definition(list, &entry.definition, &entry.exposed, revision);
-            let mut out = BytesMut::with_capacity(shown.encoded_len());
+            let mut out = Vec::with_capacity(shown.encoded_len());
             shown.write_to(&mut out);
             out
         })
@@ -75,13 +75,13 @@ pub fn render(
 }
 
 /// The digest of items in their order, each with its length so that no two lists are the same bytes.
-fn content_of(items: &[BytesMut]) -> Digest {
+fn content_of(items: &[Vec<u8>]) -> Digest {
     let lengths: Vec<[u8; 8]> = items.iter().map(|item| (item.len() as u64).to_be_bytes()).collect();
     let parts: Vec<&[u8]> = lengths.iter().zip(items).flat_map(|(length, item)| [&length[..], &item[..]]).collect();
     Digest::of_parts(&parts)
 }
 
-fn one_page(list: List, items: &[BytesMut], next: Option<&str>, revision: Revision, ttl_ms: u32) -> RawJson {
+fn one_page(list: List, items: &[Vec<u8>], next: Option<&str>, revision: Revision, ttl_ms: u32) -> RawJson {
     let size: usize = items.iter().map(|item| item.len() + 1).sum();
     let mut out = BytesMut::with_capacity(size + 256);
     out.put_slice(b"{");

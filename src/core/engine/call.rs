@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use bytes::{BufMut, BytesMut};
+use bytes::Bytes;
 
 use crate::engine::askers::Party;
 use crate::engine::fault::Fault;
@@ -14,6 +14,9 @@ use crate::mcp::voice::REFUSAL;
 use crate::wire::id::ClientId;
 use crate::wire::message::{self, Response};
 use crate::wire::raw::{RawJson, RawObject};
+
+/// Bytes of a message besides the names and values of its body, as most have them.
+const ROOM_FOR_META: usize = 320;
 
 /// A client's request as it goes upstream, whatever the upstream's era: the name is the catalog's, never the client's text.
 #[derive(Clone)]
@@ -59,22 +62,22 @@ impl Outgoing {
         Wants { notices, requests: self.can_be_asked }
     }
 
-    /// `params` for an upstream of that revision; `token` is our own.
-    pub fn params(&self, revision: Revision, token: &RawJson, hop: &HopMeta) -> RawJson {
-        let token = self.wants_progress.then_some(token);
+    /// The message for an upstream of that revision, by our own id, which is its progress token too.
+    pub fn message(&self, revision: Revision, id: &RawJson, hop: &HopMeta) -> Bytes {
+        let token = self.wants_progress.then_some(id);
         let said = Said { capabilities: self.capabilities.as_ref(), log_level: self.log_level };
-        let Some(meta) = self.meta.upstream(revision, token, hop, said) else {
-            return self.body.encode();
-        };
-        let name: &[u8] = if self.body.is_empty() { b"\"_meta\":" } else { b",\"_meta\":" };
-        let mut out = BytesMut::with_capacity(self.body.encoded_len() + name.len() + meta.bytes().len());
-        self.body.write_to(&mut out);
-        // Appended rather than set: the body never has a `_meta`, and copying the member list would cost more.
-        out.truncate(out.len().saturating_sub(1));
-        out.put_slice(name);
-        out.put_slice(meta.bytes());
-        out.put_u8(b'}');
-        RawJson::trusted(out.freeze())
+        let length = self.body.encoded_len() + ROOM_FOR_META;
+        message::encode_request_by(id, self.method.as_str(), length, |out| {
+            self.body.write_to(out);
+            // Appended rather than set: the body never has a `_meta`, and copying the member list would cost more.
+            let end = out.len() - 1;
+            out.truncate(end);
+            out.extend_from_slice(if self.body.is_empty() { b"\"_meta\":" } else { b",\"_meta\":" });
+            if !self.meta.write_upstream(out, revision, token, hop, said) {
+                out.truncate(end);
+            }
+            out.push(b'}');
+        })
     }
 }
 
@@ -493,7 +496,15 @@ mod tests {
             log_level: None,
             party: Party::default(),
         };
-        let params = call.params(Revision::V2025_11_25, &RawJson::trusted("7"), &HopMeta::bare());
-        assert_eq!(params.text(), r#"{"name":"t","arguments":{"b": 1 , "a":2},"_meta":{"progressToken":7}}"#);
+        let message = |call: &Outgoing| call.message(Revision::V2025_11_25, &RawJson::trusted("7"), &HopMeta::bare());
+        let head = r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":"#;
+        let params = r#"{"name":"t","arguments":{"b": 1 , "a":2},"_meta":{"progressToken":7}}"#;
+        assert_eq!(message(&call), format!("{head}{params}}}"));
+        let quiet = Outgoing { wants_progress: false, ..call };
+        assert_eq!(message(&quiet), format!(r#"{head}{{"name":"t","arguments":{{"b": 1 , "a":2}}}}}}"#));
+        let bare = Outgoing { body: RawObject::default(), ..quiet };
+        assert_eq!(message(&bare), format!("{head}{{}}}}"));
+        let bare = Outgoing { wants_progress: true, ..bare };
+        assert_eq!(message(&bare), format!(r#"{head}{{"_meta":{{"progressToken":7}}}}}}"#));
     }
 }

@@ -229,8 +229,7 @@ impl<P: CallPort> Peer<P> {
             return;
         };
         let raw_id = RawJson::trusted(id.to_string());
-        let params = call.params(agreed.revision, &raw_id, &self.hop);
-        put_line(&mut self.out, &message::encode_request(&raw_id, call.method.as_str(), Some(&params)));
+        put_line(&mut self.out, &call.message(agreed.revision, &raw_id, &self.hop));
     }
 
     /// Takes a call back of which nothing was written; the connection is over.

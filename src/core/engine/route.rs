@@ -155,7 +155,7 @@ fn named(
     body: &mut RawObject,
     visible: impl Fn(usize) -> bool,
 ) -> Result<Found, RouteError> {
-    let name = params.string("name").ok_or(RouteError::Member("name"))?;
+    let name = params.said("name").ok_or(RouteError::Member("name"))?;
     let found = reached(catalog.find(list, &name), visible);
     let Some((at, entry)) = found.and_then(|at| Some((at, catalog.entry(at)?))) else {
         return Err(if list == List::Tools {
@@ -164,12 +164,12 @@ fn named(
             RouteError::UnknownPrompt(shown(&name))
         });
     };
-    body.set("name", RawJson::string(&entry.original));
+    body.append("\"name\"", entry.original_json.clone());
     if let Some(arguments) = params.get("arguments") {
         if !arguments.is_object() {
             return Err(RouteError::Member("arguments"));
         }
-        body.set("arguments", arguments.clone());
+        body.append("\"arguments\"", arguments.clone());
     }
     Ok((at, None))
 }
@@ -180,7 +180,7 @@ fn by_uri(
     body: &mut RawObject,
     visible: impl Fn(usize) -> bool,
 ) -> Result<Found, RouteError> {
-    let uri = params.string("uri").ok_or(RouteError::Member("uri"))?;
+    let uri = params.said("uri").ok_or(RouteError::Member("uri"))?;
     let found = owner(catalog, &uri);
     let at = reached(found, visible).ok_or_else(|| RouteError::UnknownResource(shown(&uri)))?;
     let (canonical, original) =

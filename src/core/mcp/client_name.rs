@@ -3,10 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use crate::wire::raw::{RawJson, RawObject};
 
 /// A longer name or version is cut, in bytes.
 const MOST: usize = 64;
+/// What clients say of themselves is remembered up to this length, in bytes.
+const MOST_REMEMBERED: usize = 512;
 
 /// Name and version of a client by its own word: foreign text, cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +25,27 @@ impl ClientName {
         let info = RawObject::parse(info).ok()?;
         let text = |key: &str| info.string(key).filter(|text| !text.is_empty()).map(|text| Arc::from(cut(text)));
         Some(Self { name: text("name")?, version: text("version") })
+    }
+}
+
+/// The name that was read last on a connection: a modern client says the same one in each request.
+#[derive(Debug, Default)]
+pub struct LastName(Option<(RawJson, ClientName)>);
+
+impl LastName {
+    /// [`ClientName::read`], where it does not say what it said before.
+    pub fn read(&mut self, info: &RawJson) -> Option<ClientName> {
+        if let Some((said, name)) = &self.0
+            && said == info
+        {
+            return Some(name.clone());
+        }
+        let name = ClientName::read(info)?;
+        if info.bytes().len() <= MOST_REMEMBERED {
+            // A slice would keep the whole request.
+            self.0 = Some((RawJson::trusted(Bytes::copy_from_slice(info.bytes())), name.clone()));
+        }
+        Some(name)
     }
 }
 
@@ -63,5 +88,23 @@ mod tests {
         let long = "é".repeat(100);
         let text = read(&format!(r#"{{"name":"{long}","version":"{long}"}}"#)).unwrap();
         assert_eq!(text, format!("{0}... {0}...", "é".repeat(32)));
+    }
+
+    #[test]
+    fn a_connection_remembers_one_name_and_takes_each_new_one() {
+        let mut last = LastName::default();
+        let long = format!(r#"{{"name":"long","more":"{}"}}"#, "x".repeat(MOST_REMEMBERED));
+        for (info, want, is_remembered) in [
+            (r#"{"name":"a"}"#, Some("a"), true),
+            (r#"{"name":"a"}"#, Some("a"), true),
+            (r#"{"name":"a","version":"1"}"#, Some("a 1"), true),
+            (r#"{"name":7}"#, None, false),
+            (&long, Some("long"), false),
+            (r#"{"name":"b"}"#, Some("b"), true),
+        ] {
+            let info = RawJson::trusted(info.to_owned());
+            assert_eq!(last.read(&info).map(|name| name.to_string()).as_deref(), want);
+            assert_eq!(last.0.as_ref().is_some_and(|(said, _)| *said == info), is_remembered);
+        }
     }
 }

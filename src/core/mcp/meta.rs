@@ -83,11 +83,8 @@ impl Meta {
         };
         object(CLIENT_CAPABILITIES, true)?;
         object(CLIENT_INFO, false)?;
-        if let Some(info) = self.0.get(CLIENT_INFO) {
-            let info = RawObject::parse(info).ok();
-            if !info.is_some_and(|info| info.get("name").is_some_and(RawJson::is_string)) {
-                return Err(MetaError::WrongType { key: CLIENT_INFO, want: "an object with `name` and `version`" });
-            }
+        if self.0.get(CLIENT_INFO).is_some_and(|info| !info.has_string("name")) {
+            return Err(MetaError::WrongType { key: CLIENT_INFO, want: "an object with `name` and `version`" });
         }
         if let Some(level) = self.0.get(LOG_LEVEL)
             && LogLevel::read(level).is_none()
@@ -99,7 +96,12 @@ impl Meta {
 
     /// The name that a modern client gives itself.
     pub fn client_name(&self) -> Option<ClientName> {
-        self.0.get(CLIENT_INFO).filter(|_| self.has_claim()).and_then(ClientName::read)
+        self.client_info().and_then(ClientName::read)
+    }
+
+    /// What a modern client says of itself.
+    pub fn client_info(&self) -> Option<&RawJson> {
+        self.0.get(CLIENT_INFO).filter(|_| self.has_claim())
     }
 
     /// Whether a modern request declares the extension.
@@ -135,9 +137,9 @@ impl Meta {
     }
 
     /// The well-formed trace context, by key; the keys are those of HTTP headers too.
-    pub fn trace(&self) -> impl Iterator<Item = (&'static str, String)> {
-        let parent = self.0.string(trace::PARENT).filter(|parent| trace::is_parent(parent));
-        let state = parent.as_ref().and_then(|_| self.0.string(trace::STATE)).filter(|state| trace::is_state(state));
+    pub fn trace(&self) -> impl Iterator<Item = (&'static str, Cow<'_, str>)> {
+        let parent = self.0.said(trace::PARENT).filter(|parent| trace::is_parent(parent));
+        let state = parent.as_ref().and_then(|_| self.0.said(trace::STATE)).filter(|state| trace::is_state(state));
         parent.map(|parent| (trace::PARENT, parent)).into_iter().chain(state.map(|state| (trace::STATE, state)))
     }
 
@@ -152,37 +154,50 @@ impl Meta {
         client: Said<'_>,
     ) -> Option<RawJson> {
         let mut out = Vec::with_capacity(256);
+        self.write_upstream(&mut out, revision, token, hop, client).then(|| RawJson::trusted(out))
+    }
+
+    /// Appends [`Self::upstream`]. False, and nothing, when no member is left.
+    pub(crate) fn write_upstream(
+        &self,
+        out: &mut Vec<u8>,
+        revision: Revision,
+        token: Option<&RawJson>,
+        hop: &HopMeta,
+        client: Said<'_>,
+    ) -> bool {
+        let start = out.len();
         if !self.0.is_empty() {
-            let mut kept = self.0.clone();
-            let traced: Vec<&str> = self.trace().map(|(key, _)| key).collect();
-            kept.retain(|key| match key {
-                trace::PARENT | trace::STATE => traced.contains(&key),
+            self.0.write_kept(out, start, |key| match key {
+                trace::PARENT | trace::STATE => self.trace().any(|(traced, _)| traced == key),
                 PROGRESS_TOKEN | trace::BAGGAGE => false,
                 key => !is_reserved(key),
             });
-            if !kept.is_empty() {
-                out.extend_from_slice(kept.encode().bytes());
-                out.pop();
-            }
         }
         // None of these names is left among the client's.
+        let mut put = |key: &str, quote: &str, value: &[u8]| {
+            out.extend_from_slice(if out.len() == start { b"{\"" } else { b",\"" });
+            for piece in [key.as_bytes(), b"\":", quote.as_bytes(), value, quote.as_bytes()] {
+                out.extend_from_slice(piece);
+            }
+        };
         if let Some(token) = token {
-            put(PROGRESS_TOKEN, "", token.bytes(), &mut out);
+            put(PROGRESS_TOKEN, "", token.bytes());
         }
         if revision.era() == Era::Modern {
-            put(PROTOCOL_VERSION, "\"", revision.as_str().as_bytes(), &mut out);
-            put(CLIENT_INFO, "", hop.client_info.bytes(), &mut out);
+            put(PROTOCOL_VERSION, "\"", revision.as_str().as_bytes());
+            put(CLIENT_INFO, "", hop.client_info.bytes());
             // The client's abilities for this very call; the hop itself offers none.
-            put(CLIENT_CAPABILITIES, "", client.capabilities.unwrap_or(&hop.client_capabilities).bytes(), &mut out);
+            put(CLIENT_CAPABILITIES, "", client.capabilities.unwrap_or(&hop.client_capabilities).bytes());
             if let Some(level) = client.log_level {
-                put(LOG_LEVEL, "\"", level.into_str().as_bytes(), &mut out);
+                put(LOG_LEVEL, "\"", level.into_str().as_bytes());
             }
         }
-        if out.is_empty() {
-            return None;
+        let is_any = out.len() > start;
+        if is_any {
+            out.push(b'}');
         }
-        out.push(b'}');
-        Some(RawJson::trusted(out))
+        is_any
     }
 }
 
@@ -222,17 +237,13 @@ pub(crate) fn implementation_bare() -> RawJson {
     RawJson::trusted(concat!(r#"{"name":"headend","version":""#, env!("CARGO_PKG_VERSION"), r#""}"#))
 }
 
-/// Writes a member of the gateway's own, the first one with the bracket that opens the object.
-fn put(key: &str, quote: &str, value: &[u8], out: &mut Vec<u8>) {
-    out.extend_from_slice(if out.is_empty() { b"{\"" } else { b",\"" });
-    for piece in [key.as_bytes(), b"\":", quote.as_bytes(), value, quote.as_bytes()] {
-        out.extend_from_slice(piece);
-    }
-}
-
 /// Whether the specification reserves a key: its prefix has the label `modelcontextprotocol` or `mcp`, in either order
 /// that revisions have reserved. Source: MCP basic, "`_meta`", 2025-06-18 and 2026-07-28.
 fn is_reserved(key: &str) -> bool {
+    // Most are.
+    if key.starts_with("io.modelcontextprotocol/") {
+        return true;
+    }
     key.split_once('/')
         .is_some_and(|(prefix, _)| prefix.split('.').any(|label| matches!(label, "modelcontextprotocol" | "mcp")))
 }

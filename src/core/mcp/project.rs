@@ -42,6 +42,7 @@ const FEW: usize = 8;
 /// Searchers for the names of those members. Preparing a search costs as much as searching most results.
 static MODERN: LazyLock<[Finder<'static>; 3]> = LazyLock::new(|| MODERN_RESULT_MEMBERS.map(Finder::new));
 static RESULT_TYPE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("resultType"));
+static SAID_TYPE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"resultType\""));
 static INFO: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("serverInfo"));
 static STRUCTURED: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("structuredContent"));
 
@@ -185,7 +186,7 @@ fn upgrade(method: Method, raw: RawJson) -> Option<RawJson> {
 /// Source: MCP 2026-07-28, basic, "Results".
 fn completed(raw: RawJson) -> RawJson {
     // The word deeper in the result may hide that the member is absent; certainty would cost every result a parse.
-    if raw.bytes().starts_with(COMPLETE) || memchr::memmem::find(raw.bytes(), br#""resultType""#).is_some() {
+    if raw.bytes().starts_with(COMPLETE) || SAID_TYPE.find(raw.bytes()).is_some() {
         return raw;
     }
     with_head(COMPLETE, &raw)

@@ -50,6 +50,7 @@ use time::OffsetDateTime;
 
 use super::Digest;
 use super::record::{Entry, Removal};
+use crate::mcp::client_name::ClientName;
 use crate::wire::canonical::canonical;
 use crate::wire::digest::hexadecimal;
 use crate::wire::plain::is_plain;
@@ -243,14 +244,16 @@ fn members(entry: &Entry, at: u64, form: &Form, out: &mut Vec<u8>) {
         word("call", digits.get(zeros..).unwrap_or_default(), out);
     }
     optional("caller", entry.caller.as_deref(), out);
-    optional("client", entry.client.as_ref().map(ToString::to_string).as_deref(), out);
+    if let Some(client) = &entry.client {
+        self::client(client, out);
+    }
     if let Some(session) = entry.session {
         key("session", out);
         number(session, out);
     }
     optional("profile", entry.profile.as_deref(), out);
     optional("upstream", entry.upstream.as_deref(), out);
-    optional("kind", entry.kind.map(Into::into), out);
+    ours("kind", entry.kind.map(Into::into), out);
     optional("item", entry.item.as_deref(), out);
     if let Some(facts) = &entry.facts {
         key("hints", out);
@@ -270,11 +273,11 @@ fn members(entry: &Entry, at: u64, form: &Form, out: &mut Vec<u8>) {
     if let Some(arguments) = &entry.arguments {
         self::arguments(arguments, form, out);
     }
-    optional("result", Some(entry.result).filter(|word| !word.is_empty()), out);
+    ours("result", Some(entry.result).filter(|word| !word.is_empty()), out);
     optional("rule", entry.rule.as_deref(), out);
     optional("grant", entry.grant.as_deref(), out);
     optional("prompt", entry.prompt.as_deref(), out);
-    optional("evidence", entry.evidence.map(Into::into), out);
+    ours("evidence", entry.evidence.map(Into::into), out);
     optional("by", entry.by.as_deref(), out);
     if let Some(count) = entry.count {
         key("count", out);
@@ -315,6 +318,29 @@ fn arguments(arguments: &RawJson, form: &Form, out: &mut Vec<u8>) {
             key("arguments-bytes", out);
             number(bytes.len() as u64, out);
         }
+    }
+}
+
+/// The name that a client gives itself, as it is displayed.
+fn client(client: &ClientName, out: &mut Vec<u8>) {
+    match &client.version {
+        None => text("client", &client.name, out),
+        Some(version)
+            if is_plain(&client.name) && is_plain(version) && client.name.len() + version.len() < MAX_TEXT =>
+        {
+            key("client", out);
+            for piece in ["\"", &*client.name, " ", &**version, "\""] {
+                out.extend_from_slice(piece.as_bytes());
+            }
+        }
+        Some(_) => text("client", &client.to_string(), out),
+    }
+}
+
+/// A word of our own.
+fn ours(name: &str, value: Option<&'static str>, out: &mut Vec<u8>) {
+    if let Some(value) = value {
+        word(name, value.as_bytes(), out);
     }
 }
 

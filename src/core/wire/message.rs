@@ -263,6 +263,19 @@ pub fn encode_request(id: &RawJson, method: &str, params: Option<&RawJson>) -> B
     out.freeze()
 }
 
+/// The same with params that are written where they stand, of about that length.
+pub(crate) fn encode_request_by(id: &RawJson, method: &str, length: usize, params: impl FnOnce(&mut Vec<u8>)) -> Bytes {
+    let mut out = Vec::with_capacity(64 + method.len() + length);
+    for piece in
+        [b"{\"jsonrpc\":\"2.0\",\"id\":", id.bytes().as_ref(), b",\"method\":\"", method.as_bytes(), b"\",\"params\":"]
+    {
+        out.extend_from_slice(piece);
+    }
+    params(&mut out);
+    out.push(b'}');
+    out.into()
+}
+
 /// A notification.
 pub fn encode_notification(method: &str, params: Option<&RawJson>) -> Bytes {
     let mut out = BytesMut::with_capacity(48 + method.len() + params.map_or(0, |p| p.bytes().len()));

@@ -43,10 +43,9 @@ fn by_words(text: &[u8]) -> usize {
 /// The highest bit of each byte that does not stand as it is. Behind the lowest of them others may be marked that do.
 const fn stops(word: u64) -> u64 {
     let (quote, backslash) = (word ^ (ONES * b'"' as u64), word ^ (ONES * b'\\' as u64));
-    let is_quote = quote.wrapping_sub(ONES) & !quote;
-    let is_backslash = backslash.wrapping_sub(ONES) & !backslash;
-    let is_control = word.wrapping_sub(ONES * 0x20) & !word;
-    (is_quote | is_backslash | is_control) & HIGHS
+    // A byte that is below what is taken away borrows; those with a highest bit of their own are none of them.
+    let borrows = quote.wrapping_sub(ONES) | backslash.wrapping_sub(ONES) | word.wrapping_sub(ONES * 0x20);
+    borrows & !word & HIGHS
 }
 
 #[cfg(test)]

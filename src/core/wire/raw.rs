@@ -4,11 +4,10 @@
 //! has checked comes by [`RawJson::checked`]. `serde_json` splits arrays, and objects that are plain text.
 
 use std::borrow::Cow;
-use std::cmp::Ordering;
 use std::fmt;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use memchr::{memchr, memchr2};
+use memchr::memchr2;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
@@ -105,6 +104,31 @@ impl RawJson {
         std::str::from_utf8(text).ok().filter(|_| is_plain)
     }
 
+    /// Whether an object has a member of that name that is a string. Of two members of one name the first counts.
+    pub(crate) fn has_string(&self, name: &str) -> bool {
+        let mut tokens = Tokens::of(&self.0);
+        if tokens.next().map(|token| token.kind) != Some(Kind::Object) {
+            return false;
+        }
+        while let Some(key) = tokens.next().filter(|key| key.kind == Kind::Key) {
+            if tokens.unquoted(key).is_some_and(|key| *key == *name.as_bytes()) {
+                return tokens.peek() == Some(b'"');
+            }
+            tokens.peek();
+            tokens.skip_value();
+            tokens.next();
+        }
+        false
+    }
+
+    /// What a string says; without a copy if it has no escapes.
+    pub fn said(&self) -> Option<Cow<'_, str>> {
+        match self.plain() {
+            Some(plain) => Some(Cow::Borrowed(plain)),
+            None => self.parse::<String>().ok().map(Cow::Owned),
+        }
+    }
+
     /// Reads the value into a borrowing type.
     ///
     /// # Errors
@@ -130,19 +154,23 @@ impl fmt::Debug for RawJson {
 #[derive(Clone, PartialEq, Eq)]
 struct Member {
     key: Bytes,
+    /// The key has escapes.
+    escaped: bool,
     value: RawJson,
 }
 
 impl Member {
-    fn is(&self, name: &str) -> bool {
+    fn of(name: &str, value: RawJson) -> Self {
+        let key = RawJson::string(name).into_bytes();
         // An escape is longer than what it stands for.
-        match self.key.len().cmp(&(name.len() + 2)) {
-            Ordering::Less => false,
-            Ordering::Equal => self.key.get(1..=name.len()) == Some(name.as_bytes()) && !name.contains('\\'),
-            Ordering::Greater => {
-                memchr(b'\\', &self.key).is_some() && unquoted(&self.key).is_some_and(|key| *key == *name.as_bytes())
-            }
+        Self { escaped: key.len() > name.len() + 2, key, value }
+    }
+
+    fn is(&self, name: &str) -> bool {
+        if self.escaped {
+            return unquoted(&self.key).is_some_and(|key| *key == *name.as_bytes());
         }
+        self.key.len() == name.len() + 2 && self.key.get(1..=name.len()) == Some(name.as_bytes())
     }
 }
 
@@ -185,7 +213,7 @@ impl RawObject {
             let start = tokens.at();
             tokens.skip_value();
             let value = RawJson(raw.0.slice(start..tokens.at()));
-            members.push(Member { key: raw.0.slice(key.start..key.end), value });
+            members.push(Member { key: raw.0.slice(key.start..key.end), escaped: key.escaped, value });
             match tokens.next().map(|token| token.kind) {
                 Some(Kind::Comma) => {}
                 Some(Kind::ObjectEnd) => break,
@@ -203,10 +231,7 @@ impl RawObject {
 
     /// An object of strings.
     pub fn of_strings(members: &[(&str, &str)]) -> Self {
-        let member = |(name, text): &(&str, &str)| Member {
-            key: RawJson::string(name).into_bytes(),
-            value: RawJson::string(text),
-        };
+        let member = |(name, text): &(&str, &str)| Member::of(name, RawJson::string(text));
         Self { members: members.iter().map(member).collect() }
     }
 
@@ -216,11 +241,12 @@ impl RawObject {
 
     /// A string member, unescaped.
     pub fn string(&self, name: &str) -> Option<String> {
-        let value = self.get(name)?;
-        match value.plain() {
-            Some(plain) => Some(plain.to_owned()),
-            None => value.parse::<String>().ok(),
-        }
+        self.said(name).map(Cow::into_owned)
+    }
+
+    /// The same, where it stands if it has no escapes.
+    pub fn said(&self, name: &str) -> Option<Cow<'_, str>> {
+        self.get(name)?.said()
     }
 
     /// A member that is an object.
@@ -242,12 +268,17 @@ impl RawObject {
         Some(self.members.remove(at).value)
     }
 
+    /// Appends a member that is not there yet, by its key with the quotes.
+    pub(crate) fn append(&mut self, quoted: &'static str, value: RawJson) {
+        self.members.push(Member { key: Bytes::from_static(quoted.as_bytes()), escaped: false, value });
+    }
+
     /// Replaces a member where it stands, or appends it.
     pub fn set(&mut self, name: &str, value: RawJson) {
         if let Some(member) = self.members.iter_mut().find(|member| member.is(name)) {
             member.value = value;
         } else {
-            self.members.push(Member { key: RawJson::string(name).into_bytes(), value });
+            self.members.push(Member::of(name, value));
         }
     }
 
@@ -266,7 +297,7 @@ impl RawObject {
     /// A key whose escapes are no text.
     pub(crate) fn into_sorted(self) -> Result<Vec<(String, RawJson)>, serde_json::Error> {
         let mut members = Vec::with_capacity(self.members.len());
-        for Member { key, value } in self.members {
+        for Member { key, value, .. } in self.members {
             members.push((unescaped(&key).ok_or_else(no_text)?.into_owned(), value));
         }
         members.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
@@ -292,6 +323,20 @@ impl RawObject {
         });
     }
 
+    /// Appends the members whose name the test accepts to the object that begins at `start` and has no end yet; its first member brings
+    /// the bracket.
+    pub(crate) fn write_kept(&self, out: &mut Vec<u8>, start: usize, mut keep: impl FnMut(&str) -> bool) {
+        for Member { key, value, .. } in &self.members {
+            let name = unquoted(key);
+            if name.is_some_and(|name| std::str::from_utf8(&name).is_ok_and(&mut keep)) {
+                out.push(if out.len() == start { b'{' } else { b',' });
+                out.extend_from_slice(key);
+                out.push(b':');
+                out.extend_from_slice(&value.0);
+            }
+        }
+    }
+
     /// Exactly, so that the text needs no memory but its own.
     pub(crate) fn encoded_len(&self) -> usize {
         let members = self.members.iter().map(|m| m.key.len() + m.value.0.len() + 1).sum::<usize>();
@@ -299,23 +344,23 @@ impl RawObject {
     }
 
     /// Appends the object's text to `out`.
-    pub(crate) fn write_to(&self, out: &mut BytesMut) {
-        out.put_u8(b'{');
+    pub(crate) fn write_to(&self, out: &mut Vec<u8>) {
+        out.push(b'{');
         for (n, member) in self.members.iter().enumerate() {
             if n > 0 {
-                out.put_u8(b',');
+                out.push(b',');
             }
-            out.put_slice(&member.key);
-            out.put_u8(b':');
-            out.put_slice(&member.value.0);
+            out.extend_from_slice(&member.key);
+            out.push(b':');
+            out.extend_from_slice(&member.value.0);
         }
-        out.put_u8(b'}');
+        out.push(b'}');
     }
 
     pub fn encode(&self) -> RawJson {
-        let mut out = BytesMut::with_capacity(self.encoded_len());
+        let mut out = Vec::with_capacity(self.encoded_len());
         self.write_to(&mut out);
-        RawJson(out.freeze())
+        RawJson(out.into())
     }
 }
 

@@ -190,6 +190,9 @@ pub fn unescaped(literal: &[u8]) -> Option<Cow<'_, str>> {
 /// Whether an escape in a text stands for one of these characters of ASCII. Programs escape markup, controls and text beyond
 /// ASCII; a letter hardly ever, and a search for a name does not find it then.
 pub fn spells(text: &[u8], one_of: impl Fn(u8) -> bool) -> bool {
+    if memchr(b'\\', text).is_none() {
+        return false;
+    }
     // To prepare a search costs as much as to search most texts.
     static ESCAPE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\\u00"));
     ESCAPE.find_iter(text).any(|at| {

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use foldhash::fast::RandomState;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
@@ -28,7 +29,7 @@ pub(crate) struct ClientRequests {
     /// What is declared to servers in this client's name.
     pub(crate) capabilities: RawJson,
     next: AtomicU64,
-    open: Mutex<HashMap<u64, oneshot::Sender<ClientAnswer>>>,
+    open: Mutex<HashMap<u64, oneshot::Sender<ClientAnswer>, RandomState>>,
     /// One form of ours at a time. Its queue is as long as the caller has open approvals.
     turn: Arc<Semaphore>,
 }
@@ -59,7 +60,7 @@ impl ClientRequests {
         Some(Arc::new(Self { offered, capabilities, next, open: Mutex::default(), turn }))
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, oneshot::Sender<ClientAnswer>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, oneshot::Sender<ClientAnswer>, RandomState>> {
         self.open.lock()
     }
 

@@ -11,7 +11,7 @@ use crate::upstream::remote::is_refusal;
 impl Post {
     /// Whether an answer may be about the token.
     pub(super) fn may_go_again(&self, response: &Response<AnswerBody>) -> bool {
-        self.again.is_some() && is_refusal(response.status())
+        self.link.parts.remote.may_log_in() && is_refusal(response.status())
     }
 
     pub(super) fn judging(&mut self, response: Response<AnswerBody>) -> Stage {
@@ -26,16 +26,16 @@ impl Post {
         response: Option<Box<Response<AnswerBody>>>,
     ) -> Result<Stage, Step> {
         self.attempts = Some(attempts);
-        match (self.again.clone().filter(|_| again), response) {
-            (Some(request), response) => {
+        match (again, response) {
+            (true, response) => {
                 if let Some(response) = response {
                     self.link.drain(response.into_body());
                 }
-                self.unsent = request;
+                self.write_anew();
                 Ok(Stage::Unsent)
             }
-            (None, Some(response)) => self.head(*response),
-            (None, None) => Err(Step::Failed(HttpError::Broken("ended".to_owned()), None)),
+            (false, Some(response)) => self.head(*response),
+            (false, None) => Err(Step::Failed(HttpError::Broken("ended".to_owned()), None)),
         }
     }
 }

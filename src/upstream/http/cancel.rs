@@ -10,6 +10,7 @@ use http::{HeaderValue, Method as HttpMethod};
 use super::{HttpLink, Post, Stage, Step};
 use crate::base::clock;
 use crate::mcp::method::Method;
+use crate::upstream::http_parts::Fields;
 use crate::wire::message;
 use crate::wire::raw::RawJson;
 
@@ -69,7 +70,7 @@ impl HttpLink {
         let params =
             RawJson::trusted(format!(r#"{{"requestId":{id},"reason":"the answer is not waited for any more"}}"#));
         let bytes = message::encode_notification("notifications/cancelled", Some(&params));
-        let request = self.request(HttpMethod::POST, bytes, None);
+        let request = self.request(HttpMethod::POST, bytes, &Fields::default());
         let answered = tokio::time::timeout(ANSWER_TIME, self.send(request)).await;
         matches!(answered, Ok(Ok(response)) if !response.status().is_server_error())
     }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use foldhash::fast::RandomState;
 use tokio::sync::mpsc;
 
 use crate::engine::ask::Declared;
@@ -21,7 +22,7 @@ pub(super) struct Called {
 /// What runs in one legacy session. The lock guards one operation at a time.
 #[derive(Debug)]
 pub(super) struct Desk {
-    pub(super) calls: HashMap<u64, Called>,
+    pub(super) calls: HashMap<u64, Called, RandomState>,
     /// Of what is asked on the session's own stream.
     pub(super) attribution: Attribution,
     /// A task looks after the question that is held.
@@ -33,11 +34,11 @@ pub(super) struct Desk {
 impl Desk {
     pub(super) fn new(declared: Declared, askers: Arc<Askers>) -> Self {
         let attribution = Attribution::new(declared, askers);
-        Self { calls: HashMap::new(), attribution, is_watched: false, changed: Vec::new() }
+        Self { calls: HashMap::default(), attribution, is_watched: false, changed: Vec::new() }
     }
 
     /// The calls that a question on the session's own stream may belong to.
-    pub(super) fn in_flight(calls: &HashMap<u64, Called>) -> Vec<InFlight> {
+    pub(super) fn in_flight(calls: &HashMap<u64, Called, RandomState>) -> Vec<InFlight> {
         calls.iter().map(|(call, called)| InFlight { call: *call, party: called.party.clone() }).collect()
     }
 

@@ -12,22 +12,40 @@ use crate::wire::headers::decode_value;
 use crate::wire::message::Request;
 use crate::wire::raw::{RawJson, RawObject};
 
-const VERSION: &str = "mcp-protocol-version";
+/// The fields that say what the body says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Field {
+    Version,
+    Method,
+    /// Of the item.
+    Name,
+}
+
+impl Field {
+    /// In lower case.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Version => "mcp-protocol-version",
+            Self::Method => "mcp-method",
+            Self::Name => "mcp-name",
+        }
+    }
+}
 
 /// The head of an HTTP request.
 pub trait Head {
-    /// The first field of that name, which is in lower case, and whether another follows.
-    fn field(&self, name: &str) -> (Option<&[u8]>, bool);
+    /// The first of these fields, and whether another follows.
+    fn field(&self, field: Field) -> (Option<&[u8]>, bool);
 }
 
 /// Whether the head speaks of the modern era.
 pub fn is_modern(head: &dyn Head) -> bool {
-    text(head.field(VERSION).0).is_some_and(Revision::header_is_modern)
+    text(head.field(Field::Version).0).is_some_and(Revision::header_is_modern)
 }
 
 /// Whether the head may stand over a message of a session: its version is one that has sessions, or missing.
 pub fn fits_session(head: &dyn Head) -> bool {
-    let (version, again) = head.field(VERSION);
+    let (version, again) = head.field(Field::Version);
     let is_legacy = |text| Revision::parse(text).is_some_and(|revision| revision.era() == Era::Legacy);
     !again && version.is_none_or(|version| text(Some(version)).is_some_and(is_legacy))
 }
@@ -66,11 +84,11 @@ fn check(
     params: &RawObject,
     claimed: &str,
 ) -> Result<Revision, Answer> {
-    let once = |name| match head.field(name) {
-        (_, true) => Err(mismatch(&format!("the header {name} occurs twice"))),
+    let once = |field: Field| match head.field(field) {
+        (_, true) => Err(mismatch(&format!("the header {} occurs twice", field.as_str()))),
         (value, false) => Ok(value),
     };
-    let (version, named, name) = (text(once(VERSION)?), once("mcp-method")?, once("mcp-name")?);
+    let (version, named, name) = (text(once(Field::Version)?), once(Field::Method)?, once(Field::Name)?);
     if version.is_some_and(|version| version != claimed) {
         return Err(mismatch("MCP-Protocol-Version differs from the version in params._meta"));
     }
@@ -84,7 +102,7 @@ fn check(
     if named.is_none() {
         return Err(mismatch("the Mcp-Method header is missing"));
     }
-    let Some(in_body) = method.name_member().and_then(|member| params.string(member)) else {
+    let Some(in_body) = method.name_member().and_then(|member| params.said(member)) else {
         return Ok(revision);
     };
     let Some(name) = name else { return Err(mismatch("the Mcp-Name header is missing")) };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::*;
-use crate::engine::client::asked::{fits_session, is_modern};
+use crate::engine::client::asked::{Field, fits_session, is_modern};
 use crate::engine::client::heard::Heard;
 use crate::wire::frame::Bounds;
 
@@ -17,8 +17,8 @@ const CLAIM: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-
 struct Fields<'a>(&'a [(&'a str, &'a str)]);
 
 impl Head for Fields<'_> {
-    fn field(&self, name: &str) -> (Option<&[u8]>, bool) {
-        let mut values = self.0.iter().filter(|(field, _)| *field == name).map(|(_, value)| value.as_bytes());
+    fn field(&self, field: Field) -> (Option<&[u8]>, bool) {
+        let mut values = self.0.iter().filter(|(name, _)| *name == field.as_str()).map(|(_, value)| value.as_bytes());
         (values.next(), values.next().is_some())
     }
 }

@@ -93,7 +93,7 @@ fn strings_are_read_as_the_library_reads_them() {
         r#"["a"]"#,
     ] {
         let value = RawJson::trusted(text);
-        let object = RawObject { members: vec![Member { key: Bytes::from_static(b"\"a\""), value }] };
+        let object = RawObject { members: vec![Member::of("a", value)] };
         assert_eq!(object.string("a"), serde_json::from_str::<String>(text).ok(), "{text:?}");
     }
 }

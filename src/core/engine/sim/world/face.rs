@@ -10,7 +10,7 @@ use super::chance::Chance;
 use super::gateway::{Gateway, Who};
 use super::link::Link;
 use super::words::{self, Words};
-use crate::engine::client::asked::Head;
+use crate::engine::client::asked::{Field, Head};
 use crate::engine::client::heard::Heard;
 use crate::engine::client::{Client, Served, Step};
 use crate::mcp::capability::initialize_result;
@@ -45,12 +45,11 @@ struct Fields<'t> {
 }
 
 impl Head for Fields<'_> {
-    fn field(&self, name: &str) -> (Option<&[u8]>, bool) {
-        let value = match name {
-            "mcp-protocol-version" => self.version.as_str(),
-            "mcp-method" => self.method,
-            "mcp-name" => self.name,
-            _ => return (None, false),
+    fn field(&self, field: Field) -> (Option<&[u8]>, bool) {
+        let value = match field {
+            Field::Version => self.version.as_str(),
+            Field::Method => self.method,
+            Field::Name => self.name,
         };
         (Some(value.as_bytes()), false)
     }

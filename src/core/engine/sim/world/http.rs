@@ -151,8 +151,7 @@ impl Http {
         self.ids += 1;
         self.attribution.carries(self.ids, &port.party);
         let raw = RawJson::trusted(self.ids.to_string());
-        let params = outgoing.params(self.revision, &raw, &self.hop);
-        let body = encode_request(&raw, outgoing.method.as_str(), Some(&params));
+        let body = outgoing.message(self.revision, &raw, &self.hop);
         let (id, session) = (self.ids, self.session);
         let number = self.post(body.clone(), session);
         let decoder = SseDecoder::new(1 << 16);
