@@ -36,7 +36,7 @@ pub(crate) fn check(answer: &Answer<'_>, id: u64, text: &[u8], notices: usize) -
 
 /// Reads one page of `tools/list`.
 ///
-/// When the answer is not such a page or answers another request.
+/// # Errors
 /// When the answer is no such page or answers another request.
 pub(crate) fn page(answer: &Answer<'_>, id: u64) -> anyhow::Result<Page> {
     ensure!(answer.status == 200, "tools/list: status {}: {}", answer.status, excerpt(answer.body));
@@ -46,13 +46,33 @@ pub(crate) fn page(answer: &Answer<'_>, id: u64) -> anyhow::Result<Page> {
     if has_id(message, id) && tools > 0 && !more {
         return Ok(Page { tools, next: None });
     }
-    let parsed: Value = serde_json::from_slice(message).context("tools/list: read the answer")?;
-    let tools = parsed.pointer("/result/tools").and_then(Value::as_array);
-    let Some(tools) = tools.filter(|_| parsed.get("id").and_then(Value::as_u64) == Some(id)) else {
-        bail!("tools/list: not a list for request {id}: {}", excerpt(message));
-    };
+    let parsed = parsed(message, id)?;
     let next = parsed.pointer("/result/nextCursor").and_then(Value::as_str).map(str::to_owned);
-    Ok(Page { tools: tools.len(), next })
+    Ok(Page { tools: tools_of(&parsed).len(), next })
+}
+
+/// The names of the tools on a page of `tools/list`.
+///
+/// # Errors
+/// As for [`page`].
+pub(crate) fn names(answer: &Answer<'_>, id: u64) -> anyhow::Result<Vec<String>> {
+    ensure!(answer.status == 200, "tools/list: status {}: {}", answer.status, excerpt(answer.body));
+    let parsed = parsed(messages(answer).last().context("tools/list: an answer without a message")?, id)?;
+    let names = tools_of(&parsed).iter().filter_map(|tool| tool.get("name")?.as_str());
+    Ok(names.map(str::to_owned).collect())
+}
+
+/// A page as a value.
+fn parsed(message: &[u8], id: u64) -> anyhow::Result<Value> {
+    let parsed: Value = serde_json::from_slice(message).context("tools/list: read the answer")?;
+    let is_list = parsed.pointer("/result/tools").is_some_and(Value::is_array);
+    let is_ours = parsed.get("id").and_then(Value::as_u64) == Some(id);
+    ensure!(is_list && is_ours, "tools/list: not a list for request {id}: {}", excerpt(message));
+    Ok(parsed)
+}
+
+fn tools_of(page: &Value) -> &[Value] {
+    page.pointer("/result/tools").and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 /// The beginning of `body` for an error message.

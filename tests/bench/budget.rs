@@ -26,6 +26,7 @@ pub(crate) const BIG1M_C4: &str = "1 MiB result, c4";
 pub(crate) const ARG64K_C8: &str = "64 KiB argument, c8";
 pub(crate) const ARG1M_C4: &str = "1 MiB argument, c4";
 pub(crate) const PROGRESS_C4: &str = "10 progress a call, c4";
+pub(crate) const TLS_C16: &str = "call of a server over TLS, c16";
 pub(crate) const STDIO_C16: &str = "HTTP to stdio, c16";
 pub(crate) const STDIO_C1: &str = "HTTP to stdio, c1";
 
@@ -197,6 +198,7 @@ fn payloads(results: &Results) -> Vec<Budget> {
     };
     vec![
         to_floor(results, PROGRESS_C4, HEADEND, Bound::AtMost(1.2, 0.8)),
+        to_floor(results, TLS_C16, HEADEND, Bound::None),
         to_floor(results, STDIO_C16, HEADEND, Bound::AtMost(1.2, 0.8)),
         cpu(STDIO_C1, HEADEND),
         cpu(LIST_C4, HEADEND_HUNDRED),

@@ -13,6 +13,7 @@ use tempfile::TempDir;
 use crate::http::Connection;
 use crate::process::Server;
 use crate::scenario::{Session, Target};
+use crate::tls::Files;
 
 /// How long a gateway may take until it serves, and how often it is asked.
 const READY: Patience = Patience { most: Duration::from_secs(20), pause: Duration::from_millis(1) };
@@ -57,6 +58,14 @@ impl Setup {
     pub(crate) fn of(addresses: &[String], tools: usize) -> Self {
         let upstreams = addresses.iter().map(|address| format!(r#"url = "http://{address}/mcp""#)).collect();
         Self { upstreams, rules: 0, asks: false, tools: addresses.len() * tools }
+    }
+
+    /// An HTTPS upstream at this address, by the certificates of these files.
+    pub(crate) fn over_tls(address: &str, files: &Files, tools: usize) -> Self {
+        let authority = files.authority();
+        let upstream =
+            format!("url = \"https://{address}/mcp\"\nauth = {{ ca = {{ file = \"{}\" }} }}", authority.display());
+        Self { upstreams: vec![upstream], rules: 0, asks: false, tools }
     }
 
     /// This program as a stdio upstream.
@@ -274,7 +283,7 @@ pub(crate) fn on_path(program: &str) -> bool {
 }
 
 /// A port that was free a moment ago.
-fn free_port() -> anyhow::Result<u16> {
+pub(crate) fn free_port() -> anyhow::Result<u16> {
     let listener = TcpListener::bind("127.0.0.1:0").context("find a free port")?;
     Ok(listener.local_addr().context("find a free port")?.port())
 }

@@ -19,6 +19,7 @@ mod floor;
 mod gateway;
 mod http;
 mod load;
+mod peers;
 mod picture;
 mod process;
 mod run;
@@ -27,6 +28,7 @@ mod serve;
 mod table;
 #[cfg(test)]
 mod tests;
+mod tls;
 mod upstream;
 
 use std::io::Read;

@@ -14,6 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::budget::{self, Singles};
 use crate::load::{self, Plan, WARM_UP};
+use crate::peers::Peers;
 use crate::picture;
 use crate::run::fleet::{Fleet, ROWS, Row, Who};
 use crate::run::quiet::Quiet;
@@ -34,6 +35,9 @@ pub(crate) struct Options {
     /// `instructions` name the figures without a load.
     #[arg(long, value_delimiter = ';')]
     only: Vec<String>,
+    /// A file that says how to start other gateways, which are measured too.
+    #[arg(long, value_name = "FILE")]
+    peers: Option<PathBuf>,
     /// Also draws the cost of a call.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
@@ -109,7 +113,8 @@ async fn run(options: &Options) -> anyhow::Result<()> {
     }
     let rows: Vec<&Row> = ROWS.iter().filter(|row| options.wants(row.name)).collect();
     if !rows.is_empty() {
-        let fleet = Fleet::start(binary.as_deref(), &rows, &mut problems).await?;
+        let peers = options.peers.as_deref().map(Peers::read).transpose()?.unwrap_or_default();
+        let fleet = Fleet::start(binary.as_deref(), &rows, &peers, &mut problems).await?;
         for row in rows {
             measure(row, &fleet, measured, options.rounds, &mut results).await;
         }
@@ -133,12 +138,13 @@ async fn run(options: &Options) -> anyhow::Result<()> {
 async fn measure(row: &Row, fleet: &Fleet, measured: Duration, rounds: usize, results: &mut Results) {
     let upstream = fleet.seat(Who::Direct).map(|seat| seat.process);
     let _quiet = row.quiet.then(|| Quiet::begin(upstream));
+    let seats = fleet.seats(row);
     for round in 1..=rounds {
         eprintln!("{}: round {round} of {rounds}", row.name);
         // Nobody is always the first, when the machine has just rested, nor always behind the same one.
-        let (before, after) = row.targets.split_at((round - 1) % row.targets.len().max(1));
-        for (who, seat) in after.iter().chain(before).filter_map(|who| Some((who, fleet.seat(*who)?))) {
-            if results.has_failed(row.name, who.label()) {
+        let (before, after) = seats.split_at((round - 1) % seats.len().max(1));
+        for seat in after.iter().chain(before) {
+            if results.has_failed(row.name, &seat.label) {
                 continue;
             }
             let plan = Plan {
@@ -152,7 +158,7 @@ async fn measure(row: &Row, fleet: &Fleet, measured: Duration, rounds: usize, re
                 tools: seat.tools,
                 process: Some(seat.process),
             };
-            results.record(row.name, who.label(), load::measure(&plan).await);
+            results.record(row.name, &seat.label, load::measure(&plan).await);
         }
     }
 }

@@ -149,6 +149,15 @@ impl Session {
         }
     }
 
+    /// The names on the first page of the list of tools.
+    ///
+    /// # Errors
+    /// When it is refused or is no list.
+    pub(crate) async fn names_of_tools(&self, connection: &mut Connection, id: u64) -> anyhow::Result<Vec<String>> {
+        let request = self.request(id, "tools/list", None, "", "");
+        answer::names(&connection.exchange(&request).await?, id)
+    }
+
     /// A request with `params` and `meta` as members without their braces.
     fn request(&self, id: u64, method: &str, name: Option<&str>, params: &str, meta: &str) -> Vec<u8> {
         let comma = |left: &str, right: &str| {

@@ -10,6 +10,7 @@ use hyper::service::Service;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
 
 /// Precedes the address on stdout, one line for each listener, once it accepts connections.
 pub(crate) const LISTENING: &str = "listening on ";
@@ -28,11 +29,11 @@ pub(crate) async fn bind(addresses: &[SocketAddr]) -> anyhow::Result<Vec<TcpList
     Ok(listeners)
 }
 
-/// Serves every connection of one listener with clones of one service, until accepting fails.
+/// Serves every connection of one listener with clones of one service, until accepting fails; over TLS with an acceptor.
 ///
 /// # Errors
 /// When a connection cannot be accepted.
-pub(crate) async fn serve<S, B>(listener: TcpListener, service: S) -> anyhow::Result<()>
+pub(crate) async fn serve<S, B>(listener: TcpListener, acceptor: Option<TlsAcceptor>, service: S) -> anyhow::Result<()>
 where
     S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
     S::Future: Send,
@@ -44,11 +45,15 @@ where
     loop {
         let (stream, _) = listener.accept().await.context("accept a connection")?;
         stream.set_nodelay(true).context("set TCP_NODELAY")?;
-        let service = service.clone();
+        let (service, acceptor) = (service.clone(), acceptor.clone());
         tokio::spawn(async move {
-            let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
             // The client that waits for an answer on a broken connection reports it.
-            drop(connection.await);
+            let Some(acceptor) = acceptor else {
+                return drop(http1::Builder::new().serve_connection(TokioIo::new(stream), service).await);
+            };
+            if let Ok(stream) = acceptor.accept(stream).await {
+                drop(http1::Builder::new().serve_connection(TokioIo::new(stream), service).await);
+            }
         });
     }
 }

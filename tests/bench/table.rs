@@ -24,17 +24,17 @@ pub(crate) struct Results {
 #[derive(Debug)]
 struct Line {
     row: &'static str,
-    target: &'static str,
+    target: String,
     rounds: Vec<Sample>,
     problem: Option<String>,
 }
 
 impl Results {
     /// Adds a round's sample. A target that failed once stays failed: its rounds would no longer match the others'.
-    pub(crate) fn record(&mut self, row: &'static str, target: &'static str, outcome: anyhow::Result<Sample>) {
+    pub(crate) fn record(&mut self, row: &'static str, target: &str, outcome: anyhow::Result<Sample>) {
         let at = self.lines.iter().position(|line| line.row == row && line.target == target);
         if at.is_none() {
-            self.lines.push(Line { row, target, rounds: Vec::new(), problem: None });
+            self.lines.push(Line { row, target: target.to_owned(), rounds: Vec::new(), problem: None });
         }
         let line = match at {
             Some(at) => self.lines.get_mut(at),

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper_util::client::legacy::connect::HttpConnector;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 
@@ -150,8 +151,8 @@ async fn rig(answers: Answers) -> SocketAddr {
     let (upstream, floor) =
         (TcpListener::bind("127.0.0.1:0").await.unwrap(), TcpListener::bind("127.0.0.1:0").await.unwrap());
     let (to, address) = (upstream.local_addr().unwrap(), floor.local_addr().unwrap());
-    tokio::spawn(upstream::listen(upstream, Arc::new(upstream::Server::of(6, Eras::Both, answers))));
-    tokio::spawn(crate::floor::forward(floor, to));
+    tokio::spawn(upstream::listen(upstream, None, Arc::new(upstream::Server::of(6, Eras::Both, answers))));
+    tokio::spawn(crate::floor::forward(floor, ("http", to), HttpConnector::new()));
     address
 }
 

@@ -7,6 +7,7 @@ mod script;
 use std::convert::Infallible;
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,8 +21,10 @@ use hyper::header::{ALLOW, CONTENT_TYPE};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
 
 use crate::serve;
+use crate::tls::Files;
 use crate::upstream::script::{Reply, Script};
 
 /// The revisions an upstream speaks.
@@ -59,6 +62,9 @@ pub(crate) struct Options {
     /// Which revisions to speak.
     #[arg(long, default_value = "both")]
     eras: Eras,
+    /// Speak TLS, by the certificates in this folder.
+    #[arg(long)]
+    tls: Option<PathBuf>,
     /// End when stdin closes.
     #[arg(long, hide = true)]
     until_eof: bool,
@@ -74,9 +80,10 @@ pub(crate) fn main(options: &Options) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("start the runtime")?;
     runtime.block_on(async {
         let server = Arc::new(Server::of(options.tools, options.eras, options.answers));
+        let acceptor = options.tls.as_deref().map(|folder| Files::at(folder).acceptor()).transpose()?;
         let mut accepting = JoinSet::new();
         for listener in serve::bind(&options.listen).await? {
-            accepting.spawn(listen(listener, Arc::clone(&server)));
+            accepting.spawn(listen(listener, acceptor.clone(), Arc::clone(&server)));
         }
         while let Some(ended) = accepting.join_next().await {
             ended.context("accept connections")??;
@@ -150,12 +157,16 @@ impl Server {
 ///
 /// # Errors
 /// When a connection cannot be accepted.
-pub(crate) async fn listen(listener: tokio::net::TcpListener, server: Arc<Server>) -> anyhow::Result<()> {
+pub(crate) async fn listen(
+    listener: tokio::net::TcpListener,
+    acceptor: Option<TlsAcceptor>,
+    server: Arc<Server>,
+) -> anyhow::Result<()> {
     let service = service_fn(move |request| {
         let server = Arc::clone(&server);
         async move { server.handle(request).await }
     });
-    serve::serve(listener, service).await
+    serve::serve(listener, acceptor, service).await
 }
 
 fn status(code: StatusCode) -> Response<Pieces> {

@@ -11,11 +11,13 @@ use tempfile::TempDir;
 use crate::budget::{
     ARG1M_C4, ARG64K_C8, BIG1M_C4, BIG64K_C8, CALL_C1, CALL_C16, CALL_C64, DIRECT, FLOOR, HEADEND, HEADEND_GRANTED,
     HEADEND_HUNDRED, HEADEND_RULES, LEGACY_TO_MODERN_C16, LIST_C4, MODERN_C16, MODERN_TO_LEGACY_C16, NGINX,
-    PROGRESS_C4, STDIO_C1, STDIO_C16,
+    PROGRESS_C4, STDIO_C1, STDIO_C16, TLS_C16,
 };
 use crate::gateway::{Gateway, Nginx, Setup, consent};
+use crate::peers::{Peer, Running};
 use crate::process::{Process, Server};
 use crate::scenario::{Era, Scenario, Target};
+use crate::tls::Files;
 
 /// Number of upstreams where there are many, and the length of each one's list.
 const MANY: usize = 100;
@@ -37,6 +39,8 @@ pub(crate) struct Row {
     /// Whether the machine is made quiet for it.
     pub(crate) quiet: bool,
     pub(crate) targets: &'static [Who],
+    /// Whether other gateways have a turn too.
+    pub(crate) peers: bool,
 }
 
 /// A target of measurements.
@@ -47,6 +51,8 @@ pub(crate) enum Who {
     /// One upstream with the tools of all the many.
     DirectLong,
     Floor,
+    /// The floor in front of an upstream with TLS.
+    FloorTls,
     Nginx,
     Headend(Front),
 }
@@ -63,18 +69,20 @@ pub(crate) enum Front {
     /// A hundred legacy upstreams with long lists.
     Hundred,
     Stdio,
+    /// A modern upstream with TLS.
+    Tls,
 }
 
 impl Who {
-    pub(crate) fn label(self) -> &'static str {
+    fn label(self) -> &'static str {
         match self {
             Self::Direct | Self::DirectLong => DIRECT,
-            Self::Floor => FLOOR,
+            Self::Floor | Self::FloorTls => FLOOR,
             Self::Nginx => NGINX,
             Self::Headend(Front::Hundred) => HEADEND_HUNDRED,
             Self::Headend(Front::Rules) => HEADEND_RULES,
             Self::Headend(Front::Granted) => HEADEND_GRANTED,
-            Self::Headend(Front::Legacy | Front::Modern | Front::Stdio) => HEADEND,
+            Self::Headend(Front::Legacy | Front::Modern | Front::Stdio | Front::Tls) => HEADEND,
         }
     }
 }
@@ -93,27 +101,30 @@ const ALL_FRONTS: &[Who] = &[
 const LISTS: &[Who] = &[Who::DirectLong, Who::Headend(Front::Hundred)];
 /// The floor has no pipes: it relays the same calls over HTTP.
 const STDIO: &[Who] = &[Who::Floor, Who::Headend(Front::Stdio)];
+/// The load generator speaks no TLS.
+const TLS: &[Who] = &[Who::FloorTls, Who::Headend(Front::Tls)];
 const CROSSED: &[Who] = &[Who::Direct, Who::Floor, Who::Headend(Front::Modern)];
 const CROSSED_BACK: &[Who] = &[Who::Direct, Who::Floor, Who::Headend(Front::Legacy)];
 
 const fn row(name: &'static str, scenario: Scenario, in_flight: u64, targets: &'static [Who]) -> Row {
-    Row { name, scenario, era: Era::Legacy, in_flight, quiet: in_flight == 1, targets }
+    Row { name, scenario, era: Era::Legacy, in_flight, quiet: in_flight == 1, targets, peers: false }
 }
 
 /// The run.
 pub(crate) const ROWS: &[Row] = &[
-    row(CALL_C16, Scenario::Call, 16, ALL_FRONTS),
+    Row { peers: true, ..row(CALL_C16, Scenario::Call, 16, ALL_FRONTS) },
     row(CALL_C64, Scenario::Call, 64, PLAIN),
     Row { era: Era::Modern, ..row(MODERN_C16, Scenario::Call, 16, MODERN) },
     row(LEGACY_TO_MODERN_C16, Scenario::Call, 16, CROSSED),
     Row { era: Era::Modern, ..row(MODERN_TO_LEGACY_C16, Scenario::Call, 16, CROSSED_BACK) },
-    row(CALL_C1, Scenario::Call, 1, PLAIN),
+    Row { peers: true, ..row(CALL_C1, Scenario::Call, 1, PLAIN) },
     row(LIST_C4, Scenario::List, 4, LISTS),
     row(BIG64K_C8, Scenario::Big64k, 8, PLAIN),
     row(BIG1M_C4, Scenario::Big1m, 4, PLAIN),
     row(ARG64K_C8, Scenario::Arg64k, 8, PLAIN),
     row(ARG1M_C4, Scenario::Arg1m, 4, PLAIN),
     row(PROGRESS_C4, Scenario::Progress, 4, PLAIN),
+    row(TLS_C16, Scenario::Call, 16, TLS),
     row(STDIO_C16, Scenario::Call, 16, STDIO),
     row(STDIO_C1, Scenario::Call, 1, STDIO),
 ];
@@ -121,7 +132,8 @@ pub(crate) const ROWS: &[Row] = &[
 /// A target that runs.
 #[derive(Debug)]
 pub(crate) struct Seat {
-    who: Who,
+    /// Its name in the results.
+    pub(crate) label: String,
     pub(crate) target: Target,
     pub(crate) process: Process,
     pub(crate) prefixes: Vec<String>,
@@ -131,9 +143,10 @@ pub(crate) struct Seat {
 /// Every process of the run. Fields are dropped in this order: callers before the called.
 #[derive(Debug, Default)]
 pub(crate) struct Fleet {
-    seats: Vec<Seat>,
+    seats: Vec<(Who, Seat)>,
     gateways: Vec<Gateway>,
     nginx: Option<Nginx>,
+    peers: Vec<(Seat, Running)>,
     servers: Vec<Server>,
     folders: Vec<TempDir>,
 }
@@ -146,26 +159,39 @@ impl Fleet {
     pub(crate) async fn start(
         binary: Option<&Path>,
         rows: &[&Row],
+        peers: &[Peer],
         problems: &mut Vec<String>,
     ) -> anyhow::Result<Self> {
         let mut fleet = Self::default();
         let upstream = fleet.upstream(Who::Direct, TOOLS)?;
         fleet.upstream(Who::DirectLong, MANY * TOOLS_OF_MANY)?;
-        let (floor, addresses) = Server::start_own(&floor_arguments(&upstream), 1)?;
-        fleet.sit(Who::Floor, &url(addresses.first())?, floor.process(), TOOLS)?;
-        fleet.servers.push(floor);
+        fleet.floor(Who::Floor, &floor_arguments(&upstream))?;
         match Nginx::start(&upstream).await? {
             None => eprintln!("nginx is not installed: ratios to it are not measured"),
             Some(nginx) => {
                 let (target, process) = (nginx.target.clone(), nginx.server.process_tree());
-                fleet.seats.push(Seat { who: Who::Nginx, target, process, prefixes: Vec::new(), tools: TOOLS });
+                fleet.sit(Who::Nginx, target, process, TOOLS);
                 fleet.nginx = Some(nginx);
+            }
+        }
+        for peer in peers.iter().filter(|_| rows.iter().any(|row| row.peers)) {
+            match peer.start(&upstream, TOOL).await {
+                Ok(None) => {}
+                Ok(Some(running)) => {
+                    let (target, process) = (running.target.clone(), running.server.process_tree());
+                    let prefixes = vec![running.prefix.clone()];
+                    let seat = Seat { label: peer.name.clone(), target, process, prefixes, tools: TOOLS };
+                    fleet.peers.push((seat, running));
+                }
+                Err(error) => problems.push(format!("start {}: {error:#}", peer.name)),
             }
         }
         let Some(binary) = binary else {
             return Ok(fleet);
         };
-        for front in [Front::Legacy, Front::Modern, Front::Rules, Front::Granted, Front::Hundred, Front::Stdio] {
+        for front in
+            [Front::Legacy, Front::Modern, Front::Rules, Front::Granted, Front::Hundred, Front::Stdio, Front::Tls]
+        {
             if !rows.iter().any(|row| row.targets.contains(&Who::Headend(front))) {
                 continue;
             }
@@ -176,21 +202,51 @@ impl Fleet {
         Ok(fleet)
     }
 
+    /// The targets of a row that run.
+    pub(crate) fn seats(&self, row: &Row) -> Vec<&Seat> {
+        let own = row.targets.iter().filter_map(|who| self.seat(*who));
+        own.chain(self.peers.iter().map(|(seat, _)| seat).filter(|_| row.peers)).collect()
+    }
+
     pub(crate) fn seat(&self, who: Who) -> Option<&Seat> {
-        self.seats.iter().find(|seat| seat.who == who)
+        self.seats.iter().find(|(of, _)| *of == who).map(|(_, seat)| seat)
     }
 
     fn upstream(&mut self, who: Who, tools: usize) -> anyhow::Result<String> {
         let (server, address) = start_upstreams("both", 1, tools)?;
-        self.sit(who, &url(address.first())?, server.process(), tools)?;
+        self.sit(who, Target::new(&url(address.first())?, None)?, server.process(), tools);
         self.servers.push(server);
         address.into_iter().next().context("an upstream without an address")
+    }
+
+    fn floor(&mut self, who: Who, arguments: &[&str]) -> anyhow::Result<()> {
+        let (floor, addresses) = Server::start_own(arguments, 1)?;
+        self.sit(who, Target::new(&url(addresses.first())?, None)?, floor.process(), TOOLS);
+        self.servers.push(floor);
+        Ok(())
+    }
+
+    /// An upstream with TLS and the floor in front of it; how the gateway reaches that upstream.
+    fn secured(&mut self) -> anyhow::Result<Setup> {
+        let folder = tempfile::tempdir().context("create a folder for certificates")?;
+        let files = Files::at(folder.path());
+        files.write()?;
+        let path = folder.path().to_str().context("a folder whose name is no text")?;
+        let tools = TOOLS.to_string();
+        let upstream = ["upstream", "--until-eof", "--tls", path, "--tools", &tools, "--listen", "127.0.0.1:0"];
+        let (server, addresses) = Server::start_own(&upstream, 1)?;
+        let address = addresses.first().context("an upstream without an address")?;
+        self.servers.push(server);
+        self.floor(Who::FloorTls, &[&floor_arguments(address)[..], &["--tls", path]].concat())?;
+        self.folders.push(folder);
+        Ok(Setup::over_tls(address, &files, TOOLS))
     }
 
     async fn gateway(&mut self, binary: &Path, front: Front, modern: &str) -> anyhow::Result<()> {
         let setup = match front {
             Front::Modern => Setup::of(&[modern.to_owned()], TOOLS),
             Front::Stdio => Setup::stdio(TOOLS)?,
+            Front::Tls => self.secured()?,
             Front::Legacy | Front::Rules | Front::Granted | Front::Hundred => {
                 let (count, tools) = if front == Front::Hundred { (MANY, TOOLS_OF_MANY) } else { (1, TOOLS) };
                 let (server, addresses) = start_upstreams("legacy", count, tools)?;
@@ -208,21 +264,23 @@ impl Fleet {
         if setup.asks {
             consent(binary, folder.path(), TOOL)?;
         }
-        self.seats.push(Seat {
-            who: Who::Headend(front),
+        let who = Who::Headend(front);
+        let seat = Seat {
+            label: who.label().to_owned(),
             target: gateway.target.clone(),
             process: gateway.server.process(),
             prefixes: setup.prefixes(),
             tools: setup.tools,
-        });
+        };
+        self.seats.push((who, seat));
         self.gateways.push(gateway);
         self.folders.push(folder);
         Ok(())
     }
 
-    fn sit(&mut self, who: Who, url: &str, process: Process, tools: usize) -> anyhow::Result<()> {
-        self.seats.push(Seat { who, target: Target::new(url, None)?, process, prefixes: Vec::new(), tools });
-        Ok(())
+    fn sit(&mut self, who: Who, target: Target, process: Process, tools: usize) {
+        let label = who.label().to_owned();
+        self.seats.push((who, Seat { label, target, process, prefixes: Vec::new(), tools }));
     }
 }
 

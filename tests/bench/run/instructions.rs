@@ -4,6 +4,7 @@
 //! same both times, so the difference is that of the calls. A stdio upstream is not counted: what starts it is the gateway's own
 //! program, which under callgrind is another one.
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -29,6 +30,12 @@ pub(crate) struct Options {
     /// What this printed before; fails when a call takes over 3 % more instructions now.
     #[arg(long, value_name = "FILE")]
     against: Option<PathBuf>,
+    /// Also tell so many functions that take the most of a call, where the binary has their names.
+    #[arg(long, default_value_t = 0)]
+    functions: usize,
+    /// Only the way of this name.
+    #[arg(long)]
+    only: Option<String>,
 }
 
 /// Calls of the shorter run, in which caches fill and buffers grow.
@@ -65,7 +72,7 @@ pub(crate) async fn count(binary: &Path, singles: &mut Singles, problems: &mut V
     for way in &WAYS {
         eprintln!("instructions: {}", way.name);
         match per_call(binary, way).await {
-            Ok(count) => singles.counts.push((way.name, count)),
+            Ok((count, _)) => singles.counts.push((way.name, count)),
             Err(error) => problems.push(format!("instructions, {}: {error:#}", way.name)),
         }
     }
@@ -79,9 +86,13 @@ pub(crate) async fn main(options: &Options) -> anyhow::Result<()> {
         None => None,
     };
     let mut grown = Vec::new();
-    for way in &WAYS {
-        let count = per_call(&options.binary, way).await.with_context(|| format!("count: {}", way.name))?;
+    for way in WAYS.iter().filter(|way| options.only.as_ref().is_none_or(|only| only == way.name)) {
+        let (count, functions) =
+            per_call(&options.binary, way).await.with_context(|| format!("count: {}", way.name))?;
         println!("{:>8.0} {}", count.instructions, way.name);
+        for (name, cost) in functions.iter().take(options.functions) {
+            println!("  {cost:>8.0} {name}");
+        }
         if let Some(before) = &before {
             let growth = growth(before, way.name, count.instructions)?;
             eprintln!("{growth:+.1} %: {}", way.name);
@@ -104,19 +115,27 @@ fn growth(before: &str, name: &str, now: f64) -> anyhow::Result<f64> {
     Ok((now / figure - 1.0) * 100.0)
 }
 
-async fn per_call(binary: &Path, way: &Way) -> anyhow::Result<Count> {
+/// What a call takes, and the functions that take it, the most first.
+async fn per_call(binary: &Path, way: &Way) -> anyhow::Result<(Count, Vec<(String, f64)>)> {
     let few = of_run(binary, way, FEW).await?;
     let many = of_run(binary, way, FEW + MORE).await?;
-    let more = |of: fn(&Count) -> f64| (of(&many) - of(&few)) / f64::from(MORE);
-    Ok(Count {
-        instructions: more(|count| count.instructions),
-        sha: more(|count| count.sha),
-        allocations: more(|count| count.allocations),
-    })
+    let (fewer, of_fewer) = read(&few).context("callgrind wrote no total")?;
+    let (more, of_more) = read(&many).context("callgrind wrote no total")?;
+    let difference = |of: fn(&Count) -> f64| (of(&more) - of(&fewer)) / f64::from(MORE);
+    let count = Count {
+        instructions: difference(|count| count.instructions),
+        sha: difference(|count| count.sha),
+        allocations: difference(|count| count.allocations),
+    };
+    let before = |name: &str| of_fewer.get(name).copied().unwrap_or_default();
+    let functions = of_more.into_iter().map(|(name, cost)| (name.to_owned(), (cost - before(name)) / f64::from(MORE)));
+    let mut functions: Vec<(String, f64)> = functions.collect();
+    functions.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+    Ok((count, functions))
 }
 
-/// All of a gateway that makes so many calls.
-async fn of_run(binary: &Path, way: &Way, calls: u32) -> anyhow::Result<Count> {
+/// What callgrind wrote of a gateway that makes so many calls.
+async fn of_run(binary: &Path, way: &Way, calls: u32) -> anyhow::Result<String> {
     let folder = tempfile::tempdir().context("create a folder for the gateway")?;
     let file = folder.path().join("callgrind.out");
     let (_upstream, addresses) = start_upstreams(way.upstream, 1, TOOLS)?;
@@ -131,21 +150,22 @@ async fn of_run(binary: &Path, way: &Way, calls: u32) -> anyhow::Result<Count> {
     session.close(&mut connection).await?;
     drop(connection);
     ensure!(gateway.server.end(STOP), "the gateway did not end within {STOP:?}");
-    let text = fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
-    read(&text).context("callgrind wrote no total")
+    fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))
 }
 
-/// Reads what callgrind wrote with names and numbers in full.
+/// Reads what callgrind wrote with names and numbers in full: the whole, and the own cost of each function.
 ///
 /// Valgrind's processor has no instructions for SHA-256, so the gateway computes the hashes of its audit log by others, which no
 /// processor of the last years executes for it. They are told apart and left out.
-pub(crate) fn read(text: &str) -> Option<Count> {
+pub(crate) fn read(text: &str) -> Option<(Count, HashMap<&str, f64>)> {
     let totals = text.lines().filter_map(|line| line.strip_prefix("summary: ").or(line.strip_prefix("totals: ")));
     let total = totals.filter_map(|total| total.trim().parse::<f64>().ok()).reduce(f64::max)?;
     let (mut sha, mut allocations) = (0.0, 0.0);
     let (mut is_sha, mut is_allocator, mut allocates, mut is_of_callee) = (false, false, false, false);
+    let (mut functions, mut function) = (HashMap::<&str, f64>::new(), "");
     for line in text.lines() {
         if let Some(name) = line.strip_prefix("fn=") {
+            function = name;
             (is_sha, is_allocator) = (name.to_ascii_lowercase().contains("sha256"), name.starts_with("mi_"));
         } else if let Some(name) = line.strip_prefix("cfn=") {
             allocates = !is_allocator && ALLOCATORS.contains(&name);
@@ -156,11 +176,13 @@ pub(crate) fn read(text: &str) -> Option<Count> {
             is_of_callee = true;
         } else if line.starts_with(|first: char| first.is_ascii_digit()) {
             let own = line.rsplit(' ').next().and_then(|cost| cost.parse::<f64>().ok());
-            sha += own.filter(|_| is_sha && !is_of_callee).unwrap_or_default();
+            let own = own.filter(|_| !is_of_callee).unwrap_or_default();
+            *functions.entry(function).or_default() += own;
+            sha += if is_sha { own } else { 0.0 };
             is_of_callee = false;
         }
     }
-    Some(Count { instructions: total - sha, sha, allocations })
+    Some((Count { instructions: total - sha, sha, allocations }, functions))
 }
 
 /// What the gateway's allocator is asked by. One that grows in place counts too.
@@ -184,8 +206,10 @@ mod tests {
         let text = "events: Ir\n\nfn=call\n12 100\ncfn=sha2::sha256::soft::compress\ncalls=3 40\n14 900\ncfn=mi_malloc\ncalls=7 5\n15 70\n\
                     fn=sha2::sha256::soft::compress\n40 600\n+2 200\ncfn=memcpy\ncalls=1 1\n41 100\nfn=memcpy\n1 100\n\
                     fn=mi_malloc_aligned\n5 50\ncfn=mi_malloc\ncalls=2 5\n6 20\nfn=mi_malloc\n5 40\n\ntotals: 1090\n";
-        let count = read(&text.replace("+2 ", "42 ")).unwrap();
+        let text = text.replace("+2 ", "42 ");
+        let (count, functions) = read(&text).unwrap();
         assert_eq!((count.instructions, count.sha, count.allocations), (290.0, 800.0, 7.0));
+        assert_eq!((functions["call"], functions["memcpy"], functions["mi_malloc_aligned"]), (100.0, 100.0, 50.0));
         assert!(read("fn=call\n12 100\n").is_none(), "it was not written to its end");
     }
 }
