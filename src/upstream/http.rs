@@ -154,7 +154,7 @@ impl HttpLink {
         self.agreed.revision.era() == Era::Modern
     }
 
-    /// A request with everything that this hop demands. `name` is the value of `Mcp-Name`.
+    /// A request with everything that this hop demands.
     pub(crate) fn request(&self, http: HttpMethod, body: Bytes, fields: &Fields) -> Request<Full<Bytes>> {
         let mut request = self.parts.request(self.agreed.revision, http, body, fields);
         if let Some(session) = self.session.load_full().filter(|_| !self.is_modern()) {

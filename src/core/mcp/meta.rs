@@ -266,6 +266,13 @@ mod tests {
             ("version no string", format!(r#"{{"{PROTOCOL_VERSION}":1,"{CLIENT_CAPABILITIES}":{{}}}}"#), false),
             ("capabilities no object", format!(r#"{{{V},"{CLIENT_CAPABILITIES}":[]}}"#), false),
             ("loud", format!(r#"{{{V},"{CLIENT_CAPABILITIES}":{{}},"{LOG_LEVEL}":"loud"}}"#), false),
+            ("named", format!(r#"{{{V},"{CLIENT_CAPABILITIES}":{{}},"{CLIENT_INFO}":{{"name":"x"}}}}"#), true),
+            (
+                "named in a number",
+                format!(r#"{{{V},"{CLIENT_CAPABILITIES}":{{}},"{CLIENT_INFO}":{{"name":7}}}}"#),
+                false,
+            ),
+            ("named no object", format!(r#"{{{V},"{CLIENT_CAPABILITIES}":{{}},"{CLIENT_INFO}":["name"]}}"#), false),
         ] {
             let raw = RawObject::parse(&RawJson::trusted(text)).unwrap();
             assert_eq!(Meta(raw).modern().is_ok(), ok, "{label}");

@@ -114,3 +114,31 @@ fn duplicate_keys_are_refused_even_when_spelt_with_escapes() {
     assert!(RawObject::parse(&many("\"z\":1}")).is_ok());
     assert!(RawObject::parse(&many("\"\\u006b7\":1}")).is_err());
 }
+
+#[test]
+fn a_member_that_is_a_string_is_found_without_the_others() {
+    for (text, has) in [
+        (r#"{"name":"x"}"#, true),
+        (r#"{ "a" : {"name":"y"} , "name" : "x" }"#, true),
+        (r#"{"n\u0061me":"x"}"#, true),
+        (r#"{"a":["name","x"],"b":{"name":"y"}}"#, false),
+        (r#"{"a":"name","version":"x"}"#, false),
+        (r#"{"name":["x"]}"#, false),
+        (r#"{"name":7,"name":"x"}"#, false),
+        (r#"["name"]"#, false),
+        (r#""name""#, false),
+        ("{}", false),
+    ] {
+        assert_eq!(RawJson::trusted(text).has_string("name"), has, "{text}");
+    }
+}
+
+#[test]
+fn kept_members_are_written_where_an_object_begins() {
+    let object = RawObject::parse(&RawJson::trusted(r#"{"a":1, "b" : [2],"c\n":"3"}"#)).unwrap();
+    for (kept, want) in [("", "x"), ("b", r#"x{"b":[2]"#), ("a c\n", r#"x{"a":1,"c\n":"3""#)] {
+        let mut out = b"x".to_vec();
+        object.write_kept(&mut out, 1, |name| kept.split(' ').any(|part| part == name));
+        assert_eq!(String::from_utf8(out).unwrap(), want, "{kept:?}");
+    }
+}
