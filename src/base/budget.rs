@@ -127,14 +127,14 @@ impl Budget {
         Bytes::from_owner(Counted { bytes, _room: room })
     }
 
-    /// Counts the bytes if there is room for them.
+    /// Counts the bytes, which are on one line, if there is room for them.
     ///
     /// # Errors
     /// [`NoRoom`].
     pub(crate) fn try_count(self: &Arc<Self>, bytes: Bytes) -> Result<Bytes, NoRoom> {
         let mut room = Room::new(self);
         room.try_grow_to(bytes.len())?;
-        Ok(room.keep(bytes))
+        Ok(room.keep_line(bytes))
     }
 
     /// Takes room for so many bytes, available or not.
@@ -321,11 +321,15 @@ impl Room {
     /// Moves room into these bytes, for as long as a slice of them lives. They are brought to one line before: as a part of a frame
     /// they would be copied for that, and the copy would take no room.
     pub(crate) fn keep(&mut self, bytes: Bytes) -> Bytes {
+        if bytes.len() < COUNTED_FROM { bytes } else { self.keep_line(on_one_line(bytes)) }
+    }
+
+    /// The same for bytes that are on one line.
+    fn keep_line(&mut self, bytes: Bytes) -> Bytes {
         let length = bytes.len();
         if length < COUNTED_FROM {
             return bytes;
         }
-        let bytes = on_one_line(bytes);
         if self.bytes < length {
             self.set(length);
         }

@@ -44,10 +44,19 @@ impl<S> Coded<S> {
         if self.whole {
             return;
         }
+        let room = MAX_HEAD.saturating_sub(self.head.len()).min(bytes.len());
+        let bytes = bytes.get(..room).unwrap_or_default();
+        // Nearly every head arrives whole, and what follows it is not kept.
+        if self.head.is_empty()
+            && let Some(end) = END.find(bytes)
+        {
+            self.head.extend_from_slice(bytes.get(..end).unwrap_or_default());
+            self.whole = true;
+            return;
+        }
         // The blank line may have arrived in two reads.
         let from = self.head.len().saturating_sub(3);
-        let room = MAX_HEAD.saturating_sub(self.head.len()).min(bytes.len());
-        self.head.extend_from_slice(bytes.get(..room).unwrap_or_default());
+        self.head.extend_from_slice(bytes);
         let end = self.head.get(from..).and_then(|fresh| END.find(fresh));
         if let Some(end) = end {
             self.head.truncate(from + end);
