@@ -70,7 +70,9 @@ fn a_message_that_is_printed_over_many_lines_takes_room_as_a_frame_too() {
         let whole = Bytes::from(pretty.clone());
         let bytes = if is_shared { whole.slice(..) } else { whole };
         let length = bytes.len();
-        let frame = Frame::from_upstream(budget.try_count(bytes).unwrap()).unwrap();
+        let mut room = Room::new(&budget);
+        room.try_grow_to(length).unwrap();
+        let frame = Frame::from_upstream(room.keep(bytes)).unwrap();
         assert_eq!(budget.used(), length, "{is_shared}");
         assert!(!frame.bytes().contains(&b'\n') && !frame.bytes().contains(&b'\r'));
         drop(frame);
