@@ -24,7 +24,7 @@ const MANY: usize = 100;
 pub(crate) const TOOLS_OF_MANY: usize = 50;
 
 /// The tool that calls go to.
-const TOOL: &str = "echo";
+pub(crate) const TOOL: &str = "echo";
 
 /// The tools of an upstream that is only called.
 pub(crate) const TOOLS: usize = 4;
