@@ -36,7 +36,7 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-use crate::engine::call::{Executed, Failure, Reason};
+use crate::engine::failure::{Executed, Failure, Reason};
 use crate::wire::frame::on_one_line;
 
 /// Smaller messages, in bytes, are bounded by their number instead.

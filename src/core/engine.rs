@@ -10,6 +10,7 @@ pub mod client;
 pub mod doubt;
 pub mod ended;
 pub mod event;
+pub mod failure;
 pub mod fault;
 #[cfg(any(test, fuzzing, feature = "testing"))]
 pub mod fuzz;

@@ -18,7 +18,7 @@ use crate::base::clock;
 use crate::base::queue::{Queue, Queued};
 use crate::base::slots::{Slot, Slots};
 use crate::config::Limits;
-use crate::engine::call::{Executed, Failure, Reason};
+use crate::engine::failure::{Executed, Failure, Reason};
 use crate::gateway::quota::{Quota, QuotaLimits};
 use crate::policy::{CallerLimiter, LOCAL};
 

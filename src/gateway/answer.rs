@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::base::budget::Budget;
 pub(crate) use crate::engine::answer::{Answer, invalid, not_found};
-use crate::engine::call::{Executed, Failure};
+use crate::engine::failure::{Executed, Failure};
 use crate::engine::route::RouteError;
 use crate::mcp::method::Method;
 use crate::mcp::version::Revision;

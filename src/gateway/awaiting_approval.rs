@@ -15,7 +15,8 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::base::clock;
 use crate::engine::ask::ClientAnswer;
-use crate::engine::call::{Executed, Failure, Progress, Reason};
+use crate::engine::call::Progress;
+use crate::engine::failure::{Executed, Failure, Reason};
 use crate::engine::question::approval::{is_declined, read};
 use crate::gateway::answer::{Answer, refused};
 use crate::gateway::call::{ClientEvent, given_up};

@@ -12,7 +12,8 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use crate::base::clock;
 use crate::catalog::name::UpstreamName;
-use crate::engine::call::{Executed, Progress};
+use crate::engine::call::Progress;
+use crate::engine::failure::Executed;
 use crate::engine::question::approval::is_declined;
 use crate::gateway::answer::{Answer, refused};
 use crate::gateway::call::{ClientEvent, given_up};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::engine::call::Failure;
+use crate::engine::failure::Failure;
 use crate::gateway::answer::CallLabels;
 use crate::gateway::call::ClientEvent;
 use crate::gateway::client::ClientContext;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 
-use crate::engine::call::{Executed, Failure, Reason};
+use crate::engine::failure::{Executed, Failure, Reason};
 use crate::gateway::answer::{Answer, refused};
 use crate::gateway::awaiting_approval::Asking;
 use crate::gateway::awaiting_login::AwaitingLogin;

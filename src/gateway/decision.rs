@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::base::clock;
-use crate::engine::call::{Executed, Failure, Reason};
+use crate::engine::failure::{Executed, Failure, Reason};
 use crate::engine::state::StateUse;
 use crate::gateway::found::Found;
 use crate::gateway::gate::Gate;

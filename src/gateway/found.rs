@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::base::clock;
 use crate::catalog::merge::Entry;
-use crate::engine::call::{Executed, Failure, Reason};
+use crate::engine::failure::{Executed, Failure, Reason};
 use crate::engine::route::{RouteError, Routed, route, shown};
 use crate::gateway::answer::{Answer, refused, unroutable};
 use crate::gateway::client::ClientContext;

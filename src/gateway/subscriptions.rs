@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::call::Failure;
+use crate::engine::failure::Failure;
 use crate::engine::route::{RouteError, Routed};
 use crate::gateway::answer::{Answer, unroutable};
 use crate::gateway::call::translate;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::base::clock;
 use crate::base::tally::Tally;
-use crate::engine::call::{Executed, Failure, Reason};
+use crate::engine::failure::{Executed, Failure, Reason};
 use crate::policy::{Granted, Lease, Limiter, Overdrawn, Policy};
 use crate::store::db::{Db, DbError};
 use crate::telemetry::metrics::Metrics;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::base::clock;
-use crate::engine::call::{Executed, Failure, Reason};
+use crate::engine::failure::{Executed, Failure, Reason};
 use crate::engine::state::StateUse;
 use crate::engine::used::{CAPACITY, Used};
 use crate::store::db::{Db, DbError};

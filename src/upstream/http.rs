@@ -20,8 +20,9 @@ use tokio::time::Sleep;
 
 use crate::engine::ask::{ClientAnswer, Declared, declined};
 use crate::engine::attribution::End;
-use crate::engine::call::{Executed, Outcome, Outgoing};
+use crate::engine::call::{Outcome, Outgoing};
 use crate::engine::event::ExchangeEvent;
+use crate::engine::failure::Executed;
 use crate::engine::fault::Fault;
 use crate::engine::handshake::Agreed;
 use crate::engine::lost::{Verdict, is_lost, is_of_no_request, judge};

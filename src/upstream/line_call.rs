@@ -4,8 +4,9 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::engine::ask::{ClientAnswer, ServerRequest};
 use crate::engine::askers::Party;
-use crate::engine::call::{Failure, Outcome, Outgoing, Wants};
+use crate::engine::call::{Outcome, Outgoing, Wants};
 use crate::engine::event::ExchangeEvent;
+use crate::engine::failure::Failure;
 use crate::engine::peer::CallPort;
 use crate::upstream::turns::InTurn;
 use crate::wire::message::Notification;

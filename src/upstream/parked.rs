@@ -3,8 +3,9 @@
 use tokio::sync::mpsc;
 
 use crate::engine::ask::ClientAnswer;
-use crate::engine::call::{Executed, Failure, Outcome, Reason};
+use crate::engine::call::Outcome;
 use crate::engine::event::ExchangeEvent;
+use crate::engine::failure::{Executed, Failure, Reason};
 use crate::engine::question::park::ParkId;
 use crate::upstream::turns::InTurn;
 use crate::wire::raw::{RawJson, RawObject};

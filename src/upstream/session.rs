@@ -26,7 +26,7 @@ use crate::catalog::name::UpstreamName;
 use crate::config::{Start, Target, Upstream};
 use crate::engine::ask::Declared;
 use crate::engine::askers::{Askers, Item};
-use crate::engine::call::{Executed, Failure, Reason};
+use crate::engine::failure::{Executed, Failure, Reason};
 use crate::engine::handshake::Agreed;
 use crate::engine::turns::{Gate, Passer};
 use crate::upstream::health::Health;

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::catalog::name::UpstreamName;
-use crate::engine::call::{Executed, Failure, Reason};
+use crate::engine::failure::{Executed, Failure, Reason};
 
 /// The verdict of the server's last answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

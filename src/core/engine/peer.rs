@@ -17,7 +17,8 @@ use crate::engine::ask::{ClientAnswer, Declared, ServerRequest, declined, unable
 use crate::engine::askers::{Askers, Lesson, Party};
 use crate::engine::attribution::{Attribution, End, InFlight, Settled, Step};
 use crate::engine::batch;
-use crate::engine::call::{Executed, Failure, Outcome, Outgoing, Reason};
+use crate::engine::call::{Outcome, Outgoing};
+use crate::engine::failure::{Executed, Failure, Reason};
 use crate::engine::fault::Fault;
 use crate::engine::handshake::{Agreed, Carrier, EraHint, Handshake, Next, Question, Reply, listen_params};
 use crate::engine::lists::{Lists, Page, Trouble};

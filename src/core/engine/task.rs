@@ -7,8 +7,9 @@ use std::collections::{HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use crate::engine::ask::{ClientAnswer, ServerRequest, response};
-use crate::engine::call::{Executed, Failure, Outcome, Reason};
+use crate::engine::call::Outcome;
 use crate::engine::event::ExchangeEvent;
+use crate::engine::failure::{Executed, Failure, Reason};
 use crate::mcp::elicitation::Terms;
 use crate::mcp::input::{InputError, InputRequest, MAX_QUESTIONS};
 use crate::mcp::task::{self, Status, Task};

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::base::access::Access;
 use crate::base::clock;
-use crate::engine::call::{Executed, Failure, Outcome, Reason};
+use crate::engine::call::Outcome;
+use crate::engine::failure::{Executed, Failure, Reason};
 use crate::gateway::answer::{Answer, counted, refused};
 use crate::gateway::call::outcome::{is_tool_error, translate};
 use crate::gateway::call::{Call, ClientEvent};

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::BoxFuture;
 
 use crate::base::clock;
-use crate::engine::call::Failure;
+use crate::engine::failure::Failure;
 use crate::upstream::handle::{Handle, Slot};
 use crate::upstream::link::Link;
 use crate::upstream::session::{LaneUse, Wants};

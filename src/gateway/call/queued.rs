@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use crate::base::clock;
 use crate::config::Upstream;
 use crate::engine::askers::Item;
-use crate::engine::call::Failure;
+use crate::engine::failure::Failure;
 use crate::engine::turns::Passer;
 use crate::gateway::admission::InFlight;
 use crate::gateway::service::Service;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::catalog::merge::Entry;
-use crate::engine::call::{Executed, Failure, Reason};
+use crate::engine::failure::{Executed, Failure, Reason};
 use crate::gateway::call::Call;
 use crate::policy::consent::Asked;
 use crate::policy::{AGAIN_RULE, Action, Decision, decide_again, still_allowed};

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::base::clock;
 use crate::engine::askers::Item;
-use crate::engine::call::{Deadline, Executed, Failure, Progress, Reason};
+use crate::engine::call::{Deadline, Progress};
+use crate::engine::failure::{Executed, Failure, Reason};
 use crate::engine::question::park::ParkId;
 use crate::engine::turns::Passer;
 use crate::gateway::admission::InFlight;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::base::clock;
-use crate::engine::call::{Executed, Failure, Outgoing, Reason};
+use crate::engine::call::Outgoing;
+use crate::engine::failure::{Executed, Failure, Reason};
 use crate::engine::question::{approval, login};
 use crate::engine::route::{Resume, RouteError, Routed};
 use crate::engine::state::{Carried, StateScope, StateUse};

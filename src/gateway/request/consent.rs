@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::clock;
-use crate::engine::call::{Executed, Failure, Reason};
+use crate::engine::failure::{Executed, Failure, Reason};
 use crate::engine::question::approval::{self, Places, elsewhere, form, page};
 use crate::engine::state::{Carried, StateScope};
 use crate::gateway::answer::{Answer, refused};

@@ -4,7 +4,8 @@ use std::time::Instant;
 
 use super::{CallPort, Peer, Waiting};
 use crate::engine::attribution::End;
-use crate::engine::call::{Executed, Failure, Outcome, Reason};
+use crate::engine::call::Outcome;
+use crate::engine::failure::{Executed, Failure, Reason};
 use crate::engine::fault::Fault;
 use crate::engine::pending::Lookup;
 use crate::wire::id::WireId;

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{Declared, Peer, PeerOptions, Seen, TIMES, World, echo, options};
-use crate::engine::call::Failure;
+use crate::engine::failure::Failure;
 use crate::engine::handshake::EraHint;
 use crate::mcp::version::Revision;
 

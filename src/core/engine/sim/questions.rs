@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 
 use super::{Seen, World, echo};
 use crate::engine::ask::{ClientAnswer, ServerRequest, declined, unable};
-use crate::engine::call::{Failure, Outcome};
+use crate::engine::call::Outcome;
 use crate::engine::event::ExchangeEvent;
+use crate::engine::failure::Failure;
 use crate::engine::question::park::{Act, Park};
 use crate::engine::question::{OnStream, Question, Shown};
 use crate::mcp::input::InputRequest;

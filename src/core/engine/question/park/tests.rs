@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::*;
-use crate::engine::call::Failure;
+use crate::engine::failure::Failure;
 use crate::engine::sim::epoch;
 
 const SECOND: Duration = Duration::from_secs(1);

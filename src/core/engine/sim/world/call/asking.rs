@@ -1,7 +1,7 @@
 //! Questions that a modern client gets as the result of its request, and those of a modern server.
 
 use super::Call;
-use crate::engine::call::{Executed, Failure, Reason};
+use crate::engine::failure::{Executed, Failure, Reason};
 use crate::engine::question::{Gathered, Round};
 use crate::engine::sim::world::chance::Chance;
 use crate::engine::sim::world::gateway::Gateway;

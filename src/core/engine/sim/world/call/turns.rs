@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::{Call, IDLE, LONGEST};
 use crate::engine::askers::Party;
-use crate::engine::call::{Deadline, Executed, Failure, Reason};
+use crate::engine::call::Deadline;
+use crate::engine::failure::{Executed, Failure, Reason};
 use crate::engine::sim::world::gateway::Gateway;
 use crate::engine::sim::world::link::Link;
 use crate::engine::turns::{Passer, Ticket};

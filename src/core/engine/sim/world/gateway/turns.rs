@@ -3,7 +3,8 @@
 use std::time::Instant;
 
 use super::{Gateway, Who};
-use crate::engine::call::{Progress, Reason};
+use crate::engine::call::Progress;
+use crate::engine::failure::Reason;
 use crate::engine::sim::world::chance::Chance;
 use crate::engine::sim::world::link::Link;
 use crate::engine::turns::Ticket;

@@ -1,0 +1,230 @@
+//! Why a call got no answer of its upstream, in words for a person and in words for a program.
+
+use std::time::Duration;
+
+use crate::mcp::version::Revision;
+use crate::mcp::voice::REFUSAL;
+use crate::wire::message;
+use crate::wire::raw::RawJson;
+
+/// Why a call got no answer of its upstream, and whether the upstream may have executed it.
+///
+/// A failure of `tools/call` on which a model could act is a result with `isError` and `_meta["headend/refusal"] = {reason,
+/// executed: "no"|"unknown", retryable, retry-after-ms, call-id}`. A protocol violation of the upstream, and every failure
+/// of another method, is a JSON-RPC error with the same object in `data`: -32603, or our own 1001 (denied), 1002 (limited)
+/// and 1003 (awaiting approval). The reason `awaiting_approval` comes with `approval = {id, command, url}`: the open approval, the
+/// operator's command and the page if there is a console; the reason `needs_login` with `login = {upstream, command}`; where too many are open or were not answered, with `counted`, the numbers.
+/// The text is for a model and has none of them: an agent with a shell can run a command that it is shown. `unrecorded` means that the audit log takes no records, or that the use of a once-grant could
+/// not be kept. `gone` means that a list of this client has shown the tool, and that it is not offered any more. An upstream's
+/// HTTP status never becomes ours: HTTP 429 and 503 speak of the transport alone. These words are reserved for the gateway, see
+/// [`crate::mcp::voice`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    pub reason: Reason,
+    pub executed: Executed,
+    /// For the person: what happened.
+    pub detail: Box<str>,
+    pub retry_after: Option<Duration>,
+    /// Where a person has to agree first.
+    pub approval: Option<Box<Approval>>,
+    /// Where the operator has to log in first: the name of the upstream.
+    pub login: Option<Box<str>>,
+    /// The numbers that it was refused for, by name.
+    pub counted: Option<Box<[(&'static str, u64)]>>,
+}
+
+/// The open prompt that a call waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Approval {
+    pub id: String,
+    /// Its page in the console, where there is one.
+    pub url: Option<String>,
+}
+
+/// The closed set of reasons for a call that the gateway itself answers. See [`Failure`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
+#[strum(const_into_str, serialize_all = "snake_case")]
+pub enum Reason {
+    UpstreamDown,
+    UpstreamCrashed,
+    UpstreamTimeout,
+    UpstreamProtocol,
+    ResultTooLarge,
+    Busy,
+    Denied,
+    Limited,
+    /// A person has to agree first.
+    AwaitingApproval,
+    /// The upstream wants a login, which the operator gives.
+    NeedsLogin,
+    /// The audit log cannot be written, or a consent's use cannot be kept.
+    Unrecorded,
+    ShuttingDown,
+    /// The client's own list showed the tool within the last hour, and it is not offered any more.
+    Gone,
+}
+
+/// Whether the upstream executed the call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(const_into_str, serialize_all = "lowercase")]
+pub enum Executed {
+    /// Certainly not.
+    No,
+    /// It may have.
+    Unknown,
+}
+
+impl Failure {
+    /// The upstream is not there.
+    pub fn down() -> Self {
+        Self::new(Reason::UpstreamDown, Executed::No, "The server behind this item is not running.")
+    }
+
+    /// The answer is over a bound of its size, its depth or its number of values.
+    pub fn too_large() -> Self {
+        Self::new(Reason::ResultTooLarge, Executed::Unknown, "The server sent an answer over the size limit.")
+    }
+
+    /// The answer is no answer.
+    pub fn malformed() -> Self {
+        Self::new(Reason::UpstreamProtocol, Executed::Unknown, "The server sent an answer that breaks the protocol.")
+    }
+
+    pub fn new(reason: Reason, executed: Executed, detail: impl Into<Box<str>>) -> Self {
+        Self { reason, executed, detail: detail.into(), retry_after: None, approval: None, login: None, counted: None }
+    }
+
+    pub fn retry_after(mut self, wait: Duration) -> Self {
+        self.retry_after = Some(wait);
+        self
+    }
+
+    pub fn approval(mut self, id: String, url: Option<String>) -> Self {
+        self.approval = Some(Box::new(Approval { id, url }));
+        self
+    }
+
+    pub fn counted(mut self, numbers: impl Into<Box<[(&'static str, u64)]>>) -> Self {
+        self.counted = Some(numbers.into());
+        self
+    }
+
+    /// The object that tells a program what the text tells a person: `headend/refusal` in `_meta`, or `data` of an error.
+    fn facts(&self, call: u64) -> String {
+        let retryable = self.executed == Executed::No && !matches!(self.reason, Reason::Denied | Reason::Gone);
+        let wait = self.retry_after.map(|d| format!(r#","retry-after-ms":{}"#, d.as_millis())).unwrap_or_default();
+        let approval = self.approval.as_ref().map(|approval| {
+            let url = approval.url.as_ref().map(|url| format!(r#","url":{}"#, RawJson::string(url).text()));
+            let id = RawJson::string(&approval.id);
+            let command = RawJson::string(&format!("headend approve {}", approval.id));
+            format!(r#","approval":{{"id":{},"command":{}{}}}"#, id.text(), command.text(), url.unwrap_or_default())
+        });
+        let login = self.login.as_ref().map(|upstream| {
+            let command = RawJson::string(&format!("headend login {upstream}"));
+            format!(r#","login":{{"upstream":{},"command":{}}}"#, RawJson::string(upstream).text(), command.text())
+        });
+        let counted = self.counted.as_ref().map(|numbers| {
+            let numbers: Vec<String> = numbers.iter().map(|(name, number)| format!(r#""{name}":{number}"#)).collect();
+            format!(r#","counted":{{{}}}"#, numbers.join(","))
+        });
+        format!(
+            r#"{{"reason":"{}","executed":"{}","retryable":{retryable}{wait}{}{}{},"call-id":"{call:x}"}}"#,
+            self.reason.into_str(),
+            self.executed.into_str(),
+            approval.unwrap_or_default(),
+            login.unwrap_or_default(),
+            counted.unwrap_or_default()
+        )
+    }
+
+    /// The answer of a tool call: a result that a model can read and act on.
+    pub fn tool_result(&self, call: u64, revision: Revision) -> RawJson {
+        let head = revision.features().result_head;
+        let text = RawJson::string(&self.sentence());
+        RawJson::trusted(format!(
+            r#"{{{head}"content":[{{"type":"text","text":{}}}],"isError":true,"_meta":{{"{REFUSAL}":{}}}}}"#,
+            text.text(),
+            self.facts(call)
+        ))
+    }
+
+    /// The answer of any other method.
+    pub fn error_object(&self, call: u64) -> RawJson {
+        use crate::wire::code;
+        let code = match self.reason {
+            Reason::Denied => code::DENIED,
+            Reason::Limited => code::LIMITED,
+            Reason::AwaitingApproval => code::AWAITING_APPROVAL,
+            Reason::UpstreamDown
+            | Reason::UpstreamCrashed
+            | Reason::UpstreamTimeout
+            | Reason::UpstreamProtocol
+            | Reason::ResultTooLarge
+            | Reason::Busy
+            | Reason::NeedsLogin
+            | Reason::Unrecorded
+            | Reason::ShuttingDown
+            | Reason::Gone => code::INTERNAL,
+        };
+        let data = RawJson::trusted(self.facts(call));
+        message::error_object(code, &self.sentence(), Some(&data))
+    }
+
+    fn sentence(&self) -> String {
+        let mut text = self.detail.to_string();
+        // A model that is to stop is not told to try again.
+        if let Some(wait) = self.retry_after.filter(|_| self.reason != Reason::AwaitingApproval) {
+            let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+            text.push_str(&format!(" Try again in {} s.", seconds.max(1)));
+        }
+        if self.executed == Executed::Unknown {
+            text.push_str(" The call may have been executed; check before you repeat it.");
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mcp::voice;
+    use crate::wire::raw::RawObject;
+
+    #[test]
+    fn a_refusal_tells_person_and_program_the_same() {
+        let failure = Failure::new(Reason::Limited, Executed::No, "Limit `x` is used up.")
+            .retry_after(Duration::from_millis(1500));
+        assert_eq!(
+            failure.tool_result(10, Revision::V2026_07_28).text(),
+            r#"{"resultType":"complete","content":[{"type":"text","text":"Limit `x` is used up. Try again in 2 s."}],"isError":true,"_meta":{"headend/refusal":{"reason":"limited","executed":"no","retryable":true,"retry-after-ms":1500,"call-id":"a"}}}"#
+        );
+    }
+
+    #[test]
+    fn ids_commands_and_addresses_are_for_programs_alone() {
+        let failure = Failure::new(Reason::AwaitingApproval, Executed::No, "Stop.")
+            .approval("abc".to_owned(), Some("http://[::1]/approvals/abc".to_owned()))
+            .counted([("open", 20), ("max-open", 20)])
+            .retry_after(Duration::from_secs(60));
+        let facts = r#"{"reason":"awaiting_approval","executed":"no","retryable":true,"retry-after-ms":60000,"approval":{"id":"abc","command":"headend approve abc","url":"http://[::1]/approvals/abc"},"counted":{"open":20,"max-open":20},"call-id":"a"}"#;
+        let result = RawObject::parse(&failure.tool_result(10, Revision::V2025_11_25)).unwrap();
+        assert_eq!(result.get("content").unwrap().text(), r#"[{"type":"text","text":"Stop."}]"#);
+        assert_eq!(result.object("_meta").unwrap().get("headend/refusal").unwrap().text(), facts);
+        let error = RawObject::parse(&failure.error_object(10)).unwrap();
+        assert_eq!(error.string("message").as_deref(), Some("Stop."));
+        assert_eq!(error.get("data").unwrap().text(), facts);
+    }
+
+    #[test]
+    fn whatever_the_gateway_refuses_with_is_taken_from_servers() {
+        for reason in [Reason::Denied, Reason::Limited, Reason::AwaitingApproval, Reason::Busy, Reason::UpstreamDown] {
+            let failure = Failure::new(reason, Executed::No, "no").approval("a".to_owned(), None);
+            let error = failure.error_object(1);
+            let mut taken = voice::Taken::default();
+            assert!(voice::instead_of(&error, "git", &mut taken).is_some() && taken.errors == 1, "{}", error.text());
+            let data = RawObject::parse(&error).unwrap().get("data").cloned();
+            let data = message::error_object(-1, "no", data.as_ref());
+            assert!(voice::instead_of(&data, "git", &mut taken).is_some(), "{}: by its data alone", error.text());
+        }
+    }
+}
