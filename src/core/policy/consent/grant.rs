@@ -17,6 +17,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use foldhash::fast::RandomState;
+
 use super::{Asked, PromptId, Wall};
 use crate::policy::Evidence;
 
@@ -274,13 +276,13 @@ impl Grant {
 }
 
 /// By item.
-type OfCaller = HashMap<Arc<str>, Vec<Arc<Grant>>>;
+type OfCaller = HashMap<Arc<str>, Vec<Arc<Grant>>, RandomState>;
 
 /// An immutable set of live grants.
 #[derive(Clone, Debug)]
 pub struct Grants {
     /// By caller.
-    callers: HashMap<Arc<str>, Arc<OfCaller>>,
+    callers: HashMap<Arc<str>, Arc<OfCaller>, RandomState>,
     /// Seconds after which an unused grant ends.
     unused: Wall,
     len: usize,
@@ -288,7 +290,7 @@ pub struct Grants {
 
 impl Grants {
     pub fn new(unused: Wall) -> Self {
-        Self { callers: HashMap::new(), unused, len: 0 }
+        Self { callers: HashMap::default(), unused, len: 0 }
     }
 
     /// The same grants with another time of disuse.
@@ -315,14 +317,16 @@ impl Grants {
     /// other call gets it as long as this one waits.
     pub fn claim(&self, asked: &Asked, now: Wall, own: Option<&PromptId>) -> Option<Consented> {
         let grants = self.callers.get(&*asked.caller)?.get(&*asked.item)?;
-        let fits = |grant: &&Arc<Grant>| grant.covers(asked) && !grant.is_over(now, self.unused);
-        let (once, lasting): (Vec<_>, Vec<_>) = grants.iter().filter(fits).partition(|grant| grant.is_once());
-        let free = |grant: &&&Arc<Grant>| {
+        let fitting = |once: bool| {
+            let fits = move |grant: &&Arc<Grant>| grant.is_once() == once && grant.covers(asked);
+            grants.iter().filter(fits).filter(|grant| !grant.is_over(now, self.unused))
+        };
+        let free = |grant: &&Arc<Grant>| {
             grant.claimed.compare_exchange(false, true, Ordering::AcqRel, Ordering::Acquire).is_ok()
         };
-        let own_once = || once.iter().filter(|grant| grant.is_of(own)).find(free);
-        let any_once = || once.iter().filter(|grant| !grant.is_of(own) && !grant.is_reserved()).find(free);
-        let grant = lasting.first().copied().or_else(|| own_once().or_else(any_once).copied())?;
+        let own_once = || fitting(true).filter(|grant| grant.is_of(own)).find(free);
+        let any_once = || fitting(true).filter(|grant| !grant.is_of(own) && !grant.is_reserved()).find(free);
+        let grant = fitting(false).next().or_else(own_once).or_else(any_once)?;
         Some(Consented { grant: Arc::clone(grant), now, spent: false })
     }
 
