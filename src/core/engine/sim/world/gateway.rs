@@ -358,14 +358,8 @@ impl Gateway {
         let form = form.for_revision(who.revision, String::new).unwrap();
         let key = self.new_key();
         let ask = self.ask(&who, key, &form);
-        self.waiting.push(Waiting {
-            key,
-            ask,
-            prompt: opened.id,
-            who,
-            params,
-            until: self.now + Duration::from_secs(300),
-        });
+        let until = self.now + Duration::from_secs(300);
+        self.waiting.push(Waiting { key, ask, prompt: opened.id, who, params, until });
     }
 
     /// The person has answered our question.
