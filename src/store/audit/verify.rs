@@ -8,6 +8,9 @@ use super::heads::Kept;
 use crate::policy::chain::{Bad, Form, Head, Reader, Sound, What};
 use crate::policy::{Digest, Removal};
 
+/// How often a chain whose oldest files go meanwhile is read anew.
+const REMOVALS: usize = 50;
+
 /// A record that is known from elsewhere, written `CHAIN:SEQ:HASH`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Anchor {
@@ -76,27 +79,23 @@ pub(crate) fn verify(
     };
     let mut reports = Vec::new();
     for (chain, segments) in chains {
-        let known = known_of(&chain);
-        let check = |segments: &[Segment]| one(folder, &chain, segments, (&known, form), archived);
-        let mut report = check(&segments);
-        if report
-            .as_ref()
-            .map_or_else(|error| error.kind() == io::ErrorKind::NotFound, |report| report.verdict.is_err())
-        {
-            // The log may have been read in the middle of a write, of its undoing or of a removal; a real defect stays.
-            let segments = folder.chains()?.remove(&chain).unwrap_or_default();
-            report = check(&segments);
-        }
-        reports.push(report?);
+        reports.push(settled(folder, &chain, segments, (&known_of(&chain), form), archived)?);
     }
-    explain_gone(&mut reports, &known_of);
+    let is_known = |report: &&Report| report.verdict.is_ok() && !known_of(&report.chain).is_empty();
+    let told: Vec<Removal> = reports.iter().filter(is_known).flat_map(|report| report.removals.clone()).collect();
+    for report in reports.iter_mut().filter(|report| is_begin(report)) {
+        let of_chain = told.iter().filter(|removal| removal.chain == report.chain);
+        let reader =
+            Reader::new(&report.chain, known_of(&report.chain)).beginning_after(of_chain.map(head_of).collect());
+        let segments = folder.chains()?.remove(&report.chain).unwrap_or_default();
+        *report = read(folder, &report.chain, &segments, form, reader)?;
+    }
+    explain_gone(&mut reports, &told, &known_of);
     Ok(reports)
 }
 
 /// A chain of which nothing is left is sound where it ended with a record that another chain says was removed.
-fn explain_gone(reports: &mut [Report], known_of: &dyn Fn(&str) -> Vec<Head>) {
-    let is_known = |report: &&Report| report.verdict.is_ok() && !known_of(&report.chain).is_empty();
-    let told: Vec<Removal> = reports.iter().filter(is_known).flat_map(|report| report.removals.clone()).collect();
+fn explain_gone(reports: &mut [Report], told: &[Removal], known_of: &dyn Fn(&str) -> Vec<Head>) {
     for report in reports.iter_mut().filter(|report| report.segments == 0) {
         let known = known_of(&report.chain);
         let covers = |removal: &&Removal| {
@@ -113,6 +112,37 @@ fn explain_gone(reports: &mut [Report], known_of: &dyn Fn(&str) -> Vec<Head>) {
 
 fn head_of(removal: &Removal) -> Head {
     Head { seq: removal.until, hash: removal.hash }
+}
+
+/// The result for one chain, which may be written while it is read.
+///
+/// A first finding may be the middle of a write or of its undoing, so the chain is read once more. It is read again for as long as
+/// its oldest files are removed meanwhile, [`REMOVALS`] times at most. A real defect stays.
+fn settled(
+    folder: &Folder,
+    chain: &str,
+    mut segments: Vec<Segment>,
+    known: (&[Head], Option<&Form>),
+    archived: bool,
+) -> io::Result<Report> {
+    let mut is_second = false;
+    for _ in 0..REMOVALS {
+        let report = one(folder, chain, &segments, known, archived);
+        let is_final = match &report {
+            Ok(report) => report.verdict.is_ok(),
+            Err(error) => error.kind() != io::ErrorKind::NotFound,
+        };
+        if is_final {
+            return report;
+        }
+        let newest = folder.chains()?.remove(chain).unwrap_or_default();
+        if is_second && newest.first() == segments.first() {
+            return report;
+        }
+        is_second = true;
+        segments = newest;
+    }
+    one(folder, chain, &segments, known, archived)
 }
 
 fn one(

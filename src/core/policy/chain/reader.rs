@@ -115,7 +115,8 @@ impl Reader {
         self
     }
 
-    /// Allows the chain to begin after one of these records: the chain says that they were removed.
+    /// Allows the chain to begin after one of these records, since it says that those up to there were removed, or before it: a
+    /// removal that was interrupted leaves its last records, and they must lead to the one that it names.
     pub fn beginning_after(mut self, removed: Vec<Head>) -> Self {
         self.removed = removed;
         self
@@ -206,12 +207,20 @@ impl Reader {
         let before = Head { seq: seq.saturating_sub(1), hash: parts.prev };
         if std::mem::take(&mut self.anywhere) {
             self.known.retain(|known| known.seq >= seq);
-        } else if is_first && self.removed.contains(&before) {
+        } else if is_first
+            && seq > due
+            && let Some(end) =
+                self.removed.iter().copied().filter(|end| end.seq >= before.seq).min_by_key(|end| end.seq)
+        {
+            if end.seq == before.seq && end != before {
+                return Err((seq, What::Removed { from: due }));
+            }
             if self.known.iter().any(|known| known.seq == before.seq && *known != before) {
                 return Err((seq, What::Changed));
             }
             // Earlier ones were removed, so nothing is left to compare them with.
             self.known.retain(|known| known.seq > before.seq);
+            self.known.extend((end != before).then_some(end));
             self.after = Some(before);
         } else if seq > due {
             return Err((seq, What::Removed { from: due }));

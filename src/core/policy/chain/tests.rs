@@ -268,14 +268,17 @@ fn a_chain_may_begin_after_a_removal_and_nowhere_else() {
     assert_eq!(later(&lines[4..], &[head], &[at(4)]), Ok(sound));
     assert_eq!(later(&lines[4..], &[at(2), at(4), at(7)], &[at(2), at(4)]), Ok(sound), "of several the one that fits");
     assert_eq!(later(&lines, &[head], &[at(4)]).unwrap().after, None, "the files are still there");
+    let unfinished = Sound { after: Some(at(3)), ..sound };
+    assert_eq!(later(&lines[3..], &[at(2), head], &[at(4), at(6)]), Ok(unfinished), "the removal was interrupted");
+    assert_eq!(later(&lines[4..], &[head], &[at(6)]), Ok(sound), "likewise");
     for (label, from, known, removed) in [
         ("no removal", 4, vec![head], vec![]),
         ("more is gone", 5, vec![head], vec![at(4)]),
-        ("less is gone", 3, vec![head], vec![at(4)]),
+        ("an interrupted removal of another record", 3, vec![head], vec![other]),
+        ("one of records that are not there", 3, vec![], vec![Head { seq: 12, ..other }]),
         ("another record", 4, vec![head], vec![other]),
         ("a removal of what is kept elsewhere", 4, vec![other, head], vec![at(4)]),
         ("all is gone", 9, vec![head], vec![at(4)]),
-        ("a gap later", 4, vec![head], vec![at(6)]),
     ] {
         let verdict = later(&lines[from..], &known, &removed);
         assert!(verdict.is_err(), "{label}: {verdict:?}");

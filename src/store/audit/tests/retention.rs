@@ -1,8 +1,10 @@
 //! Old files go, their removal is recorded, and whatever else is missing is still found.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::*;
 use crate::policy::Removal;
-use crate::policy::chain::{Chain, Head, Retain};
+use crate::policy::chain::{Bad, Chain, Head, Retain};
 
 /// As with files of one record each.
 fn options(place: &Place, retain: Retain) -> Options {
@@ -84,6 +86,26 @@ async fn the_oldest_files_go_by_size_and_the_log_says_which() {
     // A restart goes on with it.
     session(&place, place.options(), 2).await;
     assert!(place.verdict().starts_with("main ") && !place.verdict().contains(':'), "{}", place.verdict());
+}
+
+#[tokio::test]
+async fn a_removal_that_was_interrupted_is_no_damage() {
+    let place = Place::new();
+    filled(&place, 12).await;
+    let copies: Vec<_> =
+        (1..=12).map(|number| (place.segment(number), fs::read(place.segment(number)).unwrap())).collect();
+    let audit = place.open(options(&place, bytes(3000)));
+    write_until(&audit, "old files go", || numbers(&place).first().is_some_and(|first| *first > 3)).await;
+    drop(audit);
+    ended(&place, MAIN).await;
+    let gone = usize::try_from(numbers(&place)[0] - 1).unwrap().min(copies.len());
+    for left in (0..gone).rev() {
+        fs::write(&copies[left].0, &copies[left].1).unwrap();
+        let report = report(&place);
+        assert!(report.verdict.is_ok(), "{} of {gone} files are left: {:?}", gone - left, report.verdict);
+    }
+    fs::remove_file(&copies[gone - 1].0).unwrap();
+    assert!(report(&place).verdict.is_err(), "a file in the middle");
 }
 
 #[tokio::test]
@@ -185,23 +207,61 @@ async fn ended_chains_go_as_a_whole_and_live_ones_stay() {
     let place = Place::new();
     let (over, live, fresh) = ("s-ended", "s-live", "s-fresh");
     let of = |chain: &str| Options { chain: chain.to_owned(), ..place.options() };
-    session(&place, of(over), 3).await;
+    let writer = place.open(Options { max_segment: 1, ..of(over) });
+    for call in 0..3 {
+        writer.record(entry(call), true).written().await.unwrap();
+    }
+    writer.flush().await;
+    drop(writer);
     session(&place, of(fresh), 3).await;
     let writer = place.open(of(live));
     writer.record(entry(0), true).written().await.unwrap();
-    let file = |chain: &str| place.0.path().join("audit").join(Segment { chain: chain.to_owned(), number: 1 }.name());
+    let part =
+        |chain: &str, number| place.0.path().join("audit").join(Segment { chain: chain.to_owned(), number }.name());
+    let file = |chain| part(chain, 1);
     ended(&place, over).await;
     let hour_ago = std::time::UNIX_EPOCH + Duration::from_secs(clock::unix_seconds() - 3600);
-    for chain in [over, live] {
-        fs::OpenOptions::new().append(true).open(file(chain)).unwrap().set_modified(hour_ago).unwrap();
+    for file in [part(over, 1), part(over, 2), part(over, 3), file(live)] {
+        fs::OpenOptions::new().append(true).open(file).unwrap().set_modified(hour_ago).unwrap();
     }
+    let last = (part(over, 3), fs::read(part(over, 3)).unwrap());
     let all: u64 = [over, live, fresh].iter().map(|chain| fs::metadata(file(chain)).unwrap().len()).sum();
     let audit = place.open(options(&place, bytes(all + 3000)));
     write_until(&audit, "the ended one goes", || !file(over).exists()).await;
     drop(audit);
+    ended(&place, MAIN).await;
     assert!(file(live).exists() && file(fresh).exists());
     let verdict = place.verdict();
     assert!(!verdict.contains(over) && !verdict.contains("missing") && verdict.contains("s-live 1"), "{verdict}");
     assert!(place.text().contains("\"removed\":{\"chain\":\"s-ended\",\"from\":1,\"until\":3"), "{}", place.text());
+    // As after an end in the middle of the removal.
+    fs::write(&last.0, &last.1).unwrap();
+    assert!(place.verdict().contains("s-ended 3"), "{}", place.verdict());
     drop(writer);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_whose_oldest_files_go_meanwhile_is_verified() {
+    let place = Place::new();
+    let audit = place.open(options(&place, bytes(6000)));
+    let form = Form::new(&place.db().installation_key().run_now().unwrap(), false);
+    let folder = place.folder();
+    let is_enough = Arc::new(AtomicBool::new(false));
+    let is_over = Arc::clone(&is_enough);
+    let looks = tokio::task::spawn_blocking(move || {
+        let mut wrong = Vec::new();
+        while !is_over.load(Ordering::Relaxed) {
+            match verify(&folder, &[], Some(&form), false) {
+                Err(error) => wrong.push(error.to_string()),
+                Ok(reports) => {
+                    wrong.extend(reports.iter().filter_map(|report| report.verdict.as_ref().err()).map(Bad::to_string));
+                }
+            }
+        }
+        wrong
+    });
+    write_until(&audit, "a hundred files go", || numbers(&place).first().is_some_and(|first| *first > 100)).await;
+    is_enough.store(true, Ordering::Relaxed);
+    let wrong = looks.await.unwrap();
+    assert!(wrong.is_empty(), "{}: {:?}", wrong.len(), wrong.first());
 }
