@@ -35,11 +35,12 @@ fn open(world: &World) -> Vec<Value> {
     list(world, "approvals")
 }
 
-/// The records of an event, of all chains.
+/// The records of an event, of all chains. The last one of a chain may be being written.
 fn recorded(world: &World, event: &str) -> Vec<Value> {
     let files = fs::read_dir(world.path("state/headend/audit")).unwrap().map(|file| file.unwrap().path());
-    let text: String = files.map(|path| fs::read_to_string(path).unwrap()).collect();
-    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let texts: Vec<String> = files.map(|path| fs::read_to_string(path).unwrap()).collect();
+    let whole = texts.iter().flat_map(|text| text.rfind('\n').map_or("", |end| &text[..end]).lines());
+    let lines = whole.map(|line| serde_json::from_str::<Value>(line).unwrap());
     lines.filter(|line| line["event"] == event).collect()
 }
 

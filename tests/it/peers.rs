@@ -22,6 +22,7 @@ mod consent;
 mod dialogue;
 mod logins;
 mod strict;
+mod turn;
 
 /// The gateway's face towards a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

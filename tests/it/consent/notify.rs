@@ -33,10 +33,11 @@ fn stage(setup: Setup, notify: &str) -> Stage {
     Stage::of(setup, notify, "[log]\nfilter = \"debug\"")
 }
 
-/// The notices in a file, one a line.
+/// The notices in a file, one a line. The last one may be being written.
 fn notices(path: &PathBuf) -> Vec<Value> {
     let text = fs::read_to_string(path).unwrap_or_default();
-    text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    whole.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
 }
 
 /// A call that is refused and leaves an approval open.

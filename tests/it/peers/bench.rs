@@ -3,14 +3,15 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use rmcp::model::{CallToolRequestParams, ProtocolVersion};
 use rmcp::{ClientLifecycleMode, RoleClient, serve_client_with_lifecycle};
 use serde_json::{Value, json};
 
+use super::turn::Turn;
 use super::{Face, Script};
 use crate::harness::{Gateway, Setup, headend, left_out};
 use crate::process::output_within;
@@ -35,29 +36,6 @@ pub(super) struct Call {
 pub(crate) struct Peers {
     root: PathBuf,
     _turn: Arc<Turn>,
-}
-
-/// The turn of one of the tests with peers that run at once: as many as the machine has cores. Peers have a patience of their own, of
-/// some seconds; with more of them at once a test would measure the machine.
-#[derive(Debug)]
-struct Turn;
-
-static PLAYING: (Mutex<usize>, Condvar) = (Mutex::new(0), Condvar::new());
-
-impl Turn {
-    fn wait() -> Self {
-        let most = std::thread::available_parallelism().map_or(1, usize::from);
-        let playing = PLAYING.0.lock().unwrap();
-        *PLAYING.1.wait_while(playing, |playing| *playing >= most).unwrap() += 1;
-        Self
-    }
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        *PLAYING.0.lock().unwrap() -= 1;
-        PLAYING.1.notify_one();
-    }
 }
 
 impl Peers {

@@ -1,0 +1,79 @@
+//! How many tests with peers run at once.
+//!
+//! Peers have a patience of their own, of some seconds, so with too many of them at once a test would measure the machine. Most of the
+//! time they wait, so as many as the machine has cores leave it idle: a machine that rests takes one more.
+
+use std::fs;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long the machine is looked at before it takes one more than it has cores.
+const LOOK: Duration = Duration::from_millis(750);
+/// How many there are for each core at most.
+const MOST: usize = 4;
+
+/// The turn of one test, which ends with this.
+#[derive(Debug)]
+pub(crate) struct Turn;
+
+struct Playing {
+    tests: usize,
+    /// When the last one began.
+    last: Option<Instant>,
+}
+
+static PLAYING: (Mutex<Playing>, Condvar) = (Mutex::new(Playing { tests: 0, last: None }), Condvar::new());
+
+impl Turn {
+    pub(crate) fn wait() -> Self {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let mut look = (Instant::now(), Ticks::read());
+        let mut playing = PLAYING.0.lock().unwrap();
+        loop {
+            let has_room = playing.tests < MOST * cores && look.0.elapsed() >= LOOK;
+            // What began during the look is not in it.
+            let is_apart = has_room && playing.last.is_none_or(|last| last < look.0);
+            if playing.tests < cores || (is_apart && look.1.most_were_idle()) {
+                playing.tests += 1;
+                playing.last = Some(Instant::now());
+                return Self;
+            }
+            if look.0.elapsed() >= LOOK {
+                look = (Instant::now(), Ticks::read());
+            }
+            playing = PLAYING.1.wait_timeout(playing, LOOK).unwrap().0;
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        PLAYING.0.lock().unwrap_or_else(PoisonError::into_inner).tests -= 1;
+        PLAYING.1.notify_one();
+    }
+}
+
+/// Time of all cores since the machine's start.
+#[derive(Debug, Clone, Copy)]
+struct Ticks {
+    all: u64,
+    idle: u64,
+}
+
+impl Ticks {
+    /// Zero where the system does not tell.
+    fn read() -> Self {
+        let text = fs::read_to_string("/proc/stat").unwrap_or_default();
+        let first = text.lines().next().unwrap_or_default();
+        let numbers: Vec<u64> = first.split_whitespace().skip(1).filter_map(|word| word.parse().ok()).collect();
+        // Of its ten numbers the last two are in the first two.
+        Self { all: numbers.iter().take(8).sum(), idle: numbers.iter().skip(3).take(2).sum() }
+    }
+
+    /// Whether the cores had nothing to do for most of the time since.
+    fn most_were_idle(self) -> bool {
+        let now = Self::read();
+        now.all > self.all && (now.idle - self.idle) * 2 > now.all - self.all
+    }
+}
