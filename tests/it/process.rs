@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader, Read};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, ExitStatus, Output};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -69,12 +69,13 @@ pub(crate) fn within(patience: Duration, what: &str, mut probe: impl FnMut() -> 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Lines {
     shared: Arc<(Mutex<Vec<String>>, Condvar)>,
+    has_ended: Arc<AtomicBool>,
 }
 
 impl Lines {
     pub(crate) fn of(pipe: impl Read + Send + 'static) -> Self {
         let lines = Self::default();
-        let shared = Arc::clone(&lines.shared);
+        let Self { shared, has_ended } = lines.clone();
         thread::spawn(move || {
             let mut reader = BufReader::new(pipe);
             let mut line = Vec::new();
@@ -83,8 +84,15 @@ impl Lines {
                 shared.1.notify_all();
                 line.clear();
             }
+            has_ended.store(true, Ordering::Release);
         });
         lines
+    }
+
+    /// All lines of a child that has ended. Its last ones may be read after its end was seen.
+    pub(crate) fn to_end(&self) -> Vec<String> {
+        self.wait_for(Duration::from_secs(10), |_| self.has_ended.load(Ordering::Acquire).then_some(()));
+        self.all()
     }
 
     pub(crate) fn all(&self) -> Vec<String> {

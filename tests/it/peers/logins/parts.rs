@@ -109,7 +109,7 @@ pub(super) fn login_by(gateway: &Gateway, name: &str, browse: impl FnOnce(&str) 
     }
     drop(stdin);
     let status = wait(&mut child, LOGIN);
-    let text = [stdout.all(), stderr.all()].concat().join("\n");
+    let text = [stdout.to_end(), stderr.to_end()].concat().join("\n");
     (status.is_some_and(|status| status.success()), text)
 }
 
