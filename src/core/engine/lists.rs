@@ -299,11 +299,6 @@ impl Lists {
         (one.begun, one.is_stale, one.lacks_room) = (None, true, true);
     }
 
-    /// Whether an answer found no room and was not read since.
-    pub fn lack_room(&self) -> bool {
-        self.all.iter().any(|one| one.lacks_room)
-    }
-
     pub(crate) fn are_read(&self) -> bool {
         self.all.iter().any(|one| one.begun.is_some())
     }

@@ -81,13 +81,6 @@ fn description(redirect_url: &str, application: ApplicationType, method: &str) -
     object
 }
 
-/// The document that an operator serves at `client-metadata-url`.
-pub fn client_document(url: &str, redirect_url: &str) -> String {
-    let mut object = description(redirect_url, ApplicationType::of(redirect_url), "none");
-    object.set("client_id", RawJson::string(url));
-    object.encode().text().into_owned()
-}
-
 /// The request of a registration.
 ///
 /// # Errors

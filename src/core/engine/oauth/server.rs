@@ -8,7 +8,7 @@ use url::Url;
 
 use super::document::Read;
 use super::error::{Document, OAuthError};
-use super::terms::{Terms, parsed, same_issuer};
+use super::terms::{Terms, same_issuer};
 
 const OAUTH: &str = "/.well-known/oauth-authorization-server";
 const OPENID: &str = "/.well-known/openid-configuration";
@@ -130,11 +130,6 @@ impl Server {
             client_documents: document.is_true("client_id_metadata_document_supported"),
             issuer,
         })
-    }
-
-    /// The issuer's origin in ASCII, for people.
-    pub fn shown(&self) -> String {
-        parsed(&self.issuer).map(|url| url.origin().ascii_serialization()).unwrap_or_default()
     }
 }
 

@@ -122,11 +122,6 @@ impl Held {
         self.all
     }
 
-    /// Whether none is held.
-    pub const fn is_empty(&self) -> bool {
-        self.all == 0
-    }
-
     /// For how long the calls of a client are held at most, where it gave one up.
     fn patience(&self, holder: &Holder, now: Duration) -> Option<Duration> {
         let gave_up = self.gave_up.get(holder).filter(|gave_up| now < gave_up.at + REMEMBERED)?;
@@ -299,7 +294,7 @@ mod tests {
             while let Some(holder) = open.pop() {
                 held.end(&holder, Ended::Over, now);
             }
-            prop_assert!(held.is_empty() && held.of_callers.is_empty());
+            prop_assert!(held.len() == 0 && held.of_callers.is_empty());
         }
     }
 }
