@@ -85,8 +85,11 @@ pub(crate) fn verify(
     let told: Vec<Removal> = reports.iter().filter(is_known).flat_map(|report| report.removals.clone()).collect();
     for report in reports.iter_mut().filter(|report| is_begin(report)) {
         let of_chain = told.iter().filter(|removal| removal.chain == report.chain);
-        let reader =
-            Reader::new(&report.chain, known_of(&report.chain)).beginning_after(of_chain.map(head_of).collect());
+        let removed: Vec<Head> = of_chain.map(head_of).collect();
+        if removed.is_empty() {
+            continue;
+        }
+        let reader = Reader::new(&report.chain, known_of(&report.chain)).beginning_after(removed);
         let segments = folder.chains()?.remove(&report.chain).unwrap_or_default();
         *report = read(folder, &report.chain, &segments, form, reader)?;
     }

@@ -32,7 +32,7 @@ impl Turn {
         let mut playing = PLAYING.0.lock().unwrap();
         loop {
             let has_room = playing.tests < MOST * cores && look.0.elapsed() >= LOOK;
-            // What began during the look is not in it.
+            // A test that began during the look is not in its figures.
             let is_apart = has_room && playing.last.is_none_or(|last| last < look.0);
             if playing.tests < cores || (is_apart && look.1.most_were_idle()) {
                 playing.tests += 1;
