@@ -123,7 +123,7 @@ fn text(verdict: &Verdict) -> String {
     let Action { caller, profile, kind, upstream, canonical, annotations, .. } = &verdict.action;
     let mut out = String::new();
     let mut line = |name: &str, value: &str| out.push_str(&format!("{name:<12} {}\n", foreign::line(value)));
-    line("decision", verdict.decision.as_str());
+    line("decision", verdict.decision.into_str());
     line("rule", verdict.decision.rule());
     line("why", &why(verdict));
     if let Some(need) = need(verdict) {
@@ -159,7 +159,7 @@ fn json(verdict: &Verdict) -> String {
     let annotations: serde_json::Map<String, serde_json::Value> =
         hints(annotations).into_iter().map(|(name, is)| (name.to_owned(), is.into())).collect();
     let mut value = serde_json::json!({
-        "decision": verdict.decision.as_str(),
+        "decision": verdict.decision.into_str(),
         "rule": &**verdict.decision.rule(),
         "why": why(verdict),
         "evidence": need(verdict),

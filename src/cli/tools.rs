@@ -47,7 +47,8 @@ pub(super) struct ToolsArgs {
 }
 
 /// Kinds of clients, by what a server can ask them for.
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, Debug, ValueEnum, strum::IntoStaticStr)]
+#[strum(const_into_str, serialize_all = "lowercase")]
 enum ClientKind {
     /// Nothing.
     None,
@@ -55,16 +56,6 @@ enum ClientKind {
     Forms,
     /// Forms, pages to open, and answers of their model (sampling).
     All,
-}
-
-impl ClientKind {
-    const fn word(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Forms => "forms",
-            Self::All => "all",
-        }
-    }
 }
 
 pub(super) fn run(common: &Common, args: &ToolsArgs) -> Result<u8, Failure> {
@@ -79,7 +70,7 @@ pub(super) fn run(common: &Common, args: &ToolsArgs) -> Result<u8, Failure> {
         }
     }
     if let Some(kind) = args.kind {
-        params.set("as", RawJson::string(kind.word()));
+        params.set("as", RawJson::string(kind.into_str()));
     }
     let answer = daemon.ask("tools", Some(&params.encode().text()))?;
     if args.json {

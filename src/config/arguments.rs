@@ -2,31 +2,13 @@
 
 use std::ops::RangeInclusive;
 
+use strum::VariantNames as _;
+
 use crate::policy::{ArgumentSpec, MatcherSpec};
 
 use super::file::{Node, Table};
 
 const COUNTS: RangeInclusive<usize> = 0..=1_000_000_000;
-
-const MATCHERS: [&str; 17] = [
-    "eq",
-    "ne",
-    "in",
-    "prefix",
-    "suffix",
-    "glob",
-    "regex",
-    "path-under",
-    "url-host-in",
-    "email-domain-in",
-    "cidr-in",
-    "range",
-    "max-len",
-    "max-items",
-    "type",
-    "absent",
-    "present",
-];
 
 /// Reads the conditions under one of these keys.
 pub(super) fn conditions(table: &mut Table<'_>, key: &'static str) -> Vec<ArgumentSpec> {
@@ -44,11 +26,11 @@ fn condition(mut table: Table<'_>) -> Option<ArgumentSpec> {
     if pointer.is_none() {
         table.problem("needs `pointer`: which argument is meant, such as \"/path\"");
     }
-    let found: Vec<_> = MATCHERS.into_iter().filter_map(|key| Some((key, table.take(key)?))).collect();
+    let found: Vec<_> = MatcherSpec::VARIANTS.iter().filter_map(|key| Some((*key, table.take(key)?))).collect();
     let matcher = match found.as_slice() {
         [(key, node)] => matcher(key, node),
         [] => {
-            table.problem(format!("needs a matcher, one of {}", MATCHERS.join(", ")));
+            table.problem(format!("needs a matcher, one of {}", MatcherSpec::VARIANTS.join(", ")));
             None
         }
         [_, (_, second), ..] => {

@@ -467,7 +467,7 @@ fn condition(spec: &ArgumentSpec) -> String {
         MatcherSpec::Type(kind) => quoted(kind.into_str()),
         MatcherSpec::Absent | MatcherSpec::Present => "true".to_owned(),
     };
-    inline(&[("pointer".to_owned(), quoted(&spec.pointer)), (spec.matcher.key().to_owned(), value)])
+    inline(&[("pointer".to_owned(), quoted(&spec.pointer)), (spec.matcher.into_str().to_owned(), value)])
 }
 
 fn scalar(value: &Scalar) -> String {

@@ -52,8 +52,7 @@ impl LiveDesk {
 
     /// Decides about a pin as it was shown, and waits until lists and calls follow the decision.
     async fn judge(&self, pin: &PinKey, digest: &str, approve: bool) -> Result<(), String> {
-        let kind = PinKind::parse(&pin.kind);
-        let (Some(kind), Some(shown)) = (kind, Digest::from_hex(digest)) else {
+        let (Ok(kind), Some(shown)) = (pin.kind.parse::<PinKind>(), Digest::from_hex(digest)) else {
             return Err(FOREIGN_FORM.to_owned());
         };
         let decided = if approve {

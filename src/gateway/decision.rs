@@ -125,7 +125,7 @@ impl Service {
     /// Writes a decision down where all of them are: in the log, the metrics, the console's list and the audit log.
     pub(crate) fn write_down(&self, record: &Record<'_>, call: Option<u64>) -> Recorded {
         self.log_decision(record, call);
-        self.metrics.decision(record.decision.as_str(), record.decision.rule());
+        self.metrics.decision(record.decision.into_str(), record.decision.rule());
         if self.console.get().is_some() {
             self.recent.push(record, clock::unix_seconds());
         }
@@ -140,7 +140,7 @@ impl Service {
             ($level:ident) => {
                 tracing::$level!(
                     target: "audit",
-                    decision = decision.as_str(),
+                    decision = decision.into_str(),
                     rule = &**decision.rule(),
                     caller = &*action.caller,
                     upstream.name = &*action.upstream,

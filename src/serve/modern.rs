@@ -9,9 +9,9 @@ use crate::gateway::service::Service;
 use crate::mcp::method::List;
 use crate::wire::raw::{RawJson, RawObject};
 
-static VERSION: HeaderName = HeaderName::from_static(Field::Version.as_str());
-static METHOD: HeaderName = HeaderName::from_static(Field::Method.as_str());
-static NAME: HeaderName = HeaderName::from_static(Field::Name.as_str());
+static VERSION: HeaderName = HeaderName::from_static(Field::Version.into_str());
+static METHOD: HeaderName = HeaderName::from_static(Field::Method.into_str());
+static NAME: HeaderName = HeaderName::from_static(Field::Name.into_str());
 
 /// The headers of a request, as the engine looks at them.
 pub(crate) struct Headers<'h>(pub(crate) &'h HeaderMap);

@@ -257,7 +257,7 @@ impl Sessions {
             ..client
         };
         let client = client.revived(terms.capabilities.as_ref());
-        if let (Some(log), Some(level)) = (&client.log, level.as_deref().and_then(LogLevel::named)) {
+        if let (Some(log), Some(level)) = (&client.log, level.and_then(|level| level.parse::<LogLevel>().ok())) {
             log.set(level);
         }
         if let Some(watched) = &client.watched {

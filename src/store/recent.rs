@@ -44,7 +44,7 @@ impl Recent {
         let Some(place) = ring.get_mut(at) else { return };
         place.at = now;
         let Record { action, decision, why } = record;
-        place.decision = decision.as_str();
+        place.decision = decision.into_str();
         place.kind = action.kind.into_str();
         place.why = *why;
         for (to, from) in

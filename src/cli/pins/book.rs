@@ -197,7 +197,7 @@ fn parse(kind: Option<&str>) -> Result<Option<PinKind>, Failure> {
 }
 
 fn whole(word: &str) -> Result<PinKind, Failure> {
-    PinKind::parse(word).ok_or_else(|| Failure::new(NO, format!("there is no kind {word:?}")))
+    word.parse().map_err(|_| Failure::new(NO, format!("there is no kind {word:?}")))
 }
 
 fn parsed(json: &RawJson) -> Result<RawObject, Failure> {

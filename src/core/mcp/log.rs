@@ -8,7 +8,9 @@ use strum::VariantArray as _;
 use crate::wire::raw::{RawJson, RawObject};
 
 /// Severity, least first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr, strum::VariantArray)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::EnumString, strum::IntoStaticStr, strum::VariantArray,
+)]
 #[strum(const_into_str, serialize_all = "lowercase")]
 pub enum LogLevel {
     Debug,
@@ -24,12 +26,7 @@ pub enum LogLevel {
 impl LogLevel {
     /// Reads a level as the protocol writes it; `None` for anything else.
     pub fn read(raw: &RawJson) -> Option<Self> {
-        Self::named(&raw.parse::<String>().ok()?)
-    }
-
-    /// The level of that name.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::VARIANTS.iter().copied().find(|level| level.into_str() == name)
+        raw.parse::<String>().ok()?.parse().ok()
     }
 }
 

@@ -61,7 +61,8 @@ pub fn is_required(definition: &RawObject) -> bool {
 }
 
 /// What a task is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString)]
+#[strum(serialize_all = "snake_case")]
 pub enum Status {
     Working,
     InputRequired,
@@ -71,17 +72,6 @@ pub enum Status {
 }
 
 impl Status {
-    fn read(text: &str) -> Option<Self> {
-        Some(match text {
-            "working" => Self::Working,
-            "input_required" => Self::InputRequired,
-            "completed" => Self::Completed,
-            "failed" => Self::Failed,
-            "cancelled" => Self::Cancelled,
-            _ => return None,
-        })
-    }
-
     pub fn is_terminal(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
     }
@@ -127,7 +117,7 @@ impl Task {
     }
 
     fn read(object: RawObject) -> Option<Self> {
-        let (id, status) = (object.string("taskId")?, Status::read(&object.string("status")?)?);
+        let (id, status) = (object.string("taskId")?, object.string("status")?.parse().ok()?);
         let interval = object.get("pollIntervalMs").or_else(|| object.get("pollInterval"));
         let interval = interval.and_then(|raw| raw.parse::<f64>().ok()).filter(|ms| ms.is_finite());
         // Negative and huge numbers end at the bounds.

@@ -21,7 +21,8 @@ pub enum Revision {
 }
 
 /// How the two sides of a hop talk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::Display)]
+#[strum(serialize_all = "lowercase")]
 pub enum Era {
     /// Up to 2025-11-25: `initialize`, sessions, requests from the server.
     Legacy,
@@ -215,15 +216,6 @@ impl Revision {
 impl fmt::Display for Revision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
-    }
-}
-
-impl fmt::Display for Era {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Legacy => "legacy",
-            Self::Modern => "modern",
-        })
     }
 }
 

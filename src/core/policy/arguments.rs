@@ -147,7 +147,7 @@ impl Condition {
         let pointer = Pointer::parse(&spec.pointer);
         let pointer = pointer.map_err(|message| problems.add(format!("{path}.pointer"), message));
         let matcher = Matcher::compile(&spec.matcher);
-        let key = spec.matcher.key();
+        let key = spec.matcher.into_str();
         let matcher = matcher.map_err(|message| problems.add(format!("{path}.{key}"), message));
         Some(Self { pointer: pointer.ok()?, matcher: matcher.ok()? })
     }

@@ -16,8 +16,9 @@ use super::rule::Rule;
 use super::truth::Truth;
 use crate::mcp::annotations::Annotations;
 
-/// The decision about a call.
-#[derive(Debug)]
+/// The decision about a call; its words are metric labels too.
+#[derive(Debug, strum::IntoStaticStr)]
+#[strum(const_into_str, serialize_all = "lowercase")]
 pub enum Decision {
     Allow(Permit),
     /// `rule` is a rule's id, [`DEFAULT_RULE`](super::effect::DEFAULT_RULE) or
@@ -40,16 +41,6 @@ pub enum Decision {
 }
 
 impl Decision {
-    /// In one word, also for metric labels.
-    pub const fn as_str(&self) -> &'static str {
-        match self {
-            Self::Allow(_) => "allow",
-            Self::Ask { .. } => "ask",
-            Self::Deny { .. } => "deny",
-            Self::Limit { .. } => "limit",
-        }
-    }
-
     /// The rule or limit that decided.
     pub fn rule(&self) -> &Arc<str> {
         match self {
@@ -359,11 +350,7 @@ pub fn considered(policy: &Policy, item: &ItemRules, action: &Action) -> Vec<Con
         Considered {
             id: Arc::clone(&rule.id),
             effect: rule.effect,
-            matches: match about.and(rule.holds_for(&arguments)) {
-                Truth::Yes => "yes",
-                Truth::No => "no",
-                Truth::Unknown => "unknown",
-            },
+            matches: about.and(rule.holds_for(&arguments)).into_str(),
             why: (about == Truth::Unknown).then_some(why),
         }
     };

@@ -1,10 +1,11 @@
 //! Evidence: who vouches for an approval.
-use strum::VariantArray as _;
+
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 /// Evidence of an approval. Ordered: a higher level suffices wherever a lower one does.
 ///
 /// Level 0, a rule of the configuration, needs no approval and is not here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr, strum::VariantArray)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EnumString, IntoStaticStr, VariantArray)]
 #[strum(const_into_str)]
 pub enum Evidence {
     /// L1: the client says that its user agreed, which may be the agent itself.
@@ -16,11 +17,4 @@ pub enum Evidence {
     /// L3: the operator, on the admin socket or with access to the state directory.
     #[strum(serialize = "L3")]
     Operator,
-}
-
-impl Evidence {
-    /// Reads the word of one.
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::VARIANTS.iter().copied().find(|level| level.into_str() == text)
-    }
 }

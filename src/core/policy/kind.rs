@@ -4,7 +4,7 @@ use super::effect::Effect;
 use crate::mcp::method::{List, Method};
 
 /// Kind of the item or request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr, strum::VariantArray)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::EnumString, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(const_into_str, serialize_all = "lowercase")]
 pub enum Kind {
     Tool,

@@ -58,7 +58,7 @@ impl<'a> Record<'a> {
             Decision::Deny { .. } | Decision::Limit { .. } => (None, None),
         };
         Entry {
-            result: self.decision.as_str(),
+            result: self.decision.into_str(),
             rule: Some(Arc::clone(self.decision.rule())),
             grant: grant.map(|grant| Arc::clone(grant.id())),
             evidence: grant.map(|grant| grant.evidence()).or(need),

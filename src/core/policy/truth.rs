@@ -1,7 +1,8 @@
 //! Three-valued truth: readers may understand the same text differently.
 
 /// Whether a matcher matches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
+#[strum(const_into_str, serialize_all = "lowercase")]
 pub(in crate::policy) enum Truth {
     No,
     /// The same text may mean things that the matchers tell apart.

@@ -52,7 +52,7 @@ fn name(params: &RawObject) -> Result<String, Refused> {
 }
 
 fn kind(params: &RawObject) -> Result<Option<PinKind>, Refused> {
-    let parse = |word: String| PinKind::parse(&word).ok_or((1, format!("there is no kind {word:?}")));
+    let parse = |word: String| word.parse().map_err(|_| (1, format!("there is no kind {word:?}")));
     params.string("kind").map(parse).transpose()
 }
 

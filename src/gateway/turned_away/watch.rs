@@ -72,7 +72,7 @@ impl Watch {
                 // Nothing waits for it.
                 drop(service.write_down(&Record::new(&action, &decision), None));
             } else {
-                service.metrics.decision(decision.as_str(), decision.rule());
+                service.metrics.decision(decision.into_str(), decision.rule());
             }
         }
     }

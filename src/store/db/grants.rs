@@ -104,7 +104,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Option<GrantRow>> {
     let asked = || -> rusqlite::Result<Option<Asked>> {
         let digest = |name: &str| text(name).map(|hex| Digest::from_hex(&hex));
         let kind = askable(&text("kind")?);
-        let need = Evidence::parse(&text("need")?);
+        let need = text("need")?.parse::<Evidence>().ok();
         let (Some(kind), Some(need)) = (kind, need) else { return Ok(None) };
         let (definition, launch, arguments) = (digest("definition")?, digest("launch")?, digest("arguments")?);
         let (Some(definition), Some(launch), Some(arguments)) = (definition, launch, arguments) else {
@@ -126,9 +126,9 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Option<GrantRow>> {
     };
     let parts = (
         asked()?,
-        Arguments::parse(&text("scope")?),
+        text("scope")?.parse::<Arguments>().ok(),
         Lifetime::parse(&text("lifetime")?, until).filter(|lifetime| *lifetime != Lifetime::Session),
-        Evidence::parse(&text("evidence")?),
+        text("evidence")?.parse::<Evidence>().ok(),
     );
     let (Some(asked), Some(arguments), Some(lifetime), Some(evidence)) = parts else { return Ok(None) };
     Ok(Some(GrantRow {

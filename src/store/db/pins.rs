@@ -142,7 +142,7 @@ fn read(row: &Row<'_>, seals: &Seals) -> rusqlite::Result<(PinKey, Record)> {
     let text = |at: usize| row.get::<_, Option<String>>(at);
     let digest = |at: usize| Ok::<_, rusqlite::Error>(text(at)?.as_deref().and_then(Digest::from_hex));
     let upstream = UpstreamName::parse(&text(0)?.unwrap_or_default()).ok();
-    let kind = PinKind::parse(&text(1)?.unwrap_or_default());
+    let kind = text(1)?.unwrap_or_default().parse::<PinKind>().ok();
     let rejected = text(3)?.as_deref() == Some(PinState::Rejected.into_str());
     let pin = Pin::restore(digest(5)?, digest(7)?, rejected);
     let (Some(upstream), Some(kind), Some(pin)) = (upstream, kind, pin) else {

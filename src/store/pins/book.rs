@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use strum::VariantArray as _;
+
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use crate::catalog::name::{UpstreamName, canonical, canonical_uri};
 use crate::mcp::item::Definition;
@@ -14,7 +15,7 @@ use super::forms::{Forms, Listed};
 use crate::wire::raw::{RawJson, RawObject};
 
 /// Subject of a pin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr, strum::VariantArray)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EnumString, IntoStaticStr, VariantArray)]
 #[strum(const_into_str, serialize_all = "lowercase")]
 pub(crate) enum PinKind {
     Tool,
@@ -26,11 +27,6 @@ pub(crate) enum PinKind {
 }
 
 impl PinKind {
-    /// Reads the word of a variant.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        Self::VARIANTS.iter().copied().find(|kind| kind.into_str() == text)
-    }
-
     pub(crate) const fn of(list: List) -> Self {
         match list {
             List::Tools => Self::Tool,

@@ -12,24 +12,17 @@ use crate::wire::headers::decode_value;
 use crate::wire::message::Request;
 use crate::wire::raw::{RawJson, RawObject};
 
-/// The fields that say what the body says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The fields that say what the body says; their words are in lower case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(const_into_str)]
 pub enum Field {
+    #[strum(serialize = "mcp-protocol-version")]
     Version,
+    #[strum(serialize = "mcp-method")]
     Method,
     /// Of the item.
+    #[strum(serialize = "mcp-name")]
     Name,
-}
-
-impl Field {
-    /// In lower case.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Version => "mcp-protocol-version",
-            Self::Method => "mcp-method",
-            Self::Name => "mcp-name",
-        }
-    }
 }
 
 /// The head of an HTTP request.
@@ -85,7 +78,7 @@ fn check(
     claimed: &str,
 ) -> Result<Revision, Answer> {
     let once = |field: Field| match head.field(field) {
-        (_, true) => Err(mismatch(&format!("the header {} occurs twice", field.as_str()))),
+        (_, true) => Err(mismatch(&format!("the header {} occurs twice", field.into_str()))),
         (value, false) => Ok(value),
     };
     let (version, named, name) = (text(once(Field::Version)?), once(Field::Method)?, once(Field::Name)?);

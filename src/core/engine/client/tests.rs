@@ -18,7 +18,7 @@ struct Fields<'a>(&'a [(&'a str, &'a str)]);
 
 impl Head for Fields<'_> {
     fn field(&self, field: Field) -> (Option<&[u8]>, bool) {
-        let mut values = self.0.iter().filter(|(name, _)| *name == field.as_str()).map(|(_, value)| value.as_bytes());
+        let mut values = self.0.iter().filter(|(name, _)| *name == field.into_str()).map(|(_, value)| value.as_bytes());
         (values.next(), values.next().is_some())
     }
 }

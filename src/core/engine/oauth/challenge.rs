@@ -18,7 +18,8 @@ pub struct Challenge {
 }
 
 /// Why a token was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString)]
+#[strum(serialize_all = "snake_case")]
 pub enum Complaint {
     /// Expired, revoked, or not for this server.
     InvalidToken,
@@ -32,11 +33,7 @@ impl Challenge {
     pub fn bearer<'a>(values: impl IntoIterator<Item = &'a [u8]>) -> Option<Self> {
         let found = parse(values);
         let bearer = found.into_iter().find(|one| one.scheme.eq_ignore_ascii_case("bearer"))?;
-        let error = bearer.param("error").map(|code| match code.as_str() {
-            "invalid_token" => Complaint::InvalidToken,
-            "insufficient_scope" => Complaint::InsufficientScope,
-            _ => Complaint::Other,
-        });
+        let error = bearer.param("error").map(|code| code.parse().unwrap_or(Complaint::Other));
         Some(Self { resource_metadata: bearer.param("resource_metadata"), scope: bearer.param("scope"), error })
     }
 }

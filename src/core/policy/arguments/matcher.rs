@@ -27,8 +27,9 @@ pub struct ArgumentSpec {
     pub matcher: MatcherSpec,
 }
 
-/// A matcher as the operator wrote it.
-#[derive(Clone, Debug, PartialEq)]
+/// A matcher as the operator wrote it; its words are the keys in the configuration.
+#[derive(Clone, Debug, PartialEq, strum::IntoStaticStr, strum::VariantNames)]
+#[strum(const_into_str, serialize_all = "kebab-case")]
 pub enum MatcherSpec {
     Eq(Scalar),
     Ne(Scalar),
@@ -59,31 +60,6 @@ pub enum MatcherSpec {
     Type(JsonType),
     Absent,
     Present,
-}
-
-impl MatcherSpec {
-    /// The key in the configuration.
-    pub const fn key(&self) -> &'static str {
-        match self {
-            Self::Eq(_) => "eq",
-            Self::Ne(_) => "ne",
-            Self::In(_) => "in",
-            Self::Prefix(_) => "prefix",
-            Self::Suffix(_) => "suffix",
-            Self::Glob(_) => "glob",
-            Self::Regex(_) => "regex",
-            Self::PathUnder(_) => "path-under",
-            Self::UrlHostIn(_) => "url-host-in",
-            Self::EmailDomainIn(_) => "email-domain-in",
-            Self::CidrIn(_) => "cidr-in",
-            Self::Range { .. } => "range",
-            Self::MaxLen(_) => "max-len",
-            Self::MaxItems(_) => "max-items",
-            Self::Type(_) => "type",
-            Self::Absent => "absent",
-            Self::Present => "present",
-        }
-    }
 }
 
 /// A value to compare with.

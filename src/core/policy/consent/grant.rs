@@ -26,7 +26,7 @@ use crate::policy::Evidence;
 pub const ONCE_LIFE: Wall = 24 * 3600;
 
 /// Which arguments a grant covers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr)]
 #[strum(const_into_str, serialize_all = "lowercase")]
 pub enum Arguments {
     /// The arguments that were shown.
@@ -43,11 +43,6 @@ impl Arguments {
                 if destructive && evidence == Evidence::Client { Self::Exact } else { Self::Any }
             }
         }
-    }
-
-    /// Reads the word of a variant.
-    pub fn parse(word: &str) -> Option<Self> {
-        [Self::Exact, Self::Any].into_iter().find(|scope| scope.into_str() == word)
     }
 }
 

@@ -26,7 +26,7 @@ pub(super) struct Answers {
 impl Answers {
     /// Remembers an answer; the oldest gives way.
     pub(super) fn add(&mut self, line: &Line<'_>) -> Verdict {
-        let evidence = line.evidence.as_deref().and_then(Evidence::parse);
+        let evidence = line.evidence.as_deref().and_then(|word| word.parse::<Evidence>().ok());
         let verdict = match (line.result.as_deref(), evidence, &line.by) {
             // Without a person it ended by a grant that was given for another question.
             (Some("granted"), Some(evidence), Some(_)) => Verdict::Yes(evidence),

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use strum::VariantArray as _;
-
 use crate::policy::Kind;
 use crate::policy::chain::Line;
 
@@ -16,8 +14,7 @@ pub(super) struct Item {
 
 /// The kind of a record.
 pub(super) fn kind_of(line: &Line<'_>) -> Option<Kind> {
-    let word = line.kind.as_deref()?;
-    Kind::VARIANTS.iter().copied().find(|kind| kind.into_str() == word)
+    line.kind.as_deref()?.parse().ok()
 }
 
 impl Item {

@@ -10,11 +10,15 @@ pub struct Rate {
 }
 
 /// Unit of time of a [`Rate`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::Display, strum::EnumString)]
 pub enum Per {
+    #[strum(serialize = "s")]
     Second,
+    #[strum(serialize = "m")]
     Minute,
+    #[strum(serialize = "h")]
     Hour,
+    #[strum(serialize = "d")]
     Day,
 }
 
@@ -38,13 +42,7 @@ impl Rate {
     /// [`RateError`] for anything else.
     pub fn parse(text: &str) -> Result<Self, RateError> {
         let (count, per) = text.split_once('/').ok_or(RateError::Form)?;
-        let per = match per {
-            "s" => Per::Second,
-            "m" => Per::Minute,
-            "h" => Per::Hour,
-            "d" => Per::Day,
-            _ => return Err(RateError::Form),
-        };
+        let per = per.parse().map_err(|_| RateError::Form)?;
         // `u32::from_str` alone would take a sign.
         if count.is_empty() || !count.bytes().all(|b| b.is_ascii_digit()) {
             return Err(RateError::Form);
@@ -56,13 +54,7 @@ impl Rate {
 
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let per = match self.per {
-            Per::Second => 's',
-            Per::Minute => 'm',
-            Per::Hour => 'h',
-            Per::Day => 'd',
-        };
-        write!(f, "{}/{per}", self.count)
+        write!(f, "{}/{}", self.count, self.per)
     }
 }
 

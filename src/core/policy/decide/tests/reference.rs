@@ -206,6 +206,6 @@ fn matches(matcher: &MatcherSpec, value: &Value) -> Three {
         MatcherSpec::Absent | MatcherSpec::Present if value.is_null() => None,
         MatcherSpec::Absent => Some(false),
         MatcherSpec::Present => Some(true),
-        other => panic!("{} is not in these tests", other.key()),
+        other => panic!("{} is not in these tests", other.into_str()),
     }
 }
