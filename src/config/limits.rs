@@ -16,77 +16,27 @@ const GIB: usize = 1 << 30;
 /// Any count that memory can hold.
 const COUNT: RangeInclusive<usize> = 1..=1_000_000;
 
-/// How a kind of number is read and shown.
-trait Unit {
-    type Value: Copy;
-    type Range;
-
-    fn read(node: &Node<'_>, range: &Self::Range) -> Option<Self::Value>;
-    fn show(value: Self::Value) -> String;
+/// How a kind of number is read.
+macro_rules! read {
+    (rate, $node:ident, $range:expr) => {
+        rate(&$node)
+    };
+    ($kind:ident, $node:ident, $range:expr) => {
+        $node.$kind(&$range)
+    };
 }
 
-/// A whole number.
-struct Count;
-
-impl Unit for Count {
-    type Value = usize;
-    type Range = RangeInclusive<usize>;
-
-    fn read(node: &Node<'_>, range: &Self::Range) -> Option<usize> {
-        node.count(range)
-    }
-
-    fn show(value: usize) -> String {
-        value.to_string()
-    }
-}
-
-/// A number of bytes.
-struct Size;
-
-impl Unit for Size {
-    type Value = usize;
-    type Range = RangeInclusive<usize>;
-
-    fn read(node: &Node<'_>, range: &Self::Range) -> Option<usize> {
-        node.size(range)
-    }
-
-    fn show(value: usize) -> String {
-        format!("\"{}\"", units::size(value))
-    }
-}
-
-/// A duration.
-struct Time;
-
-impl Unit for Time {
-    type Value = Duration;
-    type Range = RangeInclusive<Duration>;
-
-    fn read(node: &Node<'_>, range: &Self::Range) -> Option<Duration> {
-        node.duration(range)
-    }
-
-    fn show(value: Duration) -> String {
-        format!("\"{}\"", units::duration(value))
-    }
-}
-
-/// So many in a unit of time.
-struct Often;
-
-impl Unit for Often {
-    type Value = Rate;
-    type Range = ();
-
-    fn read(node: &Node<'_>, (): &()) -> Option<Rate> {
-        rate(node)
-    }
-
-    fn show(value: Rate) -> String {
-        format!("\"{value}\"")
-    }
+/// How a kind of number is shown.
+macro_rules! show {
+    (count, $value:expr) => {
+        $value.to_string()
+    };
+    (rate, $value:expr) => {
+        format!("\"{}\"", $value)
+    };
+    ($kind:ident, $value:expr) => {
+        format!("\"{}\"", units::$kind($value))
+    };
 }
 
 /// Reads a rate above zero.
@@ -118,7 +68,7 @@ impl Limits {
 }
 
 macro_rules! limits {
-    ($( $(#[$doc:meta])* $field:ident: $value:ty as $unit:ident = $key:literal, $default:expr, $range:expr; )*) => {
+    ($( $(#[$doc:meta])* $field:ident: $value:ty as $kind:ident = $key:literal, $default:expr, $range:expr; )*) => {
         /// Bounds on clients and their messages. The bounds per caller and on wrong credentials apply only to
         /// configurations with several callers.
         #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,7 +86,7 @@ macro_rules! limits {
             /// Reads the table. An absent or invalid key has its default.
             pub(super) fn read(table: &mut Table<'_>) -> Self {
                 let limits = Self {
-                    $( $field: table.take($key).and_then(|node| <$unit as Unit>::read(&node, &$range)).unwrap_or($default), )*
+                    $( $field: table.take($key).and_then(|node| read!($kind, node, $range)).unwrap_or($default), )*
                 };
                 limits.check(table);
                 limits
@@ -146,7 +96,7 @@ macro_rules! limits {
             pub(super) fn show(&self) -> String {
                 let mut out = String::new();
                 // Writing to a string cannot fail.
-                $( let _ = writeln!(out, "{} = {}", $key, <$unit as Unit>::show(self.$field)); )*
+                $( let _ = writeln!(out, "{} = {}", $key, show!($kind, self.$field)); )*
                 out
             }
         }
@@ -156,79 +106,79 @@ macro_rules! limits {
 limits! {
     /// Connections of one address of `listen` at once, after a valid credential. Each costs a task and its buffers,
     /// some 30 KiB idle.
-    connections: usize as Count = "max-connections", 1024, COUNT;
+    connections: usize as count = "max-connections", 1024, COUNT;
     /// Connections of one address of `listen` at once before a valid credential; the oldest gives way. A client needs
     /// one for the moment until its first request is read, so this bounds how fast a stranger would have to connect to
     /// displace it.
-    anonymous_connections: usize as Count = "anonymous-connections", 512, COUNT;
+    anonymous_connections: usize as count = "anonymous-connections", 512, COUNT;
     /// The same from one network address, so that one peer cannot take them all.
-    connections_per_ip: usize as Count = "connections-per-ip", 256, COUNT;
+    connections_per_ip: usize as count = "connections-per-ip", 256, COUNT;
     /// Connections of one caller; hosts open a few for each window.
-    connections_per_caller: usize as Count = "connections-per-caller", 128, COUNT;
+    connections_per_caller: usize as count = "connections-per-caller", 128, COUNT;
     /// Request line and headers in bytes. Bearer tokens with many claims reach 16 KiB.
-    head_bytes: usize as Size = "max-head", 64 * KIB, KIB..=MIB;
+    head_bytes: usize as size = "max-head", 64 * KIB, KIB..=MIB;
     /// Header fields of a request; browsers send about 30.
-    header_fields: usize as Count = "max-header-fields", 100, 1..=1000;
+    header_fields: usize as count = "max-header-fields", 100, 1..=1000;
     /// One header field in bytes.
-    header_field_bytes: usize as Size = "max-header-field", 16 * KIB, KIB..=MIB;
+    header_field_bytes: usize as size = "max-header-field", 16 * KIB, KIB..=MIB;
     /// From the connection to its first byte.
-    first_byte_timeout: Duration as Time = "first-byte-timeout", Duration::from_secs(10), seconds(1, 3600);
+    first_byte_timeout: Duration as duration = "first-byte-timeout", Duration::from_secs(10), seconds(1, 3600);
     /// From the first byte to the end of the head; ends slow-header attacks.
-    head_timeout: Duration as Time = "head-timeout", Duration::from_secs(10), seconds(1, 3600);
+    head_timeout: Duration as duration = "head-timeout", Duration::from_secs(10), seconds(1, 3600);
     /// From the head to the end of the body: 4 MiB at 140 kB/s.
-    body_timeout: Duration as Time = "body-timeout", Duration::from_secs(30), seconds(1, 3600);
+    body_timeout: Duration as duration = "body-timeout", Duration::from_secs(30), seconds(1, 3600);
     /// How long a connection may stay open between requests.
-    idle_timeout: Duration as Time = "idle-timeout", Duration::from_secs(120), seconds(1, 86_400);
+    idle_timeout: Duration as duration = "idle-timeout", Duration::from_secs(120), seconds(1, 86_400);
     /// How long a client may read nothing of what we write.
-    write_timeout: Duration as Time = "write-timeout", Duration::from_secs(60), seconds(1, 3600);
+    write_timeout: Duration as duration = "write-timeout", Duration::from_secs(60), seconds(1, 3600);
     /// Body of a request in bytes: an image as an argument fits.
-    body_bytes: usize as Size = "max-body", 4 * MIB, KIB..=GIB;
+    body_bytes: usize as size = "max-body", 4 * MIB, KIB..=GIB;
     /// Nesting of a request's JSON; real arguments stay below ten.
-    depth: usize as Count = "max-depth", 64, 8..=1000;
+    depth: usize as count = "max-depth", 64, 8..=1000;
     /// Values in a request's JSON; bounds what parsing can cost.
-    nodes: usize as Count = "max-nodes", 100_000, 100..=100_000_000;
+    nodes: usize as count = "max-nodes", 100_000, 100..=100_000_000;
     /// A request's id in bytes: it is echoed and kept for the whole call.
-    id_bytes: usize as Size = "max-id", KIB, 16..=64 * KIB;
+    id_bytes: usize as size = "max-id", KIB, 16..=64 * KIB;
     /// Calls at once, all upstreams together.
-    in_flight: usize as Count = "max-in-flight", 512, COUNT;
+    in_flight: usize as count = "max-in-flight", 512, COUNT;
     /// Calls of one caller at once: a sixteenth of all.
-    in_flight_per_caller: usize as Count = "in-flight-per-caller", 32, COUNT;
+    in_flight_per_caller: usize as count = "in-flight-per-caller", 32, COUNT;
     /// Calls that may wait for a slot.
-    queue: usize as Count = "queue", 128, 0..=1_000_000;
+    queue: usize as count = "queue", 128, 0..=1_000_000;
     /// How long a call waits for a slot before it is refused.
-    queue_timeout: Duration as Time = "queue-timeout", Duration::from_secs(5), seconds(0, 3600);
+    queue_timeout: Duration as duration = "queue-timeout", Duration::from_secs(5), seconds(0, 3600);
     /// Result sent to a client, in bytes. Models read far less; images need this.
-    result_bytes: usize as Size = "max-result", 8 * MIB, KIB..=GIB;
+    result_bytes: usize as size = "max-result", 8 * MIB, KIB..=GIB;
     /// Message taken from an upstream, in bytes. Twice the result: lists are long.
-    upstream_result_bytes: usize as Size = "max-upstream-result", 16 * MIB, KIB..=GIB;
+    upstream_result_bytes: usize as size = "max-upstream-result", 16 * MIB, KIB..=GIB;
     /// Nesting of the JSON of a message taken from an upstream; clients' own parsers give up at 100 to 1000.
-    upstream_depth: usize as Count = "max-upstream-depth", 256, 8..=100_000;
+    upstream_depth: usize as count = "max-upstream-depth", 256, 8..=100_000;
     /// Values in the JSON of a message taken from an upstream: a million numbers pass.
-    upstream_nodes: usize as Count = "max-upstream-nodes", 2_000_000, 1000..=100_000_000;
+    upstream_nodes: usize as count = "max-upstream-nodes", 2_000_000, 1000..=100_000_000;
     /// Programs that start at once, until each is ready or has not answered for ten seconds: package runners load a
     /// machine.
-    starts: usize as Count = "max-starts", 8, 1..=1000;
+    starts: usize as count = "max-starts", 8, 1..=1000;
     /// Legacy sessions at once; beyond that the longest idle one ends.
-    sessions: usize as Count = "max-sessions", 4096, COUNT;
+    sessions: usize as count = "max-sessions", 4096, COUNT;
     /// Legacy sessions of one caller.
-    sessions_per_caller: usize as Count = "sessions-per-caller", 64, COUNT;
+    sessions_per_caller: usize as count = "sessions-per-caller", 64, COUNT;
     /// When a session without stream or call ends.
-    session_idle: Duration as Time = "session-idle", Duration::from_secs(30 * 60), seconds(1, 30 * 86_400);
+    session_idle: Duration as duration = "session-idle", Duration::from_secs(30 * 60), seconds(1, 30 * 86_400);
     /// When any session ends: a stolen session id is worth a day at most.
-    session_max: Duration as Time = "session-max-age", Duration::from_secs(86_400), seconds(1, 365 * 86_400);
+    session_max: Duration as duration = "session-max-age", Duration::from_secs(86_400), seconds(1, 365 * 86_400);
     /// `subscriptions/listen` streams of one caller.
-    streams_per_caller: usize as Count = "streams-per-caller", 16, COUNT;
+    streams_per_caller: usize as count = "streams-per-caller", 16, COUNT;
     /// Subscribed URIs of one `subscriptions/listen` stream.
-    uris_per_stream: usize as Count = "uris-per-stream", 256, COUNT;
+    uris_per_stream: usize as count = "uris-per-stream", 256, COUNT;
     /// Interval of keep-alives on a quiet stream; proxies cut at 60 s.
-    keepalive: Duration as Time = "keepalive", Duration::from_secs(15), seconds(1, 3600);
+    keepalive: Duration as duration = "keepalive", Duration::from_secs(15), seconds(1, 3600);
     /// Requests of one caller.
-    caller_rate: Rate as Often = "caller-rate", Rate { count: 20, per: Per::Second }, ();
+    caller_rate: Rate as rate = "caller-rate", Rate { count: 20, per: Per::Second }, ();
     /// Burst of `caller-rate`: two seconds' worth, since hosts list everything at start.
-    caller_burst: usize as Count = "caller-burst", 40, COUNT;
+    caller_burst: usize as count = "caller-burst", 40, COUNT;
     /// Wrong credentials from one address before the next wrong one gets 429. Right ones always pass.
-    auth_failures: Rate as Often = "auth-failures", Rate { count: 5, per: Per::Minute }, ();
+    auth_failures: Rate as rate = "auth-failures", Rate { count: 5, per: Per::Minute }, ();
     /// Bytes of all messages of 16 KiB and more, from their first byte until their readers have them. A message without
     /// room is refused. Other bounds limit the number of smaller ones.
-    buffered_bytes: usize as Size = "max-buffered", 512 * MIB, MIB..=64 * GIB;
+    buffered_bytes: usize as size = "max-buffered", 512 * MIB, MIB..=64 * GIB;
 }
