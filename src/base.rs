@@ -4,6 +4,7 @@ pub(crate) mod access;
 pub(crate) mod budget;
 pub(crate) mod clock;
 pub(crate) mod descriptors;
+pub(crate) mod never;
 pub(crate) mod queue;
 pub(crate) mod repoll;
 pub(crate) mod slots;

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio_util::sync::CancellationToken;
 
+use super::never::or_never;
+
 static START: LazyLock<Instant> = LazyLock::new(now);
 
 /// The monotonic clock.
@@ -121,10 +123,7 @@ pub(crate) fn jitter() -> f64 {
 
 /// Waits until then; for ever if there is no such time.
 pub(crate) async fn sleep_until(at: Option<Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(at.into()).await,
-        None => std::future::pending().await,
-    }
+    or_never(at.map(|at| tokio::time::sleep_until(at.into()))).await;
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use super::ends::Ends;
 use super::exit::{OK, SOFTWARE, UNAVAILABLE};
 use super::options::Common;
 use super::output::Failure;
-use crate::daemon::gateway::StopTimes;
+use crate::daemon::gateway::{StopTimes, or_never};
 use crate::wire::lines::LineDecoder;
 
 mod talk;
@@ -143,7 +143,10 @@ pub(super) async fn run(door: Door, daemon: Daemon, patience: Duration, times: S
         let (unsent, unread) = (to_daemon.len(), to_client.len());
         let may_hear = talk.waiting() + unsent < HIGH_WATER;
         let (reading, writing) = match &mut link {
-            Some(Link { read, write, lines }) => (Some((read, lines)), Some(write)),
+            Some(Link { read, write, lines }) => {
+                let reading = async move { read.read_buf(lines.buffer()).await };
+                (Some(reading), Some(write.write_buf(&mut to_daemon)))
+            }
             None => (None, None),
         };
         let gap_ends = away.as_ref().and_then(|away| away.gap_ends);
@@ -151,10 +154,10 @@ pub(super) async fn run(door: Door, daemon: Daemon, patience: Duration, times: S
             () = ends.wait() => Event::End,
             got = stdin.read_buf(from_client.buffer()), if may_hear => Event::FromClient(got),
             done = write_out(&mut stdout, &mut to_client), if unwritten => Event::ToClient(done),
-            got = read_some(reading), if unread < HIGH_WATER => Event::FromDaemon(got),
-            done = write_some(writing, &mut to_daemon), if unsent > 0 => Event::ToDaemon(done),
-            found = come_back(&mut away) => Event::Back(found),
-            () = until(gap_ends) => Event::GapOver,
+            got = or_never(reading), if unread < HIGH_WATER => Event::FromDaemon(got),
+            done = or_never(writing), if unsent > 0 => Event::ToDaemon(done),
+            found = or_never(away.as_mut().map(|away| away.back.as_mut())) => Event::Back(found),
+            () = or_never(gap_ends.map(tokio::time::sleep_until)) => Event::GapOver,
         };
         match event {
             Event::End => break Ok(OK),
@@ -201,32 +204,4 @@ async fn write_out(stdout: &mut Stdout, bytes: &mut BytesMut) -> io::Result<()> 
         stdout.write_buf(bytes).await?;
     }
     stdout.flush().await
-}
-
-async fn read_some(link: Option<(&mut OwnedReadHalf, &mut LineDecoder)>) -> io::Result<usize> {
-    match link {
-        Some((read, lines)) => read.read_buf(lines.buffer()).await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn write_some(link: Option<&mut OwnedWriteHalf>, bytes: &mut BytesMut) -> io::Result<usize> {
-    match link {
-        Some(write) => write.write_buf(bytes).await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn come_back(away: &mut Option<Away>) -> Result<Link, Failure> {
-    match away {
-        Some(away) => away.back.as_mut().await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn until(at: Option<Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(at).await,
-        None => std::future::pending().await,
-    }
 }

@@ -16,7 +16,7 @@ use crate::config::{self, Auth};
 use crate::daemon::access::Access;
 use crate::daemon::admin;
 use crate::daemon::file_watch::{FileWatch, QUIET};
-use crate::daemon::gateway::{Gateway, StartError, StopTimes};
+use crate::daemon::gateway::{Gateway, StartError, StopTimes, or_never};
 use crate::daemon::listen::Addresses;
 use crate::daemon::systemd;
 use crate::store::approvals::Keeper;
@@ -230,12 +230,7 @@ async fn until_stopped(gateway: &Arc<Gateway>, signals: &mut Signals) {
         if let Some(watch) = &mut watch {
             watch.follow(&gateway.source.files.lock());
         }
-        let dirty = async {
-            match &watch {
-                Some(watch) => watch.changed().await,
-                None => std::future::pending().await,
-            }
-        };
+        let dirty = or_never(watch.as_ref().map(FileWatch::changed));
         tokio::select! {
             // `reload` logs its outcome.
             _ = signals.hangup.recv() => drop(gateway.reload().await),

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::base::access::Access;
 use crate::base::budget::Budget;
 use crate::base::clock;
+pub(crate) use crate::base::never::or_never;
 pub(crate) use crate::base::stop::StopTimes;
 use crate::base::task_group::TaskGroup;
 use crate::config::plan::{Plan, diff};

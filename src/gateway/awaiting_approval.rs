@@ -14,6 +14,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::base::clock;
+use crate::base::never::or_never;
 use crate::engine::ask::ClientAnswer;
 use crate::engine::call::Progress;
 use crate::engine::failure::{Executed, Failure, Reason};
@@ -152,18 +153,8 @@ impl Asking {
             }
             let (until, is_held) = (self.until(), self.is_held());
             let Some(settled) = &mut self.settled else { return Step::Event(self.refuse(Reason::Denied, "")) };
-            let question = async {
-                match &mut self.question {
-                    Some(question) => question.answer().await,
-                    None => std::future::pending().await,
-                }
-            };
-            let turn = async {
-                match &mut self.awaiting_turn {
-                    Some(turn) => turn.await,
-                    None => std::future::pending().await,
-                }
-            };
+            let question = or_never(self.question.as_mut().map(PendingRequest::answer));
+            let turn = or_never(self.awaiting_turn.as_mut());
             tokio::select! {
                 biased;
                 closed = settled => { self.concluded = Some(closed); self.settled = None; }

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use crate::base::clock;
+use crate::base::never::or_never;
 use crate::catalog::name::UpstreamName;
 use crate::engine::call::Progress;
 use crate::engine::failure::Executed;
@@ -130,12 +131,7 @@ impl AwaitingLogin {
                 return Step::Event(ClientEvent::Notice(notice));
             }
             let until = self.until();
-            let question = async {
-                match &mut self.question {
-                    Some(question) => question.answer().await,
-                    None => std::future::pending().await,
-                }
-            };
+            let question = or_never(self.question.as_mut().map(PendingRequest::answer));
             tokio::select! {
                 biased;
                 changed = self.generation.changed() => if changed.is_err() { return Step::Again },

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use tokio::sync::watch;
 
 use crate::base::clock;
+use crate::base::never::or_never;
 use crate::gateway::client::{ClientContext, view_of};
 use crate::gateway::service::Service;
 use crate::mcp::log::shown;
@@ -121,12 +122,7 @@ impl News {
 
     /// The next notifications. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Vec<Bytes> {
-        let updated = async {
-            match &self.client.watched {
-                Some(watched) => watched.watcher.updated().await,
-                None => std::future::pending().await,
-            }
-        };
+        let updated = or_never(self.client.watched.as_ref().map(|watched| watched.watcher.updated()));
         tokio::select! {
             methods = self.feed.changed() => methods.into_iter().map(|one| encode_notification(one, None)).collect(),
             message = unclaimed(&self.client) => vec![message],

@@ -9,6 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::base::clock;
+use crate::base::never::or_never;
 use crate::base::stop;
 use crate::catalog::inventory::{Gap, Inventory, ListBounds};
 use crate::engine::handshake::{Agreed, EraHint, PROBE_TIME};
@@ -181,7 +182,8 @@ pub(crate) async fn converse(
                 inventory = listing.next() => if let Some(agreed) = agreed {
                     shown = report(context, inventory, agreed, listing.is_awaited()).await;
                 },
-                () = told(&mut shown), if held.is_some() => if let Some(link) = held.take() {
+                // Clients see the lists that were read last, or the supervisor is gone.
+                _ = or_never(shown.as_mut()), if held.is_some() => if let Some(link) = held.take() {
                     open(context, link).await;
                 },
                 ended = &mut connection => break ended,
@@ -206,14 +208,4 @@ async fn report(
     let is_whole = !inventory.has_gap(Gap::Awaited) && !awaits_more;
     let told = context.report_lists(inventory, agreed, is_whole).await;
     is_whole.then_some(told)
-}
-
-/// Waits until clients see the lists that were read last.
-async fn told(shown: &mut Option<oneshot::Receiver<()>>) {
-    match shown {
-        Some(shown) => {
-            let _supervisor_is_gone = shown.await;
-        }
-        None => std::future::pending().await,
-    }
 }

@@ -7,6 +7,7 @@ use http::{Method as HttpMethod, StatusCode};
 use tokio::sync::Notify;
 
 use crate::base::clock;
+use crate::base::never::or_never;
 use crate::catalog::inventory::Gap;
 use crate::engine::ask::Declared;
 use crate::engine::handshake::{EraHint, Question, listen_params};
@@ -165,7 +166,7 @@ async fn follow(context: &Context, link: &Arc<HttpLink>, opened: &Notify, listed
                 tokio::time::sleep(DEBOUNCE).await;
                 lists.iter_mut().for_each(|lists| lists.changed(&link.take_changed()));
             }
-            step = next(&mut lists) => match step {
+            step = or_never(lists.as_mut().map(HttpLists::next)) => match step {
                 Step::News(news) => {
                     let is_awaited = news.has_gap(Gap::Awaited);
                     let shown = context.report_lists(news, link.agreed, !is_awaited).await;
@@ -190,14 +191,6 @@ async fn follow(context: &Context, link: &Arc<HttpLink>, opened: &Notify, listed
                 reopen = Some(clock::now() + stream.reopen());
             }
         }
-    }
-}
-
-/// Reads the lists until there is something to do; for ever where there are none. Cancel-safe.
-async fn next(lists: &mut Option<HttpLists<'_>>) -> Step {
-    match lists {
-        Some(lists) => lists.next().await,
-        None => std::future::pending().await,
     }
 }
 

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::base::access::Access;
 use crate::base::clock;
+use crate::base::never::or_never;
 use crate::base::task_group::TaskGroup;
 use crate::engine::ask::ServerRequest;
 use crate::engine::call::Outcome;
@@ -153,12 +154,7 @@ impl Keeper {
     /// Until the time is over or no request can come any more.
     async fn run(&mut self, mut inbox: mpsc::Receiver<Order>) {
         loop {
-            let left = async {
-                match &self.viewer {
-                    Some(viewer) => viewer.closed().await,
-                    None => std::future::pending().await,
-                }
-            };
+            let left = or_never(self.viewer.as_ref().map(mpsc::Sender::closed));
             tokio::select! {
                 biased;
                 order = inbox.recv() => match order {
@@ -173,7 +169,7 @@ impl Keeper {
                     Some(Order::Parked(turn)) => self.parked(turn),
                     Some(Order::GiveUp) | None => return,
                 },
-                event = next(&mut self.exchange) => self.hear(event),
+                event = or_never(self.exchange.as_mut().map(Exchange::next)) => self.hear(event),
                 () = left => self.leave(),
                 // No request can come any more.
                 () = self.draining.cancelled(), if self.viewer.is_none() => return,
@@ -253,13 +249,6 @@ impl Keeper {
         self.table.lock().remove(&self.id);
         let acts: Vec<Act> = self.park.end().collect();
         self.act(acts);
-    }
-}
-
-async fn next(exchange: &mut Option<Exchange>) -> ExchangeEvent {
-    match exchange {
-        Some(exchange) => exchange.next().await,
-        None => std::future::pending().await,
     }
 }
 
