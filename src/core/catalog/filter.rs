@@ -7,17 +7,11 @@ use globset::{GlobSet, GlobSetBuilder};
 use crate::catalog::glob::glob;
 
 /// Allow and deny patterns plus renames, compiled.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Filter {
     allow: Option<GlobSet>,
     deny: GlobSet,
     rename: HashMap<String, String>,
-}
-
-impl Default for Filter {
-    fn default() -> Self {
-        Self { allow: None, deny: GlobSet::empty(), rename: HashMap::new() }
-    }
 }
 
 impl Filter {

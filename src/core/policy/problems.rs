@@ -1,7 +1,6 @@
 //! Problems of a policy, with their places.
 
 use std::collections::HashSet;
-use std::fmt;
 
 use super::effect::{AGAIN_RULE, DEFAULT_RULE, DOUBT_RULE};
 
@@ -9,18 +8,13 @@ use super::effect::{AGAIN_RULE, DEFAULT_RULE, DOUBT_RULE};
 const MAX_ID_LENGTH: usize = 64;
 
 /// One problem of a [`PolicySpec`](super::PolicySpec).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{path}: {message}")]
 pub struct PolicyProblem {
     /// Where, as a key path with indices from zero: `policy.rules[2].tools[0]`.
     pub path: String,
     /// What is wrong and, if known, what to write.
     pub message: String,
-}
-
-impl fmt::Display for PolicyProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.path, self.message)
-    }
 }
 
 /// Problems found so far.

@@ -8,9 +8,9 @@ use super::error::DbError;
 use crate::base::clock;
 
 /// Shared by the database's thread, which alone changes it, and its readers.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Health {
-    writable: AtomicBool,
+    unwritable: AtomicBool,
     /// Counts the connections of the thread: values that `SQLite` keeps for each of them are told apart by it.
     connections: AtomicU64,
     trouble: Mutex<Option<Trouble>>,
@@ -24,16 +24,10 @@ pub(crate) struct Trouble {
     pub(crate) since: u64,
 }
 
-impl Default for Health {
-    fn default() -> Self {
-        Self { writable: AtomicBool::new(true), connections: AtomicU64::new(0), trouble: Mutex::new(None) }
-    }
-}
-
 impl Health {
     /// Whether the last attempt to write succeeded.
     pub(crate) fn is_writable(&self) -> bool {
-        self.writable.load(Ordering::Acquire)
+        !self.unwritable.load(Ordering::Acquire)
     }
 
     /// Why it takes no writes, while that is so.
@@ -51,7 +45,7 @@ impl Health {
 
     /// A write failed. Logged where the last one did not.
     pub(super) fn failed(&self, error: &DbError) {
-        if self.writable.swap(false, Ordering::AcqRel) {
+        if !self.unwritable.swap(true, Ordering::AcqRel) {
             *self.trouble.lock() = Some(Trouble { why: error.to_string(), since: clock::unix_seconds() });
             tracing::error!(
                 error = %error,
@@ -62,7 +56,7 @@ impl Health {
 
     /// A write is on the disk. Logged where the last one failed.
     pub(super) fn wrote(&self) {
-        if !self.writable.swap(true, Ordering::AcqRel) {
+        if self.unwritable.swap(false, Ordering::AcqRel) {
             *self.trouble.lock() = None;
             tracing::info!("the store takes writes again");
         }

@@ -1,4 +1,4 @@
-//! A line of the log as a value, for those who look records up. It borrows from the line.
+//! A line of the log as a value, for those who look records up. Its time, event and arguments borrow from the line.
 
 use std::borrow::Cow;
 
@@ -15,46 +15,29 @@ pub struct Line<'l> {
     pub ts: Cow<'l, str>,
     #[serde(borrow)]
     pub event: Cow<'l, str>,
-    #[serde(borrow)]
     pub call: Option<Cow<'l, str>>,
-    #[serde(borrow)]
     pub caller: Option<Cow<'l, str>>,
-    #[serde(borrow)]
     pub client: Option<Cow<'l, str>>,
-    #[serde(borrow)]
     pub profile: Option<Cow<'l, str>>,
-    #[serde(borrow)]
     pub upstream: Option<Cow<'l, str>>,
-    #[serde(borrow)]
     pub kind: Option<Cow<'l, str>>,
-    #[serde(borrow)]
     pub item: Option<Cow<'l, str>>,
-    #[serde(borrow)]
     hints: Option<Cow<'l, str>>,
-    #[serde(borrow)]
     claims: Option<Cow<'l, str>>,
     #[serde(default)]
     heard: bool,
-    #[serde(borrow)]
     args: Option<Cow<'l, str>>,
     #[serde(borrow)]
     arguments: Option<&'l RawValue>,
     #[serde(rename = "arguments-bytes")]
     arguments_bytes: Option<u64>,
-    #[serde(borrow)]
     pub result: Option<Cow<'l, str>>,
-    #[serde(borrow)]
     pub rule: Option<Cow<'l, str>>,
-    #[serde(borrow)]
     pub grant: Option<Cow<'l, str>>,
-    #[serde(borrow)]
     pub prompt: Option<Cow<'l, str>>,
-    #[serde(borrow)]
     pub evidence: Option<Cow<'l, str>>,
-    #[serde(borrow)]
     pub by: Option<Cow<'l, str>>,
     pub count: Option<u64>,
-    #[serde(borrow)]
     pub why: Option<Cow<'l, str>>,
     /// Microseconds.
     pub us: Option<u64>,

@@ -1,47 +1,37 @@
 //! Verification: a state machine that is fed a log line by line.
 
-use std::fmt;
-
 use super::{Head, Parts};
 
 /// Defects of a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, thiserror::Error)]
 #[strum(const_into_str, serialize_all = "kebab-case")]
 pub enum What {
     /// The line has not the form of a record.
+    #[error("not a record")]
     NotARecord,
     /// The line, or one before it, is not the one that was written.
+    #[error("wrong hash: it was changed")]
     Changed,
     /// Records that stood before this one are gone: from there to the one before it.
+    #[error("sequence gap: the records from {from} on were removed")]
     Removed { from: u64 },
     /// The record stands too early: the one that belongs here comes later.
+    #[error("out of order: records were moved")]
     Reordered,
     /// A record of this number stood before.
+    #[error("duplicate: the record occurs twice")]
     Duplicate,
     /// The last line ends in the middle, in a record that was whole.
+    #[error("torn last line: the log was cut")]
     Torn,
     /// The log ends here, but a record of that number is known.
+    #[error("missing: the log was cut or rolled back, it had records up to {until}")]
     CutOff { until: u64 },
 }
 
-impl fmt::Display for What {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotARecord => f.write_str("not a record"),
-            Self::Changed => f.write_str("wrong hash: it was changed"),
-            Self::Removed { from } => write!(f, "sequence gap: the records from {from} on were removed"),
-            Self::Reordered => f.write_str("out of order: records were moved"),
-            Self::Duplicate => f.write_str("duplicate: the record occurs twice"),
-            Self::Torn => f.write_str("torn last line: the log was cut"),
-            Self::CutOff { until } => {
-                write!(f, "missing: the log was cut or rolled back, it had records up to {until}")
-            }
-        }
-    }
-}
-
 /// The first record that is wrong.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{segment}: line {line}: record {seq}: {what}")]
 pub struct Bad {
     pub segment: String,
     /// From one.
@@ -49,12 +39,6 @@ pub struct Bad {
     /// The record's own number, or the expected one if it has none.
     pub seq: u64,
     pub what: What,
-}
-
-impl fmt::Display for Bad {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: line {}: record {}: {}", self.segment, self.line, self.seq, self.what)
-    }
 }
 
 /// A log in which nothing is wrong.
