@@ -29,8 +29,7 @@ const WORKS: [&str; 5] = ["ready", "idle", "starting", "stopped", "disabled"];
 
 pub(super) fn run(common: &Common, name: Option<&str>, json: bool) -> Result<u8, Failure> {
     let status = daemon::connect(common, "admin", None)?.ask("status", None)?;
-    let upstreams = status.list("upstreams").unwrap_or_default();
-    let upstreams: Vec<RawObject> = upstreams.iter().filter_map(|raw| RawObject::parse(raw).ok()).collect();
+    let upstreams = status.objects("upstreams");
     let screen = Screen::of_stdout();
     if let Some(name) = name {
         let found = upstreams.iter().find(|upstream| upstream.string("name").as_deref() == Some(name));
@@ -62,13 +61,13 @@ fn all(screen: Screen, status: &RawObject, upstreams: &[RawObject]) -> String {
     let config = status.string("config").unwrap_or_else(|| "none, the built-in default or the command line".to_owned());
     out.push_str(&screen.paragraph(&format!("configuration: {config}")));
     out.push('\n');
-    let degraded = status.list("degraded").unwrap_or_default();
-    for condition in degraded.iter().filter_map(|raw| RawObject::parse(raw).ok()) {
+    let degraded = status.objects("degraded");
+    for condition in &degraded {
         let word = if condition.is_true("stops-calls") { "no call works" } else { "degraded" };
         out.push_str(&screen.paragraph(&format!(
             "{word}: {}: {}",
-            field(&condition, "reason"),
-            field(&condition, "text")
+            field(condition, "reason"),
+            field(condition, "text")
         )));
     }
     out.push_str(if degraded.is_empty() { "" } else { "\n" });
@@ -101,9 +100,7 @@ fn all(screen: Screen, status: &RawObject, upstreams: &[RawObject]) -> String {
 /// The daemon's error, with the upstreams that may be meant where there is none of that name.
 pub(super) fn unknown(daemon: &mut Daemon, name: &str, failure: Failure) -> Failure {
     let Ok(status) = daemon.ask("status", None) else { return failure };
-    let upstreams = status.list("upstreams").unwrap_or_default();
-    let names = upstreams.iter().filter_map(|raw| RawObject::parse(raw).ok()).filter_map(|known| known.string("name"));
-    let names: Vec<String> = names.collect();
+    let names: Vec<String> = status.objects("upstreams").iter().filter_map(|known| known.string("name")).collect();
     if names.iter().any(|known| known == name) {
         return failure;
     }
@@ -210,8 +207,7 @@ fn about(screen: Screen, upstream: &RawObject) -> String {
 
 /// A line for each withheld item of an upstream that the daemon names, and nothing where there is none.
 fn withheld(screen: Screen, upstream: &RawObject) -> String {
-    let named = upstream.list("withheld-list").unwrap_or_default();
-    let named: Vec<RawObject> = named.iter().filter_map(|raw| RawObject::parse(raw).ok()).collect();
+    let named = upstream.objects("withheld-list");
     if named.is_empty() {
         return String::new();
     }

@@ -76,8 +76,7 @@ pub(super) fn run(common: &Common, args: &ToolsArgs) -> Result<u8, Failure> {
     if args.json {
         return print(&format!("{}\n", answer.encode().text()));
     }
-    let tools = answer.list("tools").unwrap_or_default();
-    let tools: Vec<RawObject> = tools.iter().filter_map(|raw| RawObject::parse(raw).ok()).collect();
+    let tools = answer.objects("tools");
     let screen = Screen::of_stdout();
     if args.tokens {
         return print(&sizes(screen, &tools));
@@ -169,9 +168,7 @@ fn show(daemon: &mut Daemon, name: &str, json: bool) -> Result<u8, Failure> {
 /// The daemon's error, with the names that may be meant where there is no such tool.
 pub(super) fn unknown(daemon: &mut Daemon, name: &str, failure: Failure) -> Failure {
     let Ok(answer) = daemon.ask("tools", None) else { return failure };
-    let tools = answer.list("tools").unwrap_or_default();
-    let names: Vec<String> =
-        tools.iter().filter_map(|raw| RawObject::parse(raw).ok()).filter_map(|tool| tool.string("name")).collect();
+    let names: Vec<String> = answer.objects("tools").iter().filter_map(|tool| tool.string("name")).collect();
     if names.iter().any(|known| known == name) || failure.text.starts_with("withheld") {
         return failure;
     }
@@ -208,8 +205,7 @@ fn about(screen: Screen, tool: &RawObject) -> String {
             out.push_str(&format!("  | {line}\n"));
         }
     }
-    let who = tool.list("who").unwrap_or_default();
-    let who: Vec<RawObject> = who.iter().filter_map(|raw| RawObject::parse(raw).ok()).collect();
+    let who = tool.objects("who");
     let columns = ["CALLER", "PROFILE", "CALLS IT", "EFFECT"].map(|head| Column { head, rank: 0 });
     let rows = who.iter().map(|row| {
         let cell = |name: &str| row.string(name).unwrap_or_default();

@@ -59,8 +59,7 @@ impl Place {
                 RawObject::parse(&answer).map_err(|error| Failure::new(UNAVAILABLE, error))?
             }
         };
-        let rows = answer.list(name).unwrap_or_default();
-        Ok(rows.iter().filter_map(|raw| RawObject::parse(raw).ok()).collect())
+        Ok(answer.objects(name))
     }
 
     /// An open approval with everything that a person is shown.

@@ -44,7 +44,7 @@ pub(super) fn started(loaded: Loaded, found: &mut Findings) -> Option<RawObject>
                 Some("idle") => upstream.string("start").as_deref() == Some("eager"),
                 _ => false,
             };
-            let waits = each(&now).iter().any(is_on_its_way);
+            let waits = now.objects("upstreams").iter().any(is_on_its_way);
             told = Some(now);
             if !waits {
                 break;
@@ -58,11 +58,6 @@ pub(super) fn started(loaded: Loaded, found: &mut Findings) -> Option<RawObject>
         found.problem("upstreams", failure.text, "do as it says, then `headend doctor` again");
     }
     told
-}
-
-fn each(status: &RawObject) -> Vec<RawObject> {
-    let upstreams = status.list("upstreams").unwrap_or_default();
-    upstreams.iter().filter_map(|raw| RawObject::parse(raw).ok()).collect()
 }
 
 /// A finding for each upstream that needs something, and one for the others.
@@ -80,7 +75,7 @@ pub(super) fn look(status: &RawObject, found: &mut Findings) {
         }
     }
     let mut ready: Vec<String> = Vec::new();
-    for upstream in each(status) {
+    for upstream in status.objects("upstreams") {
         let text = |name: &str| upstream.string(name).unwrap_or_default();
         let (name, state) = (text("name"), text("state"));
         let stderr = upstream.get("stderr").and_then(|raw| raw.parse::<Vec<String>>().ok()).unwrap_or_default();

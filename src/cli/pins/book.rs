@@ -74,7 +74,7 @@ impl Book {
             Self::Daemon(daemon) => daemon.ask("pins.list", None)?,
             Self::Disk(disk) => parsed(&crate::daemon::admin::listed(&disk.pins.list(), false))?,
         };
-        Ok(objects(&answer, "pins"))
+        Ok(answer.objects("pins"))
     }
 
     pub(super) fn find(&mut self, name: &str, kind: Option<&str>) -> Result<Shown, Failure> {
@@ -103,7 +103,7 @@ impl Book {
                     parsed(&crate::daemon::admin::listed(&disk.pins.views(&names), true))?
                 }
             };
-            out.extend(objects(&answer, "pins").iter().map(Shown::read));
+            out.extend(answer.objects("pins").iter().map(Shown::read));
         }
         Ok(out)
     }
@@ -131,7 +131,7 @@ impl Book {
                 Self::Disk(disk) => disk.decide_all(method, some)?,
             };
             out.decided += answer.get("decided").and_then(|count| count.parse::<usize>().ok()).unwrap_or_default();
-            for left in objects(&answer, "left") {
+            for left in answer.objects("left") {
                 let [name, kind, why] = ["name", "kind", "why"].map(|member| left.string(member).unwrap_or_default());
                 out.left.push(format!("{name} ({kind}): {why}"));
             }
@@ -202,11 +202,6 @@ fn whole(word: &str) -> Result<PinKind, Failure> {
 
 fn parsed(json: &RawJson) -> Result<RawObject, Failure> {
     RawObject::parse(json).map_err(|error| Failure::new(SOFTWARE, error))
-}
-
-fn objects(answer: &RawObject, member: &str) -> Vec<RawObject> {
-    let list = answer.list(member).unwrap_or_default();
-    list.iter().filter_map(|raw| RawObject::parse(raw).ok()).collect()
 }
 
 fn params(name: &str, kind: Option<&str>, digest: Option<&str>) -> RawObject {

@@ -259,6 +259,12 @@ impl RawObject {
         elements(self.get(name)?).ok()
     }
 
+    /// Those of them that are objects; none where it is no array.
+    pub fn objects(&self, name: &str) -> Vec<Self> {
+        let list = self.list(name).unwrap_or_default();
+        list.iter().filter_map(|raw| Self::parse(raw).ok()).collect()
+    }
+
     pub fn is_true(&self, name: &str) -> bool {
         self.get(name).is_some_and(|value| *value.0 == *b"true")
     }
