@@ -62,7 +62,7 @@ pub(crate) use self::model::{
     ShownHints, Start, Target, Transport, Upstream, Uris,
 };
 pub(crate) use self::notify::{Hook, Notified, Notify};
-pub(crate) use self::places::{Located, locate, preflight, state_dir, user_file};
+pub(crate) use self::places::{Located, is_program, locate, preflight, state_dir, user_file};
 pub(crate) use self::problem::{Problem, Problems, Warning};
 pub(crate) use self::seen::Seen;
 pub(crate) use self::surroundings::{inherited, search_path};

@@ -31,7 +31,7 @@ mod template;
 mod value;
 mod write;
 
-use self::entry::{Block, Source};
+use self::entry::{Block, Source, names_of};
 use self::host::{Host, HostFile};
 use self::names::Names;
 use self::parts::{Given, Parts};
@@ -123,15 +123,7 @@ fn added(imported: &Imported, target: &Target, text: &str) -> Result<u8, Failure
         return print(&format!("Nothing to add: {path} has every server of these files.\n"));
     }
     target.add(text).map_err(|why| Failure::new(TEMPFAIL, why))?;
-    let names = |these: &dyn Fn(&Block) -> bool| {
-        imported
-            .blocks
-            .iter()
-            .filter(|block| these(block))
-            .map(|block| block.name.as_str())
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
+    let names = |these: &dyn Fn(&Block) -> bool| names_of(imported.blocks.iter().filter(|block| these(block)));
     let screen = Screen::of_stdout();
     let mut out = format!("{} {path}\n", if target.is_there() { "Added to" } else { "Made" });
     for (label, names) in [

@@ -23,7 +23,8 @@ pub(super) struct Loaded {
     pub(super) embedded: bool,
 }
 
-fn environment(name: &str) -> Option<String> {
+/// A variable of the environment that has a value.
+pub(super) fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 

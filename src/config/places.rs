@@ -82,13 +82,15 @@ pub(super) fn unread(error: &io::Error) -> String {
     if is_ours { error.to_string() } else { format!("cannot be read: {error}") }
 }
 
+/// Whether a file is there that can be executed.
+pub(crate) fn is_program(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
+}
+
 /// Warnings of `check` about programs and directories that do not exist. They are no problems: `check` may run on
 /// another machine than `serve`.
 pub(crate) fn preflight(config: &Config) -> Vec<String> {
     let env = |name: &str| std::env::var_os(name).or_else(|| (name == "PATH").then(|| DEFAULT_PATH.into()));
-    let is_program = |path: &Path| {
-        std::fs::metadata(path).is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
-    };
     missing(config, &env, &is_program, &|path| path.is_dir())
 }
 

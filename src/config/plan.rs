@@ -2,13 +2,11 @@
 
 use std::fmt;
 
-use aws_lc_rs::digest;
-use data_encoding::HEXLOWER;
-
 use crate::catalog::name::UpstreamName;
 use crate::policy::LOCAL;
 
 use super::model::{Auth, Config, Confinement, Target, Upstream};
+use super::seen::digest_of;
 
 mod opens;
 
@@ -182,7 +180,8 @@ impl Upstream {
                 let mut env: Vec<_> = env.iter().collect();
                 env.sort_by_key(|(name, _)| name);
                 parts.extend(
-                    env.into_iter().flat_map(|(name, value)| [name.clone(), digest_of(&[value.before_expansion()])]),
+                    env.into_iter()
+                        .flat_map(|(name, value)| [name.clone(), digest_of([value.before_expansion().as_bytes()])]),
                 );
                 parts.extend(cwd.iter().map(|cwd| cwd.written().to_owned()));
                 // The store finds launches by their identity, so the default must not change it.
@@ -198,18 +197,8 @@ impl Upstream {
                 parts.extend(names);
             }
         }
-        digest_of(&parts.iter().map(String::as_str).collect::<Vec<_>>())
+        digest_of(parts.iter().map(String::as_bytes))
     }
-}
-
-/// SHA-256 over parts, each with its length before it.
-fn digest_of(parts: &[&str]) -> String {
-    let mut hash = digest::Context::new(&digest::SHA256);
-    for part in parts {
-        hash.update(&(part.len() as u64).to_be_bytes());
-        hash.update(part.as_bytes());
-    }
-    HEXLOWER.encode(hash.finish().as_ref())
 }
 
 impl Plan {

@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use aws_lc_rs::digest::{Context, SHA256};
+use data_encoding::HEXLOWER;
 
 use super::{folder, guard};
 
@@ -15,13 +16,13 @@ pub(crate) struct Seen {
     path: PathBuf,
     is_folder: bool,
     /// `None`: it was not readable.
-    content: Option<[u8; 32]>,
+    content: Option<String>,
 }
 
 impl Seen {
     /// A file that was just read, or was to be read.
     pub(super) fn file(path: &Path, read: &io::Result<String>) -> Self {
-        let content = read.as_ref().ok().map(|text| digest_of([text.as_bytes()].into_iter()));
+        let content = read.as_ref().ok().map(|text| digest_of([text.as_bytes()]));
         Self { path: path.to_owned(), is_folder: false, content }
     }
 
@@ -50,17 +51,14 @@ impl Seen {
     }
 }
 
-/// A digest of parts, each with its length before it.
-fn digest_of<'p>(parts: impl Iterator<Item = &'p [u8]>) -> [u8; 32] {
+/// SHA-256 over parts, each with its length before it.
+pub(super) fn digest_of<'p>(parts: impl IntoIterator<Item = &'p [u8]>) -> String {
     let mut hash = Context::new(&SHA256);
     for part in parts {
         hash.update(&(part.len() as u64).to_be_bytes());
         hash.update(part);
     }
-    let mut out = [0; 32];
-    // Both have 32 bytes.
-    out.iter_mut().zip(hash.finish().as_ref()).for_each(|(to, from)| *to = *from);
-    out
+    HEXLOWER.encode(hash.finish().as_ref())
 }
 
 #[cfg(test)]

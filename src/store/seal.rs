@@ -119,6 +119,15 @@ impl Seals {
         Some(head + &BASE64URL_NOPAD.encode(&[&nonce[..], &bytes].concat()))
     }
 
+    /// The text of a value that lay in that place, sealed or not; `None` where it does not open.
+    pub(crate) fn opened(&self, place: &[&str], stored: String) -> Option<String> {
+        match self.open(place, &stored) {
+            Opened::Clear => Some(stored),
+            Opened::Text { text, .. } => Some(text),
+            Opened::Lost => None,
+        }
+    }
+
     /// Opens a value that lay in that place. Of the values that do not open, the first one is logged.
     pub(crate) fn open(&self, place: &[&str], stored: &str) -> Opened {
         if !stored.starts_with("sealed:") {

@@ -1,12 +1,12 @@
 //! Variables for certificates and proxies, and the programs that upstreams need.
 
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use super::finding::{Findings, Level, variable};
-use crate::config::{Config, Notified, Notify, Target, Template, known_directories};
+use super::finding::{Findings, Level};
+use crate::cli::source::environment;
+use crate::config::{Config, Notified, Notify, Target, Template, is_program, known_directories};
 use crate::store::pins::program_of;
 
 /// Variables that name files or folders of certificates.
@@ -23,13 +23,13 @@ const PYTHON: u32 = 10;
 
 pub(super) fn variables(config: &Config, found: &mut Findings) {
     for name in CERTIFICATES {
-        let Some(value) = variable(name) else { continue };
+        let Some(value) = environment(name) else { continue };
         if !Path::new(&value).exists() {
             let next = format!("correct it or take it away: `unset {name}`");
             found.problem("certificates", format!("${name} names `{value}`, which is not there"), next);
         }
     }
-    let Some(proxy) = PROXIES.into_iter().find(|name| variable(name).is_some()) else { return };
+    let Some(proxy) = PROXIES.into_iter().find(|name| environment(name).is_some()) else { return };
     let is_remote = |target: &Target| match target {
         Target::Http { url, .. } => !matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]")),
         Target::Stdio { .. } => false,
@@ -79,7 +79,7 @@ fn notifier(config: &Config, found: &mut Findings) {
     let Some(program) = command.first().map(Path::new) else { return };
     let shown = program.display();
     match std::fs::metadata(program) {
-        Ok(data) if data.is_file() && data.permissions().mode() & 0o111 != 0 => {
+        Ok(_) if is_program(program) => {
             found.ok("notify", format!("{shown}; `headend approvals notify` tries it"));
         }
         Ok(_) => {
@@ -125,13 +125,9 @@ fn installation(word: &str) -> String {
 
 /// A folder that has the program: of the PATH of this command, which may not be the daemon's, or one that installers use.
 fn place_of(word: &str) -> Option<PathBuf> {
-    let own = variable("PATH").unwrap_or_default();
+    let own = environment("PATH").unwrap_or_default();
     let own = own.split(':').filter(|folder| folder.starts_with('/')).map(PathBuf::from);
-    let is_program = |folder: &PathBuf| {
-        let data = std::fs::metadata(folder.join(word));
-        data.is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
-    };
-    own.chain(known_directories(&variable)).find(is_program)
+    own.chain(known_directories(&environment)).find(|folder| is_program(&folder.join(word)))
 }
 
 /// Looks at the version that a program prints.

@@ -52,8 +52,3 @@ impl Findings {
         self.0.iter().filter(|finding| finding.level == level).count()
     }
 }
-
-/// A variable of the environment that has a value.
-pub(super) fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
-}

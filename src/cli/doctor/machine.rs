@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, StatVfsMountFlags, access, statvfs};
 
-use super::finding::{Findings, Level, variable};
+use super::finding::{Findings, Level};
 use crate::cli::daemon;
 use crate::cli::exit::UNAVAILABLE;
 use crate::cli::options::Common;
@@ -137,7 +137,7 @@ fn compare(loaded: &Loaded, daemon: &mut daemon::Daemon, found: &mut Findings) {
 /// The state directory, where it can be used.
 pub(super) fn state(common: &Common, found: &mut Findings) -> Option<PathBuf> {
     let about = "state";
-    let Some(dir) = state_dir(&|name| variable(name)) else {
+    let Some(dir) = state_dir(&source::environment) else {
         found.problem(about, "no state directory: neither $XDG_STATE_HOME nor $HOME is set", "set one of them");
         return None;
     };

@@ -31,6 +31,11 @@ pub(super) struct Block {
     pub(super) unasked: Vec<String>,
 }
 
+/// The names of these blocks for a sentence.
+pub(super) fn names_of<'b>(blocks: impl Iterator<Item = &'b Block>) -> String {
+    blocks.map(|block| block.name.as_str()).collect::<Vec<_>>().join(", ")
+}
+
 /// Everything that a block is made of.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Source<'a> {

@@ -3,7 +3,7 @@
 use crate::config::show::{array, quoted};
 use crate::policy::Effect;
 
-use super::entry::Block;
+use super::entry::{Block, names_of};
 
 /// Rule for tools that only read by their own word.
 const READS: &str = "import-reads";
@@ -90,14 +90,7 @@ fn fresh(blocks: &[Block], silent: Silent) -> Added {
 fn beside(blocks: &[Block], default: Effect, present: &Present) -> Added {
     let mut added = Added::default();
     let word = default.into_str();
-    let names = |these: &dyn Fn(&Block) -> bool| {
-        blocks
-            .iter()
-            .filter(|block| is_on(block) && these(block))
-            .map(|block| block.name.as_str())
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
+    let names = |these: &dyn Fn(&Block) -> bool| names_of(blocks.iter().filter(|block| is_on(block) && these(block)));
     if default == Effect::Allow {
         let asked = names(&|block| block.says && !block.unasked_all);
         if !asked.is_empty() {

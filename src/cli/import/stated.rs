@@ -76,6 +76,15 @@ pub(super) struct Settings {
     profile: Option<Json>,
 }
 
+/// What a host's word says about calls; `None` for what is no word.
+fn verdict(word: &Json) -> Option<Verdict> {
+    Some(match word.as_str()? {
+        "allow" => Verdict::Allow,
+        "deny" => Verdict::Deny,
+        _ => Verdict::Ask,
+    })
+}
+
 impl Settings {
     /// Those in the file itself and in files beside it. `project`: the directory of a project's file, or the list's own project.
     pub(super) fn of(host: Host, root: &Json, beside: &[Json], project: Option<&str>) -> Self {
@@ -188,13 +197,8 @@ impl Settings {
         let permission = one.get("permission").unwrap_or(&Json::Null);
         let whole = permission.as_str().map(|word| ("*".to_owned(), Json::String(word.to_owned())));
         for (pattern, word) in permission.members().iter().chain(&whole) {
-            let verdict = match word.as_str() {
-                Some("allow") => Verdict::Allow,
-                Some("deny") => Verdict::Deny,
-                Some(_) => Verdict::Ask,
-                // Rules by argument, of the host's own tools.
-                None => continue,
-            };
+            // Others are rules by argument, of the host's own tools.
+            let Some(verdict) = verdict(word) else { continue };
             self.says |= pattern == "*";
             self.unasked_all |= pattern == "*" && verdict == Verdict::Allow;
             if pattern != "*" || verdict == Verdict::Deny {
@@ -210,18 +214,12 @@ impl Settings {
             }
         }
         let permissions = one.at(&["agent", "tool_permissions"]).unwrap_or(&Json::Null);
-        let verdict = |word: Option<&Json>| match word.and_then(Json::as_str) {
-            Some("allow") => Some(Verdict::Allow),
-            Some("deny") => Some(Verdict::Deny),
-            Some(_) => Some(Verdict::Ask),
-            None => None,
-        };
-        if let Some(verdict) = verdict(permissions.get("default")) {
+        if let Some(verdict) = permissions.get("default").and_then(verdict) {
             (self.says, self.unasked_all) = (true, verdict == Verdict::Allow);
         }
         for (name, tool) in permissions.get("tools").map(Json::members).unwrap_or_default() {
             let named = name.strip_prefix("mcp:").and_then(|name| name.split_once(':'));
-            if let (Some((server, name)), Some(verdict)) = (named, verdict(tool.get("default"))) {
+            if let (Some((server, name)), Some(verdict)) = (named, tool.get("default").and_then(verdict)) {
                 self.permit(verdict, server, name);
             }
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
@@ -93,6 +93,22 @@ impl Folder {
             Ok(file)
         } else {
             Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{} is not a file", segment.name())))
+        }
+    }
+
+    /// Calls `each` with the lines of a segment without their ends, and with what follows the last one, which is not whole.
+    pub(super) fn lines(&self, segment: &Segment, mut each: impl FnMut(&[u8], bool)) -> io::Result<()> {
+        let mut file = BufReader::with_capacity(1 << 16, self.read(segment)?);
+        let mut text = Vec::new();
+        loop {
+            text.clear();
+            if file.read_until(b'\n', &mut text)? == 0 {
+                return Ok(());
+            }
+            match text.strip_suffix(b"\n") {
+                Some(line) => each(line, true),
+                None => each(&text, false),
+            }
         }
     }
 

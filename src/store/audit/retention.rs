@@ -6,7 +6,7 @@
 //! the head on disk, and only then the files go (`writer`).
 
 use std::fs::File;
-use std::io::{self, BufRead as _, BufReader};
+use std::io;
 use std::time::Duration;
 
 use super::files::{Folder, Segment};
@@ -107,7 +107,7 @@ fn read(folder: &Folder, segments: &[Segment], next: Option<&Segment>) -> io::Re
     let (mut begin, mut since, mut to) = (None, None, None);
     for segment in segments {
         reader.segment(&segment.name());
-        lines(folder, segment, |line, is_whole| {
+        folder.lines(segment, |line, is_whole| {
             if !is_whole {
                 return reader.rest(line);
             }
@@ -120,7 +120,7 @@ fn read(folder: &Folder, segments: &[Segment], next: Option<&Segment>) -> io::Re
     }
     let mut follows = None;
     if let Some(next) = next {
-        lines(folder, next, |line, _| follows = follows.or_else(|| Head::before_line(line)))?;
+        folder.lines(next, |line, _| follows = follows.or_else(|| Head::before_line(line)))?;
     }
     let end = follows.or_else(|| (!reader.is_broken()).then(|| reader.head()));
     let (Some(begin), Some(end)) = (begin, end) else { return Ok(None) };
@@ -135,20 +135,4 @@ fn read(folder: &Folder, segments: &[Segment], next: Option<&Segment>) -> io::Re
         bad: reader.end().err().map(|bad| bad.to_string()),
         mac: String::new(),
     }))
-}
-
-/// Calls `each` with the lines of a file without their ends, and with what follows the last one, which is not whole.
-fn lines(folder: &Folder, segment: &Segment, mut each: impl FnMut(&[u8], bool)) -> io::Result<()> {
-    let mut file = BufReader::with_capacity(1 << 16, folder.read(segment)?);
-    let mut text = Vec::new();
-    loop {
-        text.clear();
-        if file.read_until(b'\n', &mut text)? == 0 {
-            return Ok(());
-        }
-        match text.strip_suffix(b"\n") {
-            Some(line) => each(line, true),
-            None => each(&text, false),
-        }
-    }
 }

@@ -1,6 +1,6 @@
 //! Verification of the log on disk, with or without a daemon that writes it.
 
-use std::io::{self, BufRead as _, BufReader};
+use std::io;
 use std::str::FromStr;
 
 use super::files::{Folder, Segment};
@@ -183,25 +183,17 @@ fn read(
     if segments.is_empty() {
         reader.segment(&Segment { chain: chain.to_owned(), number: 1 }.name());
     }
-    let mut text = Vec::new();
     let mut removals = Vec::new();
     for segment in segments {
         reader.segment(&segment.name());
-        let mut file = BufReader::with_capacity(1 << 16, folder.read(segment)?);
-        loop {
-            text.clear();
-            if file.read_until(b'\n', &mut text)? == 0 {
-                break;
+        folder.lines(segment, |line, is_whole| {
+            if !is_whole {
+                return reader.rest(line);
             }
-            match text.strip_suffix(b"\n") {
-                Some(line) => {
-                    let removal = Removal::of_line(line);
-                    removals.extend(removal.filter(|removal| form.is_none_or(|form| form.vouches(removal))));
-                    reader.line(line);
-                }
-                None => reader.rest(&text),
-            }
-        }
+            let removal = Removal::of_line(line);
+            removals.extend(removal.filter(|removal| form.is_none_or(|form| form.vouches(removal))));
+            reader.line(line);
+        })?;
     }
     Ok(Report { chain: chain.to_owned(), segments: segments.len(), removals, verdict: reader.end() })
 }

@@ -105,11 +105,7 @@ fn opened(seals: &Seals, key: &PinKey, text: Option<String>, digest: Option<Dige
     if key.kind != PinKind::Launch {
         return Some(Arc::from(text));
     }
-    match seals.open(&place(key.upstream.as_str(), &digest.hex()), &text) {
-        Opened::Clear => Some(Arc::from(text)),
-        Opened::Text { text, .. } => Some(Arc::from(text)),
-        Opened::Lost => None,
-    }
+    seals.opened(&place(key.upstream.as_str(), &digest.hex()), text).map(Arc::from)
 }
 
 /// Seals texts that were written before there was a key, or with an earlier key. True where there was one.

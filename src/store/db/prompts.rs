@@ -33,11 +33,7 @@ impl Db {
         self.read(move |connection| {
             let sql = "SELECT details FROM prompts WHERE id = ?1";
             let stored = connection.query_row(sql, [&id], |row| row.get::<_, Option<String>>(0)).optional()?.flatten();
-            Ok(stored.and_then(|stored| match seals.open(&place("details", &id), &stored) {
-                Opened::Clear => Some(stored),
-                Opened::Text { text, .. } => Some(text),
-                Opened::Lost => None,
-            }))
+            Ok(stored.and_then(|stored| seals.opened(&place("details", &id), stored)))
         })
     }
 
@@ -175,11 +171,7 @@ pub(super) fn delete(connection: &Connection, id: &str) -> rusqlite::Result<()> 
 
 fn read(row: &Row<'_>, seals: &Seals) -> rusqlite::Result<Option<PromptRow>> {
     let (id, stored): (String, String) = (row.get(0)?, row.get(10)?);
-    let message = match seals.open(&place("message", &id), &stored) {
-        Opened::Clear => stored,
-        Opened::Text { text, .. } => text,
-        Opened::Lost => return Ok(None),
-    };
+    let Some(message) = seals.opened(&place("message", &id), stored) else { return Ok(None) };
     Ok(Some(PromptRow {
         id,
         caller: row.get(1)?,

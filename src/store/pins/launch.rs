@@ -1,7 +1,6 @@
 //! Approved launches of upstreams, and the gate before each start.
 
 use std::ffi::{OsStr, OsString};
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,7 +11,7 @@ use super::Pins;
 use super::book::{PinKey, PinKind, Record, Step, Text};
 use super::launch_text::{describe, words};
 use crate::catalog::name::UpstreamName;
-use crate::config::{Target, Template, Upstream, search_path, version_folders};
+use crate::config::{Target, Template, Upstream, is_program, search_path, version_folders};
 use crate::policy::{Digest, PinState};
 use crate::store::db::DbError;
 use crate::wire::foreign;
@@ -26,10 +25,7 @@ fn resolve(word: &str, path: Option<&str>, base: &Path) -> Option<PathBuf> {
     if word.contains('/') {
         return Some(base.join(word));
     }
-    let runs = |file: &Path| {
-        std::fs::metadata(file).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
-    };
-    path?.split(':').map(|folder| base.join(folder).join(word)).find(|file| runs(file))
+    path?.split(':').map(|folder| base.join(folder).join(word)).find(|file| is_program(file))
 }
 
 /// A program, and the `PATH` that it was looked up in and gets.
@@ -253,6 +249,8 @@ fn blocked(upstream: &UpstreamName, state: PinState, why: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     #[test]
