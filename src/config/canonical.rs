@@ -5,27 +5,36 @@ use crate::catalog::name::UpstreamName;
 use super::file::did_you_mean;
 
 /// Separator between the upstream and the rest of a canonical name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(const_into_str)]
 pub(super) enum Separator {
     /// `__` for tools and prompts.
+    #[strum(serialize = "__")]
     Name,
     /// `+` for resources.
+    #[strum(serialize = "+")]
     Uri,
 }
 
-impl Separator {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Name => "__",
-            Self::Uri => "+",
+/// Refuses the patterns of a list that can match no canonical name of these upstreams.
+pub(super) fn check_all(
+    path: &str,
+    patterns: &[String],
+    separator: Separator,
+    upstreams: &[UpstreamName],
+    at: &mut dyn FnMut(String, String),
+) {
+    for (index, pattern) in patterns.iter().enumerate() {
+        if let Err(message) = check_pattern(pattern, separator, upstreams) {
+            at(format!("{path}[{index}]"), message);
         }
     }
 }
 
 /// Refuses a pattern that can match no canonical name of these upstreams: a rule that silently
 /// does nothing is the classic failure.
-pub(super) fn check_pattern(pattern: &str, separator: Separator, upstreams: &[UpstreamName]) -> Result<(), String> {
-    let between = separator.as_str();
+fn check_pattern(pattern: &str, separator: Separator, upstreams: &[UpstreamName]) -> Result<(), String> {
+    let between = separator.into_str();
     let head = pattern.split(['*', '?', '[', ']', '{', '}', '\\']).next().unwrap_or_default();
     let starts = |name: &UpstreamName| {
         let start = format!("{name}{between}");

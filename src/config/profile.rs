@@ -2,7 +2,7 @@
 
 use crate::catalog::name::UpstreamName;
 
-use super::canonical::{Separator, check_pattern};
+use super::canonical::{Separator, check_all};
 use super::file::{Node, Table, did_you_mean};
 use super::filter::filter;
 use super::model::{Filter, Profile};
@@ -68,12 +68,8 @@ fn members(node: &Node<'_>, all: &[UpstreamName]) -> Vec<UpstreamName> {
 fn filter_of(table: &mut Table<'_>, key: &'static str, upstreams: &[UpstreamName], separator: Separator) -> Filter {
     let before = filter(table, key, false);
     for (list, patterns) in [("allow", &before.allow), ("deny", &before.deny)] {
-        for (index, pattern) in patterns.iter().enumerate() {
-            if let Err(message) = check_pattern(pattern, separator, upstreams) {
-                let path = format!("{}.{key}.{list}[{index}]", table.path);
-                table.source.problem_at(&path, message);
-            }
-        }
+        let mut at = |path: String, message: String| table.source.problem_at(&path, message);
+        check_all(&format!("{}.{key}.{list}", table.path), patterns, separator, upstreams, &mut at);
     }
     before
 }

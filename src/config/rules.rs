@@ -4,7 +4,7 @@ use crate::catalog::name::UpstreamName;
 use crate::policy::{Effect, Hints, KeyPart, Kind, LimitSpec, Per, Policy, PolicySpec, Rate, RuleSpec};
 
 use super::arguments::conditions;
-use super::canonical::{Separator, check_pattern};
+use super::canonical::{Separator, check_all};
 use super::file::{Node, Table, did_you_mean, patterns};
 use super::hints::hints;
 use super::limits::rate;
@@ -25,36 +25,20 @@ pub(super) fn policy(table: Option<Table<'_>>, upstreams: &[UpstreamName], profi
     table.finish();
     let policy = Policy::build(&spec);
     let mut at = |path: String, message: String| source.problem_at(&path, message);
-    let rules = spec.rules.iter().map(|rule| (&rule.upstreams, &rule.tools, &rule.prompts, Some(&rule.resources)));
-    for (index, (names, tools, prompts, resources)) in rules.enumerate() {
-        let path = format!("policy.rules[{index}]");
-        let names_of = || upstreams.iter().map(UpstreamName::as_str);
-        check_names(&format!("{path}.upstreams"), names, &names_of, "upstream", &mut at);
-        check_all(&format!("{path}.tools"), tools, Separator::Name, upstreams, &mut at);
-        check_all(&format!("{path}.prompts"), prompts, Separator::Name, upstreams, &mut at);
-        check_all(
-            &format!("{path}.resources"),
-            resources.map_or(&[], Vec::as_slice),
-            Separator::Uri,
-            upstreams,
-            &mut at,
-        );
-    }
+    let names_of = || upstreams.iter().map(UpstreamName::as_str);
+    let profiles_of = || profiles.iter().map(|profile| profile.name.as_str());
     for (index, rule) in spec.rules.iter().enumerate() {
-        let path = format!("policy.rules[{index}].profiles");
-        check_names(
-            &path,
-            &rule.profiles,
-            &|| profiles.iter().map(|profile| profile.name.as_str()),
-            "profile",
-            &mut at,
-        );
+        let path = |key: &str| format!("policy.rules[{index}].{key}");
+        check_names(&path("upstreams"), &rule.upstreams, &names_of, "upstream", &mut at);
+        check_all(&path("tools"), &rule.tools, Separator::Name, upstreams, &mut at);
+        check_all(&path("prompts"), &rule.prompts, Separator::Name, upstreams, &mut at);
+        check_all(&path("resources"), &rule.resources, Separator::Uri, upstreams, &mut at);
+        check_names(&path("profiles"), &rule.profiles, &profiles_of, "profile", &mut at);
     }
     for (index, limit) in spec.limits.iter().enumerate() {
-        let path = format!("policy.limits[{index}]");
-        let names_of = || upstreams.iter().map(UpstreamName::as_str);
-        check_names(&format!("{path}.upstreams"), &limit.upstreams, &names_of, "upstream", &mut at);
-        check_all(&format!("{path}.tools"), &limit.tools, Separator::Name, upstreams, &mut at);
+        let path = |key: &str| format!("policy.limits[{index}].{key}");
+        check_names(&path("upstreams"), &limit.upstreams, &names_of, "upstream", &mut at);
+        check_all(&path("tools"), &limit.tools, Separator::Name, upstreams, &mut at);
     }
     for problem in policy.err().into_iter().flatten() {
         source.problem_at(&problem.path, problem.message);
@@ -151,19 +135,5 @@ pub(super) fn check_names<'n, N: Iterator<Item = &'n str>>(
         }
         let near = did_you_mean(pattern, names());
         at(format!("{path}[{index}]"), format!("matches no configured {what}{near}"));
-    }
-}
-
-fn check_all(
-    path: &str,
-    patterns: &[String],
-    separator: Separator,
-    upstreams: &[UpstreamName],
-    at: &mut dyn FnMut(String, String),
-) {
-    for (index, pattern) in patterns.iter().enumerate() {
-        if let Err(message) = check_pattern(pattern, separator, upstreams) {
-            at(format!("{path}[{index}]"), message);
-        }
     }
 }

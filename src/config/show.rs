@@ -213,11 +213,11 @@ fn upstream(out: &mut Out, upstream: &Upstream, enabled: bool) {
     for lack in upstream.lacks.iter().filter(|_| enabled) {
         out.line(&format!("# Not started: {}", foreign::line(lack)));
     }
+    if let Some(expand) = upstream.expand {
+        out.raw("expand", &expand.to_string());
+    }
     match &upstream.target {
         Target::Stdio { command, env, cwd } => {
-            if let Some(expand) = upstream.expand {
-                out.raw("expand", &expand.to_string());
-            }
             let words: Vec<String> = command.iter().map(|word| word.written().to_owned()).collect();
             out.strings("command", &redacted(&words));
             out.raw("env", &secrets(env));
@@ -236,9 +236,6 @@ fn upstream(out: &mut Out, upstream: &Upstream, enabled: bool) {
             }
         }
         Target::Http { url, written, transport, headers } => {
-            if let Some(expand) = upstream.expand {
-                out.raw("expand", &expand.to_string());
-            }
             out.string("url", &written.as_deref().map_or_else(|| shown_url(url), shown_template));
             out.string("transport", transport.into_str());
             out.raw("headers", &secrets(headers));
@@ -434,14 +431,8 @@ fn rule(out: &mut Out, rule: &RuleSpec) {
 }
 
 pub(super) fn hints(hints: &Hints) -> String {
-    let Hints { read_only, destructive, idempotent, open_world } = hints;
-    let all = [
-        ("read-only", read_only),
-        ("destructive", destructive),
-        ("idempotent", idempotent),
-        ("open-world", open_world),
-    ];
-    let stated = all.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value.as_ref()?.to_string())));
+    let all = ["read-only", "destructive", "idempotent", "open-world"].into_iter().zip(hints.values());
+    let stated = all.filter_map(|(name, value)| Some((name.to_owned(), value?.to_string())));
     inline(&stated.collect::<Vec<_>>())
 }
 

@@ -146,22 +146,10 @@ pub(super) fn read(path: &Path, text: &str) -> Result<HostFile, ImportError> {
         for list in LISTS.iter().filter_map(|keys| root.at(keys)) {
             lists.push((named(list), String::new(), None));
         }
-        let other = match host {
-            Host::Goose => root.get("extensions"),
-            Host::OpenCode if root.at(&["mcp", "servers"]).is_none() => root.get("mcp"),
-            Host::ClaudeDesktop
-            | Host::ClaudeCode
-            | Host::Cursor
-            | Host::VsCode
-            | Host::Zed
-            | Host::Codex
-            | Host::Gemini
-            | Host::OpenCode
-            | Host::Cline
-            | Host::Windsurf
-            | Host::Continue
-            | Host::Package
-            | Host::Other => None,
+        let other = if host == Host::Goose {
+            root.get("extensions")
+        } else {
+            root.get("mcp").filter(|_| host == Host::OpenCode && root.at(&["mcp", "servers"]).is_none())
         };
         lists.extend(other.map(|list| (named(list), String::new(), None)));
         for (project, settings) in root.get("projects").map(Json::members).unwrap_or_default() {

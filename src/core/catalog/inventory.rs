@@ -101,12 +101,7 @@ impl std::fmt::Debug for Inventory {
 }
 
 fn at(list: List) -> usize {
-    match list {
-        List::Tools => 0,
-        List::Prompts => 1,
-        List::Resources => 2,
-        List::Templates => 3,
-    }
+    list as usize
 }
 
 impl Inventory {

@@ -16,22 +16,18 @@ pub(crate) struct Allowance([Option<Instant>; 4]);
 impl Allowance {
     /// From when on the list may be read.
     pub(crate) fn due(&self, list: List, now: Instant) -> Instant {
-        let whole = self.0.get(place(list)).copied().flatten().unwrap_or(now);
+        let whole = self.0.get(list as usize).copied().flatten().unwrap_or(now);
         whole.checked_sub(INTERVAL * (BURST - 1)).map_or(now, |due| due.max(now))
     }
 
     /// Takes one reading; `false` when it is not due yet.
     pub(crate) fn take(&mut self, list: List, now: Instant) -> bool {
         let due = self.due(list, now) <= now;
-        if let Some(whole) = self.0.get_mut(place(list)).filter(|_| due) {
+        if let Some(whole) = self.0.get_mut(list as usize).filter(|_| due) {
             *whole = Some(whole.map_or(now, |whole| whole.max(now)) + INTERVAL);
         }
         due
     }
-}
-
-fn place(list: List) -> usize {
-    List::ALL.iter().position(|known| *known == list).unwrap_or(0)
 }
 
 #[cfg(test)]

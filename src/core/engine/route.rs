@@ -127,15 +127,12 @@ pub fn route(
     };
     let (capabilities, log_level) = (meta.input_capabilities(), meta.log_level());
     let outgoing = Outgoing {
-        method,
         body,
-        meta,
         wants_progress: token.is_some(),
-        resumed: false,
         capabilities,
-        can_be_asked: false,
         log_level,
         party: Party { item: item(catalog, method, entry), ..Party::default() },
+        ..Outgoing::own(method, meta)
     };
     Ok(Routed { entry, canonical, outgoing, token, resume })
 }
@@ -224,30 +221,23 @@ fn completion(
     let reference = params.get("ref").ok_or(RouteError::Member("ref"))?;
     let reference = RawObject::parse(reference).map_err(|_| RouteError::Member("ref"))?;
     let argument = params.get("argument").filter(|raw| raw.is_object()).ok_or(RouteError::Member("argument"))?;
-    let mut out = RawObject::default();
-    let (at, original) = match reference.string("type").as_deref() {
-        Some("ref/prompt") => {
+    let kind = reference.string("type").ok_or(RouteError::Member("ref"))?;
+    let (at, member) = match kind.as_str() {
+        "ref/prompt" => {
             let name = reference.string("name").ok_or(RouteError::Member("ref"))?;
             let at = reached(catalog.find(List::Prompts, &name), visible);
-            let at = at.ok_or_else(|| RouteError::UnknownPrompt(shown(&name)))?;
-            let original = catalog.entry(at).map(|e| e.original.to_string()).unwrap_or_default();
-            out.set("type", RawJson::string("ref/prompt"));
-            out.set("name", RawJson::string(&original));
-            (at, original)
+            (at.ok_or_else(|| RouteError::UnknownPrompt(shown(&name)))?, "name")
         }
-        Some("ref/resource") => {
+        "ref/resource" => {
             let uri = reference.string("uri").ok_or(RouteError::Member("ref"))?;
             let at = catalog.find(List::Templates, &uri).or_else(|| catalog.find(List::Resources, &uri));
-            let at = reached(at, visible).ok_or_else(|| RouteError::UnknownResource(shown(&uri)))?;
-            let original = catalog.entry(at).map(|e| e.original.to_string()).unwrap_or_default();
-            out.set("type", RawJson::string("ref/resource"));
-            out.set("uri", RawJson::string(&original));
-            (at, original)
+            (reached(at, visible).ok_or_else(|| RouteError::UnknownResource(shown(&uri)))?, "uri")
         }
         _ => return Err(RouteError::Member("ref")),
     };
+    let original = catalog.entry(at).map(|e| e.original.to_string()).unwrap_or_default();
     debug_assert!(!original.is_empty());
-    body.set("ref", out.encode());
+    body.set("ref", RawObject::of_strings(&[("type", &kind), (member, &original)]).encode());
     body.set("argument", argument.clone());
     if let Some(context) = params.get("context").filter(|raw| raw.is_object()) {
         body.set("context", context.clone());

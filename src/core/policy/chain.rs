@@ -300,8 +300,7 @@ fn arguments(arguments: &RawJson, form: &Form, out: &mut Vec<u8>) {
     // What is not JSON cannot have come this far; its bytes are digested all the same.
     let canonical = canonical(arguments).ok();
     let bytes = canonical.as_deref().unwrap_or(arguments.bytes());
-    let mut tag = [0; MAC_BYTES];
-    tag.iter_mut().zip(hmac::sign(&form.key, bytes).as_ref()).for_each(|(to, from)| *to = *from);
+    let tag = hmac::sign(&form.key, bytes).as_ref().first_chunk::<MAC_BYTES>().copied().unwrap_or_default();
     word("args", hexadecimal(tag).as_flattened(), out);
     if !form.arguments {
         return;

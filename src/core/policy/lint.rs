@@ -187,13 +187,7 @@ fn goes_before(default: Effect, (spec, first): &(&RuleSpec, &Rule), second: &Rul
 
 /// Whether every tool that the second hints describe is one that the first describe.
 fn within(first: &Hints, second: &Hints) -> bool {
-    let pairs = [
-        (first.read_only, second.read_only),
-        (first.destructive, second.destructive),
-        (first.idempotent, second.idempotent),
-        (first.open_world, second.open_world),
-    ];
-    pairs.into_iter().all(|(first, second)| first.is_none() || first == second)
+    first.values().into_iter().zip(second.values()).all(|(first, second)| first.is_none() || first == second)
 }
 
 fn covers(first: &Patterns, second: &Patterns) -> bool {

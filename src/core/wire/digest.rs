@@ -15,22 +15,14 @@ pub struct Digest([u8; 32]);
 impl Digest {
     /// The digest of bytes that have one spelling.
     pub fn of(bytes: &[u8]) -> Self {
-        let mut out = [0; 32];
-        for (to, from) in out.iter_mut().zip(digest(&SHA256, bytes).as_ref()) {
-            *to = *from;
-        }
-        Self(out)
+        Self(digest(&SHA256, bytes).as_ref().first_chunk().copied().unwrap_or_default())
     }
 
     /// The digest of several parts, as if they were one text.
     pub(crate) fn of_parts(parts: &[&[u8]]) -> Self {
         let mut hash = Context::new(&SHA256);
         parts.iter().for_each(|part| hash.update(part));
-        let mut out = [0; 32];
-        for (to, from) in out.iter_mut().zip(hash.finish().as_ref()) {
-            *to = *from;
-        }
-        Self(out)
+        Self(hash.finish().as_ref().first_chunk().copied().unwrap_or_default())
     }
 
     /// The digest of a JSON value, in any spelling. Text that is not JSON has the digest of its bytes, which equals no

@@ -110,27 +110,18 @@ fn sealed(seals: &Seals, column: &str, id: &str, text: &str) -> rusqlite::Result
 /// Seals messages and details that were written before there was a key, or with an earlier key. True where there was one.
 pub(super) fn reseal(connection: &Connection, seals: &Seals) -> rusqlite::Result<bool> {
     let mut any = false;
-    for (column, select, update) in [
-        (
-            "message",
-            "SELECT id, message FROM prompts WHERE message IS NOT NULL",
-            "UPDATE prompts SET message = ?2 WHERE id = ?1",
-        ),
-        (
-            "details",
-            "SELECT id, details FROM prompts WHERE details IS NOT NULL",
-            "UPDATE prompts SET details = ?2 WHERE id = ?1",
-        ),
-    ] {
-        let mut statement = connection.prepare(select)?;
+    for column in ["message", "details"] {
+        let mut statement =
+            connection.prepare(&format!("SELECT id, {column} FROM prompts WHERE {column} IS NOT NULL"))?;
         let rows = statement.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))?;
+        let update = format!("UPDATE prompts SET {column} = ?2 WHERE id = ?1");
         for (id, stored) in rows.collect::<rusqlite::Result<Vec<_>>>()? {
             let text = match seals.open(&place(column, &id), &stored) {
                 Opened::Clear => stored,
                 Opened::Text { text, current: false } => text,
                 Opened::Text { current: true, .. } | Opened::Lost => continue,
             };
-            connection.execute(update, [&id, &sealed(seals, column, &id, &text)?])?;
+            connection.execute(&update, [&id, &sealed(seals, column, &id, &text)?])?;
             any = true;
         }
     }
