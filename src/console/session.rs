@@ -13,7 +13,7 @@ use std::time::Duration;
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::digest::{SHA256, digest};
 use data_encoding::BASE64URL_NOPAD;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use crate::base::clock;
 use crate::store::sign_ins::{Key, SignIn, SignIns};
@@ -111,7 +111,7 @@ impl Doors {
     /// The operator's token was read again. Another one ends every session and link.
     pub(crate) fn renew(&self, token: &str) {
         let token = key(token);
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         if inner.token == token {
             return;
         }
@@ -125,10 +125,6 @@ impl Doors {
         tracing::warn!("the console has another token: all browsers are signed out");
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock()
-    }
-
     /// Signs in with the operator's token. Returns the cookie's value.
     ///
     /// The right token works after any number of wrong ones, so no program on this machine can lock the operator out.
@@ -137,7 +133,7 @@ impl Doors {
     /// # Errors
     /// [`NoEntry`].
     pub(crate) fn enter(&self, token: &str, now: Duration) -> Result<String, NoEntry> {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         if verify_slices_are_equal(&key(token.trim()), &inner.token).is_ok() {
             return Ok(self.begin(&mut inner, now));
         }
@@ -147,7 +143,7 @@ impl Doors {
     /// Makes a link that signs in once.
     pub(crate) fn make_link(&self, now: Duration) -> String {
         let link = secret();
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.links.retain(|_, until| *until > now);
         if inner.links.len() >= MAX_LINKS
             && let Some(oldest) = inner.links.iter().min_by_key(|(_, until)| **until).map(|(key, _)| *key)
@@ -165,7 +161,7 @@ impl Doors {
     /// # Errors
     /// [`NoEntry`].
     pub(crate) fn use_link(&self, link: &str, now: Duration) -> Result<String, NoEntry> {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         match inner.links.remove(&key(link)) {
             Some(until) if until > now => Ok(self.begin(&mut inner, now)),
             _ => Err(inner.wrong(now)),
@@ -175,7 +171,7 @@ impl Doors {
     /// The session of a cookie. `active` requests put its end off.
     pub(crate) fn visitor(&self, cookie: &str, active: bool, now: Duration) -> Option<Visitor> {
         let id = key(cookie);
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let token = inner.token;
         let session = inner.sessions.get_mut(&id)?;
         if session.until <= now {
@@ -194,12 +190,12 @@ impl Doors {
 
     /// Whether the session is still open; does not count as activity.
     pub(crate) fn is_open(&self, visitor: &Visitor, now: Duration) -> bool {
-        self.lock().sessions.get(&visitor.key).is_some_and(|session| session.until > now)
+        self.inner.lock().sessions.get(&visitor.key).is_some_and(|session| session.until > now)
     }
 
     /// Signs out; the store knows it when this returns.
     pub(crate) async fn leave(&self, visitor: &Visitor) {
-        self.lock().sessions.remove(&visitor.key);
+        self.inner.lock().sessions.remove(&visitor.key);
         if let Some(store) = &self.store {
             store.catch_up();
             store.end(visitor.key).await;
@@ -240,13 +236,13 @@ impl Doors {
 
     /// Leaves a notice for the session's next page.
     pub(crate) fn tell(&self, visitor: &Visitor, notice: Notice) {
-        if let Some(session) = self.lock().sessions.get_mut(&visitor.key) {
+        if let Some(session) = self.inner.lock().sessions.get_mut(&visitor.key) {
             session.notice = Some(notice);
         }
     }
 
     pub(crate) fn told(&self, visitor: &Visitor) -> Option<Notice> {
-        self.lock().sessions.get_mut(&visitor.key)?.notice.take()
+        self.inner.lock().sessions.get_mut(&visitor.key)?.notice.take()
     }
 }
 

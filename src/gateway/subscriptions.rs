@@ -66,7 +66,7 @@ impl Service {
         };
         let uri = params.string("uri").unwrap_or_default();
         let (has_place, is_watched, count) = {
-            let held = subscriptions.lock();
+            let held = subscriptions.held.lock();
             let mine = held.get(&uri);
             (mine.is_some(), mine.is_some_and(|held| held.watching.is_some()), held.len())
         };
@@ -83,7 +83,7 @@ impl Service {
                     None => None,
                 };
                 let held = Held { slot, watching: Some(watching) };
-                let before = subscriptions.lock().insert(uri.clone(), held);
+                let before = subscriptions.held.lock().insert(uri.clone(), held);
                 forget(client.kept.as_ref(), &uri, before).await;
                 Answer::ok(RawJson::EMPTY_OBJECT)
             }
@@ -97,7 +97,7 @@ impl Service {
             let text = RouteError::Member("uri").to_string();
             return Handled::Answer(Answer::error(code::INVALID_PARAMS, &text, None));
         };
-        let ended = client.watched.as_ref().and_then(|subscriptions| subscriptions.lock().remove(&uri));
+        let ended = client.watched.as_ref().and_then(|subscriptions| subscriptions.held.lock().remove(&uri));
         let done = Answer::ok(RawJson::EMPTY_OBJECT);
         let Some(kept) = client.kept.clone().filter(|_| ended.is_some()) else { return Handled::Answer(done) };
         Handled::Later(Box::pin(async move {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use crate::upstream::subscriptions::Watching;
 use crate::upstream::updates::Watcher;
@@ -16,7 +16,7 @@ pub(super) const MAX_WATCHED: usize = 1024;
 pub(crate) struct Subscriptions {
     pub(crate) watcher: Arc<Watcher>,
     /// By the URI as the client knows it.
-    held: Mutex<HashMap<String, Held>>,
+    pub(super) held: Mutex<HashMap<String, Held>>,
 }
 
 /// A watched resource.
@@ -32,12 +32,12 @@ impl Subscriptions {
     /// Those of a session before a restart. None is watched yet.
     pub(crate) fn restore(&self, resources: Vec<(u64, String)>) {
         let held = |(slot, uri)| (uri, Held { slot: Some(slot), watching: None });
-        self.lock().extend(resources.into_iter().map(held));
+        self.held.lock().extend(resources.into_iter().map(held));
     }
 
     /// The resources that are to be watched again.
     pub(super) fn missing(&self) -> Vec<String> {
-        let held = self.lock();
+        let held = self.held.lock();
         held.iter().filter(|(_, held)| held.watching.is_none()).map(|(uri, _)| uri.clone()).collect()
     }
 
@@ -46,15 +46,11 @@ impl Subscriptions {
     pub(super) fn found(&self, uri: &str, watching: Watching) {
         // A watch that is not needed ends outside of the lock.
         let mut watching = Some(watching);
-        if let Some(held) = self.lock().get_mut(uri).filter(|held| held.watching.is_none()) {
+        if let Some(held) = self.held.lock().get_mut(uri).filter(|held| held.watching.is_none()) {
             held.watching = watching.take();
         }
         if watching.is_none() {
             self.watcher.mark(uri.to_owned());
         }
-    }
-
-    pub(super) fn lock(&self) -> MutexGuard<'_, HashMap<String, Held>> {
-        self.held.lock()
     }
 }

@@ -26,7 +26,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
@@ -147,20 +147,16 @@ impl<K: Copy + Eq + Hash> Lobby<K> {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner<K>> {
-        self.inner.lock()
-    }
-
     /// Puts other bounds in force. With smaller ones the next connection makes the oldest give way, as always.
     pub(crate) fn set_limits(&self, limits: LobbyLimits) {
-        self.lock().limits = limits;
+        self.inner.lock().limits = limits;
         self.room.set_number(limits.descriptors().max(1));
     }
 
     /// Adds a new connection, and dismisses others if there are too many.
     pub(crate) fn enter(self: &Arc<Self>, origin: K, room: Slot) -> Guest<K> {
         let phase = Phase::anonymous();
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let number = inner.next;
         inner.next += 1;
         inner.guests.insert(number, (origin, phase.clone()));
@@ -300,7 +296,7 @@ impl<K: Copy + Eq + Hash> Guest<K> {
 
 impl<K: Copy + Eq + Hash> Drop for Guest<K> {
     fn drop(&mut self) {
-        drop(self.lobby.lock().remove(self.number));
+        drop(self.lobby.inner.lock().remove(self.number));
     }
 }
 
@@ -354,7 +350,7 @@ mod tests {
             assert_eq!(dismissed(&guests), gave_way, "after {} connections", guests.len());
         }
         drop(guests);
-        let inner = lobby.lock();
+        let inner = lobby.inner.lock();
         assert!(inner.guests.is_empty() && inner.by_origin.is_empty(), "nothing is left behind");
     }
 
@@ -401,7 +397,7 @@ mod tests {
         let lobby = Lobby::new("test", LIMITS, None);
         let standing = Standing::<u8, ()>::new(enter(&lobby, 1).await);
         assert!(!standing.settle(|| None));
-        assert_eq!(lobby.lock().guests.len(), 1);
+        assert_eq!(lobby.inner.lock().guests.len(), 1);
     }
 
     #[tokio::test]

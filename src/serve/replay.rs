@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use data_encoding::HEXLOWER;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -118,15 +118,11 @@ impl Streams {
         self.ids
     }
 
-    fn lock(&self) -> MutexGuard<'_, Table> {
-        self.table.lock()
-    }
-
     /// A new stream of a call and its first reader. Where there is no room for one more, it cannot be resumed.
     pub(crate) fn open(&self) -> (Arc<Recording>, Reader) {
         let recording = Recording::new(self.ids, &self.account);
         let reader = recording.attach(1);
-        let mut table = self.lock();
+        let mut table = self.table.lock();
         table.sweep(clock::uptime());
         if table.calls.len() >= SESSION_STREAMS {
             table.drop_oldest();
@@ -144,7 +140,7 @@ impl Streams {
         let recording = Recording::new(self.ids, &self.account);
         let reader = recording.attach(1);
         let own = Arc::new(Own { recording, told: Mutex::default() });
-        self.lock().own = Some(Arc::clone(&own));
+        self.table.lock().own = Some(Arc::clone(&own));
         (own, reader)
     }
 
@@ -152,7 +148,7 @@ impl Streams {
     pub(crate) fn resume(&self, last: &str) -> Option<Resumed> {
         let (name, number) = last.rsplit_once('-')?;
         let number = number.parse::<u64>().ok().filter(|n| n.to_string() == number)?;
-        let mut table = self.lock();
+        let mut table = self.table.lock();
         table.sweep(clock::uptime());
         if let Some(own) = table.own.as_ref().filter(|own| own.recording.name == name) {
             return Some(Resumed::Own(Arc::clone(own), own.recording.resume(number)?));
@@ -173,20 +169,20 @@ impl Streams {
 
     /// Forgets streams that have ended, the oldest first, until there is room.
     fn make_room(&self) {
-        let mut table = self.lock();
+        let mut table = self.table.lock();
         while self.account.excess() > 0 && table.drop_oldest() {}
     }
 
     /// Forgets what is too old.
     pub(crate) fn sweep(&self, now: Duration) {
-        self.lock().sweep(now);
+        self.table.lock().sweep(now);
     }
 }
 
 impl Table {
     /// Forgets the oldest stream that has ended; `false` when there is none.
     fn drop_oldest(&mut self) -> bool {
-        let at = self.calls.iter().position(|recording| recording.lock().is_over());
+        let at = self.calls.iter().position(|recording| recording.events.lock().is_over());
         let Some(recording) = at.and_then(|at| self.calls.remove(at)) else { return false };
         recording.change(replay::Recording::forget);
         true
@@ -194,11 +190,11 @@ impl Table {
 
     fn sweep(&mut self, now: Duration) {
         let is_kept = |recording: &Arc<Recording>| {
-            let events = recording.lock();
+            let events = recording.events.lock();
             !(events.is_over() && events.is_stale(now))
         };
         self.calls.retain(is_kept);
-        if self.own.as_ref().is_some_and(|own| own.recording.lock().is_stale(now)) {
+        if self.own.as_ref().is_some_and(|own| own.recording.events.lock().is_stale(now)) {
             self.own = None;
         }
     }
@@ -229,13 +225,9 @@ impl Recording {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Events> {
-        self.events.lock()
-    }
-
     /// A change, with what it means for the account.
     fn change<T>(&self, change: impl FnOnce(&mut Events) -> T) -> T {
-        let mut events = self.lock();
+        let mut events = self.events.lock();
         let before = events.bytes();
         let result = change(&mut events);
         let after = events.bytes();
@@ -253,13 +245,13 @@ impl Recording {
 
     /// Makes a new reader, which begins with that event. An earlier one ends.
     fn attach(self: &Arc<Self>, from: u64) -> Reader {
-        let number = self.lock().attach(from);
+        let number = self.events.lock().attach(from);
         self.reader(number, from)
     }
 
     /// A reader of what came after that event, where all of it is here.
     fn resume(self: &Arc<Self>, last: u64) -> Option<Reader> {
-        let number = if self.ids == EventIds::None { None } else { self.lock().resume(last) };
+        let number = if self.ids == EventIds::None { None } else { self.events.lock().resume(last) };
         number.map(|number| self.reader(number, last.saturating_add(1)))
     }
 
@@ -281,7 +273,7 @@ impl Recording {
 
     /// Nothing will be written any more.
     pub(crate) fn end(&self) {
-        self.lock().end(clock::uptime());
+        self.events.lock().end(clock::uptime());
         self.changed.notify_waiters();
     }
 
@@ -306,7 +298,7 @@ impl Recording {
     async fn until_read(&self, is_read: bool) {
         loop {
             let changed = self.changed.notified();
-            if self.lock().has_reader() == is_read {
+            if self.events.lock().has_reader() == is_read {
                 return;
             }
             changed.await;
@@ -318,7 +310,7 @@ impl Recording {
         draining.cancelled().await;
         loop {
             let changed = self.changed.notified();
-            if !self.lock().has_reader() {
+            if !self.events.lock().has_reader() {
                 return;
             }
             changed.await;
@@ -328,7 +320,7 @@ impl Recording {
 
 impl Drop for Recording {
     fn drop(&mut self) {
-        let bytes = self.lock().bytes();
+        let bytes = self.events.lock().bytes();
         self.account.remove(bytes);
     }
 }

@@ -149,7 +149,7 @@ impl Sessions {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.lock().len()
+        self.table.lock().len()
     }
 
     /// Puts other bounds in force. Sessions beyond a smaller number stay.
@@ -177,7 +177,7 @@ impl Sessions {
             Some((id, kept)) => (id, Some(Arc::new(kept))),
             None => (BASE64URL_NOPAD.encode(&clock::random::<24>()), None),
         };
-        let mut table = self.lock();
+        let mut table = self.table.lock();
         self.enter(&mut table, id, ClientContext { kept, ..client }, opened, pipe, false).ok()
     }
 
@@ -263,7 +263,7 @@ impl Sessions {
         if let Some(watched) = &client.watched {
             watched.restore(resources);
         }
-        let mut table = self.lock();
+        let mut table = self.table.lock();
         if let Some(session) = table.get(id) {
             // Another request was first.
             return Ok((Arc::clone(session), false));
@@ -280,14 +280,14 @@ impl Sessions {
 
     /// The session of that id, if it is this caller's: another's is as unknown as none.
     pub(crate) fn find(&self, id: &str, caller: &str) -> Option<Arc<Session>> {
-        let session = self.lock().get(id).filter(|s| *s.client.caller == *caller).cloned()?;
+        let session = self.table.lock().get(id).filter(|s| *s.client.caller == *caller).cloned()?;
         session.touch();
         Some(session)
     }
 
     /// Ends a session of this caller, and waits until no restart can undo that. `false` where it cannot be written down.
     pub(crate) async fn close_for_good(&self, id: &str, caller: &str) -> bool {
-        let is_kept = self.lock().get(id).is_some_and(|session| session.client.kept.is_some());
+        let is_kept = self.table.lock().get(id).is_some_and(|session| session.client.kept.is_some());
         if !self.close(id, caller) || !is_kept {
             return true;
         }
@@ -308,7 +308,7 @@ impl Sessions {
 
     /// Ends a session of this caller.
     pub(crate) fn close(&self, id: &str, caller: &str) -> bool {
-        let mut table = self.lock();
+        let mut table = self.table.lock();
         if table.get(id).is_none_or(|s| *s.client.caller != *caller) {
             return false;
         }
@@ -320,7 +320,7 @@ impl Sessions {
     pub(crate) fn sweep(&self) {
         let (now, since_1970) = (clock::uptime(), clock::since_1970());
         let limits = *self.limits.lock();
-        self.lock().retain(|_, session| {
+        self.table.lock().retain(|_, session| {
             session.streams.sweep(now);
             let last = Duration::from_secs(session.last_used.load(Ordering::Relaxed));
             let idle = session.is_idle() && now.saturating_sub(last) > limits.idle;
@@ -335,17 +335,13 @@ impl Sessions {
 
     /// Ends the sessions of callers whose access was withdrawn.
     pub(crate) fn end_withdrawn(&self) {
-        self.lock().retain(|_, session| {
+        self.table.lock().retain(|_, session| {
             let over = session.client.access.is_withdrawn();
             if over {
                 self.end(Some(session));
             }
             !over
         });
-    }
-
-    fn lock(&self) -> parking_lot::MutexGuard<'_, HashMap<String, Arc<Session>, RandomState>> {
-        self.table.lock()
     }
 
     fn end(&self, session: Option<&Session>) {

@@ -14,7 +14,7 @@ use futures_util::future::BoxFuture;
 use http::header::RETRY_AFTER;
 use http::{HeaderName, HeaderValue, Method as HttpMethod, Request, Response, StatusCode};
 use http_body_util::Full;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Sleep;
 
@@ -120,10 +120,6 @@ impl HttpLink {
         &self.parts.gauge
     }
 
-    fn desk(&self) -> MutexGuard<'_, Desk> {
-        self.desk.lock()
-    }
-
     pub(crate) fn hop(&self) -> &HopMeta {
         &self.hop
     }
@@ -134,7 +130,7 @@ impl HttpLink {
         self.number.fetch_add(1, Ordering::Release);
         // It knows no call of the session before.
         {
-            let mut desk = self.desk();
+            let mut desk = self.desk.lock();
             desk.attribution.forget();
             self.tell_gate(&mut desk);
         }
@@ -208,7 +204,7 @@ impl HttpLink {
         }
         let side = (!link.is_modern()).then(|| {
             let (events, side) = mpsc::channel(SIDE);
-            let mut desk = link.desk();
+            let mut desk = link.desk.lock();
             desk.attribution.carries(id, &outgoing.party);
             desk.calls.insert(id, Called { events, party: outgoing.party.clone() });
             link.tell_gate(&mut desk);

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use foldhash::fast::RandomState;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
 
 use crate::base::clock;
@@ -414,18 +414,14 @@ impl Lanes {
         Self { table: Mutex::default(), askers, health }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<Lane>, RandomState>> {
-        self.table.lock()
-    }
-
     pub(crate) fn len(&self) -> usize {
-        self.lock().len()
+        self.table.lock().len()
     }
 
     /// The lane of this client where there is one; `Some(None)` stands for the main lane.
     pub(crate) fn find(&self, spec: &Upstream, agreed: Agreed, wants: &Wants) -> Option<Option<LaneUse>> {
         let Some((key, _)) = place(spec, agreed, wants) else { return Some(None) };
-        self.lock().get(&key).map(|lane| Some(lane.take()))
+        self.table.lock().get(&key).map(|lane| Some(lane.take()))
     }
 
     /// The lane for a call of this client.
@@ -435,7 +431,7 @@ impl Lanes {
     pub(crate) fn choose(&self, spec: &Upstream, agreed: Agreed, wants: &Wants) -> Result<Choice, Failure> {
         let Some((key, client)) = place(spec, agreed, wants) else { return Ok(Choice::Main) };
         let declared = Declared::new(wants.offered, &spec.roots);
-        let mut table = self.lock();
+        let mut table = self.table.lock();
         if let Some(lane) = table.get(&key) {
             return Ok(Choice::Owned(lane.take()));
         }
@@ -455,12 +451,12 @@ impl Lanes {
 
     /// Ends a lane that failed: the next call opens another one.
     pub(crate) fn close(&self, lane: &Arc<Lane>) {
-        Self::remove(&mut self.lock(), lane);
+        Self::remove(&mut self.table.lock(), lane);
     }
 
     /// Ends an unused session; `false` if a call uses it meanwhile.
     pub(crate) fn close_unused(&self, lane: &Arc<Lane>) -> bool {
-        let mut table = self.lock();
+        let mut table = self.table.lock();
         // Users come through the table, so none can come now.
         let unused = !lane.is_used();
         if unused {

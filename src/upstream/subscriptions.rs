@@ -133,11 +133,11 @@ impl Updates {
     ) {
         let mut upstream = self.upstream.lock().await;
         // Another client may have subscribed meanwhile.
-        if self.lock().contains_key(&original) {
+        if self.watched.lock().contains_key(&original) {
             return;
         }
         // Also where the server is away: a stream that waits for it would keep the lane for ever.
-        if self.lock().is_empty()
+        if self.watched.lock().is_empty()
             && let Some(stream) = upstream.take()
         {
             stream.cancel();
@@ -188,7 +188,7 @@ impl Updates {
         }
         let _turn = self.upstream.lock().await;
         let watched: Vec<(String, Arc<Permit>)> = {
-            let watched = self.lock();
+            let watched = self.watched.lock();
             let first = |watches: &Vec<Watch>| watches.first().map(|watch| Arc::clone(&watch.permit));
             watched.iter().filter_map(|(uri, watches)| Some((uri.clone(), first(watches)?))).collect()
         };

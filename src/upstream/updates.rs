@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -55,7 +55,7 @@ pub(super) struct Watch {
 #[derive(Debug, Default)]
 pub(crate) struct Updates {
     /// By the URI as its server knows it.
-    watched: Mutex<HashMap<String, Vec<Watch>>>,
+    pub(super) watched: Mutex<HashMap<String, Vec<Watch>>>,
     /// Number of watches so far, which names them.
     entered: AtomicU64,
     /// One change at a time goes upstream. Holds the stream of a modern server.
@@ -63,20 +63,16 @@ pub(crate) struct Updates {
 }
 
 impl Updates {
-    pub(super) fn lock(&self) -> MutexGuard<'_, HashMap<String, Vec<Watch>>> {
-        self.watched.lock()
-    }
-
     /// The subscribed URIs, as the server knows them.
     pub(crate) fn uris(&self) -> Vec<String> {
-        let mut uris: Vec<String> = self.lock().keys().cloned().collect();
+        let mut uris: Vec<String> = self.watched.lock().keys().cloned().collect();
         uris.sort_unstable();
         uris
     }
 
     /// The server says that a resource has changed: the one that is watched, or a part of it.
     pub(crate) fn updated(&self, uri: &str) {
-        let watched = self.lock();
+        let watched = self.watched.lock();
         for (original, watches) in watched.iter().filter(|(original, _)| is_part_of(uri, original)) {
             for watch in watches {
                 if let Some(watcher) = watch.watcher.upgrade() {
@@ -103,7 +99,7 @@ impl Updates {
         permit: Arc<Permit>,
     ) -> (u64, bool) {
         let id = self.entered.fetch_add(1, Ordering::Relaxed);
-        let mut watched = self.lock();
+        let mut watched = self.watched.lock();
         let watches = watched.entry(original.to_owned()).or_default();
         watches.push(Watch { id, exposed, watcher: Arc::downgrade(watcher), permit });
         (id, watches.len() == 1)
@@ -111,7 +107,7 @@ impl Updates {
 
     /// The last watch of a resource hands back its permit.
     pub(super) fn forget(&self, original: &str, id: u64) -> Option<Arc<Permit>> {
-        let mut watched = self.lock();
+        let mut watched = self.watched.lock();
         let watches = watched.get_mut(original)?;
         let at = watches.iter().position(|watch| watch.id == id)?;
         let permit = watches.swap_remove(at).permit;

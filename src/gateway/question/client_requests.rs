@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use foldhash::fast::RandomState;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::base::clock;
@@ -60,16 +60,12 @@ impl ClientRequests {
         Some(Arc::new(Self { offered, capabilities, next, open: Mutex::default(), turn }))
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, oneshot::Sender<ClientAnswer>, RandomState>> {
-        self.open.lock()
-    }
-
     /// Opens a question: the message to send, and where the answer will come. `None` when too many are open.
     pub(crate) fn ask(self: &Arc<Self>, request: &InputRequest) -> Option<(Bytes, PendingRequest)> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (sender, answer) = oneshot::channel();
         {
-            let mut open = self.lock();
+            let mut open = self.open.lock();
             if open.len() >= MAX_OPEN {
                 return None;
             }
@@ -93,7 +89,7 @@ impl ClientRequests {
     pub(crate) fn answered(&self, response: Response) {
         let id = response.id.and_then(|id| id.parse::<String>().ok());
         let id = id.and_then(|id| id.strip_prefix("ask-")?.parse::<u64>().ok());
-        if let Some(waiting) = id.and_then(|id| self.lock().remove(&id)) {
+        if let Some(waiting) = id.and_then(|id| self.open.lock().remove(&id)) {
             // The call may just have ended.
             drop(waiting.send(response.outcome));
         }
@@ -125,7 +121,7 @@ impl PendingRequest {
 
 impl Drop for PendingRequest {
     fn drop(&mut self) {
-        self.client_requests.lock().remove(&self.id);
+        self.client_requests.open.lock().remove(&self.id);
     }
 }
 
@@ -194,7 +190,7 @@ mod tests {
         assert!(matches!(first.answer().await, Some(Ok(_))));
         client_requests.answered(response(r#""ask-1""#));
         drop(second);
-        assert!(client_requests.lock().is_empty());
+        assert!(client_requests.open.lock().is_empty());
     }
 
     #[tokio::test]

@@ -172,7 +172,7 @@ fn a_session_keeps_so_much_and_the_oldest_goes_first() {
     for _ in 0..SESSION_STREAMS * 2 {
         drop(streams.open());
     }
-    assert!(streams.lock().calls.len() <= SESSION_STREAMS);
+    assert!(streams.table.lock().calls.len() <= SESSION_STREAMS);
     drop((streams, ended));
     assert_eq!(all.bytes.load(Ordering::Relaxed), 0, "everything is given back");
 }
@@ -185,9 +185,9 @@ fn what_is_old_is_forgotten_unless_it_still_runs() {
     ended.end();
     read.end();
     streams.sweep(clock::uptime() + KEPT / 2);
-    assert_eq!(streams.lock().calls.len(), 3);
+    assert_eq!(streams.table.lock().calls.len(), 3);
     streams.sweep(clock::uptime() + KEPT * 2);
-    let kept: Vec<String> = streams.lock().calls.iter().map(|recording| recording.name.clone()).collect();
+    let kept: Vec<String> = streams.table.lock().calls.iter().map(|recording| recording.name.clone()).collect();
     assert_eq!(kept, [running.name.clone(), read.name.clone()]);
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex};
 
 /// Bytes that may wait for a slow reader of stderr.
 const CAPACITY: usize = 8 << 20;
@@ -35,12 +35,6 @@ struct Shared {
     news: Condvar,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock()
-    }
-}
-
 /// Ends the thread when dropped, after the last write.
 #[derive(Debug)]
 pub(crate) struct Flusher {
@@ -60,7 +54,7 @@ impl Sink {
 
     /// Adds one whole line, or drops it whole.
     pub(super) fn line(&self, line: &[u8]) {
-        let mut waiting = self.0.lock();
+        let mut waiting = self.0.waiting.lock();
         if waiting.bytes.len() + line.len() > CAPACITY {
             waiting.dropped += 1;
             return;
@@ -89,7 +83,7 @@ fn drain(shared: &Shared, mut out: impl Write) {
     let mut batch = Vec::new();
     loop {
         let (dropped, closed) = {
-            let mut waiting = shared.lock();
+            let mut waiting = shared.waiting.lock();
             while waiting.bytes.is_empty() && !waiting.closed {
                 waiting.asleep = true;
                 shared.news.wait(&mut waiting);
@@ -114,7 +108,7 @@ fn drain(shared: &Shared, mut out: impl Write) {
 
 impl Drop for Flusher {
     fn drop(&mut self) {
-        self.shared.lock().closed = true;
+        self.shared.waiting.lock().closed = true;
         self.shared.news.notify_one();
         if let Some(thread) = self.thread.take() {
             // A reader that stopped reading must not keep the daemon from ending.

@@ -49,7 +49,7 @@ impl Post {
 impl HttpLink {
     /// Cancels a call that was sent.
     pub(super) fn cancel_later(self: &Arc<Self>, id: u64) {
-        self.desk().attribution.doubt.cancelled();
+        self.desk.lock().attribution.doubt.cancelled();
         let (link, session) = (Arc::clone(self), self.session.load_full());
         let stop = self.parts.tasks.stop_token().clone();
         self.parts.tasks.spawn("cancellation", async move {
@@ -83,7 +83,7 @@ impl HttpLink {
             }
         }
         {
-            let mut desk = self.desk();
+            let mut desk = self.desk.lock();
             if !self.is_in(session) {
                 return;
             }
@@ -94,13 +94,13 @@ impl HttpLink {
 
     /// Asks for an answer that ends the doubt, where no other task does.
     async fn ping(self: &Arc<Self>, session: Option<&HeaderValue>) {
-        while self.desk().attribution.doubt.pings(clock::now() + ANSWER_TIME) {
+        while self.desk.lock().attribution.doubt.pings(clock::now() + ANSWER_TIME) {
             let number = self.ids.load(Ordering::Relaxed);
             let answered = tokio::time::timeout(ANSWER_TIME, self.ask_within(Method::Ping, None, false)).await;
             if matches!(answered, Ok(Ok(_))) {
                 tokio::time::sleep(BEHIND).await;
             }
-            let mut desk = self.desk();
+            let mut desk = self.desk.lock();
             if !self.is_in(session) {
                 return;
             }
@@ -118,7 +118,7 @@ impl HttpLink {
         let link = Arc::clone(self);
         self.parts.tasks.spawn("doubt", async move {
             tokio::time::sleep(BEHIND).await;
-            link.desk().attribution.doubt.answered(number);
+            link.desk.lock().attribution.doubt.answered(number);
         });
     }
 }

@@ -34,7 +34,7 @@ impl HttpLink {
 
     /// The lists that have changed since this was asked last.
     pub(crate) fn take_changed(&self) -> Vec<List> {
-        std::mem::take(&mut self.desk().changed)
+        std::mem::take(&mut self.desk.lock().changed)
     }
 
     /// Takes in a notification; what is for a call is handed back with it.
@@ -42,12 +42,12 @@ impl HttpLink {
         match told(notice, stream) {
             Told::Progress(id, params) => return Some((id.0, ExchangeEvent::Progress(params))),
             Told::Notice(id, notice) => return Some((id.0, ExchangeEvent::Notice(notice))),
-            Told::Log(id, notice) => match id.map(|id| id.0).or_else(|| self.desk().only_call()) {
+            Told::Log(id, notice) => match id.map(|id| id.0).or_else(|| self.desk.lock().only_call()) {
                 Some(call) => return Some((call, ExchangeEvent::Log(notice.params?))),
                 None => self.parts.news.tell(notice),
             },
             Told::Withdrawn(id) => {
-                let mut desk = self.desk();
+                let mut desk = self.desk.lock();
                 if desk.attribution.withdrawn(&id) {
                     self.tell_gate(&mut desk);
                     return None;
@@ -58,7 +58,7 @@ impl HttpLink {
             Told::Owner(notice) => self.parts.news.tell(notice),
             Told::Updated(uri) => self.parts.news.updates.updated(&uri),
             Told::Changed(lists) => {
-                self.desk().change(lists);
+                self.desk.lock().change(lists);
                 self.changed.notify_one();
             }
             Told::Wrong(fault) => self.gauge().metrics.fault(fault),
@@ -69,7 +69,7 @@ impl HttpLink {
 
     /// Whether the call took it. Messages that may be missed leave room for those that may not.
     pub(super) fn to_call(&self, call: u64, event: ExchangeEvent) -> bool {
-        let sender = self.desk().calls.get(&call).map(|called| called.events.clone());
+        let sender = self.desk.lock().calls.get(&call).map(|called| called.events.clone());
         let may_be_missed = matches!(event, ExchangeEvent::Log(_) | ExchangeEvent::Progress(_));
         sender.is_some_and(|sender| (!may_be_missed || sender.capacity() > SIDE / 2) && sender.try_send(event).is_ok())
     }

@@ -21,7 +21,7 @@ impl HttpLink {
             Stream::Own | Stream::Shared => Candidates::None,
         };
         let judged = {
-            let mut desk = self.desk();
+            let mut desk = self.desk.lock();
             asked(request, &self.parts.declared, candidates, &mut desk.attribution.open)
         };
         match judged {
@@ -36,13 +36,13 @@ impl HttpLink {
     /// A request on the session's own stream.
     pub(super) fn asked_aside(self: &Arc<Self>, request: &Request) {
         let step = {
-            let mut desk = self.desk();
+            let mut desk = self.desk.lock();
             let calls = Desk::in_flight(&desk.calls);
             desk.attribution.heard(request, &calls, clock::now())
         };
         self.settle(step);
         let is_new = {
-            let mut desk = self.desk();
+            let mut desk = self.desk.lock();
             let is_held = desk.attribution.until().is_some();
             is_held && !std::mem::replace(&mut desk.is_watched, is_held)
         };
@@ -57,7 +57,7 @@ impl HttpLink {
         let stop = self.parts.tasks.stop_token().clone();
         loop {
             let until = {
-                let mut desk = self.desk();
+                let mut desk = self.desk.lock();
                 desk.is_watched = desk.attribution.until().is_some();
                 desk.attribution.until()
             };
@@ -67,7 +67,7 @@ impl HttpLink {
                 () = stop.cancelled() => return,
             }
             let step = {
-                let Desk { calls, attribution, .. } = &mut *self.desk();
+                let Desk { calls, attribution, .. } = &mut *self.desk.lock();
                 attribution.lapse(|| Desk::in_flight(calls), clock::now())
             };
             self.settle(step);
@@ -78,7 +78,7 @@ impl HttpLink {
     /// open, and whether there is a doubt.
     pub(super) fn call_ended(self: &Arc<Self>, id: u64, end: End) -> (Vec<ServerRequest>, bool) {
         let (step, open, in_doubt) = {
-            let Desk { calls, attribution, .. } = &mut *self.desk();
+            let Desk { calls, attribution, .. } = &mut *self.desk.lock();
             let step = calls
                 .remove(&id)
                 .map(|called| attribution.ended((id, &called.party), end, || Desk::in_flight(calls), clock::now()));
@@ -90,14 +90,14 @@ impl HttpLink {
 
     /// The client of a call has its questions before it.
     pub(super) fn call_parked(&self, id: u64) {
-        let mut desk = self.desk();
+        let mut desk = self.desk.lock();
         desk.attribution.park(id);
         self.tell_gate(&mut desk);
     }
 
     /// Asks clients, and answers what is not for one.
     fn settle(self: &Arc<Self>, step: Step) {
-        self.tell_gate(&mut self.desk());
+        self.tell_gate(&mut self.desk.lock());
         for lesson in &step.learned {
             self.parts.news.turns.learned(&self.parts.upstream, lesson);
         }
@@ -128,7 +128,7 @@ impl HttpLink {
 
     /// Answers a request of the server that is open.
     pub(super) fn reply(self: &Arc<Self>, id: &RawJson, answer: &ClientAnswer) {
-        if self.desk().attribution.open.take(id).is_some() {
+        if self.desk.lock().attribution.open.take(id).is_some() {
             self.tell_later(message::encode_answer(id, answer));
         }
     }
