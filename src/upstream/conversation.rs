@@ -15,11 +15,12 @@ use crate::catalog::inventory::{Gap, Inventory, ListBounds};
 use crate::engine::handshake::{Agreed, EraHint, PROBE_TIME};
 use crate::engine::peer::{PeerOptions, PeerTimes};
 use crate::upstream::context::{Context, Run, open, ready};
+use crate::upstream::guard::Keeper;
 use crate::upstream::last_words::LastWords;
 use crate::upstream::launch::Launch;
 use crate::upstream::link::{Link, LinkState};
 use crate::upstream::listing::Listing;
-use crate::upstream::process::{Process, drain_stderr};
+use crate::upstream::process::drain_stderr;
 use crate::upstream::spawner::Spawner;
 use crate::upstream::stdio::{self, Ended, Refused, StdioNews, StdioOptions};
 use crate::upstream::unread::Readers;
@@ -33,11 +34,11 @@ pub(super) async fn serve_process(context: &Context, launch: Launch, hint: EraHi
     let handle = &context.handle;
     let Spawner { stop, tasks, times, .. } = &context.spawner;
     let started = tokio::select! {
-        started = Process::start(handle.name.as_str(), &launch) => started.map_err(Some),
+        started = Keeper::start(handle.name.as_str(), &launch) => started.map_err(Some),
         () = stop.cancelled() => Err(None),
     };
-    let process = match started {
-        Ok(process) => process,
+    let (mut keeper, (stdin, stdout, stderr)) = match started {
+        Ok(started) => started,
         Err(Some(error)) => {
             if error.lacks_descriptors() {
                 handle.health.no_descriptor();
@@ -50,7 +51,6 @@ pub(super) async fn serve_process(context: &Context, launch: Launch, hint: EraHi
         Err(None) => return Run { why: "stopped".to_owned(), next: None, served: None },
     };
     let _running = handle.metrics.process();
-    let (stdin, stdout, stderr, mut reaper) = process.split();
     let hidden: Vec<_> = launch.env.iter().chain(&launch.expanded).cloned().collect();
     let words = LastWords::of(&hidden);
     let (draining, drained) = oneshot::channel::<()>();
@@ -73,7 +73,7 @@ pub(super) async fn serve_process(context: &Context, launch: Launch, hint: EraHi
     let mut lost = None;
     let (ended, served) = tokio::select! {
         ended = &mut talk => ended,
-        () = reaper.lost() => {
+        () = keeper.lost() => {
             lost = Some("the process that guards it was ended");
             context.spawner.stop.cancel();
             talk.await
@@ -83,8 +83,8 @@ pub(super) async fn serve_process(context: &Context, launch: Launch, hint: EraHi
         handle.health.ran_out();
     }
     // One that has ended has a status of its own, which is not that of its end.
-    let early = tokio::time::timeout(stop::ENDED, reaper.exited()).await.ok().flatten();
-    let status = reaper.stop(times).await;
+    let early = tokio::time::timeout(stop::ENDED, keeper.exited()).await.ok().flatten();
+    let status = keeper.stop(times).await;
     let status = early.or(status);
     // A pipe that broke or ended says less than the end of the program at its other end.
     let ended_by_itself = early.is_some() || status.and_then(|status| status.code()).is_some_and(|code| code != 0);

@@ -5,6 +5,9 @@
 //! those too that have left their group and session. It ends them all when it is told to, and when headend has ended,
 //! however that happened: its end of the socket between the two closes then. The program's pipes go past the guard.
 //!
+//! A child has a cleared environment, its own process group and no new privileges. It is stopped by the end of its input,
+//! SIGTERM and SIGKILL, always with everything that it started.
+//!
 //! `order` is what the guard is told at its start, `watch` is the guard's own side.
 
 use std::io::{self, IoSlice};
@@ -33,9 +36,9 @@ use self::order::{END, GUARD, KILL, Order, Report, TERM};
 /// How long a guard may take until it has started the program; only a machine that has stopped needs it.
 const START: Duration = Duration::from_secs(20);
 
-/// The guard of a running child.
+/// The guard of a running child, whose pipes are in other hands. Dropped, it leaves the child's end to the guard.
 #[derive(Debug)]
-pub(super) struct Keeper {
+pub(crate) struct Keeper {
     guard: Child,
     control: UnixStream,
     heard: BytesMut,
@@ -44,14 +47,14 @@ pub(super) struct Keeper {
 }
 
 /// The pipes of a child.
-pub(super) type Pipes = (ChildStdin, ChildStdout, ChildStderr);
+pub(crate) type Pipes = (ChildStdin, ChildStdout, ChildStderr);
 
 impl Keeper {
     /// Starts the child of that upstream with a guard.
     ///
     /// # Errors
     /// [`SpawnError`].
-    pub(super) async fn start(upstream: &str, launch: &Launch) -> Result<(Self, Pipes), SpawnError> {
+    pub(crate) async fn start(upstream: &str, launch: &Launch) -> Result<(Self, Pipes), SpawnError> {
         let order = Order::of(launch)?;
         launch.look()?;
         if !order.no_new_privileges && rustix::thread::no_new_privs() == Ok(true) {
@@ -84,19 +87,19 @@ impl Keeper {
     }
 
     /// Waits for the child to end by itself; `None` where the guard is gone. Cancel-safe.
-    pub(super) async fn exited(&mut self) -> Option<ExitStatus> {
+    pub(crate) async fn exited(&mut self) -> Option<ExitStatus> {
         while self.status.is_none() && self.hear().await.is_some() {}
         self.status
     }
 
     /// Waits for the end of a guard that was not told to end. Cancel-safe.
-    pub(super) async fn lost(&mut self) {
+    pub(crate) async fn lost(&mut self) {
         while self.hear().await.is_some() {}
     }
 
     /// Ends the child and all that it started: the caller has closed stdin, then SIGTERM, then SIGKILL. Bounded by the sum of the
     /// waits.
-    pub(super) async fn stop(mut self, times: &StopTimes) -> Option<ExitStatus> {
+    pub(crate) async fn stop(mut self, times: &StopTimes) -> Option<ExitStatus> {
         let mut ended = tokio::time::timeout(times.polite, self.exited()).await;
         if ended.is_err() {
             self.tell(TERM);

@@ -1,73 +1,20 @@
-//! A child process: cleared environment, own process group, no new privileges, stopped by the end of its input, SIGTERM and
-//! SIGKILL, always with everything that it started: see [`guard`](super::guard).
+//! What a child process writes to its stderr.
 
-use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
-use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 
 use crate::base::clock;
-use crate::base::stop::StopTimes;
-use crate::upstream::guard::Keeper;
 use crate::upstream::health::Health;
 use crate::upstream::last_words::LastWords;
-use crate::upstream::launch::{Launch, SpawnError};
 use crate::upstream::logbook::Origin;
 use crate::wire::lines::{Line, LineDecoder};
 
 const STDERR_LINE_BYTES: usize = 4096;
 /// Log lines of one child in a second; further lines are counted.
 const STDERR_LINES_PER_SECOND: u32 = 50;
-
-/// A running child and its pipes.
-#[derive(Debug)]
-pub(crate) struct Process {
-    keeper: Keeper,
-    stdin: ChildStdin,
-    stdout: ChildStdout,
-    stderr: ChildStderr,
-}
-
-/// Ends a child whose pipes are in other hands. Dropped, it leaves that to the guard.
-#[derive(Debug)]
-pub(crate) struct Reaper {
-    keeper: Keeper,
-}
-
-impl Process {
-    /// Starts the child of that upstream.
-    ///
-    /// # Errors
-    /// [`SpawnError`].
-    pub(crate) async fn start(upstream: &str, launch: &Launch) -> Result<Self, SpawnError> {
-        let (keeper, (stdin, stdout, stderr)) = Keeper::start(upstream, launch).await?;
-        Ok(Self { keeper, stdin, stdout, stderr })
-    }
-
-    pub(crate) fn split(self) -> (ChildStdin, ChildStdout, ChildStderr, Reaper) {
-        (self.stdin, self.stdout, self.stderr, Reaper { keeper: self.keeper })
-    }
-}
-
-impl Reaper {
-    /// Waits for the child to end by itself. Cancel-safe.
-    pub(crate) async fn exited(&mut self) -> Option<ExitStatus> {
-        self.keeper.exited().await
-    }
-
-    /// Waits until the child has no guard any more. Cancel-safe.
-    pub(crate) async fn lost(&mut self) {
-        self.keeper.lost().await;
-    }
-
-    /// Ends the child and what it has started, also where the child has ended by itself. Bounded by the times.
-    pub(crate) async fn stop(self, times: &StopTimes) -> Option<ExitStatus> {
-        self.keeper.stop(times).await
-    }
-}
 
 /// Reads a child's stderr to its end, so that the child never blocks on it; logs what fits the rate.
 pub(crate) async fn drain_stderr(health: Arc<Health>, stderr: impl AsyncRead + Unpin, words: LastWords) {

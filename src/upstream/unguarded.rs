@@ -12,13 +12,13 @@ use crate::upstream::launch::{Launch, SpawnError};
 
 /// A running child.
 #[derive(Debug)]
-pub(super) struct Keeper {
+pub(crate) struct Keeper {
     child: Child,
     group: Option<Pid>,
 }
 
 /// The pipes of a child.
-pub(super) type Pipes = (ChildStdin, ChildStdout, ChildStderr);
+pub(crate) type Pipes = (ChildStdin, ChildStdout, ChildStderr);
 
 impl Keeper {
     /// Starts the child.
@@ -26,7 +26,7 @@ impl Keeper {
     /// # Errors
     /// [`SpawnError`].
     #[expect(clippy::unused_async, reason = "that of a guarded one waits for its guard")]
-    pub(super) async fn start(_upstream: &str, launch: &Launch) -> Result<(Self, Pipes), SpawnError> {
+    pub(crate) async fn start(_upstream: &str, launch: &Launch) -> Result<(Self, Pipes), SpawnError> {
         let (_, arguments) = launch.words()?;
         launch.look()?;
         let mut command = match launch.confinement.umask {
@@ -53,17 +53,17 @@ impl Keeper {
     }
 
     /// Waits for the child to end by itself. Cancel-safe.
-    pub(super) async fn exited(&mut self) -> Option<ExitStatus> {
+    pub(crate) async fn exited(&mut self) -> Option<ExitStatus> {
         self.child.wait().await.ok()
     }
 
     /// There is no guard to lose.
-    pub(super) async fn lost(&mut self) {
+    pub(crate) async fn lost(&mut self) {
         std::future::pending().await
     }
 
     /// Ends the whole group: the caller has closed stdin, then SIGTERM, then SIGKILL. Bounded by the sum of the waits.
-    pub(super) async fn stop(mut self, times: &StopTimes) -> Option<ExitStatus> {
+    pub(crate) async fn stop(mut self, times: &StopTimes) -> Option<ExitStatus> {
         let mut status = tokio::time::timeout(times.polite, self.child.wait()).await.ok().and_then(Result::ok);
         if status.is_none() {
             self.signal(Signal::TERM);

@@ -9,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 use super::failed::{Failed, TIME};
 use crate::base::clock;
 use crate::base::stop::StopTimes;
+use crate::upstream::guard::Keeper;
 use crate::upstream::launch::Launch;
-use crate::upstream::process::Process;
 
 /// Output that is read and thrown away, from each pipe. A program that writes more waits for its end.
 const OUTPUT: u64 = 1 << 20;
@@ -22,9 +22,9 @@ pub(super) async fn run(command: &[String], notice: Bytes, stop: &CancellationTo
     let begun = clock::now();
     let launch = Launch::bare(command);
     // A start that is given up ends by its guard.
-    let started = tokio::time::timeout(TIME, Process::start("notify", &launch)).await.map_err(|_| Failed::Late)?;
-    let (mut stdin, mut stdout, mut stderr, mut reaper) =
-        started.map_err(|error| Failed::Start(error.to_string()))?.split();
+    let started = tokio::time::timeout(TIME, Keeper::start("notify", &launch)).await.map_err(|_| Failed::Late)?;
+    let (mut keeper, (mut stdin, mut stdout, mut stderr)) =
+        started.map_err(|error| Failed::Start(error.to_string()))?;
     let served = async {
         let told = async {
             // A program may end without reading it.
@@ -35,12 +35,12 @@ pub(super) async fn run(command: &[String], notice: Bytes, stop: &CancellationTo
         std::future::pending::<()>().await;
     };
     let ended = tokio::select! {
-        status = reaper.exited() => Ok(status),
+        status = keeper.exited() => Ok(status),
         () = served => Ok(None),
         () = clock::sleep_until(Some(begun + TIME)) => Err(Failed::Late),
         () = stop.cancelled() => Err(Failed::Stopped),
     };
-    reaper.stop(&END).await;
+    keeper.stop(&END).await;
     match ended? {
         Some(status) if status.success() => Ok(()),
         Some(status) => Err(Failed::Status(status)),
