@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, join_all};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 
 use super::desk::{
     Approval, Desk, Found, GrantView, Member, Part, PinKey, PinView, Reply, Steer, UpstreamDetail, UpstreamView,
@@ -61,10 +61,8 @@ impl LiveDesk {
             self.pins.reject(&pin.name, Some(kind), shown, BY).await
         };
         decided.map_err(|error| sentence(&error))?;
-        let (reply, done) = oneshot::channel();
-        // Both fail only when the gateway shuts down.
-        drop(self.orders.send(Order::Review { reply }).await);
-        drop(done.await);
+        // It fails only when the gateway shuts down.
+        let _done = Order::ask(&self.orders, |reply| Order::Review { reply }).await;
         Ok(())
     }
 }

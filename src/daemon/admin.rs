@@ -324,38 +324,38 @@ async fn operate(
     proof: &mut Proof,
     request: &Request,
 ) -> Result<RawJson, (i64, String)> {
-    let name = &caller.name;
+    let (name, method) = (&caller.name, request.method.as_str());
     gateway.service.admission.admit(name, 1).map_err(|over| (1, over.to_string()))?;
     let by = match operator(name) {
         Some(by) => by,
-        None if FOR_EVERYBODY.contains(&request.method.as_str()) => String::new(),
+        None if FOR_EVERYBODY.contains(&method) => String::new(),
         None => return Err((1, "only root and the user that runs headend may do that".to_owned())),
     };
+    let params = request.params.as_ref().and_then(|raw| RawObject::parse(raw).ok()).unwrap_or_default();
     let setting = gateway.service.snapshots.load().config.consent.operator;
-    if let Some(outcome) = proof.operate(setting, request) {
+    if let Some(outcome) = proof.operate(setting, method, &params) {
         return outcome;
     }
-    if let Some(outcome) = consents::operate(gateway, &by, request).await {
+    if let Some(outcome) = consents::operate(gateway, &by, method, &params).await {
         return outcome;
     }
-    match request.method.as_str() {
+    match method {
         "status" => Ok(status(gateway)),
-        "tools" => tools::list(gateway, caller, request),
-        "tools.show" => tool::show(gateway, request),
+        "tools" => tools::list(gateway, caller, &params),
+        "tools.show" => tool::show(gateway, &params),
         "reload" => {
-            let params = request.params.as_ref().and_then(|raw| RawObject::parse(raw).ok()).unwrap_or_default();
-            let rehearsal = params.get("dry-run").is_some_and(|flag| flag.text() == "true");
+            let rehearsal = params.is_true("dry-run");
             let file = params.string("config").map(PathBuf::from);
             let plan = if rehearsal { gateway.rehearse(file.as_deref()) } else { gateway.reload().await };
             plan.map(|plan| RawObject::of_strings(&[("plan", &plan.to_string())]).encode()).map_err(|why| (1, why))
         }
-        "logs" => logs::operate(gateway, request).await,
-        "restart" => restart::operate(gateway, &by, request).await,
+        "logs" => logs::operate(gateway, &params).await,
+        "restart" => restart::operate(gateway, &by, &params).await,
         "call" => call(gateway, caller, request).await,
-        "login.begin" | "login.wait" | "login.paste" | "logout" => login::operate(gateway, &by, request).await,
+        "login.begin" | "login.wait" | "login.paste" | "logout" => login::operate(gateway, &by, method, &params).await,
         "console.link" => console_link(gateway),
-        method if method.starts_with("pins.") => pins::operate(gateway, name, request).await,
-        other => Err((crate::wire::code::METHOD_NOT_FOUND, format!("no admin method {other:?}"))),
+        _ if method.starts_with("pins.") => pins::operate(gateway, name, method, &params).await,
+        _ => Err((crate::wire::code::METHOD_NOT_FOUND, format!("no admin method {method:?}"))),
     }
 }
 
@@ -407,9 +407,8 @@ pub(crate) fn status(gateway: &Gateway) -> RawJson {
     let in_flight: usize = snapshot.handles.iter().map(|h| h.in_flight.load(Ordering::Relaxed)).sum();
     let mut out = RawObject::default();
     out.set("version", RawJson::string(env!("CARGO_PKG_VERSION")));
-    if let Some(path) = &gateway.source.path {
-        out.set("config", RawJson::string(&path.display().to_string()));
-    }
+    let config = gateway.source.path.as_ref().map(|path| RawJson::string(&path.display().to_string()));
+    out.set_some("config", config);
     out.set("uptime-seconds", RawJson::number(service.started.elapsed().as_secs()));
     out.set("generation", RawJson::number(snapshot.generation));
     out.set("sessions", RawJson::number(gateway.sessions.len()));
@@ -421,9 +420,7 @@ pub(crate) fn status(gateway: &Gateway) -> RawJson {
         out.encode()
     });
     out.set("degraded", RawJson::list(degraded));
-    if let Some(store) = service.approvals.store_health() {
-        out.set("store", store_status(store));
-    }
+    out.set_some("store", service.approvals.store_health().map(|store| store_status(store)));
     out.set("upstreams", RawJson::list(upstreams.chain(disabled)));
     out.encode()
 }
@@ -444,10 +441,7 @@ fn store_status(store: &Health) -> RawJson {
 fn console_link(gateway: &Gateway) -> Result<RawJson, (i64, String)> {
     let off = || (1, "the console is off; see `[console] listen`".to_owned());
     let (link, life) = gateway.console.get().ok_or_else(off)?.link();
-    let mut out = RawObject::default();
-    out.set("link", RawJson::string(&link));
-    out.set("seconds", RawJson::number(life.as_secs()));
-    Ok(out.encode())
+    Ok(RawObject::of([("link", RawJson::string(&link)), ("seconds", RawJson::number(life.as_secs()))]).encode())
 }
 
 /// One tool call, through the same path as a client's.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, OnceLock};
 
-use tokio::sync::{Mutex, oneshot};
+use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::base::access::Access;
@@ -320,10 +320,9 @@ impl Gateway {
         }
         let ready = self.make_ready(&config)?;
         let before = Arc::clone(&self.service.snapshots.load().config);
-        let (reply, answer) = oneshot::channel();
-        let order = Order::Apply { config: Box::new(config), reply };
-        self.supervised.orders.send(order).await.map_err(|_| "the gateway is shutting down".to_owned())?;
-        let plan = answer.await.map_err(|_| "the gateway is shutting down".to_owned())??;
+        let order = |reply| Order::Apply { config: Box::new(config), reply };
+        let applied = Order::ask(&self.supervised.orders, order).await;
+        let plan = applied.ok_or_else(|| "the gateway is shutting down".to_owned())??;
         self.put_in_force(&before, ready).await;
         // Grants end with their upstream, even if one of the same name is added later.
         self.service.approvals.invalidate(|asked| plan.stop.iter().any(|name| *name.as_str() == *asked.upstream));

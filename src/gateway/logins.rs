@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use data_encoding::BASE64URL_NOPAD;
 use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::{Mutex as Turn, mpsc, oneshot, watch};
+use tokio::sync::{Mutex as Turn, mpsc, watch};
 use url::Url;
 
 use crate::base::clock;
@@ -264,11 +264,9 @@ impl PendingLogins {
 
     /// Connects an upstream anew whose login has changed.
     async fn renewed(&self, upstream: &str, lists_anew: bool) {
-        let (reply, done) = oneshot::channel();
-        let order = Order::Login { name: upstream.to_owned(), lists_anew, reply };
-        // Both fail only when the gateway shuts down.
-        drop(self.orders.send(order).await);
-        drop(done.await);
+        let order = |reply| Order::Login { name: upstream.to_owned(), lists_anew, reply };
+        // It fails only when the gateway shuts down.
+        drop(Order::ask(&self.orders, order).await);
     }
 
     /// Ends the login at an upstream. Whether there was one.

@@ -122,8 +122,7 @@ impl Service {
                     return;
                 }
                 for uri in missing {
-                    let mut params = RawObject::default();
-                    params.set("uri", RawJson::string(&uri));
+                    let params = RawObject::of_strings(&[("uri", &uri)]);
                     match self.watch(&client, &params, &subscriptions.watcher).await {
                         Ok(watching) => subscriptions.found(&uri, watching),
                         Err(why) => {
@@ -157,8 +156,7 @@ impl Service {
     ) -> Vec<(String, Watching)> {
         let mut watched = Vec::new();
         for uri in uris {
-            let mut params = RawObject::default();
-            params.set("uri", RawJson::string(uri));
+            let params = RawObject::of_strings(&[("uri", uri)]);
             if let Ok(watching) = self.watch(client, &params, watcher).await {
                 watched.push((uri.clone(), watching));
             }

@@ -212,8 +212,7 @@ fn outgoing(method: Method, body: RawObject) -> Outgoing {
 
 /// Asks a legacy server to begin or to end.
 async fn ask(handle: &Handle, link: &Link, permit: &Permit, method: Method, uri: &str) -> Outcome {
-    let mut body = RawObject::default();
-    body.set("uri", RawJson::string(uri));
+    let body = RawObject::of_strings(&[("uri", uri)]);
     let mut exchange = handle.call(link, permit, outgoing(method, body), &ParamHeaders::default());
     loop {
         if let ExchangeEvent::Done(outcome) = exchange.next().await {
@@ -230,8 +229,8 @@ async fn open_stream(
     uris: &[String],
 ) -> Result<(Sent, Vec<String>), Unwatched> {
     let list = RawJson::list(uris.iter().map(|uri| RawJson::string(uri)));
-    let mut body = RawObject::default();
-    body.set("notifications", RawJson::trusted(format!(r#"{{"resourceSubscriptions":{}}}"#, list.text())));
+    let wanted = RawObject::of([("resourceSubscriptions", list)]).encode();
+    let body = RawObject::of([("notifications", wanted)]);
     let mut exchange = handle.call(link, permit, outgoing(Method::Listen, body), &ParamHeaders::default());
     let acknowledged = async {
         loop {

@@ -80,11 +80,8 @@ struct Errands {
 
 impl Errands {
     fn send(&self, method: Method, id: &str, responses: Option<RawJson>) -> Sent {
-        let mut body = RawObject::default();
-        body.set("taskId", RawJson::string(id));
-        if let Some(responses) = responses {
-            body.set("inputResponses", responses);
-        }
+        let mut body = RawObject::of_strings(&[("taskId", id)]);
+        body.set_some("inputResponses", responses);
         // Only the request that waits for the result can bring a legacy server's questions.
         let waits = method == Method::TasksResult;
         let can_be_asked = self.pattern.can_be_asked && waits;

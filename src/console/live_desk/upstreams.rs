@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 use super::super::desk::{Steer, ToolView, UpstreamDetail, UpstreamView};
 use super::logins;
@@ -121,16 +121,13 @@ pub(super) async fn steer(
     written.map_err(|error| format!("nothing was done: {error}."))?;
     let gone = || "the gateway is shutting down.".to_owned();
     if steer == Steer::Disable {
-        let (reply, answer) = oneshot::channel();
-        let order = Order::Disable { name: name.to_owned(), reply };
-        orders.send(order).await.map_err(|_| gone())?;
-        answer.await.map_err(|_| gone())??;
+        let order = |reply| Order::Disable { name: name.to_owned(), reply };
+        Order::ask(orders, order).await.ok_or_else(gone)??;
         tracing::info!(upstream.name = name, by, "upstream switched off by the operator until the next start");
         return Ok("Disabled until headend starts again. Its calls in flight have 10 s to end.".to_owned());
     }
-    let (reply, answer) = oneshot::channel();
-    orders.send(Order::Restart { name: name.to_owned(), reply }).await.map_err(|_| gone())?;
-    let handle = answer.await.map_err(|_| gone())??;
+    let order = |reply| Order::Restart { name: name.to_owned(), reply };
+    let handle = Order::ask(orders, order).await.ok_or_else(gone)??;
     tracing::info!(upstream.name = name, by, "upstream restarted by the operator");
     handle.main.started(PATIENCE).await;
     let state = handle.health.state();

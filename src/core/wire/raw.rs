@@ -229,6 +229,11 @@ impl RawObject {
         Ok(Self { members })
     }
 
+    /// An object of these members, no name twice.
+    pub fn of<const N: usize>(members: [(&str, RawJson); N]) -> Self {
+        Self { members: members.into_iter().map(|(name, value)| Member::of(name, value)).collect() }
+    }
+
     /// An object of strings.
     pub fn of_strings(members: &[(&str, &str)]) -> Self {
         let member = |(name, text): &(&str, &str)| Member::of(name, RawJson::string(text));
@@ -285,6 +290,13 @@ impl RawObject {
             member.value = value;
         } else {
             self.members.push(Member::of(name, value));
+        }
+    }
+
+    /// The same for a value that there may not be.
+    pub fn set_some(&mut self, name: &str, value: Option<RawJson>) {
+        if let Some(value) = value {
+            self.set(name, value);
         }
     }
 

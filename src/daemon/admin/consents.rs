@@ -5,25 +5,27 @@ use crate::policy::Digest;
 use crate::policy::consent::{CannotAnswer, GrantRow};
 use crate::store::approvals::{Wish, json};
 use crate::wire::code;
-use crate::wire::message::Request;
 use crate::wire::raw::{RawJson, RawObject};
 
 /// Runs a method for the operator `by`; `None` when the method belongs elsewhere.
-pub(super) async fn operate(gateway: &Gateway, by: &str, request: &Request) -> Option<Result<RawJson, (i64, String)>> {
-    let method = request.method.as_str();
+pub(super) async fn operate(
+    gateway: &Gateway,
+    by: &str,
+    method: &str,
+    params: &RawObject,
+) -> Option<Result<RawJson, (i64, String)>> {
     const METHODS: [&str; 6] =
         ["approvals.list", "approvals.show", "approvals.answer", "approvals.notify", "grants.list", "grants.revoke"];
     if !METHODS.contains(&method) {
         return None;
     }
-    let params = request.params.as_ref().and_then(|params| RawObject::parse(params).ok()).unwrap_or_default();
     Some(match method {
         "approvals.list" => prompts(gateway).await,
-        "approvals.show" => show(gateway, &params).await,
-        "approvals.answer" => answer(gateway, &params, by).await,
+        "approvals.show" => show(gateway, params).await,
+        "approvals.answer" => answer(gateway, params, by).await,
         "approvals.notify" => notify(gateway).await,
         "grants.list" => Ok(grants(gateway)),
-        _ => revoke(gateway, &params).await,
+        _ => revoke(gateway, params).await,
     })
 }
 
@@ -65,12 +67,10 @@ fn grants(gateway: &Gateway) -> RawJson {
 
 async fn revoke(gateway: &Gateway, params: &RawObject) -> Result<RawJson, (i64, String)> {
     let id = params.string("id");
-    let all = params.get("all").is_some_and(|all| all.text() == "true");
+    let all = params.is_true("all");
     if id.is_some() == all {
         return Err((code::INVALID_PARAMS, "write either `id` or `all`".to_owned()));
     }
     let revoked = gateway.service.approvals.revoke(id.as_deref()).await.map_err(|error| (1, error.to_string()))?;
-    let mut out = RawObject::default();
-    out.set("revoked", RawJson::trusted(revoked.to_string()));
-    Ok(out.encode())
+    Ok(RawObject::of([("revoked", RawJson::number(revoked))]).encode())
 }

@@ -9,18 +9,21 @@ use crate::daemon::gateway::Gateway;
 use crate::gateway::logins::{Done, LIFE, NotTaken, Way};
 use crate::upstream::handle::Handle;
 use crate::wire::code;
-use crate::wire::message::Request;
 use crate::wire::raw::{RawJson, RawObject};
 
 /// How long the answer waits for the upstream after a login.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Does what the method says.
-pub(super) async fn operate(gateway: &Gateway, by: &str, request: &Request) -> Result<RawJson, (i64, String)> {
-    let params = request.params.as_ref().and_then(|params| RawObject::parse(params).ok()).unwrap_or_default();
+pub(super) async fn operate(
+    gateway: &Gateway,
+    by: &str,
+    method: &str,
+    params: &RawObject,
+) -> Result<RawJson, (i64, String)> {
     let text = |name: &'static str| params.string(name).ok_or((code::INVALID_PARAMS, format!("params lacks `{name}`")));
     let refused = |why: String| (1, why);
-    match request.method.as_str() {
+    match method {
         "login.begin" => {
             let handle = handle(gateway, &text("name")?)?;
             let way = if params.is_true("paste") { Way::Paste } else { Way::Page };
@@ -34,9 +37,7 @@ pub(super) async fn operate(gateway: &Gateway, by: &str, request: &Request) -> R
                 }
                 (Way::Page | Way::Paste, _) => out.set("link", RawJson::string(&begun.address)),
             }
-            if let Some(warning) = &begun.warning {
-                out.set("warning", RawJson::string(warning));
-            }
+            out.set_some("warning", begun.warning.as_deref().map(RawJson::string));
             out.set("seconds", RawJson::number(LIFE.as_secs()));
             Ok(out.encode())
         }
@@ -78,9 +79,7 @@ fn handle(gateway: &Gateway, name: &str) -> Result<Arc<Handle>, (i64, String)> {
 /// The end of a login, with the state of its upstream once that has connected.
 async fn told(gateway: &Gateway, done: &Done) -> RawJson {
     let mut out = RawObject::of_strings(&[("upstream", &done.upstream), ("issuer", &done.issuer)]);
-    if let Some(account) = &done.account {
-        out.set("account", RawJson::string(account));
-    }
+    out.set_some("account", done.account.as_deref().map(RawJson::string));
     if let Ok(handle) = handle(gateway, &done.upstream) {
         let until = clock::now() + PATIENCE;
         handle.main.started(PATIENCE).await;
@@ -91,9 +90,7 @@ async fn told(gateway: &Gateway, done: &Done) -> RawJson {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         out.set("state", RawJson::string(handle.health.state()));
-        if let Some(error) = handle.health.last_error() {
-            out.set("last-error", RawJson::string(&error));
-        }
+        out.set_some("last-error", handle.health.last_error().map(|error| RawJson::string(&error)));
     }
     out.encode()
 }

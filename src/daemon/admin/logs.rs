@@ -7,7 +7,6 @@ use crate::daemon::gateway::Gateway;
 use crate::policy::chain::timestamp;
 use crate::wire::code;
 use crate::wire::foreign;
-use crate::wire::message::Request;
 use crate::wire::raw::{RawJson, RawObject};
 
 /// How often, and in which rhythm, an answer that waits for a line looks for another log: twenty seconds.
@@ -18,8 +17,7 @@ const MOST: usize = 1000;
 
 /// The lines of `name` after the number `after` of the log `log`, at most `most`; with `wait` the answer waits for one. A log of another
 /// id is another log, and all of it is new.
-pub(super) async fn operate(gateway: &Gateway, request: &Request) -> Result<RawJson, (i64, String)> {
-    let params = request.params.as_ref().and_then(|raw| RawObject::parse(raw).ok()).unwrap_or_default();
+pub(super) async fn operate(gateway: &Gateway, params: &RawObject) -> Result<RawJson, (i64, String)> {
     let name = params.string("name").ok_or((code::INVALID_PARAMS, "params lacks `name`".to_owned()))?;
     let number = |name: &str| params.get(name).and_then(|raw| raw.parse::<u64>().ok());
     let unknown = || (1, format!("there is no upstream `{}`; `headend status` lists them", foreign::line(&name)));

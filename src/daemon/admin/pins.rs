@@ -3,37 +3,37 @@
 
 use std::sync::Arc;
 
-use tokio::sync::oneshot;
-
 use crate::daemon::gateway::Gateway;
 use crate::gateway::supervisor::Order;
 use crate::policy::Digest;
 use crate::store::pins::{Decision, PinError, PinKind, PinView};
 use crate::wire::code;
-use crate::wire::message::Request;
 use crate::wire::raw::{RawJson, RawObject};
 
 type Refused = (i64, String);
 
-pub(super) async fn operate(gateway: &Gateway, caller: &Arc<str>, request: &Request) -> Result<RawJson, Refused> {
-    let params = request.params.as_ref().and_then(|raw| RawObject::parse(raw).ok()).unwrap_or_default();
+pub(super) async fn operate(
+    gateway: &Gateway,
+    caller: &Arc<str>,
+    method: &str,
+    params: &RawObject,
+) -> Result<RawJson, Refused> {
     let told = |error: PinError| (1, error.to_string());
     gateway.pins.refresh().await.map_err(|error| (1, error.to_string()))?;
-    let method = request.method.as_str();
     match method {
         "pins.list" => Ok(listed(&gateway.pins.list(), false)),
-        "pins.diff" => Ok(gateway.pins.find(&name(&params)?, kind(&params)?).map_err(told)?.to_json(true)),
-        "pins.show" => Ok(listed(&gateway.pins.views(&each(&params, |item| Ok((name(item)?, whole(item)?)))?), true)),
+        "pins.diff" => Ok(gateway.pins.find(&name(params)?, kind(params)?).map_err(told)?.to_json(true)),
+        "pins.show" => Ok(listed(&gateway.pins.views(&each(params, |item| Ok((name(item)?, whole(item)?)))?), true)),
         "pins.approve" | "pins.reject" if params.get("items").is_some() => {
             let decisions =
-                each(&params, |item| Ok(Decision { name: name(item)?, kind: whole(item)?, shown: digest(item)? }))?;
+                each(params, |item| Ok(Decision { name: name(item)?, kind: whole(item)?, shown: digest(item)? }))?;
             let decided = gateway.pins.decide_all(&decisions, method == "pins.approve", caller).await;
             let decided = decided.map_err(|error| (1, error.to_string()))?;
             show_what_may_be_shown(gateway).await;
             Ok(outcome(&decisions, &decided))
         }
         "pins.approve" | "pins.reject" => {
-            let (shown, name, kind) = (digest(&params)?, name(&params)?, kind(&params)?);
+            let (shown, name, kind) = (digest(params)?, name(params)?, kind(params)?);
             let decided = if method == "pins.approve" {
                 gateway.pins.approve(&name, kind, shown, caller).await
             } else {
@@ -74,9 +74,7 @@ fn each<T>(params: &RawObject, read: impl Fn(&RawObject) -> Result<T, Refused>) 
 
 /// Pins as JSON, with their texts where these are asked for.
 pub(crate) fn listed(pins: &[PinView], texts: bool) -> RawJson {
-    let mut out = RawObject::default();
-    out.set("pins", RawJson::list(pins.iter().map(|pin| pin.to_json(texts))));
-    out.encode()
+    RawObject::of([("pins", RawJson::list(pins.iter().map(|pin| pin.to_json(texts))))]).encode()
 }
 
 /// How many pins were decided, and which were left and why.
@@ -86,16 +84,12 @@ pub(crate) fn outcome(decisions: &[Decision], decided: &[Result<PinView, PinErro
         let told = [("name", &*decision.name), ("kind", decision.kind.into_str()), ("why", &*why)];
         Some(RawObject::of_strings(&told).encode())
     });
-    let mut out = RawObject::default();
-    out.set("decided", RawJson::number(decided.iter().filter(|decided| decided.is_ok()).count()));
-    out.set("left", RawJson::list(left));
-    out.encode()
+    let count = decided.iter().filter(|decided| decided.is_ok()).count();
+    RawObject::of([("decided", RawJson::number(count)), ("left", RawJson::list(left))]).encode()
 }
 
 /// Waits until lists and calls reflect the decision.
 async fn show_what_may_be_shown(gateway: &Gateway) {
-    let (reply, done) = oneshot::channel();
-    // Both fail only when the gateway shuts down.
-    drop(gateway.supervised.orders.send(Order::Review { reply }).await);
-    let _ended = done.await;
+    // It fails only when the gateway shuts down.
+    let _done = Order::ask(&gateway.supervised.orders, |reply| Order::Review { reply }).await;
 }

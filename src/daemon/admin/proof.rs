@@ -14,7 +14,6 @@ use rustix::fs::{Mode, OFlags, fstat, major, minor};
 use crate::base::clock;
 use crate::config::Operator;
 use crate::wire::foreign;
-use crate::wire::message::Request;
 use crate::wire::raw::{RawJson, RawObject};
 
 /// The methods that answer approvals, decide pins, or open the console to a browser.
@@ -42,12 +41,16 @@ impl Proof {
     }
 
     /// Runs a method of the proof, or refuses one that needs it; `None` for all others.
-    pub(super) fn operate(&mut self, operator: Operator, request: &Request) -> Option<Result<RawJson, (i64, String)>> {
-        let params = request.params.as_ref().and_then(|params| RawObject::parse(params).ok()).unwrap_or_default();
-        match request.method.as_str() {
+    pub(super) fn operate(
+        &mut self,
+        operator: Operator,
+        method: &str,
+        params: &RawObject,
+    ) -> Option<Result<RawJson, (i64, String)>> {
+        match method {
             "operator.challenge" => Some(self.challenge(operator, &params.string("for").unwrap_or_default())),
             "operator.prove" => Some(self.prove(&params.string("code").unwrap_or_default())),
-            method if GUARDED.contains(&method) => self.check(operator, method).err().map(Err),
+            _ if GUARDED.contains(&method) => self.check(operator, method).err().map(Err),
             _ => None,
         }
     }
@@ -73,9 +76,7 @@ impl Proof {
             })?;
             self.code = Some(code);
         }
-        let mut out = RawObject::default();
-        out.set("needed", RawJson::boolean(is_needed));
-        Ok(out.encode())
+        Ok(RawObject::of([("needed", RawJson::boolean(is_needed))]).encode())
     }
 
     /// A code counts once, right or wrong.
@@ -174,14 +175,14 @@ mod tests {
 
     #[test]
     fn what_answers_or_approves_needs_the_proof() {
-        let mut proof = Proof::new(None);
+        let (mut proof, none) = (Proof::new(None), RawObject::default());
         for method in GUARDED {
-            let refused = |proof: &mut Proof, operator| proof.operate(operator, &Request::of(method)).is_some();
+            let refused = |proof: &mut Proof, operator| proof.operate(operator, method, &none).is_some();
             assert!(!refused(&mut proof, Operator::Any), "{method}");
             assert!(refused(&mut proof, Operator::Terminal), "{method}");
             assert!(refused(&mut proof, Operator::None), "{method}");
         }
-        assert!(proof.operate(Operator::None, &Request::of("approvals.list")).is_none(), "looking needs none");
+        assert!(proof.operate(Operator::None, "approvals.list", &none).is_none(), "looking needs none");
         assert!(proof.challenge(Operator::Terminal, "pins.approve").is_err(), "nobody knows whose terminal");
         assert!(proof.challenge(Operator::Any, "pins.approve").unwrap().text().contains("false"));
         assert!(proof.prove("").is_err(), "no code was shown");

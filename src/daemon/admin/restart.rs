@@ -2,22 +2,18 @@
 
 use std::time::Duration;
 
-use tokio::sync::oneshot;
-
 use crate::base::clock;
 use crate::daemon::admin::upstream::add_health;
 use crate::daemon::gateway::Gateway;
 use crate::gateway::supervisor::Order;
 use crate::wire::code;
-use crate::wire::message::Request;
 use crate::wire::raw::{RawJson, RawObject};
 
 /// How long the answer waits for the start.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Restarts the upstream that `params` name, for the operator `by`.
-pub(super) async fn operate(gateway: &Gateway, by: &str, request: &Request) -> Result<RawJson, (i64, String)> {
-    let params = request.params.as_ref().and_then(|params| RawObject::parse(params).ok()).unwrap_or_default();
+pub(super) async fn operate(gateway: &Gateway, by: &str, params: &RawObject) -> Result<RawJson, (i64, String)> {
     let name = params.string("name").ok_or((code::INVALID_PARAMS, "params lacks `name`".to_owned()))?;
     let snapshot = gateway.service.snapshots.load_full();
     let is_off = snapshot.config.off.iter().any(|off| off.as_str() == name);
@@ -25,9 +21,8 @@ pub(super) async fn operate(gateway: &Gateway, by: &str, request: &Request) -> R
         return Err((1, format!("`{name}` is disabled; write `enabled = true` in its table, then `headend reload`")));
     }
     let gone = || (1, "the gateway is shutting down".to_owned());
-    let (reply, answer) = oneshot::channel();
-    gateway.supervised.orders.send(Order::Restart { name, reply }).await.map_err(|_| gone())?;
-    let handle = answer.await.map_err(|_| gone())?.map_err(|why| (1, why))?;
+    let restarted = Order::ask(&gateway.supervised.orders, |reply| Order::Restart { name, reply }).await;
+    let handle = restarted.ok_or_else(gone)?.map_err(|why| (1, why))?;
     tracing::info!(upstream.name = %handle.name, by, "upstream restarted by the operator");
     let until = clock::now() + PATIENCE;
     handle.main.started(PATIENCE).await;

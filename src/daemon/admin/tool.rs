@@ -10,12 +10,10 @@ use crate::mcp::weight;
 use crate::policy::{Annotations, LOCAL, Policy};
 use crate::wire::code;
 use crate::wire::foreign;
-use crate::wire::message::Request;
 use crate::wire::raw::{RawJson, RawObject};
 
 /// Shows the tool that `params` name, exposed or canonical.
-pub(super) fn show(gateway: &Gateway, request: &Request) -> Result<RawJson, (i64, String)> {
-    let params = request.params.as_ref().and_then(|raw| RawObject::parse(raw).ok()).unwrap_or_default();
+pub(super) fn show(gateway: &Gateway, params: &RawObject) -> Result<RawJson, (i64, String)> {
     let name = params.string("name").ok_or((code::INVALID_PARAMS, "params lacks `name`".to_owned()))?;
     let snapshot = gateway.service.snapshots.load_full();
     let view = &snapshot.whole;
@@ -41,9 +39,7 @@ pub(super) fn show(gateway: &Gateway, request: &Request) -> Result<RawJson, (i64
     ]);
     out.set("hints", RawJson::list(words(&entry.annotations).into_iter().map(RawJson::string)));
     for (name, member) in [("input-schema", "inputSchema"), ("output-schema", "outputSchema")] {
-        if let Some(schema) = entry.definition.get(member) {
-            out.set(name, schema.clone());
-        }
+        out.set_some(name, entry.definition.get(member).cloned());
     }
     out.set("bytes", RawJson::number(weight::bytes(&entry.exposed, &entry.definition)));
     let callers = callers(&snapshot.config);
@@ -68,9 +64,7 @@ pub(super) fn show(gateway: &Gateway, request: &Request) -> Result<RawJson, (i64
         }
     }
     out.set("who", RawJson::list(who));
-    if let Some(group) = &snapshot.config.admin.group {
-        out.set("group", RawJson::string(group));
-    }
+    out.set_some("group", snapshot.config.admin.group.as_deref().map(RawJson::string));
     Ok(out.encode())
 }
 

@@ -14,7 +14,6 @@ use crate::mcp::version::{Era, Revision};
 use crate::mcp::weight;
 use crate::policy::Policy;
 use crate::wire::code;
-use crate::wire::message::Request;
 use crate::wire::raw::{RawJson, RawObject};
 
 /// The `pin` of a tool that something else than its pin withholds.
@@ -24,8 +23,7 @@ const NEW: &str = "new";
 
 /// The tools; for users other than the operator, those that their caller may see. `as` selects what clients of one kind see, `all`
 /// adds what is withheld, `sizes` the bytes of each tool.
-pub(super) fn list(gateway: &Gateway, caller: &Caller, request: &Request) -> Result<RawJson, (i64, String)> {
-    let params = request.params.as_ref().and_then(|raw| RawObject::parse(raw).ok()).unwrap_or_default();
+pub(super) fn list(gateway: &Gateway, caller: &Caller, params: &RawObject) -> Result<RawJson, (i64, String)> {
     let Caller { name: caller, access } = caller;
     let operates = operator(caller).is_some();
     let kind = params.string("as");

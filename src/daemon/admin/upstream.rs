@@ -43,15 +43,9 @@ pub(super) fn add_new(out: &mut RawObject, snapshot: &Snapshot, handle: &Handle)
 /// Adds for how long the upstream is in its state, why, when it is tried again, and what to do.
 pub(super) fn add_health(out: &mut RawObject, handle: &Handle) {
     out.set("since-seconds", RawJson::number(handle.health.age().as_secs()));
-    if let Some(wait) = handle.next_start() {
-        out.set("next-try-seconds", seconds(wait));
-    }
-    if let Some(error) = handle.health.last_error() {
-        out.set("last-error", RawJson::string(&error));
-    }
-    if let Some(advice) = handle.advice() {
-        out.set("advice", RawJson::string(&advice));
-    }
+    out.set_some("next-try-seconds", handle.next_start().map(seconds));
+    out.set_some("last-error", handle.health.last_error().map(|error| RawJson::string(&error)));
+    out.set_some("advice", handle.advice().map(|advice| RawJson::string(&advice)));
     let stderr = handle.health.stderr();
     if !stderr.is_empty() {
         out.set("stderr", RawJson::list(stderr.iter().map(|line| RawJson::string(line))));
@@ -66,12 +60,8 @@ pub(super) fn add_login(out: &mut RawObject, handle: &Handle) {
         return;
     };
     let mut login = RawObject::of_strings(&[("issuer", &issuer)]);
-    if let Some(account) = account {
-        login.set("account", RawJson::string(&account));
-    }
-    if let Some(left) = left {
-        login.set("token-seconds", RawJson::number(left.as_secs()));
-    }
+    login.set_some("account", account.map(|account| RawJson::string(&account)));
+    login.set_some("token-seconds", left.map(|left| RawJson::number(left.as_secs())));
     login.set("refreshing", RawJson::boolean(is_refreshing));
     out.set("login", login.encode());
 }
@@ -84,9 +74,8 @@ pub(super) fn add_program(out: &mut RawObject, handle: &Handle) {
         Target::Stdio { command, .. } => command.first().is_some_and(|word| !spec.target.hides_program(word)),
         Target::Http { .. } => false,
     };
-    if let Some(program) = program_of(&spec).filter(|_| is_open) {
-        out.set("program", RawJson::string(&program.display().to_string()));
-    }
+    let program = program_of(&spec).filter(|_| is_open);
+    out.set_some("program", program.map(|program| RawJson::string(&program.display().to_string())));
     if !folders.is_empty() {
         out.set("path", RawJson::list(folders.iter().map(|folder| RawJson::string(folder))));
     }
@@ -116,10 +105,8 @@ pub(super) fn add_excess(out: &mut RawObject, handle: &Handle) {
     let excess = List::ALL.into_iter().zip(handle.excess()).filter(|(_, excess)| !excess.is_none());
     let mut left = RawObject::default();
     for (list, excess) in excess {
-        let mut counted = RawObject::default();
-        counted.set("items", RawJson::number(excess.items));
-        counted.set("or-more", RawJson::boolean(excess.or_more));
-        left.set(name(list), counted.encode());
+        let (items, or_more) = (RawJson::number(excess.items), RawJson::boolean(excess.or_more));
+        left.set(name(list), RawObject::of([("items", items), ("or-more", or_more)]).encode());
     }
     if handle.excess().iter().any(|excess| !excess.is_none()) {
         out.set("not-offered", left.encode());

@@ -34,9 +34,7 @@ impl Call {
     pub(super) fn go_on(&mut self, mut outgoing: Outgoing, responses: RawJson, state: Option<String>) {
         outgoing.body.set("inputResponses", responses);
         outgoing.body.remove("requestState");
-        if let Some(state) = state {
-            outgoing.body.set("requestState", RawJson::string(&state));
-        }
+        outgoing.body.set_some("requestState", state.map(|state| RawJson::string(&state)));
         outgoing.resumed = true;
         self.waiting = Some(outgoing);
     }

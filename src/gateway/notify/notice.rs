@@ -26,10 +26,8 @@ pub(super) fn trial(page: Option<&str>) -> Bytes {
     let mut approval = RawObject::of_strings(&texts);
     approval.set("age", RawJson::number(0_u8));
     add(&mut approval, "page", page);
-    let mut out = RawObject::default();
-    out.set("test", RawJson::boolean(true));
-    out.set("approvals", RawJson::list(std::iter::once(approval.encode())));
-    encode(&out)
+    let approvals = RawJson::list(std::iter::once(approval.encode()));
+    encode(&RawObject::of([("test", RawJson::boolean(true)), ("approvals", approvals)]))
 }
 
 fn line(approvals: Vec<RawJson>, more: usize, open: usize, page: Option<&str>) -> Bytes {

@@ -114,11 +114,8 @@ impl Service {
 
 /// The request as the upstream gets it.
 fn about(method: Method, name: &TaskName, responses: Option<&RawJson>, meta: Meta) -> Outgoing {
-    let mut body = RawObject::default();
-    body.set("taskId", RawJson::string(&name.id));
-    if let Some(responses) = responses {
-        body.set("inputResponses", responses.clone());
-    }
+    let mut body = RawObject::of_strings(&[("taskId", &name.id)]);
+    body.set_some("inputResponses", responses.cloned());
     Outgoing {
         method,
         body,

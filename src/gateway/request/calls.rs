@@ -252,9 +252,7 @@ impl Service {
             }
             Carried::Nothing => {}
         }
-        if let Some(responses) = &resume.responses {
-            outgoing.body.set("inputResponses", responses.clone());
-        }
+        outgoing.body.set_some("inputResponses", resume.responses.clone());
         outgoing.resumed = true;
         Ok(self.continued(state))
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::config::Config;
 use crate::config::plan::Plan;
@@ -23,4 +23,16 @@ pub(crate) enum Order {
     Login { name: String, lists_anew: bool, reply: oneshot::Sender<Result<Arc<Handle>, String>> },
     /// The operator has decided about pins: show what may be shown now.
     Review { reply: oneshot::Sender<()> },
+}
+
+impl Order {
+    /// Gives an order and waits for its answer; `None` when the gateway shuts down.
+    pub(crate) async fn ask<T>(
+        orders: &mpsc::Sender<Self>,
+        order: impl FnOnce(oneshot::Sender<T>) -> Self,
+    ) -> Option<T> {
+        let (reply, answer) = oneshot::channel();
+        orders.send(order(reply)).await.ok()?;
+        answer.await.ok()
+    }
 }
