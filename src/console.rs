@@ -21,14 +21,12 @@
 //!
 //! `desk` is the trait towards the gateway, `live_desk` implements it.
 
-use std::convert::Infallible;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::server::conn::http1::Builder;
-use hyper::service::service_fn;
 use tokio::net::{TcpListener, TcpStream};
 
 pub(crate) use self::session::{Doors, MAX_SESSIONS};
@@ -37,7 +35,6 @@ pub(crate) use self::site::Console;
 use self::site::{MAX_CONNECTIONS, MAX_HEAD, Seat};
 use crate::base::task_group::TaskGroup;
 use crate::listener::address::Network;
-use crate::listener::body::{Attended, close_if_dismissed};
 use crate::listener::connection;
 use crate::listener::lobby::{Guest, Lobby, LobbyLimits};
 use crate::listener::pace::{Paced, Patience};
@@ -109,20 +106,15 @@ async fn connection(console: &Arc<Console>, stream: TcpStream, guest: Guest<Netw
     let phase = guest.phase().clone();
     let seat = Seat::new(guest);
     let paced = Paced::new(stream, PATIENCE, phase.clone());
-    let service = service_fn(|request| {
-        let busy = phase.busy();
-        let (phase, seat) = (&phase, &seat);
-        async move {
-            let mut response = reply::finish(route::handle(console, request, seat).await);
-            close_if_dismissed(&mut response, phase);
-            Ok::<_, Infallible>(response.map(|body| Attended::new(body, busy)))
-        }
-    });
+    let answer = |request| {
+        let seat = &seat;
+        async move { reply::finish(route::handle(console, request, seat).await) }
+    };
     let bounds = |http: &mut Builder| {
         http.max_buf_size(MAX_HEAD);
     };
     // A browser that disconnects is not worth a log line.
-    drop(connection::serve(paced, bounds, service, &console.stop).await);
+    drop(connection::serve(paced, &phase, bounds, answer, &console.stop).await);
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ pub(super) fn find(path: &str) -> Option<Response<ReplyBody>> {
         "questions.js" => reply::file(SCRIPT, include_str!("script/questions.js")),
         "stream.js" => reply::file(SCRIPT, include_str!("script/stream.js")),
         "icon.svg" => reply::file(ICON, include_str!("icon.svg")),
-        _ => reply::drawn(ICON, numbered(name.strip_prefix("icon/")?.strip_suffix(".svg")?)?),
+        _ => reply::file(ICON, numbered(name.strip_prefix("icon/")?.strip_suffix(".svg")?)?),
     })
 }
 

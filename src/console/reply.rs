@@ -1,11 +1,13 @@
 //! The console's responses. All carry the same headers.
 
 use askama::Template;
-use http::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderName, LOCATION, RETRY_AFTER, SET_COOKIE};
+use bytes::Bytes;
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, LOCATION, RETRY_AFTER, SET_COOKIE};
 use http::{HeaderValue, Response, StatusCode};
 
 use super::page::Plain;
 use crate::listener::body::ReplyBody;
+use crate::listener::reply::with_status;
 
 /// Name of the session's cookie. `__Host-` needs TLS, which a loopback listener lacks.
 pub(crate) const COOKIE: &str = "headend-console";
@@ -48,13 +50,8 @@ pub(crate) fn page(status: StatusCode, page: &impl Template) -> Response<ReplyBo
     }
 }
 
-/// A file embedded in the program.
-pub(crate) fn file(kind: &'static str, text: &'static str) -> Response<ReplyBody> {
-    with(StatusCode::OK, kind, bytes::Bytes::from_static(text.as_bytes()))
-}
-
-/// An image that was drawn for its request.
-pub(crate) fn drawn(kind: &'static str, text: String) -> Response<ReplyBody> {
+/// A file embedded in the program, or an image that was drawn for its request.
+pub(crate) fn file(kind: &'static str, text: impl Into<Bytes>) -> Response<ReplyBody> {
     with(StatusCode::OK, kind, text.into())
 }
 
@@ -83,15 +80,9 @@ pub(crate) fn retry_later(mut response: Response<ReplyBody>, seconds: u64) -> Re
     response
 }
 
-/// Closes the connection after the response.
-pub(crate) fn closing(mut response: Response<ReplyBody>) -> Response<ReplyBody> {
-    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-    response
-}
-
 /// Redirects to another page of the console, with GET.
 pub(crate) fn see(path: &str) -> Response<ReplyBody> {
-    let mut response = with(StatusCode::SEE_OTHER, "text/plain; charset=utf-8", bytes::Bytes::new());
+    let mut response = with(StatusCode::SEE_OTHER, "text/plain; charset=utf-8", Bytes::new());
     let location = HeaderValue::from_str(path).unwrap_or(HeaderValue::from_static("/"));
     response.headers_mut().insert(LOCATION, location);
     response
@@ -109,9 +100,8 @@ pub(crate) fn with_cookie(mut response: Response<ReplyBody>, value: Option<&str>
     response
 }
 
-fn with(status: StatusCode, kind: &'static str, body: bytes::Bytes) -> Response<ReplyBody> {
-    let mut response = Response::new(ReplyBody::whole(body));
-    *response.status_mut() = status;
+fn with(status: StatusCode, kind: &'static str, body: Bytes) -> Response<ReplyBody> {
+    let mut response = with_status(status, ReplyBody::whole(body));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response

@@ -29,6 +29,7 @@ use super::site::{Console, Seat};
 use super::upstream_page::{UpstreamPage, name_in};
 use crate::base::clock;
 use crate::listener::body::ReplyBody;
+use crate::listener::reply::closing;
 
 /// Number of decisions on the overview, and on their own page.
 const FEW: usize = 8;
@@ -56,7 +57,7 @@ pub(super) async fn handle(
     if visitor.is_some() && !seat.settle(|| Arc::clone(&console.places).try_acquire_owned().ok()) {
         let text = "Too many connections to the console are open. Close some of its pages.";
         let busy = reply::wrong(StatusCode::SERVICE_UNAVAILABLE, "Not now", text);
-        return reply::closing(reply::retry_later(busy, 10));
+        return closing(reply::retry_later(busy, 10));
     }
     if let Some(file) = asset::find(head.uri.path()) {
         return if is_read(&head.method) { file } else { reply::method_not_allowed("GET, HEAD") };

@@ -12,7 +12,6 @@ use crate::base::access::{Access, Credential};
 use crate::listener::body::ReplyBody;
 use crate::listener::reply::refusal;
 use crate::policy::LOCAL;
-use crate::wire::code;
 
 /// A caller with a valid credential.
 #[derive(Clone, Debug)]
@@ -111,7 +110,7 @@ fn credential(token: &Digest) -> Credential {
 /// 401 with a challenge, for a request with these headers. No authorization server issues our tokens, so the challenge names no
 /// metadata: a client that found a document without an issuer would try to register somewhere, and report that failure.
 pub(crate) fn unauthorized(headers: &HeaderMap) -> Response<ReplyBody> {
-    let mut response = refusal(StatusCode::UNAUTHORIZED, code::INVALID_REQUEST, "a valid bearer token is required");
+    let mut response = refusal(StatusCode::UNAUTHORIZED, "a valid bearer token is required");
     let is_wrong = headers.contains_key(AUTHORIZATION);
     let challenge = if is_wrong { r#"Bearer error="invalid_token""# } else { "Bearer" };
     response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));

@@ -10,7 +10,7 @@ use http::{HeaderValue, Method, Response, StatusCode};
 use crate::config::Limits;
 use crate::listener::body::ReplyBody;
 use crate::listener::reply::{refusal, refusal_and_close};
-use crate::wire::{code, coding};
+use crate::wire::coding;
 
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 /// Headers of a proxy that forwards another machine's request.
@@ -62,18 +62,18 @@ impl Guard {
     /// # Errors
     /// The response to send.
     pub(crate) fn admit(&self, head: &Parts) -> Result<(), Box<Response<ReplyBody>>> {
-        let bad = |text: &str| Box::new(refusal_and_close(StatusCode::BAD_REQUEST, code::INVALID_REQUEST, text));
+        let bad = |text: &str| Box::new(refusal_and_close(StatusCode::BAD_REQUEST, text));
         if head.headers.len() > self.max_fields {
             let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
-            return Err(Box::new(refusal_and_close(status, code::INVALID_REQUEST, "too many header fields")));
+            return Err(Box::new(refusal_and_close(status, "too many header fields")));
         }
         if head.headers.iter().any(|(name, value)| name.as_str().len() + value.len() > self.max_field_bytes) {
             let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
-            return Err(Box::new(refusal_and_close(status, code::INVALID_REQUEST, "a header field is too long")));
+            return Err(Box::new(refusal_and_close(status, "a header field is too long")));
         }
         if !coding::is_plain_transfer(head.headers.get_all(TRANSFER_ENCODING).iter().map(HeaderValue::as_bytes)) {
             let text = "Transfer-Encoding must be chunked and nothing else";
-            return Err(Box::new(refusal_and_close(StatusCode::NOT_IMPLEMENTED, code::INVALID_REQUEST, text)));
+            return Err(Box::new(refusal_and_close(StatusCode::NOT_IMPLEMENTED, text)));
         }
         let mut hosts = head.headers.get_all(HOST).iter();
         let host = hosts.next().ok_or_else(|| bad("the Host header is missing"))?;
@@ -98,7 +98,7 @@ impl Guard {
 
     /// Judges a Host by its parts, and the request target against it.
     fn admit_host(&self, head: &Parts, host: &str) -> Result<(), Box<Response<ReplyBody>>> {
-        let bad = |text: &str| Box::new(refusal_and_close(StatusCode::BAD_REQUEST, code::INVALID_REQUEST, text));
+        let bad = |text: &str| Box::new(refusal_and_close(StatusCode::BAD_REQUEST, text));
         let authority: Authority = host.parse().map_err(|_| bad("bad Host header"))?;
         if host.contains('@') {
             return Err(bad("bad Host header"));
@@ -112,7 +112,7 @@ impl Guard {
         let port = port(&authority).map_err(|()| bad("bad port in the Host header"))?;
         if !self.allows_host(&authority, port) {
             let text = "this Host is not allowed; see `server.allowed-hosts`";
-            return Err(Box::new(refusal(StatusCode::FORBIDDEN, code::INVALID_REQUEST, text)));
+            return Err(Box::new(refusal(StatusCode::FORBIDDEN, text)));
         }
         self.admit_origin(&head.headers, &authority)
     }
@@ -134,7 +134,7 @@ impl Guard {
             return Ok(());
         }
         let text = "this Origin is not allowed; see `server.allowed-origins`";
-        Err(Box::new(refusal(StatusCode::FORBIDDEN, code::INVALID_REQUEST, text)))
+        Err(Box::new(refusal(StatusCode::FORBIDDEN, text)))
     }
 }
 

@@ -17,26 +17,30 @@ use crate::wire::raw::RawJson;
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// A refusal before any JSON-RPC message was read: a JSON-RPC error without an id.
-pub(crate) fn refusal(status: StatusCode, code: i64, message: &str) -> Response<ReplyBody> {
-    json(status, encode_error(None, &error_object(code, message, None)))
+pub(crate) fn refusal(status: StatusCode, message: &str) -> Response<ReplyBody> {
+    json(status, encode_error(None, &error_object(code::INVALID_REQUEST, message, None)))
 }
 
 /// A refusal that also closes the connection.
-pub(crate) fn refusal_and_close(status: StatusCode, code: i64, message: &str) -> Response<ReplyBody> {
-    let mut response = refusal(status, code, message);
+pub(crate) fn refusal_and_close(status: StatusCode, message: &str) -> Response<ReplyBody> {
+    closing(refusal(status, message))
+}
+
+/// Closes the connection after the response.
+pub(crate) fn closing(mut response: Response<ReplyBody>) -> Response<ReplyBody> {
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response
 }
 
 pub(crate) fn method_not_allowed(allow: &'static str) -> Response<ReplyBody> {
-    let mut response = refusal(StatusCode::METHOD_NOT_ALLOWED, code::INVALID_REQUEST, "method not allowed");
+    let mut response = refusal(StatusCode::METHOD_NOT_ALLOWED, "method not allowed");
     response.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
     response
 }
 
 /// A refusal for abuse of the transport or lack of room, with the time to wait.
 pub(crate) fn retry_later(status: StatusCode, seconds: u64, message: &str) -> Response<ReplyBody> {
-    let mut response = refusal(status, code::INVALID_REQUEST, message);
+    let mut response = refusal(status, message);
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
     response
 }
@@ -44,9 +48,7 @@ pub(crate) fn retry_later(status: StatusCode, seconds: u64, message: &str) -> Re
 /// A refusal for lack of room; the rest of the body is not read.
 pub(crate) fn no_room() -> Response<ReplyBody> {
     let text = "the gateway's memory for messages is used up; send the request again later";
-    let mut response = retry_later(StatusCode::SERVICE_UNAVAILABLE, 1, text);
-    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-    response
+    closing(retry_later(StatusCode::SERVICE_UNAVAILABLE, 1, text))
 }
 
 pub(crate) fn accepted() -> Response<ReplyBody> {
@@ -91,7 +93,7 @@ pub(crate) fn events<E: Into<Pieces> + 'static>(
     response
 }
 
-fn with_status(status: StatusCode, body: ReplyBody) -> Response<ReplyBody> {
+pub(crate) fn with_status(status: StatusCode, body: ReplyBody) -> Response<ReplyBody> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
     response

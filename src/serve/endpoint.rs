@@ -71,9 +71,7 @@ pub(crate) async fn handle(front: &Arc<Front>, request: HttpRequest<Incoming>, s
     match admit(front, &head, seat) {
         Err(response) => *response,
         Ok(Route::Endpoint { caller, .. } | Route::LegacySse { caller, .. }) if !seat.allows(front, &caller.name) => {
-            let mut response = reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, "too many connections");
-            response.headers_mut().insert(http::header::CONNECTION, HeaderValue::from_static("close"));
-            response
+            reply::closing(reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, "too many connections"))
         }
         Ok(Route::Endpoint { profile, caller }) => {
             let events = accepts(&head.headers, "text/event-stream");
@@ -105,7 +103,7 @@ fn admit(front: &Arc<Front>, head: &Parts, seat: &Seat) -> Result<Route, Box<Rep
     }
     let Some(profile) = front.profile_at(&front.endpoint, path) else {
         let text = "nothing here; the MCP endpoint has another path";
-        return Err(Box::new(reply::refusal(StatusCode::NOT_FOUND, code::INVALID_REQUEST, text)));
+        return Err(Box::new(reply::refusal(StatusCode::NOT_FOUND, text)));
     };
     let known = [HttpMethod::POST, HttpMethod::GET, HttpMethod::DELETE];
     if !known.contains(&head.method) {
@@ -151,7 +149,7 @@ impl Received<'_> {
         }
         if !self.accepts_events && !accepts(self.headers, "application/json") {
             let text = "Accept must allow application/json or text/event-stream";
-            return reply::refusal_and_close(StatusCode::NOT_ACCEPTABLE, code::INVALID_REQUEST, text);
+            return reply::refusal_and_close(StatusCode::NOT_ACCEPTABLE, text);
         }
         if let Err(response) = self.front.admit(&self.caller, 1) {
             return *response;
@@ -281,7 +279,7 @@ impl Received<'_> {
                 "the Mcp-Session-Id header is missing; start with `initialize`, or send params._meta of {}",
                 Revision::preferred(Era::Modern)
             );
-            return Err(Box::new(reply::refusal(StatusCode::BAD_REQUEST, code::INVALID_REQUEST, &text)));
+            return Err(Box::new(reply::refusal(StatusCode::BAD_REQUEST, &text)));
         };
         let found = match id.to_str() {
             Ok(id) => self.find_or_revive(id, revives).await,
@@ -291,7 +289,7 @@ impl Received<'_> {
             Box::new(match missing {
                 Missing::Unknown => {
                     let text = "no such session; start again with `initialize`";
-                    reply::refusal(StatusCode::NOT_FOUND, code::INVALID_REQUEST, text)
+                    reply::refusal(StatusCode::NOT_FOUND, text)
                 }
                 Missing::NoRoom => {
                     let text = "no room for the session of before the restart";
@@ -302,7 +300,7 @@ impl Received<'_> {
         if !fits_session(&Headers(self.headers)) {
             let text =
                 format!("MCP-Protocol-Version is not supported; this session speaks {}", session.client.revision);
-            return Err(Box::new(reply::refusal(StatusCode::BAD_REQUEST, code::INVALID_REQUEST, &text)));
+            return Err(Box::new(reply::refusal(StatusCode::BAD_REQUEST, &text)));
         }
         Ok(session)
     }
@@ -347,7 +345,7 @@ impl Received<'_> {
         match &message {
             Message::Response(_) if is_modern(&Headers(self.headers)) => {
                 let text = "responses are not accepted in this protocol version";
-                return reply::refusal(StatusCode::BAD_REQUEST, code::INVALID_REQUEST, text);
+                return reply::refusal(StatusCode::BAD_REQUEST, text);
             }
             // The modern era knows no client notification over HTTP; a cancellation is a closed connection.
             Message::Notification(_) if is_modern(&Headers(self.headers)) || claims(&message) => {
@@ -368,7 +366,7 @@ impl Received<'_> {
     async fn batch(&self, batch: Batch, requests: usize) -> Reply {
         let session = self.session_of_header(true).await;
         if let Some(text) = batch.refusal(session.as_ref().ok().map(|session| session.client.revision)) {
-            return reply::refusal(StatusCode::BAD_REQUEST, code::INVALID_REQUEST, text);
+            return reply::refusal(StatusCode::BAD_REQUEST, text);
         }
         // The POST paid for one request.
         let admitted = self.front.admit(&self.caller, requests.saturating_sub(1));
@@ -460,13 +458,11 @@ impl Received<'_> {
                             gateway would let its client go on with it";
                 return reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, text);
             }
-            let mut response = Response::new(ReplyBody::empty());
-            *response.status_mut() = StatusCode::NO_CONTENT;
-            return response;
+            return reply::with_status(StatusCode::NO_CONTENT, ReplyBody::empty());
         }
         if !self.accepts_events {
             let text = "Accept must allow text/event-stream";
-            return reply::refusal(StatusCode::NOT_ACCEPTABLE, code::INVALID_REQUEST, text);
+            return reply::refusal(StatusCode::NOT_ACCEPTABLE, text);
         }
         let Some(share) = self.front.service.admission.quota.take(&self.caller, Good::Stream) else {
             return reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, "too many streams");
@@ -476,7 +472,7 @@ impl Received<'_> {
         }
         match session.stream() {
             Some(place) => session_stream::open(self.front, &session, place, share),
-            None => reply::refusal(StatusCode::CONFLICT, code::INVALID_REQUEST, "this session has a stream already"),
+            None => reply::refusal(StatusCode::CONFLICT, "this session has a stream already"),
         }
     }
 }

@@ -1,13 +1,11 @@
 //! The listeners of MCP over HTTP: accept, connection limits and time-outs, one task for each connection.
 
-use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use http::HeaderValue;
 use http::header::X_CONTENT_TYPE_OPTIONS;
-use http::{HeaderValue, Response};
 use hyper::server::conn::http1::Builder;
-use hyper::service::service_fn;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::io::{InspectReader, InspectWriter};
 use tokio_util::sync::CancellationToken;
@@ -15,10 +13,9 @@ use tokio_util::sync::CancellationToken;
 use crate::base::repoll::repolled;
 use crate::config::Limits;
 use crate::listener::address::Network;
-use crate::listener::body::{Attended, ReplyBody, close_if_dismissed};
 use crate::listener::connection;
 use crate::listener::lobby::{Guest, Standing};
-use crate::listener::pace::{Paced, Patience, Phase};
+use crate::listener::pace::{Paced, Patience};
 use crate::listener::press::Pressed;
 use crate::serve::endpoint;
 use crate::serve::front::{Front, Seat};
@@ -53,15 +50,14 @@ fn serve_connection(
         let stream = Paced::new(stream, patience(&terms.limits), phase.clone());
         let counted = InspectReader::new(stream, move |bytes| received.inc_by(bytes.len() as u64));
         let counted = InspectWriter::new(counted, move |bytes| sent.inc_by(bytes.len() as u64));
-        let service = service_fn(|request| {
+        let answer = |request| {
             let (front, seat) = (&front, Arc::clone(&seat));
-            let busy = phase.busy();
-            let phase = &phase;
             async move {
-                let response = finish(endpoint::handle(front, request, &seat).await, phase);
-                Ok::<_, Infallible>(response.map(|body| Attended::new(body, busy)))
+                let mut response = endpoint::handle(front, request, &seat).await;
+                response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+                response
             }
-        });
+        };
         let limits = &terms.limits;
         let bounds = |http: &mut Builder| {
             http.max_buf_size(limits.head_bytes.max(8192));
@@ -69,7 +65,7 @@ fn serve_connection(
                 http.max_headers(limits.header_fields + 1);
             }
         };
-        let ended = connection::serve(counted, bounds, service, &stop).await;
+        let ended = connection::serve(counted, &phase, bounds, answer, &stop).await;
         if let Err(error) = ended {
             tracing::debug!(client.address = %peer, error = %error, "connection ended");
         }
@@ -85,11 +81,4 @@ fn patience(limits: &Limits) -> Patience {
         idle: limits.idle_timeout,
         write: limits.write_timeout,
     }
-}
-
-/// What every response carries, and the end of a connection that has to give way.
-fn finish(mut response: Response<ReplyBody>, phase: &Phase) -> Response<ReplyBody> {
-    response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    close_if_dismissed(&mut response, phase);
-    response
 }

@@ -28,7 +28,6 @@ use crate::serve::front::{Front, Seat};
 use crate::serve::lines::{self, LineClient};
 use crate::serve::request_body::{accepts, no_message, not_json, read_body};
 use crate::serve::sessions::{Session, StreamPlace};
-use crate::wire::code;
 use crate::wire::frame::Frame;
 use crate::wire::sse;
 
@@ -91,7 +90,7 @@ pub(crate) async fn handle(
 fn open(front: &Arc<Front>, caller: Caller, profile: Option<Arc<str>>, head: &Parts, is_here: bool) -> Reply {
     if !accepts(&head.headers, "text/event-stream") {
         let text = "Accept must allow text/event-stream";
-        return reply::refusal(StatusCode::NOT_ACCEPTABLE, code::INVALID_REQUEST, text);
+        return reply::refusal(StatusCode::NOT_ACCEPTABLE, text);
     }
     let no_room = |text| reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, text);
     let Some(share) = front.service.admission.quota.take(&caller.name, Good::Stream) else {
@@ -177,13 +176,13 @@ impl Drop for Outbound {
 
 /// Takes one message for a session.
 async fn take(front: &Front, caller: &str, head: &Parts, body: Incoming) -> Result<Reply, Box<Reply>> {
-    let refusal = |status, text| Box::new(reply::refusal(status, code::INVALID_REQUEST, text));
+    let refusal = |status, text| Box::new(reply::refusal(status, text));
     if let Some(response) = not_json(&head.headers) {
         return Err(Box::new(response));
     }
     let Some(id) = session_id(head.uri.query().unwrap_or_default()) else {
         let text = "the query must name one session, as the endpoint event does";
-        return Err(Box::new(reply::refusal_and_close(StatusCode::BAD_REQUEST, code::INVALID_REQUEST, text)));
+        return Err(Box::new(reply::refusal_and_close(StatusCode::BAD_REQUEST, text)));
     };
     let bytes = read_body(body, &head.headers, front).await?;
     let bounds = front.bounds();

@@ -3,20 +3,18 @@
 //! No scraper has a credential, so all its connections stay in the lobby: they take no place of anybody else, and when there are
 //! too many, those that wait give way to new ones.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use http::request::Parts;
 use http::{HeaderValue, Response, StatusCode};
-use hyper::service::service_fn;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
 use crate::base::task_group::TaskGroup;
 use crate::listener::address::Network;
-use crate::listener::body::{Attended, ReplyBody, close_if_dismissed};
+use crate::listener::body::ReplyBody;
 use crate::listener::connection;
 use crate::listener::guard::Guard;
 use crate::listener::lobby::{Guest, Lobby, LobbyLimits};
@@ -64,15 +62,12 @@ pub(crate) async fn serve(
 
 async fn connection(served: &Served, stream: TcpStream, guest: Guest<Network>, stop: &CancellationToken) {
     let phase = guest.phase();
-    let service = service_fn(|request: http::Request<hyper::body::Incoming>| {
-        let busy = phase.busy();
-        let mut response = page(&served.guard.load(), &request.into_parts().0, served.pages.as_ref());
-        close_if_dismissed(&mut response, phase);
-        async move { Ok::<_, Infallible>(response.map(|body| Attended::new(body, busy))) }
-    });
+    let answer = |request: http::Request<hyper::body::Incoming>| {
+        std::future::ready(page(&served.guard.load(), &request.into_parts().0, served.pages.as_ref()))
+    };
     let paced = Paced::new(stream, PATIENCE, phase.clone());
     // A scraper that goes away is no news.
-    drop(connection::serve(paced, |_| {}, service, stop).await);
+    drop(connection::serve(paced, phase, |_| {}, answer, stop).await);
 }
 
 fn page(guard: &Guard, head: &Parts, pages: &Pages) -> Response<ReplyBody> {
@@ -83,8 +78,7 @@ fn page(guard: &Guard, head: &Parts, pages: &Pages) -> Response<ReplyBody> {
         return reply::method_not_allowed("GET, HEAD");
     }
     let (status, text) = pages(head.uri.path()).unwrap_or((StatusCode::NOT_FOUND, "not found\n".to_owned()));
-    let mut response = Response::new(ReplyBody::whole(text));
-    *response.status_mut() = status;
+    let mut response = reply::with_status(status, ReplyBody::whole(text));
     let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     response.headers_mut().insert(http::header::CONTENT_TYPE, kind);
     response

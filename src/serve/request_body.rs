@@ -13,9 +13,9 @@ use crate::engine::client::heard::Unreadable;
 use crate::listener::body::ReplyBody;
 use crate::listener::reply;
 use crate::serve::front::Front;
+use crate::wire::coding;
 use crate::wire::id::ClientId;
 use crate::wire::message::encode_error;
-use crate::wire::{code, coding};
 
 type Reply = Response<ReplyBody>;
 
@@ -50,7 +50,7 @@ pub(super) fn not_json(headers: &HeaderMap) -> Option<Reply> {
     });
     let plain = coding::is_plain_content(headers.get_all(CONTENT_ENCODING).iter().map(HeaderValue::as_bytes));
     let text = "the body must be application/json without a content encoding";
-    let refusal = || reply::refusal_and_close(StatusCode::UNSUPPORTED_MEDIA_TYPE, code::INVALID_REQUEST, text);
+    let refusal = || reply::refusal_and_close(StatusCode::UNSUPPORTED_MEDIA_TYPE, text);
     (!is_json || !plain).then(refusal)
 }
 
@@ -60,13 +60,7 @@ pub(super) async fn read_body(mut body: Incoming, headers: &HeaderMap, front: &F
         let terms = front.terms.load();
         (terms.limits.body_bytes, terms.limits.body_timeout)
     };
-    let too_large = || {
-        Box::new(reply::refusal_and_close(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            code::INVALID_REQUEST,
-            "the body is too large",
-        ))
-    };
+    let too_large = || Box::new(reply::refusal_and_close(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large"));
     let declared = headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<usize>().ok());
     if declared.is_some_and(|length| length > limit) {
         return Err(too_large());
@@ -82,16 +76,12 @@ pub(super) async fn read_body(mut body: Incoming, headers: &HeaderMap, front: &F
         match tokio::time::timeout_at(until, body.frame()).await {
             Err(_) => {
                 let text = "the body came too slowly";
-                return Err(Box::new(reply::refusal_and_close(
-                    StatusCode::REQUEST_TIMEOUT,
-                    code::INVALID_REQUEST,
-                    text,
-                )));
+                return Err(Box::new(reply::refusal_and_close(StatusCode::REQUEST_TIMEOUT, text)));
             }
             Ok(None) => break,
             Ok(Some(Err(_))) => {
                 let text = "the body could not be read";
-                return Err(Box::new(reply::refusal_and_close(StatusCode::BAD_REQUEST, code::INVALID_REQUEST, text)));
+                return Err(Box::new(reply::refusal_and_close(StatusCode::BAD_REQUEST, text)));
             }
             Ok(Some(Ok(frame))) => {
                 let Ok(data) = frame.into_data() else { continue };
