@@ -30,7 +30,7 @@ pub(crate) fn unix_seconds() -> u64 {
 /// Wall time in milliseconds, for people; never for a decision about access.
 #[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
 pub(crate) fn unix_millis() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX))
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, millis)
 }
 
 /// Offset from `uptime` to time since 1970 in nanoseconds, by the latest wall clock ever read.
@@ -51,6 +51,11 @@ pub(crate) fn since_1970() -> Duration {
 /// Sets a lower bound: a time since 1970 that was seen before a restart.
 pub(crate) fn not_before(seen: Duration) {
     SINCE_1970.fetch_max(nanos(seen.saturating_sub(uptime())), Ordering::Relaxed);
+}
+
+/// Whole milliseconds.
+pub(crate) fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn nanos(time: Duration) -> u64 {
@@ -94,7 +99,7 @@ pub(crate) async fn watch_steps(stop: CancellationToken) {
 }
 
 fn date(since_1970: Duration) -> String {
-    crate::policy::chain::timestamp(u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX))
+    crate::policy::chain::timestamp(millis(since_1970))
 }
 
 /// `N` random bytes.

@@ -1,7 +1,7 @@
 //! The actions behind the forms: each has the desk do what its form says, and tells what came of it. `None` stands for a form that lacks
 //! a field.
 
-use super::desk::{Approval, Found, Member, PinKey, Reply, Steer};
+use super::desk::{Approval, Found, Member, PinKey, Reply};
 use super::form::Form;
 use super::session::Notice;
 use super::site::Console;
@@ -20,7 +20,7 @@ impl Notice {
 
 /// Answers one approval as it was shown.
 pub(super) async fn answer(console: &Console, id: &str, form: &Form) -> Option<Notice> {
-    let reply = Reply::parse(form.field("answer")?)?;
+    let reply: Reply = form.field("answer")?.parse().ok()?;
     let member = (id.to_owned(), form.field("digest")?.to_owned());
     let asked = match console.desk.approval(id) {
         Found::Open(approval) => Some(approval),
@@ -52,7 +52,7 @@ fn told(asked: Option<&Approval>, reply: Reply, now: u64) -> String {
 
 /// Answers approvals of one group: allows each once, or denies them.
 pub(super) async fn answer_group(console: &Console, form: &Form) -> Option<Notice> {
-    let reply = Reply::parse(form.field("answer")?)?;
+    let reply: Reply = form.field("answer")?.parse().ok()?;
     let members = form.members()?;
     let answered = match members.as_slice() {
         [] => return Some(Notice::bad("No call was checked, so nothing was answered.")),
@@ -103,7 +103,7 @@ pub(super) async fn judge_pin(console: &Console, form: &Form) -> Option<Notice> 
 pub(super) async fn steer(console: &Console, name: &str, form: &Form) -> Option<Notice> {
     let done = match form.field("do")? {
         "log-out" => console.desk.log_out(name).await,
-        word => console.desk.steer(name, Steer::parse(word)?).await,
+        word => console.desk.steer(name, word.parse().ok()?).await,
     };
     Some(done.map_or_else(|text| Notice::bad(capitalised(&text)), Notice::good))
 }

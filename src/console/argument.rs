@@ -9,7 +9,7 @@ use crate::wire::foreign::marked::Marked;
 const CONTEXT: usize = 2;
 
 /// One value with its place.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Argument {
     pub(crate) place: Vec<Piece>,
     /// A value on one line; of any other the rows are shown.
@@ -48,11 +48,9 @@ impl Argument {
         let cut = (at < text.len()).then(|| "More is not shown here.".to_owned());
         Self {
             place: vec![Piece::plain("The beginning; the arguments are too long to be kept")],
-            value: None,
-            size: String::new(),
-            is_edit: false,
             rows: vec![row],
             cut,
+            ..Self::default()
         }
     }
 }
@@ -75,8 +73,7 @@ pub(crate) fn arguments(view: &View) -> Vec<Argument> {
 fn argument(block: &Block) -> Argument {
     let mut place = if block.place.is_empty() { vec![Piece::plain("(all)")] } else { marked(&block.place) };
     let more = |cut: usize| (cut > 0).then(|| format!("{cut} bytes more are not shown here."));
-    let none =
-        Argument { place: Vec::new(), value: None, size: String::new(), is_edit: false, rows: Vec::new(), cut: None };
+    let none = Argument::default();
     match &block.content {
         Content::Value(value) => Argument { place, value: Some(marked(value)), ..none },
         Content::Text { lines, size, cut } => {

@@ -126,8 +126,9 @@ pub(crate) enum Found {
     Unknown,
 }
 
-/// The operator's answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The operator's answer, by its word in the form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString)]
+#[strum(serialize_all = "lowercase")]
 pub(crate) enum Reply {
     Deny,
     Once,
@@ -136,20 +137,6 @@ pub(crate) enum Reply {
     Hour,
     /// Until the item or its server changes.
     Always,
-}
-
-impl Reply {
-    /// Parses the word of the form.
-    pub(crate) fn parse(word: &str) -> Option<Self> {
-        Some(match word {
-            "deny" => Self::Deny,
-            "once" => Self::Once,
-            "session" => Self::Session,
-            "hour" => Self::Hour,
-            "always" => Self::Always,
-            _ => return None,
-        })
-    }
 }
 
 /// A grant in force.
@@ -200,7 +187,7 @@ pub(crate) struct PinView {
 }
 
 /// One upstream.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct UpstreamView {
     pub(crate) name: String,
     /// `idle` (lazy, and at rest), `starting`, `ready`, `needs-login`, `login-expired`, `refused`, `misconfigured`, `down` or
@@ -251,24 +238,13 @@ pub(crate) struct ToolView {
     pub(crate) bytes: usize,
 }
 
-/// An action on an upstream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// An action on an upstream, by its word in the form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString)]
+#[strum(serialize_all = "lowercase")]
 pub(crate) enum Steer {
     Restart,
     /// Until headend starts again.
     Disable,
     /// Takes a [`Self::Disable`] back.
     Enable,
-}
-
-impl Steer {
-    /// Parses the word of the form.
-    pub(crate) fn parse(word: &str) -> Option<Self> {
-        Some(match word {
-            "restart" => Self::Restart,
-            "disable" => Self::Disable,
-            "enable" => Self::Enable,
-            _ => return None,
-        })
-    }
 }

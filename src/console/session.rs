@@ -11,12 +11,12 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
-use aws_lc_rs::digest::{SHA256, digest};
 use data_encoding::BASE64URL_NOPAD;
 use parking_lot::Mutex;
 
 use crate::base::clock;
 use crate::store::sign_ins::{Key, SignIn, SignIns};
+use crate::wire::digest::Digest;
 
 /// How long a link from `headend console` is valid.
 pub(crate) const LINK_LIFE: Duration = Duration::from_secs(15 * 60);
@@ -39,12 +39,6 @@ pub(crate) struct Doors {
     /// `None` where nothing outlives the process.
     store: Option<SignIns>,
     inner: Mutex<Inner>,
-}
-
-impl std::fmt::Debug for Doors {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Doors")
-    }
 }
 
 struct Inner {
@@ -271,11 +265,7 @@ fn csrf(cookie: &str) -> String {
 }
 
 fn key(text: &str) -> Key {
-    let mut out = [0; 32];
-    for (to, from) in out.iter_mut().zip(digest(&SHA256, text.as_bytes()).as_ref()) {
-        *to = *from;
-    }
-    out
+    *Digest::of(text.as_bytes()).bytes()
 }
 
 #[cfg(test)]

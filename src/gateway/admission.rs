@@ -6,7 +6,6 @@
 //! all. A refusal is 429 over HTTP, and elsewhere an error that says when to try again. Each stream of a caller, and each
 //! subscription on lines, takes from `streams-per-caller`.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -45,7 +44,8 @@ pub(crate) enum InFlight {
 }
 
 /// A caller has used up its requests.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("too many requests; try again in {} s", self.seconds())]
 pub(crate) struct OverRate {
     wait: Duration,
 }
@@ -57,12 +57,6 @@ impl OverRate {
     }
 }
 
-impl fmt::Display for OverRate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "too many requests; try again in {} s", self.seconds())
-    }
-}
-
 impl Admission {
     pub(crate) fn new(limits: &Limits) -> Self {
         Self {
@@ -70,7 +64,7 @@ impl Admission {
             quota: Quota::new(shares(limits)),
             in_flight: Slots::new(limits.in_flight),
             queue: Queue::new(limits.queue),
-            queue_time: AtomicU64::new(millis(limits.queue_timeout)),
+            queue_time: AtomicU64::new(clock::millis(limits.queue_timeout)),
             asking: Arc::new(Semaphore::new(MAX_ASKING)),
         }
     }
@@ -83,7 +77,7 @@ impl Admission {
         self.quota.set_limits(shares(new));
         self.in_flight.set_number(new.in_flight);
         self.queue.set_limit(new.queue);
-        self.queue_time.store(millis(new.queue_timeout), Ordering::Relaxed);
+        self.queue_time.store(clock::millis(new.queue_timeout), Ordering::Relaxed);
     }
 
     /// Takes so many requests from a caller's rate, all or none. A batch takes one for each request in it.
@@ -147,10 +141,6 @@ const fn shares(limits: &Limits) -> QuotaLimits {
         calls: limits.in_flight_per_caller,
         streams: limits.streams_per_caller,
     }
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

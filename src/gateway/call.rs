@@ -128,12 +128,6 @@ struct Running {
     _slot: Slot,
 }
 
-impl std::fmt::Debug for Call {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "LiveCall({} {:x})", self.handle.name, self.labels.call)
-    }
-}
-
 impl Call {
     pub(crate) fn new(
         service: Arc<Service>,

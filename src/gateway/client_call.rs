@@ -31,16 +31,6 @@ pub(crate) enum ClientCall {
     Permitted(Call),
 }
 
-impl std::fmt::Debug for ClientCall {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Asking(asking) => write!(f, "Asking({})", asking.prompt),
-            Self::LoggingIn(waiting) => write!(f, "LoggingIn({})", waiting.upstream),
-            Self::Permitted(call) => call.fmt(f),
-        }
-    }
-}
-
 impl ClientCall {
     /// The next thing for the client. Cancel-safe in the way of [`Call::next`].
     pub(crate) async fn next(&mut self) -> ClientEvent {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use aws_lc_rs::digest::{Digest, SHA256, digest};
+use aws_lc_rs::constant_time::verify_slices_are_equal;
 use http::header::{AUTHORIZATION, HeaderMap, WWW_AUTHENTICATE};
 use http::{HeaderValue, Response, StatusCode};
 use tokio_util::sync::CancellationToken;
@@ -12,6 +12,7 @@ use crate::base::access::{Access, Credential};
 use crate::listener::body::ReplyBody;
 use crate::listener::reply::refusal;
 use crate::policy::LOCAL;
+use crate::wire::digest::Digest;
 
 /// A caller with a valid credential.
 #[derive(Clone, Debug)]
@@ -47,12 +48,13 @@ impl Credentials {
         giving_up: &CancellationToken,
     ) -> (Self, Vec<Caller>) {
         let known = |new: &Digest, name: &str| {
-            let same = |(old, caller): &&(Digest, Caller)| old.as_ref() == new.as_ref() && *caller.name == *name;
+            let same = |(old, caller): &&(Digest, Caller)| old == new && *caller.name == *name;
             self.tokens.iter().flatten().find(same).map(|(_, caller)| caller.clone())
         };
         let admitted = |(token, name): &(String, Arc<str>)| {
-            let token = digest(&SHA256, token.as_bytes());
-            let caller = known(&token, name).unwrap_or_else(|| caller(name, credential(&token), giving_up));
+            let token = Digest::of(token.as_bytes());
+            let caller =
+                known(&token, name).unwrap_or_else(|| caller(name, Credential::Token(*token.bytes()), giving_up));
             (token, caller)
         };
         let tokens: Option<Tokens> = tokens.map(|tokens| tokens.iter().map(admitted).collect());
@@ -81,10 +83,10 @@ impl Credentials {
         });
         if let Some(token) = token {
             // Constant-time comparison of equally long digests, over all tokens, whichever fits.
-            let given = digest(&SHA256, token);
+            let given = Digest::of(token);
             let mut found = None;
             for (known, caller) in tokens {
-                if aws_lc_rs::constant_time::verify_slices_are_equal(known.as_ref(), given.as_ref()).is_ok() {
+                if verify_slices_are_equal(known.bytes(), given.bytes()).is_ok() {
                     found = Some(caller);
                 }
             }
@@ -98,13 +100,6 @@ impl Credentials {
 
 fn caller(name: &Arc<str>, credential: Credential, giving_up: &CancellationToken) -> Caller {
     Caller { name: Arc::clone(name), access: Access::by(credential, giving_up) }
-}
-
-/// A token as what is sealed for its caller names it.
-fn credential(token: &Digest) -> Credential {
-    let mut bytes = [0; 32];
-    bytes.iter_mut().zip(token.as_ref()).for_each(|(to, from)| *to = *from);
-    Credential::Token(bytes)
 }
 
 /// 401 with a challenge, for a request with these headers. No authorization server issues our tokens, so the challenge names no

@@ -40,13 +40,16 @@ const MOST_FRAMES: usize = 8;
 pub(crate) type Sending = BoxFuture<'static, Result<Response<AnswerBody>, ClientError>>;
 
 /// A request without an answer.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum ClientError {
     /// There is no connection: nothing was sent.
+    #[error(transparent)]
     Connect(Box<dyn Error + Send + Sync>),
     /// The connection broke.
+    #[error(transparent)]
     Broken(hyper::Error),
     /// One of the two, in the pool.
+    #[error(transparent)]
     Pool(PoolError),
 }
 
@@ -58,26 +61,6 @@ impl ClientError {
             Self::Broken(_) => false,
             Self::Pool(error) => error.is_connect(),
         }
-    }
-
-    fn inner(&self) -> &(dyn Error + 'static) {
-        match self {
-            Self::Connect(error) => error.as_ref(),
-            Self::Broken(error) => error,
-            Self::Pool(error) => error,
-        }
-    }
-}
-
-impl std::fmt::Display for ClientError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        std::fmt::Display::fmt(self.inner(), f)
-    }
-}
-
-impl Error for ClientError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.inner().source()
     }
 }
 

@@ -69,7 +69,7 @@ impl Health {
             metrics,
             is_remote,
             state: Mutex::new(State { lane: "idle", shown: "idle", held: None, told: false }),
-            since: AtomicU64::new(uptime_millis()),
+            since: AtomicU64::new(clock::millis(clock::uptime())),
             signs: Signs::default(),
             standing: SharedStanding::default(),
             last_error: ArcSwap::default(),
@@ -118,7 +118,7 @@ impl Health {
     fn measure(&self, state: &mut State) {
         let shown = self.shown(state);
         if std::mem::replace(&mut state.shown, shown) != shown {
-            self.since.store(uptime_millis(), Ordering::Relaxed);
+            self.since.store(clock::millis(clock::uptime()), Ordering::Relaxed);
             self.log.add(Origin::Headend, shown);
         }
         if !self.is_retired.load(Ordering::Relaxed) {
@@ -143,7 +143,7 @@ impl Health {
 
     /// How long it has been in that state.
     pub(crate) fn age(&self) -> Duration {
-        Duration::from_millis(uptime_millis().saturating_sub(self.since.load(Ordering::Relaxed)))
+        Duration::from_millis(clock::millis(clock::uptime()).saturating_sub(self.since.load(Ordering::Relaxed)))
     }
 
     fn shown(&self, state: &State) -> &'static str {
@@ -332,10 +332,6 @@ impl Health {
     pub(crate) fn last_error(&self) -> Option<Arc<String>> {
         Some(self.last_error.load_full()).filter(|error| !error.is_empty())
     }
-}
-
-fn uptime_millis() -> u64 {
-    u64::try_from(clock::uptime().as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

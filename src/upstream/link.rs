@@ -9,7 +9,8 @@ use crate::upstream::http::HttpLink;
 use crate::upstream::stdio::StdioLink;
 
 /// State of an upstream.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, strum::IntoStaticStr)]
+#[strum(const_into_str, serialize_all = "lowercase")]
 pub(crate) enum LinkState {
     /// Lazy, and at rest: nothing needs it.
     Idle,
@@ -20,18 +21,6 @@ pub(crate) enum LinkState {
         until: Instant,
     },
     Stopped,
-}
-
-impl LinkState {
-    pub(crate) fn as_str(&self) -> &'static str {
-        match self {
-            Self::Idle => "idle",
-            Self::Starting => "starting",
-            Self::Ready(_) => "ready",
-            Self::Down { .. } => "down",
-            Self::Stopped => "stopped",
-        }
-    }
 }
 
 /// The way to a running upstream.

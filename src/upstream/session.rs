@@ -147,7 +147,7 @@ impl Lane {
             began: AtomicU64::new(0),
             took: AtomicU64::new(0),
             users: AtomicUsize::new(0),
-            last_used: AtomicU64::new(millis(clock::uptime())),
+            last_used: AtomicU64::new(clock::millis(clock::uptime())),
         }
     }
 
@@ -179,9 +179,9 @@ impl Lane {
 
     pub(crate) fn set_state(&self, state: LinkState) {
         if self.is_main() {
-            self.health.enter(state.as_str());
+            self.health.enter(state.into_str());
         }
-        let now = u64::try_from(clock::uptime().as_millis()).unwrap_or(u64::MAX);
+        let now = clock::millis(clock::uptime());
         match (&**self.state.load(), &state) {
             (LinkState::Starting, LinkState::Ready(_)) => {
                 self.took.store(now.saturating_sub(self.began.load(Ordering::Relaxed)), Ordering::Relaxed);
@@ -236,7 +236,7 @@ impl Lane {
 
     /// Counts as used for that long from now on.
     pub(crate) fn keep_for(&self, time: Duration) {
-        self.last_used.fetch_max(millis(clock::uptime() + time), Ordering::Relaxed);
+        self.last_used.fetch_max(clock::millis(clock::uptime() + time), Ordering::Relaxed);
     }
 
     /// Was used when that other lane of the same upstream was.
@@ -385,10 +385,6 @@ impl Lane {
             tokio::time::sleep(LOOK.min(idle)).await;
         }
     }
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The lanes of one upstream besides the main one.

@@ -54,21 +54,7 @@ pub(super) fn view(snapshot: &Snapshot, index: usize, handle: &Handle) -> Upstre
 
 /// One that is switched off until the next start.
 pub(super) fn off(name: &UpstreamName) -> UpstreamView {
-    UpstreamView {
-        name: name.as_str().to_owned(),
-        state: "disabled",
-        revision: None,
-        tools: 0,
-        prompts: 0,
-        resources: 0,
-        not_offered: 0,
-        in_flight: 0,
-        restarts: 0,
-        last_error: None,
-        age: 0,
-        next_try: None,
-        advice: None,
-    }
+    UpstreamView { name: name.as_str().to_owned(), state: "disabled", ..UpstreamView::default() }
 }
 
 /// Everything about an upstream of that name.

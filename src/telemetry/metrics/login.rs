@@ -3,27 +3,17 @@
 use std::time::Duration;
 
 use prometheus::{IntCounterVec, IntGaugeVec, Opts, Registry};
+use strum::VariantArray as _;
 
 /// How an attempt to renew a login ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(const_into_str, serialize_all = "snake_case")]
 pub(crate) enum Renewal {
     Renewed,
     /// The server could not be asked, or gave no usable answer; the login stays.
     Failed,
     /// The server has ended the login.
     Expired,
-}
-
-impl Renewal {
-    const ALL: [Self; 3] = [Self::Renewed, Self::Failed, Self::Expired];
-
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Renewed => "renewed",
-            Self::Failed => "failed",
-            Self::Expired => "expired",
-        }
-    }
 }
 
 #[derive(Debug)]
@@ -51,7 +41,7 @@ impl LoginFamilies {
 
     /// Counts an attempt to renew a login.
     pub(super) fn renewal(&self, name: &str, result: Renewal) {
-        self.renewals.with_label_values(&[name, result.as_str()]).inc();
+        self.renewals.with_label_values(&[name, result.into_str()]).inc();
     }
 
     /// The token in use expires then, in time since 1970; `None` without a token, and for one that never does.
@@ -66,6 +56,6 @@ impl LoginFamilies {
     /// Drops the series of an upstream.
     pub(super) fn forget(&self, name: &str) {
         drop(self.ends.remove_label_values(&[name]));
-        Renewal::ALL.iter().for_each(|result| drop(self.renewals.remove_label_values(&[name, result.as_str()])));
+        Renewal::VARIANTS.iter().for_each(|result| drop(self.renewals.remove_label_values(&[name, result.into_str()])));
     }
 }
