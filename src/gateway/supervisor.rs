@@ -338,29 +338,23 @@ impl Supervisor {
     }
 
     fn order(&mut self, order: Order) {
-        let (config, reply) = match order {
-            Order::Apply { config, reply } => (config, reply),
+        // Whoever asked may be gone.
+        match order {
+            Order::Apply { config, reply } => {
+                // An upstream that is switched off stays so while the configuration has it.
+                let off = self.config.off.clone();
+                let outcome = self.enforce(*config, &off);
+                self.parts.metrics.reloaded(outcome.is_ok(), clock::unix_seconds());
+                drop(reply.send(outcome));
+            }
             Order::Review { reply } => {
                 self.review();
-                let _asker_may_be_gone = reply.send(());
-                return;
+                let _gone = reply.send(());
             }
-            Order::Restart { name, reply } => {
-                let _asker_may_be_gone = reply.send(self.restart(&name));
-                return;
-            }
-            Order::Login { name, lists_anew, reply } => {
-                let _asker_may_be_gone = reply.send(self.logged_in(&name, lists_anew));
-                return;
-            }
-            Order::Disable { name, reply } => {
-                let _asker_may_be_gone = reply.send(self.switch(&name, false));
-                return;
-            }
-        };
-        let outcome = self.apply(*config);
-        self.parts.metrics.reloaded(outcome.is_ok(), clock::unix_seconds());
-        let _asker_may_be_gone = reply.send(outcome);
+            Order::Restart { name, reply } => drop(reply.send(self.restart(&name))),
+            Order::Login { name, lists_anew, reply } => drop(reply.send(self.logged_in(&name, lists_anew))),
+            Order::Disable { name, reply } => drop(reply.send(self.switch(&name, false))),
+        }
     }
 
     /// Shows what the pins allow now, and lets start what may start.
@@ -403,13 +397,7 @@ impl Supervisor {
         }
     }
 
-    /// Puts a configuration in force that was read anew. An upstream that is switched off stays so while the configuration has it.
-    fn apply(&mut self, written: Config) -> Result<Plan, String> {
-        let off = self.config.off.clone();
-        self.enforce(written, &off)
-    }
-
-    /// All or nothing: everything that can fail is done before anything changes.
+    /// Puts a configuration in force. All or nothing: everything that can fail is done before anything changes.
     fn enforce(&mut self, written: Config, off: &[UpstreamName]) -> Result<Plan, String> {
         let new = written.clone().without(off);
         let plan = diff(&self.config, &new);
@@ -476,18 +464,15 @@ fn forbidden(policy: &Policy, upstream: &UpstreamName) -> Option<String> {
     policy.forbidding(&rules, LOCAL, "").map(|rule| format!("the rule `{rule}` forbids its launch"))
 }
 
+/// What an upstream's lists show. What its tools are held to do is checked with that, at start and at reload.
 fn filters(spec: &Upstream) -> Result<Filters, String> {
     let build = |filter: &config::Filter| {
         Filter::build(&filter.allow, &filter.deny, &filter.rename)
             .map_err(|error| format!("upstreams.{}: {error}", spec.name))
     };
-    annotator(spec).map_err(|error| format!("upstreams.{}.annotations: {error}", spec.name))?;
-    Ok(Filters { tools: build(&spec.tools)?, prompts: build(&spec.prompts)?, resources: build(&spec.resources)? })
-}
-
-/// Says what the upstream's tools are held to do. Checked with the filters, at start and at reload.
-fn annotator(spec: &Upstream) -> Result<Annotator, String> {
     Annotator::build(spec.trust, &spec.annotations)
+        .map_err(|error| format!("upstreams.{}.annotations: {error}", spec.name))?;
+    Ok(Filters { tools: build(&spec.tools)?, prompts: build(&spec.prompts)?, resources: build(&spec.resources)? })
 }
 
 fn join(problems: &[crate::policy::PolicyProblem]) -> String {

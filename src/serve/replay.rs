@@ -308,13 +308,7 @@ impl Recording {
     /// Waits until the gateway ends and nobody reads.
     pub(crate) async fn forsaken(&self, draining: &CancellationToken) {
         draining.cancelled().await;
-        loop {
-            let changed = self.changed.notified();
-            if !self.events.lock().has_reader() {
-                return;
-            }
-            changed.await;
-        }
+        self.until_read(false).await;
     }
 }
 

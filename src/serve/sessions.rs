@@ -320,28 +320,24 @@ impl Sessions {
     pub(crate) fn sweep(&self) {
         let (now, since_1970) = (clock::uptime(), clock::since_1970());
         let limits = *self.limits.lock();
-        self.table.lock().retain(|_, session| {
+        let mut table = self.table.lock();
+        let over = table.extract_if(|_, session| {
             session.streams.sweep(now);
             let last = Duration::from_secs(session.last_used.load(Ordering::Relaxed));
             let idle = session.is_idle() && now.saturating_sub(last) > limits.idle;
             let old = since_1970.saturating_sub(session.opened) > limits.max;
-            if idle || old {
-                self.end(Some(session));
-            }
-            !(idle || old)
+            idle || old
         });
+        over.for_each(|(_, session)| self.end(Some(&session)));
+        drop(table);
         self.store.iter().for_each(SessionStore::sweep);
     }
 
     /// Ends the sessions of callers whose access was withdrawn.
     pub(crate) fn end_withdrawn(&self) {
-        self.table.lock().retain(|_, session| {
-            let over = session.client.access.is_withdrawn();
-            if over {
-                self.end(Some(session));
-            }
-            !over
-        });
+        let mut table = self.table.lock();
+        let over = table.extract_if(|_, session| session.client.access.is_withdrawn());
+        over.for_each(|(_, session)| self.end(Some(&session)));
     }
 
     fn end(&self, session: Option<&Session>) {

@@ -15,7 +15,6 @@ use crate::catalog::name::UpstreamName;
 use crate::config::{Start, Target, Upstream};
 use crate::engine::askers::Askers;
 use crate::engine::call::Outgoing;
-use crate::engine::event::ExchangeEvent;
 use crate::engine::failure::{Executed, Failure, Reason};
 use crate::mcp::log::LogLevel;
 use crate::mcp::meta::Meta;
@@ -340,9 +339,8 @@ impl Handle {
         let mut outgoing = Outgoing::own(Method::SetLevel, Meta::default());
         outgoing.body.set("level", RawJson::string(wanted.into_str()));
         let mut exchange = self.call(link, permit, outgoing, &ParamHeaders::default());
-        let answered = async { while !matches!(exchange.next().await, ExchangeEvent::Done(_)) {} };
         // A server that does not answer this is not worth waiting for.
-        drop(tokio::time::timeout(SET_LEVEL, answered).await);
+        drop(tokio::time::timeout(SET_LEVEL, exchange.outcome()).await);
     }
 
     /// The task in the upstream's answer to `tasks/get`.

@@ -1,7 +1,7 @@
 //! A call that was handed to its upstream. Cancel-safe, movable; dropping it cancels.
 
 use crate::engine::ask::ClientAnswer;
-use crate::engine::call::Outgoing;
+use crate::engine::call::{Outcome, Outgoing};
 use crate::engine::event::ExchangeEvent;
 use crate::upstream::http::HttpExchange;
 use crate::upstream::line_call::StdioExchange;
@@ -21,6 +21,15 @@ impl Sent {
         match self {
             Self::Stdio(exchange) => exchange.next().await,
             Self::Http(exchange) => exchange.next().await,
+        }
+    }
+
+    /// Its end, whatever comes before.
+    pub(crate) async fn outcome(&mut self) -> Outcome {
+        loop {
+            if let ExchangeEvent::Done(outcome) = self.next().await {
+                return outcome;
+            }
         }
     }
 

@@ -213,12 +213,7 @@ fn outgoing(method: Method, body: RawObject) -> Outgoing {
 /// Asks a legacy server to begin or to end.
 async fn ask(handle: &Handle, link: &Link, permit: &Permit, method: Method, uri: &str) -> Outcome {
     let body = RawObject::of_strings(&[("uri", uri)]);
-    let mut exchange = handle.call(link, permit, outgoing(method, body), &ParamHeaders::default());
-    loop {
-        if let ExchangeEvent::Done(outcome) = exchange.next().await {
-            return outcome;
-        }
-    }
+    handle.call(link, permit, outgoing(method, body), &ParamHeaders::default()).outcome().await
 }
 
 /// Opens a modern server's stream of updates and waits for the acknowledgement.

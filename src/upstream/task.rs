@@ -92,12 +92,12 @@ impl Errands {
     /// Tells the server that the task is off. Nothing depends on the answer.
     async fn cancel(&self, id: &str) {
         let mut exchange = self.send(Method::TasksCancel, id, None);
-        drop(tokio::time::timeout(FAREWELL, outcome(&mut exchange)).await);
+        drop(tokio::time::timeout(FAREWELL, exchange.outcome()).await);
     }
 
     /// Cancels the rest of a call that no client waits for.
     async fn abandon(&self, mut call: Sent, era: Era) {
-        let answered = tokio::time::timeout(FAREWELL, outcome(&mut call)).await;
+        let answered = tokio::time::timeout(FAREWELL, call.outcome()).await;
         if let Ok(Outcome::Result { raw, .. }) = answered
             && let Some(task) = Task::created(&raw, era == Era::Legacy)
         {
@@ -116,17 +116,9 @@ pub(crate) fn decline_questions<'k>(way: Way, call: &Outgoing, id: &str, keys: i
     let errands = Errands { way, pattern: Outgoing { body: RawObject::default(), ..call.clone() } };
     let mut exchange = errands.send(Method::TasksUpdate, id, Some(responses.encode()));
     tasks.spawn("declined question", async move {
-        drop(tokio::time::timeout(FAREWELL, outcome(&mut exchange)).await);
+        drop(tokio::time::timeout(FAREWELL, exchange.outcome()).await);
         drop(errands);
     });
-}
-
-async fn outcome(exchange: &mut Sent) -> Outcome {
-    loop {
-        if let ExchangeEvent::Done(outcome) = exchange.next().await {
-            return outcome;
-        }
-    }
 }
 
 /// A call and the task that it may become.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::pinned::Shown;
-use super::{Managed, Supervisor, TTL_DEGRADED_MS, annotator};
+use super::{Managed, Supervisor, TTL_DEGRADED_MS};
 use crate::base::clock;
 use crate::catalog::filter::Filter;
 use crate::catalog::inventory::Inventory;
@@ -39,7 +39,8 @@ impl Supervisor {
             })
             .collect();
         let mut shown = self.shown(&managed, &order, &known, &old);
-        let annotators: Vec<Annotator> = order.iter().map(|spec| annotator(spec).unwrap_or_default()).collect();
+        let annotator = |spec: &&Upstream| Annotator::build(spec.trust, &spec.annotations).unwrap_or_default();
+        let annotators: Vec<Annotator> = order.iter().map(annotator).collect();
         let unknown = Annotator::default();
         let sources: Vec<Source<'_>> = managed
             .iter()
