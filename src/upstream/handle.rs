@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use futures_util::future::BoxFuture;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Notify;
 
 use crate::base::clock;
 use crate::base::queue::Queue;
+use crate::base::slots::{self, Slots};
 use crate::catalog::inventory::{Excess, Inventory};
 use crate::catalog::name::UpstreamName;
 use crate::config::{Start, Target, Upstream};
@@ -57,9 +58,7 @@ pub(crate) struct Handle {
     pub(crate) lanes: Lanes,
     spawner: Spawner,
     opener: Opener,
-    slots: Arc<Semaphore>,
-    /// Slots that a smaller limit has taken away and calls still hold.
-    owed: AtomicUsize,
+    slots: Slots,
     queue: Queue,
     /// Of this incarnation's handle alone; the gauge also counts those of a handle that it replaced.
     pub(crate) in_flight: AtomicUsize,
@@ -85,17 +84,13 @@ pub(crate) struct Handle {
 #[derive(Debug)]
 pub(crate) struct Slot {
     handle: Arc<Handle>,
-    permit: Option<OwnedSemaphorePermit>,
+    _place: slots::Slot,
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
         self.handle.in_flight.fetch_sub(1, Ordering::Relaxed);
         self.handle.metrics.in_flight().dec();
-        let owes = self.handle.owed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |owed| owed.checked_sub(1));
-        if let (Ok(_), Some(permit)) = (owes, self.permit.take()) {
-            permit.forget();
-        }
     }
 }
 
@@ -111,8 +106,7 @@ impl Handle {
             name: spec.name.clone(),
             metrics,
             queue: Queue::new(spec.queue),
-            slots: Arc::new(Semaphore::new(spec.max_in_flight)),
-            owed: AtomicUsize::new(0),
+            slots: Slots::new(spec.max_in_flight),
             spec: ArcSwap::from_pointee(spec),
             main: Arc::new(main),
             lanes: Lanes::new(askers, Arc::clone(&health)),
@@ -223,17 +217,7 @@ impl Handle {
 
     /// Puts changed settings in force; calls in flight keep their places.
     pub(crate) fn configure(&self, spec: Upstream) {
-        let (before, now) = (self.spec.load().max_in_flight, spec.max_in_flight);
-        if now > before {
-            let more = now - before;
-            // New slots first pay off the deficit of an earlier shrink. `fetch_update` cannot fail here.
-            let owed =
-                self.owed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |owed| Some(owed.saturating_sub(more)));
-            self.slots.add_permits(more.saturating_sub(owed.unwrap_or_default()));
-        } else {
-            let taken = self.slots.forget_permits(before - now);
-            self.owed.fetch_add(before - now - taken, Ordering::Relaxed);
-        }
+        self.slots.set_number(spec.max_in_flight);
         self.queue.set_limit(spec.queue);
         self.main.news.turns.askers().set_patience(spec.attribution_timeout);
         self.spec.store(Arc::new(spec));
@@ -300,7 +284,7 @@ impl Handle {
 
     /// A call slot, if one is free and no call waits for it.
     pub(crate) fn free_slot(self: &Arc<Self>) -> Option<Slot> {
-        Arc::clone(&self.slots).try_acquire_owned().ok().map(|permit| self.taken(permit))
+        self.slots.try_take().map(|place| self.taken(place))
     }
 
     /// Waits for a call slot in the order of arrival: longer while the upstream starts, for which the calls with slots wait too.
@@ -319,14 +303,14 @@ impl Handle {
         let _queued = self.queue.enter().ok_or_else(busy)?;
         let start = if self.main.open_link().is_some() { Duration::ZERO } else { spec.start_wait };
         let patience = spec.queue_timeout + start;
-        let permit = tokio::time::timeout(patience, Arc::clone(&self.slots).acquire_owned()).await;
-        permit.ok().and_then(Result::ok).map(|permit| self.taken(permit)).ok_or_else(busy)
+        let place = tokio::time::timeout(patience, self.slots.take()).await;
+        place.map(|place| self.taken(place)).map_err(|_| busy())
     }
 
-    fn taken(self: &Arc<Self>, permit: OwnedSemaphorePermit) -> Slot {
+    fn taken(self: &Arc<Self>, place: slots::Slot) -> Slot {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         self.metrics.in_flight().inc();
-        Slot { handle: Arc::clone(self), permit: Some(permit) }
+        Slot { handle: Arc::clone(self), _place: place }
     }
 
     /// Asks a legacy server for log messages of at least this level, if it has not been asked yet. The level is the
