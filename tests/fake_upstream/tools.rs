@@ -84,6 +84,10 @@ pub(crate) async fn call(server: &Arc<Server>, request: &crate::server::Request)
         },
         "sleep" => {
             let mut stopped = Stopped { server, number: arguments.get("n") };
+            if let Some(number) = stopped.number {
+                // From here on it can be stopped: the line of its request comes before that.
+                server.note(&json!({"begun": number}).to_string());
+            }
             tokio::time::sleep(Duration::from_millis(number("ms", 0))).await;
             stopped.number = None;
             text("slept")
