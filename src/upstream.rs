@@ -40,7 +40,6 @@ pub(crate) mod login_parts;
 pub(crate) mod owner;
 pub(crate) mod parked;
 pub(crate) mod parks;
-pub(crate) mod process;
 #[cfg(target_os = "linux")]
 mod procfs;
 pub(crate) mod remote;
@@ -54,6 +53,7 @@ mod signs;
 pub(crate) mod spawner;
 pub(crate) mod sse;
 pub(crate) mod standing;
+mod stderr;
 pub(crate) mod stdio;
 pub(crate) mod subscriptions;
 pub(crate) mod task;

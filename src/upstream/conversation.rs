@@ -20,8 +20,8 @@ use crate::upstream::last_words::LastWords;
 use crate::upstream::launch::Launch;
 use crate::upstream::link::{Link, LinkState};
 use crate::upstream::listing::Listing;
-use crate::upstream::process::drain_stderr;
 use crate::upstream::spawner::Spawner;
+use crate::upstream::stderr;
 use crate::upstream::stdio::{self, Ended, Refused, StdioNews, StdioOptions};
 use crate::upstream::unread::Readers;
 use crate::wire::foreign;
@@ -54,7 +54,7 @@ pub(super) async fn serve_process(context: &Context, launch: Launch, hint: EraHi
     let hidden: Vec<_> = launch.env.iter().chain(&launch.expanded).cloned().collect();
     let words = LastWords::of(&hidden);
     let (draining, drained) = oneshot::channel::<()>();
-    let drain = drain_stderr(Arc::clone(&handle.health), stderr, words.clone());
+    let drain = stderr::drain(Arc::clone(&handle.health), stderr, words.clone());
     // A process that the child leaves behind may keep its stderr open for ever.
     let over = CancellationToken::new();
     let _over = over.clone().drop_guard();
