@@ -113,7 +113,7 @@ impl Method {
     }
 }
 
-/// One of the four lists of a server.
+/// One of the four lists of a server, in the order of [`Self::ALL`], by which they are numbered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum List {
     Tools,

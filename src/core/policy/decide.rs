@@ -16,7 +16,7 @@ use super::rule::Rule;
 use super::truth::Truth;
 use crate::mcp::annotations::Annotations;
 
-/// The decision about a call; its words are metric labels too.
+/// The decision about a call. Its words stand in the audit log, in metrics and in what the commands print.
 #[derive(Debug, strum::IntoStaticStr)]
 #[strum(const_into_str, serialize_all = "lowercase")]
 pub enum Decision {
