@@ -117,6 +117,8 @@ fn metrics_show_the_server_that_is_there_and_not_the_one_before_it() {
         eventually("the old server ends", || !alive(old));
         if fake.is_some() {
             eventually("the new server is ready", || state("ready"));
+            // Its lists are read a moment later.
+            gateway.wait_for_tools(&["fx__env"]);
         }
         // The old one's task ends a moment after its process.
         thread::sleep(Duration::from_millis(300));
