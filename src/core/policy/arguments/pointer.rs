@@ -24,7 +24,7 @@ pub(super) enum Quantifier {
     Any,
     /// Each must match; none at all is a match.
     All,
-    /// Likewise, but unknown where some match and some do not.
+    /// Likewise, but unknown where some match, or are in doubt, and some do not.
     AllOrUnknown,
 }
 
@@ -210,13 +210,14 @@ mod tests {
     #[test]
     fn quantifiers_join_the_elements() {
         use Truth::{No, Unknown, Yes};
-        let root = Json::read(br#"{"l":["y","n"],"e":[],"u":["y","u"],"n":["n"],"y":["y"]}"#).unwrap();
+        let root = Json::read(br#"{"l":["y","n"],"e":[],"u":["y","u"],"n":["n"],"y":["y"],"d":["n","u"]}"#).unwrap();
         for (pointer, any, all, ask) in [
             ("/l/*", Yes, No, Unknown),
             ("/e/*", No, Yes, Yes),
             ("/u/*", Yes, Unknown, Unknown),
             ("/n/*", No, No, No),
             ("/y/*", Yes, Yes, Yes),
+            ("/d/*", Unknown, No, Unknown),
         ] {
             let pointer = Pointer::parse(pointer).unwrap();
             let test = |value: Option<&Json<'_>>| match value {

@@ -277,6 +277,21 @@ fn arguments_are_parsed_when_a_rule_needs_them_and_once() {
     }
 }
 
+/// Found by the comparison below, which comes upon it once in many runs.
+#[test]
+fn an_element_in_doubt_is_asked_about_beside_one_that_does_not_match() {
+    let about = ArgumentSpec { pointer: "/l/*/p".to_owned(), matcher: MatcherSpec::Eq(Scalar::Text("a".to_owned())) };
+    let asks = spec(vec![RuleSpec { arguments: vec![about], ..rule("0", Effect::Ask) }]);
+    for (arguments, expected) in
+        [(r#"{"l":[{},"a"]}"#, "ask 0"), (r#"{"l":[{},{"p":"a"}]}"#, "ask 0"), (r#"{"l":[{},{}]}"#, "allow default")]
+    {
+        let action = Action { arguments: Some(RawJson::trusted(arguments)), ..TOOL.clone() };
+        let found = outcome(&compile(&asks), &action);
+        assert_eq!(told(&found), expected, "{arguments}");
+        assert_eq!(measure(&found), reference::reference(&asks, &action), "{arguments}");
+    }
+}
+
 proptest! {
     #[test]
     fn decisions_agree_with_the_definition(spec in any_spec(), action in any_case()) {

@@ -151,7 +151,7 @@ fn holds(one: &ArgumentSpec, root: &Value, effect: Effect, absent: Three) -> Thr
     };
     match (effect, in_unless) {
         (Effect::Deny, false) | (Effect::Allow, true) => some,
-        (Effect::Ask, false) if some == Some(true) && and(&answers) == Some(false) => None,
+        (Effect::Ask, false) if some != Some(false) && and(&answers) == Some(false) => None,
         _ => and(&answers),
     }
 }
