@@ -153,7 +153,7 @@ fn what_an_upstream_offered_last_is_not_believed_where_others_may_write_it() {
     let gateway = Gateway::start(world, Some(config), &["serve"], &[]);
     gateway.wait_for_tools(&["fx__echo"]);
     let warned = |line: &String| line.contains("is a symbolic link") && line.contains("inventory-");
-    assert!(gateway.stderr.all().iter().any(warned), "{}", gateway.story());
+    eventually("the operator is told", || gateway.stderr.all().iter().any(warned));
 }
 
 #[test]

@@ -101,7 +101,7 @@ fn what_a_legacy_server_must_not_ask_is_declined_in_the_persons_name() {
                 }
             }
         }
-        assert!(stage.gateway.story().contains("question declined"), "{way:?}: the operator is told");
+        eventually("the operator is told", || stage.gateway.story().contains("question declined"));
     }
 }
 
