@@ -80,6 +80,7 @@ type Outcome = Result<Done, String>;
 #[derive(Debug)]
 pub(crate) struct PendingLogins {
     table: Mutex<Vec<Arc<Pending>>>,
+    over: Mutex<Vec<Over>>,
     /// The console's call-back.
     callback: Arc<OnceLock<String>>,
     orders: mpsc::Sender<Order>,
@@ -98,9 +99,18 @@ struct Pending {
     outcome: watch::Sender<Option<Outcome>>,
 }
 
+/// A login whose state is used up. The command that began it may ask only now what came of it: a browser that is logged in already
+/// comes back at once.
+#[derive(Debug)]
+struct Over {
+    id: Digest,
+    until: Instant,
+    outcome: watch::Receiver<Option<Outcome>>,
+}
+
 impl PendingLogins {
     pub(crate) fn new(callback: Arc<OnceLock<String>>, orders: mpsc::Sender<Order>) -> Self {
-        Self { table: Mutex::default(), callback, orders }
+        Self { table: Mutex::default(), over: Mutex::default(), callback, orders }
     }
 
     /// The console listens, and browsers may come back there.
@@ -117,7 +127,19 @@ impl PendingLogins {
 
     fn of(&self, id: &str) -> Option<Arc<Pending>> {
         let id = Digest::of(id.as_bytes());
-        self.table().iter().find(|pending| is_same(&Digest::of(pending.begun.id.as_bytes()), &id)).cloned()
+        self.table().iter().find(|pending| is_same(&pending.id(), &id)).cloned()
+    }
+
+    /// Its state is used up: nobody ends it any more.
+    fn used_up(&self, pending: &Arc<Pending>) {
+        let mut over = self.over.lock();
+        over.retain(|other| other.until > clock::now());
+        if over.len() >= MOST {
+            over.remove(0);
+        }
+        over.push(Over { id: pending.id(), until: pending.until, outcome: pending.outcome.subscribe() });
+        drop(over);
+        self.table().retain(|other| !Arc::ptr_eq(other, pending));
     }
 
     /// Begins a login at an upstream: everything up to the page where its person agrees.
@@ -221,13 +243,19 @@ impl PendingLogins {
         self.finish(&pending, &Callback::of_pasted(address)).await
     }
 
-    /// Waits for the end of a login.
+    /// Waits for the end of a login, or tells what came of one that has ended.
     pub(crate) async fn ended(&self, id: &str) -> Outcome {
         let gone = || "the login was not ended within ten minutes".to_owned();
-        let pending = self.of(id).ok_or_else(gone)?;
-        let mut outcome = pending.outcome.subscribe();
-        let ended = tokio::time::timeout_at(pending.until.into(), outcome.wait_for(Option::is_some)).await;
+        let waiting = self.of(id).map(|pending| (pending.until, pending.outcome.subscribe()));
+        let (until, mut outcome) = waiting.or_else(|| self.over(id)).ok_or_else(gone)?;
+        let ended = tokio::time::timeout_at(until.into(), outcome.wait_for(Option::is_some)).await;
         ended.ok().and_then(Result::ok).and_then(|outcome| outcome.clone()).unwrap_or_else(|| Err(gone()))
+    }
+
+    fn over(&self, id: &str) -> Option<(Instant, watch::Receiver<Option<Outcome>>)> {
+        let id = Digest::of(id.as_bytes());
+        let over = self.over.lock();
+        over.iter().find(|over| is_same(&over.id, &id)).map(|over| (over.until, over.outcome.clone()))
     }
 
     async fn finish(&self, pending: &Arc<Pending>, callback: &Callback) -> Result<Done, NotTaken> {
@@ -235,11 +263,12 @@ impl PendingLogins {
         match flow.returned(callback, clock::since_1970().as_secs()) {
             // It is another login's.
             Err(OAuthError::State | OAuthError::OutOfTurn) => return Err(NotTaken::Unknown),
-            Err(error) => return Err(self.end(pending, Err(error.to_string()))),
-            Ok(()) => {}
+            Err(error) => {
+                self.used_up(pending);
+                return Err(pending.failed(error.to_string()));
+            }
+            Ok(()) => self.used_up(pending),
         }
-        // The state is used up.
-        self.table().retain(|other| !Arc::ptr_eq(other, pending));
         match pending.keeper.finish(&mut flow).await {
             Ok((login, lists_anew)) => {
                 let done = Done {
@@ -251,15 +280,8 @@ impl PendingLogins {
                 pending.outcome.send_replace(Some(Ok(done.clone())));
                 Ok(done)
             }
-            Err(why) => Err(self.end(pending, Err(why))),
+            Err(why) => Err(pending.failed(why)),
         }
-    }
-
-    fn end(&self, pending: &Arc<Pending>, outcome: Outcome) -> NotTaken {
-        self.table().retain(|other| !Arc::ptr_eq(other, pending));
-        let why = outcome.as_ref().err().cloned().unwrap_or_default();
-        pending.outcome.send_replace(Some(outcome));
-        NotTaken::Failed(why)
     }
 
     /// Connects an upstream anew whose login has changed.
@@ -280,6 +302,17 @@ impl PendingLogins {
             self.renewed(handle.name.as_str(), false).await;
         }
         Ok(was_there)
+    }
+}
+
+impl Pending {
+    fn id(&self) -> Digest {
+        Digest::of(self.begun.id.as_bytes())
+    }
+
+    fn failed(&self, why: String) -> NotTaken {
+        self.outcome.send_replace(Some(Err(why.clone())));
+        NotTaken::Failed(why)
     }
 }
 

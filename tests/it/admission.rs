@@ -90,11 +90,11 @@ fn each_request_of_a_batch_counts_over_the_old_transport() {
 }
 
 /// A connection to the admin socket.
-struct Socket(BufReader<UnixStream>);
+pub(crate) struct Socket(BufReader<UnixStream>);
 
 impl Socket {
     /// As our own user, who is the daemon's too.
-    fn local(gateway: &Gateway, want: &str) -> (Value, Self) {
+    pub(crate) fn local(gateway: &Gateway, want: &str) -> (Value, Self) {
         Self::greet(UnixStream::connect(gateway.world.path("run/headend.sock")).unwrap(), want)
     }
 
@@ -128,7 +128,7 @@ impl Socket {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
     }
 
-    fn ask(&mut self, method: &str, params: Value) -> Value {
+    pub(crate) fn ask(&mut self, method: &str, params: Value) -> Value {
         self.send(&json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}));
         self.line()
     }

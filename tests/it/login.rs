@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
+use crate::admission::Socket;
 use crate::console::address;
 use crate::failures::status_of;
 use crate::harness::{Gateway, Setup, headend};
@@ -235,10 +236,7 @@ fn the_browser_that_opened_the_link_ends_the_login_and_no_other_one() {
         assert!(cookie.contains(part), "{cookie}");
     }
     assert!(head(&link, None, "POST").starts_with("HTTP/1.1 404"), "it opens once");
-    let at = page.find("href=\"http://").unwrap() + 6;
-    let login: String = page[at..].chars().take_while(|c| *c != '"').collect();
-    let back = head(&login.replace("&#38;", "&").replace("&amp;", "&"), None, "GET");
-    let back = field(&back, "location").expect(&back).to_owned();
+    let back = agreed(&page);
     assert!(back.starts_with(&format!("{base}/oauth/callback?")), "{back}");
     for stranger in [None, Some("headend-login-aaaaaaaa=guess")] {
         assert!(head(&back, stranger, "GET").starts_with("HTTP/1.1 400"), "another browser");
@@ -254,6 +252,38 @@ fn the_browser_that_opened_the_link_ends_the_login_and_no_other_one() {
     out.read_to_string(&mut rest).unwrap();
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success() && rest.contains("Logged in to docs"), "{rest}{}", said(&output));
+}
+
+/// Where the authorization server sends the browser back, once a person agreed that followed the link of this page.
+fn agreed(page: &str) -> String {
+    let at = page.find("href=\"http://").expect(page) + 6;
+    let login: String = page[at..].chars().take_while(|c| *c != '"').collect();
+    let answer = head(&login.replace("&#38;", "&").replace("&amp;", "&"), None, "GET");
+    field(&answer, "location").expect(&answer).to_owned()
+}
+
+#[test]
+fn what_came_of_a_login_is_told_also_to_who_asks_later() {
+    let world = world("modern", 3600);
+    eventually("it waits for a login", || world.state() == "needs-login");
+    let (_, mut socket) = Socket::local(&world.gateway, "admin");
+    for (instead, result, error) in
+        [("error=access_denied&was=", Value::Null, "the login page answered"), ("code=", json!("docs"), "")]
+    {
+        let begun = socket.ask("login.begin", json!({"name": "docs"}));
+        let (id, link) = (&begun["result"]["id"], begun["result"]["link"].as_str().unwrap());
+        let page = head(link, None, "POST");
+        let cookie = field(&page, "set-cookie").expect(&page).split(';').next().unwrap();
+        head(&agreed(&page).replace("code=", instead), Some(cookie), "GET");
+        for _ in 0..2 {
+            let told = socket.ask("login.wait", json!({"id": id}));
+            assert_eq!(told["result"]["upstream"], result, "{told}");
+            assert!(told["error"]["message"].as_str().unwrap_or_default().contains(error), "{told}");
+        }
+    }
+    eventually("it is connected", || world.state() == "ready");
+    let told = socket.ask("login.wait", json!({"id": "unknown"}));
+    assert!(told["error"]["message"].as_str().is_some_and(|text| text.contains("within ten minutes")), "{told}");
 }
 
 #[test]
