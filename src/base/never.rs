@@ -1,6 +1,6 @@
-//! A wait that may have nothing to wait for.
+//! Optional futures in `select!`.
 
-/// Waits for it; for ever where there is none.
+/// Awaits an optional future; without one it never completes.
 pub(crate) async fn or_never<T>(it: Option<impl Future<Output = T>>) -> T {
     match it {
         Some(it) => it.await,

@@ -23,7 +23,7 @@ pub(super) struct Loaded {
     pub(super) embedded: bool,
 }
 
-/// A variable of the environment that has a value.
+/// A variable of the environment; `None` where it is unset or empty.
 pub(super) fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }

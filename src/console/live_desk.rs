@@ -61,7 +61,7 @@ impl LiveDesk {
             self.pins.reject(&pin.name, Some(kind), shown, BY).await
         };
         decided.map_err(|error| sentence(&error))?;
-        // It fails only when the gateway shuts down.
+        // The order fails only when the gateway shuts down.
         let _done = Order::ask(&self.orders, |reply| Order::Review { reply }).await;
         Ok(())
     }

@@ -99,8 +99,8 @@ struct Pending {
     outcome: watch::Sender<Option<Outcome>>,
 }
 
-/// A login whose state is used up. The command that began it may ask only now what came of it: a browser that is logged in already
-/// comes back at once.
+/// A login whose state is used up, kept for its outcome. The command that began it may ask late: a browser that is logged in already
+/// comes back before the command has asked.
 #[derive(Debug)]
 struct Over {
     id: Digest,
@@ -130,7 +130,7 @@ impl PendingLogins {
         self.table().iter().find(|pending| is_same(&pending.id(), &id)).cloned()
     }
 
-    /// Its state is used up: nobody ends it any more.
+    /// Moves a login to those that are over: its state is used up.
     fn used_up(&self, pending: &Arc<Pending>) {
         let mut over = self.over.lock();
         over.retain(|other| other.until > clock::now());
@@ -243,7 +243,7 @@ impl PendingLogins {
         self.finish(&pending, &Callback::of_pasted(address)).await
     }
 
-    /// Waits for the end of a login, or tells what came of one that has ended.
+    /// The outcome of a login, waited for.
     pub(crate) async fn ended(&self, id: &str) -> Outcome {
         let gone = || "the login was not ended within ten minutes".to_owned();
         let waiting = self.of(id).map(|pending| (pending.until, pending.outcome.subscribe()));
@@ -252,6 +252,7 @@ impl PendingLogins {
         ended.ok().and_then(Result::ok).and_then(|outcome| outcome.clone()).unwrap_or_else(|| Err(gone()))
     }
 
+    /// The end and the outcome of a login whose state is used up.
     fn over(&self, id: &str) -> Option<(Instant, watch::Receiver<Option<Outcome>>)> {
         let id = Digest::of(id.as_bytes());
         let over = self.over.lock();
@@ -287,7 +288,7 @@ impl PendingLogins {
     /// Connects an upstream anew whose login has changed.
     async fn renewed(&self, upstream: &str, lists_anew: bool) {
         let order = |reply| Order::Login { name: upstream.to_owned(), lists_anew, reply };
-        // It fails only when the gateway shuts down.
+        // The order fails only when the gateway shuts down.
         drop(Order::ask(&self.orders, order).await);
     }
 

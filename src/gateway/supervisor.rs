@@ -338,7 +338,7 @@ impl Supervisor {
     }
 
     fn order(&mut self, order: Order) {
-        // Whoever asked may be gone.
+        // The task that gave the order may be gone.
         match order {
             Order::Apply { config, reply } => {
                 // An upstream that is switched off stays so while the configuration has it.
@@ -464,7 +464,7 @@ fn forbidden(policy: &Policy, upstream: &UpstreamName) -> Option<String> {
     policy.forbidding(&rules, LOCAL, "").map(|rule| format!("the rule `{rule}` forbids its launch"))
 }
 
-/// What an upstream's lists show. What its tools are held to do is checked with that, at start and at reload.
+/// The filters of an upstream's lists. Its annotations are checked here too, so that start and reload refuse bad ones.
 fn filters(spec: &Upstream) -> Result<Filters, String> {
     let build = |filter: &config::Filter| {
         Filter::build(&filter.allow, &filter.deny, &filter.rename)

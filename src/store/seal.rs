@@ -119,7 +119,7 @@ impl Seals {
         Some(head + &BASE64URL_NOPAD.encode(&[&nonce[..], &bytes].concat()))
     }
 
-    /// The text of a value that lay in that place, sealed or not; `None` where it does not open.
+    /// The text of a stored value, sealed or not; `None` where its seal cannot be opened.
     pub(crate) fn opened(&self, place: &[&str], stored: String) -> Option<String> {
         match self.open(place, &stored) {
             Opened::Clear => Some(stored),

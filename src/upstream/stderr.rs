@@ -1,4 +1,4 @@
-//! What a child process writes to its stderr.
+//! The stderr of a child process, read to its end.
 
 use std::sync::Arc;
 use std::time::Duration;

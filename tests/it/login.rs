@@ -254,7 +254,7 @@ fn the_browser_that_opened_the_link_ends_the_login_and_no_other_one() {
     assert!(output.status.success() && rest.contains("Logged in to docs"), "{rest}{}", said(&output));
 }
 
-/// Where the authorization server sends the browser back, once a person agreed that followed the link of this page.
+/// Follows the link of this page and agrees; gives the address to which the authorization server redirects.
 fn agreed(page: &str) -> String {
     let at = page.find("href=\"http://").expect(page) + 6;
     let login: String = page[at..].chars().take_while(|c| *c != '"').collect();
@@ -263,7 +263,7 @@ fn agreed(page: &str) -> String {
 }
 
 #[test]
-fn what_came_of_a_login_is_told_also_to_who_asks_later() {
+fn the_outcome_of_a_login_reaches_a_command_that_asks_late() {
     let world = world("modern", 3600);
     eventually("it waits for a login", || world.state() == "needs-login");
     let (_, mut socket) = Socket::local(&world.gateway, "admin");

@@ -76,7 +76,7 @@ pub(super) struct Settings {
     profile: Option<Json>,
 }
 
-/// What a host's word says about calls; `None` for what is no word.
+/// The verdict that a host's setting names; `None` where the setting is not a text.
 fn verdict(word: &Json) -> Option<Verdict> {
     Some(match word.as_str()? {
         "allow" => Verdict::Allow,

@@ -8,7 +8,7 @@ use data_encoding::HEXLOWER;
 use crate::wire::canonical::{canonical, ordered};
 use crate::wire::raw::RawJson;
 
-/// A SHA-256 digest. Those of the library have its 32 bytes, always.
+/// A SHA-256 digest. The library's digest always has its 32 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest([u8; 32]);
 

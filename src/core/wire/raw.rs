@@ -264,7 +264,7 @@ impl RawObject {
         elements(self.get(name)?).ok()
     }
 
-    /// Those of them that are objects; none where it is no array.
+    /// The objects in the array of that name; empty where it is no array.
     pub fn objects(&self, name: &str) -> Vec<Self> {
         let list = self.list(name).unwrap_or_default();
         list.iter().filter_map(|raw| Self::parse(raw).ok()).collect()
@@ -293,7 +293,7 @@ impl RawObject {
         }
     }
 
-    /// The same for a value that there may not be.
+    /// Sets an optional value; without one nothing changes.
     pub fn set_some(&mut self, name: &str, value: Option<RawJson>) {
         if let Some(value) = value {
             self.set(name, value);

@@ -90,6 +90,6 @@ pub(crate) fn outcome(decisions: &[Decision], decided: &[Result<PinView, PinErro
 
 /// Waits until lists and calls reflect the decision.
 async fn show_what_may_be_shown(gateway: &Gateway) {
-    // It fails only when the gateway shuts down.
+    // The order fails only when the gateway shuts down.
     let _done = Order::ask(&gateway.supervised.orders, |reply| Order::Review { reply }).await;
 }

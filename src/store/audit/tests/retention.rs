@@ -31,7 +31,7 @@ async fn filled(place: &Place, records: u64) {
     closed(audit, place).await;
 }
 
-/// Lets a log go, and waits for the end of its writer: it may still have files to remove, and new ones are not locked at once.
+/// Closes a log and waits for its writer, which may still remove files. A new file is not locked at once, so locks do not tell.
 async fn closed(audit: Audit, place: &Place) {
     let writer = Arc::downgrade(&audit.0.as_ref().unwrap().shared);
     drop(audit);
