@@ -1,22 +1,17 @@
 //! The rate of a caller's requests, and the cost of a batch, on every face.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::net::UnixStream;
-use std::thread;
 
-use rustix::process::{Gid, Uid};
 use serde_json::{Value, json};
 
 use crate::harness::{Gateway, Setup};
 use crate::mcp::{Era, Mcp, dressed};
 use crate::process::{eventually, said};
+use crate::socket::{OTHER, Socket};
 use crate::sse::OldClient;
 
 const TOKEN: &str = "token-of-the-second-caller-0123456789";
-/// A user other than the daemon's.
-const OTHER: u32 = 65534;
 /// The only revision with batches.
 const BATCHES: &str = "2025-03-26";
 
@@ -89,50 +84,7 @@ fn each_request_of_a_batch_counts_over_the_old_transport() {
     assert_eq!(client.post(&json!({"jsonrpc": "2.0", "id": 1, "method": "ping"})).0, 429);
 }
 
-/// A connection to the admin socket.
-pub(crate) struct Socket(BufReader<UnixStream>);
-
 impl Socket {
-    /// As our own user, who is the daemon's too.
-    pub(crate) fn local(gateway: &Gateway, want: &str) -> (Value, Self) {
-        Self::greet(UnixStream::connect(gateway.world.path("run/headend.sock")).unwrap(), want)
-    }
-
-    /// As another user, whose identity one thread takes for this.
-    fn other(gateway: &Gateway, want: &str) -> (Value, Self) {
-        let path = gateway.world.path("run/headend.sock");
-        let connect = || {
-            let (user, group) = (Uid::from_raw(OTHER), Gid::from_raw(OTHER));
-            rustix::thread::set_thread_res_gid(group, group, group).unwrap();
-            rustix::thread::set_thread_res_uid(user, user, user).unwrap();
-            UnixStream::connect(path).unwrap()
-        };
-        Self::greet(thread::spawn(connect).join().unwrap(), want)
-    }
-
-    /// The daemon's hello, and the connection.
-    fn greet(stream: UnixStream, want: &str) -> (Value, Self) {
-        stream.set_read_timeout(Some(crate::http::PATIENCE)).unwrap();
-        let mut socket = Self(BufReader::new(stream));
-        socket.send(&json!({"headend": 1, "want": want}));
-        (socket.line(), socket)
-    }
-
-    fn send(&mut self, message: &Value) {
-        writeln!(self.0.get_mut(), "{message}").unwrap();
-    }
-
-    fn line(&mut self) -> Value {
-        let mut line = String::new();
-        self.0.read_line(&mut line).unwrap();
-        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
-    }
-
-    pub(crate) fn ask(&mut self, method: &str, params: Value) -> Value {
-        self.send(&json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}));
-        self.line()
-    }
-
     fn initialize(&mut self) {
         let greeting = self.ask("initialize", json!({"protocolVersion": BATCHES, "capabilities": {}}));
         assert_eq!(greeting["result"]["protocolVersion"], BATCHES, "{greeting}");

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::admission::Socket;
 use crate::console::address;
 use crate::failures::status_of;
 use crate::harness::{Gateway, Setup, headend};
 use crate::process::eventually;
+use crate::socket::Socket;
 use crate::upstream::{Fake, Listening, Log};
 
 mod held;

@@ -79,6 +79,7 @@ mod rules;
 mod sealed;
 mod sessions;
 mod soak;
+mod socket;
 mod sse;
 mod starts;
 mod stdio;
