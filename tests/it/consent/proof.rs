@@ -1,12 +1,11 @@
 //! `[policy.consent] operator`: which commands may answer.
 
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::os::unix::net::UnixStream;
 use std::process::Output;
 
 use super::*;
 use crate::console::Browser;
 use crate::process::said;
+use crate::socket::Socket;
 use crate::stdio::Pipe;
 use crate::terminal::Terminal;
 
@@ -25,16 +24,12 @@ fn refused(stage: &Stage, args: &[&str], why: &str) {
 
 /// What the daemon answers to a program that speaks to its socket by itself.
 fn told(stage: &Stage, lines: &[&str]) -> Vec<Value> {
-    let mut socket = UnixStream::connect(stage.gateway.world.path("run/headend.sock")).unwrap();
-    let mut answers = BufReader::new(socket.try_clone().unwrap());
-    let mut answer = |line: &str| {
-        socket.write_all(format!("{line}\n").as_bytes()).unwrap();
-        let mut answer = String::new();
-        answers.read_line(&mut answer).unwrap();
-        serde_json::from_str::<Value>(&answer).unwrap()
+    let (_, mut socket) = Socket::local(&stage.gateway, "admin");
+    let answer = |line: &&str| {
+        socket.send(&serde_json::from_str(line).unwrap());
+        socket.line()
     };
-    answer(r#"{"headend":1,"want":"admin"}"#);
-    lines.iter().map(|line| answer(line)).collect()
+    lines.iter().map(answer).collect()
 }
 
 /// Runs a command on a terminal of its own, and types the code that it shows, or something else.
