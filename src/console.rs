@@ -33,7 +33,6 @@ pub(crate) use self::session::{Doors, MAX_SESSIONS};
 pub(crate) use self::site::Console;
 
 use self::site::{MAX_CONNECTIONS, MAX_HEAD, Seat};
-use crate::base::task_group::TaskGroup;
 use crate::listener::address::Network;
 use crate::listener::connection;
 use crate::listener::lobby::{Guest, Lobby, LobbyLimits};
@@ -94,10 +93,10 @@ pub(crate) async fn bind(address: SocketAddr, chosen: bool) -> io::Result<(TcpLi
 }
 
 /// Accepts browsers until the console stops.
-pub(crate) async fn serve(console: Arc<Console>, listener: TcpListener, lobby: Arc<Lobby<Network>>, tasks: TaskGroup) {
+pub(crate) async fn serve(console: Arc<Console>, listener: TcpListener, lobby: Arc<Lobby<Network>>) {
     let connected = |stream, _, guest| {
-        let console = Arc::clone(&console);
-        tasks.spawn("console", async move { connection(&console, stream, guest).await });
+        let own = Arc::clone(&console);
+        console.tasks.spawn("console", async move { connection(&own, stream, guest).await });
     };
     lobby.serve(listener, &console.stop, connected).await;
 }

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
@@ -19,6 +20,18 @@ impl TaskGroup {
         let span = tracing::debug_span!("task", name);
         #[expect(clippy::disallowed_methods, reason = "the one place that spawns: tracked and named")]
         tokio::spawn(self.tracker.track_future(task.instrument(span)));
+    }
+
+    /// Does something in a task of its own: it goes on where its caller is dropped meanwhile. `None` if it panicked.
+    pub(crate) async fn carry_out<T: Send + 'static>(
+        &self,
+        name: &'static str,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Option<T> {
+        let (done, outcome) = oneshot::channel();
+        // Nobody may wait for it any more.
+        self.spawn(name, async move { drop(done.send(work.await)) });
+        outcome.await.ok()
     }
 
     /// Fires when the group is asked to end.

@@ -75,7 +75,8 @@ pub(super) async fn handle(
         Ok(form) => form,
         Err(refused) => return *refused,
     };
-    write(console, &head, visitor, &form).await
+    let own = Arc::clone(console);
+    console.act(async move { write(&own, &head, visitor, &form).await }).await
 }
 
 fn is_read(method: &Method) -> bool {
@@ -133,7 +134,8 @@ async fn read(console: &Arc<Console>, head: &Parts, visitor: Option<Visitor>) ->
         return if head.method == Method::HEAD {
             reply::method_not_allowed("GET")
         } else {
-            login::ended(console, head).await
+            let (own, head) = (Arc::clone(console), head.clone());
+            console.act(async move { login::ended(&own, &head).await }).await
         };
     }
     if path == "/sign-in" {

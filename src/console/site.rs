@@ -4,19 +4,25 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::{Response, StatusCode};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use super::desk::Desk;
+use super::reply;
 use super::session::{self, Doors};
 use crate::base::clock;
+use crate::base::task_group::TaskGroup;
 use crate::config::Limits;
 use crate::listener::address::Network;
+use crate::listener::body::ReplyBody;
 use crate::listener::guard::Guard;
 use crate::listener::lobby::Standing;
 
 /// Connections of signed-in browsers at once; a browser opens six.
 pub(super) const MAX_CONNECTIONS: usize = 128;
+/// Actions that are carried out at once, also those whose browser has gone away.
+const MAX_ACTIONS: usize = 64;
 /// Longest head in bytes. Browsers send the cookies of all ports of an address, and keep up to 180 of 4 KiB each: a
 /// program on another port must not be able to lock the operator out with cookies.
 pub(super) const MAX_HEAD: usize = 768 * 1024;
@@ -31,6 +37,8 @@ pub(crate) struct Console {
     base: Arc<str>,
     pub(super) places: Arc<Semaphore>,
     pub(super) streams: Arc<Semaphore>,
+    actions: Arc<Semaphore>,
+    pub(super) tasks: TaskGroup,
     pub(super) stop: CancellationToken,
 }
 
@@ -42,7 +50,13 @@ impl std::fmt::Debug for Console {
 
 impl Console {
     /// `doors` know the operator's token; streams end when `stop` fires.
-    pub(crate) fn new(desk: Arc<dyn Desk>, doors: Doors, local: SocketAddr, stop: CancellationToken) -> Self {
+    pub(crate) fn new(
+        desk: Arc<dyn Desk>,
+        doors: Doors,
+        local: SocketAddr,
+        tasks: TaskGroup,
+        stop: CancellationToken,
+    ) -> Self {
         Self {
             desk,
             doors,
@@ -51,6 +65,8 @@ impl Console {
             base: format!("http://{local}").into(),
             places: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
             streams: Arc::new(Semaphore::new(MAX_STREAMS)),
+            actions: Arc::new(Semaphore::new(MAX_ACTIONS)),
+            tasks,
             stop,
         }
     }
@@ -58,6 +74,25 @@ impl Console {
     /// The console's address, without a slash at the end.
     pub(crate) fn base(&self) -> &Arc<str> {
         &self.base
+    }
+
+    /// Carries out what a browser asked for, to its end even where the browser goes away: no login and no decision is left half done.
+    pub(super) async fn act(
+        &self,
+        action: impl Future<Output = Response<ReplyBody>> + Send + 'static,
+    ) -> Response<ReplyBody> {
+        let place = Arc::clone(&self.actions).acquire_owned().await;
+        let done = self.tasks.carry_out("console action", async move {
+            let _place = place;
+            action.await
+        });
+        done.await.unwrap_or_else(|| {
+            reply::wrong(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "Not done",
+                "Something went wrong; headend's log says what.",
+            )
+        })
     }
 
     /// The operator's token was read again; another one ends every sign-in.

@@ -6,6 +6,7 @@ use tokio_util::sync::CancellationToken;
 use self::fake::{FakeDesk, HOSTILE, approval, hostile};
 use super::desk::{Approval, Desk};
 use super::*;
+use crate::base::task_group::TaskGroup;
 use crate::policy::Said;
 
 mod browser;
@@ -75,10 +76,11 @@ impl Stage {
         let (listener, address) = bind("127.0.0.1:0".parse().unwrap(), true).await.unwrap();
         let (desk, stop) = (Arc::new(desk), CancellationToken::new());
         let doors = Doors::new(TOKEN, None, crate::base::clock::uptime());
-        let console = Arc::new(Console::new(Arc::clone(&desk) as Arc<dyn Desk>, doors, address, stop.clone()));
         let tasks = TaskGroup::default();
+        let live = Arc::clone(&desk) as Arc<dyn Desk>;
+        let console = Arc::new(Console::new(live, doors, address, tasks.clone(), stop.clone()));
         let lobby = Lobby::new("console", ANONYMOUS, None);
-        tasks.spawn("console", serve(Arc::clone(&console), listener, lobby, tasks.clone()));
+        tasks.spawn("console", serve(Arc::clone(&console), listener, lobby));
         Self { console, desk, address, stop }
     }
 

@@ -14,6 +14,7 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use serde_json::json;
+use tokio::sync::watch;
 use url::form_urlencoded;
 
 use crate::server::Server;
@@ -24,6 +25,8 @@ pub(crate) struct Issuer {
     origin: String,
     life: u64,
     inner: Mutex<Inner>,
+    /// Whether codes are exchanged at once; switched by `/hold` and `/release`.
+    is_open: watch::Sender<bool>,
 }
 
 #[derive(Default)]
@@ -113,10 +116,13 @@ async fn authorize(State(issuer): State<Arc<Issuer>>, request: Request) -> Respo
 
 async fn token(State(issuer): State<Arc<Issuer>>, body: Bytes) -> Response {
     let asked = fields(&body);
+    if asked["grant_type"] == "authorization_code" {
+        issuer.note("code");
+        issuer.is_open.subscribe().wait_for(|is_open| *is_open).await.unwrap();
+    }
     let mut inner = issuer.inner.lock().unwrap();
     match asked["grant_type"].as_str() {
         "authorization_code" => {
-            issuer.note("code");
             let Some(challenge) = inner.codes.remove(&asked["code"]) else { return refused("invalid_grant") };
             let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, asked["code_verifier"].as_bytes());
             assert_eq!(challenge, data_encoding::BASE64URL_NOPAD.encode(digest.as_ref()), "PKCE");
@@ -160,6 +166,14 @@ async fn end_all(State(issuer): State<Arc<Issuer>>) -> Response {
     StatusCode::OK.into_response()
 }
 
+async fn hold(State(issuer): State<Arc<Issuer>>) {
+    issuer.is_open.send_replace(false);
+}
+
+async fn release(State(issuer): State<Arc<Issuer>>) {
+    issuer.is_open.send_replace(true);
+}
+
 async fn guard(State(issuer): State<Arc<Issuer>>, headers: HeaderMap, request: Request<Body>, next: Next) -> Response {
     let token = headers.get("authorization").and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
     let is_good = token.is_some_and(|token| {
@@ -180,7 +194,7 @@ async fn guard(State(issuer): State<Arc<Issuer>>, headers: HeaderMap, request: R
 
 /// Puts the authorization server in front of a router.
 pub(crate) fn in_front(router: Router, server: Arc<Server>, origin: String, life: u64) -> Router {
-    let issuer = Arc::new(Issuer { server, origin, life, inner: Mutex::default() });
+    let issuer = Arc::new(Issuer { server, origin, life, inner: Mutex::default(), is_open: watch::Sender::new(true) });
     let documents = Router::new()
         .route("/.well-known/oauth-protected-resource/mcp", get(resource))
         .route("/.well-known/oauth-authorization-server", get(metadata))
@@ -189,6 +203,8 @@ pub(crate) fn in_front(router: Router, server: Arc<Server>, origin: String, life
         .route("/token", post(token))
         .route("/revoke", post(revoke))
         .route("/end-all", post(end_all))
+        .route("/hold", post(hold))
+        .route("/release", post(release))
         .with_state(Arc::clone(&issuer));
     router.layer(from_fn_with_state(issuer, guard)).merge(documents)
 }

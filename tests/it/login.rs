@@ -72,14 +72,33 @@ fn said(output: &Output) -> String {
 
 /// The head of the answer to a GET, without following it.
 fn head(url: &str, cookie: Option<&str>, method: &str) -> String {
+    let (host, request) = request(url, cookie, method);
+    send(host, &request)
+}
+
+/// The host of an address, and a request for it.
+fn request<'u>(url: &'u str, cookie: Option<&str>, method: &str) -> (&'u str, String) {
     let rest = url.strip_prefix("http://").unwrap();
     let (host, path) = rest.split_once('/').unwrap();
-    let mut stream = TcpStream::connect(host).unwrap();
     let cookie = cookie.map(|cookie| format!("Cookie: {cookie}\r\n")).unwrap_or_default();
     let form =
         if method == "POST" { "Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 0\r\n" } else { "" };
-    let text = format!("{method} /{path} HTTP/1.1\r\nHost: {host}\r\n{cookie}{form}Connection: close\r\n\r\n");
-    stream.write_all(text.as_bytes()).unwrap();
+    (host, format!("{method} /{path} HTTP/1.1\r\nHost: {host}\r\n{cookie}{form}Connection: close\r\n\r\n"))
+}
+
+/// The request that sends the form with a pasted address to the call-back.
+fn pasting(host: &str, cookie: &str, address: &str) -> String {
+    let form = url::form_urlencoded::Serializer::new(String::new()).append_pair("address", address).finish();
+    format!(
+        "POST /oauth/callback HTTP/1.1\r\nHost: {host}\r\nCookie: {cookie}\r\nOrigin: http://{host}\r\nContent-Type: \
+         application/x-www-form-urlencoded\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{form}",
+        form.len()
+    )
+}
+
+fn send(host: &str, request: &str) -> String {
+    let mut stream = TcpStream::connect(host).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer
@@ -284,6 +303,34 @@ fn the_outcome_of_a_login_reaches_a_command_that_asks_late() {
     eventually("it is connected", || world.state() == "ready");
     let told = socket.ask("login.wait", json!({"id": "unknown"}));
     assert!(told["error"]["message"].as_str().is_some_and(|text| text.contains("within ten minutes")), "{told}");
+}
+
+#[test]
+fn a_browser_that_goes_away_before_its_answer_has_ended_the_login_all_the_same() {
+    let world = world("modern", 3600);
+    eventually("it waits for a login", || world.state() == "needs-login");
+    let (_, mut socket) = Socket::local(&world.gateway, "admin");
+    let authority = world.server.url.trim_end_matches("/mcp");
+    for (round, method) in [(1, "GET"), (2, "POST")] {
+        let begun = socket.ask("login.begin", json!({"name": "docs"}));
+        let (id, link) = (&begun["result"]["id"], begun["result"]["link"].as_str().unwrap());
+        let page = head(link, None, "POST");
+        let cookie = field(&page, "set-cookie").expect(&page).split(';').next().unwrap();
+        let back = agreed(&page);
+        assert!(head(&format!("{authority}/hold"), None, "POST").starts_with("HTTP/1.1 200"));
+        let (host, redirected) = request(&back, Some(cookie), "GET");
+        let asked = if method == "GET" { redirected } else { pasting(host, cookie, &back) };
+        let mut browser = TcpStream::connect(host).unwrap();
+        browser.write_all(asked.as_bytes()).unwrap();
+        eventually("the code is exchanged", || world.asked("code") == round);
+        drop(browser);
+        // Time in which the daemon can see that.
+        thread::sleep(Duration::from_millis(300));
+        head(&format!("{authority}/release"), None, "POST");
+        let told = socket.ask("login.wait", json!({"id": id}));
+        assert_eq!(told["result"]["upstream"], "docs", "{method}: {told}\n{}", world.gateway.story());
+    }
+    eventually("it is connected", || world.state() == "ready");
 }
 
 #[test]

@@ -35,18 +35,8 @@ fn back(address: &str) -> String {
 
 /// Sends a form to the call-back.
 fn paste(browser: &Browser, cookie: &str, address: &str) -> String {
-    let form = url::form_urlencoded::Serializer::new(String::new()).append_pair("address", address).finish();
-    let mut stream = TcpStream::connect(browser.address).unwrap();
-    let text = format!(
-        "POST /oauth/callback HTTP/1.1\r\nHost: {}\r\nCookie: {cookie}\r\nOrigin: http://{0}\r\nContent-Type: \
-         application/x-www-form-urlencoded\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{form}",
-        browser.address,
-        form.len()
-    );
-    stream.write_all(text.as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
+    let host = browser.address.to_string();
+    send(&host, &pasting(&host, cookie, address))
 }
 
 #[test]
