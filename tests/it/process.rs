@@ -1,15 +1,18 @@
 //! Child processes: waiting for them, reading what they print, looking at them, ending them.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read};
+use std::io::Read;
 use std::net::TcpListener;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Child, ExitStatus, Output};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 /// Waits for a child with piped outputs, and ends it when it takes too long.
@@ -65,46 +68,77 @@ pub(crate) fn within(patience: Duration, what: &str, mut probe: impl FnMut() -> 
     }
 }
 
-/// Lines that a child prints, collected while it runs.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Lines {
-    shared: Arc<(Mutex<Vec<String>>, Condvar)>,
-    has_ended: Arc<AtomicBool>,
+/// Lines that a child prints, collected while it runs. Whoever looks sees all that was written before: the pipe is read then, too.
+#[derive(Debug, Clone)]
+pub(crate) struct Lines(Arc<Printed>);
+
+#[derive(Debug)]
+struct Printed {
+    pipe: OwnedFd,
+    read: Mutex<ReadLines>,
+    more: Condvar,
 }
 
+#[derive(Debug, Default)]
+struct ReadLines {
+    lines: Vec<String>,
+    /// A line without its end so far.
+    rest: Vec<u8>,
+    has_ended: bool,
+}
+
+/// What a pipe holds by default.
+const PIPE_BYTES: usize = 64 << 10;
+
 impl Lines {
-    pub(crate) fn of(pipe: impl Read + Send + 'static) -> Self {
-        let lines = Self::default();
-        let Self { shared, has_ended } = lines.clone();
+    pub(crate) fn of(pipe: impl Into<OwnedFd>) -> Self {
+        let printed = Arc::new(Printed { pipe: pipe.into(), read: Mutex::default(), more: Condvar::new() });
+        let lines = Self(Arc::clone(&printed));
         thread::spawn(move || {
-            let mut reader = BufReader::new(pipe);
-            let mut line = Vec::new();
-            while matches!(reader.read_until(b'\n', &mut line), Ok(read) if read > 0) {
-                shared.0.lock().unwrap().push(String::from_utf8_lossy(&line).trim_end().to_owned());
-                shared.1.notify_all();
-                line.clear();
+            while !printed.now().has_ended {
+                printed.poll(None);
             }
-            has_ended.store(true, Ordering::Release);
         });
         lines
     }
 
     /// All lines of a child that has ended. Its last ones may be read after its end was seen.
     pub(crate) fn to_end(&self) -> Vec<String> {
-        self.wait_for(Duration::from_secs(10), |_| self.has_ended.load(Ordering::Acquire).then_some(()));
+        self.0.wait_for(Duration::from_secs(10), |read| read.has_ended.then_some(()));
         self.all()
     }
 
     pub(crate) fn all(&self) -> Vec<String> {
-        self.shared.0.lock().unwrap().clone()
+        self.0.now().lines.clone()
     }
 
     /// Waits until `find` sees what it wants in the lines so far.
     pub(crate) fn wait_for<T>(&self, patience: Duration, find: impl Fn(&[String]) -> Option<T>) -> Option<T> {
+        self.0.wait_for(patience, |read| find(&read.lines))
+    }
+}
+
+impl Printed {
+    /// What was read, with all that is in the pipe.
+    fn now(&self) -> MutexGuard<'_, ReadLines> {
+        let mut read = self.read.lock().unwrap();
+        if !read.has_ended && self.poll(Some(&Timespec::default())) {
+            read.add(&self.pipe);
+            self.more.notify_all();
+        }
+        read
+    }
+
+    /// Whether there is something to read, or the end.
+    fn poll(&self, patience: Option<&Timespec>) -> bool {
+        retry_on_intr(|| poll(&mut [PollFd::new(&self.pipe, PollFlags::IN)], patience)).unwrap() > 0
+    }
+
+    fn wait_for<T>(&self, patience: Duration, find: impl Fn(&ReadLines) -> Option<T>) -> Option<T> {
         let deadline = Instant::now() + patience;
-        let mut lines = self.shared.0.lock().unwrap();
+        let mut read = self.now();
         loop {
-            if let Some(found) = find(&lines) {
+            if let Some(found) = find(&read) {
                 return Some(found);
             }
             let left = deadline.saturating_duration_since(Instant::now());
@@ -112,7 +146,24 @@ impl Lines {
                 return None;
             }
             // Short waits, so that a child that ended is noticed by the caller's own probe.
-            lines = self.shared.1.wait_timeout(lines, left.min(Duration::from_millis(100))).unwrap().0;
+            read = self.more.wait_timeout(read, left.min(Duration::from_millis(100))).unwrap().0;
+        }
+    }
+}
+
+impl ReadLines {
+    fn add(&mut self, pipe: &OwnedFd) {
+        let from = self.rest.len();
+        self.rest.resize(from + PIPE_BYTES, 0);
+        let count = retry_on_intr(|| rustix::io::read(pipe, &mut self.rest[from..])).unwrap_or(0);
+        self.rest.truncate(from + count);
+        self.has_ended = count == 0;
+        while let Some(end) = memchr::memchr(b'\n', &self.rest) {
+            let line: Vec<u8> = self.rest.drain(..=end).collect();
+            self.lines.push(String::from_utf8_lossy(&line).trim_end().to_owned());
+        }
+        if self.has_ended && !self.rest.is_empty() {
+            self.lines.push(String::from_utf8_lossy(&std::mem::take(&mut self.rest)).trim_end().to_owned());
         }
     }
 }
