@@ -115,7 +115,8 @@ fn after_an_item_has_asked_once_its_questions_reach_their_clients_whatever_else_
     const CLIENTS: usize = 6;
     const ROUNDS: usize = 6;
     for way in SHARED {
-        let stage = shared(way, "");
+        // The default is too short for a turn that a slow disk holds up.
+        let stage = shared(way, "attribution-timeout = \"60s\"");
         thread::scope(|scope| {
             for n in 0..CLIENTS {
                 let stage = &stage;
