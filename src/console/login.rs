@@ -6,6 +6,8 @@
 //! token, and both are used once. The same holds for the address that a person pastes, since the browser could not be sent back here:
 //! its form goes to the path of the call-back, so the cookie comes with it.
 
+use std::sync::Arc;
+
 use http::header::{COOKIE, HeaderValue, SET_COOKIE};
 use http::request::Parts;
 use http::{HeaderMap, Response, StatusCode};
@@ -17,7 +19,7 @@ use super::session::Notice;
 use super::site::Console;
 use super::text::{capitalised, visible};
 use crate::engine::oauth::authorize::Callback;
-use crate::gateway::logins::{Begun, LIFE, NotTaken};
+use crate::gateway::logins::{Begun, Done, LIFE, NotTaken};
 use crate::listener::body::ReplyBody;
 
 pub(super) const CALLBACK: &str = "/oauth/callback";
@@ -82,17 +84,22 @@ fn bound(mut response: Response<ReplyBody>, id: &str, cookie: &str) -> Response<
 }
 
 /// The browser comes back.
-pub(super) async fn ended(console: &Console, head: &Parts) -> Response<ReplyBody> {
+pub(super) async fn ended(console: &Arc<Console>, head: &Parts) -> Response<ReplyBody> {
     end(console, head, Callback::of_query(head.uri.query().unwrap_or_default())).await
 }
 
 /// The address at which a browser ended that could not come back.
-pub(super) async fn pasted(console: &Console, head: &Parts, form: &Form) -> Response<ReplyBody> {
+pub(super) async fn pasted(console: &Arc<Console>, head: &Parts, form: &Form) -> Response<ReplyBody> {
     end(console, head, Callback::of_pasted(form.field("address").unwrap_or_default())).await
 }
 
-async fn end(console: &Console, head: &Parts, callback: Callback) -> Response<ReplyBody> {
-    match console.desk.end_login(callback, cookies(&head.headers)).await {
+async fn end(console: &Arc<Console>, head: &Parts, callback: Callback) -> Response<ReplyBody> {
+    let (own, headers) = (Arc::clone(console), head.headers.clone());
+    console.act(async move { outcome(own.desk.end_login(callback, cookies(&headers)).await) }).await
+}
+
+fn outcome(ended: Result<Done, NotTaken>) -> Response<ReplyBody> {
+    match ended {
         Ok(done) => {
             let account = done.account.map(|account| format!(" as {}", visible(&account))).unwrap_or_default();
             let (upstream, issuer) = (visible(&done.upstream), visible(&done.issuer));

@@ -75,8 +75,7 @@ pub(super) async fn handle(
         Ok(form) => form,
         Err(refused) => return *refused,
     };
-    let own = Arc::clone(console);
-    console.act(async move { write(&own, &head, visitor, &form).await }).await
+    write(console, &head, visitor, form).await
 }
 
 fn is_read(method: &Method) -> bool {
@@ -134,8 +133,7 @@ async fn read(console: &Arc<Console>, head: &Parts, visitor: Option<Visitor>) ->
         return if head.method == Method::HEAD {
             reply::method_not_allowed("GET")
         } else {
-            let (own, head) = (Arc::clone(console), head.clone());
-            console.act(async move { login::ended(&own, &head).await }).await
+            login::ended(console, head).await
         };
     }
     if path == "/sign-in" {
@@ -235,7 +233,7 @@ async fn show(console: &Console, head: &Parts, visitor: &Visitor) -> Response<Re
     }
 }
 
-async fn write(console: &Console, head: &Parts, visitor: Option<Visitor>, form: &Form) -> Response<ReplyBody> {
+async fn write(console: &Arc<Console>, head: &Parts, visitor: Option<Visitor>, form: Form) -> Response<ReplyBody> {
     let path = head.uri.path();
     let now = clock::uptime();
     if let Some(link) = path.strip_prefix("/open/") {
@@ -246,7 +244,7 @@ async fn write(console: &Console, head: &Parts, visitor: Option<Visitor>, form: 
         return login::enter(console, id);
     }
     if path == login::CALLBACK {
-        return login::pasted(console, head, form).await;
+        return login::pasted(console, head, &form).await;
     }
     if path == "/sign-in" {
         let then = own_page(form.field("then").unwrap_or("/"));
@@ -267,6 +265,12 @@ async fn write(console: &Console, head: &Parts, visitor: Option<Visitor>, form: 
             reply::see(path)
         });
     }
+    let (own, path) = (Arc::clone(console), path.to_owned());
+    console.act(async move { change(&own, &path, &visitor, &form).await }).await
+}
+
+/// Changes what a form of that page says.
+async fn change(console: &Console, path: &str, visitor: &Visitor, form: &Form) -> Response<ReplyBody> {
     let done = match path {
         "/grants" => action::revoke(console, form).await,
         "/pins" => action::judge_pin(console, form).await,
@@ -282,7 +286,7 @@ async fn write(console: &Console, head: &Parts, visitor: Option<Visitor>, form: 
     let Some(notice) = done else {
         return reply::wrong(StatusCode::BAD_REQUEST, "Not understood", "The form lacks a field. Reload the page.");
     };
-    console.doors.tell(&visitor, notice);
+    console.doors.tell(visitor, notice);
     reply::see(if path.starts_with("/approvals") || path == "/group" { "/" } else { path })
 }
 

@@ -21,8 +21,8 @@ use crate::listener::lobby::Standing;
 
 /// Connections of signed-in browsers at once; a browser opens six.
 pub(super) const MAX_CONNECTIONS: usize = 128;
-/// Actions that are carried out at once, also those whose browser has gone away.
-const MAX_ACTIONS: usize = 64;
+/// Changes that are carried out at once, also those whose browser has gone away.
+pub(super) const MAX_ACTIONS: usize = 64;
 /// Longest head in bytes. Browsers send the cookies of all ports of an address, and keep up to 180 of 4 KiB each: a
 /// program on another port must not be able to lock the operator out with cookies.
 pub(super) const MAX_HEAD: usize = 768 * 1024;
@@ -37,7 +37,7 @@ pub(crate) struct Console {
     base: Arc<str>,
     pub(super) places: Arc<Semaphore>,
     pub(super) streams: Arc<Semaphore>,
-    actions: Arc<Semaphore>,
+    pub(super) actions: Arc<Semaphore>,
     pub(super) tasks: TaskGroup,
     pub(super) stop: CancellationToken,
 }
@@ -81,17 +81,17 @@ impl Console {
         &self,
         action: impl Future<Output = Response<ReplyBody>> + Send + 'static,
     ) -> Response<ReplyBody> {
-        let place = Arc::clone(&self.actions).acquire_owned().await;
+        let Ok(place) = Arc::clone(&self.actions).try_acquire_owned() else {
+            let text = "Too many changes are under way. Try again in a moment.";
+            return reply::retry_later(reply::wrong(StatusCode::SERVICE_UNAVAILABLE, "Not now", text), 10);
+        };
         let done = self.tasks.carry_out("console action", async move {
             let _place = place;
             action.await
         });
         done.await.unwrap_or_else(|| {
-            reply::wrong(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "Not done",
-                "Something went wrong; headend's log says what.",
-            )
+            let text = "Something went wrong; headend's log says what.";
+            reply::wrong(StatusCode::INTERNAL_SERVER_ERROR, "Not done", text)
         })
     }
 

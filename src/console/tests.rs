@@ -5,6 +5,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::fake::{FakeDesk, HOSTILE, approval, hostile};
 use super::desk::{Approval, Desk};
+use super::site::MAX_ACTIONS;
 use super::*;
 use crate::base::task_group::TaskGroup;
 use crate::policy::Said;
@@ -253,6 +254,22 @@ async fn only_a_form_of_the_own_session_and_page_changes_anything() {
     assert!(stage.get("/", &mine).await.body.contains(told));
     assert!(!stage.get("/", &mine).await.body.contains(told), "told once");
     assert!(stage.get(path, &mine).await.body.contains("<h1 id=\"closed-title\">Allowed</h1>"));
+}
+
+#[tokio::test]
+async fn changes_have_a_bound_and_what_waits_for_nothing_has_none() {
+    let stage = Stage::set(FakeDesk::busy()).await;
+    let mine = stage.sign_in().await;
+    let csrf = stage.get("/", &mine).await.csrf();
+    let (path, body) = ("/approvals/k7hq9cmv2r5wjd8x", format!("csrf={csrf}&answer=deny"));
+    let all = Arc::clone(&stage.console.actions).try_acquire_many_owned(MAX_ACTIONS.try_into().unwrap()).unwrap();
+    let full = stage.send("POST", path, &[("Cookie", &mine)], &body).await;
+    assert_eq!((full.status, full.header("retry-after")), (503, Some("10")));
+    assert_eq!(stage.send("POST", path, &[("Cookie", &mine)], "csrf=wrong").await.status, 403);
+    assert_eq!(stage.get("/", &stage.sign_in().await).await.status, 200, "the operator gets in");
+    assert_eq!(stage.desk.done(), [""; 0]);
+    drop(all);
+    assert_eq!(stage.send("POST", path, &[("Cookie", &mine)], &body).await.status, 400, "nothing that was shown");
 }
 
 #[tokio::test]
