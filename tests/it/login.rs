@@ -334,6 +334,21 @@ fn a_browser_that_goes_away_before_its_answer_has_ended_the_login_all_the_same()
 }
 
 #[test]
+fn a_daemon_that_stops_waits_for_no_login() {
+    let mut world = world("modern", 3600);
+    eventually("it waits for a login", || world.state() == "needs-login");
+    let (child, _out, link) = begin(&world.gateway, &["login", "docs"]);
+    assert!(link.contains("/login/"), "{link}");
+    // Time in which the command begins to wait.
+    thread::sleep(Duration::from_millis(300));
+    world.gateway.signal(Signal::TERM);
+    assert!(world.gateway.wait(Duration::from_secs(60)).is_some(), "{}", world.gateway.story());
+    assert!(!world.gateway.story().contains("calls in flight are cancelled"), "{}", world.gateway.story());
+    let told = child.wait_with_output().unwrap();
+    assert!(!told.status.success() && !said(&told).contains("ten minutes"), "{}", said(&told));
+}
+
+#[test]
 fn an_answer_of_another_issuer_ends_the_login_without_a_token_request() {
     let world = world("modern", 3600);
     eventually("it waits for a login", || world.state() == "needs-login");

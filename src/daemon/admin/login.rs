@@ -42,7 +42,10 @@ pub(super) async fn operate(
             Ok(out.encode())
         }
         "login.wait" => {
-            let done = gateway.logins.ended(&text("id")?).await.map_err(refused)?;
+            let id = text("id")?;
+            let ended = gateway.service.draining.run_until_cancelled(gateway.logins.ended(&id)).await;
+            let stopped = || refused("headend is stopping, and the login ends with it; begin another one".to_owned());
+            let done = ended.ok_or_else(stopped)?.map_err(refused)?;
             Ok(told(gateway, &done).await)
         }
         "login.paste" => {
