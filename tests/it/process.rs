@@ -146,7 +146,8 @@ impl Printed {
                 return None;
             }
             // Short waits, so that a child that ended is noticed by the caller's own probe.
-            read = self.more.wait_timeout(read, left.min(Duration::from_millis(100))).unwrap().0;
+            drop(self.more.wait_timeout(read, left.min(Duration::from_millis(100))).unwrap());
+            read = self.now();
         }
     }
 }
@@ -158,14 +159,19 @@ impl ReadLines {
         let count = retry_on_intr(|| rustix::io::read(pipe, &mut self.rest[from..])).unwrap_or(0);
         self.rest.truncate(from + count);
         self.has_ended = count == 0;
-        while let Some(end) = memchr::memchr(b'\n', &self.rest) {
-            let line: Vec<u8> = self.rest.drain(..=end).collect();
-            self.lines.push(String::from_utf8_lossy(&line).trim_end().to_owned());
+        if let Some(end) = memchr::memrchr(b'\n', &self.rest[from..]) {
+            let rest = self.rest.split_off(from + end + 1);
+            let whole = std::mem::replace(&mut self.rest, rest);
+            self.lines.extend(whole[..from + end].split(|byte| *byte == b'\n').map(line));
         }
         if self.has_ended && !self.rest.is_empty() {
-            self.lines.push(String::from_utf8_lossy(&std::mem::take(&mut self.rest)).trim_end().to_owned());
+            self.lines.push(line(&std::mem::take(&mut self.rest)));
         }
     }
+}
+
+fn line(text: &[u8]) -> String {
+    String::from_utf8_lossy(text).trim_end().to_owned()
 }
 
 /// The resident memory of a process, in bytes.
