@@ -1,7 +1,7 @@
 //! The life of an HTTP upstream: find its era, read its lists, hear of changes. Calls do not pass here.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::{Method as HttpMethod, StatusCode};
 use tokio::sync::Notify;
@@ -138,6 +138,8 @@ async fn follow(context: &Context, link: &Arc<HttpLink>, opened: &Notify, listed
     let mut lists = is_main.then(|| HttpLists::new(context, link, true));
     // The time to open the stream again, while there is none.
     let mut reopen = None;
+    // When the session was sought last that refuses its stream.
+    let mut sought: Option<Instant> = None;
     loop {
         let mut doubt = false;
         tokio::select! {
@@ -150,14 +152,17 @@ async fn follow(context: &Context, link: &Arc<HttpLink>, opened: &Notify, listed
                 match &mut lists {
                     Some(lists) => lists.reopened(),
                     None if matches!(stream, Changes::Refused) && !context.lane.news.updates.uris().is_empty() => {
+                        sought = Some(clock::now());
                         seek_session(link).await;
                     }
                     None => {}
                 }
             }
             () = link.renewed.notified() => {
-                // A new session has a stream of its own, and a client's call in it may be under way.
-                let at = clock::now() + if is_main { stream.reopen() } else { Duration::ZERO };
+                // A new session has a stream of its own, and a client's call in it may be under way. One that was sought here comes
+                // after a pause, or a server that forgets every session would be asked for the next one without end.
+                let is_sought = sought.is_some_and(|at| clock::now().duration_since(at) < REOPEN);
+                let at = clock::now() + if is_main || is_sought { stream.reopen() } else { Duration::ZERO };
                 reopen = Some(reopen.map_or(at, |before| at.min(before)));
             }
             () = link.outdated.notified() => return "the server speaks another revision, or offers something else, than before".to_owned(),

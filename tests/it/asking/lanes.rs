@@ -141,6 +141,13 @@ fn a_server_that_forgets_every_session_is_asked_for_its_subscriptions_once_in_ea
         assert!((0..20).take_while(grows).count() < 20, "sessions are opened though nobody calls");
         stage.declared().len()
     };
+    let opens = |time| {
+        let before = stage.declared().len();
+        thread::sleep(time);
+        stage.declared().len() - before
+    };
+    let idle = opens(Duration::from_secs(6));
+    assert!(idle <= 24, "{idle} sessions in six seconds in which nobody calls");
     let before = rested();
     for n in 0..10 {
         client.call("fx__echo", json!({"text": n.to_string()}));
