@@ -19,6 +19,8 @@ use crate::upstream::{Fake, Log};
 const SSE: &str = "HTTP+SSE";
 /// The longest time between two attempts to reach a server, and some for a slow machine.
 const BACK: Duration = Duration::from_secs(20);
+/// How long it may take until the daemon tells that a server is down.
+const DOWN: Duration = Duration::from_secs(5);
 
 /// One upstream, whose calls do not wait for it.
 fn before(url: &str) -> Gateway {
@@ -84,7 +86,7 @@ fn a_server_that_is_gone_is_down_from_the_first_call_on_and_ready_when_it_is_bac
         let (address, before) = (server.address().to_owned(), back());
         drop(server);
         assert!(!works(&mut modern), "{kind}");
-        within(BACK, &format!("{kind} is down"), || is_down(&gateway));
+        within(DOWN, &format!("{kind} is down"), || is_down(&gateway));
         for _ in 0..4 {
             assert!(!works(&mut modern) && !works(&mut legacy), "{kind}");
             assert!(is_down(&gateway), "{kind}: {}", status_of(&gateway, "fx"));
@@ -111,7 +113,7 @@ fn a_server_that_answers_nothing_any_more_is_down_until_it_does() {
         within(BACK, "it works", || works(&mut client));
         server.freeze();
         assert!(!works(&mut client), "{kind}");
-        within(BACK, &format!("{kind} is down"), || is_down(&gateway));
+        within(DOWN, &format!("{kind} is down"), || is_down(&gateway));
         assert!(!works(&mut client), "{kind}");
         server.thaw();
         within(BACK, &format!("{kind} is back"), || is_ready(&gateway));
@@ -155,7 +157,7 @@ fn a_server_that_fails_everything_is_down_and_one_failure_is_none() {
         fs::remove_file(&sick).unwrap();
         assert!(works(&mut client) && told(&gateway, "upstream down") == 0, "{kind}: {}", gateway.story());
         fs::write(&sick, "").unwrap();
-        within(BACK, &format!("{kind} is down"), || !works(&mut client) && is_down(&gateway));
+        within(DOWN, &format!("{kind} is down"), || !works(&mut client) && is_down(&gateway));
         let error = status_of(&gateway, "fx")["last-error"].to_string();
         assert!(error.contains("503"), "{kind}: {error}");
         fs::remove_file(&sick).unwrap();
