@@ -8,7 +8,8 @@
 //!
 //! # What a page can do
 //! Reading changes nothing. Every change is a POST with the session's cookie, the CSRF token of that session, and, if
-//! the browser says where it comes from, from a page of this very origin. Only the POST behind its button uses a
+//! the browser says where it comes from, from a page of this very origin. It is carried out to its end, even if the browser goes away
+//! before the answer. Only the POST behind its button uses a
 //! one-time link up, so programs that fetch links burn nothing.
 //!
 //! # Escaping

@@ -22,14 +22,14 @@ impl TaskGroup {
         tokio::spawn(self.tracker.track_future(task.instrument(span)));
     }
 
-    /// Does something in a task of its own: it goes on where its caller is dropped meanwhile. `None` if it panicked.
+    /// Runs the work in a task of its own, which goes on when the caller is dropped. `None` if the work panicked.
     pub(crate) async fn carry_out<T: Send + 'static>(
         &self,
         name: &'static str,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Option<T> {
         let (done, outcome) = oneshot::channel();
-        // Nobody may wait for it any more.
+        // The caller may be gone.
         self.spawn(name, async move { drop(done.send(work.await)) });
         outcome.await.ok()
     }

@@ -80,6 +80,11 @@ pub(crate) fn retry_later(mut response: Response<ReplyBody>, seconds: u64) -> Re
     response
 }
 
+/// The refusal of a request that finds no place, to be tried again in ten seconds.
+pub(crate) fn busy(text: &str) -> Response<ReplyBody> {
+    retry_later(wrong(StatusCode::SERVICE_UNAVAILABLE, "Not now", text), 10)
+}
+
 /// Redirects to another page of the console, with GET.
 pub(crate) fn see(path: &str) -> Response<ReplyBody> {
     let mut response = with(StatusCode::SEE_OTHER, "text/plain; charset=utf-8", Bytes::new());

@@ -56,8 +56,7 @@ pub(super) async fn handle(
     let visitor = visitor(console, &head);
     if visitor.is_some() && !seat.settle(|| Arc::clone(&console.places).try_acquire_owned().ok()) {
         let text = "Too many connections to the console are open. Close some of its pages.";
-        let busy = reply::wrong(StatusCode::SERVICE_UNAVAILABLE, "Not now", text);
-        return closing(reply::retry_later(busy, 10));
+        return closing(reply::busy(text));
     }
     if let Some(file) = asset::find(head.uri.path()) {
         return if is_read(&head.method) { file } else { reply::method_not_allowed("GET, HEAD") };
@@ -150,10 +149,8 @@ async fn read(console: &Arc<Console>, head: &Parts, visitor: Option<Visitor>) ->
         if head.method == Method::HEAD {
             return reply::method_not_allowed("GET");
         }
-        return events::stream(console, &visitor).unwrap_or_else(|| {
-            let text = "Too many pages of the console are open. Close some of them.";
-            reply::retry_later(reply::wrong(StatusCode::SERVICE_UNAVAILABLE, "Not now", text), 10)
-        });
+        return events::stream(console, &visitor)
+            .unwrap_or_else(|| reply::busy("Too many pages of the console are open. Close some of them."));
     }
     show(console, head, &visitor).await
 }
@@ -266,11 +263,11 @@ async fn write(console: &Arc<Console>, head: &Parts, visitor: Option<Visitor>, f
         });
     }
     let (own, path) = (Arc::clone(console), path.to_owned());
-    console.act(async move { change(&own, &path, &visitor, &form).await }).await
+    console.act(async move { perform(&own, &path, &visitor, &form).await }).await
 }
 
-/// Changes what a form of that page says.
-async fn change(console: &Console, path: &str, visitor: &Visitor, form: &Form) -> Response<ReplyBody> {
+/// Runs the action of a form on that page.
+async fn perform(console: &Console, path: &str, visitor: &Visitor, form: &Form) -> Response<ReplyBody> {
     let done = match path {
         "/grants" => action::revoke(console, form).await,
         "/pins" => action::judge_pin(console, form).await,

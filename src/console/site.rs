@@ -21,7 +21,7 @@ use crate::listener::lobby::Standing;
 
 /// Connections of signed-in browsers at once; a browser opens six.
 pub(super) const MAX_CONNECTIONS: usize = 128;
-/// Changes that are carried out at once, also those whose browser has gone away.
+/// Most actions at once, those whose browser has gone away among them.
 pub(super) const MAX_ACTIONS: usize = 64;
 /// Longest head in bytes. Browsers send the cookies of all ports of an address, and keep up to 180 of 4 KiB each: a
 /// program on another port must not be able to lock the operator out with cookies.
@@ -76,14 +76,14 @@ impl Console {
         &self.base
     }
 
-    /// Carries out what a browser asked for, to its end even where the browser goes away: no login and no decision is left half done.
+    /// Runs an action of a browser to its end, even if the browser goes away: no login and no decision stays half done. Without a place
+    /// the answer is 503.
     pub(super) async fn act(
         &self,
         action: impl Future<Output = Response<ReplyBody>> + Send + 'static,
     ) -> Response<ReplyBody> {
         let Ok(place) = Arc::clone(&self.actions).try_acquire_owned() else {
-            let text = "Too many changes are under way. Try again in a moment.";
-            return reply::retry_later(reply::wrong(StatusCode::SERVICE_UNAVAILABLE, "Not now", text), 10);
+            return reply::busy("Too many changes are under way. Try again in a moment.");
         };
         let done = self.tasks.carry_out("console action", async move {
             let _place = place;

@@ -257,7 +257,7 @@ async fn only_a_form_of_the_own_session_and_page_changes_anything() {
 }
 
 #[tokio::test]
-async fn changes_have_a_bound_and_what_waits_for_nothing_has_none() {
+async fn actions_have_a_bound_and_signing_in_needs_no_place() {
     let stage = Stage::set(FakeDesk::busy()).await;
     let mine = stage.sign_in().await;
     let csrf = stage.get("/", &mine).await.csrf();

@@ -138,7 +138,7 @@ async fn follow(context: &Context, link: &Arc<HttpLink>, opened: &Notify, listed
     let mut lists = is_main.then(|| HttpLists::new(context, link, true));
     // The time to open the stream again, while there is none.
     let mut reopen = None;
-    // When the session was sought last that refuses its stream.
+    // When this lane last sought a session whose stream the server refuses.
     let mut sought: Option<Instant> = None;
     loop {
         let mut doubt = false;
@@ -159,8 +159,8 @@ async fn follow(context: &Context, link: &Arc<HttpLink>, opened: &Notify, listed
                 }
             }
             () = link.renewed.notified() => {
-                // A new session has a stream of its own, and a client's call in it may be under way. One that was sought here comes
-                // after a pause, or a server that forgets every session would be asked for the next one without end.
+                // A new session has a stream of its own, and a client's call in it may be under way. The stream of a session that this lane sought
+                // waits: a server that forgets every session would get one handshake after the other.
                 let is_sought = sought.is_some_and(|at| clock::now().duration_since(at) < REOPEN);
                 let at = clock::now() + if is_main || is_sought { stream.reopen() } else { Duration::ZERO };
                 reopen = Some(reopen.map_or(at, |before| at.min(before)));

@@ -68,7 +68,8 @@ pub(crate) fn within(patience: Duration, what: &str, mut probe: impl FnMut() -> 
     }
 }
 
-/// Lines that a child prints, collected while it runs. Whoever looks sees all that was written before: the pipe is read then, too.
+/// Lines that a child prints, collected while it runs. Each look reads the pipe first, so it sees every line that the child wrote
+/// before.
 #[derive(Debug, Clone)]
 pub(crate) struct Lines(Arc<Printed>);
 
@@ -87,7 +88,7 @@ struct ReadLines {
     has_ended: bool,
 }
 
-/// What a pipe holds by default.
+/// Default capacity of a pipe in bytes.
 const PIPE_BYTES: usize = 64 << 10;
 
 impl Lines {
@@ -119,7 +120,7 @@ impl Lines {
 }
 
 impl Printed {
-    /// What was read, with all that is in the pipe.
+    /// Reads what the pipe holds, and gives all lines so far.
     fn now(&self) -> MutexGuard<'_, ReadLines> {
         let mut read = self.read.lock().unwrap();
         if !read.has_ended && self.poll(Some(&Timespec::default())) {
