@@ -184,8 +184,8 @@ async fn next_of(channel: &mut Option<mpsc::Receiver<ExchangeEvent>>) -> Option<
     }
 }
 
-/// The actor ended without an answer, before it took the call.
-pub(crate) fn lost() -> Outcome {
+/// The actor had no room for the call.
+fn lost() -> Outcome {
     Outcome::Failed(Failure::down())
 }
 

@@ -68,7 +68,7 @@ impl Parks {
         question: ServerRequest,
     ) -> Result<HeldExchange, Exchange> {
         let id: ParkId = clock::random();
-        let (orders, inbox) = mpsc::channel(MAX_OPEN);
+        let (orders, mut inbox) = mpsc::channel(MAX_OPEN);
         if !self.table.lock().enter(id, caller, Way { lane, keeper: orders.clone(), turn: Weak::new() }) {
             return Err(exchange);
         }
@@ -87,10 +87,13 @@ impl Parks {
         let access = Arc::clone(access);
         self.tasks.spawn("parked call", async move {
             tokio::select! {
-                () = keeper.run(inbox) => {}
+                () = keeper.run(&mut inbox) => {}
                 () = access.ended() => {}
             }
             keeper.end();
+            // One that is just being put in would stay there as long as its request, which waits for the answer.
+            inbox.close();
+            while inbox.recv().await.is_some() {}
         });
         Ok(HeldExchange { id, orders, events })
     }
@@ -152,7 +155,7 @@ struct Keeper {
 
 impl Keeper {
     /// Until the time is over or no request can come any more.
-    async fn run(&mut self, mut inbox: mpsc::Receiver<Order>) {
+    async fn run(&mut self, inbox: &mut mpsc::Receiver<Order>) {
         loop {
             let left = or_never(self.viewer.as_ref().map(mpsc::Sender::closed));
             tokio::select! {
@@ -318,6 +321,23 @@ mod tests {
             });
         }
         told
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_comes_while_the_call_ends_is_told_so() {
+        let parks = parks();
+        let (held, _port, _signals) = parked(&parks, "ci").unwrap();
+        let orders = parks.table.lock().find("ci", &held.id).unwrap().keeper.clone();
+        let place = orders.reserve().await.unwrap();
+        held.give_up();
+        while !orders.is_closed() {
+            tokio::task::yield_now().await;
+        }
+        let (viewer, events) = mpsc::channel(EVENTS);
+        let mut late = HeldExchange { id: held.id, orders: orders.clone(), events };
+        place.send(Order::Attach { answers: RawObject::default(), viewer, turn: None });
+        let ended = tokio::time::timeout(Duration::from_secs(5), late.next()).await;
+        assert!(matches!(ended, Ok(ExchangeEvent::Done(Outcome::Failed(_)))), "{ended:?}");
     }
 
     #[tokio::test(start_paused = true)]

@@ -243,7 +243,8 @@ pub(crate) async fn run(
             ended.next.get_or_insert(next);
         }
     }
-    while let Ok(Command { outgoing, port }) = calls.try_recv() {
+    // Waits for one that is just being put in: it would stay there, unanswered, for as long as somebody keeps the link.
+    while let Some(Command { outgoing, port }) = calls.recv().await {
         port.unsent(outgoing);
     }
     ended

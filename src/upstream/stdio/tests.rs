@@ -8,6 +8,7 @@ use crate::base::budget::Budget;
 use crate::catalog::inventory::ListBounds;
 use crate::config::Limits;
 use crate::engine::ask::Declared;
+use crate::engine::askers::Party;
 use crate::engine::call::Outcome;
 use crate::engine::event::ExchangeEvent;
 use crate::engine::peer::PeerTimes;
@@ -112,4 +113,37 @@ async fn a_call_of_which_no_byte_was_written_comes_back_whole_and_any_other_does
     let mut after = link.call(call("after"));
     assert!(matches!(after.next().await, ExchangeEvent::Done(Outcome::Failed(_))));
     assert!(after.take_unsent().is_some());
+}
+
+#[tokio::test]
+async fn a_call_that_comes_while_the_connection_ends_comes_back_whole() {
+    let (gateway, server) = tokio::io::duplex(64 * 1024);
+    let (stdout, stdin) = tokio::io::split(gateway);
+    let (tell, mut told) = mpsc::channel(8);
+    let mut news = move |news| drop(tell.try_send(news));
+    let metrics = Metrics::new().unwrap().upstream("fx");
+    let stop = CancellationToken::new();
+    let talk = async {
+        let (said, mut says) = tokio::io::split(server);
+        let mut said = BufReader::new(said).lines();
+        let greeting: Value = serde_json::from_str(&said.next_line().await.unwrap().unwrap()).unwrap();
+        let result =
+            json!({"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "x", "version": "1"}});
+        let answer = json!({"jsonrpc": "2.0", "id": greeting["id"], "result": result});
+        says.write_all(format!("{answer}\n").as_bytes()).await.unwrap();
+        let Some(StdioNews::Ready(link)) = told.recv().await else { panic!("not ready") };
+        // The moment in which a thread has found the queue open and has not put its call in.
+        let place = link.calls.reserve().await.unwrap();
+        drop((said, says));
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert!(!link.is_open());
+        let (port, mut exchange) = stdio_call(1, Party::default(), call("x").wants(), link.signals.clone());
+        place.send(Command { outgoing: call("x"), port });
+        let ended = tokio::time::timeout(Duration::from_secs(5), exchange.next()).await;
+        assert!(matches!(ended, Ok(ExchangeEvent::Done(Outcome::Failed(_)))), "{ended:?}");
+        assert!(exchange.take_unsent().is_some());
+    };
+    tokio::join!(run((stdin, stdout), None, options(), &metrics, &stop, &mut news), talk);
 }
