@@ -91,7 +91,7 @@ impl Parks {
                 () = access.ended() => {}
             }
             keeper.end();
-            // One that is just being put in would stay there as long as its request, which waits for the answer.
+            // A sender may have its place and not have put its order in yet. The request of such an order would wait for its timeout.
             inbox.close();
             while inbox.recv().await.is_some() {}
         });

@@ -243,7 +243,8 @@ pub(crate) async fn run(
             ended.next.get_or_insert(next);
         }
     }
-    // Waits for one that is just being put in: it would stay there, unanswered, for as long as somebody keeps the link.
+    // A sender may have its place and not have put its call in yet. Such a call would stay unanswered as long as any caller keeps
+    // the link.
     while let Some(Command { outgoing, port }) = calls.recv().await {
         port.unsent(outgoing);
     }

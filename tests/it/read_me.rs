@@ -257,7 +257,7 @@ fn the_service_and_its_removal_go_as_they_are_printed() {
     within(Duration::from_secs(60), "the unit's headend answers", || run("headend status").status.success());
     let pid: u32 = fs::read_to_string(home.join("unit.pid")).unwrap().trim().parse().unwrap();
     assert!(home.join(".local/state/headend/headend.db").exists());
-    // Whoever runs the tests may have a headend of their own in PATH.
+    // PATH of the machine may hold another headend.
     let program = || PathBuf::from(String::from_utf8(run("command -v headend").stdout).unwrap().trim());
     assert!(program().starts_with(&home), "{:?}", program());
 

@@ -1,7 +1,7 @@
 //! The task of a connection, over pipes in memory.
 
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::io::{AsyncBufReadExt as _, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf};
 
 use super::*;
 use crate::base::budget::Budget;
@@ -34,33 +34,57 @@ fn call(name: &str) -> Outgoing {
     outgoing
 }
 
+/// The server's end of the pipes.
+struct Server {
+    said: Lines<BufReader<ReadHalf<DuplexStream>>>,
+    says: WriteHalf<DuplexStream>,
+}
+
+impl Server {
+    fn new(pipes: DuplexStream) -> Self {
+        let (said, says) = tokio::io::split(pipes);
+        Self { said: BufReader::new(said).lines(), says }
+    }
+
+    async fn hear(&mut self) -> Value {
+        serde_json::from_str(&self.said.next_line().await.unwrap().unwrap()).unwrap()
+    }
+
+    async fn answer(&mut self, request: &Value, result: Value) {
+        let answer = json!({"jsonrpc": "2.0", "id": request["id"], "result": result});
+        self.says.write_all(format!("{answer}\n").as_bytes()).await.unwrap();
+    }
+
+    /// Answers the handshake, and gives the link that the task tells of.
+    async fn ready(&mut self, told: &mut mpsc::Receiver<StdioNews>) -> StdioLink {
+        let greeting = self.hear().await;
+        let result =
+            json!({"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "x", "version": "1"}});
+        self.answer(&greeting, result).await;
+        let Some(StdioNews::Ready(link)) = told.recv().await else { panic!("not ready") };
+        assert_eq!(self.hear().await["method"], "notifications/initialized");
+        link
+    }
+}
+
 #[tokio::test]
 async fn a_call_that_was_cancelled_before_the_task_took_it_is_not_sent() {
     let (gateway, server) = tokio::io::duplex(64 * 1024);
     let (stdout, stdin) = tokio::io::split(gateway);
-    let (said, mut says) = tokio::io::split(server);
-    let mut said = BufReader::new(said).lines();
+    let mut server = Server::new(server);
     let (tell, mut told) = mpsc::channel(8);
     let mut news = move |news| drop(tell.try_send(news));
     let metrics = Metrics::new().unwrap().upstream("fx");
     let stop = CancellationToken::new();
     let talk = async {
-        let mut hear = async || serde_json::from_str::<Value>(&said.next_line().await.unwrap().unwrap()).unwrap();
-        let greeting = hear().await;
-        let result =
-            json!({"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "x", "version": "1"}});
-        let answer = json!({"jsonrpc": "2.0", "id": greeting["id"], "result": result});
-        says.write_all(format!("{answer}\n").as_bytes()).await.unwrap();
-        let Some(StdioNews::Ready(link)) = told.recv().await else { panic!("not ready") };
-        assert_eq!(hear().await["method"], "notifications/initialized");
+        let link = server.ready(&mut told).await;
         // Which of the two channels the task reads first is left to chance.
         for n in 0..20 {
             drop(link.call(call("cancelled")));
             let mut kept = link.call(call("kept"));
-            let got = hear().await;
+            let got = server.hear().await;
             assert_eq!(got["params"]["name"], "kept", "{n}: {got}");
-            let answer = json!({"jsonrpc": "2.0", "id": got["id"], "result": {}});
-            says.write_all(format!("{answer}\n").as_bytes()).await.unwrap();
+            server.answer(&got, json!({})).await;
             assert!(matches!(kept.next().await, ExchangeEvent::Done(Outcome::Result { .. })), "{n}");
         }
     };
@@ -80,22 +104,14 @@ async fn a_call_of_which_no_byte_was_written_comes_back_whole_and_any_other_does
     let metrics = Metrics::new().unwrap().upstream("fx");
     let stop = CancellationToken::new();
     let talk = async {
-        let (said, mut says) = tokio::io::split(server);
-        let mut said = BufReader::new(said).lines();
-        let mut hear = async || serde_json::from_str::<Value>(&said.next_line().await.unwrap().unwrap()).unwrap();
-        let greeting = hear().await;
-        let result =
-            json!({"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "x", "version": "1"}});
-        let answer = json!({"jsonrpc": "2.0", "id": greeting["id"], "result": result});
-        says.write_all(format!("{answer}\n").as_bytes()).await.unwrap();
-        let Some(StdioNews::Ready(link)) = told.recv().await else { panic!("not ready") };
-        assert_eq!(hear().await["method"], "notifications/initialized");
+        let mut server = Server::new(server);
+        let link = server.ready(&mut told).await;
         let mut begun = link.call(call(&"x".repeat(100)));
         // Until the pipe is full.
         tokio::time::sleep(Duration::from_millis(50)).await;
         let mut behind = link.call(call("behind"));
         tokio::time::sleep(Duration::from_millis(50)).await;
-        drop((said, says));
+        drop(server);
         let mut late = link.call(call("late"));
         for (label, exchange, want) in
             [("begun", &mut begun, None), ("behind", &mut behind, Some("behind")), ("late", &mut late, Some("late"))]
@@ -124,17 +140,11 @@ async fn a_call_that_comes_while_the_connection_ends_comes_back_whole() {
     let metrics = Metrics::new().unwrap().upstream("fx");
     let stop = CancellationToken::new();
     let talk = async {
-        let (said, mut says) = tokio::io::split(server);
-        let mut said = BufReader::new(said).lines();
-        let greeting: Value = serde_json::from_str(&said.next_line().await.unwrap().unwrap()).unwrap();
-        let result =
-            json!({"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "x", "version": "1"}});
-        let answer = json!({"jsonrpc": "2.0", "id": greeting["id"], "result": result});
-        says.write_all(format!("{answer}\n").as_bytes()).await.unwrap();
-        let Some(StdioNews::Ready(link)) = told.recv().await else { panic!("not ready") };
+        let mut server = Server::new(server);
+        let link = server.ready(&mut told).await;
         // The moment in which a thread has found the queue open and has not put its call in.
         let place = link.calls.reserve().await.unwrap();
-        drop((said, says));
+        drop(server);
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
