@@ -46,6 +46,7 @@ use self::output::{Failure, print};
 use self::serve::ServeArgs;
 use self::stdio::StdioArgs;
 
+use crate::store::db;
 #[cfg(target_os = "linux")]
 use crate::upstream::guard;
 
@@ -266,13 +267,12 @@ pub(crate) fn run() -> ExitCode {
             return ExitCode::from(code);
         }
     };
-    match dispatch(cli) {
-        Ok(code) => ExitCode::from(code),
-        Err(failure) => {
-            output::complain(&failure.text);
-            ExitCode::from(failure.code)
-        }
-    }
+    let code = dispatch(cli).unwrap_or_else(|failure| {
+        output::complain(&failure.text);
+        failure.code
+    });
+    db::wait_until_closed();
+    ExitCode::from(code)
 }
 
 fn dispatch(cli: Cli) -> Result<u8, Failure> {

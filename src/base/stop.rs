@@ -6,6 +6,8 @@ use std::time::Duration;
 
 /// How long a child that closed its pipes is waited for before it is asked to end.
 pub(crate) const ENDED: Duration = Duration::from_millis(50);
+/// How long the store may take to do what waits and to close its file, see `store::db`.
+pub(crate) const STORE: Duration = Duration::from_millis(500);
 /// How long the buffered lines of the log may take, see `telemetry::logs`.
 const LOGS: Duration = Duration::from_millis(500);
 
@@ -60,7 +62,7 @@ impl StopTimes {
     /// From the signal to the last step.
     pub(crate) fn total(&self, drain: Duration) -> Duration {
         let records = self.records * 2;
-        self.drain.min(drain) + self.answers + records + self.upstreams() + self.threads + LOGS
+        self.drain.min(drain) + self.answers + records + self.upstreams() + self.threads + STORE + LOGS
     }
 }
 

@@ -23,11 +23,13 @@ use std::sync::mpsc::{self, SyncSender, TrySendError};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
+use crate::base::stop::STORE;
 use crate::store::seal::{KeySource, Seals};
 use crate::wire::secrets::Secrets;
 
 mod approvals;
 mod audit;
+mod closing;
 mod error;
 mod grants;
 mod health;
@@ -52,12 +54,21 @@ pub(crate) use self::logins::{Claim, Claimant};
 pub(crate) use self::sessions::Kept;
 pub(crate) use self::sign_ins::{Key, SignIn};
 
+use self::closing::Running;
 use self::job::{Begun, Job, Place};
 
 /// Operations that may wait for the thread.
 const QUEUE: usize = 4096;
 /// The file in the state directory.
 const FILE: &str = "headend.db";
+/// The threads of this process.
+static THREADS: Running = Running::new();
+
+/// Waits until all databases of this process are closed, for the end of the process: their clones must be gone. A disk that does not
+/// answer is waited for no longer than [`STORE`]. Blocks.
+pub(crate) fn wait_until_closed() {
+    THREADS.wait(STORE);
+}
 
 /// The open database. Clones are the same one; the thread ends with the last of them.
 #[derive(Clone, Debug)]
@@ -91,9 +102,13 @@ impl Db {
         let health = Arc::new(Health::default());
         let work = thread::Thread::open(path.clone(), Arc::clone(&health))?;
         let (jobs, inbox) = mpsc::sync_channel(QUEUE);
-        let started = std::thread::Builder::new().name("db".to_owned()).spawn(move || work.run(&inbox));
+        let run = THREADS.begin();
+        let started = std::thread::Builder::new().name("db".to_owned()).spawn(move || {
+            work.run(&inbox);
+            drop(run);
+        });
         match started {
-            // It ends with the last sender.
+            // It ends with the last sender; `wait_until_closed` is for the end of the process.
             Ok(thread) => drop(thread),
             Err(error) => return Err(DbError::Failed { path, why: format!("start its thread: {error}") }),
         }

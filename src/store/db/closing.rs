@@ -1,0 +1,60 @@
+//! The end of the process: it waits until every database has closed its file, whoever let go of it last.
+//!
+//! Without that, what was answered is on the disk all the same, but may stand in the journal alone: a copy of the file misses it.
+
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+/// Threads of databases that have not ended.
+#[derive(Debug)]
+pub(super) struct Running {
+    number: Mutex<usize>,
+    fewer: Condvar,
+}
+
+/// A thread until it is dropped.
+pub(super) struct Run<'r>(&'r Running);
+
+impl Running {
+    pub(super) const fn new() -> Self {
+        Self { number: Mutex::new(0), fewer: Condvar::new() }
+    }
+
+    /// Counts a thread that is started.
+    pub(super) fn begin(&self) -> Run<'_> {
+        *self.number.lock() += 1;
+        Run(self)
+    }
+
+    /// Waits until none is left, no longer than `most`; whether none is.
+    pub(super) fn wait(&self, most: Duration) -> bool {
+        let mut number = self.number.lock();
+        !self.fewer.wait_while_for(&mut number, |number| *number > 0, most).timed_out()
+    }
+}
+
+impl Drop for Run<'_> {
+    fn drop(&mut self) {
+        *self.0.number.lock() -= 1;
+        self.0.fewer.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_waits_for_each_thread_and_for_none_without_end() {
+        let threads = Running::new();
+        assert!(threads.wait(Duration::ZERO), "there is none");
+        let (one, other) = (threads.begin(), threads.begin());
+        drop(one);
+        assert!(!threads.wait(Duration::from_millis(10)), "another is left");
+        std::thread::scope(|scope| {
+            scope.spawn(move || drop(other));
+            assert!(threads.wait(Duration::from_secs(60)));
+        });
+    }
+}
