@@ -46,6 +46,7 @@ use self::output::{Failure, print};
 use self::serve::ServeArgs;
 use self::stdio::StdioArgs;
 
+use crate::base::stop::StopTimes;
 use crate::store::db;
 #[cfg(target_os = "linux")]
 use crate::upstream::guard;
@@ -267,11 +268,12 @@ pub(crate) fn run() -> ExitCode {
             return ExitCode::from(code);
         }
     };
+    let times = if matches!(cli.command, Some(Command::Stdio(_))) { StopTimes::PIPE } else { StopTimes::DAEMON };
     let code = dispatch(cli).unwrap_or_else(|failure| {
         output::complain(&failure.text);
         failure.code
     });
-    db::wait_until_closed();
+    db::wait_until_closed(times.store);
     ExitCode::from(code)
 }
 

@@ -6,8 +6,6 @@ use std::time::Duration;
 
 /// How long a child that closed its pipes is waited for before it is asked to end.
 pub(crate) const ENDED: Duration = Duration::from_millis(50);
-/// How long the store may take to do what waits and to close its file, see `store::db`.
-pub(crate) const STORE: Duration = Duration::from_millis(500);
 /// How long the buffered lines of the log may take, see `telemetry::logs`.
 const LOGS: Duration = Duration::from_millis(500);
 
@@ -28,6 +26,8 @@ pub(crate) struct StopTimes {
     pub(crate) killed: Duration,
     /// Threads return that wait for the system: for stdin, for the address of a host.
     pub(crate) threads: Duration,
+    /// The store does what waits and closes its file.
+    pub(crate) store: Duration,
 }
 
 impl StopTimes {
@@ -40,6 +40,7 @@ impl StopTimes {
         firm: Duration::from_secs(3),
         killed: Duration::from_secs(2),
         threads: Duration::from_secs(1),
+        store: Duration::from_secs(2),
     };
 
     /// A stdio server's: its host waits for a few seconds, and then ends it by force.
@@ -51,6 +52,7 @@ impl StopTimes {
         firm: Duration::from_millis(700),
         killed: Duration::from_millis(800),
         threads: Duration::from_millis(100),
+        store: Duration::from_millis(500),
     };
 
     /// All upstreams end together; a tenth more than one of them may take.
@@ -62,7 +64,7 @@ impl StopTimes {
     /// From the signal to the last step.
     pub(crate) fn total(&self, drain: Duration) -> Duration {
         let records = self.records * 2;
-        self.drain.min(drain) + self.answers + records + self.upstreams() + self.threads + STORE + LOGS
+        self.drain.min(drain) + self.answers + records + self.upstreams() + self.threads + self.store + LOGS
     }
 }
 

@@ -19,11 +19,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, SyncSender, TrySendError};
+use std::time::Duration;
 
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use crate::base::stop::STORE;
 use crate::store::seal::{KeySource, Seals};
 use crate::wire::secrets::Secrets;
 
@@ -61,13 +61,13 @@ use self::job::{Begun, Job, Place};
 const QUEUE: usize = 4096;
 /// The file in the state directory.
 const FILE: &str = "headend.db";
-/// The threads of this process.
+/// The threads of the databases of this process.
 static THREADS: Running = Running::new();
 
-/// Waits until all databases of this process are closed, for the end of the process: their clones must be gone. A disk that does not
-/// answer is waited for no longer than [`STORE`]. Blocks.
-pub(crate) fn wait_until_closed() {
-    THREADS.wait(STORE);
+/// Waits until all databases of this process are closed, no longer than `most`. For the end of the process, once all their clones are
+/// dropped. Blocks.
+pub(crate) fn wait_until_closed(most: Duration) {
+    THREADS.wait(most);
 }
 
 /// The open database. Clones are the same one; the thread ends with the last of them.

@@ -147,9 +147,14 @@ fn lived(disk: &Disk, config: &Path, by: Signal) {
     gateway.signal(by);
     assert!(gateway.wait(Duration::from_secs(20)).is_some(), "{}", gateway.story());
     if by != Signal::KILL {
-        let left = ["headend.db-wal", "headend.db-shm"].map(|name| disk.path(name).exists());
-        assert_eq!(left, [false, false], "all is in the file itself: {}", gateway.story());
+        is_whole(disk, "serve");
     }
+}
+
+/// Whoever has ended left everything in the store's file itself.
+fn is_whole(disk: &Disk, who: &str) {
+    let left = ["headend.db-wal", "headend.db-shm"].map(|name| disk.path(name).exists());
+    assert_eq!(left, [false, false], "{who}");
 }
 
 fn lines_with(gateway: &Gateway, text: &str) -> usize {
@@ -228,6 +233,24 @@ fn a_daemon_starts_on_a_full_disk_holds_what_it_knows_and_goes_on_when_there_is_
     holds(&disk, &gateway);
     disk.empty();
     recovers(&gateway);
+}
+
+#[test]
+fn what_has_ended_leaves_its_store_in_one_file() {
+    let (world, config) = setup().write();
+    let Some(disk) = Disk::new(&world) else { return };
+    lived(&disk, &config, Signal::TERM);
+    // It ends at once after it has read.
+    for _ in 0..10 {
+        let listed = disk.run(&["grants", "list"]);
+        assert!(listed.status.success(), "{}", said(&listed));
+        is_whole(&disk, "grants list");
+    }
+    let mut alone = Pipe::start_by(disk.command(headend()), &config, &["--no-daemon"]);
+    alone.send(br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#);
+    alone.answer(&json!(1), Duration::from_secs(20));
+    assert!(alone.close(Duration::from_secs(20)).is_some(), "{}", alone.story());
+    is_whole(&disk, "stdio");
 }
 
 #[test]

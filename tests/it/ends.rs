@@ -71,29 +71,6 @@ fn assert_gone(pids: &[u32]) {
 }
 
 #[test]
-fn what_has_ended_leaves_its_store_in_one_file() {
-    let whole = |world: &World, who: &str| {
-        let left = ["headend.db-wal", "headend.db-shm"].map(|name| world.path("state/headend").join(name).exists());
-        assert_eq!(left, [false, false], "{who}");
-    };
-    let (_, world, _, mut client) = stdio(Setup::new().fake("fx", &Fake::stdio("both")), false);
-    let pipe = client.pipe();
-    assert!(pipe.close(STDIO).is_some(), "{}", pipe.story());
-    whole(&world, "stdio");
-    let mut daemon = Setup::new().fake("fx", &Fake::stdio("both")).start();
-    daemon.wait_for_tools(&["fx__echo"]);
-    daemon.signal(Signal::TERM);
-    assert!(daemon.wait(UNIT).is_some(), "{}", daemon.story());
-    whole(&daemon.world, "serve");
-    // A command without a daemon has nothing to do after it has read.
-    for _ in 0..10 {
-        let listed = daemon.run(&["grants", "list"]);
-        assert!(listed.status.success(), "{}", said(&listed));
-        whole(&daemon.world, "grants list");
-    }
-}
-
-#[test]
 fn a_stdio_server_ends_on_a_signal_while_its_input_is_open_and_answers_first() {
     for (attached, signal) in [(false, Signal::TERM), (false, Signal::INT), (true, Signal::TERM), (true, Signal::INT)] {
         let setup = Setup::new();

@@ -1,6 +1,6 @@
 //! The end of the process: it waits until every database has closed its file, whoever let go of it last.
 //!
-//! Without that, what was answered is on the disk all the same, but may stand in the journal alone: a copy of the file misses it.
+//! Without that, what was answered is on the disk all the same, but may stand in the journal alone: a copy of the file alone misses it.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub(super) struct Running {
     fewer: Condvar,
 }
 
-/// A thread until it is dropped.
+/// Counts one thread until it is dropped.
 pub(super) struct Run<'r>(&'r Running);
 
 impl Running {
@@ -21,7 +21,7 @@ impl Running {
         Self { number: Mutex::new(0), fewer: Condvar::new() }
     }
 
-    /// Counts a thread that is started.
+    /// One more.
     pub(super) fn begin(&self) -> Run<'_> {
         *self.number.lock() += 1;
         Run(self)
