@@ -46,7 +46,7 @@ use self::output::{Failure, print};
 use self::serve::ServeArgs;
 use self::stdio::StdioArgs;
 
-use crate::base::stop::StopTimes;
+use crate::daemon::gateway::StopTimes;
 use crate::store::db;
 #[cfg(target_os = "linux")]
 use crate::upstream::guard;
