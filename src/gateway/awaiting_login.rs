@@ -183,11 +183,12 @@ impl AwaitingLogin {
         if handle.health.standing().awaits_login() {
             return false;
         }
-        let is_listed = match *handle.main.state() {
+        let (starts, state) = handle.main.starts_and_state();
+        let is_listed = match *state {
             LinkState::Starting => return false,
             LinkState::Down { .. } | LinkState::Stopped => return true,
             // A lazy one may be at rest again.
-            LinkState::Idle => handle.main.starts.load(Ordering::Relaxed) > 0,
+            LinkState::Idle => starts > 0,
             LinkState::Ready(_) => handle.main.listed.load(Ordering::Relaxed),
         };
         let view = snapshot.view(self.request.client.profile.as_deref());

@@ -241,9 +241,8 @@ pub(crate) async fn run(context: Context) {
         let is_lazy = handle.spec.load().start == Start::Lazy;
         let life = context.life(is_lazy);
         let began = clock::now();
-        lane.starts.fetch_add(1, Ordering::Relaxed);
         lane.listed.store(false, Ordering::Relaxed);
-        lane.set_state(LinkState::Starting);
+        lane.begin();
         handle.incarnation.fetch_add(1, Ordering::Relaxed);
         let mut serving = Box::pin(live(&life, hint));
         let mut run = tokio::select! {

@@ -73,8 +73,8 @@ pub(crate) struct Lane {
     /// Its lists have been read since it was started.
     pub(crate) listed: AtomicBool,
     pub(crate) restarts: AtomicU64,
-    /// Starts that have begun.
-    pub(crate) starts: AtomicU64,
+    /// Starts that have begun, see [`Self::begin`].
+    starts: AtomicU64,
     /// When the last start began, in milliseconds of uptime, and how long the last good one took.
     began: AtomicU64,
     took: AtomicU64,
@@ -177,6 +177,12 @@ impl Lane {
         self.state.load_full()
     }
 
+    /// The starts that have begun, and a state that is no older than the last of them.
+    pub(crate) fn starts_and_state(&self) -> (u64, Arc<LinkState>) {
+        let starts = self.starts.load(Ordering::Acquire);
+        (starts, self.state())
+    }
+
     pub(crate) fn set_state(&self, state: LinkState) {
         if self.is_main() {
             self.health.enter(state.into_str());
@@ -193,6 +199,13 @@ impl Lane {
         // Nothing that the server asked before is open any more.
         self.news.turns.set(Gate::default());
         self.changed.notify_waiters();
+    }
+
+    /// A start begins. It is counted once the state says so: whoever reads the number first and then the state never takes what was
+    /// before this start for what came of it.
+    pub(crate) fn begin(&self) {
+        self.set_state(LinkState::Starting);
+        self.starts.fetch_add(1, Ordering::Release);
     }
 
     /// Takes the link away so that the upstream can be stopped: from now on calls find it at rest and want it started.
@@ -263,16 +276,16 @@ impl Lane {
     /// [`Reason::UpstreamDown`]: nothing was sent.
     pub(crate) async fn link(&self, spec: &Upstream) -> Result<Link, Failure> {
         let until = clock::now() + spec.start_wait;
-        let before = self.starts.load(Ordering::Relaxed);
+        let (before, _) = self.starts_and_state();
         loop {
             let changed = self.changed.notified();
-            let state = self.state();
+            let (starts, state) = self.starts_and_state();
             if let Some(failure) = self.unadmitted(&state) {
                 return Err(failure);
             }
             match &*state {
                 LinkState::Ready(link) if link.is_open() => return Ok(link.clone()),
-                LinkState::Down { until: retry, .. } if self.starts.load(Ordering::Relaxed) > before => {
+                LinkState::Down { until: retry, .. } if starts > before => {
                     return Err(self.down(retry.saturating_duration_since(clock::now())));
                 }
                 LinkState::Stopped => return Err(self.down(Duration::from_secs(1))),
@@ -307,10 +320,11 @@ impl Lane {
         let until = clock::now() + patience;
         loop {
             let changed = self.changed.notified();
-            match *self.state() {
+            let (starts, state) = self.starts_and_state();
+            match *state {
                 LinkState::Ready(_) | LinkState::Down { .. } | LinkState::Stopped => return,
                 // A lazy one may be at rest again.
-                LinkState::Idle if self.starts.load(Ordering::Relaxed) > 0 => return,
+                LinkState::Idle if starts > 0 => return,
                 LinkState::Idle | LinkState::Starting => {}
             }
             if tokio::time::timeout_at(until.into(), changed).await.is_err() {

@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use futures_util::FutureExt as _;
+
 use super::*;
 use crate::telemetry::metrics::Metrics;
 
@@ -20,7 +22,7 @@ fn lane() -> Lane {
 
 /// A rest that began after another start.
 fn rests(lane: &Lane, until: Instant) {
-    lane.starts.fetch_add(1, Ordering::Relaxed);
+    lane.begin();
     lane.restarts.fetch_add(1, Ordering::Relaxed);
     lane.set_state(LinkState::Down { until });
 }
@@ -56,5 +58,23 @@ async fn a_start_that_began_before_the_call_is_not_the_one_it_waits_for() {
     tokio::select! {
         refused = lane.link(&spec) => panic!("{refused:?}"),
         () = actor => {}
+    }
+}
+
+#[tokio::test]
+async fn an_upstream_that_begins_to_start_is_not_taken_for_one_at_rest_again() {
+    // Many times, for the moment is short.
+    for _ in 0..5_000 {
+        let lane = lane();
+        let both = std::sync::Barrier::new(2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                both.wait();
+                lane.begin();
+            });
+            both.wait();
+            let ended = lane.started(Duration::from_secs(60)).now_or_never();
+            assert_eq!(ended, None, "nothing has come of the start");
+        });
     }
 }
