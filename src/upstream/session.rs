@@ -201,8 +201,8 @@ impl Lane {
         self.changed.notify_waiters();
     }
 
-    /// A start begins. It is counted once the state says so: whoever reads the number first and then the state never takes what was
-    /// before this start for what came of it.
+    /// Begins a start: sets the state, then counts the start. A reader that loads the number first and the state second
+    /// ([`Self::starts_and_state`]) never takes the state before a start for its outcome.
     pub(crate) fn begin(&self) {
         self.set_state(LinkState::Starting);
         self.starts.fetch_add(1, Ordering::Release);

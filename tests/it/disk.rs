@@ -151,7 +151,7 @@ fn lived(disk: &Disk, config: &Path, by: Signal) {
     }
 }
 
-/// Whoever has ended left everything in the store's file itself.
+/// The process that ended left all rows in the database file.
 fn is_whole(disk: &Disk, who: &str) {
     let left = ["headend.db-wal", "headend.db-shm"].map(|name| disk.path(name).exists());
     assert_eq!(left, [false, false], "{who}");
@@ -240,7 +240,7 @@ fn what_has_ended_leaves_its_store_in_one_file() {
     let (world, config) = setup().write();
     let Some(disk) = Disk::new(&world) else { return };
     lived(&disk, &config, Signal::TERM);
-    // It ends at once after it has read.
+    // A command ends as soon as it has read: nothing delays its exit until the file is closed.
     for _ in 0..10 {
         let listed = disk.run(&["grants", "list"]);
         assert!(listed.status.success(), "{}", said(&listed));

@@ -1,6 +1,6 @@
-//! The end of the process: it waits until every database has closed its file, whoever let go of it last.
+//! The end of the process: it waits until each database thread has closed its file, also if another thread drops the last handle.
 //!
-//! Without that, what was answered is on the disk all the same, but may stand in the journal alone: a copy of the file alone misses it.
+//! Without the wait no row is lost, but the last rows may be in the journal alone, and a copy of the database file misses them.
 
 use std::time::Duration;
 
