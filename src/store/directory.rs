@@ -82,8 +82,8 @@ impl Store {
     ///
     /// # Errors
     /// When another one runs with it.
-    pub(crate) fn lock(&self) -> Result<StateLock, LockError> {
-        StateLock::take(&self.dir)
+    pub(crate) async fn lock(&self) -> Result<StateLock, LockError> {
+        StateLock::take(&self.dir).await
     }
 
     /// The access token and the file that holds it, generated at first use with mode 0600.

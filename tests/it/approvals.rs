@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::harness::{Setup, World};
+use crate::harness::{Gateway, Setup, World};
 use crate::mcp::{Era, Mcp};
 use crate::process::{eventually, said};
 use crate::stdio::Pipe;
@@ -175,6 +175,24 @@ fn a_second_daemon_of_the_same_state_is_refused_and_a_pipe_beside_it_is_not() {
     assert!(text.contains("another headend daemon") && text.contains(&gateway.pid().to_string()), "{text}");
     let mut client = Mcp::stdio(Pipe::start(&gateway.world, &gateway.config, &["--no-daemon"]), Era::LEGACY);
     eventually("echo is listed", || client.tool_names().iter().any(|name| name == "fx__echo"));
+}
+
+#[test]
+fn a_daemon_starts_after_one_that_was_killed_while_a_process_of_it_still_has_the_lock() {
+    let mut gateway = Setup::new().fake("fx", &Fake::stdio("legacy")).start();
+    gateway.signal(Signal::KILL);
+    assert!(gateway.wait(Duration::from_secs(60)).is_some());
+    let (world, config) = (gateway.world.clone(), gateway.config.clone());
+    drop(gateway);
+    // As a server's process that does not run its program yet.
+    let lock = fs::File::open(world.path("state/headend/headend.lock")).unwrap();
+    eventually("the lock is free", || lock.try_lock().is_ok());
+    let child = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_secs(1));
+        drop(lock);
+    });
+    Gateway::start(world, Some(config), &["serve"], &[]).wait_for_tools(&["fx__echo"]);
+    child.join().unwrap();
 }
 
 #[test]
