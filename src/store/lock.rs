@@ -16,6 +16,9 @@ use crate::config::guard;
 /// that process runs its program.
 const ENDED: Duration = Duration::from_secs(5);
 
+/// It waits so long for one that it sees: a process that was killed is seen until all that it held is given back.
+const SEEN: Duration = Duration::from_secs(1);
+
 /// Between two looks at the lock.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -23,9 +26,10 @@ const LOOK: Duration = Duration::from_millis(20);
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LockError {
     #[error(
-        "another headend daemon{who} runs with the state directory {dir}; stop it, or give this one its own with $STATE_DIRECTORY"
+        "another headend daemon{who} runs with the state directory {dir}; stop it, or give this one its own with $STATE_DIRECTORY",
+        who = holder.map(|pid| format!(" (pid {pid})")).unwrap_or_default()
     )]
-    Taken { dir: PathBuf, who: String },
+    Taken { dir: PathBuf, holder: Option<Pid> },
     #[error("the lock {path} {source}")]
     File {
         path: PathBuf,
@@ -46,24 +50,31 @@ impl StateLock {
     /// # Errors
     /// When another daemon has it, or the file cannot be made.
     pub(crate) async fn take(dir: &Path) -> Result<Self, LockError> {
+        let mut waited = Duration::ZERO;
+        loop {
+            match Self::try_take(dir) {
+                Err(LockError::Taken { holder, .. }) if waited < if holder.is_some() { SEEN } else { ENDED } => {}
+                taken => return taken,
+            }
+            sleep(LOOK).await;
+            waited += LOOK;
+        }
+    }
+
+    /// Takes it where it is free now. The file is opened anew: whoever replaces the directory replaces the lock.
+    fn try_take(dir: &Path) -> Result<Self, LockError> {
         let path = dir.join("headend.lock");
         let failed = |source| LockError::File { path: path.clone(), source };
         let opened = guard::open(&path, OFlags::RDWR | OFlags::CREATE, guard::SHARED);
         // A disk that takes no writes gives the lock all the same.
         let opened = opened.or_else(|error| guard::open(&path, OFlags::RDONLY, guard::SHARED).map_err(|_| error));
         let mut file = opened.map_err(failed)?;
-        let mut patience = ENDED;
-        while let Err(error) = file.try_lock() {
-            if let TryLockError::Error(error) = error {
-                return Err(failed(error));
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(LockError::Taken { dir: dir.to_owned(), holder: holder(file) });
             }
-            let holder = holder(&mut file);
-            if holder.is_some() || patience.is_zero() {
-                let who = holder.map(|pid| format!(" (pid {pid})")).unwrap_or_default();
-                return Err(LockError::Taken { dir: dir.to_owned(), who });
-            }
-            sleep(LOOK).await;
-            patience = patience.saturating_sub(LOOK);
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
         let pid = format!("{}\n", std::process::id());
         let noted = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(pid.as_bytes()));
@@ -76,9 +87,8 @@ impl StateLock {
 }
 
 /// The process that the file names, unless it has ended.
-fn holder(file: &mut File) -> Option<Pid> {
+fn holder(file: File) -> Option<Pid> {
     let mut pid = String::new();
-    file.rewind().ok()?;
     file.take(20).read_to_string(&mut pid).ok()?;
     let pid = Pid::from_raw(pid.trim().parse::<u32>().ok()?.try_into().ok()?)?;
     (test_kill_process(pid) != Err(Errno::SRCH)).then_some(pid)
@@ -108,33 +118,51 @@ mod tests {
         }
     }
 
-    /// A state directory whose lock a process has that lives so long, and whose daemon has ended.
-    fn left_to(seconds: &str) -> (tempfile::TempDir, std::process::Child) {
+    #[tokio::test(start_paused = true)]
+    async fn one_that_is_about_to_end_is_waited_for() {
         let dir = tempfile::tempdir().unwrap();
+        let until = clock::now() + Duration::from_secs(60);
+        let next = async || {
+            let lock = StateLock::take(dir.path()).await?;
+            let end = async {
+                sleep(SEEN / 2).await;
+                drop(lock);
+            };
+            tokio::join!(StateLock::take(dir.path()), end).0
+        };
+        // As above: it may be a process of another test that has it.
+        while let Err(error) = next().await {
+            assert!(clock::now() < until, "{error}");
+            std::thread::yield_now();
+        }
+    }
+
+    /// Takes the lock of a daemon that has ended, and that a process still has for so many seconds.
+    async fn after(seconds: &str) -> Result<StateLock, LockError> {
+        let dir = tempfile::tempdir().unwrap();
+        drop(StateLock::take(dir.path()).await.unwrap());
         let path = dir.path().join("headend.lock");
         let mut daemon = Command::new("true").spawn().unwrap();
         daemon.wait().unwrap();
         fs::write(&path, format!("{}\n", daemon.id())).unwrap();
         let file = File::open(&path).unwrap();
-        file.try_lock().unwrap();
-        let child = Command::new("sleep").arg(seconds).stdin(Stdio::from(file)).spawn().unwrap();
-        (dir, child)
+        file.lock().unwrap();
+        let mut child = Command::new("sleep").arg(seconds).stdin(file).stdout(Stdio::null()).spawn().unwrap();
+        let taken = StateLock::take(dir.path()).await;
+        child.kill().unwrap();
+        child.wait().unwrap();
+        taken
     }
 
     #[tokio::test]
     async fn what_an_ended_daemon_was_starting_is_waited_for() {
-        let (dir, mut child) = left_to("1");
-        let lock = StateLock::take(dir.path()).await;
-        assert!(lock.is_ok(), "{lock:?}");
-        child.wait().unwrap();
+        let taken = after("1").await;
+        assert!(taken.is_ok(), "{taken:?}");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_lock_of_nobody_that_is_seen_is_not_waited_for_without_end() {
-        let (dir, mut child) = left_to("600");
-        let text = StateLock::take(dir.path()).await.unwrap_err().to_string();
+        let text = after("60").await.unwrap_err().to_string();
         assert!(text.starts_with("another headend daemon runs with"), "{text}");
-        child.kill().unwrap();
-        child.wait().unwrap();
     }
 }
