@@ -100,10 +100,12 @@ async fn serve(common: &Common, loaded: Loaded, inline: bool) -> Result<u8, Fail
     let access = Access::of(&loaded.config.admin).map_err(|why| Failure::new(CONFIG, why))?;
     let wants_token = matches!(loaded.config.server.auth, Auth::Token { .. });
     let store = source::store(&loaded.config)?;
-    let _lock = tokio::select! {
+    let lock = tokio::select! {
         lock = store.lock() => lock.map_err(|error| Failure::new(TEMPFAIL, error))?,
         () = signals.end() => return Ok(OK),
     };
+    // Not given back before the process ends: threads may still write there when this function is through.
+    Box::leak(Box::new(lock));
     // Upstreams of the command line keep nothing on disk, but the token must survive a restart.
     let config = loaded.config;
     let gateway = Gateway::build(config, loaded.source, Some(store), MAIN, StopTimes::DAEMON).map_err(start_failure)?;

@@ -1,7 +1,7 @@
 //! How headend ends: within its time, with everything that it started, whatever an upstream, a host or a daemon does.
 
-use std::fs;
-use std::io::Write as _;
+use std::fs::{self, File};
+use std::io::{PipeReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
@@ -206,21 +206,63 @@ fn a_process_that_holds_stderr_does_not_keep_the_daemon() {
     assert_eq!(status.and_then(|status| status.code()), Some(0), "{status:?}: {}", gateway.story());
 }
 
+/// A daemon that comes no further than to the line that says where it listens: its stdout has as much as a pipe takes.
+fn stuck(world: &World, config: &Path) -> (PipeReader, Child) {
+    let (unread, mut stdout) = std::io::pipe().unwrap();
+    stdout.write_all(&[b'x'; 65_536]).unwrap();
+    let mut daemon = world.command(headend());
+    let daemon = daemon.args(["serve", "--config"]).arg(config).stdout(stdout).stderr(Stdio::piped());
+    let daemon = daemon.spawn().unwrap();
+    eventually("it listens", || world.path("run/headend.sock").exists());
+    (unread, daemon)
+}
+
 #[test]
 fn a_signal_before_the_daemon_serves_is_kept() {
     let (world, config) = Setup::new().fake("fx", &Fake::stdio("both")).write();
-    let (_unread, mut stdout) = std::io::pipe().unwrap();
-    // As much as a pipe takes: the daemon comes no further than to the line that says where it listens.
-    stdout.write_all(&[b'x'; 65_536]).unwrap();
-    let mut daemon = world.command(headend());
-    let daemon = daemon.args(["serve", "--config"]).arg(&config).stdout(stdout).stderr(Stdio::piped());
-    let mut daemon = daemon.spawn().unwrap();
-    eventually("it listens", || world.path("run/headend.sock").exists());
+    let (_unread, mut daemon) = stuck(&world, &config);
     for signal in [Signal::HUP, Signal::TERM] {
         kill_process(Pid::from_child(&daemon), signal).unwrap();
     }
     let status = wait(&mut daemon, UNIT);
     end(&mut daemon);
+    assert_eq!(status.and_then(|status| status.code()), Some(0), "{status:?}");
+}
+
+#[test]
+fn a_daemon_has_its_state_directory_as_long_as_it_lives() {
+    let (world, config) = Setup::new().fake("fx", &Fake::stdio("both")).write();
+    // The thread that cannot write to stdout outlives all else for a second.
+    let (_unread, mut daemon) = stuck(&world, &config);
+    let lock = File::open(world.path("state/headend/headend.lock")).unwrap();
+    assert!(lock.try_lock().is_err());
+    kill_process(Pid::from_child(&daemon), Signal::TERM).unwrap();
+    eventually("the lock is free", || lock.try_lock().is_ok());
+    // A process that ends gives back all of its files before it is seen no longer.
+    let files = fs::read_dir(format!("/proc/{}/fd", daemon.id())).map_or(0, |files| files.flatten().count());
+    end(&mut daemon);
+    assert_eq!(files, 0);
+}
+
+#[test]
+fn a_signal_ends_a_daemon_that_waits_for_the_state_directory() {
+    let mut gateway = Setup::new().fake("fx", &Fake::stdio("both")).start();
+    gateway.signal(Signal::TERM);
+    assert!(gateway.wait(UNIT).is_some());
+    let lock = File::open(gateway.world.path("state/headend/headend.lock")).unwrap();
+    eventually("the lock is free", || lock.try_lock().is_ok());
+    let mut daemon = gateway.world.command(headend());
+    let mut daemon = daemon.args(["serve", "--config"]).arg(&gateway.config).spawn().unwrap();
+    let status = format!("/proc/{}/status", daemon.id());
+    eventually("it watches SIGTERM", || {
+        let status = fs::read_to_string(&status).unwrap();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+        u64::from_str_radix(caught.trim(), 16).unwrap() & (1 << (Signal::TERM.as_raw() - 1)) != 0
+    });
+    kill_process(Pid::from_child(&daemon), Signal::TERM).unwrap();
+    let status = wait(&mut daemon, UNIT);
+    end(&mut daemon);
+    drop(lock);
     assert_eq!(status.and_then(|status| status.code()), Some(0), "{status:?}");
 }
 
