@@ -101,6 +101,7 @@ fn a_valid_token_gets_in_beside_a_thousand_idle_sockets_and_a_hail_of_wrong_toke
     assert_eq!(ask(&mut early, address, SECOND).head.status, 405);
     let sockets = strangers(address, 700, b"");
     let heads = strangers(address, 300, b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ");
+    let lines = |text: &str| gateway.stderr.all().iter().filter(|line| line.contains(text)).count();
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
         let _at_the_end = Over(&over);
@@ -118,6 +119,7 @@ fn a_valid_token_gets_in_beside_a_thousand_idle_sockets_and_a_hail_of_wrong_toke
                 }
             });
         }
+        eventually("the hail is told to wait", || lines("wrong access tokens") != 0);
         for n in 0..20 {
             for (caller, token) in [("second", SECOND), ("local", local.as_str())] {
                 let answer = ask_anew(address, token);
@@ -136,7 +138,6 @@ fn a_valid_token_gets_in_beside_a_thousand_idle_sockets_and_a_hail_of_wrong_toke
     assert_eq!(ask(&mut early, address, SECOND).head.status, 405, "a connection that was let in stays");
     assert_gave_way("the first idle socket", &sockets[0]);
     drop(heads);
-    let lines = |text: &str| gateway.stderr.all().iter().filter(|line| line.contains(text)).count();
     // One a minute, whatever the number of connections and of guesses.
     assert!((1..=4).contains(&lines("the oldest gave way")), "{}", gateway.story());
     assert!((1..=4).contains(&lines("wrong access tokens")), "{}", gateway.story());
