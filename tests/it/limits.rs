@@ -77,7 +77,7 @@ fn a_call_that_finds_its_server_busy_uses_no_limit_up() {
     let gateway = Setup::new().toml(&format!("{place}\n{limit}")).start();
     gateway.wait_for_tools(&["fx__echo"]);
     let (mut client, mut other) = (gateway.modern(), gateway.legacy());
-    let mut slow = other.open("tools/call", json!({"name": "fx__sleep", "arguments": {"ms": 2500}}));
+    let mut slow = other.open("tools/call", json!({"name": "fx__sleep", "arguments": {"ms": 5000}}));
     eventually("the slow call runs", || gateway.scrape().contains("headend_calls_in_flight{upstream=\"fx\"} 1"));
     for n in 0..2 {
         let busy = client.call("fx__echo", json!({"text": "x"}));
@@ -149,8 +149,8 @@ fn as_many_calls_run_at_once_as_there_are_places() {
     );
     let sleep = |ms: u64| json!({"name": "fx__sleep", "arguments": {"ms": ms}});
     let (mut one, mut two, mut third) = (gateway.modern(), gateway.legacy(), gateway.modern());
-    let mut first = one.open("tools/call", sleep(1_500));
-    let second = two.open("tools/call", sleep(5_000));
+    let mut first = one.open("tools/call", sleep(5_000));
+    let second = two.open("tools/call", sleep(10_000));
     eventually("both run", || record.count("tools/call") == 2);
     for _ in 0..5 {
         let refused = third.request("tools/call", sleep(0));

@@ -59,7 +59,7 @@ fn what_was_said_can_be_read_again_from_any_event() {
 fn whoever_resumes_takes_the_stream_over() {
     let (gateway, _log) = before_a_process(Setup::new());
     let mut client = gateway.legacy();
-    let mut first = slow_call(&mut client, 4, 300);
+    let mut first = slow_call(&mut client, 4, 1000);
     let priming = first.event().unwrap();
     let mut second = client.resume(priming.id.as_ref().unwrap());
     let again = second.event().unwrap();

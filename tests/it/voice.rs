@@ -162,7 +162,7 @@ fn no_result_of_a_server_carries_our_keys_and_nothing_else_of_it_changes() {
         // The lists have such keys too, and are read once more for clients that can be asked.
         let mut read = 0;
         eventually("all lists are read", || {
-            thread::sleep(Duration::from_millis(500));
+            thread::sleep(Duration::from_secs(1));
             counted(&gateway, "meta") == mem::replace(&mut read, counted(&gateway, "meta"))
         });
         for (client, mut mcp) in clients(&gateway) {

@@ -44,7 +44,7 @@ fn a_question_waits_for_the_other_calls_and_new_calls_wait_for_it() {
         for era in Era::BOTH {
             let stage = shared(way, "");
             let [mut asker, mut other, mut third] = [era, Era::LEGACY, era].map(|era| stage.client(era, everything()));
-            let mut busy = open(&mut other, "linger", &json!({"ms": 1000, "tag": "busy"}));
+            let mut busy = open(&mut other, "linger", &json!({"ms": 2500, "tag": "busy"}));
             eventually("it runs", || stage.calls("busy") == 1);
             let arguments = way.asks("t", json!([[form("Which?")]]));
             let label = format!("{way:?} {era:?}");

@@ -117,7 +117,7 @@ fn an_approved_call_that_finds_the_gateway_full_uses_no_limit_up() {
     let mut asked = client.open("tools/call", json!({"name": "fx__echo", "arguments": {"text": "x"}}));
     let question = asked.next().unwrap();
     let mut other = gateway.legacy();
-    let mut slow = other.open("tools/call", json!({"name": "fx__sleep", "arguments": {"ms": 1500}}));
+    let mut slow = other.open("tools/call", json!({"name": "fx__sleep", "arguments": {"ms": 4000}}));
     eventually("the slow call has the one place", || {
         gateway.scrape().contains("headend_calls_in_flight{upstream=\"fx\"} 1")
     });
@@ -146,7 +146,7 @@ fn an_approval_that_no_longer_suffices_when_the_call_is_sent_does_not_count() {
         [("more evidence", &stricter, false), ("another rule", &renamed, false), ("as it was", &before, true)]
     {
         gateway.reload(&before);
-        let mut slow = client.open("tools/call", json!({"name": "fx__sleep", "arguments": {"ms": 1000}}));
+        let mut slow = client.open("tools/call", json!({"name": "fx__sleep", "arguments": {"ms": 3000}}));
         eventually("the slow call has the one slot", || {
             gateway.scrape().contains("headend_calls_in_flight{upstream=\"fx\"} 1")
         });

@@ -18,7 +18,7 @@ fn held_calls_take_no_slot_no_place_and_no_limit_and_their_time_begins_when_they
     let setup = Setup::new().second_caller(TOKEN).server("limits.in-flight-per-caller = 1").policy(&policy);
     let log = Log::new(&setup.world.path("work"), "fx");
     let fake = setup.fake("fx", &Fake::stdio("legacy").logging(&log));
-    let gateway = fake.toml("max-in-flight = 1\ncall-timeout = \"500ms\"\ncall-max = \"1s\"").start();
+    let gateway = fake.toml("max-in-flight = 1\ncall-timeout = \"2s\"\ncall-max = \"3s\"").start();
     gateway.wait_for_tools(&["fx__echo"]);
     for era in Era::BOTH {
         let mut client = Mcp::http_at(gateway.address, Some(TOKEN.to_owned()), era, "/mcp", json!({}));
@@ -29,7 +29,7 @@ fn held_calls_take_no_slot_no_place_and_no_limit_and_their_time_begins_when_they
         }
         // The only slot, the caller's only place and the limit's only call are free.
         assert_eq!(client.call("fx__echo", json!({"text": "free"})).text(), "free", "{era:?}");
-        std::thread::sleep(Duration::from_millis(1100));
+        std::thread::sleep(Duration::from_millis(3100));
         for _ in 0..HELD {
             let sent = log.count("tools/call");
             approve(&gateway, &listed(&gateway.world)[0]);
