@@ -15,7 +15,7 @@ use super::source::{self, Loaded};
 use crate::config::{self, Auth};
 use crate::daemon::access::Access;
 use crate::daemon::admin;
-use crate::daemon::file_watch::{FileWatch, QUIET};
+use crate::daemon::file_watch::{self, FileWatch};
 use crate::daemon::gateway::{Gateway, StartError, StopTimes, or_never};
 use crate::daemon::listen::Addresses;
 use crate::daemon::systemd;
@@ -240,7 +240,8 @@ async fn until_stopped(gateway: &Arc<Gateway>, signals: &mut Signals) {
             // `reload` logs its outcome.
             _ = signals.hangup.recv() => drop(gateway.reload().await),
             () = dirty => {
-                tokio::time::sleep(QUIET).await;
+                let files = gateway.source.files.lock().clone();
+                file_watch::at_rest(&files).await;
                 if gateway.source.is_stale() {
                     drop(gateway.reload().await);
                 }

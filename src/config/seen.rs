@@ -40,14 +40,18 @@ impl Seen {
         self.is_folder
     }
 
-    /// Whether reading it again would give something else.
-    pub(crate) fn is_stale(&self) -> bool {
-        let now = if self.is_folder {
+    /// What reading it again gives.
+    pub(crate) fn again(&self) -> Self {
+        if self.is_folder {
             Self::folder(&self.path, &folder::names(&self.path))
         } else {
             Self::file(&self.path, &guard::read(&self.path))
-        };
-        *self != now
+        }
+    }
+
+    /// Whether reading it again would give something else.
+    pub(crate) fn is_stale(&self) -> bool {
+        *self != self.again()
     }
 }
 

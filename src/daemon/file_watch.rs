@@ -10,11 +10,14 @@ use std::time::Duration;
 
 use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::Notify;
+use tokio::time::sleep;
 
 use crate::config::Seen;
 
-/// Editors write in several steps: files are read when they have been quiet for so long.
-pub(crate) const QUIET: Duration = Duration::from_millis(250);
+/// Editors write in several steps: files are read when they have been the same for so long.
+const QUIET: Duration = Duration::from_millis(250);
+/// Files that never are the same are read after so many times [`QUIET`].
+const MOST: usize = 8;
 /// Links on the way to one file, as many as Linux follows.
 const MAX_LINKS: usize = 40;
 
@@ -65,6 +68,21 @@ impl FileWatch {
     /// Waits for a change of one of the files or of a way to one.
     pub(crate) async fn changed(&self) {
         self.dirty.notified().await;
+    }
+}
+
+/// Waits until these files have been the same for a while. What was written a moment ago may be half of it, whenever the change
+/// was told that led here.
+pub(crate) async fn at_rest(files: &[Seen]) {
+    let look = || files.iter().map(Seen::again).collect::<Vec<_>>();
+    let mut before = look();
+    for _ in 0..MOST {
+        sleep(QUIET).await;
+        let now = look();
+        if now == before {
+            return;
+        }
+        before = now;
     }
 }
 
@@ -155,6 +173,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+    use crate::config;
 
     /// The places of one file, with directories below `root`.
     fn ways(root: &Path, file: &str) -> Vec<String> {
@@ -188,6 +207,36 @@ mod tests {
         assert_eq!(ways(&root, "etc/none/x"), ["etc:none"], "what is missing may come");
         assert_eq!(ways(&root, "etc/x"), ["etc:x"]);
         assert_eq!(ways(&root, "etc/loop/x"), ["etc:loop"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn files_that_are_being_written_are_waited_for_but_not_without_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("headend.toml");
+        let write = |text: &str| std::fs::write(&path, text).unwrap();
+        write("one");
+        let files = config::load(&path).files;
+        let editor = async {
+            sleep(QUIET - Duration::from_millis(10)).await;
+            write("");
+            sleep(QUIET / 2).await;
+            write("two");
+        };
+        let reader = async {
+            at_rest(&files).await;
+            std::fs::read_to_string(&path).unwrap()
+        };
+        assert_eq!(tokio::join!(reader, editor).0, "two");
+        let restless = async {
+            for n in 0_u64.. {
+                write(&n.to_string());
+                sleep(QUIET / 2).await;
+            }
+        };
+        tokio::select! {
+            () = at_rest(&files) => {}
+            () = restless => {}
+        }
     }
 
     #[test]
