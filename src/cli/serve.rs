@@ -104,7 +104,7 @@ async fn serve(common: &Common, loaded: Loaded, inline: bool) -> Result<u8, Fail
         lock = store.lock() => lock.map_err(|error| Failure::new(TEMPFAIL, error))?,
         () = signals.end() => return Ok(OK),
     };
-    // Not given back before the process ends: threads may still write there when this function is through.
+    // The system releases the lock when the process ends: a thread may still write to the state directory after this function.
     Box::leak(Box::new(lock));
     // Upstreams of the command line keep nothing on disk, but the token must survive a restart.
     let config = loaded.config;

@@ -40,7 +40,7 @@ impl Seen {
         self.is_folder
     }
 
-    /// What reading it again gives.
+    /// Reads the file, or lists the folder, again.
     pub(crate) fn again(&self) -> Self {
         if self.is_folder {
             Self::folder(&self.path, &folder::names(&self.path))

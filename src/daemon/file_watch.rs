@@ -14,9 +14,9 @@ use tokio::time::sleep;
 
 use crate::config::Seen;
 
-/// Editors write in several steps: files are read when they have been the same for so long.
+/// Editors write in several steps: files are read when they have stayed the same for this long.
 const QUIET: Duration = Duration::from_millis(250);
-/// Files that never are the same are read after so many times [`QUIET`].
+/// Files that keep changing are read after this many times [`QUIET`], 2 s.
 const MOST: usize = 8;
 /// Links on the way to one file, as many as Linux follows.
 const MAX_LINKS: usize = 40;
@@ -71,8 +71,8 @@ impl FileWatch {
     }
 }
 
-/// Waits until these files have been the same for a while. What was written a moment ago may be half of it, whenever the change
-/// was told that led here.
+/// Waits until two looks at these files, [`QUIET`] apart, are equal: an editor may be halfway through writing when a change is
+/// reported. Returns after [`MOST`] looks in any case.
 pub(crate) async fn at_rest(files: &[Seen]) {
     let look = || files.iter().map(Seen::again).collect::<Vec<_>>();
     let mut before = look();

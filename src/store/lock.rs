@@ -16,7 +16,7 @@ use crate::config::guard;
 /// that process runs its program.
 const ENDED: Duration = Duration::from_secs(5);
 
-/// It waits so long for one that it sees: a process that was killed is seen while it gives back what it holds.
+/// It waits this long for one that still exists: a killed process exists until it has released its files.
 const SEEN: Duration = Duration::from_secs(1);
 
 /// Between two looks at the lock.
