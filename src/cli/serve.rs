@@ -15,7 +15,7 @@ use super::source::{self, Loaded};
 use crate::config::{self, Auth};
 use crate::daemon::access::Access;
 use crate::daemon::admin;
-use crate::daemon::file_watch::{self, FileWatch};
+use crate::daemon::file_watch::FileWatch;
 use crate::daemon::gateway::{Gateway, StartError, StopTimes, or_never};
 use crate::daemon::listen::Addresses;
 use crate::daemon::systemd;
@@ -235,15 +235,14 @@ async fn until_stopped(gateway: &Arc<Gateway>, signals: &mut Signals) {
         if let Some(watch) = &mut watch {
             watch.follow(&gateway.source.files.lock());
         }
-        let dirty = or_never(watch.as_ref().map(FileWatch::changed));
+        let changed = or_never(watch.as_ref().map(|watch| watch.changed(|| gateway.source.look())));
         tokio::select! {
             // `reload` logs its outcome.
             _ = signals.hangup.recv() => drop(gateway.reload().await),
-            () = dirty => {
-                let files = gateway.source.files.lock().clone();
-                file_watch::at_rest(&files).await;
-                if gateway.source.is_stale() {
-                    drop(gateway.reload().await);
+            look = changed => {
+                // A write may have begun since that look.
+                if !gateway.reload_changed(look.as_deref()).await && let Some(watch) = &watch {
+                    watch.again();
                 }
             }
             _ = signals.terminate.recv() => return,

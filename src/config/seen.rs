@@ -1,4 +1,4 @@
-//! What a configuration was read from, as it was then: whether something else would be read now.
+//! What a configuration was read from, as it was then: two readings with the same of it read the same.
 
 use std::ffi::OsString;
 use std::io;
@@ -8,10 +8,8 @@ use std::path::{Path, PathBuf};
 use aws_lc_rs::digest::{Context, SHA256};
 use data_encoding::HEXLOWER;
 
-use super::{folder, guard};
-
 /// One file as it was read, or the names in a folder. It holds a digest of the content, never the content.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     path: PathBuf,
     is_folder: bool,
@@ -39,20 +37,6 @@ impl Seen {
     pub(crate) const fn is_folder(&self) -> bool {
         self.is_folder
     }
-
-    /// Reads the file, or lists the folder, again.
-    pub(crate) fn again(&self) -> Self {
-        if self.is_folder {
-            Self::folder(&self.path, &folder::names(&self.path))
-        } else {
-            Self::file(&self.path, &guard::read(&self.path))
-        }
-    }
-
-    /// Whether reading it again would give something else.
-    pub(crate) fn is_stale(&self) -> bool {
-        *self != self.again()
-    }
 }
 
 /// SHA-256 over parts, each with its length before it.
@@ -68,24 +52,25 @@ pub(super) fn digest_of<'p>(parts: impl IntoIterator<Item = &'p [u8]>) -> String
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{folder, guard};
 
     #[test]
-    fn a_file_is_stale_once_it_says_something_else() {
+    fn a_file_is_another_once_it_says_something_else() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x.toml");
         let file = || Seen::file(&path, &guard::read(&path));
         let folder = || Seen::folder(dir.path(), &folder::names(dir.path()));
         let (missing, empty) = (file(), folder());
-        assert!(!missing.is_stale() && !empty.is_stale());
+        assert!(missing == file() && empty == folder());
         std::fs::write(&path, "one").unwrap();
-        assert!(missing.is_stale() && empty.is_stale());
+        assert!(missing != file() && empty != folder());
         let (seen, full) = (file(), folder());
         std::fs::write(&path, "one").unwrap();
         std::fs::write(dir.path().join(".x.toml.swp"), "").unwrap();
-        assert!(!seen.is_stale() && !full.is_stale(), "the same text, written again");
+        assert!(seen == file() && full == folder(), "the same text, written again");
         std::fs::write(&path, "two").unwrap();
-        assert!(seen.is_stale() && !full.is_stale());
+        assert!(seen != file() && full == folder());
         std::fs::remove_file(&path).unwrap();
-        assert!(seen.is_stale() && full.is_stale());
+        assert!(seen != file() && full != folder());
     }
 }

@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
@@ -16,7 +17,7 @@ use crate::config::Seen;
 
 /// Editors write in several steps: files are read when they have stayed the same for this long.
 const QUIET: Duration = Duration::from_millis(250);
-/// Files that keep changing are read after this many times [`QUIET`], 2 s.
+/// Files that still change after this many times [`QUIET`], 2 s, are read as they are.
 const MOST: usize = 8;
 /// Links on the way to one file, as many as Linux follows.
 const MAX_LINKS: usize = 40;
@@ -27,6 +28,8 @@ pub(crate) struct FileWatch {
     watcher: Option<RecommendedWatcher>,
     places: Arc<Places>,
     dirty: Arc<Notify>,
+    /// A watched directory is gone, and so is its watch. One that is made anew may have the inode of the old one.
+    is_blind: Arc<AtomicBool>,
 }
 
 impl FileWatch {
@@ -40,13 +43,17 @@ impl FileWatch {
                 places.add_all(file.path());
             }
         }
-        if places == *self.places {
+        if !self.is_blind.swap(false, Ordering::Relaxed) && places == *self.places {
             return;
         }
-        let (places, dirty) = (Arc::new(places), Arc::clone(&self.dirty));
+        let (places, dirty, is_blind) = (Arc::new(places), Arc::clone(&self.dirty), Arc::clone(&self.is_blind));
         let wanted = Arc::clone(&places);
         let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-            if event.is_ok_and(|event| wanted.concerns(&event)) {
+            let Ok(event) = event else { return };
+            if event.kind.is_remove() && event.paths.iter().any(|path| wanted.0.contains_key(path)) {
+                is_blind.store(true, Ordering::Relaxed);
+            }
+            if wanted.concerns(&event) {
                 dirty.notify_one();
             }
         });
@@ -62,27 +69,29 @@ impl FileWatch {
             }
         }
         self.places = places;
-        self.dirty.notify_one();
+        self.again();
     }
 
-    /// Waits for a change of one of the files or of a way to one.
-    pub(crate) async fn changed(&self) {
+    /// Waits for a change of one of the files or of a way to one, then until two looks [`QUIET`] apart are equal, since an editor
+    /// may be halfway through writing. Gives the last look, or `None` if they never are, see [`MOST`]. A change is lost to
+    /// the next call once this has begun to look, so who drops it then has to read the files.
+    pub(crate) async fn changed(&self, look: impl Fn() -> Vec<Seen>) -> Option<Vec<Seen>> {
         self.dirty.notified().await;
-    }
-}
-
-/// Waits until two looks at these files, [`QUIET`] apart, are equal: an editor may be halfway through writing when a change is
-/// reported. Returns after [`MOST`] looks in any case.
-pub(crate) async fn at_rest(files: &[Seen]) {
-    let look = || files.iter().map(Seen::again).collect::<Vec<_>>();
-    let mut before = look();
-    for _ in 0..MOST {
-        sleep(QUIET).await;
-        let now = look();
-        if now == before {
-            return;
+        let mut before = look();
+        for _ in 0..MOST {
+            sleep(QUIET).await;
+            let now = look();
+            if now == before {
+                return Some(now);
+            }
+            before = now;
         }
-        before = now;
+        None
+    }
+
+    /// Lets the next [`Self::changed`] look at once.
+    pub(crate) fn again(&self) {
+        self.dirty.notify_one();
     }
 }
 
@@ -209,34 +218,40 @@ mod tests {
         assert_eq!(ways(&root, "etc/loop/x"), ["etc:loop"]);
     }
 
+    /// What is looked at last once something has changed, while `writer` writes.
+    async fn last_look(path: &Path, writer: impl Future<Output = ()>) -> Option<Vec<Seen>> {
+        let watch = FileWatch::default();
+        watch.again();
+        let look = || config::load(path).files;
+        let changed = tokio::time::timeout(QUIET * 20, watch.changed(look));
+        tokio::join!(changed, writer).0.unwrap()
+    }
+
     #[tokio::test(start_paused = true)]
     async fn files_that_are_being_written_are_waited_for_but_not_without_end() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("headend.toml");
-        let write = |text: &str| std::fs::write(&path, text).unwrap();
-        write("one");
-        let files = config::load(&path).files;
-        let editor = async {
-            sleep(QUIET - Duration::from_millis(10)).await;
-            write("");
-            sleep(QUIET / 2).await;
-            write("two");
-        };
-        let reader = async {
-            at_rest(&files).await;
-            std::fs::read_to_string(&path).unwrap()
-        };
-        assert_eq!(tokio::join!(reader, editor).0, "two");
-        let restless = async {
-            for n in 0_u64.. {
-                write(&n.to_string());
+        let part = dir.path().join("conf.d/part.toml");
+        std::fs::create_dir(part.parent().unwrap()).unwrap();
+        // One that is changed, and one that is new.
+        for written in [&path, &part] {
+            let write = |text: &str| std::fs::write(written, text).unwrap();
+            let look = last_look(&path, async {
+                sleep(QUIET / 2 - Duration::from_millis(10)).await;
+                for text in ["", "[policy]\n", "[policy]\ndefault =", "[policy]\ndefault = \"deny\"\n"] {
+                    sleep(QUIET / 2).await;
+                    write(text);
+                }
+            });
+            assert_eq!(look.await, Some(config::load(&path).files), "{}", written.display());
+        }
+        let restless = last_look(&path, async {
+            for n in 0..20 {
+                std::fs::write(&path, format!("# {n}\n")).unwrap();
                 sleep(QUIET / 2).await;
             }
-        };
-        tokio::select! {
-            () = at_rest(&files) => {}
-            () = restless => {}
-        }
+        });
+        assert_eq!(restless.await, None);
     }
 
     #[test]
@@ -254,5 +269,32 @@ mod tests {
         std::fs::rename(&inner, dir.path().join("old")).unwrap();
         std::fs::create_dir(&inner).unwrap();
         assert_ne!(before, of(&inner.join("x")));
+    }
+
+    #[tokio::test]
+    async fn a_directory_that_is_made_anew_is_watched_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("headend.toml");
+        let folder = dir.path().join("conf.d");
+        let make = || std::fs::create_dir(&folder).unwrap();
+        let write = |text: &str| std::fs::write(folder.join("part.toml"), text).unwrap();
+        std::fs::write(&path, "").unwrap();
+        make();
+        write("");
+        let look = || config::load(&path).files;
+        let mut watch = FileWatch::default();
+        watch.follow(&look());
+        watch.changed(look).await;
+        std::fs::remove_dir_all(&folder).unwrap();
+        // It has the old one's inode on many file systems.
+        make();
+        write("");
+        // The first two changes may be of the folder itself.
+        for n in 0..4 {
+            let changed = tokio::time::timeout(Duration::from_secs(60), watch.changed(look));
+            assert!(changed.await.is_ok(), "change {n}");
+            watch.follow(&look());
+            write(&format!("# {n}\n"));
+        }
     }
 }

@@ -16,7 +16,7 @@ pub(crate) use crate::base::never::or_never;
 pub(crate) use crate::base::stop::StopTimes;
 use crate::base::task_group::TaskGroup;
 use crate::config::plan::{Plan, diff};
-use crate::config::{self, Config, Loading, Seen, Warning};
+use crate::config::{self, Config, Loading, Seen};
 use crate::console::{self, Console};
 use crate::daemon::access::Users;
 use crate::daemon::doors::Doors;
@@ -69,16 +69,9 @@ pub(crate) struct ConfigSource {
 pub(crate) type Loader = Box<dyn Fn() -> Loading + Send + Sync>;
 
 impl ConfigSource {
-    /// Whether reading it again would give something else. A configuration file that is missing may be about to be replaced.
-    pub(crate) fn is_stale(&self) -> bool {
-        let files = self.files.lock().clone();
-        self.path.as_ref().is_some_and(|path| path.exists()) && files.iter().any(Seen::is_stale)
-    }
-
-    fn read(&self) -> Result<(Config, Vec<Warning>), String> {
-        let Loading { outcome, files } = (self.load)();
-        *self.files.lock() = files;
-        outcome
+    /// Reads the files and keeps nothing of it.
+    pub(crate) fn look(&self) -> Vec<Seen> {
+        (self.load)().files
     }
 }
 
@@ -277,8 +270,30 @@ impl Gateway {
     /// Why it was refused; nothing has changed then.
     pub(crate) async fn reload(&self) -> Result<Plan, String> {
         let _one_at_a_time = self.reloading.lock().await;
+        self.apply((self.source.load)()).await
+    }
+
+    /// Reads changed files again and applies them; nothing happens if they say what they said when they were read last, or if the
+    /// configuration is missing, which may be about to be replaced. With a look, they have to say what they said at it.
+    ///
+    /// Returns whether they did; the log has the rest.
+    pub(crate) async fn reload_changed(&self, look: Option<&[Seen]>) -> bool {
+        let _one_at_a_time = self.reloading.lock().await;
+        let is_there = self.source.path.as_ref().is_some_and(|path| path.exists());
+        let loading = (self.source.load)();
+        if look.is_some_and(|look| look != loading.files) {
+            return false;
+        }
+        if is_there && *self.source.files.lock() != loading.files {
+            drop(self.apply(loading).await);
+        }
+        true
+    }
+
+    /// Applies what was read, and logs what came of it.
+    async fn apply(&self, loading: Loading) -> Result<Plan, String> {
         systemd::reloading();
-        let outcome = self.load_and_apply().await;
+        let outcome = Box::pin(self.check_and_apply(loading)).await;
         systemd::ready();
         match &outcome {
             Ok(plan) => {
@@ -311,8 +326,9 @@ impl Gateway {
         plan.refusal().map_or(Ok(plan), Err)
     }
 
-    async fn load_and_apply(&self) -> Result<Plan, String> {
-        let (config, warnings) = self.source.read()?;
+    async fn check_and_apply(&self, loading: Loading) -> Result<Plan, String> {
+        *self.source.files.lock() = loading.files;
+        let (config, warnings) = loading.outcome?;
         let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
         let warned = std::mem::replace(&mut *self.source.warned.lock(), warnings.clone());
         for warning in warnings.iter().filter(|warning| !warned.contains(warning)) {
@@ -389,5 +405,44 @@ pub(super) fn session_limits(config: &Config) -> SessionLimits {
         per_caller: config.has_many_callers().then_some(limits.sessions_per_caller),
         idle: limits.session_idle,
         max: limits.session_max,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_file_that_was_written_since_the_look_is_not_applied() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("headend.toml");
+        let write = |text: &str| std::fs::write(&path, text).unwrap();
+        write("");
+        let Loading { outcome, files } = config::load(&path);
+        let (config, _) = outcome.unwrap();
+        let load: Loader = Box::new({
+            let path = path.clone();
+            move || config::load(&path)
+        });
+        let (path, files) = (Some(path.clone()), parking_lot::Mutex::new(files));
+        let source = ConfigSource { path, load, remembers: false, files, warned: parking_lot::Mutex::default() };
+        let gateway = Gateway::build(config, source, None, "test", StopTimes::DAEMON).unwrap();
+        let is_in_force = || gateway.service.snapshots.load().config.policy_stated;
+        write("[policy]\n");
+        let half = gateway.source.look();
+        write("[policy]\ndefault = \"deny\"\n");
+        assert!(!gateway.reload_changed(Some(&half)).await && !is_in_force());
+        let whole = gateway.source.look();
+        assert!(gateway.reload_changed(Some(&whole)).await && is_in_force());
+        let generation = || gateway.service.snapshots.load().generation;
+        let applied = generation();
+        assert!(gateway.reload_changed(Some(&whole)).await && generation() == applied, "it was read before");
+        // One that never rests is read as it is, and one that is missing leaves the old one in force.
+        write("");
+        assert!(gateway.reload_changed(None).await && !is_in_force());
+        let applied = gateway.source.look();
+        std::fs::remove_file(gateway.source.path.as_ref().unwrap()).unwrap();
+        let missing = gateway.source.look();
+        assert!(gateway.reload_changed(Some(&missing)).await && *gateway.source.files.lock() == applied);
     }
 }

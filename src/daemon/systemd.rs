@@ -9,7 +9,7 @@ pub(crate) fn ready() {
     tell(&[NotifyState::Ready]);
 }
 
-/// The daemon reads a new configuration; [`ready`] ends this.
+/// The daemon applies a new configuration; [`ready`] ends this.
 pub(crate) fn reloading() {
     // Without the time, `Type=notify-reload` would ignore the message.
     match NotifyState::monotonic_usec_now() {
