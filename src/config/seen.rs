@@ -1,4 +1,4 @@
-//! What a configuration was read from, as it was then: two readings with the same of it read the same.
+//! The files that a configuration was read from, each with a digest: readings of equal files give equal configurations.
 
 use std::ffi::OsString;
 use std::io;

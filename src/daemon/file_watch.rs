@@ -28,7 +28,7 @@ pub(crate) struct FileWatch {
     watcher: Option<RecommendedWatcher>,
     places: Arc<Places>,
     dirty: Arc<Notify>,
-    /// A watched directory is gone, and so is its watch. One that is made anew may have the inode of the old one.
+    /// A watched directory was removed, and its watch with it. A new directory of that name may have the same inode.
     is_blind: Arc<AtomicBool>,
 }
 
@@ -73,7 +73,7 @@ impl FileWatch {
     }
 
     /// Waits for a change of one of the files or of a way to one, then until two looks [`QUIET`] apart are equal, since an editor
-    /// may be halfway through writing. Gives the last look, or `None` if they never are, see [`MOST`]. A change is lost to
+    /// may be halfway through writing. Gives the last look, or `None` if no two looks were equal, see [`MOST`]. A change is lost to
     /// the next call once this has begun to look, so who drops it then has to read the files.
     pub(crate) async fn changed(&self, look: impl Fn() -> Vec<Seen>) -> Option<Vec<Seen>> {
         self.dirty.notified().await;
@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(ways(&root, "etc/loop/x"), ["etc:loop"]);
     }
 
-    /// What is looked at last once something has changed, while `writer` writes.
+    /// The last look of [`FileWatch::changed`], while `writer` writes.
     async fn last_look(path: &Path, writer: impl Future<Output = ()>) -> Option<Vec<Seen>> {
         let watch = FileWatch::default();
         watch.again();
@@ -233,7 +233,7 @@ mod tests {
         let path = dir.path().join("headend.toml");
         let part = dir.path().join("conf.d/part.toml");
         std::fs::create_dir(part.parent().unwrap()).unwrap();
-        // One that is changed, and one that is new.
+        // A file that is changed, and a file that is new.
         for written in [&path, &part] {
             let write = |text: &str| std::fs::write(written, text).unwrap();
             let look = last_look(&path, async {
@@ -286,7 +286,7 @@ mod tests {
         watch.follow(&look());
         watch.changed(look).await;
         std::fs::remove_dir_all(&folder).unwrap();
-        // It has the old one's inode on many file systems.
+        // On many file systems the new directory has the inode of the old one.
         make();
         write("");
         // The first two changes may be of the folder itself.

@@ -69,7 +69,7 @@ pub(crate) struct ConfigSource {
 pub(crate) type Loader = Box<dyn Fn() -> Loading + Send + Sync>;
 
 impl ConfigSource {
-    /// Reads the files and keeps nothing of it.
+    /// Reads the files, and keeps nothing of that reading.
     pub(crate) fn look(&self) -> Vec<Seen> {
         (self.load)().files
     }
@@ -273,10 +273,10 @@ impl Gateway {
         self.apply((self.source.load)()).await
     }
 
-    /// Reads changed files again and applies them; nothing happens if they say what they said when they were read last, or if the
-    /// configuration is missing, which may be about to be replaced. With a look, they have to say what they said at it.
+    /// Reads changed files again and applies them, with an outcome in the log. Files that are as they were read last change nothing,
+    /// and neither does a missing configuration, which may be about to be replaced.
     ///
-    /// Returns whether they did; the log has the rest.
+    /// Returns `false`, and changes nothing, if the files differ from `look`.
     pub(crate) async fn reload_changed(&self, look: Option<&[Seen]>) -> bool {
         let _one_at_a_time = self.reloading.lock().await;
         let is_there = self.source.path.as_ref().is_some_and(|path| path.exists());
@@ -437,7 +437,7 @@ mod tests {
         let generation = || gateway.service.snapshots.load().generation;
         let applied = generation();
         assert!(gateway.reload_changed(Some(&whole)).await && generation() == applied, "it was read before");
-        // One that never rests is read as it is, and one that is missing leaves the old one in force.
+        // A file that never rests is read as it is, and a missing file leaves the old configuration in force.
         write("");
         assert!(gateway.reload_changed(None).await && !is_in_force());
         let applied = gateway.source.look();
