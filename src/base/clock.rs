@@ -1,14 +1,30 @@
 //! The only place that reads the time and the only source of randomness.
 
 use std::sync::LazyLock;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio_util::sync::CancellationToken;
 
 use super::never::or_never;
 
+#[cfg(test)]
+pub(crate) mod played;
+mod steady;
+
+use self::steady::Reading;
+
+#[cfg(test)]
+use self::played::{reading, with_steady};
+#[cfg(not(test))]
+use self::real_reading as reading;
+
 static START: LazyLock<Instant> = LazyLock::new(now);
+
+#[cfg(not(test))]
+fn with_steady<T>(read: impl FnOnce(&steady::SteadyClock) -> T) -> T {
+    static CLOCK: steady::SteadyClock = steady::SteadyClock::new();
+    read(&CLOCK)
+}
 
 /// The monotonic clock.
 #[expect(clippy::disallowed_methods, reason = "the one place that reads the monotonic clock")]
@@ -22,44 +38,34 @@ pub(crate) fn uptime() -> Duration {
 }
 
 /// Wall time in seconds, for metrics and dates on disk; never for a decision about access.
-#[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
 pub(crate) fn unix_seconds() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
+    reading().wall.as_secs()
 }
 
 /// Wall time in milliseconds, for people; never for a decision about access.
-#[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
 pub(crate) fn unix_millis() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, millis)
+    millis(reading().wall)
 }
 
-/// Offset from `uptime` to time since 1970 in nanoseconds, by the latest wall clock ever read.
-static SINCE_1970: AtomicU64 = AtomicU64::new(0);
-
-/// Time since 1970 on a clock that never goes back; limits count in it.
-///
-/// It follows a wall clock that is ahead, so time asleep counts. When the wall clock is set back, it continues from
-/// where it was.
-#[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
+/// Time since 1970 on the one clock that every promise in time counts in ([`steady`]).
 pub(crate) fn since_1970() -> Duration {
-    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let uptime = uptime();
-    let ahead = nanos(wall.saturating_sub(uptime));
-    uptime + Duration::from_nanos(SINCE_1970.fetch_max(ahead, Ordering::Relaxed).max(ahead))
+    with_steady(|clock| clock.time(reading()))
 }
 
-/// Sets a lower bound: a time since 1970 that was seen before a restart.
+/// Sets [`since_1970`] forward to a time that an earlier or another process has seen; never back.
 pub(crate) fn not_before(seen: Duration) {
-    SINCE_1970.fetch_max(nanos(seen.saturating_sub(uptime())), Ordering::Relaxed);
+    with_steady(|clock| clock.advance(seen, reading().machine));
+}
+
+#[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
+fn real_reading() -> Reading {
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Reading { wall, machine: uptime() }
 }
 
 /// Whole milliseconds.
 pub(crate) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// How often the clocks are compared.
@@ -82,9 +88,8 @@ fn stepped(before: (Duration, Duration), now: (Duration, Duration)) -> Option<St
 
 /// Logs steps of the wall clock until `stop` fires.
 ///
-/// A step needs no other action. Sign-ins, idle times and deadlines use the monotonic clock. Grants, limits, and the age of
-/// sessions, states and cursors use clocks that follow the wall clock forward and never go back, also over restarts, so a
-/// step back keeps nothing alive. Dates in the audit log are the wall clock's, and this line explains them.
+/// A step needs no other action. Deadlines and idle times use the monotonic clock, and promises in time the one of
+/// [`since_1970`]. Dates in the audit log are the wall clock's, and this line explains them.
 pub(crate) async fn watch_steps(stop: CancellationToken) {
     let read = || (Duration::from_millis(unix_millis()), uptime());
     let mut before = read();

@@ -38,7 +38,6 @@ mod operator;
 mod release;
 mod seat;
 mod span;
-mod time;
 mod unlisted;
 mod wish;
 
@@ -49,7 +48,6 @@ pub(crate) use self::span::Span;
 pub(crate) use self::wish::Wish;
 
 use self::closed_by::By;
-use self::time::WallClock;
 
 /// Most live grants, of all and of one caller. Beyond them no grant is made.
 const MAX_GRANTS: usize = 10_000;
@@ -80,7 +78,6 @@ struct Inner {
     open: Mutex<Open>,
     /// Written under the lock of `open`.
     grants: ArcSwap<Grants>,
-    clock: WallClock,
     changed: watch::Sender<u64>,
     audit: OnceLock<Audit>,
     /// A prompt was opened.
@@ -117,7 +114,7 @@ struct Open {
 impl Approvals {
     /// Approvals without a store.
     pub(crate) fn memory(limits: &Consent) -> Self {
-        Self::new(None, limits, Vec::new(), 0)
+        Self::new(None, limits, Vec::new())
     }
 
     /// The approvals of a database. Blocks.
@@ -125,11 +122,12 @@ impl Approvals {
     /// # Errors
     /// When it cannot be read.
     pub(crate) fn open(db: Db, limits: &Consent) -> Result<Self, DbError> {
-        let (rows, seen) = db.open_approvals(limits.unused_expiry.as_secs(), clock::unix_seconds())?;
-        Ok(Self::new(Some(db), limits, rows, seen))
+        clock::not_before(db.latest_time().run_now()?);
+        let rows = db.open_approvals(limits.unused_expiry.as_secs(), clock::since_1970().as_secs())?;
+        Ok(Self::new(Some(db), limits, rows))
     }
 
-    fn new(db: Option<Db>, limits: &Consent, rows: Vec<GrantRow>, seen: Wall) -> Self {
+    fn new(db: Option<Db>, limits: &Consent, rows: Vec<GrantRow>) -> Self {
         let desk = Desk::new(desk_limits(limits));
         let none = Grants::new(limits.unused_expiry.as_secs());
         let grants = rows.into_iter().fold(none, |grants, row| grants.with(Arc::new(Grant::new(row))));
@@ -148,7 +146,6 @@ impl Approvals {
             owner: HEXLOWER.encode(&clock::random::<8>()),
             open: Mutex::new(open),
             grants: ArcSwap::from_pointee(grants),
-            clock: WallClock::new(seen),
             changed: watch::Sender::new(0),
             audit: OnceLock::new(),
             opened: Notify::new(),
@@ -171,7 +168,7 @@ impl Approvals {
 
     /// Now, in seconds since 1970; never goes back, not even over restarts.
     pub(crate) fn wall(&self) -> Wall {
-        self.inner.clock.now()
+        clock::since_1970().as_secs()
     }
 
     /// Puts other settings in force, for open prompts too: one whose time would be over closes, and one too many of a caller does.

@@ -103,7 +103,11 @@ impl Db {
         let work = thread::Thread::open(path.clone(), Arc::clone(&health))?;
         let (jobs, inbox) = mpsc::sync_channel(QUEUE);
         let run = THREADS.begin();
+        #[cfg(test)]
+        let process = crate::base::clock::played::Process::current();
         let started = std::thread::Builder::new().name("db".to_owned()).spawn(move || {
+            #[cfg(test)]
+            process.enter();
             work.run(&inbox);
             drop(run);
         });

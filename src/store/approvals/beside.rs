@@ -7,7 +7,7 @@ use super::journal::ended;
 use super::kept::{Answered, Revoked};
 use super::{Approvals, PromptRow, Wish, json};
 use crate::base::clock;
-use crate::policy::consent::{CannotAnswer, Closed, PromptId};
+use crate::policy::consent::{CannotAnswer, Closed, PromptId, Wall};
 use crate::policy::{Digest, Entry, Evidence};
 use crate::store::db::{Db, DbError};
 use crate::wire::raw::RawJson;
@@ -73,12 +73,18 @@ impl Approvals {
     }
 }
 
+/// The time of a store without a daemon, in seconds since 1970: no earlier than any process of it has seen. Blocks.
+fn now(db: &Db) -> Result<Wall, DbError> {
+    clock::not_before(db.latest_time().run_now()?);
+    Ok(clock::since_1970().as_secs())
+}
+
 /// The open prompts in a store without a daemon, the oldest first. Blocks.
 ///
 /// # Errors
 /// When the database cannot be read.
 pub(crate) fn prompts(db: &Db) -> Result<Vec<PromptRow>, DbError> {
-    db.prompts(clock::unix_seconds()).run_now()
+    db.prompts(now(db)?).run_now()
 }
 
 /// The same as an object with a list of that name. Blocks.
@@ -86,7 +92,7 @@ pub(crate) fn prompts(db: &Db) -> Result<Vec<PromptRow>, DbError> {
 /// # Errors
 /// When the database cannot be read.
 pub(crate) fn listed(db: &Db, name: &str) -> Result<RawJson, DbError> {
-    let now = clock::unix_seconds();
+    let now = now(db)?;
     Ok(json::list(name, prompts(db)?.iter().map(|row| json::prompt(row, now))))
 }
 
@@ -95,7 +101,7 @@ pub(crate) fn listed(db: &Db, name: &str) -> Result<RawJson, DbError> {
 /// # Errors
 /// When the database cannot be read.
 pub(crate) fn show(db: &Db, id: &str) -> Result<Option<RawJson>, DbError> {
-    let (rows, now) = (prompts(db)?, clock::unix_seconds());
+    let (rows, now) = (prompts(db)?, now(db)?);
     let Some(row) = rows.iter().find(|row| row.id == id) else { return Ok(None) };
     let details = db.prompt_details(id.to_owned()).run_now()?;
     Ok(Some(json::whole(row, details.as_deref().unwrap_or("{}"), now)))
@@ -108,8 +114,9 @@ pub(crate) fn show(db: &Db, id: &str) -> Result<Option<RawJson>, DbError> {
 pub(crate) async fn answer(db: &Db, id: &str, shown: Option<Digest>, wish: Wish, by: &str) -> Result<String, String> {
     let answer = shown.map_or_else(|| wish.to_string(), |shown| format!("{wish} {}", shown.hex()));
     let answered = Answered { prompt: id.to_owned(), answer, by: by.to_owned() };
-    let is_open = db.leave_answer(answered, clock::unix_seconds()).run().await;
-    if !is_open.map_err(|error| error.to_string())? {
+    let told = |error: DbError| error.to_string();
+    clock::not_before(db.latest_time().run().await.map_err(told)?);
+    if !db.leave_answer(answered, clock::since_1970().as_secs()).run().await.map_err(told)? {
         return Err(CannotAnswer::Unknown.to_string());
     }
     let deadline = clock::now() + PATIENCE;
@@ -129,7 +136,7 @@ pub(crate) async fn answer(db: &Db, id: &str, shown: Option<Digest>, wish: Wish,
 /// # Errors
 /// When the store cannot be written.
 pub(crate) fn revoke(db: &Db, id: Option<&str>, by: &str) -> Result<Vec<Entry>, DbError> {
-    let revoked = db.revoke_grants(id.map(str::to_owned), clock::unix_seconds()).run_now()?;
+    let revoked = db.revoke_grants(id.map(str::to_owned), now(db)?).run_now()?;
     let by: Arc<str> = Arc::from(by);
     let told = |revoked: &Revoked| {
         let asked = revoked.row.as_ref().map(|row| &row.asked);

@@ -1,10 +1,11 @@
 use super::*;
+use crate::base::clock::played::Machine;
 use crate::mcp::client_name::ClientName;
 use crate::policy::{Digest, Entry, Event, Kind, Said};
 use crate::wire::raw::{RawJson, RawObject};
-use std::sync::atomic::Ordering;
 
 mod killed;
+mod steps;
 
 pub(super) fn asked(caller: &str, item: &str, arguments: &str) -> Asked {
     Asked {
@@ -162,9 +163,11 @@ async fn whoever_waits_for_a_prompt_learns_how_it_ended() {
 
 #[tokio::test(start_paused = true)]
 async fn a_prompt_that_nobody_answers_times_out() {
+    let machine = Machine::new();
+    machine.start();
     let approvals = Approvals::memory(&limits());
     let id = approvals.ask(asked("ci", "fx__echo", "{}"), shown()).unwrap();
-    approvals.inner.clock.ahead.store(901, Ordering::Relaxed);
+    machine.pass(901);
     assert_eq!(approvals.settled(&id).await, Closed::TimedOut);
     let late = approvals.answer(&id, Answer::Allow(Lifetime::Once), Evidence::Operator, "uid:1").await;
     assert_eq!(late, Err(CannotAnswer::Unknown));
@@ -251,14 +254,15 @@ async fn a_session_takes_its_grants_with_it() {
 
 #[tokio::test]
 async fn time_does_not_go_back_over_a_restart_and_unused_grants_are_over() {
-    let dir = tempfile::tempdir().unwrap();
+    let (machine, dir) = (Machine::new(), tempfile::tempdir().unwrap());
+    machine.start();
     let approvals = kept(&dir);
     allow(&approvals, &asked("ci", "fx__idle", "{}"), Lifetime::UntilChanged).await;
     let used = asked("ci", "fx__used", "{}");
     allow(&approvals, &used, Lifetime::UntilChanged).await;
-    approvals.inner.clock.ahead.store(89 * 24 * 3600, Ordering::Relaxed);
+    machine.pass(89 * 24 * 3600);
     drop(approvals.grants().claim(&used, approvals.wall(), None).unwrap().spend());
-    approvals.inner.clock.ahead.store(90 * 24 * 3600, Ordering::Relaxed);
+    machine.pass(24 * 3600);
     let before = approvals.wall();
     approvals.settle().await;
     drop(approvals);

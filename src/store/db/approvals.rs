@@ -1,11 +1,13 @@
 //! Operations over grants and open prompts together.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rusqlite::Connection;
 
 use super::grants::{self, live};
 use super::{Db, DbError, Operation, Work, meta, prompts};
+use crate::base::clock;
 use crate::policy::consent::{GrantRow, Wall};
 use crate::store::approvals::{Answered, Used};
 
@@ -13,32 +15,28 @@ use crate::store::approvals::{Answered, Used};
 pub(crate) type Changed = (i64, Vec<GrantRow>, Vec<Answered>);
 
 impl Db {
-    /// Ends expired grants, seals prompts with the current key, and returns the live grants with the latest time seen. A
+    /// Ends expired grants, seals prompts with the current key, and returns the live grants. A
     /// store that takes no writes is only read: the process ends expired grants in its memory anyway. Blocks.
     ///
     /// # Errors
     /// When the database cannot be read.
-    pub(crate) fn open_approvals(&self, unused: Wall, now: Wall) -> Result<(Vec<GrantRow>, Wall), DbError> {
+    pub(crate) fn open_approvals(&self, unused: Wall, now: Wall) -> Result<Vec<GrantRow>, DbError> {
         let seals = self.seals.clone();
         let opened = self
             .write(move |connection| {
                 let now = meta::not_before(connection, now)?;
                 settle(connection, &[], unused, now)?;
-                Ok((live(connection)?, now, prompts::reseal(connection, &seals)?))
+                Ok((live(connection)?, prompts::reseal(connection, &seals)?))
             })
             .run_now();
-        let (grants, seen, resealed) = match opened {
-            Err(error) if error.is_unwritable() => {
-                let look =
-                    move |connection: &Connection| Ok((live(connection)?, meta::not_before(connection, now)?, false));
-                self.read(look).run_now()?
-            }
+        let (grants, resealed) = match opened {
+            Err(error) if error.is_unwritable() => self.read(|connection| Ok((live(connection)?, false))).run_now()?,
             opened => opened?,
         };
         if resealed {
             self.forget_replaced();
         }
-        Ok((grants, seen))
+        Ok(grants)
     }
 
     /// Enters a live grant and removes the prompt that it answers.
@@ -65,6 +63,8 @@ impl Db {
             if now == version {
                 return Ok(None);
             }
+            // A process whose clock is behind would let the grants of the others live longer than they promised.
+            clock::not_before(Duration::from_secs(meta::number(connection, meta::LATEST_TIME)?));
             Ok(Some((now, live(connection)?, prompts::answers(connection, &owner)?)))
         })
     }

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-pub(super) use super::number::{not_before, number, raise, saw};
+pub(super) use super::number::{LATEST_TIME, not_before, number, raise, saw};
 
-use super::number::LATEST_TIME;
 use super::{Db, Operation, Work};
 
 impl Db {

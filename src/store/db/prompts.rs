@@ -24,7 +24,10 @@ impl Db {
         details: String,
     ) -> Operation<'_, impl Work<Out = ()>> {
         let seals = self.seals.clone();
-        self.write(move |connection| insert(connection, &owner, &row, &details, &seals))
+        self.write(move |connection| {
+            insert(connection, &owner, &row, &details, &seals)?;
+            meta::saw(connection, row.opened_at)
+        })
     }
 
     /// The details of an open prompt of any process; `None` where there is none, or they do not open.
