@@ -41,11 +41,13 @@ pub(crate) enum LockError {
 /// The daemon's hold on its state directory; the system gives it back when the process ends, however that happens.
 #[derive(Debug)]
 pub(crate) struct StateLock {
+    _directory: File,
     _file: File,
 }
 
 impl StateLock {
-    /// Takes `headend.lock` in this directory.
+    /// Locks this directory and `headend.lock` in it. The file names the daemon, and keeps daemons of earlier versions
+    /// out; removing it does not unlock the directory.
     ///
     /// # Errors
     /// When another daemon has it, or the file cannot be made.
@@ -65,6 +67,15 @@ impl StateLock {
     fn try_take(dir: &Path) -> Result<Self, LockError> {
         let path = dir.join("headend.lock");
         let failed = |source| LockError::File { path: path.clone(), source };
+        let directory = File::open(dir).map_err(failed)?;
+        match directory.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let holder = guard::open(&path, OFlags::RDONLY, guard::SHARED).ok().and_then(holder);
+                return Err(LockError::Taken { dir: dir.to_owned(), holder });
+            }
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+        }
         let opened = guard::open(&path, OFlags::RDWR | OFlags::CREATE, guard::SHARED);
         // A disk that takes no writes gives the lock all the same.
         let opened = opened.or_else(|error| guard::open(&path, OFlags::RDONLY, guard::SHARED).map_err(|_| error));
@@ -82,7 +93,7 @@ impl StateLock {
             // It only helps the next daemon to name this one, and to know whether it has ended.
             tracing::debug!(error = %error, "the lock of the state directory does not name this process");
         }
-        Ok(Self { _file: file })
+        Ok(Self { _directory: directory, _file: file })
     }
 }
 
@@ -118,6 +129,14 @@ mod tests {
             assert!(clock::now() < until, "{error}");
             sleep(LOOK).await;
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lock_file_that_is_removed_lets_no_second_daemon_in() {
+        let dir = tempfile::tempdir().unwrap();
+        let _lock = StateLock::take(dir.path()).await.unwrap();
+        fs::remove_file(dir.path().join("headend.lock")).unwrap();
+        assert!(matches!(StateLock::take(dir.path()).await, Err(LockError::Taken { .. })));
     }
 
     #[tokio::test(start_paused = true)]
