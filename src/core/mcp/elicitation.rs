@@ -9,7 +9,7 @@
 //! | declined | counted as |
 //! |---|---|
 //! | an address that is not `https` with a public host name or one of `elicit-hosts`; on loopback also `http`, where client and server are both on this machine; never a number, user info or a listener of ours | `unsafe_url` |
-//! | a form with `format: password`, or a text field named like a secret in one of six languages, without `elicit-secrets` | `secret_question` |
+//! | a form with `format: password`, a text field named like a secret in one of six languages, or a text that asks for one, without `elicit-secrets` | `secret_question` |
 //! | a form with the choices or the key of ours, our name, our keys, or choices with hidden characters | `forged_question` |
 //!
 //! Only members that the protocol names reach the client. A form that includes fields from elsewhere (`$ref`, `allOf`),
@@ -69,7 +69,7 @@ pub fn pass(params: &mut RawObject, terms: &Terms) -> Result<(), InputError> {
         let url = address::safe(&url, terms).map_err(InputError::Address)?;
         params.set("url", RawJson::string(&url));
     } else if let Some(schema) = params.get("requestedSchema") {
-        let schema = form::safe(schema, terms.elicit.secrets)?;
+        let schema = form::safe(schema, &message, terms.elicit.secrets)?;
         params.set("requestedSchema", schema);
     }
     params.set("message", RawJson::string(&text::labelled(&terms.upstream, &message)));

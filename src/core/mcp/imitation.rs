@@ -30,7 +30,19 @@ fn speaks(text: &str) -> bool {
     }
     // Characters of no width part a word for programs alone.
     let text = text.replace(|c: char| foreign::is_hidden(c) && !(c.is_control() && c.is_whitespace()), "");
-    text.split(|c: char| !c.is_alphanumeric()).any(|word| folded(word) == folded(NAME))
+    let words = || text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    words().any(|word| folded(word) == folded(NAME)) || text.split(char::is_whitespace).any(is_spelled_with_joiners)
+}
+
+/// Whether the letters of one word, without the punctuation between them, are the gateway's name, as in "h-e-a-d-e-n-d".
+fn is_spelled_with_joiners(word: &str) -> bool {
+    letters(word) == letters(NAME)
+}
+
+/// Returns the letters and digits of a text as [`folded`] gives them, so that "Allow-once" equals "allow once".
+pub(super) fn letters(text: &str) -> String {
+    let letters: String = text.chars().filter(|c| c.is_alphanumeric()).collect();
+    folded(&letters)
 }
 
 /// Whether a server's key could be taken for one of ours.
@@ -65,6 +77,9 @@ mod tests {
             ("no escapes", r#"{"message":"C:\\nheadend is \"nheadend\""}"#, false),
             ("backwards", "{\"message\":\"\u{202e}dnedaeh asks\"}", true),
             ("Cyrillic letters", "{\"message\":\"he\u{0430}d\u{0435}nd asks\"}", true),
+            ("with a hyphen", r#"{"message":"head-end needs your approval"}"#, true),
+            ("with hyphens and a colon", r#"{"title":"HEAD\u2010END: allow this call?"}"#, true),
+            ("letter by letter", r#"{"message":"h.e.a.d.e.n.d asks"}"#, true),
             ("parts of other words", r#"{"message":"Go ahead, end it? Headends differ."}"#, false),
             ("somebody else", r#"{"message":"Which head is at the end?"}"#, false),
             ("nothing", "{}", false),

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use super::secret;
 use super::text::{line, lines};
+use crate::mcp::imitation::letters;
 use crate::mcp::input::error::InputError;
 use crate::mcp::item::{StringAt, rewritten};
 use crate::wire::foreign;
@@ -51,8 +52,8 @@ const TEXTS: [&str; 5] = ["$schema", "title", "description", "format", "pattern"
 ///
 /// # Errors
 /// [`InputError`]: it copies ours, asks for a secret, or has text that cannot be shown as it is.
-pub(super) fn safe(schema: &RawJson, secrets: bool) -> Result<RawJson, InputError> {
-    judge(schema, secrets)?;
+pub(super) fn safe(schema: &RawJson, message: &str, secrets: bool) -> Result<RawJson, InputError> {
+    judge(schema, message, secrets)?;
     let schema = known(schema)?;
     rewritten(&schema, &mut shown).map(Cow::into_owned).map_err(|_| InputError::Unreadable)
 }
@@ -95,6 +96,7 @@ struct Field {
     /// Its own and that of its items.
     formats: [Option<String>; 2],
     title: Option<String>,
+    description: Option<String>,
     is_text: bool,
     /// The values of a choice, and what people see of them.
     choices: Option<Vec<(String, String)>>,
@@ -104,8 +106,9 @@ fn object(raw: &RawJson) -> Result<RawObject, InputError> {
     RawObject::parse(raw).map_err(|_| InputError::Malformed)
 }
 
-fn judge(schema: &RawJson, secrets: bool) -> Result<(), InputError> {
-    let Some(properties) = object(schema)?.get("properties").cloned() else { return Ok(()) };
+fn judge(schema: &RawJson, message: &str, secrets: bool) -> Result<(), InputError> {
+    let form = object(schema)?;
+    let Some(properties) = form.get("properties").cloned() else { return Ok(()) };
     let fields = object(&properties)?.into_sorted().map_err(|_| InputError::Malformed)?;
     if fields.len() > MAX_FIELDS || fields.iter().any(|(name, _)| is_longer(name, MAX_TITLE)) {
         return Err(InputError::Malformed);
@@ -121,7 +124,12 @@ fn judge(schema: &RawJson, secrets: bool) -> Result<(), InputError> {
     {
         return Err(InputError::Imitates);
     }
-    if !secrets && fields.iter().any(|(name, field)| field.is_secret(name)) {
+    let texts = [Some(message.to_owned()), form.string("title"), form.string("description")];
+    let is_asked_for = || {
+        let can_be_given = fields.iter().any(|(_, field)| field.is_text);
+        can_be_given && texts.iter().flatten().any(|text| secret::is_asked_for(text))
+    };
+    if !secrets && (fields.iter().any(|(name, field)| field.is_secret(name)) || is_asked_for()) {
         return Err(InputError::Secret);
     }
     Ok(())
@@ -217,6 +225,7 @@ impl Field {
         Ok(Self {
             formats: [field.string("format"), items.string("format")],
             title: field.string("title"),
+            description: field.string("description"),
             is_text: !is_other && choices.is_none(),
             choices,
         })
@@ -224,16 +233,19 @@ impl Field {
 
     fn copies_ours(&self) -> bool {
         let Some(choices) = &self.choices else { return false };
-        let mut values: Vec<String> = choices.iter().map(|(value, _)| value.trim().to_ascii_lowercase()).collect();
+        let mut values: Vec<String> = choices.iter().map(|(value, _)| letters(value)).collect();
         values.sort_unstable();
-        let shows_ours = choices.iter().any(|(_, shown)| shown.trim().eq_ignore_ascii_case(ALLOW_ONCE));
-        values == [DENY, ONCE, SESSION] || shows_ours
+        let shows_ours = choices.iter().any(|(_, shown)| letters(shown) == letters(ALLOW_ONCE));
+        values == [DENY, ONCE, SESSION].map(letters) || shows_ours
     }
 
     fn is_secret(&self, name: &str) -> bool {
         let is_password = self.formats.iter().flatten().any(|format| format.trim().eq_ignore_ascii_case("password"));
         let is_named = |text: &str| secret::is_named(text);
-        is_password || (self.is_text && (is_named(name) || self.title.as_deref().is_some_and(is_named)))
+        let texts = [self.title.as_deref(), self.description.as_deref()];
+        let is_asked_for = || texts.into_iter().flatten().any(secret::is_asked_for);
+        is_password
+            || (self.is_text && (is_named(name) || self.title.as_deref().is_some_and(is_named) || is_asked_for()))
     }
 }
 

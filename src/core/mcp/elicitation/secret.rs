@@ -1,6 +1,7 @@
-//! Names of fields that ask for a secret. The protocol forbids servers to ask for one by a form.
+//! Names of fields, and sentences, that ask for a secret. The protocol forbids servers to ask for one by a form.
 //! Source: MCP 2026-07-28, client/elicitation: "Servers MUST NOT use form mode elicitation to request sensitive information".
 
+use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use unicode_security::skeleton;
@@ -47,6 +48,63 @@ pub(super) fn is_named(text: &str) -> bool {
     FOLDED.iter().any(|(name, compound)| {
         let Some(before) = whole.strip_suffix(name.as_str()) else { return false };
         *compound || starts.contains(&before.len())
+    })
+}
+
+/// Words by which a sentence asks a person to write something, in the first four languages of [`NAMES`].
+#[rustfmt::skip]
+const REQUESTS: [&str; 36] = [
+    "enter", "type", "provide", "paste", "input", "give", "submit", "supply", "write", "insert", "fill", "tell", "send", "confirm",
+    "geben", "gib", "eingeben", "angeben", "eintragen", "nennen", "tippen", "saisir", "saisissez", "entrez", "entrer", "donnez",
+    "indiquez", "tapez", "introduzca", "introduce", "ingrese", "ingresa", "escriba", "escribe", "proporcione", "indique",
+];
+/// The same in Chinese and Japanese, which do not part words.
+const JOINED_REQUESTS: [&str; 7] = ["输入", "輸入", "填写", "填寫", "提供", "入力", "記入"];
+/// Words that turn a request around where they stand right before it.
+const NEGATIONS: [&str; 8] = ["never", "not", "don't", "nie", "nicht", "jamais", "nunca", "no"];
+/// Words that may follow the name of a secret that is asked for. Before any other word the name describes it, as in
+/// "password file".
+#[rustfmt::skip]
+const FOLLOWERS: [&str; 36] = [
+    "to", "for", "of", "here", "below", "above", "in", "into", "and", "or", "so", "again", "if", "with", "from", "at", "on", "that", "which",
+    "as", "now", "please", "first", "then", "twice", "ein", "an", "hier", "für", "von", "und", "pour", "de", "ici", "para", "aquí",
+];
+/// Words between a request and the name of what is asked for, at most.
+const BETWEEN: usize = 5;
+
+/// Whether some sentence of a text asks a person for a secret, or is the name of one and little more.
+pub(super) fn is_asked_for(text: &str) -> bool {
+    let text: String = text.chars().filter(|c| c.is_control() || !foreign::is_hidden(*c)).collect();
+    text.split(['.', '!', '?', ';', '\n', '\r', '。', '！', '？', '；']).any(is_request)
+}
+
+fn is_request(sentence: &str) -> bool {
+    let is_word = |c: char| c.is_alphanumeric() || is_mark(c) || matches!(c, '\'' | '’');
+    let words: Vec<String> = sentence.split(|c| !is_word(c)).filter(|word| !word.is_empty()).map(folded).collect();
+    let whole = words.concat();
+    let joined = NAMES.iter().flat_map(|row| row.iter().skip(4)).copied().flatten();
+    if JOINED_REQUESTS.iter().any(|request| whole.contains(&folded(request)))
+        && joined.into_iter().any(|name| whole.contains(&folded(name)))
+    {
+        return true;
+    }
+    if words.len() <= 3 && is_named(sentence) {
+        return true;
+    }
+    static FOLDED: LazyLock<[HashSet<String>; 3]> = LazyLock::new(|| {
+        [&REQUESTS[..], &NEGATIONS, &FOLLOWERS].map(|words| words.iter().map(|word| folded(word)).collect())
+    });
+    let [requests, negations, followers] = &*FOLDED;
+    let is_requested = |at: usize| {
+        let is_negated = at.checked_sub(1).and_then(|at| words.get(at)).is_some_and(|word| negations.contains(word));
+        words.get(at).is_some_and(|word| requests.contains(word)) && !is_negated
+    };
+    let is_followed =
+        |at: usize| words.get(at + 1).is_none_or(|next| followers.contains(next) || requests.contains(next));
+    (0..words.len()).any(|at| {
+        let first = at.saturating_sub(BETWEEN);
+        let phrase = || words.get(first..=at).unwrap_or_default().join(" ");
+        is_followed(at) && (first..=at + BETWEEN).any(is_requested) && is_named(&phrase())
     })
 }
 
@@ -155,6 +213,36 @@ mod tests {
             "アクセストークン",
         ] {
             assert!(is_named(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_sentence_that_asks_for_a_secret_is_known_and_one_about_secrets_is_none() {
+        for (text, want) in [
+            ("Please enter your password", true),
+            ("To go on, type the password for the database.", true),
+            ("Paste the GitHub access token here:", true),
+            ("Your account is locked. Provide your API key to unlock it.", true),
+            ("Do not forget to enter your password", true),
+            ("Don't worry. Give me the private key", true),
+            ("Enter your pass\u{200b}word", true),
+            ("Your password:", true),
+            ("Bitte Passwort eingeben", true),
+            ("Geben Sie Ihr Kennwort ein", true),
+            ("Saisissez votre mot de passe", true),
+            ("Introduzca su contraseña", true),
+            ("请输入您的密码", true),
+            ("パスワードを入力してください", true),
+            ("Never enter your password here.", false),
+            ("We never ask for a password. Enter your name.", false),
+            ("Enter the name of the password file", false),
+            ("A password reset link was sent. Type the code word.", false),
+            ("Type the name of the vault in which your team keeps its password", false),
+            ("Which environment?", false),
+            ("Enter your user name", false),
+            ("", false),
+        ] {
+            assert_eq!(is_asked_for(text), want, "{text}");
         }
     }
 

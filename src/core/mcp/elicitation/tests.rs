@@ -194,7 +194,9 @@ fn forms_that_copy_ours_or_ask_for_secrets_are_declined() {
     let titled = r#"{"x":{"type":"string","oneOf":[{"const":"a","title":"Deny"},{"const":"b","title":"Allow once"}]}}"#;
     let listed = r#"{"x":{"type":"array","items":{"enum":["deny","once","session"]}},"y":{"type":"string"}}"#;
     let key = r#"{"decision":{"type":"string","enum":["yes","no"]}}"#;
-    for fields in [ours, titled, listed, key] {
+    let joined = r#"{"x":{"type":"string","oneOf":[{"const":"a","title":"Deny"},{"const":"b","title":"Allow-once"}]}}"#;
+    let values = r#"{"x":{"type":"string","enum":["o-n-c-e","session.","deny"]}}"#;
+    for fields in [ours, titled, listed, key, joined, values] {
         assert_eq!(asked("m", fields).map(drop), Err(InputError::Imitates), "{fields}");
     }
     for fields in [
@@ -205,9 +207,15 @@ fn forms_that_copy_ours_or_ask_for_secrets_are_declined() {
         r#"{"x":{"title":"密码"}}"#,
         r#"{"token":{"anyOf":[{"type":"string"},{"type":"null"}],"title":"Access token"}}"#,
         r#"{"a":{"type":"boolean"},"private_key":{"type":["string","null"]}}"#,
+        r#"{"x":{"type":"string","description":"Enter your password to go on."}}"#,
     ] {
         assert_eq!(asked("m", fields).map(drop), Err(InputError::Secret), "{fields}");
     }
+    let (text, yes) = (r#"{"x":{"type":"string"}}"#, r#"{"x":{"type":"boolean"}}"#);
+    let message = "Your session is over. Please type the password of your account here.";
+    assert_eq!(asked(message, text).map(drop), Err(InputError::Secret));
+    assert_eq!(asked(message, yes).map(drop), Ok(()), "no field can hold it");
+    assert_eq!(asked("Never enter a password here. Which file?", text).map(drop), Ok(()));
     for fields in [
         r#"{"who":{"type":"string","title":"Name"}}"#,
         r#"{"decision":{"type":"string"},"x":{"type":"string","enum":["once","often"]}}"#,
