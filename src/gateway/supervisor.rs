@@ -422,7 +422,7 @@ impl Supervisor {
         }
         self.parts.intake.set_limits(&new.server.limits);
         self.starts.set_number(new.server.limits.starts);
-        self.limiter = Arc::new(self.limiter.carry_over(&policy));
+        self.limiter = Arc::new(self.limiter.carry_over(&policy, clock::since_1970()));
         self.policy = Arc::new(policy);
         (self.written, self.config) = (written, Arc::new(new));
         if let Some(store) = &self.parts.store {

@@ -50,7 +50,8 @@ impl Leases {
         let Some(db) = &self.db else { return Ok(Limiter::new(policy)) };
         // A clock that was set back must not let days begin anew, nor make people wait for times that were close.
         clock::not_before(db.latest_time().run_now()?);
-        Ok(Limiter::durable(policy, &db.limits(clock::since_1970())?))
+        let now = clock::since_1970();
+        Ok(Limiter::durable(policy, &db.limits(now)?, now))
     }
 
     /// Waits until what a call drew is on disk. To be done before the call is sent; doing it again does no harm.

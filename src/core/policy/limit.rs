@@ -5,9 +5,9 @@
 //! limits that match it, or from none. `meter` is the arithmetic of one bucket, `buckets` are the live ones, `lease` is what
 //! makes them outlive the process.
 //!
-//! Over a reload a part stays the same part, and so do its buckets, while the limit's id and key stay; a rate, whose buckets
-//! say nothing without their numbers, while rate and burst stay too. So another number of calls a day or at once is in force
-//! at once and refills nothing, and parts that come or go leave the other parts alone.
+//! Over a reload or restart a part stays the same part, and so do its buckets, while the limit's id and key stay. Other
+//! numbers are in force at once and refill nothing: a bucket of another rate or burst begins with the calls that the old
+//! one held ([`Meter::carried`]). Parts that come or go leave the other parts alone.
 //!
 //! A key can name caller, upstream and tool, never a session. The store keeps the buckets over restarts and crashes
 //! (`store::leases`).
@@ -112,6 +112,23 @@ impl fmt::Display for Identity {
             Counts::Day => f.write_str("day"),
             Counts::Concurrent => f.write_str("concurrent"),
         }
+    }
+}
+
+impl Identity {
+    /// Whether `other` is the same rate limit with other numbers.
+    fn is_rate_of(&self, other: &Self) -> bool {
+        let are_rates = matches!((self.counts, other.counts), (Counts::Rate { .. }, Counts::Rate { .. }));
+        are_rates && self.id == other.id && self.key == other.key
+    }
+
+    /// The meter of a stored limit that is this one with another rate or burst; `None` for any other text.
+    fn other_rate(&self, text: &str) -> Option<Meter> {
+        let (before, numbers) = text.rsplit_once(' ')?;
+        let (own, _) = self.to_string().rsplit_once(' ').map(|(own, numbers)| (own.to_owned(), numbers.len()))?;
+        let (rate, burst) = numbers.split_once('*')?;
+        let meter = Meter::rate(Rate::parse(rate).ok()?, burst.parse().ok()?).ok()?;
+        (matches!(self.counts, Counts::Rate { .. }) && own == before).then_some(meter)
     }
 }
 

@@ -78,7 +78,14 @@ pub(super) struct Table {
 }
 
 impl Table {
-    pub(super) fn new(part: &Part, shard_capacity: usize, durable: bool, rows: &HashMap<RowId, Stored>) -> Self {
+    /// Makes the table of a part with the buckets that `rows` has for it, at `now`.
+    pub(super) fn new(
+        part: &Part,
+        shard_capacity: usize,
+        durable: bool,
+        rows: &HashMap<RowId, Stored>,
+        now: u64,
+    ) -> Self {
         let table = Self {
             identity: part.identity.clone(),
             durable: durable && !part.meter.is_concurrent(),
@@ -88,12 +95,29 @@ impl Table {
             hasher: RandomState::default(),
         };
         let limit = table.identity.to_string();
-        for (row, stored) in rows.iter().filter(|(row, _)| row.limit == limit) {
-            if let Some(key) = Key::of_row(&row.bucket) {
+        for (row, stored) in rows {
+            let other_rate = || table.identity.other_rate(&row.limit);
+            let Some(key) = Key::of_row(&row.bucket) else { continue };
+            if row.limit == limit {
                 table.lock(key.parts()).restore(table.meter, key, stored.number());
+            } else if let Some(from) = other_rate() {
+                let state = table.meter.carried(from, stored.number(), now);
+                table.lock(key.parts()).carry(table.meter, key, state, now);
             }
         }
         table
+    }
+
+    /// Begins with what the buckets of `old`, the same limit with another rate or burst, hold at `now`.
+    pub(super) fn carry_over(&self, old: &Self, now: u64) {
+        for shard in &old.shards {
+            let buckets: Vec<(Key, u64)> =
+                shard.lock().buckets.iter().map(|(key, bucket)| (key.clone(), bucket.state)).collect();
+            for (key, state) in buckets {
+                let state = self.meter.carried(old.meter, state, now);
+                self.lock(key.parts()).carry(self.meter, key, state, now);
+            }
+        }
     }
 
     pub(super) fn shard(&self, parts: [&str; 3]) -> &Mutex<Shard> {
@@ -203,6 +227,17 @@ impl Shard {
         self.sweep_at = self.sweep_at.min(meter.full_at(state));
         let bucket = Bucket { leased: state, known: state, written: state, ..Bucket::new(state, 0, self.epochs) };
         self.buckets.insert(key, bucket);
+    }
+
+    /// Adds to a bucket what one of another rate held. No row on disk has this yet, so the next draw writes it.
+    fn carry(&mut self, meter: Meter, key: Key, state: u64, now: u64) {
+        if state <= meter.full(now) {
+            return;
+        }
+        self.sweep_at = self.sweep_at.min(meter.full_at(state));
+        self.epochs += 1;
+        let bucket = self.buckets.entry(key).or_insert(Bucket::new(state, now, self.epochs));
+        bucket.state = bucket.state.max(state);
     }
 
     /// A call that drew at that time will not be made. A bucket that has been full since holds nothing of it.

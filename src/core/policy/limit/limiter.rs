@@ -59,27 +59,40 @@ pub(in crate::policy) enum Limited {
 impl Limiter {
     /// All buckets full; nothing of them outlives the process.
     pub fn new(policy: &Policy) -> Self {
-        Self::build(policy, &[], false, &HashMap::new())
+        Self::build(policy, &[], false, &HashMap::new(), Duration::ZERO)
     }
 
-    /// Buckets as they were left on disk, where they are kept from now on: calls bring leases.
-    pub fn durable(policy: &Policy, rows: &HashMap<RowId, Stored>) -> Self {
-        Self::build(policy, &[], true, rows)
+    /// Buckets as they were left on disk, where they are kept from now on: calls bring leases. `now` is the time since 1970.
+    pub fn durable(policy: &Policy, rows: &HashMap<RowId, Stored>, now: Duration) -> Self {
+        Self::build(policy, &[], true, rows, now)
     }
 
     /// The limiter for the policy that replaces this one's.
     ///
     /// Parts of limits that stay the same share their buckets with this limiter, so calls still
-    /// decided by the old policy count, and a reload refills nothing. Where buckets are kept on disk,
-    /// those of a part that comes back are found again by their first lease.
-    pub fn carry_over(&self, new: &Policy) -> Self {
-        Self::build(new, &self.tables, self.durable, &HashMap::new())
+    /// decided by the old policy count, and a reload refills nothing. A part with another rate or burst
+    /// begins with the calls that its old buckets hold at `now`, the time since 1970. Where buckets are
+    /// kept on disk, those of a part that comes back are found again by their first lease.
+    pub fn carry_over(&self, new: &Policy, now: Duration) -> Self {
+        Self::build(new, &self.tables, self.durable, &HashMap::new(), now)
     }
 
-    fn build(policy: &Policy, old: &[Vec<Arc<Table>>], durable: bool, rows: &HashMap<RowId, Stored>) -> Self {
+    fn build(
+        policy: &Policy,
+        old: &[Vec<Arc<Table>>],
+        durable: bool,
+        rows: &HashMap<RowId, Stored>,
+        now: Duration,
+    ) -> Self {
         let table = |part: &Part| {
-            let same = old.iter().flatten().find(|table| table.identity == part.identity);
-            same.map_or_else(|| Arc::new(Table::new(part, SHARD_CAPACITY, durable, rows)), Arc::clone)
+            if let Some(same) = old.iter().flatten().find(|table| table.identity == part.identity) {
+                return Arc::clone(same);
+            }
+            let table = Table::new(part, SHARD_CAPACITY, durable, rows, nanos(now));
+            for other in old.iter().flatten().filter(|other| part.identity.is_rate_of(&other.identity)) {
+                table.carry_over(other, nanos(now));
+            }
+            Arc::new(table)
         };
         let tables = policy.limits.iter().map(|limit| limit.parts.iter().map(table).collect());
         Self { stamp: policy.stamp.clone(), durable, tables: tables.collect() }
@@ -147,7 +160,7 @@ impl CallerLimiter {
         let counts = Counts::Rate { rate, burst };
         let identity = Identity { id: Arc::from("caller-rate"), key: vec![KeyPart::Caller], counts };
         let part = Part { identity, meter };
-        Some(Self { table: Arc::new(Table::new(&part, SHARD_CAPACITY, false, &HashMap::new())), meter })
+        Some(Self { table: Arc::new(Table::new(&part, SHARD_CAPACITY, false, &HashMap::new(), 0)), meter })
     }
 
     /// Takes so many requests, all or none.

@@ -151,6 +151,18 @@ impl Meter {
         }
     }
 
+    /// Converts the number of a bucket of the same limit with another rate or burst: as many calls are used up, at most
+    /// all of this one's.
+    pub(in crate::policy) fn carried(self, from: Self, state: u64, now: u64) -> u64 {
+        match (from, self) {
+            (Self::Rate { interval: old, .. }, Self::Rate { interval, burst, .. }) => {
+                let used = state.saturating_sub(now).div_ceil(old).min(u64::from(burst));
+                now.saturating_add(interval.saturating_mul(used))
+            }
+            _ => state,
+        }
+    }
+
     /// From when on a bucket with that number is full.
     pub(in crate::policy) const fn full_at(self, state: u64) -> u64 {
         match self {

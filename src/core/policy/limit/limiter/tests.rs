@@ -44,7 +44,8 @@ fn a_call_that_is_refused_before_it_is_sent_gives_back_what_it_took_and_no_more(
     let policy = limited(vec![limit("r", 3), day]);
     let item = policy.item_rules(TOOL.kind, &TOOL.upstream, &TOOL.canonical);
     for is_durable in [false, true] {
-        let limiter = if is_durable { Limiter::durable(&policy, &HashMap::new()) } else { Limiter::new(&policy) };
+        let limiter =
+            if is_durable { Limiter::durable(&policy, &HashMap::new(), SECOND) } else { Limiter::new(&policy) };
         let take = |now| match decide(&policy, &item, &TOOL, &nobody, &limiter, now) {
             Decision::Allow(permit) => Some(permit),
             Decision::Deny { .. } | Decision::Ask { .. } | Decision::Limit { .. } => None,
@@ -58,7 +59,7 @@ fn a_call_that_is_refused_before_it_is_sent_gives_back_what_it_took_and_no_more(
         // Another policy has other limits, even where they read the same.
         let other = limited(vec![limit("r", 3), LimitSpec { rate: None, per_day: Some(3), ..limit("d", 3) }]);
         let (carried, others) =
-            (limiter.carry_over(&other), other.item_rules(TOOL.kind, &TOOL.upstream, &TOOL.canonical));
+            (limiter.carry_over(&other, SECOND), other.item_rules(TOOL.kind, &TOOL.upstream, &TOOL.canonical));
         if !is_durable {
             permits[1].give_back(&carried, &other, &others, &TOOL);
             assert!(take(SECOND).is_none());
@@ -126,8 +127,7 @@ fn a_reload_refills_only_limits_that_changed() {
         ("order of the key", LimitSpec { key: reversed, ..base.clone() }, false),
         ("patterns", LimitSpec { upstreams: strings(&["a"]), ..base.clone() }, false),
         ("id", LimitSpec { id: "m".to_owned(), ..base.clone() }, true),
-        ("burst", LimitSpec { burst: 2, ..base.clone() }, true),
-        ("rate", LimitSpec { rate: Some(Rate { count: 60, per: Per::Minute }), ..base.clone() }, true),
+        ("rate", LimitSpec { rate: Some(Rate { count: 60, per: Per::Minute }), ..base.clone() }, false),
         ("key", LimitSpec { key: vec![KeyPart::Caller], ..base.clone() }, true),
     ];
     for (label, after, refilled) in rows {
@@ -136,8 +136,35 @@ fn a_reload_refills_only_limits_that_changed() {
         assert_eq!(refusal(&old, &old_limiter, &TOOL, SECOND), None);
         // One more in front, so that places do not decide.
         let new = limited(vec![limit("first", 100), after]);
-        let new_limiter = old_limiter.carry_over(&new);
+        let new_limiter = old_limiter.carry_over(&new, SECOND);
         assert_eq!(refusal(&new, &new_limiter, &TOOL, SECOND).is_none(), refilled, "{label}");
+    }
+}
+
+#[test]
+fn another_rate_or_burst_begins_with_the_calls_that_were_made() {
+    let rate = |count, per| Some(Rate { count, per });
+    let base = LimitSpec { rate: rate(60, Per::Minute), ..limit("l", 10) };
+    for (label, after, left) in [
+        ("more at once", LimitSpec { burst: 15, ..base.clone() }, 9),
+        ("fewer at once", LimitSpec { burst: 7, ..base.clone() }, 1),
+        ("as few as were made", LimitSpec { burst: 6, ..base.clone() }, 0),
+        ("fewer than were made", LimitSpec { burst: 2, ..base.clone() }, 0),
+        ("faster", LimitSpec { rate: rate(100, Per::Second), ..base.clone() }, 4),
+        ("slower", LimitSpec { rate: rate(10, Per::Day), ..base.clone() }, 4),
+    ] {
+        let (old, new) = (limited(vec![base.clone()]), limited(vec![after]));
+        let old_limiter = Limiter::new(&old);
+        assert!((0..6).all(|_| refusal(&old, &old_limiter, &TOOL, SECOND).is_none()));
+        let row = RowId { limit: old.limits[0].parts[0].identity.to_string(), bucket: r#"["local","",""]"#.to_owned() };
+        let state = i64::try_from((7 * SECOND).as_nanos()).unwrap();
+        let rows = HashMap::from([(row, Stored { day: 0, state })]);
+        for (way, limiter) in
+            [("reload", old_limiter.carry_over(&new, SECOND)), ("restart", Limiter::durable(&new, &rows, SECOND))]
+        {
+            let admitted = (0..20).filter(|_| refusal(&new, &limiter, &TOOL, SECOND).is_none()).count();
+            assert_eq!(admitted, left, "{label}, {way}");
+        }
     }
 }
 
@@ -163,14 +190,14 @@ fn other_numbers_of_calls_a_day_or_at_once_refill_nothing() {
     ];
     for (label, after, expected) in rows {
         let new = limited(vec![after]);
-        let new_limiter = old_limiter.carry_over(&new);
+        let new_limiter = old_limiter.carry_over(&new, SECOND);
         assert_eq!(call(&new, &new_limiter).map(drop), expected, "{label}");
     }
     drop(running);
     let (policy, limiter) =
         (limited(vec![LimitSpec { rate: None, concurrent: Some(1), ..limit("l", 1) }]), &old_limiter);
     assert!(
-        call(&policy, &limiter.carry_over(&policy)).is_ok(),
+        call(&policy, &limiter.carry_over(&policy, SECOND)).is_ok(),
         "calls of the old policy have given their places back"
     );
 }
@@ -227,7 +254,7 @@ fn calls_of_the_old_policy_count_after_a_reload() {
     let old = limited(vec![limit("l", 1)]);
     let new = limited(vec![limit("l", 1)]);
     let old_limiter = Limiter::new(&old);
-    let new_limiter = old_limiter.carry_over(&new);
+    let new_limiter = old_limiter.carry_over(&new, SECOND);
     assert_eq!(refusal(&old, &old_limiter, &TOOL, SECOND), None);
     assert!(refusal(&new, &new_limiter, &TOOL, SECOND).is_some());
 }
@@ -236,7 +263,7 @@ fn calls_of_the_old_policy_count_after_a_reload() {
 fn a_full_table_refuses_new_buckets_until_old_ones_are_full_again() {
     let policy = limited(vec![limit("l", 2)]);
     let mut limiter = Limiter::new(&policy);
-    let table = Table::new(&policy.limits[0].parts[0], 4, false, &HashMap::new());
+    let table = Table::new(&policy.limits[0].parts[0], 4, false, &HashMap::new(), 0);
     limiter.tables = vec![vec![Arc::new(table)]];
     let names: Vec<String> = (0..1000).map(|n| n.to_string()).collect();
     let call = |name: &str, now| refusal(&policy, &limiter, &Action { caller: name.into(), ..TOOL.clone() }, now);
@@ -256,7 +283,7 @@ fn a_full_table_refuses_new_buckets_until_old_ones_are_full_again() {
 fn a_late_clock_finds_no_refilled_bucket_after_a_sweep() {
     let policy = limited(vec![limit("l", 1)]);
     let mut limiter = Limiter::new(&policy);
-    limiter.tables = vec![vec![Arc::new(Table::new(&policy.limits[0].parts[0], 2, false, &HashMap::new()))]];
+    limiter.tables = vec![vec![Arc::new(Table::new(&policy.limits[0].parts[0], 2, false, &HashMap::new(), 0))]];
     let table = &limiter.tables[0][0];
     let names: Vec<String> = (0..1000).map(|n| n.to_string()).collect();
     let home = table.shard(["0", "", ""]);
@@ -280,7 +307,7 @@ proptest! {
         let old = limited(vec![per_tool.clone(), limit("wide", wide)]);
         let new = limited(vec![limit("wide", wide), per_tool]);
         let old_limiter = Limiter::new(&old);
-        let new_limiter = old_limiter.carry_over(&new);
+        let new_limiter = old_limiter.carry_over(&new, SECOND);
         let admitted = [AtomicU32::new(0), AtomicU32::new(0)];
         thread::scope(|scope| {
             for number in 0..threads {

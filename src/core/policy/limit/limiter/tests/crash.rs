@@ -21,7 +21,7 @@ fn specs(burst: u32, day: u32) -> Vec<LimitSpec> {
 
 impl Life {
     fn begin(policy: &Policy, disk: &Disk) -> Self {
-        Self { limiter: Limiter::durable(policy, disk), waiting: Vec::new() }
+        Self { limiter: Limiter::durable(policy, disk, SECOND), waiting: Vec::new() }
     }
 
     /// One transaction with all leases that wait; the calls that are sent then. `fails`: the disk does not take it.
@@ -154,7 +154,7 @@ fn play(steps: &[(bool, Step)], burst: u32, day: u32, two: bool) -> (Vec<u64>, D
             Step::Reload => {
                 policy = limited(specs(burst, day));
                 for life in &mut lives {
-                    life.limiter = life.limiter.carry_over(&policy);
+                    life.limiter = life.limiter.carry_over(&policy, SECOND);
                 }
             }
             // What `runtime` deletes.
@@ -246,7 +246,7 @@ fn a_store_that_fails_burns_nothing() {
 #[test]
 fn what_is_given_back_late_does_not_fill_a_bucket_twice() {
     let policy = limited(vec![limit("l", 2)]);
-    let limiter = Limiter::durable(&policy, &Disk::new());
+    let limiter = Limiter::durable(&policy, &Disk::new(), SECOND);
     let call = |now| allowed(&policy, &limiter, &TOOL, now);
     let early = call(SECOND).unwrap();
     // Full again by time alone, and drawn from once more.
@@ -266,8 +266,8 @@ fn a_limit_that_comes_back_by_a_reload_finds_what_was_used() {
         life.waiting.push((allowed(&full, &life.limiter, &TOOL, SECOND).unwrap(), 1));
         assert_eq!(life.settle(&mut disk, false).len(), 1);
     }
-    life.limiter = life.limiter.carry_over(&none);
-    life.limiter = life.limiter.carry_over(&full);
+    life.limiter = life.limiter.carry_over(&none, SECOND);
+    life.limiter = life.limiter.carry_over(&full, SECOND);
     let mut sent = 0;
     for _ in 0..5 {
         if let Ok(permit) = allowed(&full, &life.limiter, &TOOL, SECOND) {
@@ -289,7 +289,7 @@ fn rows_that_make_no_sense_count_as_used_up() {
         ("a day too far", Stored { day: i64::MAX, state: 0 }, false),
     ];
     for (label, stored, expected) in rows {
-        let limiter = Limiter::durable(&policy, &Disk::from([(row.clone(), stored)]));
+        let limiter = Limiter::durable(&policy, &Disk::from([(row.clone(), stored)]), SECOND);
         assert_eq!(allowed(&policy, &limiter, &TOOL, SECOND).is_ok(), expected, "{label}");
     }
 }
