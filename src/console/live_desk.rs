@@ -144,7 +144,7 @@ impl Desk for LiveDesk {
 
     fn revoke<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<bool, String>> {
         Box::pin(async move {
-            let revoked = self.service.approvals.revoke(Some(id)).await;
+            let revoked = self.service.approvals.revoke(Some(id), BY).await;
             revoked.map(|count| count > 0).map_err(|error| sentence(&error))
         })
     }

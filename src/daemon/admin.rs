@@ -477,3 +477,6 @@ async fn call(gateway: &Arc<Gateway>, caller: &Caller, request: &Request) -> Res
         (1, message.unwrap_or_else(|| "the call failed".to_owned()))
     })
 }
+
+#[cfg(test)]
+mod tests;

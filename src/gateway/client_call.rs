@@ -11,6 +11,7 @@ use crate::gateway::awaiting_approval::Asking;
 use crate::gateway::awaiting_login::AwaitingLogin;
 use crate::gateway::call::{Call, ClientEvent};
 use crate::gateway::channel::{Request, Step, Waited};
+use crate::store::audit::Recorded;
 use crate::telemetry::metrics::OutcomeLabel;
 
 /// The outcome of a request.
@@ -21,6 +22,20 @@ pub(crate) enum Handled {
     Later(BoxFuture<'static, Answer>),
     /// The gateway itself is full; HTTP says 503.
     Overloaded,
+}
+
+impl Handled {
+    /// Lets an answer wait for the place of its record in the audit log, so that no client is faster
+    /// than the log.
+    pub(crate) fn after(self, recorded: Recorded) -> Self {
+        match self {
+            Self::Answer(answer) if recorded.waits_for_place() => Self::Later(Box::pin(async move {
+                recorded.placed().await;
+                answer
+            })),
+            Self::Answer(_) | Self::Call(_) | Self::Later(_) | Self::Overloaded => self,
+        }
+    }
 }
 
 /// One call of a client. Dropping it before the answer cancels it.

@@ -41,6 +41,7 @@ pub(crate) fn conditions(service: &Service) -> Vec<Condition> {
         let then = if stops_calls { "calls are refused until it does" } else { "calls go on unrecorded" };
         Condition { reason: AUDIT, text: format!("the audit log takes no records ({why}); {then}"), stops_calls }
     });
+    let loss = || Some(Condition { reason: AUDIT, text: service.audit.loss()?, stops_calls: false });
     let short = |shortage, reason, text: &str| {
         let is_on = service.metrics.is_short_of(shortage, now);
         is_on.then(|| Condition { reason, text: text.to_owned(), stops_calls: false })
@@ -56,6 +57,7 @@ pub(crate) fn conditions(service: &Service) -> Vec<Condition> {
         Condition { reason: STORE, text, stops_calls: false }
     });
     audit
+        .or_else(loss)
         .into_iter()
         .chain(store)
         .chain(short(Shortage::Descriptors, DESCRIPTORS, descriptors))

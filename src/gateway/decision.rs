@@ -51,6 +51,13 @@ pub(crate) enum Refusal {
     },
 }
 
+/// A refusal, and its record. The answer to the client waits for the place of the record
+/// ([`Recorded::placed`]).
+pub(crate) struct RecordedRefusal {
+    pub(crate) refusal: Refusal,
+    pub(crate) recorded: Recorded,
+}
+
 impl Refusal {
     fn told(reason: Reason, text: &str) -> Self {
         Self::Told(Failure::new(reason, Executed::No, text))
@@ -74,14 +81,14 @@ impl Service {
     /// the number of the call.
     ///
     /// # Errors
-    /// [`Refusal`].
+    /// [`RecordedRefusal`].
     pub(crate) fn decide(
         &self,
         found: &Found<'_>,
         action: &Action,
         going_on: &GoingOn,
         call: u64,
-    ) -> Result<(Permit, Option<Gate>), Refusal> {
+    ) -> Result<(Permit, Option<Gate>), RecordedRefusal> {
         let (policy, limiter) = (&found.snapshot.policy, &found.snapshot.limiter);
         let own_rules = found.own_rules(action);
         let rules = own_rules.as_ref().unwrap_or(found.rules);
@@ -100,7 +107,7 @@ impl Service {
             (Decision::Ask { .. }, GoingOn::Consent { answer: Some(_), .. }) => Recorded::Accepted,
             _ => self.write_down(&record, Some(call)),
         };
-        match decision {
+        let refusal = match decision {
             Decision::Allow(permit) => {
                 let lease = permit.lease().map(|lease| (self.leases.clone(), lease.clone()));
                 let state = match going_on {
@@ -108,18 +115,22 @@ impl Service {
                     GoingOn::Anew | GoingOn::Consent { .. } | GoingOn::Login(_) => None,
                 };
                 let gate = Gate::new(&self.approvals, recorded, permit.grant(), lease, state);
-                Ok((permit, gate))
+                return Ok((permit, gate));
             }
-            Decision::Deny { hidden: true, .. } => Err(Refusal::Hidden),
+            Decision::Deny { hidden: true, .. } => {
+                // An unknown item has no record to wait for, and takes as long.
+                return Err(RecordedRefusal { refusal: Refusal::Hidden, recorded: Recorded::Accepted });
+            }
             Decision::Deny { hidden: false, .. } => {
-                Err(Refusal::told(Reason::Denied, "The policy does not allow this call."))
+                Refusal::told(Reason::Denied, "The policy does not allow this call.")
             }
-            Decision::Ask { rule, need } => Err(Refusal::Ask { rule, need }),
+            Decision::Ask { rule, need } => Refusal::Ask { rule, need },
             Decision::Limit { limit, retry_after } => {
                 self.metrics.limit_hit(&limit);
-                Err(Refusal::Told(limited(retry_after)))
+                Refusal::Told(limited(retry_after))
             }
-        }
+        };
+        Err(RecordedRefusal { refusal, recorded })
     }
 
     /// Writes a decision down where all of them are: in the log, the metrics, the console's list and the audit log.

@@ -12,7 +12,7 @@ use crate::gateway::answer::{Answer, unroutable};
 use crate::gateway::call::translate;
 use crate::gateway::client::ClientContext;
 use crate::gateway::client_call::Handled;
-use crate::gateway::decision::GoingOn;
+use crate::gateway::decision::{GoingOn, RecordedRefusal};
 use crate::gateway::gate::Gate;
 use crate::gateway::service::Service;
 use crate::gateway::watched::{Held, MAX_WATCHED};
@@ -171,7 +171,7 @@ impl Service {
         params: &RawObject,
         watcher: &Arc<Watcher>,
     ) -> Result<Watching, NotWatched> {
-        let (handle, mut target, gate, call) = self.find_watched(client, params)?;
+        let (handle, mut target, gate, call) = self.find_watched(client, params).await?;
         let (caller, tag) = (Arc::clone(&client.caller), client.tag.clone());
         let wants = Wants { caller, client: tag, offered: client.offered };
         let internal = |text: &str| Answer::error(code::INTERNAL, text, None);
@@ -200,7 +200,7 @@ impl Service {
     }
 
     /// A resource that this client may read, leave to watch it, what that waits for, and the number of the request.
-    fn find_watched(&self, client: &ClientContext, params: &RawObject) -> Result<Found, NotWatched> {
+    async fn find_watched(&self, client: &ClientContext, params: &RawObject) -> Result<Found, NotWatched> {
         let snapshot = self.snapshots.load_full();
         let method = Method::ResourcesSubscribe;
         let (found, Routed { canonical, outgoing, .. }) =
@@ -208,11 +208,16 @@ impl Service {
         let action = found.action(client, Kind::Subscription, canonical);
         let call = self.calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let exposed = params.string("uri").unwrap_or_default();
-        let (permit, gate) = self.decide(&found, &action, &GoingOn::Anew, call).map_err(|refusal| {
-            let unknown = || unroutable(&found.unknown(params), params, client.revision);
-            let told = |failure: Failure| Answer { outcome: Err(failure.error_object(call)), status: None };
-            NotWatched::Refused(refusal.failure().map_or_else(unknown, told))
-        })?;
+        let (permit, gate) = match self.decide(&found, &action, &GoingOn::Anew, call) {
+            Ok(permitted) => permitted,
+            Err(RecordedRefusal { refusal, recorded }) => {
+                let unknown = || unroutable(&found.unknown(params), params, client.revision);
+                let told = |failure: Failure| Answer { outcome: Err(failure.error_object(call)), status: None };
+                let refused = NotWatched::Refused(refusal.failure().map_or_else(unknown, told));
+                recorded.placed().await;
+                return Err(refused);
+            }
+        };
         let original = outgoing.body.string("uri").unwrap_or_default();
         Ok((Arc::clone(found.handle), Target { original, exposed, permit }, gate, call))
     }

@@ -23,7 +23,7 @@ use crate::policy::consent::{
     Refused, Shown, Wall,
 };
 use crate::policy::{Entry, Evidence};
-use crate::store::audit::Audit;
+use crate::store::audit::{Audit, RecordSlot};
 use crate::store::db::{Db, DbError, Health};
 
 pub(crate) mod beside;
@@ -254,10 +254,11 @@ impl Approvals {
         }
     }
 
-    /// Answers a prompt of this process over a channel of that evidence. When this returns, a grant is on disk and
-    /// live.
+    /// Answers a prompt of this process over a channel of that evidence. A grant waits for the place
+    /// of its record in the audit log; it is on disk and live when this returns. A denial takes
+    /// effect at once.
     ///
-    /// Dropping the future does not stop it.
+    /// Dropping the future does not stop it after that.
     ///
     /// # Errors
     /// Why the answer does not count. The prompt stays open, except when the grant could not be stored.
@@ -268,6 +269,10 @@ impl Approvals {
         evidence: Evidence,
         by: &str,
     ) -> Result<Closed, CannotAnswer> {
+        let slot = match answer {
+            Answer::Allow(_) => self.inner.reserve().await?,
+            Answer::Deny | Answer::Dismiss => RecordSlot::default(),
+        };
         let grant = {
             let inner = &self.inner;
             let now = self.wall();
@@ -280,7 +285,7 @@ impl Approvals {
             match open.desk.answer(id, answer, evidence, by, now, grant_id)? {
                 None => {
                     let how = if answer == Answer::Deny { Closed::Denied } else { Closed::Dismissed };
-                    let by = By { evidence, who: Arc::from(by), grant: None };
+                    let by = By { evidence, who: Arc::from(by), grant: None, slot: None };
                     inner.close(&mut open, id, how, Some(by));
                     return Ok(how);
                 }
@@ -288,7 +293,7 @@ impl Approvals {
                     let grant = Arc::new(grant);
                     open.reserve(id, &grant);
                     inner.add(Arc::clone(&grant));
-                    inner.close(&mut open, id, Closed::Granted, Some(By::of(&grant)));
+                    inner.close(&mut open, id, Closed::Granted, Some(By::of(&grant).recording(slot)));
                     inner.release(&mut open, &grant);
                     return Ok(Closed::Granted);
                 }
@@ -300,7 +305,7 @@ impl Approvals {
                 }
             }
         };
-        self.keep(*id, grant).await
+        self.keep(*id, grant, slot).await
     }
 
     /// The call of this process's prompt waits no longer: the prompt ends as if its time were over.
@@ -332,16 +337,17 @@ impl Approvals {
         self.consume_row(Arc::clone(grant.id())).await
     }
 
-    /// Revokes that grant, or all. Returns how many there were.
+    /// Revokes that grant, or all, for the person `by`. Returns how many there were.
     ///
     /// # Errors
     /// When it cannot be kept; the grants of this process are gone all the same until the next start, and for good if the
     /// store takes writes before that.
-    pub(crate) async fn revoke(&self, id: Option<&str>) -> Result<usize, DbError> {
+    pub(crate) async fn revoke(&self, id: Option<&str>, by: &str) -> Result<usize, DbError> {
         let hit = {
             let id = id.map(str::to_owned);
             move |grant: &str| id.as_deref().is_none_or(|id| id == grant)
         };
+        let by: Arc<str> = Arc::from(by);
         let (of_memory, kept) = {
             let inner = &self.inner;
             let mut open = inner.lock();
@@ -351,12 +357,12 @@ impl Approvals {
             let count = grants.iter().filter(in_memory).filter(|grant| hit(grant.id())).count();
             let kept = grants.iter().filter(|grant| !in_memory(grant) && hit(grant.id()));
             let kept: Vec<Arc<str>> = kept.map(|grant| Arc::clone(grant.id())).collect();
-            grants.iter().filter(|grant| hit(grant.id())).for_each(|grant| inner.took_back(grant, "revoked"));
+            grants.iter().filter(|grant| hit(grant.id())).for_each(|grant| inner.revoked(grant, &by));
             inner.grants.store(Arc::new(grants.without(|grant| hit(grant.id()))));
             (count, kept)
         };
         self.inner.tell();
-        Ok(of_memory + self.revoke_rows(id.map(str::to_owned), kept, hit).await?)
+        Ok(of_memory + self.revoke_rows(id.map(str::to_owned), by, kept, hit).await?)
     }
 
     /// A session or pipe ended, and its session grants with it.
@@ -382,7 +388,7 @@ impl Approvals {
         let over = |grant: &Grant| grant.lifetime() == Lifetime::Session && *grant.asked().caller == *caller;
         let grants = inner.grants.load();
         if grants.iter().any(|grant| over(grant)) {
-            grants.iter().filter(|grant| over(grant)).for_each(|grant| inner.took_back(grant, "invalidated"));
+            grants.iter().filter(|grant| over(grant)).for_each(|grant| inner.invalidated(grant));
             inner.grants.store(Arc::new(grants.without(over)));
             inner.tell();
         }
@@ -407,7 +413,7 @@ impl Approvals {
             return;
         }
         let gone = grants.iter().filter(|grant| dead.contains(grant.id()));
-        gone.for_each(|grant| inner.took_back(grant, "invalidated"));
+        gone.for_each(|grant| inner.invalidated(grant));
         inner.grants.store(Arc::new(grants.without(|grant| dead.contains(grant.id()))));
         inner.tell();
         drop(open);

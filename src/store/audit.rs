@@ -3,9 +3,10 @@
 //! A record costs its caller one channel operation. The writer formats and hashes all that is queued, writes it with one call and,
 //! where somebody waits for that, syncs it once for all of them. A plain record is on disk a second later at most.
 //!
-//! Nothing is dropped in silence. A full queue makes records wait. A disk that takes no records makes every further one wait
-//! for proof (`on-failure = "deny"`), which refuses its call until the disk takes records again; the first record then says how
-//! many are missing. What `policy::chain` says about the format is what is on disk.
+//! No record is dropped in silence: [`queue`] describes which tasks wait for a place in the queue,
+//! and the loss of a record without one. A disk that takes no records makes every further record
+//! wait for proof (`on-failure = "deny"`), which refuses its call until the disk takes records
+//! again; the first record then says how many are missing. `policy::chain` describes the format.
 //!
 //! Each process writes a chain of its own: the daemon `main`, and goes on with it after a restart; `headend stdio` alone
 //! `s-<random>`. At its start the writer compares the log with the head that the store kept. Half a line, as a crash leaves it, is cut
@@ -15,12 +16,11 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use data_encoding::HEXLOWER;
-use parking_lot::Mutex;
-use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, oneshot};
 
 use crate::base::clock;
 use crate::config::{self, guard};
@@ -36,6 +36,7 @@ mod files;
 mod heads;
 mod journal;
 pub(crate) mod past;
+mod queue;
 mod recover;
 mod retention;
 pub(crate) mod search;
@@ -47,10 +48,12 @@ mod writer;
 pub(crate) use self::files::Folder;
 pub(crate) use self::heads::Kept;
 pub(crate) use self::journal::Journal;
+pub(crate) use self::queue::{RecordSlot, Recorded};
 pub(crate) use self::ticket::{Options, Unrecorded};
 
+use self::queue::RecordQueue;
 use self::search::{Bounds, CannotSearch, Page, Query};
-use self::ticket::{Job, QUEUE, Setting, Settings, Shared, Ticket};
+use self::ticket::{Job, Setting, Settings};
 
 /// Searches at once, and how long another one waits.
 const SEARCHES: usize = 2;
@@ -126,18 +129,10 @@ pub(crate) struct Audit(Option<Arc<Inner>>);
 
 #[derive(Debug)]
 struct Inner {
-    queue: mpsc::Sender<Job>,
-    shared: Arc<Shared>,
+    queue: Arc<RecordQueue>,
     strict: AtomicBool,
-    deny: AtomicBool,
     folder: Folder,
     searches: Arc<Semaphore>,
-}
-
-impl Inner {
-    fn denies(&self) -> bool {
-        self.deny.load(Ordering::Relaxed)
-    }
 }
 
 impl Audit {
@@ -156,24 +151,15 @@ impl Audit {
         let form = Form::new(&db.installation_key().run_now().map_err(OpenError::Store)?, options.arguments);
         let heads = db.audit_heads().run_now().map_err(OpenError::Store)?;
         let kept = heads.into_iter().find(|kept| kept.chain == options.chain);
-        let (queue, jobs) = mpsc::channel(QUEUE);
-        let shared = Arc::new(Shared {
-            healthy: AtomicBool::new(true),
-            trouble: Mutex::default(),
-            urgent: Notify::new(),
-            given_up: AtomicU64::new(0),
-            retiring: AtomicBool::new(false),
-        });
-        let back = queue.downgrade();
+        let (queue, jobs, taken) = RecordQueue::new(options.deny, metrics.clone());
+        let (shared, back) = (Arc::clone(queue.shared()), queue.downgrade());
         let audit = Self(Some(Arc::new(Inner {
             queue,
-            shared: Arc::clone(&shared),
             strict: AtomicBool::new(options.strict),
-            deny: AtomicBool::new(options.deny),
             folder: folder.clone(),
             searches: Arc::new(Semaphore::new(SEARCHES)),
         })));
-        let setting = Setting { folder, options, form, db, metrics, shared, kept, queue: back };
+        let setting = Setting { folder, options, form, db, metrics, shared, kept, queue: back, taken };
         let start = match dormant::open(&setting) {
             Err(source) if !dormant::passes(&source) => {
                 return Err(OpenError::Folder { path: setting.options.folder, source });
@@ -189,36 +175,35 @@ impl Audit {
         self.0.is_some()
     }
 
-    /// Why it takes no records, and whether calls are refused for that; `None` while it does.
+    /// Why the log takes no records, and whether calls are refused for that; `None` while it does.
     pub(crate) fn trouble(&self) -> Option<(String, bool)> {
-        let Inner { shared, deny, .. } = &**self.0.as_ref()?;
-        (!shared.healthy.load(Ordering::Acquire)).then(|| (shared.trouble.lock().clone(), deny.load(Ordering::Relaxed)))
+        self.0.as_ref()?.queue.trouble()
     }
 
-    /// Hands a record over. A durable one is on disk when [`Recorded::written`] says so; so is a plain one in strict mode, or while
-    /// the disk takes no records.
+    /// Returns a sentence about records that were lost because the queue was full, for some minutes
+    /// after the last one.
+    pub(crate) fn loss(&self) -> Option<String> {
+        self.0.as_ref()?.queue.loss(clock::uptime())
+    }
+
+    /// Hands a record over. It has its place in the queue when this returns, if there is a place. A
+    /// durable record is on disk when [`Recorded::written`] says so; so is a plain one in strict
+    /// mode, or while the disk takes no records.
     pub(crate) fn record(&self, entry: Entry, durable: bool) -> Recorded {
         let Some(inner) = &self.0 else { return Recorded::Accepted };
-        let strict = inner.strict.load(Ordering::Relaxed);
-        let waits = durable || strict || (inner.denies() && !inner.shared.healthy.load(Ordering::Acquire));
-        let (answer, answered) = if waits {
-            let (answer, answered) = oneshot::channel();
-            (Some(answer), Some(answered))
-        } else {
-            (None, None)
-        };
-        let ticket = Ticket { entry, at: clock::unix_millis(), durable: waits, answer };
-        let unsent = match inner.queue.try_send(Job::Record(ticket)) {
-            Ok(()) => None,
-            Err(mpsc::error::TrySendError::Full(job) | mpsc::error::TrySendError::Closed(job)) => Some(job),
-        };
-        if waits || inner.queue.capacity() < QUEUE / 2 {
-            inner.shared.urgent.notify_one();
+        inner.queue.record(entry, durable || inner.strict.load(Ordering::Relaxed))
+    }
+
+    /// Waits for a place in the queue for the record of a grant, a login or an operator's action,
+    /// which does not count without its record.
+    ///
+    /// # Errors
+    /// [`Unrecorded`]: no writer is left, and `on-failure` is `"deny"`.
+    pub(crate) async fn reserve(&self) -> Result<RecordSlot, Unrecorded> {
+        match &self.0 {
+            Some(inner) => inner.queue.reserve(inner.strict.load(Ordering::Relaxed)).await,
+            None => Ok(RecordSlot::default()),
         }
-        if unsent.is_none() && answered.is_none() {
-            return Recorded::Accepted;
-        }
-        Recorded::Pending(Box::new(Pending { inner: Arc::clone(inner), unsent, answered }))
     }
 
     /// Puts other settings in force, for the records that come from here on.
@@ -226,7 +211,7 @@ impl Audit {
         let Some(inner) = &self.0 else { return };
         let deny = config.on_failure == config::OnFailure::Deny;
         inner.strict.store(config.strict, Ordering::Relaxed);
-        inner.deny.store(deny, Ordering::Relaxed);
+        inner.queue.set_deny(deny);
         let settings = Settings {
             arguments: config.capture_arguments,
             deny,
@@ -235,7 +220,6 @@ impl Audit {
         };
         // A writer that is gone writes nothing.
         drop(inner.queue.send(Job::Change(settings)).await);
-        inner.shared.urgent.notify_one();
     }
 
     /// Looks up one page of decisions. A few run at once, on threads where they may block; each has its bound in time and bytes, and
@@ -261,68 +245,21 @@ impl Audit {
         let Some(inner) = &self.0 else { return };
         let (done, flushed) = oneshot::channel();
         if inner.queue.send(Job::Flush(done)).await.is_ok() {
-            inner.shared.urgent.notify_one();
             // A writer that is gone has flushed.
             drop(flushed.await);
         }
     }
 }
 
-/// State of a submitted record.
-#[derive(Debug)]
-#[must_use = "a record that waits is written when it is awaited"]
-pub(crate) enum Recorded {
-    /// The record is queued, and no task waits for it.
-    Accepted,
-    /// To be awaited.
-    Pending(Box<Pending>),
-}
-
-impl Recorded {
-    /// Waits until the record is where it has to be: on disk, or in the queue for a plain one.
-    ///
-    /// # Errors
-    /// [`Unrecorded`]: it was not written, and `on-failure` is `"deny"`.
-    pub(crate) async fn written(self) -> Result<(), Unrecorded> {
-        match self {
-            Self::Accepted => Ok(()),
-            Self::Pending(pending) => pending.written().await,
-        }
-    }
-}
-
-/// A record that is not where it has to be yet.
-#[derive(Debug)]
-pub(crate) struct Pending {
-    inner: Arc<Inner>,
-    /// For a place in the queue.
-    unsent: Option<Job>,
-    answered: Option<oneshot::Receiver<Result<(), Unrecorded>>>,
-}
-
-impl Pending {
-    async fn written(mut self) -> Result<(), Unrecorded> {
-        let failed = if self.inner.denies() { Err(Unrecorded) } else { Ok(()) };
-        if self.unsent.is_some() {
-            let Ok(place) = self.inner.queue.reserve().await else { return failed };
-            if let Some(job) = self.unsent.take() {
-                place.send(job);
-            }
-            self.inner.shared.urgent.notify_one();
-        }
-        match self.answered.take() {
-            Some(answered) => answered.await.unwrap_or(failed),
-            None => Ok(()),
-        }
-    }
-}
-
-impl Drop for Pending {
-    fn drop(&mut self) {
-        if self.unsent.is_some() {
-            // The writer counts it and says so in the log.
-            self.inner.shared.given_up.fetch_add(1, Ordering::Relaxed);
-        }
+#[cfg(test)]
+impl Audit {
+    /// Keeps the writer from the queue until the returned sender is dropped.
+    pub(crate) async fn hold(&self) -> std::sync::mpsc::Sender<()> {
+        let (release, held) = std::sync::mpsc::channel();
+        let (begun, has_begun) = oneshot::channel();
+        self.0.as_ref().unwrap().queue.send(Job::Hold(begun, held)).await.unwrap();
+        has_begun.await.unwrap();
+        release
     }
 }
 

@@ -467,8 +467,8 @@ impl AuditMetrics {
     }
 
     /// Counts records that could not be written.
-    pub(crate) fn failed(&self, records: usize) {
-        self.failures.inc_by(u64::try_from(records).unwrap_or(u64::MAX));
+    pub(crate) fn failed(&self, records: u64) {
+        self.failures.inc_by(records);
     }
 }
 

@@ -16,7 +16,7 @@ use crate::engine::oauth::flow::Kind;
 use crate::engine::oauth::hidden::Hidden;
 use crate::engine::oauth::terms::{ResourceRule, Terms};
 use crate::policy::Entry;
-use crate::store::audit::Audit;
+use crate::store::audit::{Audit, RecordSlot};
 use crate::store::logins::Logins;
 use crate::upstream::client::HttpClient;
 use crate::upstream::fetcher::Fetcher;
@@ -42,9 +42,26 @@ impl LoginParts {
 
     /// Writes a record; `why` has no secret in it.
     pub(crate) fn record(&self, result: &'static str, upstream: &UpstreamName, why: &str) {
-        // No request waits for it: it says what has happened already.
-        drop(self.audit.record(Entry::gateway(result, format!("{upstream}: {why}")), false));
+        // It has happened already: no request waits for the record.
+        drop(self.audit.record(entry(result, upstream, why), false));
     }
+
+    /// Waits for a place for the record of a login, which does not count before.
+    ///
+    /// # Errors
+    /// A sentence for the operator.
+    pub(crate) async fn reserve(&self) -> Result<RecordSlot, String> {
+        self.audit.reserve().await.map_err(|error| format!("the login is not kept: {error}"))
+    }
+
+    /// Writes the record of a login in its place; `why` has no secret in it.
+    pub(crate) fn logged_in(slot: RecordSlot, upstream: &UpstreamName, why: &str) {
+        slot.record(entry("login", upstream, why));
+    }
+}
+
+fn entry(result: &'static str, upstream: &UpstreamName, why: &str) -> Entry {
+    Entry::gateway(result, format!("{upstream}: {why}"))
 }
 
 /// The settings of one upstream.

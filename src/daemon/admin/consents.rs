@@ -25,7 +25,7 @@ pub(super) async fn operate(
         "approvals.answer" => answer(gateway, params, by).await,
         "approvals.notify" => notify(gateway).await,
         "grants.list" => Ok(grants(gateway)),
-        _ => revoke(gateway, params).await,
+        _ => revoke(gateway, params, by).await,
     })
 }
 
@@ -65,12 +65,12 @@ fn grants(gateway: &Gateway) -> RawJson {
     json::list("grants", rows.iter().map(json::grant))
 }
 
-async fn revoke(gateway: &Gateway, params: &RawObject) -> Result<RawJson, (i64, String)> {
+async fn revoke(gateway: &Gateway, params: &RawObject, by: &str) -> Result<RawJson, (i64, String)> {
     let id = params.string("id");
     let all = params.is_true("all");
     if id.is_some() == all {
         return Err((code::INVALID_PARAMS, "write either `id` or `all`".to_owned()));
     }
-    let revoked = gateway.service.approvals.revoke(id.as_deref()).await.map_err(|error| (1, error.to_string()))?;
+    let revoked = gateway.service.approvals.revoke(id.as_deref(), by).await.map_err(|error| (1, error.to_string()))?;
     Ok(RawObject::of([("revoked", RawJson::number(revoked))]).encode())
 }

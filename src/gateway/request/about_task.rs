@@ -10,7 +10,7 @@ use crate::engine::task_id::TaskName;
 use crate::gateway::answer::{Answer, refused};
 use crate::gateway::client::ClientContext;
 use crate::gateway::client_call::Handled;
-use crate::gateway::decision::GoingOn;
+use crate::gateway::decision::{GoingOn, RecordedRefusal};
 use crate::gateway::found::Found;
 use crate::gateway::prepared::{InputContext, Prepared, TaskWay};
 use crate::gateway::quota::Good;
@@ -104,9 +104,9 @@ impl Service {
         let Some(place) = self.admission.enter() else { return Handled::Overloaded };
         match self.decide(&prepared.found, &prepared.action, &prepared.going_on, labels.call) {
             Ok(permit) => self.permitted(prepared, permit, place),
-            Err(refusal) => {
+            Err(RecordedRefusal { refusal, recorded }) => {
                 let told = |failure| refused(&failure, &labels, client.revision);
-                Handled::Answer(refusal.failure().map_or_else(unknown, told))
+                Handled::Answer(refusal.failure().map_or_else(unknown, told)).after(recorded)
             }
         }
     }

@@ -15,7 +15,7 @@ use crate::gateway::call::Call;
 use crate::gateway::channel::Waited;
 use crate::gateway::client::ClientContext;
 use crate::gateway::client_call::{ClientCall, Handled};
-use crate::gateway::decision::{GoingOn, Refusal};
+use crate::gateway::decision::{GoingOn, RecordedRefusal, Refusal};
 use crate::gateway::found::Found;
 use crate::gateway::gate::Gate;
 use crate::gateway::prepared::{InputContext, Prepared, TaskWay};
@@ -65,26 +65,31 @@ impl Service {
         }
         // Before the decision: a call without a place is not decided, so that it takes nothing from its limits.
         let Some(place) = self.admission.enter() else { return Handled::Overloaded };
-        match self.decide(&prepared.found, &prepared.action, &prepared.going_on, prepared.labels.call) {
-            Ok((permit, gate)) => match self.await_login(params, &prepared, waited) {
-                None => self.permitted(prepared, (permit, gate), place),
-                Some(handled) => {
-                    // It is decided again then, and uses nothing up before that.
-                    self.give_back(permit, &prepared.action);
-                    handled
-                }
-            },
-            Err(Refusal::Ask { rule, need }) => self.ask(params, prepared, &rule, need),
-            Err(Refusal::Told(failure)) => {
+        let decided = self.decide(&prepared.found, &prepared.action, &prepared.going_on, prepared.labels.call);
+        let RecordedRefusal { refusal, recorded } = match decided {
+            Ok((permit, gate)) => {
+                return match self.await_login(params, &prepared, waited) {
+                    None => self.permitted(prepared, (permit, gate), place),
+                    Some(handled) => {
+                        // It is decided again then, and uses nothing up before that.
+                        self.give_back(permit, &prepared.action);
+                        handled
+                    }
+                };
+            }
+            Err(refusal) => refusal,
+        };
+        let handled = match refusal {
+            Refusal::Ask { rule, need } => self.ask(params, prepared, &rule, need),
+            Refusal::Told(failure) => {
                 let is_limited = failure.reason == Reason::Limited;
                 let outcome = if is_limited { OutcomeLabel::Limited } else { OutcomeLabel::Denied };
                 prepared.found.handle.metrics.count(prepared.labels.label, outcome);
                 Handled::Answer(refused(&failure, &prepared.labels, client.revision))
             }
-            Err(Refusal::Hidden) => {
-                Handled::Answer(unroutable(&prepared.found.unknown(params), params, client.revision))
-            }
-        }
+            Refusal::Hidden => Handled::Answer(unroutable(&prepared.found.unknown(params), params, client.revision)),
+        };
+        handled.after(recorded)
     }
 
     /// The call on its way.
@@ -134,9 +139,8 @@ impl Service {
             && let Some(asks) = self.keeps_completions(&found, &action)
         {
             let why = "answered empty: calls of this item have no lasting grant";
-            // Nothing is sent upstream for it, so nothing waits for the record.
-            drop(self.write_down(&Record { why, ..Record::new(&action, &asks) }, Some(labels.call)));
-            return Err(nothing());
+            let recorded = self.write_down(&Record { why, ..Record::new(&action, &asks) }, Some(labels.call));
+            return Err(nothing().after(recorded));
         }
         let (asks, mut input) = self.complete(&mut outgoing, &found, client, &action);
         let resumed = resume.map(|resume| self.resume(&resume, &mut outgoing, input.as_deref_mut(), &action));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::journal::ended;
+use super::journal::revocation;
 use super::kept::{Answered, Revoked};
 use super::{Approvals, PromptRow, Wish, json};
 use crate::base::clock;
@@ -140,7 +140,7 @@ pub(crate) fn revoke(db: &Db, id: Option<&str>, by: &str) -> Result<Vec<Entry>, 
     let by: Arc<str> = Arc::from(by);
     let told = |revoked: &Revoked| {
         let asked = revoked.row.as_ref().map(|row| &row.asked);
-        Entry { by: Some(Arc::clone(&by)), ..ended(asked, &revoked.id, "revoked") }
+        revocation(asked, &revoked.id, &by)
     };
     Ok(revoked.iter().map(told).collect())
 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::closed_by::By;
 use super::{Approvals, Inner};
-use crate::policy::consent::{Asked, Closed, Grant, PromptId};
+use crate::policy::consent::{Asked, CannotAnswer, Closed, Grant, PromptId};
 use crate::policy::{Entry, Event};
-use crate::store::audit::Audit;
+use crate::store::audit::{Audit, RecordSlot};
 
 impl Approvals {
     /// Has each prompt, answer and revocation from here on recorded.
@@ -26,30 +26,51 @@ impl Inner {
 
     pub(super) fn ended(&self, id: &PromptId, asked: &Asked, how: Closed, by: Option<By>) {
         let entry = Entry { result: how.into_str(), ..about(Event::Answer, id, asked) };
-        let Some(By { evidence, who, grant }) = by else { return self.record(entry) };
-        self.record(Entry { evidence: Some(evidence), by: Some(who), grant, ..entry });
+        let Some(By { evidence, who, grant, slot }) = by else { return self.record(entry) };
+        let entry = Entry { evidence: Some(evidence), by: Some(who), grant, ..entry };
+        match slot {
+            Some(slot) => slot.record(entry),
+            None => self.record(entry),
+        }
     }
 
-    /// A grant is no more, for another reason than its use.
-    pub(super) fn took_back(&self, grant: &Grant, why: &'static str) {
-        self.record(ended(Some(grant.asked()), grant.id(), why));
+    /// Records that the person `by` took a grant back.
+    pub(super) fn revoked(&self, grant: &Grant, by: &Arc<str>) {
+        self.record(revocation(Some(grant.asked()), grant.id(), by));
     }
 
-    /// A grant was revoked that this process could not read.
-    pub(super) fn took_back_unread(&self, grant: &Arc<str>) {
-        self.record(ended(None, grant, "revoked"));
+    /// Records that the person `by` took a grant back that this process could not read.
+    pub(super) fn revoked_unread(&self, grant: &Arc<str>, by: &Arc<str>) {
+        self.record(revocation(None, grant, by));
+    }
+
+    /// Records that a grant ended with what it was about.
+    pub(super) fn invalidated(&self, grant: &Grant) {
+        self.record(ended(Some(grant.asked()), grant.id(), "invalidated"));
+    }
+
+    /// Waits for a place for the record of a grant.
+    ///
+    /// # Errors
+    /// [`CannotAnswer::NotKept`]: the audit log takes no records any more.
+    pub(super) async fn reserve(&self) -> Result<RecordSlot, CannotAnswer> {
+        match self.audit.get() {
+            Some(audit) => audit.reserve().await.map_err(|error| CannotAnswer::NotKept(error.to_string())),
+            None => Ok(RecordSlot::default()),
+        }
     }
 
     fn record(&self, entry: Entry) {
         if let Some(audit) = self.audit.get() {
-            // No call hangs on it: the first use of a grant waits for its own record, which comes after this one.
+            // The event has taken effect, and no task waits. The first use of a grant waits for its own
+            // record, which comes after this one.
             drop(audit.record(entry, false));
         }
     }
 }
 
 /// The record of a grant that is no more; it was about nothing that is known where its row cannot be read.
-pub(super) fn ended(asked: Option<&Asked>, grant: &Arc<str>, why: &'static str) -> Entry {
+fn ended(asked: Option<&Asked>, grant: &Arc<str>, why: &'static str) -> Entry {
     Entry {
         caller: asked.map(|asked| Arc::clone(&asked.caller)),
         upstream: asked.map(|asked| Arc::clone(&asked.upstream)),
@@ -59,6 +80,11 @@ pub(super) fn ended(asked: Option<&Asked>, grant: &Arc<str>, why: &'static str) 
         result: why,
         ..Entry::new(Event::Revoke)
     }
+}
+
+/// The record of a grant that the person `by` took back.
+pub(super) fn revocation(asked: Option<&Asked>, grant: &Arc<str>, by: &Arc<str>) -> Entry {
+    Entry { by: Some(Arc::clone(by)), ..ended(asked, grant, "revoked") }
 }
 
 fn about(event: Event, id: &PromptId, asked: &Asked) -> Entry {

@@ -19,6 +19,7 @@ use crate::base::tally::Tally;
 use crate::config::Operator;
 use crate::policy::consent::{CannotAnswer, Closed, Grant, GrantRow, Lifetime, PromptId};
 use crate::policy::{Digest, Evidence};
+use crate::store::audit::RecordSlot;
 use crate::store::db::{Db, DbError};
 
 /// How often other processes' answers are looked for while a prompt is open, and their revocations at all times.
@@ -30,11 +31,11 @@ const SETTLE: Duration = Duration::from_secs(60);
 static UNREAD: Tally = Tally::of(1);
 
 impl Approvals {
-    /// Writes a grant, then puts it in force and closes its prompt.
-    pub(super) async fn keep(&self, id: PromptId, grant: Arc<Grant>) -> Result<Closed, CannotAnswer> {
+    /// Writes a grant, then puts it in force, closes its prompt, and records that in `slot`.
+    pub(super) async fn keep(&self, id: PromptId, grant: Arc<Grant>, slot: RecordSlot) -> Result<Closed, CannotAnswer> {
         let Some(db) = &self.inner.db else { return Err(CannotAnswer::Unknown) };
         let (keep, inner) = (db.keep_grant(grant.row(), id.to_string()), Arc::clone(&self.inner));
-        let closed = keep.run_with(move |outcome| inner.kept(&id, &grant, outcome)).await;
+        let closed = keep.run_with(move |outcome| inner.kept(&id, &grant, slot, outcome)).await;
         let closed = closed.unwrap_or_else(|error| Err(CannotAnswer::NotKept(error.to_string())));
         if closed == Ok(Closed::Superseded) {
             // After this one the grant is undone.
@@ -63,6 +64,7 @@ impl Approvals {
     pub(super) async fn revoke_rows(
         &self,
         id: Option<String>,
+        by: Arc<str>,
         kept: Vec<Arc<str>>,
         hit: impl Fn(&str) -> bool + Send + 'static,
     ) -> Result<usize, DbError> {
@@ -72,7 +74,7 @@ impl Approvals {
         let revoked = db.revoke_grants(id, now).run_with(move |outcome| {
             inner.drop_grants(|grant| hit(grant.id()));
             let unread = outcome.iter().flatten().filter(|revoked| revoked.row.is_none());
-            unread.for_each(|revoked| inner.took_back_unread(&revoked.id));
+            unread.for_each(|revoked| inner.revoked_unread(&revoked.id, &by));
             if outcome.is_err() {
                 inner.lock().undone.extend(kept);
             }
@@ -167,7 +169,7 @@ impl Approvals {
     }
 
     /// An answer that another process left. Who can write the file is the operator.
-    async fn take(&self, answered: Answered) {
+    pub(super) async fn take(&self, answered: Answered) {
         let outcome = match read(&answered) {
             _ if self.operator() == Operator::None => {
                 "this gateway takes answers on its console's page alone".to_owned()
@@ -224,13 +226,19 @@ fn read(answered: &Answered) -> Option<(PromptId, Option<Digest>, Wish)> {
 
 impl Inner {
     /// A grant is on the disk, or is not.
-    fn kept(&self, id: &PromptId, grant: &Arc<Grant>, outcome: Result<(), DbError>) -> Result<Closed, CannotAnswer> {
+    fn kept(
+        &self,
+        id: &PromptId,
+        grant: &Arc<Grant>,
+        slot: RecordSlot,
+        outcome: Result<(), DbError>,
+    ) -> Result<Closed, CannotAnswer> {
         let mut open = self.lock();
         let alive = open.writing.remove(grant.id()).is_some();
         match outcome {
             Ok(()) if alive => {
                 self.add(Arc::clone(grant));
-                self.close(&mut open, id, Closed::Granted, Some(By::of(grant)));
+                self.close(&mut open, id, Closed::Granted, Some(By::of(grant).recording(slot)));
                 self.release(&mut open, grant);
                 Ok(Closed::Granted)
             }

@@ -4,6 +4,7 @@ use crate::mcp::client_name::ClientName;
 use crate::policy::{Digest, Entry, Event, Kind, Said};
 use crate::wire::raw::{RawJson, RawObject};
 
+mod full_queue;
 mod killed;
 mod steps;
 
@@ -231,9 +232,9 @@ async fn revoked_grants_are_gone_here_elsewhere_and_afterwards() {
     other.follow().await;
     assert_eq!(other.grants().len(), 2);
     let id = one.grants().iter().find(|grant| grant.is_once()).unwrap().id().clone();
-    assert_eq!(one.revoke(Some(&id)).await.unwrap(), 1);
-    assert_eq!(one.revoke(Some(&id)).await.unwrap(), 0);
-    assert_eq!(one.revoke(None).await.unwrap(), 2);
+    assert_eq!(one.revoke(Some(&id), "uid:1").await.unwrap(), 1);
+    assert_eq!(one.revoke(Some(&id), "uid:1").await.unwrap(), 0);
+    assert_eq!(one.revoke(None, "uid:1").await.unwrap(), 2);
     other.follow().await;
     assert_eq!((one.grants().len(), other.grants().len(), kept(&dir).grants().len()), (0, 0, 0));
 }
@@ -345,7 +346,7 @@ async fn nobody_is_asked_while_the_answer_could_not_be_kept_and_what_was_revoked
     db.refuse_writes(true);
     let grant = approvals.grants().claim(&once, approvals.wall(), None).unwrap().spend();
     assert!(matches!(approvals.consume(&grant).await, Err(Spent::NotKept(_))), "a use that is not kept does not count");
-    assert!(approvals.revoke(Some(&id(&revoked))).await.is_err(), "it says that it is not kept");
+    assert!(approvals.revoke(Some(&id(&revoked)), "uid:1").await.is_err(), "it says that it is not kept");
     approvals.invalidate(|asked| asked.item == changed.item);
     assert_eq!(approvals.ask(asked("ci", "fx__d", "{}"), shown()), Err(Refused::NotKept));
     assert!(!holds(&revoked) && !holds(&changed));

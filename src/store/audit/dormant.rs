@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
+use super::queue::QUEUE;
 use super::recover::{self, Start};
-use super::ticket::{Job, QUEUE, Setting, Unrecorded};
+use super::ticket::{Job, Setting, Unrecorded};
 
 /// How often the folder is tried while no record comes.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -31,6 +32,7 @@ pub(super) async fn wait(setting: &mut Setting, jobs: &mut mpsc::Receiver<Job>) 
         if received == Ok(0) {
             return None;
         }
+        setting.taken.send_replace(());
         // Before the records are refused: they are not among those that a log takes which opens now.
         let opened = open(setting);
         for job in batch.drain(..) {
@@ -47,6 +49,11 @@ pub(super) async fn wait(setting: &mut Setting, jobs: &mut mpsc::Receiver<Job>) 
                 Job::Retire(_) => {}
                 // Nothing is on its way to the disk.
                 Job::Flush(done) => done.send(()).unwrap_or_default(),
+                #[cfg(test)]
+                Job::Hold(begun, held) => {
+                    begun.send(()).unwrap_or_default();
+                    let _released = held.recv();
+                }
             }
         }
         match opened {

@@ -272,32 +272,44 @@ async fn calls_go_on_unrecorded_where_the_operator_says_so() {
 }
 
 #[tokio::test]
-async fn a_full_queue_makes_records_wait_and_what_is_given_up_is_counted() {
+async fn calls_wait_for_a_writer_that_is_behind_and_records_that_nobody_awaits_keep_their_places() {
     let place = Place::new();
     let audit = place.open(place.options());
-    let mut given_up = 0;
-    let mut waited = 0;
-    for call in 0..20_000 {
-        match audit.record(entry(call), false) {
-            Recorded::Accepted => {}
-            pending @ Recorded::Pending(_) if waited < 10 => {
-                waited += 1;
-                pending.written().await.unwrap();
-            }
-            pending @ Recorded::Pending(_) => {
-                given_up += 1;
-                drop(pending);
-            }
-        }
+    let writer = audit.hold().await;
+    for call in 0..1024 {
+        assert!(matches!(audit.record(entry(call), false), Recorded::Accepted), "{call}");
     }
-    audit.record(entry(0), true).written().await.unwrap();
+    drop(audit.record(entry(1024), false));
+    let [allowed, refused, durable] = [false, false, true].map(|durable| audit.record(entry(1025), durable));
+    assert!(allowed.waits_for_place() && refused.waits_for_place() && durable.waits_for_place());
+    let slot = audit.reserve().await.unwrap();
+    let (mut allowed, mut refused) = (Box::pin(allowed.written()), Box::pin(refused.placed()));
+    assert!(futures_util::poll!(&mut allowed).is_pending() && futures_util::poll!(&mut refused).is_pending());
+    drop(durable);
+    slot.record(entry(1026));
+    drop(writer);
+    allowed.await.unwrap();
+    refused.await;
     audit.flush().await;
     let text = place.text();
-    let lost = |line: &str| line.split_once("\"why\":\"")?.1.split(' ').next()?.parse::<u64>().ok();
-    let said: u64 = text.lines().filter(|line| line.contains(r#""result":"lost""#)).filter_map(lost).sum();
-    let decisions = text.matches(r#""event":"decision""#).count();
-    assert_eq!((said, decisions), (given_up, 20_001 - usize::try_from(given_up).unwrap()));
-    assert_eq!(place.verdict(), format!("main {}", text.lines().count()));
+    let count = |call: u64| text.matches(&format!(r#""call":"{call:x}""#)).count();
+    assert!((0..1025).all(|call| count(call) == 1) && count(1025) == 3 && count(1026) == 1);
+    assert_eq!((place.verdict(), audit.loss()), ("main 1029".to_owned(), None));
+}
+
+#[tokio::test]
+async fn nothing_waits_for_a_writer_that_is_gone() {
+    for deny in [true, false] {
+        let (queue, jobs, says) = RecordQueue::new(deny, Metrics::new().unwrap().audit());
+        while let Recorded::Accepted = queue.record(entry(0), false) {}
+        let behind = queue.record(entry(1), false);
+        drop((jobs, says));
+        let late = queue.record(entry(2), true);
+        for recorded in [behind, late] {
+            assert_eq!(recorded.written().await.is_err(), deny);
+        }
+        assert_eq!(queue.reserve(false).await.is_err(), deny);
+    }
 }
 
 #[tokio::test]

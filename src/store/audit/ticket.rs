@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use super::files::Folder;
 use super::heads::Kept;
@@ -14,9 +15,6 @@ use crate::policy::Entry;
 use crate::policy::chain::{Form, Retain};
 use crate::store::db::Db;
 use crate::telemetry::metrics::AuditMetrics;
-
-/// Records that may wait for the writer.
-pub(super) const QUEUE: usize = 1024;
 
 /// A record could not be written; its action must not happen.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -61,6 +59,8 @@ pub(super) struct Setting {
     pub(super) kept: Option<Kept>,
     /// The way back into the queue, which keeps no log open.
     pub(super) queue: mpsc::WeakSender<Job>,
+    /// Changes when the writer has taken records out of the queue. Closed when no writer is left.
+    pub(super) taken: watch::Sender<()>,
 }
 
 impl Setting {
@@ -81,8 +81,12 @@ pub(super) struct Shared {
     pub(super) trouble: Mutex<String>,
     /// Ends the writer's rest between two batches.
     pub(super) urgent: Notify,
-    /// Records that were given up before they came into the queue.
+    /// Whether what cannot be recorded must not happen.
+    pub(super) deny: AtomicBool,
+    /// Records that found no place in the queue, until the writer has said so in the log.
     pub(super) given_up: AtomicU64,
+    /// The number of such records since the start, and the uptime of the last one.
+    pub(super) losses: Mutex<(u64, Duration)>,
     /// Whether what is kept no longer is looked for or being removed.
     pub(super) retiring: AtomicBool,
 }
@@ -101,6 +105,9 @@ pub(super) enum Job {
     Retire(Vec<Retired>),
     /// Sync everything, keep the head, say so.
     Flush(oneshot::Sender<()>),
+    /// Say that the writer rests, which it does until the other end is dropped.
+    #[cfg(test)]
+    Hold(oneshot::Sender<()>, std::sync::mpsc::Receiver<()>),
 }
 
 /// A record on its way.

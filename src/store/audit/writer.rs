@@ -11,9 +11,10 @@ use tokio::sync::{mpsc, oneshot};
 use super::dormant;
 use super::files::Segment;
 use super::heads::Kept;
+use super::queue::QUEUE;
 use super::recover::Start;
 use super::retention::{self, Retired};
-use super::ticket::{Job, QUEUE, Setting, Ticket, Unrecorded};
+use super::ticket::{Job, Setting, Ticket, Unrecorded};
 use crate::base::clock;
 use crate::policy::chain::{Chain, Head};
 use crate::policy::{Entry, Removal};
@@ -48,6 +49,10 @@ struct Mark {
     chain: Chain,
     /// Bytes of the segment up to there.
     length: u64,
+    /// Records of others since the start.
+    records: u64,
+    /// Lost records of which the log says so.
+    told: u64,
 }
 
 pub(super) struct Writer {
@@ -105,7 +110,7 @@ impl Writer {
     /// A writer that goes on with a log, and what the log has to say about itself.
     fn new(setting: Setting, start: Start) -> (Self, Vec<Entry>) {
         let Start { chain, segment, file, length, notes } = start;
-        let mark = Mark { chain, length };
+        let mark = Mark { chain, length, records: 0, told: 0 };
         let kept = setting.kept.as_ref().map(|kept| kept.head);
         // One that was not begun today gives way at the first record, where files are kept by the day.
         let is_of_today = length == 0 || setting.folder.is_of(&segment, clock::unix_millis());
@@ -206,7 +211,10 @@ impl Writer {
             };
             match received {
                 Some(0) => break self.flush(),
-                Some(_) => self.batch(&mut batch),
+                Some(_) => {
+                    self.setting.taken.send_replace(());
+                    self.batch(&mut batch);
+                }
                 None => {}
             }
             if self.due.is_some_and(|due| due <= clock::now()) {
@@ -237,6 +245,11 @@ impl Writer {
                 }
                 Job::Retire(old) => retired.push(old),
                 Job::Flush(done) => flushes.push(done),
+                #[cfg(test)]
+                Job::Hold(begun, held) => {
+                    begun.send(()).unwrap_or_default();
+                    let _released = held.recv();
+                }
             }
         }
         if !tickets.is_empty() {
@@ -265,7 +278,7 @@ impl Writer {
                 Ok(())
             }
             Err(error) => {
-                self.failed(error, tickets.len());
+                refused(&self.setting, error);
                 if self.setting.options.deny { Err(Unrecorded) } else { Ok(()) }
             }
         };
@@ -278,24 +291,24 @@ impl Writer {
         }
     }
 
-    fn recovered(&mut self, was_healthy: bool) {
-        self.lost = 0;
+    fn recovered(&self, was_healthy: bool) {
         if !was_healthy {
             self.setting.shared.healthy.store(true, Ordering::Release);
             tracing::info!("the audit log takes records again");
         }
     }
 
-    fn failed(&mut self, error: &io::Error, records: usize) {
+    /// Counts records that will not be in the log; the next one that is says so.
+    fn lose(&mut self, records: u64) {
+        self.lost += records;
         self.setting.metrics.failed(records);
-        refused(&self.setting, error);
     }
 
     fn write(&mut self, tickets: &[Ticket]) -> io::Result<()> {
         self.lost += self.setting.shared.given_up.swap(0, Ordering::Relaxed);
         let outcome = self.try_write(tickets);
         if outcome.is_err() {
-            self.lost += tickets.len() as u64;
+            self.lose(tickets.len() as u64);
         }
         outcome
     }
@@ -323,7 +336,12 @@ impl Writer {
         self.must_cut = true;
         self.file.write_all(&self.text)?;
         self.must_cut = false;
-        self.written = Mark { chain, length: self.written.length + self.text.len() as u64 };
+        self.written = Mark {
+            chain,
+            length: self.written.length + self.text.len() as u64,
+            records: self.written.records + tickets.len() as u64,
+            told: self.written.told + std::mem::take(&mut self.lost),
+        };
         Ok(())
     }
 
@@ -334,9 +352,11 @@ impl Writer {
             return Ok(());
         }
         if let Err(error) = self.file.sync_data() {
-            self.lost += self.written.chain.head().seq - self.synced.chain.head().seq;
-            self.written = self.synced;
+            let (written, synced) = (self.written, self.synced);
+            self.lost += written.told - synced.told;
+            self.written = synced;
             self.must_cut = true;
+            self.lose(written.records - synced.records);
             return Err(error);
         }
         self.synced = self.written;
@@ -370,12 +390,10 @@ impl Writer {
     /// Looks whether the disk takes records again: while calls are refused elsewhere, none may come to find out.
     fn retry(&mut self) {
         self.lost += self.setting.shared.given_up.swap(0, Ordering::Relaxed);
-        let lost = self.lost;
         match self.try_write(&[]).and_then(|()| self.sync()) {
             Ok(()) => self.recovered(false),
             Err(error) => {
                 *self.setting.shared.trouble.lock() = error.to_string();
-                self.lost = lost;
                 self.due = Some(clock::now() + LAG);
             }
         }
@@ -387,9 +405,8 @@ impl Writer {
         if !self.setting.shared.healthy.load(Ordering::Acquire) {
             self.retry();
         }
-        let unsynced = self.written.chain.head().seq - self.synced.chain.head().seq;
         if let Err(error) = self.sync() {
-            self.failed(&error, usize::try_from(unsynced).unwrap_or(usize::MAX));
+            refused(&self.setting, &error);
         }
         let head = self.synced.chain.head();
         if self.kept == Some(head) || head.seq == 0 {

@@ -7,7 +7,7 @@ use crate::engine::oauth::client::Moment;
 use crate::engine::oauth::error::{OAuthError, Refusal};
 use crate::engine::oauth::flow::{self, Flow, Kind, Known, Next};
 use crate::engine::oauth::token::Login;
-use crate::upstream::login_parts::chance;
+use crate::upstream::login_parts::{LoginParts, chance};
 
 /// Documents and tokens of one login; more than any server needs.
 const STEPS: usize = 32;
@@ -67,9 +67,10 @@ impl Keeper {
             let subject = |login: &Login| login.account.as_ref().map(|account| account.subject.clone());
             same_issuer && subject(&held.login).is_some() && subject(&held.login) == subject(&login)
         });
+        let slot = self.parts.reserve().await?;
         logins.keep(&self.launch, &login).await.map_err(|error| error.to_string())?;
         let account = login.account.as_ref().map_or("", |account| account.shown.as_str());
-        self.parts.record("login", &self.upstream, &format!("{} {account}", login.server.issuer));
+        LoginParts::logged_in(slot, &self.upstream, &format!("{} {account}", login.server.issuer));
         tracing::info!(upstream.name = %self.upstream, issuer = %login.server.issuer, "logged in");
         Ok((login, !is_same))
     }

@@ -12,7 +12,7 @@ use crate::store::db::DbError;
 use crate::store::logins::{Claiming, Held, Logins};
 use crate::telemetry::metrics::Renewal;
 use crate::upstream::answer::HttpError;
-use crate::upstream::login_parts::chance;
+use crate::upstream::login_parts::{LoginParts, chance};
 
 /// How long other processes may take to renew a login before this one gives the call up.
 const PATIENCE: Duration = Duration::from_secs(45);
@@ -153,7 +153,8 @@ impl Keeper {
         let mut flow = Flow::new(terms, kind, challenge, known, chance(), now);
         match self.drive(&mut flow).await {
             Ok(Next::Done(login)) => {
-                self.parts.record("login", &self.upstream, &login.server.issuer);
+                let slot = self.parts.reserve().await.map_err(HttpError::NoToken)?;
+                LoginParts::logged_in(slot, &self.upstream, &login.server.issuer);
                 self.adopt(u64::from_be_bytes(clock::random()), *login)
             }
             Ok(_) => Err(self.failed(&OAuthError::OutOfTurn)),

@@ -1,0 +1,150 @@
+//! Answers while the queue of the audit log is full: each is in the log once, or is counted as lost.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use super::*;
+use crate::policy::chain::Retain;
+use crate::store::audit::past::{Begin, Found, Past};
+use crate::store::audit::{Folder, MAIN, Options, Recorded};
+use crate::telemetry::metrics::Metrics;
+
+/// Answers of each kind.
+const ANSWERS: usize = 512;
+
+fn log(dir: &Path, db: Db, metrics: &Metrics) -> Audit {
+    let options = Options {
+        folder: dir.join("audit"),
+        chain: MAIN.to_owned(),
+        arguments: false,
+        strict: false,
+        deny: true,
+        max_segment: 64 << 20,
+        retain: Retain::default(),
+    };
+    Audit::open(options, db, metrics.audit()).unwrap()
+}
+
+fn filling() -> Entry {
+    Entry::new(Event::Outcome)
+}
+
+/// The members `event`, `prompt` or `grant`, and `result` of all records, oldest first.
+fn records(dir: &Path) -> Vec<(String, String, String)> {
+    let mut past = Past::begin(Folder::at(dir.join("audit")), &Begin::Latest).unwrap();
+    let mut all = Vec::new();
+    while let Some(found) = past.next() {
+        let Found::Record { line, .. } = found else { panic!("a damaged line") };
+        let about = if line.event == "revoke" { &line.grant } else { &line.prompt };
+        let text = |text: Option<&str>| text.unwrap_or_default().to_owned();
+        all.push((line.event.to_string(), text(about.as_deref()), text(line.result.as_deref())));
+    }
+    all.reverse();
+    all
+}
+
+/// How often records of that kind name each subject and result.
+fn counts(all: &[(String, String, String)], kind: &str) -> HashMap<(String, String), usize> {
+    let mut counts = HashMap::new();
+    for (_, about, result) in all.iter().filter(|(event, ..)| event == kind) {
+        *counts.entry((about.clone(), result.clone())).or_default() += 1;
+    }
+    counts
+}
+
+/// Answers over the channel with that number, of which there are five.
+async fn answer_over(channel: usize, approvals: &Approvals, id: PromptId, wish: Wish) {
+    let text = id.to_string();
+    let shown = approvals.prompt(&id).unwrap().digest();
+    let (answer, by) = (wish.answer(approvals.wall()), "someone");
+    let outcome = match channel % 5 {
+        0 => approvals.answer(&id, answer, Evidence::Client, by).await.map_err(|why| why.to_string()),
+        1 => approvals.answer_shown(&(id, shown), answer, Evidence::Page, by).await.map_err(|why| why.to_string()),
+        2 => {
+            let answered = approvals.answer_group(&[(id, shown)], answer, Evidence::Page, by).await.unwrap();
+            answered.into_iter().next().unwrap().map_err(|why| why.to_string())
+        }
+        3 => return assert!(approvals.operator_answers(&text, Some(shown), wish, by).await.is_ok()),
+        _ => {
+            let answered = Answered { prompt: text, answer: wish.to_string(), by: by.to_owned() };
+            approvals.take(answered).await;
+            return;
+        }
+    };
+    outcome.unwrap();
+}
+
+#[tokio::test]
+async fn of_answers_and_revocations_before_a_full_queue_each_is_recorded_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path()).unwrap();
+    let metrics = Metrics::new().unwrap();
+    let limits = Consent { per_minute: 100, max_open: 2 * ANSWERS, ..Consent::default() };
+    let approvals = Approvals::open(db.clone(), &limits).unwrap();
+    let audit = log(dir.path(), db, &metrics);
+    approvals.record_in(audit.clone());
+    let writer = audit.hold().await;
+    while let Recorded::Accepted = audit.record(filling(), false) {}
+
+    let mut wanted: HashMap<(String, String), usize> = HashMap::new();
+    for n in 0..ANSWERS {
+        for (wish, word) in [(Wish::Once, "granted"), (Wish::Deny, "denied")] {
+            let id = approvals.ask(asked("ci", &format!("fx__{n}_{word}"), "{}"), shown()).unwrap();
+            answer_over(n, &approvals, id, wish).await;
+            assert_eq!(approvals.settled(&id).await.into_str(), word, "it has taken effect");
+            assert!(wanted.insert((id.to_string(), word.to_owned()), 1).is_none());
+        }
+    }
+    let grants: Vec<Arc<str>> = approvals.grants().iter().map(|grant| Arc::clone(grant.id())).collect();
+    assert_eq!((grants.len(), approvals.revoke(None, "uid:1").await.unwrap()), (ANSWERS, ANSWERS));
+    assert_eq!(approvals.grants().len(), 0, "a revocation takes effect at once");
+    drop(writer);
+    audit.flush().await;
+
+    let all = records(dir.path());
+    assert_eq!(counts(&all, "answer"), wanted);
+    let revoked = grants.iter().map(|id| ((id.to_string(), "revoked".to_owned()), 1)).collect();
+    assert_eq!(counts(&all, "revoke"), revoked);
+    assert_eq!(counts(&all, "prompt").len(), 2 * ANSWERS);
+    assert!(counts(&all, "gateway").is_empty(), "nothing is missing");
+    assert!(metrics.render().contains("headend_audit_failures_total 0"));
+    assert_eq!(audit.loss(), None);
+}
+
+#[tokio::test]
+async fn a_record_without_a_place_is_lost_aloud_and_a_grant_waits_for_its_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path()).unwrap();
+    let metrics = Metrics::new().unwrap();
+    let approvals = Approvals::open(db.clone(), &limits()).unwrap();
+    let audit = log(dir.path(), db, &metrics);
+    approvals.record_in(audit.clone());
+    let ask = |name: &str| approvals.ask(asked("ci", name, "{}"), shown()).unwrap();
+    let (granted, denied) = (ask("fx__a"), ask("fx__b"));
+    let writer = audit.hold().await;
+    let mut handed_over = 0_u64;
+    while audit.loss().is_none() {
+        drop(audit.record(filling(), false));
+        handed_over += 1;
+    }
+    assert_eq!(handed_over, 1024 + 16 * 1024 + 1, "the bound of the queue");
+
+    let no = approvals.answer(&denied, Answer::Deny, Evidence::Operator, "uid:1").await;
+    assert_eq!(no, Ok(Closed::Denied), "at once, though its record is lost");
+    let yes = approvals.answer(&granted, Answer::Allow(Lifetime::Session), Evidence::Operator, "uid:1");
+    tokio::pin!(yes);
+    assert!(futures_util::poll!(&mut yes).is_pending(), "its record has no place");
+    assert!(approvals.prompt(&granted).is_some() && approvals.grants().len() == 0);
+    assert!(audit.loss().unwrap().contains("lost: 2,"));
+    assert!(metrics.render().contains("headend_audit_failures_total 2"), "counted as they are lost");
+    drop(writer);
+    assert_eq!(yes.await, Ok(Closed::Granted));
+    audit.record(filling(), true).written().await.unwrap();
+    audit.flush().await;
+
+    let all = records(dir.path());
+    assert_eq!(counts(&all, "answer"), HashMap::from([((granted.to_string(), "granted".to_owned()), 1)]));
+    assert_eq!(counts(&all, "outcome").values().sum::<usize>() as u64, handed_over, "one was lost, one came later");
+    assert_eq!(counts(&all, "gateway"), HashMap::from([((String::new(), "lost".to_owned()), 1)]));
+    assert!(metrics.render().contains("headend_audit_failures_total 2"));
+}
