@@ -204,12 +204,12 @@ fn answer(common: &Common, chosen: &Chosen<'_>) -> Result<u8, Failure> {
             if !std::mem::replace(&mut is_permitted, true) {
                 place.permit(common)?;
             }
-            place.answer(id, Some(digest), wish)
+            place.answer(common, id, Some(digest), wish)
         });
     };
     let row = one(&rows, start, "open approval")?;
     place.permit(common)?;
-    let outcome = place.answer(&row.string("id").unwrap_or_default(), None, wish)?;
+    let outcome = place.answer(common, &row.string("id").unwrap_or_default(), None, wish)?;
     let granted = outcome == "granted";
     if json {
         let mut out = RawObject::default();

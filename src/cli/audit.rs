@@ -227,7 +227,8 @@ fn readable(line: &str, screen: Screen) -> String {
     let mut take = |name: &str| record.remove(name).map_or_else(|| "-".to_owned(), |value| shown(&value));
     let mut out = format!("{} {:>6} {:<8} {:<9}", take("ts"), take("seq"), take("event"), take("result"));
     let begin = out.len();
-    let order = ["caller", "item", "count", "rule", "call", "by", "evidence", "grant", "prompt", "why"];
+    let order =
+        ["action", "name", "caller", "item", "count", "rule", "call", "by", "evidence", "grant", "prompt", "why"];
     let first = order.iter().filter_map(|name| Some(((*name).to_owned(), record.remove(*name)?))).collect::<Vec<_>>();
     for (name, value) in first.into_iter().chain(record) {
         out.push_str(&format!(" {}={}", foreign::line(&name), shown(&value)));

@@ -7,7 +7,8 @@ use super::exit::{NO, OK, TEMPFAIL};
 use super::options::Common;
 use super::output::{Failure, print};
 use super::screen::{Column, Screen};
-use super::source;
+use super::{operator, source};
+use crate::policy::OperatorAction;
 use crate::store::approvals::beside;
 use crate::store::audit::Journal;
 use crate::wire::raw::{RawJson, RawObject};
@@ -109,15 +110,15 @@ fn date(seconds: &str) -> String {
 fn revoke(common: &Common, place: &mut Place, id: Option<&str>) -> Result<usize, Failure> {
     match place {
         Place::Nowhere => Ok(0),
-        Place::Store(db) => {
-            let by = format!("uid:{}", rustix::process::getuid().as_raw());
-            let ended = beside::revoke(db, id, &by).map_err(|error| Failure::new(TEMPFAIL, error))?;
+        Place::Store { db, .. } => {
+            let ended = beside::revoke(db, id, &operator::user()).map_err(|error| Failure::new(TEMPFAIL, error))?;
             let count = ended.len();
-            if count > 0 {
-                // A full disk must not keep a grant alive: revoke first, then record.
-                let written = Journal::open(db, &source::audit(common)).and_then(|journal| journal.write(ended));
-                written.map_err(|why| Failure::new(TEMPFAIL, format!("revoked {count}, but not recorded: {why}")))?;
-            }
+            let outcome = format!("revoked: {count}");
+            let action = operator::record(OperatorAction::Revoke, id.or(Some("all")), Ok(&outcome));
+            // A full disk must not keep a grant alive: revoke first, then record.
+            let journal = Journal::open(db, &source::audit(common));
+            let written = journal.and_then(|journal| journal.write(ended.into_iter().chain([action])));
+            written.map_err(|why| Failure::new(TEMPFAIL, format!("revoked {count}, but not recorded: {why}")))?;
             Ok(count)
         }
         Place::Daemon(daemon) => {

@@ -1,4 +1,5 @@
-//! Whether a command may answer approvals and decide pins without a daemon, by `[policy.consent] operator`.
+//! Commands that act without a daemon: whether they may answer approvals and decide pins, by
+//! `[policy.consent] operator`, and the records of their actions.
 
 use super::exit::{NO, TEMPFAIL};
 use super::options::Common;
@@ -6,7 +7,19 @@ use super::output::Failure;
 use super::{source, terminal};
 use crate::config::Operator;
 use crate::daemon::admin::fresh_code;
+use crate::policy::{Entry, OperatorAction};
+use crate::store::audit::action;
 use crate::store::db::Db;
+
+/// The person who runs this command, as grants and answers name it.
+pub(super) fn user() -> String {
+    format!("uid:{}", rustix::process::getuid().as_raw())
+}
+
+/// The record of an action of this command on a store without a daemon.
+pub(super) fn record(action: OperatorAction, name: Option<&str>, outcome: Result<&str, &str>) -> Entry {
+    action::entry(action, &format!("command:{}", user()), name, outcome)
+}
 
 /// The strictest of this command's own configuration and the settings of the daemon and of the gateway of `headend stdio` that ran last,
 /// which no `--config` changes.

@@ -10,10 +10,14 @@ use super::exchange::exchange;
 use super::exit::{CONFIG, NO, TEMPFAIL};
 use super::meant::meant;
 use super::options::Common;
-use super::output::{Failure, print};
-use super::source;
+use super::output::{Failure, complain, print};
+use super::{operator, source};
 use crate::config::{self, guard};
+use crate::policy::OperatorAction;
+use crate::store::audit::Journal;
+use crate::store::directory::Store;
 use crate::wire::foreign;
+use crate::wire::raw::RawObject;
 
 /// Switches an upstream on or off, in the file that has its table and in the daemon, if one runs.
 pub(super) fn run(common: &Common, name: &str, on: bool) -> Result<u8, Failure> {
@@ -55,11 +59,17 @@ pub(super) fn run(common: &Common, name: &str, on: bool) -> Result<u8, Failure> 
             |error: io::Error| Failure::new(TEMPFAIL, format!("{}: {error}; nothing was changed", path.display()));
         exchange(path, Some(&text), &edited).map_err(written)?;
         let outcome = match daemon {
-            Some(mut daemon) => daemon.ask("reload", None).map(|answer| answer.string("plan").unwrap_or_default()),
-            None => config::load(&main)
-                .outcome
-                .map_err(|why| Failure::new(CONFIG, why))
-                .map(|_| "no daemon runs, so it holds from its next start".to_owned()),
+            Some(mut daemon) => {
+                let action = if on { "enable" } else { "disable" };
+                let params = RawObject::of_strings(&[("for", action), ("name", name)]).encode();
+                let answer = daemon.ask("reload", Some(&params.text()));
+                answer.map(|answer| answer.string("plan").unwrap_or_default())
+            }
+            None => {
+                let checked = config::load(&main).outcome.map(|_| "no daemon runs, so it holds from its next start");
+                record(common, name, on, checked.as_ref().copied().map_err(String::as_str));
+                checked.map(str::to_owned).map_err(|why| Failure::new(CONFIG, why))
+            }
         };
         return match outcome {
             // The daemon watches its files and may have been faster.
@@ -73,6 +83,21 @@ pub(super) fn run(common: &Common, name: &str, on: bool) -> Result<u8, Failure> 
     }
     let meant = meant(name, names);
     Err(Failure::new(NO, format!("no configuration file has an upstream `{}`{meant}", foreign::line(name))))
+}
+
+/// Records the switch in the store, if there is one. Without a daemon nothing else is changed
+/// there, so the switch holds without its record too.
+fn record(common: &Common, name: &str, on: bool, outcome: Result<&str, &str>) {
+    let action = if on { OperatorAction::Enable } else { OperatorAction::Disable };
+    let written = source::existing_store(common).map_err(|failure| failure.text).and_then(|store| {
+        let Some(store) = store.filter(Store::has_db) else { return Ok(()) };
+        let db = store.db().map_err(|error| error.to_string())?;
+        let journal = Journal::open(&db, &source::audit(common))?;
+        journal.write([operator::record(action, Some(name), outcome)])
+    });
+    if let Err(why) = written {
+        complain(&format!("not recorded in the audit log: {why}"));
+    }
 }
 
 /// Sets the key where it stands, with the comments around it.

@@ -12,15 +12,18 @@ use http::header::{COOKIE, HeaderValue, SET_COOKIE};
 use http::request::Parts;
 use http::{HeaderMap, Response, StatusCode};
 
+use super::action;
 use super::form::Form;
 use super::login_page::{LoginAddress, LoginDone, LoginPage, LoginRefused};
 use super::reply;
-use super::session::Notice;
+use super::session::{Notice, Visitor};
 use super::site::Console;
-use super::text::{capitalised, visible};
+use super::text::visible;
 use crate::engine::oauth::authorize::Callback;
 use crate::gateway::logins::{Begun, Done, LIFE, NotTaken};
 use crate::listener::body::ReplyBody;
+use crate::policy::OperatorAction;
+use crate::store::audit::Unrecorded;
 
 pub(super) const CALLBACK: &str = "/oauth/callback";
 /// Begin of the names of cookies; several logins may be under way in one browser.
@@ -44,10 +47,19 @@ pub(super) fn show(console: &Console, id: &str, is_operator: bool) -> Response<R
 }
 
 /// Its button: binds the login to this browser and shows the address of the authorization server.
-pub(super) fn enter(console: &Console, id: &str) -> Response<ReplyBody> {
+pub(super) async fn enter(console: &Console, id: &str, visitor: Option<&Visitor>) -> Response<ReplyBody> {
+    let record = console.audit.begin(OperatorAction::LoginOpen, &name_of(visitor), None).await;
+    let mut record = match record {
+        Ok(record) => record,
+        Err(error) => return unrecorded(&error),
+    };
     let Some((begun, cookie)) = console.desk.open_login(id) else {
+        // A stranger can try addresses as often as it likes.
+        record.forget();
         return reply::wrong(StatusCode::NOT_FOUND, "Not found", GONE);
     };
+    record.set_name(&begun.upstream);
+    record.end(Ok(&begun.issuer));
     bound(reply::page(StatusCode::OK, &address(begun)), id, &cookie)
 }
 
@@ -55,9 +67,8 @@ pub(super) fn enter(console: &Console, id: &str) -> Response<ReplyBody> {
 ///
 /// # Errors
 /// The notice for that page.
-pub(super) async fn begin(console: &Console, upstream: &str) -> Result<Response<ReplyBody>, Notice> {
-    let begun = console.desk.log_in(upstream).await;
-    let (begun, cookie) = begun.map_err(|why| Notice { good: false, text: capitalised(&why) })?;
+pub(super) async fn begin(console: &Console, upstream: &str, visitor: &Visitor) -> Result<Response<ReplyBody>, Notice> {
+    let (begun, cookie) = action::log_in(console, upstream, visitor).await?;
     Ok(bound(reply::see(&format!("/login/{}", begun.id)), &begun.id, &cookie))
 }
 
@@ -84,18 +95,57 @@ fn bound(mut response: Response<ReplyBody>, id: &str, cookie: &str) -> Response<
 }
 
 /// The browser comes back.
-pub(super) async fn ended(console: &Arc<Console>, head: &Parts) -> Response<ReplyBody> {
-    end(console, head, Callback::of_query(head.uri.query().unwrap_or_default())).await
+pub(super) async fn ended(console: &Arc<Console>, head: &Parts, visitor: Option<&Visitor>) -> Response<ReplyBody> {
+    end(console, head, visitor, Callback::of_query(head.uri.query().unwrap_or_default())).await
 }
 
 /// The address at which a browser ended that could not come back.
-pub(super) async fn pasted(console: &Arc<Console>, head: &Parts, form: &Form) -> Response<ReplyBody> {
-    end(console, head, Callback::of_pasted(form.field("address").unwrap_or_default())).await
+pub(super) async fn pasted(
+    console: &Arc<Console>,
+    head: &Parts,
+    visitor: Option<&Visitor>,
+    form: &Form,
+) -> Response<ReplyBody> {
+    let callback = Callback::of_pasted(form.field("address").unwrap_or_default());
+    end(console, head, visitor, callback).await
 }
 
-async fn end(console: &Arc<Console>, head: &Parts, callback: Callback) -> Response<ReplyBody> {
-    let (own, headers) = (Arc::clone(console), head.headers.clone());
-    console.act(async move { outcome(own.desk.end_login(callback, cookies(&headers)).await) }).await
+async fn end(
+    console: &Arc<Console>,
+    head: &Parts,
+    visitor: Option<&Visitor>,
+    callback: Callback,
+) -> Response<ReplyBody> {
+    let (own, headers, by) = (Arc::clone(console), head.headers.clone(), name_of(visitor));
+    let action = async move {
+        let mut record = match own.audit.begin(OperatorAction::LoginEnd, &by, None).await {
+            Ok(record) => record,
+            Err(error) => return unrecorded(&error),
+        };
+        let ended = own.desk.end_login(callback, cookies(&headers)).await;
+        match &ended {
+            Ok(done) => {
+                record.set_name(&done.upstream);
+                record.end(Ok(&done.issuer));
+            }
+            Err(NotTaken::Failed(why)) => record.end(Err(why)),
+            // No login has ended. A stranger can try call-backs as often as it likes.
+            Err(NotTaken::Unknown) => record.forget(),
+        }
+        outcome(ended)
+    };
+    console.act(action).await
+}
+
+/// The browser as the audit log names it: by its session, if it is signed in. The cookie of a login
+/// proves that the browser is the one that opened it.
+fn name_of(visitor: Option<&Visitor>) -> String {
+    visitor.map_or_else(|| "console".to_owned(), Visitor::name)
+}
+
+/// The page about an action that cannot be recorded.
+fn unrecorded(error: &Unrecorded) -> Response<ReplyBody> {
+    reply::wrong(StatusCode::SERVICE_UNAVAILABLE, "Not done", &format!("Nothing was done: {error}."))
 }
 
 fn outcome(ended: Result<Done, NotTaken>) -> Response<ReplyBody> {

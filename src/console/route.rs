@@ -24,12 +24,13 @@ use super::page::{
 };
 use super::questions::Questions;
 use super::reply::{self, COOKIE};
-use super::session::{NoEntry, Visitor};
+use super::session::{NoEntry, Visitor, session_name};
 use super::site::{Console, Seat};
 use super::upstream_page::{UpstreamPage, name_in};
 use crate::base::clock;
 use crate::listener::body::ReplyBody;
 use crate::listener::reply::closing;
+use crate::policy::OperatorAction;
 
 /// Number of decisions on the overview, and on their own page.
 const FEW: usize = 8;
@@ -132,7 +133,7 @@ async fn read(console: &Arc<Console>, head: &Parts, visitor: Option<Visitor>) ->
         return if head.method == Method::HEAD {
             reply::method_not_allowed("GET")
         } else {
-            login::ended(console, head).await
+            login::ended(console, head, visitor.as_ref()).await
         };
     }
     if path == "/sign-in" {
@@ -235,29 +236,33 @@ async fn write(console: &Arc<Console>, head: &Parts, visitor: Option<Visitor>, f
     let now = clock::uptime();
     if let Some(link) = path.strip_prefix("/open/") {
         let text = "This link was used already, or is too old. Run headend console for another one.";
-        return entered(console.doors.use_link(link, now), "/", text);
+        return enter(console, "link", || console.doors.use_link(link, now), "/", text).await;
     }
     if let Some(id) = path.strip_prefix("/login/") {
-        return login::enter(console, id);
+        return login::enter(console, id, visitor.as_ref()).await;
     }
     if path == login::CALLBACK {
-        return login::pasted(console, head, &form).await;
+        return login::pasted(console, head, visitor.as_ref(), &form).await;
     }
     if path == "/sign-in" {
         let then = own_page(form.field("then").unwrap_or("/"));
         let token = form.field("token").unwrap_or_default();
-        return entered(console.doors.enter(token, now), then, "This is not the operator's token.");
+        let wrong = "This is not the operator's token.";
+        return enter(console, "token", || console.doors.enter(token, now), then, wrong).await;
     }
     let Some(visitor) = visitor else { return to_sign_in(path) };
     if !form.field("csrf").is_some_and(|csrf| visitor.sent(csrf)) {
         return reply::forbidden("The form does not belong to your session. Reload the page and try again.");
     }
     if path == "/sign-out" {
+        let record = console.audit.begin(OperatorAction::SignOut, &visitor.name(), None).await;
         console.doors.leave(&visitor).await;
+        // A sign-out waits for no place in the log, so there is a record.
+        record.into_iter().for_each(|record| record.end(Ok("")));
         return reply::with_cookie(reply::see("/sign-in"), None);
     }
     if let Some(name) = name_in(path).filter(|_| form.field("do") == Some("log-in")) {
-        return login::begin(console, name).await.unwrap_or_else(|notice| {
+        return login::begin(console, name, &visitor).await.unwrap_or_else(|notice| {
             console.doors.tell(&visitor, notice);
             reply::see(path)
         });
@@ -269,13 +274,13 @@ async fn write(console: &Arc<Console>, head: &Parts, visitor: Option<Visitor>, f
 /// Runs the action of a form on that page.
 async fn perform(console: &Console, path: &str, visitor: &Visitor, form: &Form) -> Response<ReplyBody> {
     let done = match path {
-        "/grants" => action::revoke(console, form).await,
-        "/pins" => action::judge_pin(console, form).await,
-        "/group" => action::answer_group(console, form).await,
-        "/approvals" => action::deny_all(console, form).await,
+        "/grants" => action::revoke(console, visitor, form).await,
+        "/pins" => action::judge_pin(console, visitor, form).await,
+        "/group" => action::answer_group(console, visitor, form).await,
+        "/approvals" => action::deny_all(console, visitor, form).await,
         _ => match (path.strip_prefix("/approvals/").filter(|id| is_id(id)), name_in(path)) {
-            (Some(id), _) => action::answer(console, id, form).await,
-            (None, Some(name)) => action::steer(console, name, form).await,
+            (Some(id), _) => action::answer(console, id, visitor, form).await,
+            (None, Some(name)) => action::steer(console, name, visitor, form).await,
             (None, None) if own_page(path) == path => return reply::method_not_allowed("GET, HEAD"),
             (None, None) => return reply::not_found(),
         },
@@ -287,15 +292,31 @@ async fn perform(console: &Console, path: &str, visitor: &Visitor, form: &Form) 
     reply::see(if path.starts_with("/approvals") || path == "/group" { "/" } else { path })
 }
 
-/// Redirects into the console after sign-in, or shows the sign-in page with the error.
-fn entered(entry: Result<String, NoEntry>, then: &str, wrong: &str) -> Response<ReplyBody> {
+/// Signs in by a token or link, and redirects into the console, or shows the sign-in page with the
+/// error.
+async fn enter(
+    console: &Console,
+    by_what: &str,
+    open: impl FnOnce() -> Result<String, NoEntry> + Send,
+    then: &str,
+    wrong: &str,
+) -> Response<ReplyBody> {
     let page = |status, problem: String| reply::page(status, &SignIn { then: then.to_owned(), problem: Some(problem) });
+    let mut record = match console.audit.begin(OperatorAction::SignIn, "console", Some(by_what)).await {
+        Ok(record) => record,
+        Err(error) => return page(StatusCode::SERVICE_UNAVAILABLE, format!("Not signed in: {error}.")),
+    };
+    let entry = open();
+    if let Ok(cookie) = &entry {
+        record.set_by(&session_name(cookie));
+        record.end(Ok(""));
+        tracing::info!("the operator signed in to the console");
+        return reply::with_cookie(reply::see(then), Some(cookie));
+    }
+    record.forget();
+    console.wrong_sign_ins.count();
     match entry {
-        Ok(cookie) => {
-            tracing::info!("the operator signed in to the console");
-            reply::with_cookie(reply::see(then), Some(&cookie))
-        }
-        Err(NoEntry::Wrong) => {
+        Ok(_) | Err(NoEntry::Wrong) => {
             tracing::warn!("wrong sign-in to the console");
             page(StatusCode::FORBIDDEN, wrong.to_owned())
         }

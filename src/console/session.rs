@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
-use data_encoding::BASE64URL_NOPAD;
+use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
 use parking_lot::Mutex;
 
 use crate::base::clock;
@@ -74,6 +74,11 @@ pub(crate) struct Visitor {
 }
 
 impl Visitor {
+    /// The session as the audit log names it.
+    pub(crate) fn name(&self) -> String {
+        name_of(&self.key)
+    }
+
     /// Whether a form was made for this session.
     pub(crate) fn sent(&self, csrf: &str) -> bool {
         verify_slices_are_equal(self.csrf.as_bytes(), csrf.as_bytes()).is_ok()
@@ -257,6 +262,16 @@ impl Inner {
 /// 256 random bits as text.
 fn secret() -> String {
     BASE64URL_NOPAD.encode(&clock::random::<32>())
+}
+
+/// The session of a cookie as the audit log names it.
+pub(crate) fn session_name(cookie: &str) -> String {
+    name_of(&key(cookie))
+}
+
+/// Four bytes of the digest tell sessions apart, and nothing of the cookie.
+fn name_of(id: &Key) -> String {
+    format!("console:{}", HEXLOWER.encode(id.first_chunk::<4>().unwrap_or(&[0; 4])))
 }
 
 /// The CSRF token of a session: whoever knows it knows nothing of the cookie, and the store knows neither.

@@ -18,6 +18,9 @@ use crate::listener::address::Network;
 use crate::listener::body::ReplyBody;
 use crate::listener::guard::Guard;
 use crate::listener::lobby::Standing;
+use crate::policy::OperatorAction;
+use crate::store::audit::Audit;
+use crate::store::audit::action::WrongAttempts;
 
 /// Connections of signed-in browsers at once; a browser opens six.
 pub(super) const MAX_CONNECTIONS: usize = 128;
@@ -33,6 +36,9 @@ pub(super) const MAX_STREAMS: usize = 48;
 pub(crate) struct Console {
     pub(super) desk: Arc<dyn Desk>,
     pub(super) doors: Doors,
+    pub(super) audit: Audit,
+    /// Wrong tokens and links.
+    pub(super) wrong_sign_ins: WrongAttempts,
     pub(super) guard: Guard,
     base: Arc<str>,
     pub(super) places: Arc<Semaphore>,
@@ -49,17 +55,22 @@ impl std::fmt::Debug for Console {
 }
 
 impl Console {
-    /// `doors` know the operator's token; streams end when `stop` fires.
+    /// `doors` know the operator's token; streams end when `stop` fires. Actions are recorded in
+    /// `audit`.
     pub(crate) fn new(
         desk: Arc<dyn Desk>,
         doors: Doors,
+        audit: Audit,
         local: SocketAddr,
         tasks: TaskGroup,
         stop: CancellationToken,
     ) -> Self {
+        let (wrong, log) = (OperatorAction::WrongSignIn, audit.clone());
         Self {
             desk,
             doors,
+            wrong_sign_ins: WrongAttempts::new(wrong, log, tasks.clone(), stop.clone()),
+            audit,
             // Only its own host and origin, whatever the configuration allows other listeners.
             guard: Guard::new(local, &[], &[], &Limits { header_field_bytes: MAX_HEAD, ..Limits::default() }),
             base: format!("http://{local}").into(),

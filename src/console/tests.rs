@@ -9,7 +9,9 @@ use super::site::MAX_ACTIONS;
 use super::*;
 use crate::base::task_group::TaskGroup;
 use crate::policy::Said;
+use crate::store::audit::Audit;
 
+mod actions;
 mod browser;
 mod fake;
 mod fake_calls;
@@ -74,12 +76,17 @@ impl Got {
 
 impl Stage {
     async fn set(desk: FakeDesk) -> Self {
+        Self::set_with(desk, Audit::none()).await
+    }
+
+    /// The same with a log of actions.
+    async fn set_with(desk: FakeDesk, audit: Audit) -> Self {
         let (listener, address) = bind("127.0.0.1:0".parse().unwrap(), true).await.unwrap();
         let (desk, stop) = (Arc::new(desk), CancellationToken::new());
         let doors = Doors::new(TOKEN, None, crate::base::clock::uptime());
         let tasks = TaskGroup::default();
         let live = Arc::clone(&desk) as Arc<dyn Desk>;
-        let console = Arc::new(Console::new(live, doors, address, tasks.clone(), stop.clone()));
+        let console = Arc::new(Console::new(live, doors, audit, address, tasks.clone(), stop.clone()));
         let lobby = Lobby::new("console", ANONYMOUS, None);
         tasks.spawn("console", serve(Arc::clone(&console), listener, lobby));
         Self { console, desk, address, stop }

@@ -20,33 +20,30 @@ use crate::base::tally::Tally;
 use crate::config::guard;
 use crate::daemon::access::{Access, UNGREETED, Users, operator};
 use crate::daemon::gateway::Gateway;
-use crate::engine::route::Params;
 use crate::gateway::answer::Answer;
-use crate::gateway::call::ClientEvent;
-use crate::gateway::client::ClientContext;
-use crate::gateway::client_call::Handled;
 use crate::gateway::condition::conditions;
 use crate::gateway::quota::Good;
 use crate::listener::credentials::Caller;
 use crate::listener::lobby::{Accepted, Guest, Lobby};
 use crate::listener::pieces::Pieces;
 use crate::listener::press::Pressed;
-use crate::mcp::meta::Meta;
-use crate::mcp::method::{List, Method};
-use crate::mcp::version::{Era, Revision};
+use crate::mcp::method::List;
+use crate::policy::OperatorAction;
 use crate::policy::chain::timestamp;
 use crate::serve::lines;
 use crate::store::db::Health;
 use crate::upstream::link::LinkState;
+use crate::wire::code;
 use crate::wire::frame::{Bounds, Frame};
-use crate::wire::id::ClientId;
 use crate::wire::message::{self, Message, Request};
 use crate::wire::raw::{RawJson, RawObject};
 
+mod call;
 mod consents;
 mod late;
 mod login;
 mod logs;
+mod methods;
 mod pins;
 mod proof;
 mod restart;
@@ -58,6 +55,7 @@ pub(crate) use self::late::{passes, serve_later};
 pub(crate) use self::pins::{listed, outcome};
 pub(crate) use self::proof::fresh_code;
 
+use self::methods::{MethodEffect, recorded};
 use self::proof::Proof;
 
 /// Version of the hello; a newer major version is refused.
@@ -300,14 +298,14 @@ async fn admin(
             Ok(None) => return Ok(()),
             Err(error) if error.kind() == io::ErrorKind::QuotaExceeded => {
                 let text = "the request is too large, or headend's memory for messages is used up; try again";
-                let error = message::error_object(crate::wire::code::INVALID_REQUEST, text, None);
+                let error = message::error_object(code::INVALID_REQUEST, text, None);
                 return answer(&mut write, message::encode_error(None, &error).into(), limit).await;
             }
             Err(error) => return Err(error),
         };
         let frame = Frame::from_client(line, Bounds::CLIENT);
         let Ok(Ok(Message::Request(request))) = frame.map(|frame| Message::parse(&frame)) else {
-            let error = message::error_object(crate::wire::code::INVALID_REQUEST, "not a request", None);
+            let error = message::error_object(code::INVALID_REQUEST, "not a request", None);
             answer(&mut write, message::encode_error(None, &error).into(), limit).await?;
             continue;
         };
@@ -332,31 +330,64 @@ async fn operate(
         None => return Err((1, "only root and the user that runs headend may do that".to_owned())),
     };
     let params = request.params.as_ref().and_then(|raw| RawObject::parse(raw).ok()).unwrap_or_default();
+    let effect = MethodEffect::of(method, &params);
+    let effect = effect.ok_or_else(|| (code::METHOD_NOT_FOUND, format!("no admin method {method:?}")))?;
+    let performed = perform(gateway, caller, &by, proof, request, &params);
+    match effect {
+        MethodEffect::Look | MethodEffect::RecordedElsewhere => performed.await,
+        MethodEffect::Act(action) => recorded(&gateway.service.audit, action, &by, &params, performed).await,
+    }
+}
+
+/// Runs a method that is there.
+async fn perform(
+    gateway: &Arc<Gateway>,
+    caller: &Caller,
+    by: &str,
+    proof: &mut Proof,
+    request: &Request,
+    params: &RawObject,
+) -> Result<RawJson, (i64, String)> {
+    let method = request.method.as_str();
     let setting = gateway.service.snapshots.load().config.consent.operator;
-    if let Some(outcome) = proof.operate(setting, method, &params) {
+    if let Some(outcome) = proof.operate(setting, method, params) {
+        if method == "operator.prove" && outcome.is_err() {
+            gateway.wrong_codes.count();
+        }
         return outcome;
     }
-    if let Some(outcome) = consents::operate(gateway, &by, method, &params).await {
+    if let Some(outcome) = consents::operate(gateway, by, method, params).await {
         return outcome;
     }
     match method {
         "status" => Ok(status(gateway)),
-        "tools" => tools::list(gateway, caller, &params),
-        "tools.show" => tool::show(gateway, &params),
-        "reload" => {
-            let rehearsal = params.is_true("dry-run");
-            let file = params.string("config").map(PathBuf::from);
-            let plan = if rehearsal { gateway.rehearse(file.as_deref()) } else { gateway.reload().await };
-            plan.map(|plan| RawObject::of_strings(&[("plan", &plan.to_string())]).encode()).map_err(|why| (1, why))
-        }
-        "logs" => logs::operate(gateway, &params).await,
-        "restart" => restart::operate(gateway, &by, &params).await,
-        "call" => call(gateway, caller, request).await,
-        "login.begin" | "login.wait" | "login.paste" | "logout" => login::operate(gateway, &by, method, &params).await,
+        "tools" => tools::list(gateway, caller, params),
+        "tools.show" => tool::show(gateway, params),
+        "reload" => reload(gateway, by, params).await,
+        "logs" => logs::operate(gateway, params).await,
+        "restart" => restart::operate(gateway, by, params).await,
+        "call" => call::call(gateway, caller, request).await,
+        "login.begin" | "login.wait" | "login.paste" | "logout" => login::operate(gateway, by, method, params).await,
         "console.link" => console_link(gateway),
-        _ if method.starts_with("pins.") => pins::operate(gateway, name, method, &params).await,
-        _ => Err((crate::wire::code::METHOD_NOT_FOUND, format!("no admin method {method:?}"))),
+        _ => pins::operate(gateway, by, method, params).await,
     }
+}
+
+/// Reads the configuration again, for `headend enable` and `disable` after they have changed it, or
+/// says what would change.
+async fn reload(gateway: &Gateway, by: &str, params: &RawObject) -> Result<RawJson, (i64, String)> {
+    let (action, name) = match params.string("for").as_deref() {
+        Some("enable") => (OperatorAction::Enable, params.string("name")),
+        Some("disable") => (OperatorAction::Disable, params.string("name")),
+        Some(_) | None => (OperatorAction::Reload, None),
+    };
+    let file = params.string("config").map(PathBuf::from);
+    let plan = if params.is_true("dry-run") {
+        gateway.rehearse(file.as_deref())
+    } else {
+        gateway.reload(action, by, name.as_deref()).await
+    };
+    plan.map(|plan| RawObject::of_strings(&[("plan", &plan.to_string())]).encode()).map_err(|why| (1, why))
 }
 
 /// The gateway and its upstreams, as `headend status --json` prints them.
@@ -442,40 +473,6 @@ fn console_link(gateway: &Gateway) -> Result<RawJson, (i64, String)> {
     let off = || (1, "the console is off; see `[console] listen`".to_owned());
     let (link, life) = gateway.console.get().ok_or_else(off)?.link();
     Ok(RawObject::of([("link", RawJson::string(&link)), ("seconds", RawJson::number(life.as_secs()))]).encode())
-}
-
-/// One tool call, through the same path as a client's.
-async fn call(gateway: &Arc<Gateway>, caller: &Caller, request: &Request) -> Result<RawJson, (i64, String)> {
-    gateway.service.settled().await;
-    let Caller { name, access } = caller.clone();
-    let params = Params::read(request.params.as_ref());
-    let tool = params.as_ref().ok().and_then(|params| params.object.string("name")).unwrap_or_default();
-    if operator(&name).is_some()
-        && let Some(why) = tools::withheld(&gateway.service.snapshots.load(), &tool)
-    {
-        return Err((1, why));
-    }
-    let client = ClientContext::new(name, access, None, Revision::preferred(Era::Legacy));
-    // Whether the command still waits is not known here.
-    let client = ClientContext { can_wait: false, ..client };
-    let id = ClientId::from_raw(RawJson::trusted("1")).ok_or((1, "no id".to_owned()))?;
-    let method = Method::ToolsCall.as_str().to_owned();
-    let asked = Request { id, method, params: request.params.clone() };
-    debug_assert!(!Meta::default().has_claim());
-    let answer = match gateway.service.handle(&client, &asked, params) {
-        Handled::Answer(answer) => answer,
-        Handled::Later(answer) => answer.await,
-        Handled::Overloaded => return Err((1, "too many calls in flight".to_owned())),
-        Handled::Call(mut call) => loop {
-            if let ClientEvent::Done(answer) = call.next().await {
-                break answer;
-            }
-        },
-    };
-    answer.outcome.map_err(|error| {
-        let message = RawObject::parse(&error).ok().and_then(|e| e.string("message"));
-        (1, message.unwrap_or_else(|| "the call failed".to_owned()))
-    })
 }
 
 #[cfg(test)]

@@ -31,10 +31,11 @@ use crate::gateway::service::Service;
 use crate::gateway::supervisor::{self, Order, Parts, Supervised};
 use crate::gateway::turned_away;
 use crate::listener::credentials::Caller;
-use crate::policy::{Entry, LOCAL};
+use crate::policy::{Entry, LOCAL, OperatorAction};
 use crate::serve::lines::LineClient;
 use crate::serve::sessions::{SessionLimits, Sessions};
 use crate::store::approvals::Approvals;
+use crate::store::audit::action::{ActionRecord, WrongAttempts};
 use crate::store::audit::{self, Audit, OpenError};
 use crate::store::db::DbError;
 use crate::store::directory::Store;
@@ -51,6 +52,9 @@ use crate::upstream::owner::Marks;
 use crate::upstream::parks::Parks;
 use crate::upstream::spawner::Intake;
 use crate::wire::frame::Bounds;
+
+/// The cause of a reload in the audit log: a changed file.
+const FILE_WATCH: &str = "file-watch";
 
 /// Source of the configuration, and the way to read it again.
 pub(crate) struct ConfigSource {
@@ -119,6 +123,7 @@ pub(crate) struct Gateway {
     pub(crate) console: OnceLock<Arc<Console>>,
     pub(crate) pins: Pins,
     pub(super) notices: Arc<Notices>,
+    pub(super) wrong_codes: WrongAttempts,
     pub(super) store: Option<Store>,
     /// `None` where nothing outlives the process.
     pub(super) sign_ins: Option<SignIns>,
@@ -221,6 +226,8 @@ impl Gateway {
         supervised.tasks.spawn("clock", clock::watch_steps(supervised.stop.clone()));
         supervised.tasks.spawn("turned-away", watch.run(Arc::clone(&service), supervised.stop.clone()));
         let notices = Notices::start(&service, &supervised.tasks, &supervised.stop);
+        let (audit, tasks, draining) = (service.audit.clone(), service.tasks.clone(), service.draining.clone());
+        let wrong_codes = WrongAttempts::new(OperatorAction::WrongCode, audit, tasks, draining);
         let callback = Arc::clone(&login_parts.callback);
         let logins = Arc::new(PendingLogins::new(callback, supervised.orders.clone()));
         Ok(Self {
@@ -232,6 +239,7 @@ impl Gateway {
             console: OnceLock::new(),
             pins,
             notices,
+            wrong_codes,
             store,
             sign_ins,
             doors: OnceLock::new(),
@@ -264,13 +272,16 @@ impl Gateway {
         }
     }
 
-    /// Reads the configuration again and applies it, all or nothing. Returns what changed.
+    /// Reads the configuration again and applies it, all or nothing, for the person or signal `by`.
+    /// `action` is a reload, or the change of an upstream of that name in a file. Returns the plan.
     ///
     /// # Errors
     /// Why it was refused; nothing has changed then.
-    pub(crate) async fn reload(&self) -> Result<Plan, String> {
+    pub(crate) async fn reload(&self, action: OperatorAction, by: &str, name: Option<&str>) -> Result<Plan, String> {
         let _one_at_a_time = self.reloading.lock().await;
-        self.apply((self.source.load)()).await
+        let record = self.service.audit.begin(action, by, name).await;
+        let record = record.map_err(|error| format!("nothing was done: {error}"))?;
+        self.apply((self.source.load)(), record).await
     }
 
     /// Reads changed files again and applies them, with an outcome in the log. Files that are as they were read last change nothing,
@@ -285,18 +296,22 @@ impl Gateway {
             return false;
         }
         if is_there && *self.source.files.lock() != loading.files {
-            drop(self.apply(loading).await);
+            // A reload waits for no place in the log, so there is a record.
+            if let Ok(record) = self.service.audit.begin(OperatorAction::Reload, FILE_WATCH, None).await {
+                drop(self.apply(loading, record).await);
+            }
         }
         true
     }
 
-    /// Applies what was read, and logs what came of it.
-    async fn apply(&self, loading: Loading) -> Result<Plan, String> {
+    /// Applies a configuration that was read, and logs and records the outcome.
+    async fn apply(&self, loading: Loading, record: ActionRecord) -> Result<Plan, String> {
         systemd::reloading();
         let outcome = Box::pin(self.check_and_apply(loading)).await;
         systemd::ready();
         match &outcome {
             Ok(plan) => {
+                record.end(Ok(&plan.to_string()));
                 tracing::info!(plan = %plan, "configuration reloaded");
                 if !plan.opens.is_empty() {
                     let opens = plan.opens.join(", ");
@@ -306,6 +321,7 @@ impl Gateway {
                 }
             }
             Err(why) => {
+                record.end(Err(why));
                 self.service.metrics.reloaded(false, clock::unix_seconds());
                 tracing::error!(error = %why, "configuration refused, the old one stays in force");
             }

@@ -124,7 +124,9 @@ impl Gateway {
         let (orders, logins) = (self.supervised.orders.clone(), Arc::clone(&self.logins));
         let desk = Arc::new(LiveDesk::new(Arc::clone(&self.service), self.pins.clone(), orders, logins));
         let doors = Doors::new(&token, self.sign_ins.clone(), clock::uptime());
-        let console = Console::new(desk, doors, local, self.service.tasks.clone(), self.service.draining.clone());
+        let (audit, tasks, draining) =
+            (self.service.audit.clone(), self.service.tasks.clone(), self.service.draining.clone());
+        let console = Console::new(desk, doors, audit, local, tasks, draining);
         let console = Arc::clone(self.console.get_or_init(|| Arc::new(console)));
         let base = Arc::clone(console.base());
         self.service.console.get_or_init(|| base.to_string());

@@ -25,8 +25,8 @@ pub(crate) enum Handled {
 }
 
 impl Handled {
-    /// Lets an answer wait for the place of its record in the audit log, so that no client is faster
-    /// than the log.
+    /// Lets an answer wait for the place of its record in the audit log, so that no client is
+    /// faster than the log.
     pub(crate) fn after(self, recorded: Recorded) -> Self {
         match self {
             Self::Answer(answer) if recorded.waits_for_place() => Self::Later(Box::pin(async move {

@@ -254,9 +254,9 @@ impl Approvals {
         }
     }
 
-    /// Answers a prompt of this process over a channel of that evidence. A grant waits for the place
-    /// of its record in the audit log; it is on disk and live when this returns. A denial takes
-    /// effect at once.
+    /// Answers a prompt of this process over a channel of that evidence. A grant waits for the
+    /// place of its record in the audit log; it is on disk and live when this returns. A denial
+    /// takes effect at once.
     ///
     /// Dropping the future does not stop it after that.
     ///

@@ -30,6 +30,7 @@ use crate::store::db::{Db, DbError};
 use crate::store::seal::KeySource;
 use crate::telemetry::metrics::AuditMetrics;
 
+pub(crate) mod action;
 mod backwards;
 mod dormant;
 mod files;
@@ -201,7 +202,7 @@ impl Audit {
     /// [`Unrecorded`]: no writer is left, and `on-failure` is `"deny"`.
     pub(crate) async fn reserve(&self) -> Result<RecordSlot, Unrecorded> {
         match &self.0 {
-            Some(inner) => inner.queue.reserve(inner.strict.load(Ordering::Relaxed)).await,
+            Some(inner) => inner.queue.reserve().await,
             None => Ok(RecordSlot::default()),
         }
     }

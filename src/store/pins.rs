@@ -18,11 +18,12 @@ use crate::base::tally::Tally;
 use crate::catalog::name::UpstreamName;
 use crate::mcp::item::Definition;
 use crate::mcp::method::List;
-use crate::policy::{Digest, Entry, Event, OnChange, PinState, Reading, Trust, Undecided};
+use crate::policy::{Digest, Entry, Event, OnChange, PinState, Reading, Trust};
 use crate::store::db::{Db, DbError};
 use crate::wire::foreign;
 
 mod book;
+mod error;
 mod forms;
 mod launch;
 mod launch_text;
@@ -31,6 +32,7 @@ mod standing;
 mod view;
 
 pub(crate) use self::book::{PinKey, PinKind, PinTable, Record, Step, Stepped};
+pub(crate) use self::error::PinError;
 pub(crate) use self::forms::{Forms, Listed};
 pub(crate) use self::launch::{Found, LaunchGate, program_of, searched};
 pub(crate) use self::launch_text::is_private;
@@ -49,7 +51,9 @@ pub(crate) struct PinChange {
     /// Digest of the pinned or waiting text.
     pub(crate) digest: Option<Digest>,
     /// Who, or which circumstance.
-    pub(crate) by: Arc<str>,
+    pub(crate) why: Arc<str>,
+    /// The person who decided in this process; `None` for a circumstance.
+    pub(crate) by: Option<Arc<str>>,
 }
 
 impl PinChange {
@@ -61,7 +65,8 @@ impl PinChange {
             item: Some(Arc::from(self.key.canonical())),
             definition: self.digest,
             result: self.state.into_str(),
-            why: self.by.to_string().into(),
+            by: self.by.clone(),
+            why: self.why.to_string().into(),
             ..Entry::new(if is_launch { Event::Launch } else { Event::Pin })
         }
     }
@@ -69,19 +74,6 @@ impl PinChange {
 
 /// Told of every change, outside of the lock.
 pub(crate) type PinHook = Box<dyn Fn(&PinChange) + Send + Sync>;
-
-/// Why an operator's decision did not apply.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum PinError {
-    #[error("no pin has the name {0:?}; `headend pins` lists them")]
-    Unknown(String),
-    #[error("{0:?} is the name of several things; say which with --kind")]
-    Several(String),
-    #[error(transparent)]
-    Undecided(#[from] Undecided),
-    #[error(transparent)]
-    Db(#[from] DbError),
-}
 
 /// Trust in an upstream's definitions.
 #[derive(Clone, Copy, Debug)]
@@ -287,7 +279,7 @@ impl Pins {
             Some(db) => db.take_steps(steps, forget.to_vec(), now).run_now()?,
             None => self.take_in_memory(steps, now),
         };
-        self.write_down(&stepped, forget);
+        self.write_down(&stepped, forget, None);
         Ok(stepped)
     }
 
@@ -300,8 +292,8 @@ impl Pins {
         steps.into_iter().map(take).collect()
     }
 
-    /// Stores the decisions and announces them.
-    fn write_down(&self, stepped: &[Stepped], forget: &[PinKey]) {
+    /// Stores the decisions, those of the person `by` if there is one, and announces them.
+    fn write_down(&self, stepped: &[Stepped], forget: &[PinKey], by: Option<&Arc<str>>) {
         let mut news = Vec::new();
         {
             let mut book = self.book();
@@ -312,10 +304,10 @@ impl Pins {
                 news.push((key.clone(), old, record.clone()));
             }
         }
-        self.tell(&news);
+        self.tell(&news, by);
     }
 
-    fn tell(&self, news: &[(PinKey, Option<Record>, Record)]) {
+    fn tell(&self, news: &[(PinKey, Option<Record>, Record)], by: Option<&Arc<str>>) {
         let mut any = false;
         for (key, old, new) in news {
             let same = old.as_ref().filter(|old| old.pin == new.pin);
@@ -335,8 +327,8 @@ impl Pins {
             if let Some(hook) = self.0.hook.get().filter(|_| is_news) {
                 let over = was.filter(|was| pinned != Some(*was));
                 let digest = new.pin.waiting().or(new.pin.approved());
-                let (state, by) = (new.pin.state(), Arc::clone(&new.by));
-                hook(&PinChange { key: key.clone(), over, state, digest, by });
+                let (state, why) = (new.pin.state(), Arc::clone(&new.by));
+                hook(&PinChange { key: key.clone(), over, state, digest, why, by: by.cloned() });
             }
         }
         if any {
@@ -358,7 +350,7 @@ impl Pins {
             let news = book.iter().map(|(key, record)| (key.clone(), old.of(&key).cloned(), record.clone()));
             news.collect::<Vec<_>>()
         };
-        self.tell(&news);
+        self.tell(&news, None);
         Ok(true)
     }
 
@@ -424,13 +416,13 @@ impl Pins {
     async fn decide(&self, name: &str, kind: Option<PinKind>, step: Step) -> Result<PinView, PinError> {
         self.refresh().await?;
         let key = self.named(&self.book(), name, kind)?.0;
-        let now = clock::unix_seconds();
+        let (now, by) = (clock::unix_seconds(), step.by().cloned());
         let steps = vec![(key.clone(), step)];
         let stepped = match &self.0.db {
             Some(db) => db.take_steps(steps, Vec::new(), now).run().await?,
             None => self.take_in_memory(steps, now),
         };
-        self.write_down(&stepped, &[]);
+        self.write_down(&stepped, &[], by.as_ref());
         for (_, after) in stepped {
             drop(after?);
         }

@@ -42,7 +42,7 @@ impl LoginParts {
 
     /// Writes a record; `why` has no secret in it.
     pub(crate) fn record(&self, result: &'static str, upstream: &UpstreamName, why: &str) {
-        // It has happened already: no request waits for the record.
+        // The event has happened already, so no request waits for its record.
         drop(self.audit.record(entry(result, upstream, why), false));
     }
 

@@ -379,10 +379,12 @@ fn an_upstream_is_restarted_and_switched_off_for_this_daemon_alone_and_on_record
     let tail = gateway.world.run(&["audit", "tail", "-n", "100", "--json"]);
     let records: Vec<Value> =
         String::from_utf8_lossy(&tail.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let of_fx = records.iter().filter(|record| record["upstream"] == "fx" && record["event"] == "gateway");
-    let told: Vec<_> =
-        of_fx.map(|record| (record["result"].as_str().unwrap(), record["by"].as_str().unwrap())).collect();
-    let words = ["restart", "disable", "enable", "disable", "disable"].map(|word| (word, "console"));
+    let of_fx = records.iter().filter(|record| record["event"] == "action" && record["name"] == "fx");
+    let told: Vec<_> = of_fx
+        .map(|record| (record["action"].as_str().unwrap(), record["by"].as_str().unwrap().starts_with("console:")))
+        .collect();
+    let words = [("restart", true), ("disable", true), ("enable", true), ("disable", true), ("restart", false)];
+    let words: Vec<_> = words.into_iter().chain([("disable", true)]).collect();
     assert_eq!(told, words);
     let again = Gateway::start(gateway.world.clone(), Some(gateway.config.clone()), &["serve"], &[]);
     again.wait_for_tools(&["fx__echo", "other__echo"]);

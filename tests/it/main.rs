@@ -15,6 +15,7 @@
     reason = "a test fails by panicking, tells time and prints; helpers outside of #[test] functions do so too"
 )]
 
+mod actions;
 mod admission;
 mod approvals;
 mod asking;

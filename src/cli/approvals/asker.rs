@@ -49,7 +49,7 @@ pub(in crate::cli) fn ask(common: &Common, place: &mut Place, id: &str) -> Resul
         Reply::Over => return Ok(Asked::Over),
     };
     place.permit(common)?;
-    let outcome = place.answer(id, Some(digest), wish)?;
+    let outcome = place.answer(common, id, Some(digest), wish)?;
     match (wish, outcome.as_str()) {
         (Wish::Once, "granted") => Ok(Asked::Allowed),
         (_, "denied") => Ok(Asked::Denied),

@@ -6,7 +6,9 @@ use crate::cli::exit::{NO, SOFTWARE, TEMPFAIL, UNAVAILABLE};
 use crate::cli::options::Common;
 use crate::cli::output::{Failure, complain};
 use crate::cli::{daemon, operator, source};
+use crate::policy::OperatorAction;
 use crate::store::approvals::{Wish, beside, json};
+use crate::store::audit::Journal;
 use crate::store::db::Db;
 use crate::store::directory::Store;
 use crate::wire::digest::Digest;
@@ -16,7 +18,11 @@ use crate::wire::raw::{RawJson, RawObject};
 /// Place of approvals and grants: the daemon or the store.
 pub(in crate::cli) enum Place {
     Daemon(daemon::Daemon),
-    Store(Db),
+    Store {
+        db: Db,
+        /// Opened for the first answer.
+        journal: Option<Journal>,
+    },
     /// There is no store yet, so there are no approvals.
     Nowhere,
 }
@@ -34,7 +40,8 @@ impl Place {
         }
         let store = source::existing_store(common)?.filter(Store::has_db);
         let Some(store) = store else { return Ok(Self::Nowhere) };
-        store.db().map(Self::Store).map_err(|error| Failure::new(TEMPFAIL, error))
+        let db = store.db().map_err(|error| Failure::new(TEMPFAIL, error))?;
+        Ok(Self::Store { db, journal: None })
     }
 
     /// Reads a list of objects.
@@ -43,7 +50,7 @@ impl Place {
         let answer = match self {
             Self::Daemon(daemon) => daemon.ask(method, None)?,
             Self::Nowhere => return Ok(Vec::new()),
-            Self::Store(db) => {
+            Self::Store { db, .. } => {
                 let answer = match name {
                     // Grants have no sealed columns.
                     "grants" => json::list(name, db.grants().run_now().map_err(failed)?.iter().map(json::grant)),
@@ -69,7 +76,7 @@ impl Place {
                 let params = RawObject::of_strings(&[("id", id)]);
                 return daemon.ask("approvals.show", Some(&params.encode().text()));
             }
-            Self::Store(db) => beside::show(db, id).map_err(|error| Failure::new(TEMPFAIL, error))?,
+            Self::Store { db, .. } => beside::show(db, id).map_err(|error| Failure::new(TEMPFAIL, error))?,
             Self::Nowhere => None,
         };
         let found =
@@ -80,13 +87,19 @@ impl Place {
     /// Whether a command may answer here; a daemon judges that itself.
     pub(super) fn permit(&self, common: &Common) -> Result<(), Failure> {
         match self {
-            Self::Store(db) => operator::permit(common, db),
+            Self::Store { db, .. } => operator::permit(common, db),
             Self::Daemon(_) | Self::Nowhere => Ok(()),
         }
     }
 
     /// Answers an approval; with a digest only as it was shown.
-    pub(super) fn answer(&mut self, id: &str, shown: Option<Digest>, wish: Wish) -> Result<String, Failure> {
+    pub(super) fn answer(
+        &mut self,
+        common: &Common,
+        id: &str,
+        shown: Option<Digest>,
+        wish: Wish,
+    ) -> Result<String, Failure> {
         match self {
             Self::Daemon(daemon) => {
                 let mut params = RawObject::default();
@@ -98,12 +111,25 @@ impl Place {
                 let answer = daemon.ask_as_operator("approvals.answer", Some(&params.encode().text()))?;
                 Ok(answer.string("outcome").unwrap_or_default())
             }
-            Self::Store(db) => {
-                let by = format!("uid:{}", rustix::process::getuid().as_raw());
+            Self::Store { db, journal } => {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
                 let runtime = runtime.map_err(|error| Failure::new(SOFTWARE, error))?;
-                let answered = runtime.block_on(beside::answer(db, id, shown, wish, &by));
-                answered.map_err(|why| Failure::new(NO, foreign::line(&why)))
+                let unrecorded = |why| Failure::new(TEMPFAIL, format!("not recorded: {why}"));
+                let opened = match journal.take() {
+                    Some(journal) => Ok(journal),
+                    None => Journal::open(db, &source::audit(common)).map_err(unrecorded),
+                };
+                // A denial takes effect whatever becomes of its record.
+                let (action, opened) = match wish {
+                    Wish::Deny => (OperatorAction::Deny, opened),
+                    Wish::Once | Wish::Session | Wish::For(_) | Wish::Always => (OperatorAction::Approve, Ok(opened?)),
+                };
+                let answered = runtime.block_on(beside::answer(db, id, shown, wish, &operator::user()));
+                let outcome = answered.as_ref().map(String::as_str).map_err(String::as_str);
+                let record = operator::record(action, Some(id), outcome);
+                let written = opened.and_then(|open| journal.insert(open).write([record]).map_err(unrecorded));
+                let outcome = answered.map_err(|why| Failure::new(NO, foreign::line(&why)))?;
+                written.map(|()| outcome)
             }
             Self::Nowhere => Err(Failure::new(NO, "no approval is open")),
         }

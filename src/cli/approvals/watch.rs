@@ -53,7 +53,8 @@ pub(super) fn run(common: &Common, json: bool) -> Result<u8, Failure> {
             }
         }
         std::thread::sleep(LOOK);
-        if matches!(place, Some(Place::Store(_) | Place::Nowhere)) && daemon::connect(common, "admin", None).is_ok() {
+        if matches!(place, Some(Place::Store { .. } | Place::Nowhere)) && daemon::connect(common, "admin", None).is_ok()
+        {
             place = None;
         }
     }

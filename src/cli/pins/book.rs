@@ -9,6 +9,7 @@ use crate::cli::exit::{NO, SOFTWARE, TEMPFAIL, UNAVAILABLE};
 use crate::cli::options::Common;
 use crate::cli::output::Failure;
 use crate::cli::{daemon, operator, source};
+use crate::policy::OperatorAction;
 use crate::store::audit::Journal;
 use crate::store::db::Db;
 use crate::store::directory::Store;
@@ -150,24 +151,36 @@ impl Disk {
         Ok(())
     }
 
-    /// Takes a decision and records it. A change that cannot be recorded is not made.
-    fn recorded<T>(&self, decide: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    /// Takes a decision about the pin of that name, or about many, and records it. A decision that
+    /// cannot be recorded is not made.
+    fn recorded<T>(
+        &self,
+        method: &str,
+        name: Option<&str>,
+        decide: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
         let unrecorded = |why| Failure::new(TEMPFAIL, format!("not decided, since the log cannot record it: {why}"));
         let journal = Journal::open(&self.db, &source::audit(&self.common)).map_err(unrecorded)?;
         let decided = self.runtime.block_on(decide);
         let news = std::mem::take(&mut *self.news.lock());
-        journal.write(news.iter().map(PinChange::entry)).map_err(unrecorded)?;
+        let is_approval = method == "pins.approve";
+        let action = if is_approval { OperatorAction::PinsApprove } else { OperatorAction::PinsReject };
+        let outcome = format!("decided: {}", news.len());
+        let told = decided.as_ref().map(|_| outcome.as_str()).map_err(|failure| failure.text.as_str());
+        let record = operator::record(action, name, told);
+        journal.write(news.iter().map(PinChange::entry).chain([record])).map_err(unrecorded)?;
         decided
     }
 
     fn decide(&mut self, method: &str, shown: &Shown) -> Result<(), Failure> {
         self.permit()?;
         let (kind, digest) = (parse(Some(&shown.kind))?, digest(shown)?);
-        self.recorded(async {
+        let by = operator::user();
+        self.recorded(method, Some(&shown.name), async {
             let decided = if method == "pins.approve" {
-                self.pins.approve(&shown.name, kind, digest, "local").await
+                self.pins.approve(&shown.name, kind, digest, &by).await
             } else {
-                self.pins.reject(&shown.name, kind, digest, "local").await
+                self.pins.reject(&shown.name, kind, digest, &by).await
             };
             decided.map(|_: PinView| ()).map_err(|error| Failure::new(NO, error))
         })
@@ -180,8 +193,9 @@ impl Disk {
             Ok(Decision { name: pin.name.clone(), kind, shown })
         });
         let decisions = decisions.collect::<Result<Vec<_>, Failure>>()?;
-        let decided = self.recorded(async {
-            let decided = self.pins.decide_all(&decisions, method == "pins.approve", "local").await;
+        let by = operator::user();
+        let decided = self.recorded(method, None, async {
+            let decided = self.pins.decide_all(&decisions, method == "pins.approve", &by).await;
             decided.map_err(|error| Failure::new(TEMPFAIL, error))
         })?;
         parsed(&crate::daemon::admin::outcome(&decisions, &decided))

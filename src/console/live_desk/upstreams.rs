@@ -1,6 +1,5 @@
 //! Upstreams of the running gateway for the console, and the actions on them.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use crate::gateway::snapshot::Snapshot;
 use crate::gateway::supervisor::Order;
 use crate::mcp::method::List;
 use crate::mcp::weight;
-use crate::policy::{Entry, LOCAL, Policy};
+use crate::policy::{LOCAL, Policy};
 use crate::upstream::handle::Handle;
 use crate::upstream::link::LinkState;
 
@@ -85,9 +84,9 @@ pub(super) fn detail(snapshot: &Snapshot, name: &str) -> Option<UpstreamDetail> 
     })
 }
 
-/// Acts on an upstream for the person `by`. The action is on record before it happens.
+/// Acts on an upstream for the person `by`.
 pub(super) async fn steer(
-    service: &Arc<Service>,
+    service: &Service,
     orders: &mpsc::Sender<Order>,
     name: &str,
     steer: Steer,
@@ -97,14 +96,6 @@ pub(super) async fn steer(
     if !is_there {
         return Err(format!("there is no upstream `{name}`; it may have left the configuration."));
     }
-    let (result, why) = match steer {
-        Steer::Restart => ("restart", "the upstream is started anew"),
-        Steer::Disable => ("disable", "the upstream is off until headend starts again"),
-        Steer::Enable => ("enable", "the upstream is on again"),
-    };
-    let record = Entry { upstream: Some(Arc::from(name)), by: Some(Arc::from(by)), ..Entry::gateway(result, why) };
-    let written = service.audit.record(record, true).written().await;
-    written.map_err(|error| format!("nothing was done: {error}."))?;
     let gone = || "the gateway is shutting down.".to_owned();
     if steer == Steer::Disable {
         let order = |reply| Order::Disable { name: name.to_owned(), reply };

@@ -28,6 +28,12 @@
 //! A caller's calls of items that it cannot see are one `decision` and then one line a minute with `"event":"refusals"`, `"count"`
 //! and the items in `"why"`; see `policy::refusals`.
 //!
+//! An operator's action that is more than a look is one line with `"event":"action"`: `action` is
+//! its word (see `policy::record::OperatorAction`), `name` what it is about, `by` the person or the
+//! cause, `result` the outcome (`done`, `refused`, or `unfinished` if headend ended before it),
+//! `why` the outcome in words. What the action did to each approval, grant or pin has lines of its
+//! own.
+//!
 //! The chain shows every change but one: a tail that was cut off leaves a chain that is sound. So the last record's number and
 //! hash (the *head*) are kept elsewhere as well: in the store, and in the journal with every thousandth record.
 //!
@@ -237,6 +243,8 @@ fn last_member<'l>(text: &'l [u8], name: &[u8]) -> Option<(&'l [u8], Digest)> {
 fn members(entry: &Entry, at: u64, form: &Form, out: &mut Vec<u8>) {
     word("ts", &timestamp_digits(at), out);
     word("event", entry.event.into_str().as_bytes(), out);
+    ours("action", entry.action.map(Into::into), out);
+    optional("name", entry.name.as_deref(), out);
     if let Some(call) = entry.call {
         let digits = hexadecimal(call.to_be_bytes());
         let digits = digits.as_flattened();

@@ -9,9 +9,11 @@ use super::effect::{DEFAULT_RULE, DOUBT_RULE};
 use super::kind::Kind;
 
 mod entry;
+mod operator_action;
 mod removal;
 
 pub use self::entry::{Entry, Event};
+pub use self::operator_action::OperatorAction;
 pub use self::removal::Removal;
 
 /// What there is to say about one decision: who, what, decision, rule, why.

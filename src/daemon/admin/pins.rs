@@ -1,8 +1,6 @@
 //! The operator's methods about pins: `pins.list`, `pins.diff`, `pins.show`, `pins.approve`, `pins.reject`. The last two decide one
 //! pin by name, or all of `items`.
 
-use std::sync::Arc;
-
 use crate::daemon::gateway::Gateway;
 use crate::gateway::supervisor::Order;
 use crate::policy::Digest;
@@ -12,12 +10,7 @@ use crate::wire::raw::{RawJson, RawObject};
 
 type Refused = (i64, String);
 
-pub(super) async fn operate(
-    gateway: &Gateway,
-    caller: &Arc<str>,
-    method: &str,
-    params: &RawObject,
-) -> Result<RawJson, Refused> {
+pub(super) async fn operate(gateway: &Gateway, by: &str, method: &str, params: &RawObject) -> Result<RawJson, Refused> {
     let told = |error: PinError| (1, error.to_string());
     gateway.pins.refresh().await.map_err(|error| (1, error.to_string()))?;
     match method {
@@ -27,7 +20,7 @@ pub(super) async fn operate(
         "pins.approve" | "pins.reject" if params.get("items").is_some() => {
             let decisions =
                 each(params, |item| Ok(Decision { name: name(item)?, kind: whole(item)?, shown: digest(item)? }))?;
-            let decided = gateway.pins.decide_all(&decisions, method == "pins.approve", caller).await;
+            let decided = gateway.pins.decide_all(&decisions, method == "pins.approve", by).await;
             let decided = decided.map_err(|error| (1, error.to_string()))?;
             show_what_may_be_shown(gateway).await;
             Ok(outcome(&decisions, &decided))
@@ -35,9 +28,9 @@ pub(super) async fn operate(
         "pins.approve" | "pins.reject" => {
             let (shown, name, kind) = (digest(params)?, name(params)?, kind(params)?);
             let decided = if method == "pins.approve" {
-                gateway.pins.approve(&name, kind, shown, caller).await
+                gateway.pins.approve(&name, kind, shown, by).await
             } else {
-                gateway.pins.reject(&name, kind, shown, caller).await
+                gateway.pins.reject(&name, kind, shown, by).await
             };
             let view = decided.map_err(told)?;
             show_what_may_be_shown(gateway).await;

@@ -2,13 +2,17 @@
 
 use tempfile::TempDir;
 
+use super::methods::METHODS;
 use super::*;
 use crate::config;
 use crate::daemon::gateway::{ConfigSource, Loader, StopTimes};
-use crate::policy::Event;
+use crate::policy::consent::{Asked, Shown};
+use crate::policy::{Digest, Event, Evidence, Kind, LOCAL, Said};
 use crate::store::audit::MAIN;
+use crate::store::audit::search::Query;
 use crate::store::directory::Store;
 use crate::store::seal::KeySource;
+use crate::wire::id::ClientId;
 
 /// A gateway with one upstream, which has no program to start.
 struct Stage {
@@ -32,6 +36,44 @@ impl Stage {
         let gateway = Gateway::build(outcome.unwrap().0, source, Some(store), MAIN, StopTimes::DAEMON).unwrap();
         Self { gateway: Arc::new(gateway), dir }
     }
+
+    /// Asks as the user of that name.
+    async fn ask(&self, caller: &str, method: &str, params: &str) -> Result<RawJson, (i64, String)> {
+        let caller = Caller { name: Arc::from(caller), ..self.gateway.own_caller() };
+        let (id, params) = (ClientId::from_raw(RawJson::trusted("1")).unwrap(), RawJson::trusted(params.to_owned()));
+        let request = Request { id, method: method.to_owned(), params: Some(params) };
+        operate(&self.gateway, &caller, &mut Proof::new(None), &request).await
+    }
+
+    /// Opens an approval of a call. Returns its id.
+    fn open_approval(&self, item: &str) -> String {
+        let asked = Asked {
+            caller: Arc::from("ci"),
+            session: None,
+            upstream: Arc::from("fx"),
+            kind: Kind::Tool,
+            item: Arc::from(item),
+            definition: Digest::of(b"definition"),
+            launch: Digest::of(b"launch"),
+            arguments: Digest::of(b"{}"),
+            rule: Arc::from("default"),
+            need: Evidence::Client,
+            destructive: false,
+        };
+        let shown = Shown::new(item, Said::default(), None);
+        self.gateway.service.approvals.ask(asked, shown).unwrap().to_string()
+    }
+
+    /// The members `action`, `by`, `name`, `result` and `why` of all actions in the log.
+    async fn actions(&self) -> Vec<[String; 5]> {
+        self.gateway.service.audit.flush().await;
+        let log = self.dir.path().join("state/audit/audit-main-000001.jsonl");
+        let log = std::fs::read_to_string(log).unwrap();
+        let records = log.lines().map(|line| RawObject::parse(&RawJson::trusted(line.to_owned())).unwrap());
+        let actions = records.filter(|record| record.string("event").as_deref() == Some("action"));
+        let members = ["action", "by", "name", "result", "why"];
+        actions.map(|record| members.map(|member| record.string(member).unwrap_or_default())).collect()
+    }
 }
 
 #[tokio::test]
@@ -52,4 +94,77 @@ async fn a_lost_record_is_a_reason_for_degraded() {
     service.audit.flush().await;
     assert!(degraded(), "a look some minutes later still finds it");
     drop(stage.dir);
+}
+
+#[tokio::test]
+async fn each_method_that_is_more_than_a_look_leaves_one_record_and_a_look_leaves_none() {
+    let stage = Stage::set();
+    let own = operator(LOCAL).unwrap();
+    let mut before = 0;
+    for (method, effect) in METHODS {
+        // Enough for some methods; the others are refused, which is on record too.
+        let id = if method == "approvals.answer" { stage.open_approval("fx__a") } else { String::new() };
+        let params = format!(r#"{{"name":"fx","id":"{id}","answer":"once","code":"wrong"}}"#);
+        let outcome = stage.ask(LOCAL, method, &params).await;
+        let actions = stage.actions().await;
+        let wanted = match (method, effect) {
+            (_, MethodEffect::Act(action)) => vec![(action.into_str(), &*own)],
+            ("reload", _) => vec![("reload", &*own)],
+            ("operator.prove", _) => vec![("wrong-code", "unknown")],
+            // A call is a decision, and one of nothing is none.
+            ("call", _) | (_, MethodEffect::Look) => vec![],
+            (_, MethodEffect::RecordedElsewhere) => panic!("{method}: where?"),
+        };
+        let new: Vec<_> = actions[before..].iter().map(|[action, by, ..]| (&**action, &**by)).collect();
+        assert_eq!(new, wanted, "{method}: {outcome:?}");
+        for [.., result, why] in &actions[before..] {
+            assert_eq!(result, if outcome.is_ok() { "done" } else { "refused" }, "{method}");
+            assert!(!why.is_empty(), "{method}");
+        }
+        before = actions.len();
+    }
+    let foreign = stage.ask("uid:4711", "restart", r#"{"name":"fx"}"#).await;
+    assert!(foreign.is_err() && stage.ask(LOCAL, "no.such", "{}").await.is_err());
+    assert_eq!(stage.actions().await.len(), before, "neither is an operator's action");
+}
+
+#[tokio::test]
+async fn a_record_of_an_action_says_what_it_was_about_and_its_outcome() {
+    let stage = Stage::set();
+    let (yes, no) = (stage.open_approval("fx__a"), stage.open_approval("fx__b"));
+    let answer = |id: &str, answer: &str| format!(r#"{{"id":"{id}","answer":"{answer}"}}"#);
+    stage.ask(LOCAL, "approvals.answer", &answer(&yes, "8h")).await.unwrap();
+    stage.ask(LOCAL, "approvals.answer", &answer(&no, "deny")).await.unwrap();
+    stage.ask(LOCAL, "approvals.answer", &answer(&no, "once")).await.unwrap_err();
+    stage.ask(LOCAL, "grants.revoke", r#"{"all":true}"#).await.unwrap();
+    stage.ask(LOCAL, "reload", r#"{"dry-run":true}"#).await.unwrap();
+    stage.ask(LOCAL, "reload", r#"{"for":"disable","name":"fx"}"#).await.unwrap();
+    stage.ask(LOCAL, "restart", r#"{"name":"fy"}"#).await.unwrap_err();
+    let config = stage.dir.path().join("headend.toml");
+    std::fs::write(config, "[upstreams.fx]\ncommand = 3\n").unwrap();
+    stage.gateway.reload_changed(None).await;
+    let wanted = [
+        ["approve", &yes, "done", "outcome: granted"],
+        ["deny", &no, "done", "outcome: denied"],
+        ["approve", &no, "refused", "no open approval with that id; it was answered or has expired"],
+        ["revoke", "all", "done", "revoked: 1"],
+        ["disable", "fx", "done", "nothing changed"],
+        ["restart", "fy", "refused", "there is no upstream `fy`; `headend status` lists them"],
+    ];
+    let mut actions = stage.actions().await;
+    let [action, by, _, result, why] = actions.pop().unwrap();
+    assert_eq!([action, by, result], ["reload", "file-watch", "refused"]);
+    assert!(why.contains("command"), "{why}");
+    let own = operator(LOCAL).unwrap();
+    for ([action, by, name, result, why], wanted) in actions.iter().zip(wanted) {
+        assert_eq!((&[&**action, name, result, why], by), (&wanted, &own));
+    }
+    assert_eq!(actions.len(), 6);
+
+    // The other readers of the log pass the records over.
+    let page = stage.gateway.service.audit.search(Query::default()).await.unwrap();
+    assert_eq!((page.rows.len(), page.tally.damaged), (0, 0));
+    let log = std::fs::read_to_string(stage.dir.path().join("state/audit/audit-main-000001.jsonl")).unwrap();
+    let revoked = log.lines().find(|line| line.contains(r#""event":"revoke""#)).unwrap();
+    assert!(revoked.contains(&format!(r#""by":"{own}""#)), "{revoked}");
 }

@@ -62,8 +62,8 @@ impl Inner {
 
     fn record(&self, entry: Entry) {
         if let Some(audit) = self.audit.get() {
-            // The event has taken effect, and no task waits. The first use of a grant waits for its own
-            // record, which comes after this one.
+            // The event has taken effect, and no task waits. The first use of a grant waits for its
+            // own record, which comes after this one.
             drop(audit.record(entry, false));
         }
     }

@@ -9,6 +9,7 @@ use crate::store::db::Db;
 use crate::telemetry::metrics::Metrics;
 
 /// An open chain.
+#[derive(Debug)]
 pub(crate) struct Journal {
     audit: Audit,
     runtime: tokio::runtime::Runtime,

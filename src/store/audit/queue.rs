@@ -108,8 +108,8 @@ impl RecordQueue {
         Ok(())
     }
 
-    /// Puts a record in the queue, if there is a place. The record is answered once it is on disk if
-    /// it `is_durable`, or if the disk takes no records.
+    /// Puts a record in the queue, if there is a place. The record is answered once it is on disk
+    /// if it `is_durable`, or if the disk takes no records.
     pub(super) fn record(self: &Arc<Self>, entry: Entry, is_durable: bool) -> Recorded {
         let waits = is_durable || (self.denies() && !self.is_healthy());
         let (answer, answered) = waits.then(oneshot::channel).unzip();
@@ -132,9 +132,9 @@ impl RecordQueue {
     ///
     /// # Errors
     /// [`Unrecorded`]: no writer is left, and `on-failure` is `"deny"`.
-    pub(super) async fn reserve(&self, is_durable: bool) -> Result<RecordSlot, Unrecorded> {
+    pub(super) async fn reserve(&self) -> Result<RecordSlot, Unrecorded> {
         match self.jobs.clone().reserve_owned().await {
-            Ok(place) => Ok(RecordSlot(Some(ReservedPlace { place, shared: Arc::clone(&self.shared), is_durable }))),
+            Ok(place) => Ok(RecordSlot(Some((place, Arc::clone(&self.shared))))),
             Err(_) if self.denies() => Err(Unrecorded),
             Err(_) => Ok(RecordSlot::default()),
         }
@@ -187,7 +187,8 @@ pub(crate) enum Recorded {
 }
 
 impl Recorded {
-    /// Waits until the record is where it has to be: on disk, or in the queue of a writer that has caught up.
+    /// Waits until the record is where it has to be: on disk, or in the queue of a writer that has
+    /// caught up.
     ///
     /// # Errors
     /// [`Unrecorded`]: it was not written, and `on-failure` is `"deny"`.
@@ -198,7 +199,8 @@ impl Recorded {
         }
     }
 
-    /// Whether a request that is refused should wait too, so that no client is faster than the writer.
+    /// Whether a request that is refused should wait too, so that no client is faster than the
+    /// writer.
     pub(crate) fn waits_for_place(&self) -> bool {
         match self {
             Self::Accepted => false,
@@ -210,7 +212,7 @@ impl Recorded {
     pub(crate) async fn placed(self) {
         if let Self::Pending(mut pending) = self {
             pending.answered = None;
-            // Nothing depends on it.
+            // The request was refused whatever becomes of its record.
             drop(pending.written().await);
         }
     }
@@ -254,20 +256,13 @@ impl Drop for Pending {
 /// A place in the queue that is kept for one record; given back on drop.
 #[derive(Debug, Default)]
 #[must_use = "the place is for a record"]
-pub(crate) struct RecordSlot(Option<ReservedPlace>);
-
-#[derive(Debug)]
-struct ReservedPlace {
-    place: mpsc::OwnedPermit<Job>,
-    shared: Arc<Shared>,
-    is_durable: bool,
-}
+pub(crate) struct RecordSlot(Option<(mpsc::OwnedPermit<Job>, Arc<Shared>)>);
 
 impl RecordSlot {
-    /// Puts a record in the place. Never waits.
+    /// Puts a record in the place. Never waits; the record is on disk soon.
     pub(crate) fn record(self, entry: Entry) {
-        let Some(ReservedPlace { place, shared, is_durable }) = self.0 else { return };
-        drop(place.send(Job::Record(Ticket { entry, at: clock::unix_millis(), durable: is_durable, answer: None })));
+        let Some((place, shared)) = self.0 else { return };
+        drop(place.send(Job::Record(Ticket { entry, at: clock::unix_millis(), durable: true, answer: None })));
         shared.urgent.notify_one();
     }
 }

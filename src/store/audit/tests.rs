@@ -15,14 +15,14 @@ mod crash;
 mod retention;
 
 /// A state directory.
-struct Place(TempDir);
+pub(super) struct Place(TempDir);
 
 impl Place {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
 
-    fn options(&self) -> Options {
+    pub(super) fn options(&self) -> Options {
         Options {
             folder: self.0.path().join("audit"),
             chain: MAIN.to_owned(),
@@ -34,7 +34,7 @@ impl Place {
         }
     }
 
-    fn open(&self, options: Options) -> Audit {
+    pub(super) fn open(&self, options: Options) -> Audit {
         Audit::open(options, self.db(), Metrics::new().unwrap().audit()).unwrap()
     }
 
@@ -42,7 +42,7 @@ impl Place {
         Db::open(self.0.path()).unwrap()
     }
 
-    fn folder(&self) -> Folder {
+    pub(super) fn folder(&self) -> Folder {
         Folder::at(self.0.path().join("audit"))
     }
 
@@ -59,7 +59,7 @@ impl Place {
     }
 
     /// All lines, in order.
-    fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let segments = self.folder().chains().unwrap().remove(MAIN).unwrap_or_default();
         segments.iter().map(|segment| fs::read_to_string(self.segment(segment.number)).unwrap()).collect()
     }
@@ -272,7 +272,7 @@ async fn calls_go_on_unrecorded_where_the_operator_says_so() {
 }
 
 #[tokio::test]
-async fn calls_wait_for_a_writer_that_is_behind_and_records_that_nobody_awaits_keep_their_places() {
+async fn calls_wait_for_a_writer_that_is_behind_and_records_without_a_waiter_keep_their_places() {
     let place = Place::new();
     let audit = place.open(place.options());
     let writer = audit.hold().await;
@@ -308,7 +308,7 @@ async fn nothing_waits_for_a_writer_that_is_gone() {
         for recorded in [behind, late] {
             assert_eq!(recorded.written().await.is_err(), deny);
         }
-        assert_eq!(queue.reserve(false).await.is_err(), deny);
+        assert_eq!(queue.reserve().await.is_err(), deny);
     }
 }
 

@@ -120,6 +120,16 @@ pub(crate) enum Step {
     },
 }
 
+impl Step {
+    /// The person who decides; `None` for a step of an upstream.
+    pub(super) const fn by(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::Approve { by, .. } | Self::Reject { by, .. } => Some(by),
+            Self::Seen { .. } | Self::Listed(_) | Self::Started { .. } => None,
+        }
+    }
+}
+
 /// All pins of a store, with the number of changes that are in them.
 pub(crate) type PinTable = (u64, Vec<(PinKey, Record)>);
 

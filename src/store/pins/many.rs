@@ -62,7 +62,7 @@ impl Pins {
             Some(db) => db.take_steps(steps, Vec::new(), now).run().await?,
             None => self.take_in_memory(steps, now),
         };
-        self.write_down(&stepped, &[]);
+        self.write_down(&stepped, &[], Some(&by));
         let mut stepped = stepped.into_iter();
         let told = |decision: &Decision| {
             let unknown = || PinError::Unknown(decision.name.clone());

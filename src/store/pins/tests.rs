@@ -2,7 +2,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 use crate::mcp::input::Audience;
-use crate::policy::Askers;
+use crate::policy::{Askers, Undecided};
 use crate::wire::raw::RawJson;
 
 const MOST: usize = 200;
@@ -59,10 +59,11 @@ async fn a_hint_that_loosens_waits_even_where_changes_are_accepted() {
 #[tokio::test]
 async fn a_change_waits_until_what_was_shown_is_approved() {
     let pins = Pins::memory();
-    let calls = Arc::new(AtomicUsize::new(0));
-    let counted = Arc::clone(&calls);
+    let (calls, persons) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Vec::new())));
+    let (counted, named) = (Arc::clone(&calls), Arc::clone(&persons));
     pins.on_change(Box::new(move |change| {
         counted.fetch_add(usize::from(change.over.is_some()), Ordering::SeqCst);
+        named.lock().push(change.entry().by);
     }));
     let (one, two, three) = (tool("a", "one"), tool("a", "two"), tool("a", "three"));
     assert_eq!(shown(&pins, TIER, &[one.clone(), tool("b", "x")]), [true, true]);
@@ -80,7 +81,8 @@ async fn a_change_waits_until_what_was_shown_is_approved() {
     assert_eq!(shown(&pins, TIER, std::slice::from_ref(&three)), [false]);
     let late = pins.approve("fx__a", None, two.digest, "local").await;
     assert!(matches!(late, Err(PinError::Undecided(Undecided::ChangedSince))), "{late:?}");
-    pins.approve("fx__a", None, three.digest, "local").await.unwrap();
+    pins.approve("fx__a", None, three.digest, "uid:1").await.unwrap();
+    assert_eq!(*persons.lock(), [None, None, Some(Arc::from("uid:1"))], "a change of a server has no person");
     assert_eq!(shown(&pins, TIER, &[three]), [true]);
     assert_eq!(calls.load(Ordering::SeqCst), 1, "what waited had no consents");
     assert!(matches!(pins.find("fx__nobody", None), Err(PinError::Unknown(_))));

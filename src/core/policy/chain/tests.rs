@@ -4,7 +4,7 @@ use expect_test::expect;
 use proptest::prelude::*;
 
 use super::*;
-use crate::policy::{Event, Evidence, Kind};
+use crate::policy::{Event, Evidence, Kind, OperatorAction};
 
 const KEY: [u8; 32] = [7; 32];
 /// 2026-11-21T10:15:00.250Z
@@ -69,6 +69,9 @@ fn verdict(text: &[u8], known: &[Head]) -> Result<Sound, Bad> {
 fn a_record_has_every_member_once_in_its_order() {
     let mut got = line(&full(), &Form::new(&KEY, true));
     got.push_str(&line(&Entry::gateway("started", ""), &Form::new(&KEY, true)));
+    let (by, name) = (Some("uid:1".into()), Some("fx".into()));
+    let action = Entry { action: Some(OperatorAction::Restart), name, by, result: "done", ..Entry::new(Event::Action) };
+    got.push_str(&line(&action, &Form::new(&KEY, true)));
     expect![[r#"
         {"v":1,"seq":1,"ts":"2026-11-21T10:15:00.250Z","event":"decision","call":"ff","caller":"ci","session":3,"upstream":"fs","kind":"tool","item":"fs__\"a\"\n","definition":"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855","args":"2015f92abc192995f01024438788893a","arguments":{"a":2,"b":1},"result":"allow","rule":"r","grant":"g","prompt":"p","evidence":"L2","by":"operator","why":"rule matches","us":2000,"prev":"0d6e4079e36703ebd37c00722f5891d28b0e2811dc114b129215123adcce3605","hash":"bc96d75cf411206641114f1ede93e6fe5fbdfc40be5f3598b5e160be97a8e4ca"}
         {"v":1,"seq":1,"ts":"2026-11-21T10:15:00.250Z","event":"gateway","result":"started","prev":"0d6e4079e36703ebd37c00722f5891d28b0e2811dc114b129215123adcce3605","hash":"c10463bffe1ec31a98c59c30b84da09369d3fb67696cd97445b5a7fc69cacde3"}

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::operator_action::OperatorAction;
 use super::removal::Removal;
 use crate::mcp::client_name::ClientName;
 use crate::policy::{Digest, Evidence, Facts, Kind};
@@ -33,6 +34,8 @@ pub enum Event {
     Gateway,
     /// Calls of items that their caller cannot see, beyond the first of a caller, which is a decision like any other.
     Refusals,
+    /// An operator did more than look, or tried to.
+    Action,
 }
 
 /// One event. Unknown members are left out of its line.
@@ -41,6 +44,9 @@ pub enum Event {
 #[derive(Clone, Debug)]
 pub struct Entry {
     pub event: Event,
+    pub action: Option<OperatorAction>,
+    /// The upstream, approval, grant or pin that the action is about.
+    pub name: Option<Arc<str>>,
     /// The number by which logs and refusals name the call.
     pub call: Option<u64>,
     pub caller: Option<Arc<str>>,
@@ -69,13 +75,13 @@ pub struct Entry {
     /// Id of the prompt.
     pub prompt: Option<Arc<str>>,
     pub evidence: Option<Evidence>,
-    /// The person who answered, revoked or approved.
+    /// The person or cause behind the event.
     pub by: Option<Arc<str>>,
     /// For people; empty where there is nothing to say.
     pub why: Cow<'static, str>,
     /// How long it took.
     pub duration: Option<Duration>,
-    /// For how many calls this record stands, where it is not one.
+    /// The number of calls, pins or attempts that this record stands for, if it is not one.
     pub count: Option<u64>,
     /// Old records that are kept no longer.
     pub removed: Option<Box<Removal>>,
@@ -86,6 +92,8 @@ impl Entry {
     pub const fn new(event: Event) -> Self {
         Self {
             event,
+            action: None,
+            name: None,
             call: None,
             caller: None,
             client: None,

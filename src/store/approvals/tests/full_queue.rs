@@ -1,4 +1,5 @@
-//! Answers while the queue of the audit log is full: each is in the log once, or is counted as lost.
+//! Answers while the queue of the audit log is full: each is in the log once, or is counted as
+//! lost.
 
 use std::collections::HashMap;
 use std::path::Path;

@@ -1,0 +1,95 @@
+//! Actions of operators that the audit log names.
+
+/// An action that is more than a look, by its word in the audit log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(const_into_str, serialize_all = "kebab-case")]
+pub enum OperatorAction {
+    /// Open approvals are answered with a yes.
+    Approve,
+    /// Open approvals are answered with a no.
+    Deny,
+    /// Grants are taken back.
+    Revoke,
+    /// Definitions or launches are approved.
+    PinsApprove,
+    /// Definitions or launches are rejected.
+    PinsReject,
+    /// An upstream is started anew.
+    Restart,
+    /// An upstream is switched on.
+    Enable,
+    /// An upstream is switched off.
+    Disable,
+    /// The configuration is read again.
+    Reload,
+    /// A login at an upstream begins.
+    LoginBegin,
+    /// A browser opens the page of a login, which belongs to it from then on.
+    LoginOpen,
+    /// A login at an upstream ends, with tokens or without.
+    LoginEnd,
+    /// The login at an upstream is given up.
+    Logout,
+    /// A link that signs in to the console is made.
+    ConsoleLink,
+    /// A browser signs in to the console.
+    SignIn,
+    /// A browser signs out of the console.
+    SignOut,
+    /// A token or link did not sign in to the console.
+    WrongSignIn,
+    /// A code of a terminal was typed wrong.
+    WrongCode,
+    /// A test notice of an open approval is sent.
+    Notify,
+}
+
+impl OperatorAction {
+    /// Whether the action takes something back or adopts a file, so that it takes effect at once
+    /// and its record waits for a place in the log. Every other action waits for that place.
+    pub const fn is_immediate(self) -> bool {
+        match self {
+            Self::Deny
+            | Self::Revoke
+            | Self::PinsReject
+            | Self::Disable
+            | Self::Reload
+            | Self::Logout
+            | Self::SignOut
+            | Self::WrongSignIn
+            | Self::WrongCode => true,
+            Self::Approve
+            | Self::PinsApprove
+            | Self::Restart
+            | Self::Enable
+            | Self::LoginBegin
+            | Self::LoginOpen
+            | Self::LoginEnd
+            | Self::ConsoleLink
+            | Self::SignIn
+            | Self::Notify => false,
+        }
+    }
+
+    /// Whether the action opens something, so that it is refused while the log takes no records.
+    pub const fn opens(self) -> bool {
+        match self {
+            Self::Approve | Self::PinsApprove | Self::Restart | Self::Enable | Self::LoginBegin | Self::LoginEnd => {
+                true
+            }
+            Self::Deny
+            | Self::Revoke
+            | Self::PinsReject
+            | Self::Disable
+            | Self::Reload
+            | Self::LoginOpen
+            | Self::Logout
+            | Self::ConsoleLink
+            | Self::SignIn
+            | Self::SignOut
+            | Self::WrongSignIn
+            | Self::WrongCode
+            | Self::Notify => false,
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! The methods of the admin socket, and which of them leave a record of an operator's action.
+
+use self::MethodEffect::{Act, Look, RecordedElsewhere};
+use crate::policy::OperatorAction;
+use crate::store::audit::Audit;
+use crate::wire::raw::{RawJson, RawObject};
+
+/// What a method does, as far as the audit log needs to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MethodEffect {
+    /// Changes nothing.
+    Look,
+    /// An operator's action.
+    Act(OperatorAction),
+    /// Recorded where it is carried out: a call as a decision, a reload together with those by
+    /// signal, a wrong code once a minute.
+    RecordedElsewhere,
+}
+
+/// All methods. A method that is missing here does not exist.
+pub(super) const METHODS: [(&str, MethodEffect); 25] = [
+    ("approvals.answer", Act(OperatorAction::Approve)),
+    ("approvals.list", Look),
+    ("approvals.notify", Act(OperatorAction::Notify)),
+    ("approvals.show", Look),
+    ("call", RecordedElsewhere),
+    ("console.link", Act(OperatorAction::ConsoleLink)),
+    ("grants.list", Look),
+    ("grants.revoke", Act(OperatorAction::Revoke)),
+    ("login.begin", Act(OperatorAction::LoginBegin)),
+    ("login.paste", Act(OperatorAction::LoginEnd)),
+    ("login.wait", Look),
+    ("logout", Act(OperatorAction::Logout)),
+    ("logs", Look),
+    ("operator.challenge", Look),
+    ("operator.prove", RecordedElsewhere),
+    ("pins.approve", Act(OperatorAction::PinsApprove)),
+    ("pins.diff", Look),
+    ("pins.list", Look),
+    ("pins.reject", Act(OperatorAction::PinsReject)),
+    ("pins.show", Look),
+    ("reload", RecordedElsewhere),
+    ("restart", Act(OperatorAction::Restart)),
+    ("status", Look),
+    ("tools", Look),
+    ("tools.show", Look),
+];
+
+/// Members of answers that tell the outcome of an action, none of which is a secret.
+const TOLD: [&str; 7] = ["outcome", "revoked", "decided", "state", "issuer", "was-there", "to"];
+
+impl MethodEffect {
+    /// Returns the effect of a method with these params; `None` if there is no such method.
+    pub(super) fn of(method: &str, params: &RawObject) -> Option<Self> {
+        let (_, effect) = METHODS.iter().find(|(name, _)| *name == method)?;
+        let is_denial = method == "approvals.answer" && params.string("answer").as_deref() == Some("deny");
+        Some(if is_denial { Act(OperatorAction::Deny) } else { *effect })
+    }
+}
+
+/// Does an operator's action, and records its outcome.
+///
+/// # Errors
+/// As those of the action, and that it cannot be recorded, so that it was not done.
+pub(super) async fn recorded(
+    audit: &Audit,
+    action: OperatorAction,
+    by: &str,
+    params: &RawObject,
+    performed: impl Future<Output = Result<RawJson, (i64, String)>>,
+) -> Result<RawJson, (i64, String)> {
+    // The id of a login opens its page, so it is in no record.
+    let is_of_login = action == OperatorAction::LoginEnd;
+    let name = params.string("name").or_else(|| params.string("id").filter(|_| !is_of_login));
+    let name = name.or_else(|| params.is_true("all").then(|| "all".to_owned()));
+    let record = audit.begin(action, by, name.as_deref()).await;
+    let mut record = record.map_err(|error| (1, format!("nothing was done: {error}")))?;
+    if let Some(items) = params.list("items") {
+        record.set_count(items.len());
+    }
+    let outcome = performed.await;
+    match &outcome {
+        Ok(answer) => {
+            let answer = RawObject::parse(answer).unwrap_or_default();
+            if let Some(upstream) = answer.string("upstream").filter(|_| is_of_login) {
+                record.set_name(&upstream);
+            }
+            record.end(Ok(&told(&answer)));
+        }
+        Err((_, why)) => record.end(Err(why)),
+    }
+    outcome
+}
+
+/// Says the outcome of an action in a few words.
+fn told(answer: &RawObject) -> String {
+    let told = TOLD.iter().filter_map(|name| {
+        let value = answer.string(name).or_else(|| Some(answer.get(name)?.text().into_owned()))?;
+        Some(format!("{name}: {value}"))
+    });
+    told.collect::<Vec<_>>().join(", ")
+}
