@@ -41,7 +41,7 @@ mod span;
 mod unlisted;
 mod wish;
 
-pub(crate) use self::keeper::Keeper;
+pub(crate) use self::keeper::{DAEMON, Keeper};
 pub(crate) use self::kept::{Answered, PromptRow, Revoked, Used};
 pub(crate) use self::seat::Seat;
 pub(crate) use self::span::Span;
@@ -212,7 +212,7 @@ impl Approvals {
             open.waiting.insert(opened.id, Waiting { asked, span, end: watch::Sender::new(None) });
             if let (Some(db), Some(prompt)) = (&inner.db, open.desk.get(&opened.id)) {
                 let details = prompt.details().encode().text().into_owned();
-                db.enter_prompt(inner.owner.clone(), PromptRow::from(prompt), details).then(unlisted::unlisted);
+                db.enter_prompt(inner.owner(), PromptRow::from(prompt), details).then(unlisted::unlisted);
             }
             inner.opened.notify_one();
             inner.tell();

@@ -97,6 +97,12 @@ impl StateLock {
     }
 }
 
+/// Runs `work` while no daemon has the directory and none can start; `None` where a daemon has it.
+pub(crate) fn while_free<T>(dir: &Path, work: impl FnOnce() -> T) -> Option<T> {
+    let directory = File::open(dir).ok()?;
+    directory.try_lock().is_ok().then(work)
+}
+
 /// The process that the file names, unless it has ended.
 fn holder(file: File) -> Option<Pid> {
     let mut pid = String::new();

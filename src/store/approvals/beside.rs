@@ -10,6 +10,7 @@ use crate::base::clock;
 use crate::policy::consent::{CannotAnswer, Closed, PromptId, Wall};
 use crate::policy::{Digest, Entry, Evidence};
 use crate::store::db::{Db, DbError};
+use crate::store::lock;
 use crate::wire::raw::RawJson;
 
 /// How long the owner of a prompt may take to take an answer.
@@ -79,11 +80,18 @@ fn now(db: &Db) -> Result<Wall, DbError> {
     Ok(clock::since_1970().as_secs())
 }
 
-/// The open prompts in a store without a daemon, the oldest first. Blocks.
+/// The open prompts in a store without a daemon, the oldest first. Blocks. Removes those of a daemon that was killed.
 ///
 /// # Errors
 /// When the database cannot be read.
 pub(crate) fn prompts(db: &Db) -> Result<Vec<PromptRow>, DbError> {
+    if let Some(dir) = db.path().parent() {
+        lock::while_free(dir, || match db.remove_prompts_of_daemons().run_now() {
+            Err(error) if !error.is_unwritable() => Err(error),
+            Ok(()) | Err(_) => Ok(()),
+        })
+        .transpose()?;
+    }
     db.prompts(now(db)?).run_now()
 }
 

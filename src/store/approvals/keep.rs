@@ -134,7 +134,7 @@ impl Approvals {
         let Some(db) = &self.inner.db else { return };
         self.end_undone(db);
         let inner = Arc::clone(&self.inner);
-        let changed = db.approvals_changed(inner.owner.clone(), inner.version.load(Ordering::Relaxed));
+        let changed = db.approvals_changed(inner.owner(), inner.version.load(Ordering::Relaxed));
         let followed = changed.run_with(move |found| -> Result<Vec<Answered>, DbError> {
             let Some((version, live, answers)) = found? else { return Ok(Vec::new()) };
             inner.follow(live);

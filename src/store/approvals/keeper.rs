@@ -1,5 +1,8 @@
 //! Names the gateways whose setting for the operator's commands is kept in the store.
 
+/// Beginning of a daemon's name among the owners of open approvals.
+pub(crate) const DAEMON: &str = "daemon-";
+
 /// A gateway whose setting is kept. A command without a daemon goes by the stricter of both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(const_into_str)]

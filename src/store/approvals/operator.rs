@@ -1,14 +1,18 @@
 //! The settings of gateways for the operator's commands, kept for commands that find no daemon.
 
-use super::Approvals;
-use super::keeper::Keeper;
+use super::keeper::{DAEMON, Keeper};
 use super::unlisted::unlisted;
+use super::{Approvals, Inner};
 use crate::config::Operator;
 
 impl Approvals {
-    /// Keeps the setting in the store, from here on after each change too. The first keeper stays.
+    /// Keeps the setting in the store, from here on after each change too. The first keeper stays. A daemon, which has the
+    /// lock of the state directory, ends the open approvals of daemons before it: their calls ended with them.
     pub(crate) fn keep_operator(&self, keeper: Keeper) {
         let _first_stays = self.inner.keeper.set(keeper);
+        if let (Some(db), Keeper::Daemon) = (&self.inner.db, keeper) {
+            db.remove_prompts_of_daemons().then(unlisted);
+        }
         self.write_operator();
     }
 
@@ -21,5 +25,15 @@ impl Approvals {
 
     pub(super) fn operator(&self) -> Operator {
         self.inner.lock().consent.operator
+    }
+}
+
+impl Inner {
+    /// The name of this process in the store's rows of open approvals.
+    pub(super) fn owner(&self) -> String {
+        match self.keeper.get() {
+            Some(Keeper::Daemon) => format!("{DAEMON}{}", self.owner),
+            Some(Keeper::Alone) | None => self.owner.clone(),
+        }
     }
 }

@@ -2,6 +2,7 @@ use super::*;
 use crate::base::clock::played::Machine;
 use crate::mcp::client_name::ClientName;
 use crate::policy::{Digest, Entry, Event, Kind, Said};
+use crate::store::lock::StateLock;
 use crate::wire::raw::{RawJson, RawObject};
 
 mod full_queue;
@@ -53,6 +54,42 @@ async fn a_caller_that_lost_its_access_loses_its_open_prompts_and_session_grants
     assert!(approvals.prompt(&theirs).is_some());
     let left: Vec<Lifetime> = approvals.grants().iter().map(|grant| grant.lifetime()).collect();
     assert_eq!(left, [Lifetime::UntilChanged]);
+}
+
+/// Opens an approval in a daemon, and one in a process beside it. Returns the second process.
+async fn opened_by_a_daemon_and_another(dir: &tempfile::TempDir) -> Approvals {
+    let (daemon, alone) = (kept(dir), kept(dir));
+    daemon.keep_operator(Keeper::Daemon);
+    for (approvals, item) in [(&daemon, "fx__daemon"), (&alone, "fx__alone")] {
+        approvals.ask(asked("ci", item, "{}"), shown()).unwrap();
+        approvals.inner.db.as_ref().unwrap().all_so_far().run().await.unwrap();
+    }
+    alone
+}
+
+fn listed(dir: &tempfile::TempDir) -> Vec<String> {
+    let rows = beside::prompts(&Db::open(dir.path()).unwrap()).unwrap();
+    rows.into_iter().map(|row| row.item).collect()
+}
+
+#[tokio::test]
+async fn a_command_lists_no_approval_of_a_daemon_that_was_killed() {
+    let dir = tempfile::tempdir().unwrap();
+    let _alone = opened_by_a_daemon_and_another(&dir).await;
+    assert_eq!(listed(&dir), ["fx__alone"]);
+}
+
+#[tokio::test]
+async fn a_new_daemon_ends_the_approvals_of_one_that_was_killed() {
+    let dir = tempfile::tempdir().unwrap();
+    let alone = opened_by_a_daemon_and_another(&dir).await;
+    let _lock = StateLock::take(dir.path()).await.unwrap();
+    assert_eq!(listed(&dir).len(), 2, "a daemon has the directory");
+    let next = kept(&dir);
+    next.keep_operator(Keeper::Daemon);
+    next.inner.db.as_ref().unwrap().all_so_far().run().await.unwrap();
+    assert_eq!(alone.all_prompts().await.unwrap().len(), 1);
+    assert_eq!(listed(&dir), ["fx__alone"]);
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use strum::VariantArray as _;
 
 use super::{Db, Operation, Work, meta, no_key, number, signed, unsigned};
 use crate::policy::consent::Wall;
-use crate::store::approvals::{Answered, Keeper, PromptRow};
+use crate::store::approvals::{Answered, DAEMON, Keeper, PromptRow};
 use crate::store::seal::{Opened, Seals};
 
 /// How long unclaimed answers are kept, in seconds.
@@ -43,6 +43,12 @@ impl Db {
     /// Removes a closed prompt.
     pub(crate) fn remove_prompt(&self, id: String) -> Operation<'_, impl Work<Out = ()>> {
         self.write(move |connection| delete(connection, &id))
+    }
+
+    /// Removes the open approvals of all daemons. The caller has the lock of the state directory and opened none itself.
+    pub(crate) fn remove_prompts_of_daemons(&self) -> Operation<'_, impl Work<Out = ()>> {
+        let sql = "DELETE FROM prompts WHERE substr(owner, 1, length(?1)) = ?1";
+        self.write(move |connection| connection.execute(sql, [DAEMON]).map(drop))
     }
 
     /// The open prompts of all processes, oldest first. One whose message does not open is left out.
