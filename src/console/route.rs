@@ -268,7 +268,7 @@ async fn write(console: &Arc<Console>, head: &Parts, visitor: Option<Visitor>, f
         });
     }
     let (own, path) = (Arc::clone(console), path.to_owned());
-    console.act(async move { perform(&own, &path, &visitor, &form).await }).await
+    console.act(async move { Box::pin(perform(&own, &path, &visitor, &form)).await }).await
 }
 
 /// Runs the action of a form on that page.

@@ -65,7 +65,7 @@ impl Audit {
             return Err(Unrecorded);
         }
         let slot = if action.is_immediate() { None } else { Some(self.reserve().await?) };
-        Ok(ActionRecord { audit: self.clone(), slot, entry: Some(begun(action, by, name)) })
+        Ok(ActionRecord { audit: self.clone(), slot, entry: Some(Box::new(begun(action, by, name))) })
     }
 }
 
@@ -76,7 +76,7 @@ pub(crate) struct ActionRecord {
     audit: Audit,
     slot: Option<RecordSlot>,
     /// `None` once it is written.
-    entry: Option<Entry>,
+    entry: Option<Box<Entry>>,
 }
 
 impl ActionRecord {
@@ -118,9 +118,9 @@ impl ActionRecord {
     fn write(&mut self) {
         let Some(entry) = self.entry.take() else { return };
         match self.slot.take() {
-            Some(slot) => slot.record(entry),
+            Some(slot) => slot.record(*entry),
             // The action has taken effect. Its record has a place, or is counted as lost.
-            None => drop(self.audit.record(entry, true)),
+            None => drop(self.audit.record(*entry, true)),
         }
     }
 }

@@ -33,7 +33,7 @@ async fn filled(place: &Place, records: u64) {
 
 /// Closes a log and waits for its writer, which may still remove files. A new file is not locked at once, so locks do not tell.
 async fn closed(audit: Audit, place: &Place) {
-    let writer = Arc::downgrade(&audit.0.as_ref().unwrap().queue.shared());
+    let writer = Arc::downgrade(audit.0.as_ref().unwrap().queue.shared());
     drop(audit);
     let deadline = clock::now() + Duration::from_secs(10);
     while writer.strong_count() > 0 {
