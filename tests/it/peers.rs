@@ -20,6 +20,7 @@ use crate::process::eventually;
 mod bench;
 mod consent;
 mod dialogue;
+mod hosts;
 mod logins;
 mod strict;
 mod turn;

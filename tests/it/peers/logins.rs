@@ -18,7 +18,7 @@ use crate::mcp::{Era, Mcp};
 use crate::process::{said, within};
 use crate::stdio::Pipe;
 
-mod parts;
+pub(super) mod parts;
 
 /// Lifetime of access tokens, in seconds.
 const LIFE: u64 = 5;

@@ -17,14 +17,20 @@ const LOGIN: Duration = Duration::from_secs(60);
 
 /// A peer that says what it does, one JSON object a line.
 #[derive(Debug)]
-pub(super) struct Peer {
+pub(in crate::peers) struct Peer {
     child: Child,
     lines: Lines,
 }
 
 impl Peer {
     /// Starts a script of `tests/peers`, `.mjs` or `.py`, and waits until it listens.
-    pub(super) fn start(peers: &Peers, world: &World, script: &str, args: &[&str], more: &[(&str, &str)]) -> Self {
+    pub(in crate::peers) fn start(
+        peers: &Peers,
+        world: &World,
+        script: &str,
+        args: &[&str],
+        more: &[(&str, &str)],
+    ) -> Self {
         let program = if script.ends_with(".py") { peers.python("python") } else { peers.node() };
         let mut command = world.command(program.to_str().unwrap());
         command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers").join(script)).args(args);
@@ -39,22 +45,22 @@ impl Peer {
     }
 
     /// Its events of a kind, in order.
-    pub(super) fn events(&self, kind: &str) -> Vec<Value> {
+    pub(in crate::peers) fn events(&self, kind: &str) -> Vec<Value> {
         let read = self.lines.all().into_iter().filter_map(|line| serde_json::from_str::<Value>(&line).ok());
         read.filter(|event| event["event"] == kind).collect()
     }
 
     /// A member of what it said when it began to listen.
-    pub(super) fn said(&self, member: &str) -> String {
+    pub(in crate::peers) fn said(&self, member: &str) -> String {
         self.events("listening")[0][member].as_str().unwrap().to_owned()
     }
 
     /// The token requests with that grant that it granted.
-    pub(super) fn tokens(&self, grant: &str) -> Vec<Value> {
+    pub(in crate::peers) fn tokens(&self, grant: &str) -> Vec<Value> {
         self.events("token").into_iter().filter(|event| event["type"] == grant).collect()
     }
 
-    pub(super) fn story(&self) -> String {
+    pub(in crate::peers) fn story(&self) -> String {
         self.lines.all().join("\n")
     }
 }

@@ -1,0 +1,199 @@
+//! The hosts: their configuration, their command lines, and one run of each.
+
+use std::fs;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::desk::Desk;
+use crate::harness::{World, headend, left_out};
+use crate::peers::Peers;
+use crate::peers::logins::parts::Peer;
+use crate::process::{Lines, end, wait};
+
+/// Time for one run of a host; a loaded machine starts Node in seconds.
+const RUN: Duration = Duration::from_secs(240);
+const TASK: &str = "Go on.";
+
+/// A host of npm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Host {
+    ClaudeCode,
+    Gemini,
+    OpenCode,
+}
+
+/// A host's command line and variables.
+#[derive(Debug, Default)]
+struct Launch {
+    arguments: Vec<String>,
+    variables: Vec<(&'static str, String)>,
+}
+
+impl Launch {
+    fn new(arguments: &[&str], variables: &[(&'static str, &str)]) -> Self {
+        Self {
+            arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
+            variables: variables.iter().map(|&(name, value)| (name, value.to_owned())).collect(),
+        }
+    }
+}
+
+impl Host {
+    /// Returns the host's program, and says that a test is left out if it is not installed.
+    pub(super) fn find(self, peers: &Peers) -> Option<PathBuf> {
+        let place = match self {
+            Self::ClaudeCode => ".bin/claude",
+            Self::Gemini => ".bin/gemini",
+            // The package of this platform is installed by name: a registry may lack the others.
+            Self::OpenCode => "opencode-linux-x64-baseline/bin/opencode",
+        };
+        let program = peers.root().join("hosts/node_modules").join(place);
+        if !program.exists() {
+            let why = format!("{} is missing; tests/README.md says how to install it", program.display());
+            left_out(&format!("{self:?}"), &why);
+            return None;
+        }
+        Some(program)
+    }
+
+    /// Writes the host's configuration: the model at `url`, headend as the only server, its tools
+    /// allowed, and no traffic but with these two.
+    fn configure(self, world: &World, url: &str) -> Launch {
+        match self {
+            Self::ClaudeCode => claude_code(world, url),
+            Self::Gemini => gemini(world, url),
+            Self::OpenCode => opencode(world, url),
+        }
+    }
+}
+
+/// Writes a configuration file of a host, in a new folder, and returns its path.
+fn write(world: &World, folder: &str, name: &str, text: &str) -> String {
+    fs::create_dir_all(world.path(folder)).unwrap();
+    world.write(&format!("{folder}/{name}"), text).to_str().unwrap().to_owned()
+}
+
+fn claude_code(world: &World, url: &str) -> Launch {
+    let servers = json!({"mcpServers": {"headend": {"command": headend(), "args": ["stdio"]}}});
+    let file = write(world, "work", "mcp.json", &servers.to_string());
+    let model = ["-p", TASK, "--model", "scripted"];
+    let server = ["--strict-mcp-config", "--mcp-config", &file, "--allowedTools", "mcp__headend__*"];
+    let variables = [
+        ("ANTHROPIC_BASE_URL", url),
+        ("ANTHROPIC_API_KEY", "unused"),
+        ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
+        ("DISABLE_AUTOUPDATER", "1"),
+        ("DISABLE_ERROR_REPORTING", "1"),
+        ("DISABLE_TELEMETRY", "1"),
+        // By default the model has to search for the tools of servers before it sees them.
+        ("ENABLE_TOOL_SEARCH", "false"),
+    ];
+    Launch::new(&[&model[..], &server[..]].concat(), &variables)
+}
+
+fn gemini(world: &World, url: &str) -> Launch {
+    let settings = json!({
+        "mcpServers": {"headend": {"command": headend(), "args": ["stdio"], "trust": true}},
+        "security": {"auth": {"selectedType": "gemini-api-key"}},
+        "privacy": {"usageStatisticsEnabled": false},
+        "general": {"enableAutoUpdate": false, "enableAutoUpdateNotification": false},
+    });
+    write(world, "home/.gemini", "settings.json", &settings.to_string());
+    // Without `-m` Gemini CLI asks a model which model to take.
+    let arguments = ["--skip-trust", "--yolo", "-m", "gemini-2.5-flash", "-p", TASK];
+    Launch::new(&arguments, &[("GOOGLE_GEMINI_BASE_URL", url), ("GEMINI_API_KEY", "unused")])
+}
+
+fn opencode(world: &World, url: &str) -> Launch {
+    let model = json!({"name": "scripted", "tool_call": true, "limit": {"context": 100_000, "output": 1_000}});
+    let options = json!({"baseURL": format!("{url}/v1"), "apiKey": "unused"});
+    let config = json!({
+        "mcp": {"headend": {"type": "local", "command": [headend(), "stdio"]}},
+        "provider": {"anthropic": {"options": options, "models": {"scripted": model}}},
+        "enabled_providers": ["anthropic"],
+        "model": "anthropic/scripted",
+        "small_model": "anthropic/scripted",
+        "autoupdate": false,
+        "share": "disabled",
+    });
+    write(world, "config/opencode", "opencode.json", &config.to_string());
+    let variables = [
+        ("OPENCODE_DISABLE_AUTOUPDATE", "1"),
+        ("OPENCODE_DISABLE_DEFAULT_PLUGINS", "1"),
+        ("OPENCODE_DISABLE_LSP_DOWNLOAD", "1"),
+        ("OPENCODE_DISABLE_MODELS_FETCH", "1"),
+    ];
+    Launch::new(&["run", "--auto", TASK], &variables)
+}
+
+/// One run of a host with its model.
+#[derive(Debug)]
+pub(super) struct Session {
+    host: Host,
+    child: Child,
+    output: [Lines; 2],
+    model: Peer,
+    /// Names of the tools that the model calls, in order.
+    calls: Vec<String>,
+}
+
+impl Session {
+    /// Starts the host in the login session of the desk. `calls` are the tools that its model calls,
+    /// with their arguments.
+    pub(super) fn start(peers: &Peers, desk: &Desk, host: Host, program: &Path, calls: &[(&str, Value)]) -> Self {
+        let world = &desk.gateway.world;
+        let job: Vec<Value> =
+            calls.iter().map(|(tool, arguments)| json!({"tool": tool, "arguments": arguments})).collect();
+        let model = Peer::start(peers, world, "model.mjs", &[&Value::from(job).to_string()], &[]);
+        let launch = host.configure(world, &model.said("url"));
+        let mut command = Command::new(program);
+        command.args(launch.arguments).env_clear().envs(desk.session().iter().cloned()).envs(launch.variables);
+        // The launchers of hosts are scripts for Node.
+        let path = std::env::var("PATH").unwrap_or_default();
+        command.env("PATH", format!("{}:{path}", peers.node().parent().unwrap().display()));
+        command.current_dir(world.path("work")).process_group(0);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("{host:?}: {error}"));
+        let output = [Lines::of(child.stdout.take().unwrap()), Lines::of(child.stderr.take().unwrap())];
+        let calls = calls.iter().map(|&(tool, _)| tool.to_owned()).collect();
+        Self { host, child, output, model, calls }
+    }
+
+    /// Checks that the host offers these tools to its model.
+    pub(super) fn offers(&self, tools: &[&str]) {
+        let last = self.model.events("offered").pop().unwrap_or_default();
+        let names: Vec<&str> = last["names"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let missing: Vec<_> = tools.iter().filter(|tool| !names.iter().any(|name| name.ends_with(*tool))).collect();
+        assert!(missing.is_empty(), "{missing:?} are not among {names:?}\n{}", self.story());
+    }
+
+    /// Returns the results that the host has given to its model so far.
+    pub(super) fn results(&self) -> Vec<String> {
+        let results = self.model.events("result").into_iter();
+        results.map(|event| event["text"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// Waits until the host ends, and checks that its model got a result of each call.
+    pub(super) fn wait_for_end(&mut self) {
+        let status = wait(&mut self.child, RUN);
+        assert!(status.is_some_and(|status| status.success()), "{status:?}\n{}", self.story());
+        let called: Vec<Value> = self.model.events("called").iter().map(|event| event["tool"].clone()).collect();
+        assert_eq!(called, self.calls, "{}", self.story());
+        assert_eq!(self.results().len(), self.calls.len(), "{}", self.story());
+    }
+
+    pub(super) fn story(&self) -> String {
+        let lines: Vec<String> = self.output.iter().flat_map(Lines::all).collect();
+        format!("{:?}:\n{}", self.host, lines.join("\n"))
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        end(&mut self.child);
+    }
+}
