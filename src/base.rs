@@ -2,10 +2,11 @@
 
 pub(crate) mod access;
 pub(crate) mod budget;
+pub(crate) mod callers;
 pub(crate) mod clock;
 pub(crate) mod descriptors;
+pub(crate) mod fair_slots;
 pub(crate) mod never;
-pub(crate) mod queue;
 pub(crate) mod repoll;
 pub(crate) mod slots;
 pub(crate) mod stop;

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
+use crate::base::callers::CallerNumber;
+
 /// How a caller showed who it is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Credential {
@@ -44,6 +46,7 @@ impl std::fmt::Debug for Credential {
 /// One credential's access, shared by all that was opened with it.
 #[derive(Debug)]
 pub(crate) struct Access {
+    caller: CallerNumber,
     credential: Credential,
     /// A look at it takes no lock.
     withdrawn: AtomicBool,
@@ -51,14 +54,22 @@ pub(crate) struct Access {
 }
 
 impl Access {
-    /// Access of a user until it is withdrawn, or `giving_up` fires.
+    /// Access of our own user until it is withdrawn, or `giving_up` fires.
     pub(crate) fn new(giving_up: &CancellationToken) -> Arc<Self> {
-        Self::by(Credential::User, giving_up)
+        Self::with(CallerNumber::LOCAL, Credential::User, giving_up)
     }
 
-    /// The same by another credential.
-    pub(crate) fn by(credential: Credential, giving_up: &CancellationToken) -> Arc<Self> {
-        Arc::new(Self { credential, withdrawn: AtomicBool::new(false), end: giving_up.child_token() })
+    /// The same for the caller of that name, by that credential.
+    pub(crate) fn by(caller: &str, credential: Credential, giving_up: &CancellationToken) -> Arc<Self> {
+        Self::with(CallerNumber::of(caller), credential, giving_up)
+    }
+
+    fn with(caller: CallerNumber, credential: Credential, giving_up: &CancellationToken) -> Arc<Self> {
+        Arc::new(Self { caller, credential, withdrawn: AtomicBool::new(false), end: giving_up.child_token() })
+    }
+
+    pub(crate) const fn caller(&self) -> CallerNumber {
+        self.caller
     }
 
     pub(crate) const fn credential(&self) -> &Credential {

@@ -75,6 +75,8 @@ pub(crate) struct Budget {
     changed: Notify,
     /// A partly read message waits for room.
     partial: AtomicBool,
+    /// There can be several callers.
+    is_shared: AtomicBool,
 }
 
 impl Budget {
@@ -87,7 +89,18 @@ impl Budget {
             waiting: AtomicUsize::new(0),
             changed: Notify::new(),
             partial: AtomicBool::new(false),
+            is_shared: AtomicBool::new(false),
         })
+    }
+
+    /// Whether there can be several callers.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.is_shared.load(Ordering::Relaxed)
+    }
+
+    /// Says whether there can be several callers.
+    pub(crate) fn set_shared(&self, is_shared: bool) {
+        self.is_shared.store(is_shared, Ordering::Relaxed);
     }
 
     pub(crate) fn limit(&self) -> usize {

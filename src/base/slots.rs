@@ -54,6 +54,7 @@ impl Slots {
         Slot(Arc::clone(&self.0))
     }
 
+    #[cfg(test)]
     pub(crate) fn free(&self) -> usize {
         self.0.free.available_permits()
     }

@@ -143,9 +143,10 @@ limits! {
     in_flight: usize as count = "max-in-flight", 512, COUNT;
     /// Calls of one caller at once: a sixteenth of all.
     in_flight_per_caller: usize as count = "in-flight-per-caller", 32, COUNT;
-    /// Calls that may wait for a slot.
+    /// Calls that may wait for a slot. Those of one caller leave room for those of others.
     queue: usize as count = "queue", 128, 0..=1_000_000;
-    /// How long a call waits for a slot before it is refused.
+    /// How long a call waits for a slot before it is refused; longer while another caller has more
+    /// slots than its own.
     queue_timeout: Duration as duration = "queue-timeout", Duration::from_secs(5), seconds(0, 3600);
     /// Result sent to a client, in bytes. Models read far less; images need this.
     result_bytes: usize as size = "max-result", 8 * MIB, KIB..=GIB;

@@ -10,7 +10,7 @@ use nix::unistd::{Gid, Group, User};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use crate::base::access;
+use crate::base::access::{self, Credential};
 use crate::config::Admin;
 use crate::listener::credentials::Caller;
 use crate::listener::lobby::LobbyLimits;
@@ -90,7 +90,8 @@ impl Users {
     pub(super) fn caller(&self, uid: u32, giving_up: &CancellationToken) -> Option<Caller> {
         let mut inner = self.0.lock();
         let name = inner.0.caller(uid)?;
-        let caller = || Caller { name, access: access::Access::new(giving_up) };
+        let access = || access::Access::by(&name, Credential::User, giving_up);
+        let caller = || Caller { name: Arc::clone(&name), access: access() };
         Some(inner.1.entry(uid).or_insert_with(caller).clone())
     }
 

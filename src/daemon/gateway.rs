@@ -160,6 +160,7 @@ impl Gateway {
         let session_limits = session_limits(&config);
         let limits = limits.clone();
         let budget = Budget::new(limits.buffered_bytes);
+        budget.set_shared(config.has_many_callers());
         metrics.reloaded(true, clock::unix_seconds());
         let pins = match db.clone().filter(|_| source.remembers) {
             Some(db) => Pins::open(db)?,

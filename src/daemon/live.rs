@@ -81,7 +81,7 @@ impl Gateway {
     pub(super) async fn put_in_force(&self, before: &Config, ready: Ready) {
         let config = Arc::clone(&self.service.snapshots.load().config);
         self.sessions.set_limits(session_limits(&config));
-        self.service.set_limits(&before.server.limits, &config.server.limits);
+        self.service.set_limits(&before.server.limits, &config.server.limits, config.has_many_callers());
         if before.consent != config.consent {
             self.service.approvals.set_limits(&config.consent);
         }

@@ -1,10 +1,12 @@
 //! Admission: how often a caller may ask, what it may hold at once, and how many calls of all callers run or wait. Every face
 //! asks here before it hands a request to the service.
 //!
-//! Each request of a caller other than our own user takes from `caller-rate`; over HTTP so does each POST, before its body is
-//! read, and each GET and DELETE of a session. A batch takes one for each request in it, and is admitted as a whole or not at
-//! all. A refusal is 429 over HTTP, and elsewhere an error that says when to try again. Each stream of a caller, and each
-//! subscription on lines, takes from `streams-per-caller`.
+//! Each request of a caller other than our own user takes from `caller-rate`; over HTTP so does
+//! each POST, before its body is read, and each GET and DELETE of a session. A batch takes one for
+//! each request in it, and is admitted as a whole or not at all. A refusal is 429 over HTTP, and
+//! elsewhere an error that says when to try again. Each stream of a caller, and each subscription
+//! on lines, takes from `streams-per-caller`. Callers share the places for calls fairly
+//! (`base::fair_slots`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,9 +15,9 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::base::callers::CallerNumber;
 use crate::base::clock;
-use crate::base::queue::{Queue, Queued};
-use crate::base::slots::{Slot, Slots};
+use crate::base::fair_slots::{FairSlot, FairSlots, QueuedCall};
 use crate::config::Limits;
 use crate::engine::failure::{Executed, Failure, Reason};
 use crate::gateway::quota::{Quota, QuotaLimits};
@@ -24,23 +26,23 @@ use crate::policy::{CallerLimiter, LOCAL};
 /// Calls that may wait for a person at once.
 const MAX_ASKING: usize = 1024;
 
-/// The rates and shares of all callers, and the places that all calls share. The local user has no rate and no share.
+/// The rates and shares of all callers, and the places that all calls share. The local user has no
+/// rate and no share, and takes its turn with the other callers.
 #[derive(Debug)]
 pub(crate) struct Admission {
     rate: ArcSwapOption<CallerLimiter>,
     pub(crate) quota: Quota,
-    in_flight: Slots,
-    queue: Queue,
+    in_flight: FairSlots,
     /// In milliseconds.
     queue_time: AtomicU64,
     asking: Arc<Semaphore>,
 }
 
-/// A call's place among all calls in flight, or its turn to get one. Held, not read.
+/// A call's place among all calls in flight, or its place in the queue for one.
 #[derive(Debug)]
 pub(crate) enum InFlight {
-    Running(#[expect(dead_code, reason = "given back on drop")] Slot),
-    Queued(#[expect(dead_code, reason = "given back on drop")] Queued),
+    Running(#[expect(dead_code, reason = "given back on drop")] FairSlot),
+    Queued(Box<QueuedCall>),
 }
 
 /// A caller has used up its requests.
@@ -62,8 +64,7 @@ impl Admission {
         Self {
             rate: ArcSwapOption::from(rate(limits)),
             quota: Quota::new(shares(limits)),
-            in_flight: Slots::new(limits.in_flight),
-            queue: Queue::new(limits.queue),
+            in_flight: FairSlots::new(limits.in_flight, limits.queue),
             queue_time: AtomicU64::new(clock::millis(limits.queue_timeout)),
             asking: Arc::new(Semaphore::new(MAX_ASKING)),
         }
@@ -76,7 +77,7 @@ impl Admission {
         }
         self.quota.set_limits(shares(new));
         self.in_flight.set_number(new.in_flight);
-        self.queue.set_limit(new.queue);
+        self.in_flight.set_queue_limit(new.queue);
         self.queue_time.store(clock::millis(new.queue_timeout), Ordering::Relaxed);
     }
 
@@ -94,31 +95,34 @@ impl Admission {
         rate.take(caller, requests, clock::uptime()).map_err(|wait| OverRate { wait })
     }
 
-    /// Whether every place for a call is taken, and the queue before them is full.
-    pub(crate) fn is_full(&self) -> bool {
-        self.in_flight.free() == 0 && self.queue.is_full()
+    /// Whether every place for a call is taken, and the queue before them has no room for this
+    /// caller. `is_shared`: there can be several callers.
+    pub(crate) fn is_full(&self, caller: CallerNumber, is_shared: bool) -> bool {
+        self.in_flight.is_full(caller, is_shared)
     }
 
     /// How many calls wait for a place.
     pub(crate) fn waiting(&self) -> usize {
-        self.queue.len()
+        self.in_flight.waiting()
     }
 
-    /// A place among all calls, or a turn to get one; `None` where too many wait.
-    pub(crate) fn enter(&self) -> Option<InFlight> {
-        match self.in_flight.try_take() {
-            Some(slot) => Some(InFlight::Running(slot)),
-            None => self.queue.enter().map(InFlight::Queued),
+    /// Takes a place among all calls, or one in the queue; `None` if the queue has no room for this
+    /// caller.
+    pub(crate) fn enter(&self, caller: CallerNumber, is_shared: bool) -> Option<InFlight> {
+        if let Some(slot) = self.in_flight.try_take(caller) {
+            return Some(InFlight::Running(slot));
         }
+        self.in_flight.queue(caller, is_shared).map(|queued| InFlight::Queued(Box::new(queued)))
     }
 
-    /// Waits for a place among all calls, where there was none at once.
+    /// Waits for a place among all calls: `longest` while another caller has more of them.
+    /// Cancel-safe.
     ///
     /// # Errors
     /// [`Reason::Busy`]: it took too long.
-    pub(crate) async fn place(&self) -> Result<InFlight, Failure> {
+    pub(crate) async fn wait(&self, queued: &mut QueuedCall, longest: Duration) -> Result<InFlight, Failure> {
         let queue_time = Duration::from_millis(self.queue_time.load(Ordering::Relaxed));
-        tokio::time::timeout(queue_time, self.in_flight.take()).await.map(InFlight::Running).map_err(|_| {
+        queued.wait(queue_time, longest).await.map(InFlight::Running).ok_or_else(|| {
             let busy = Failure::new(Reason::Busy, Executed::No, "The gateway is busy.");
             busy.retry_after(queue_time.max(Duration::from_secs(1)))
         })
@@ -160,8 +164,8 @@ mod tests {
         let other = Limits { in_flight: 1, ..limits.clone() };
         admission.set_limits(&limits, &other);
         assert!(admission.admit("ci", 1).is_err(), "the same rate is not refilled");
-        let _held = admission.enter();
-        assert!(matches!(admission.enter(), Some(InFlight::Queued(_))), "one call at once");
+        let _held = admission.enter(CallerNumber::LOCAL, false);
+        assert!(matches!(admission.enter(CallerNumber::LOCAL, false), Some(InFlight::Queued(_))), "one call at once");
         admission.set_limits(&other, &Limits { caller_burst: 4, ..other.clone() });
         assert!(admission.admit("ci", 4).is_ok());
     }

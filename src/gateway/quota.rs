@@ -1,4 +1,6 @@
-//! Caller quotas: connections, calls and streams of one caller at once. The local user has no quota, only the global limits.
+//! Caller quotas: connections, calls and streams of one caller at once. The local user has no
+//! quota, only the global limits, which it shares with other callers (`base::fair_slots`,
+//! `serve::front`).
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -32,7 +32,7 @@ impl Service {
         request: &Request,
         params: Result<Params, RouteError>,
     ) -> Handled {
-        if self.is_full() {
+        if self.is_full(client) {
             return Handled::Overloaded;
         }
         let arrived = clock::now();

@@ -12,7 +12,7 @@ use crate::base::budget::Budget;
 use crate::base::clock;
 use crate::base::task_group::TaskGroup;
 use crate::config::Limits;
-use crate::gateway::admission::Admission;
+use crate::gateway::admission::{Admission, InFlight};
 use crate::gateway::answer::Answer;
 use crate::gateway::client::ClientContext;
 use crate::gateway::held::HeldCalls;
@@ -98,16 +98,24 @@ impl Service {
         self.max_result_bytes.load(Ordering::Relaxed)
     }
 
-    /// Puts other limits in force.
-    pub(crate) fn set_limits(&self, old: &Limits, new: &Limits) {
+    /// Puts other limits in force. `is_shared`: there can be several callers.
+    pub(crate) fn set_limits(&self, old: &Limits, new: &Limits, is_shared: bool) {
+        self.budget.set_shared(is_shared);
         self.admission.set_limits(old, new);
         self.budget.set_limit(new.buffered_bytes);
         self.max_result_bytes.store(new.result_bytes, Ordering::Relaxed);
     }
 
-    /// Whether no request can be taken: every place and the queue before them are taken, or too many bytes are held.
-    pub(super) fn is_full(&self) -> bool {
-        self.admission.is_full() || self.budget.is_overdrawn()
+    /// Whether no request of this client can be taken: every place is taken and the queue before
+    /// them has no room for its caller, or too many bytes are held.
+    pub(super) fn is_full(&self, client: &ClientContext) -> bool {
+        self.admission.is_full(client.access.caller(), self.budget.is_shared()) || self.budget.is_overdrawn()
+    }
+
+    /// Takes a place among all calls for one of this client, or one in the queue; `None` if the
+    /// queue has no room for its caller.
+    pub(super) fn enter(&self, client: &ClientContext) -> Option<InFlight> {
+        self.admission.enter(client.access.caller(), self.budget.is_shared())
     }
 
     /// One page of a list, from the bytes that all callers of one view share.

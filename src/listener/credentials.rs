@@ -99,7 +99,7 @@ impl Credentials {
 }
 
 fn caller(name: &Arc<str>, credential: Credential, giving_up: &CancellationToken) -> Caller {
-    Caller { name: Arc::clone(name), access: Access::by(credential, giving_up) }
+    Caller { name: Arc::clone(name), access: Access::by(name, credential, giving_up) }
 }
 
 /// 401 with a challenge, for a request with these headers. No authorization server issues our tokens, so the challenge names no

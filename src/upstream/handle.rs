@@ -8,9 +8,9 @@ use arc_swap::ArcSwap;
 use futures_util::future::BoxFuture;
 use tokio::sync::Notify;
 
+use crate::base::callers::CallerNumber;
 use crate::base::clock;
-use crate::base::queue::Queue;
-use crate::base::slots::{self, Slots};
+use crate::base::fair_slots::{FairSlot, FairSlots};
 use crate::catalog::inventory::{Excess, Inventory};
 use crate::catalog::name::UpstreamName;
 use crate::config::{Start, Target, Upstream};
@@ -58,8 +58,7 @@ pub(crate) struct Handle {
     pub(crate) lanes: Lanes,
     spawner: Spawner,
     opener: Opener,
-    slots: Slots,
-    queue: Queue,
+    slots: FairSlots,
     /// Of this incarnation's handle alone; the gauge also counts those of a handle that it replaced.
     pub(crate) in_flight: AtomicUsize,
     pub(crate) incarnation: AtomicU64,
@@ -84,7 +83,7 @@ pub(crate) struct Handle {
 #[derive(Debug)]
 pub(crate) struct Slot {
     handle: Arc<Handle>,
-    _place: slots::Slot,
+    _place: FairSlot,
 }
 
 impl Drop for Slot {
@@ -105,8 +104,7 @@ impl Handle {
         Self {
             name: spec.name.clone(),
             metrics,
-            queue: Queue::new(spec.queue),
-            slots: Slots::new(spec.max_in_flight),
+            slots: FairSlots::new(spec.max_in_flight, spec.queue),
             spec: ArcSwap::from_pointee(spec),
             main: Arc::new(main),
             lanes: Lanes::new(askers, Arc::clone(&health)),
@@ -218,7 +216,7 @@ impl Handle {
     /// Puts changed settings in force; calls in flight keep their places.
     pub(crate) fn configure(&self, spec: Upstream) {
         self.slots.set_number(spec.max_in_flight);
-        self.queue.set_limit(spec.queue);
+        self.slots.set_queue_limit(spec.queue);
         self.main.news.turns.askers().set_patience(spec.attribution_timeout);
         self.spec.store(Arc::new(spec));
         self.configured.notify_one();
@@ -283,16 +281,17 @@ impl Handle {
     }
 
     /// A call slot, if one is free and no call waits for it.
-    pub(crate) fn free_slot(self: &Arc<Self>) -> Option<Slot> {
-        self.slots.try_take().map(|place| self.taken(place))
+    pub(crate) fn free_slot(self: &Arc<Self>, caller: CallerNumber) -> Option<Slot> {
+        self.slots.try_take(caller).map(|place| self.taken(place))
     }
 
-    /// Waits for a call slot in the order of arrival: longer while the upstream starts, for which the calls with slots wait too.
+    /// Waits for a call slot in its caller's turn: longer while the upstream starts, for which the
+    /// calls with slots wait too, and while another caller has more of them.
     ///
     /// # Errors
     /// [`Reason::Busy`]: nothing was sent.
-    pub(crate) async fn slot(self: &Arc<Self>) -> Result<Slot, Failure> {
-        if let Some(slot) = self.free_slot() {
+    pub(crate) async fn slot(self: &Arc<Self>, caller: CallerNumber) -> Result<Slot, Failure> {
+        if let Some(slot) = self.free_slot(caller) {
             return Ok(slot);
         }
         let spec = self.spec.load_full();
@@ -300,14 +299,15 @@ impl Handle {
             let detail = format!("The server `{}` is busy.", self.name);
             Failure::new(Reason::Busy, Executed::No, detail).retry_after(spec.queue_timeout.max(Duration::from_secs(1)))
         };
-        let _queued = self.queue.enter().ok_or_else(busy)?;
+        let is_shared = self.spawner.intake.budget.is_shared();
+        let mut queued = self.slots.queue(caller, is_shared).ok_or_else(busy)?;
         let start = if self.main.open_link().is_some() { Duration::ZERO } else { spec.start_wait };
         let patience = spec.queue_timeout + start;
-        let place = tokio::time::timeout(patience, self.slots.take()).await;
-        place.map(|place| self.taken(place)).map_err(|_| busy())
+        let place = queued.wait(patience, patience.max(spec.call_timeout)).await;
+        place.map(|place| self.taken(place)).ok_or_else(busy)
     }
 
-    fn taken(self: &Arc<Self>, place: slots::Slot) -> Slot {
+    fn taken(self: &Arc<Self>, place: FairSlot) -> Slot {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         self.metrics.in_flight().inc();
         Slot { handle: Arc::clone(self), _place: place }

@@ -40,6 +40,7 @@ mod door;
 mod ends;
 mod faces;
 mod failures;
+mod fairness;
 mod faults;
 mod files;
 mod foreign;

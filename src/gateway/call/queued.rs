@@ -6,13 +6,12 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 
+use crate::base::callers::CallerNumber;
 use crate::base::clock;
 use crate::config::Upstream;
 use crate::engine::askers::Item;
 use crate::engine::failure::Failure;
 use crate::engine::turns::Passer;
-use crate::gateway::admission::InFlight;
-use crate::gateway::service::Service;
 use crate::upstream::handle::{Handle, Slot};
 use crate::upstream::session::{Lane, LaneUse};
 use crate::upstream::turns::InTurn;
@@ -23,7 +22,6 @@ type Wait<T> = Option<BoxFuture<'static, Result<T, Failure>>>;
 /// What a call waits for, and its slot while it waits for its turn.
 #[derive(Default)]
 pub(super) struct Queued {
-    place: Wait<InFlight>,
     slot: Wait<Slot>,
     /// With its lane, which another one may have replaced meanwhile.
     turn: Option<(LaneUse, Passer, Turn)>,
@@ -34,31 +32,17 @@ pub(super) struct Queued {
 }
 
 impl Queued {
-    /// Waits for a place among all calls. Cancel-safe, like the other waits.
-    ///
-    /// # Errors
-    /// It took too long.
-    pub(super) async fn place(&mut self, service: &Arc<Service>) -> Result<InFlight, Failure> {
-        let wait = self.place.get_or_insert_with(|| {
-            let service = Arc::clone(service);
-            Box::pin(async move { service.admission.place().await })
-        });
-        let place = wait.await;
-        self.place = None;
-        place
-    }
-
-    /// Waits for a slot of the upstream.
+    /// Waits for a slot of the upstream. Cancel-safe, like the other waits.
     ///
     /// # Errors
     /// It took too long, or too many wait.
-    pub(super) async fn slot(&mut self, handle: &Arc<Handle>) -> Result<Slot, Failure> {
+    pub(super) async fn slot(&mut self, handle: &Arc<Handle>, caller: CallerNumber) -> Result<Slot, Failure> {
         if let Some(held) = self.held.take() {
             return Ok(held);
         }
         let wait = self.slot.get_or_insert_with(|| {
             let handle = Arc::clone(handle);
-            Box::pin(async move { handle.slot().await })
+            Box::pin(async move { handle.slot(caller).await })
         });
         let since = *self.slot_since.get_or_insert_with(clock::now);
         let slot = wait.await;

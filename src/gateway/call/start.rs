@@ -37,14 +37,16 @@ impl Call {
     async fn start(&mut self) -> Result<Option<ClientEvent>, Failure> {
         if self.opening.is_none() {
             let since = clock::now();
-            if !matches!(self.place, InFlight::Running(..)) {
-                self.place = self.queued.place(&self.service).await?;
+            if let InFlight::Queued(queued) = &mut self.place {
+                let longest = self.handle.spec.load().call_timeout;
+                self.place = Box::pin(self.service.admission.wait(queued, longest)).await?;
             }
+            let caller = self.access.caller();
             // Its place in line is before a slot that has become free.
-            let free = if self.queued.is_begun() { None } else { self.handle.free_slot() };
+            let free = if self.queued.is_begun() { None } else { self.handle.free_slot(caller) };
             let slot = match free {
                 Some(slot) => slot,
-                None => self.queued.slot(&self.handle).await?,
+                None => self.queued.slot(&self.handle, caller).await?,
             };
             if let Some((id, answers)) = self.input.as_ref().and_then(|input| input.parked.clone()) {
                 return Box::pin(self.rejoin(&id, answers.as_ref(), slot)).await.map(|()| None);

@@ -101,7 +101,7 @@ impl Service {
             input: Some(input),
             share,
         };
-        let Some(place) = self.admission.enter() else { return Handled::Overloaded };
+        let Some(place) = self.enter(client) else { return Handled::Overloaded };
         match self.decide(&prepared.found, &prepared.action, &prepared.going_on, labels.call) {
             Ok(permit) => self.permitted(prepared, permit, place),
             Err(RecordedRefusal { refusal, recorded }) => {

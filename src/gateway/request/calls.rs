@@ -64,7 +64,7 @@ impl Service {
             prepared.going_on = GoingOn::Consent { prompt, answer: None };
         }
         // Before the decision: a call without a place is not decided, so that it takes nothing from its limits.
-        let Some(place) = self.admission.enter() else { return Handled::Overloaded };
+        let Some(place) = self.enter(client) else { return Handled::Overloaded };
         let decided = self.decide(&prepared.found, &prepared.action, &prepared.going_on, prepared.labels.call);
         let RecordedRefusal { refusal, recorded } = match decided {
             Ok((permit, gate)) => {
