@@ -22,11 +22,21 @@
 //! | progress, log messages | when written | dropped |
 //! | questions, requests to processes | by force | no call is taken while they exceed the limit by a sixteenth |
 //! | recordings, small messages for a client on a pipe | by force | recordings take a quarter at most; progress gives way |
+//! | result rewritten for its client | by force, in place of the received bytes | |
 //!
-//! Room is short when a message waits or three quarters are used; then `listener::press` ends connections whose client
-//! takes less than 64 KiB in 5 s. Not counted, but bounded by their number: messages below 16 KiB (one for each call
-//! and each of its 16 notices), 64 KiB read and 64 KiB written for each client's connection, 128 KiB read ahead for
-//! each connection to an HTTP server, 64 KiB for each process.
+//! If there can be several callers, each has a share of a quarter for its requests, for the answers
+//! that are read for it and for those that it has not read. A message may exceed the share if its
+//! caller has no other. If the share is used up, another request gets 503, and another answer waits
+//! 10 s and ends with `busy`. All requests together leave a quarter to answers, and answers may exceed
+//! the limit by a sixteenth. So messages of one caller do not keep out the result of another
+//! caller's call, which was executed.
+//!
+//! Room is short when a message waits, or three quarters are used; if there can be several callers,
+//! from five eighths on, and for requests of a caller from three quarters of its share on. Then
+//! `listener::press` ends connections whose client takes less than 64 KiB in 5 s, and bodies that
+//! bring less. Not counted, but bounded by their number: messages below 16 KiB (one for each call
+//! and each of its 16 notices), 64 KiB read and 64 KiB written for each client's connection,
+//! 128 KiB read ahead for each connection to an HTTP server, 64 KiB for each process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -36,14 +46,23 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
+use crate::base::callers::{CallerCounts, CallerNumber};
 use crate::engine::failure::{Executed, Failure, Reason};
 use crate::wire::frame::on_one_line;
+
+mod user;
+
+use self::user::User;
 
 /// Smaller messages, in bytes, are bounded by their number instead.
 pub(crate) const COUNTED_FROM: usize = 16 * 1024;
 
 /// Messages that cannot be refused may exceed the limit by one part in so many before calls are refused.
 const OVERDRAFT: usize = 16;
+
+/// The part of the limit that each of several callers may use, and that requests leave to answers:
+/// one of so many.
+const SHARES: usize = 4;
 
 /// How long a message may wait for room.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -70,13 +89,17 @@ pub(crate) struct Budget {
     limit: AtomicUsize,
     /// How often room was given back.
     freed: AtomicUsize,
-    /// How many messages wait for room.
+    /// How many messages wait for room, and how many of them wait for more than their caller's
+    /// share.
     waiting: AtomicUsize,
+    starving: AtomicUsize,
     changed: Notify,
     /// A partly read message waits for room.
     partial: AtomicBool,
     /// There can be several callers.
     is_shared: AtomicBool,
+    /// Bytes used, by caller.
+    callers: CallerCounts,
 }
 
 impl Budget {
@@ -87,9 +110,11 @@ impl Budget {
             limit: AtomicUsize::new(limit),
             freed: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
+            starving: AtomicUsize::new(0),
             changed: Notify::new(),
             partial: AtomicBool::new(false),
             is_shared: AtomicBool::new(false),
+            callers: CallerCounts::default(),
         })
     }
 
@@ -98,9 +123,10 @@ impl Budget {
         self.is_shared.load(Ordering::Relaxed)
     }
 
-    /// Says whether there can be several callers.
+    /// Says whether there can be several callers, each of whom has a share.
     pub(crate) fn set_shared(&self, is_shared: bool) {
         self.is_shared.store(is_shared, Ordering::Relaxed);
+        self.changed.notify_waiters();
     }
 
     pub(crate) fn limit(&self) -> usize {
@@ -127,7 +153,16 @@ impl Budget {
 
     /// Whether room is so short that its holders must use it: slow clients are disconnected.
     pub(crate) fn is_short(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) > 0 || self.used() > self.limit() / 4 * 3
+        // Requests of several callers never use more than six eighths.
+        let enough = self.limit() / 8 * if self.is_shared() { 5 } else { 6 };
+        self.starving.load(Ordering::Relaxed) > 0 || self.used() > enough
+    }
+
+    /// Whether room is short for requests of that caller: for all messages, or within the caller's
+    /// share.
+    pub(crate) fn is_short_for(&self, caller: CallerNumber) -> bool {
+        let of_caller = self.callers.of(caller).load(Ordering::Relaxed);
+        self.is_short() || (self.is_shared() && of_caller > self.limit() / SHARES / 4 * 3)
     }
 
     /// Counts the bytes until their last slice is dropped, with or without room. For bytes that must not be lost and
@@ -150,6 +185,23 @@ impl Budget {
         Ok(room.keep_line(bytes))
     }
 
+    /// Counts the bytes of progress for a caller, which gives way to answers, if there is room for
+    /// them.
+    ///
+    /// # Errors
+    /// [`NoRoom`].
+    pub(crate) fn try_count_progress(self: &Arc<Self>, caller: CallerNumber, bytes: Bytes) -> Result<Bytes, NoRoom> {
+        let mut room = Room::of_request(self, caller);
+        room.try_grow_to(bytes.len())?;
+        Ok(room.keep_line(bytes))
+    }
+
+    /// Counts the bytes of an answer that was rewritten for its caller, with or without room: the
+    /// received bytes had room.
+    pub(crate) fn count_rewritten(self: &Arc<Self>, caller: CallerNumber, bytes: Bytes) -> Bytes {
+        Room::of(self, User::Answer(Some(caller))).keep_line(bytes)
+    }
+
     /// Takes room for so many bytes, available or not.
     pub(crate) fn hold(self: &Arc<Self>, bytes: usize) -> Room {
         let mut room = Room::new(self);
@@ -160,16 +212,67 @@ impl Budget {
     /// Takes room for so many bytes of small messages, available or not.
     pub(crate) fn hold_small(self: &Arc<Self>, bytes: usize) -> Room {
         let mut room = Room::new(self);
-        self.used.fetch_add(bytes, Ordering::SeqCst);
+        self.take(User::Gateway, bytes);
         room.bytes = bytes;
         room
     }
 
-    fn try_take(&self, bytes: usize) -> Result<(), NoRoom> {
-        let limit = self.limit();
-        let take = |used: usize| used.checked_add(bytes).filter(|used| *used <= limit);
-        // The failing load is ordered too: `give_back` relies on it.
-        self.used.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).map(drop).map_err(|_| NoRoom)
+    /// Counts the bytes of an answer towards the share of its caller until their last slice is
+    /// dropped.
+    ///
+    /// # Errors
+    /// [`NoRoom`]: the caller's share is used up.
+    pub(crate) fn try_count_in_share(self: &Arc<Self>, caller: CallerNumber, bytes: Bytes) -> Result<Bytes, NoRoom> {
+        let mut room = Room::of(self, User::Share(caller));
+        room.try_grow_to(bytes.len())?;
+        Ok(room.keep_line(bytes))
+    }
+
+    /// Takes so many more bytes for a message that holds `held`.
+    fn try_take(&self, user: User, held: usize, bytes: usize) -> Result<(), NoRoom> {
+        let (limit, is_shared) = (self.limit(), self.is_shared());
+        // Several readers for one caller may pass this look at the same moment; each of them
+        // exceeds the share once.
+        if self.lacks_share(user, held, bytes) {
+            return Err(NoRoom);
+        }
+        if user.is_counted() {
+            let most = match user {
+                User::Request(_) if is_shared => limit - limit / SHARES,
+                User::Answer(_) if is_shared => limit.saturating_add(limit / OVERDRAFT),
+                User::Request(_) | User::Answer(_) | User::Gateway | User::Share(_) => limit,
+            };
+            let take = |used: usize| {
+                let most = if used == held { limit } else { most };
+                used.checked_add(bytes).filter(|used| *used <= most)
+            };
+            // The failing load is ordered too: `give_back` relies on it.
+            self.used.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).map_err(|_| NoRoom)?;
+        }
+        self.take_of_share(user, bytes);
+        Ok(())
+    }
+
+    /// Whether a message that holds `held` has to do without so many more bytes because of its
+    /// caller's other messages.
+    fn lacks_share(&self, user: User, held: usize, bytes: usize) -> bool {
+        let Some(caller) = user.caller().filter(|_| self.is_shared()) else { return false };
+        let used = self.callers.of(caller).load(Ordering::SeqCst);
+        used > held && used.saturating_add(bytes) > self.limit() / SHARES
+    }
+
+    /// Takes so many bytes, available or not.
+    fn take(&self, user: User, bytes: usize) {
+        if user.is_counted() {
+            self.used.fetch_add(bytes, Ordering::SeqCst);
+        }
+        self.take_of_share(user, bytes);
+    }
+
+    fn take_of_share(&self, user: User, bytes: usize) {
+        if let Some(caller) = user.caller() {
+            self.callers.of(caller).fetch_add(bytes, Ordering::SeqCst);
+        }
     }
 
     fn turn(self: &Arc<Self>) -> Option<Turn> {
@@ -177,11 +280,16 @@ impl Budget {
         (!taken).then(|| Turn(Arc::clone(self)))
     }
 
-    fn give_back(&self, bytes: usize) {
+    fn give_back(&self, user: User, bytes: usize) {
         if bytes == 0 {
             return;
         }
-        self.used.fetch_sub(bytes, Ordering::SeqCst);
+        if let Some(caller) = user.caller() {
+            self.callers.of(caller).fetch_sub(bytes, Ordering::SeqCst);
+        }
+        if user.is_counted() {
+            self.used.fetch_sub(bytes, Ordering::SeqCst);
+        }
         self.freed.fetch_add(1, Ordering::Relaxed);
         // A waiter registers before its last look at `used`.
         if self.waiting.load(Ordering::SeqCst) > 0 {
@@ -206,6 +314,7 @@ impl AsRef<[u8]> for Counted {
 #[derive(Debug)]
 pub(crate) struct Room {
     budget: Arc<Budget>,
+    user: User,
     bytes: usize,
     /// Other messages wait behind this one.
     shared: bool,
@@ -233,7 +342,15 @@ impl Drop for Turn {
     }
 }
 
+/// A message among those that wait.
 struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Self(count)
+    }
+}
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
@@ -244,14 +361,29 @@ impl Drop for Waiting<'_> {
 impl Room {
     /// No room yet, for one message.
     pub(crate) fn new(budget: &Arc<Budget>) -> Self {
-        Self { budget: Arc::clone(budget), bytes: 0, shared: false, wait: None, stuck: None }
+        Self::of(budget, User::Gateway)
     }
 
-    /// No room yet, for a connection whose next messages wait behind the one being read.
+    fn of(budget: &Arc<Budget>, user: User) -> Self {
+        Self { budget: Arc::clone(budget), user, bytes: 0, shared: false, wait: None, stuck: None }
+    }
+
+    /// No room yet, for one request of a caller.
+    pub(crate) fn of_request(budget: &Arc<Budget>, caller: CallerNumber) -> Self {
+        Self::of(budget, User::Request(caller))
+    }
+
+    /// No room yet, for answers over a connection whose next messages wait behind the one being
+    /// read.
     pub(crate) fn shared(budget: &Arc<Budget>) -> Self {
-        let mut room = Self::new(budget);
+        let mut room = Self::of(budget, User::Answer(None));
         room.shared = true;
         room
+    }
+
+    /// Makes it the room of an answer for that caller, before any is taken.
+    pub(crate) fn use_share_of(&mut self, caller: CallerNumber) {
+        self.user = User::Answer(Some(caller));
     }
 
     /// Takes room until it suffices for so many bytes; small messages need none.
@@ -262,7 +394,7 @@ impl Room {
         if bytes < COUNTED_FROM || bytes <= self.bytes {
             return Ok(());
         }
-        self.budget.try_take(bytes - self.bytes)?;
+        self.budget.try_take(self.user, self.bytes, bytes - self.bytes)?;
         self.bytes = bytes;
         self.wait = None;
         Ok(())
@@ -288,11 +420,13 @@ impl Room {
         if bytes > budget.limit() || self.stuck == Some(freed()) {
             return Err(NoRoom);
         }
-        budget.waiting.fetch_add(1, Ordering::SeqCst);
-        let _waiting = Waiting(&budget.waiting);
+        // A caller that has used up its share waits for itself: that makes room short for no other.
+        let is_starving = !budget.lacks_share(self.user, self.bytes, bytes - self.bytes);
+        let _waiting = Waiting::new(&budget.waiting);
+        let _starving = is_starving.then(|| Waiting::new(&budget.starving));
         if self.wait.is_none() {
             let now = Instant::now();
-            let turn = (self.bytes > 0).then(|| budget.turn().ok_or(NoRoom)).transpose()?;
+            let turn = (is_starving && self.bytes > 0).then(|| budget.turn().ok_or(NoRoom)).transpose()?;
             self.wait = Some(Wait { until: now + PATIENCE, freed: freed(), stuck_at: now + STUCK, _turn: turn });
         }
         loop {
@@ -324,9 +458,9 @@ impl Room {
     pub(crate) fn set(&mut self, bytes: usize) {
         let bytes = if bytes < COUNTED_FROM { 0 } else { bytes };
         if bytes > self.bytes {
-            self.budget.used.fetch_add(bytes - self.bytes, Ordering::SeqCst);
+            self.budget.take(self.user, bytes - self.bytes);
         } else {
-            self.budget.give_back(self.bytes - bytes);
+            self.budget.give_back(self.user, self.bytes - bytes);
         }
         self.bytes = bytes;
     }
@@ -347,7 +481,7 @@ impl Room {
             self.set(length);
         }
         self.bytes -= length;
-        let mut room = Self::new(&self.budget);
+        let mut room = Self::of(&self.budget, self.user);
         room.bytes = length;
         Bytes::from_owner(Counted { bytes, _room: room })
     }
@@ -355,7 +489,7 @@ impl Room {
 
 impl Drop for Room {
     fn drop(&mut self) {
-        self.budget.give_back(self.bytes);
+        self.budget.give_back(self.user, self.bytes);
     }
 }
 

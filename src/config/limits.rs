@@ -179,7 +179,8 @@ limits! {
     caller_burst: usize as count = "caller-burst", 40, COUNT;
     /// Wrong credentials from one address before the next wrong one gets 429. Right ones always pass.
     auth_failures: Rate as rate = "auth-failures", Rate { count: 5, per: Per::Minute }, ();
-    /// Bytes of all messages of 16 KiB and more, from their first byte until their readers have them. A message without
-    /// room is refused. Other bounds limit the number of smaller ones.
+    /// Bytes of all messages of 16 KiB and more, from their first byte until their readers have
+    /// them. A message without room is refused. Each of several callers has a quarter. Other bounds
+    /// limit the number of smaller ones.
     buffered_bytes: usize as size = "max-buffered", 512 * MIB, MIB..=64 * GIB;
 }

@@ -15,6 +15,7 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 
 use crate::base::budget::{Budget, Room};
+use crate::base::callers::CallerNumber;
 use crate::base::clock;
 use crate::base::tally::Tally;
 use crate::config::guard;
@@ -26,7 +27,7 @@ use crate::gateway::quota::Good;
 use crate::listener::credentials::Caller;
 use crate::listener::lobby::{Accepted, Guest, Lobby};
 use crate::listener::pieces::Pieces;
-use crate::listener::press::Pressed;
+use crate::listener::press::{BodyPace, Pressed};
 use crate::mcp::method::List;
 use crate::policy::OperatorAction;
 use crate::policy::chain::timestamp;
@@ -235,12 +236,22 @@ async fn connection(
 /// The next request line without its end, together with room for it; `None` at the end of the connection.
 ///
 /// # Errors
-/// [`io::ErrorKind::QuotaExceeded`] when the line is too large or finds no room.
-async fn next_line(read: &mut (impl AsyncBufRead + Unpin), budget: &Arc<Budget>) -> io::Result<Option<Bytes>> {
-    let mut room = Room::new(budget);
+/// [`io::ErrorKind::QuotaExceeded`] when the line is too large, finds no room, or is too slow for
+/// the room that it takes.
+async fn next_line(
+    read: &mut (impl AsyncBufRead + Unpin),
+    budget: &Arc<Budget>,
+    caller: CallerNumber,
+) -> io::Result<Option<Bytes>> {
+    let mut room = Room::of_request(budget, caller);
     let mut line = BytesMut::new();
+    let mut pace = BodyPace::new();
     loop {
-        let part = read.fill_buf().await?;
+        let part = tokio::select! {
+            biased;
+            part = read.fill_buf() => part?,
+            () = pace.wait_until_too_slow(line.len(), budget, caller) => return Err(io::ErrorKind::QuotaExceeded.into()),
+        };
         let end = memchr::memchr(b'\n', part);
         let taken = part.get(..end.unwrap_or(part.len())).unwrap_or_default();
         let length = line.len() + taken.len();
@@ -248,6 +259,7 @@ async fn next_line(read: &mut (impl AsyncBufRead + Unpin), budget: &Arc<Budget>)
             return Err(io::ErrorKind::QuotaExceeded.into());
         }
         line.extend_from_slice(taken);
+        pace.count(taken.len(), length);
         let (is_over, used) = (part.is_empty(), taken.len() + usize::from(end.is_some()));
         read.consume(used);
         if end.is_some() || is_over && !line.is_empty() {
@@ -290,7 +302,7 @@ async fn admin(
         // An idle connection, such as that of `approvals --watch`, does not keep the gateway from ending.
         let line = tokio::select! {
             biased;
-            line = next_line(&mut read, budget) => line,
+            line = next_line(&mut read, budget, caller.access.caller()) => line,
             () = gateway.service.draining.cancelled() => return Ok(()),
         };
         let line = match line {

@@ -1,31 +1,15 @@
 //! Answers of requests that got as far as the service: their room, their labels, the refusals of calls.
 
-use std::sync::Arc;
 use std::time::Instant;
 
-use crate::base::budget::Budget;
 pub(crate) use crate::engine::answer::{Answer, invalid, not_found};
-use crate::engine::failure::{Executed, Failure};
+use crate::engine::failure::Failure;
 use crate::engine::route::RouteError;
 use crate::mcp::method::Method;
 use crate::mcp::version::Revision;
 use crate::telemetry::metrics::MethodLabel;
 use crate::wire::code;
 use crate::wire::raw::{RawJson, RawObject};
-
-/// The same answer, with room for it.
-///
-/// # Errors
-/// The failure of its call, for which there is none.
-pub(crate) fn counted(answer: Answer, budget: &Arc<Budget>) -> Result<Answer, Failure> {
-    let count = |raw: RawJson| budget.try_count(raw.into_bytes()).map(RawJson::trusted);
-    let outcome = match answer.outcome {
-        Ok(raw) => count(raw).map(Ok),
-        Err(raw) => count(raw).map(Err),
-    };
-    let outcome = outcome.map_err(|no_room| no_room.failure(Executed::Unknown))?;
-    Ok(Answer { outcome, status: answer.status })
-}
 
 /// The call's names in metrics, logs and refusals.
 #[derive(Clone, Copy, Debug)]

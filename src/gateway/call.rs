@@ -16,7 +16,7 @@ use crate::engine::fault::Fault;
 use crate::engine::question::{Gathered, OnStream, Question, Round, Shown};
 use crate::engine::state::{Carried, MAX_ROUNDS, StateScope};
 use crate::gateway::admission::InFlight;
-use crate::gateway::answer::{Answer, CallLabels, counted, refused};
+use crate::gateway::answer::{Answer, CallLabels};
 use crate::gateway::gate::Gate;
 use crate::gateway::prepared::{InputContext, Prepared};
 use crate::gateway::question::client_requests::{PendingRequest, ask, next_answer};
@@ -289,7 +289,9 @@ impl Call {
 
     /// A notification for the client; one that finds no room is missed.
     fn notice(&self, method: &str, params: &RawJson) -> Option<ClientEvent> {
-        self.service.budget.try_count(encode_notification(method, Some(params))).ok().map(ClientEvent::Notice)
+        let message = encode_notification(method, Some(params));
+        let counted = self.service.budget.try_count_progress(self.access.caller(), message);
+        counted.ok().map(ClientEvent::Notice)
     }
 
     fn log(&self, params: &RawJson) -> Option<ClientEvent> {
@@ -378,8 +380,7 @@ impl Call {
         }
         self.count(OutcomeLabel::InputRequired);
         self.end();
-        let result = counted(Answer::ok(result), &self.service.budget);
-        Some(ClientEvent::Done(result.unwrap_or_else(|failure| refused(&failure, &self.labels, self.revision))))
+        Some(ClientEvent::Done(self.counted(Answer::ok(result))))
     }
 
     /// Asks a legacy client the next question of a modern server. `None` when the call can go on upstream.

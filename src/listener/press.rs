@@ -1,4 +1,4 @@
-//! Ends connections of slow readers while room for messages is short.
+//! Ends connections of slow readers and bodies of slow writers while room for messages is short.
 
 use std::io;
 use std::pin::Pin;
@@ -9,9 +9,11 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-use crate::base::budget::Budget;
+use crate::base::budget::{Budget, COUNTED_FROM};
+use crate::base::callers::CallerNumber;
 
-/// A client must read [`LEAST`] bytes of what waits for it within this time.
+/// A client must read [`LEAST`] bytes of what waits for it within this time, and send so many of a
+/// body.
 const TIME: Duration = Duration::from_secs(5);
 /// In bytes. The kernel accepts bytes for a reading client in no smaller portions.
 const LEAST: usize = 64 * 1024;
@@ -87,6 +89,45 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Pressed<S> {
     }
 
     passes_on!();
+}
+
+/// The pace of a body, or of a line, that is being received.
+#[derive(Debug)]
+pub(crate) struct BodyPace {
+    /// When the body must have brought [`LEAST`] bytes more.
+    until: Instant,
+    brought: usize,
+}
+
+impl BodyPace {
+    /// The pace of a body that begins now.
+    pub(crate) fn new() -> Self {
+        Self { until: Instant::now() + TIME, brought: 0 }
+    }
+
+    /// Counts bytes of a body of which there are `received` by now. A body that takes no room yet
+    /// may take its time.
+    pub(crate) fn count(&mut self, bytes: usize, received: usize) {
+        self.brought += bytes;
+        if self.brought >= LEAST || received < COUNTED_FROM {
+            *self = Self::new();
+        }
+    }
+
+    /// Waits until the body is too slow for the room that it takes: it brings less than 64 KiB
+    /// in 5 s while room is short for its caller. Never resolves for a body that takes no room.
+    pub(crate) async fn wait_until_too_slow(&mut self, received: usize, budget: &Budget, caller: CallerNumber) {
+        if received < COUNTED_FROM {
+            std::future::pending::<()>().await;
+        }
+        loop {
+            tokio::time::sleep_until(self.until).await;
+            if budget.is_short_for(caller) {
+                return;
+            }
+            *self = Self::new();
+        }
+    }
 }
 
 #[cfg(test)]

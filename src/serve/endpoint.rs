@@ -154,7 +154,7 @@ impl Received<'_> {
         if let Err(response) = self.front.admit(&self.caller, 1) {
             return *response;
         }
-        match read_body(body, &head.headers, self.front).await {
+        match read_body(body, &head.headers, self.front, self.access.caller()).await {
             // A body may take its time, and the token may be withdrawn meanwhile.
             Ok(_) if self.access.is_withdrawn() => unauthorized(self.headers),
             Ok(bytes) => self.message(bytes).await,

@@ -82,7 +82,7 @@ pub(crate) async fn handle(
     }
     match path {
         Path::Stream { profile } => open(front, caller, profile, head, seat.is_here(&head.headers)),
-        Path::Messages => take(front, &caller.name, head, body).await.unwrap_or_else(|refused| *refused),
+        Path::Messages => take(front, &caller, head, body).await.unwrap_or_else(|refused| *refused),
     }
 }
 
@@ -175,7 +175,7 @@ impl Drop for Outbound {
 }
 
 /// Takes one message for a session.
-async fn take(front: &Front, caller: &str, head: &Parts, body: Incoming) -> Result<Reply, Box<Reply>> {
+async fn take(front: &Front, caller: &Caller, head: &Parts, body: Incoming) -> Result<Reply, Box<Reply>> {
     let refusal = |status, text| Box::new(reply::refusal(status, text));
     if let Some(response) = not_json(&head.headers) {
         return Err(Box::new(response));
@@ -184,16 +184,18 @@ async fn take(front: &Front, caller: &str, head: &Parts, body: Incoming) -> Resu
         let text = "the query must name one session, as the endpoint event does";
         return Err(Box::new(reply::refusal_and_close(StatusCode::BAD_REQUEST, text)));
     };
-    let bytes = read_body(body, &head.headers, front).await?;
+    let bytes = read_body(body, &head.headers, front, caller.access.caller()).await?;
     let bounds = front.bounds();
     let frame = Frame::from_client(bytes, bounds).map_err(|e| Box::new(no_message(&e.into())))?;
     match Heard::of(&frame, bounds) {
         Heard::Message(Err(unreadable)) => return Err(Box::new(no_message(&unreadable))),
         // The POST paid for one request. Whether the session's revision knows batches is not known here.
-        heard @ (Heard::Message(_) | Heard::Batch(_)) => front.admit(caller, heard.requests().saturating_sub(1))?,
+        heard @ (Heard::Message(_) | Heard::Batch(_)) => {
+            front.admit(&caller.name, heard.requests().saturating_sub(1))?
+        }
     }
     let unknown = || refusal(StatusCode::NOT_FOUND, "no such session; open the event stream again");
-    let session = front.sessions.find(&id, caller).ok_or_else(unknown)?;
+    let session = front.sessions.find(&id, &caller.name).ok_or_else(unknown)?;
     let pipe = session.pipe.as_ref().ok_or_else(unknown)?;
     tokio::select! {
         sent = pipe.send(frame.bytes().clone()) => sent.map_err(|_| unknown())?,

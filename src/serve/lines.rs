@@ -26,6 +26,7 @@ use crate::gateway::client_call::Handled;
 use crate::gateway::quota::Good;
 use crate::gateway::service::Service;
 use crate::listener::pieces::{Pieces, Queued};
+use crate::listener::press::BodyPace;
 use crate::mcp::capability::initialize_result;
 use crate::mcp::input::Kinds;
 use crate::mcp::version::{Era, Revision};
@@ -100,11 +101,12 @@ pub(crate) async fn serve_to(
 ) {
     let mut reader = reader;
     let tasks = TaskGroup::default();
-    let mut room = Room::new(&client.service.budget);
+    let mut room = Room::of_request(&client.service.budget, client.access.caller());
     let has_room = client.by_post;
     // The line that is read is given up for want of room, not for its size.
     let mut no_room = false;
     let mut decoder = LineDecoder::new(client.max_line_bytes);
+    let mut pace = BodyPace::new();
     let connection = Arc::new(Connection {
         client,
         out,
@@ -113,6 +115,7 @@ pub(crate) async fn serve_to(
         legacy: OnceLock::new(),
         tag: ClientTag::new(),
     });
+    let (budget, caller) = (&connection.client.service.budget, connection.client.access.caller());
     'serving: loop {
         while let Some(line) = decoder.next_line() {
             match line {
@@ -129,29 +132,38 @@ pub(crate) async fn serve_to(
         if !has_room {
             room.set(decoder.held());
         }
-        if !has_room && decoder.held() >= COUNTED_FROM {
-            let grown = tokio::select! {
-                grown = room.grow_to(decoder.held() + READ_CHUNK) => grown,
+        let mut has_failed = false;
+        if !has_room && decoder.held() >= COUNTED_FROM && room.try_grow_to(decoder.held() + READ_CHUNK).is_err() {
+            has_failed = tokio::select! {
+                grown = room.grow_to(decoder.held() + READ_CHUNK) => grown.is_err(),
                 () = stop.cancelled() => break,
                 () = connection.client.access.ended() => break,
                 () = connection.out.closed() => break,
             };
-            if grown.is_err() {
-                connection.client.service.metrics.limit_hit("max-buffered");
-                room.set(0);
-                decoder.discard();
-                no_room = true;
+            // The wait was not the client's.
+            pace = BodyPace::new();
+        }
+        if !has_failed {
+            let held = if has_room { 0 } else { decoder.held() };
+            let mut free = decoder.buffer().limit(READ_CHUNK);
+            let read = tokio::select! {
+                read = reader.read_buf(&mut free) => Some(read),
+                () = pace.wait_until_too_slow(held, budget, caller) => None,
+                () = stop.cancelled() => break,
+                () = connection.client.access.ended() => break,
+                () = connection.out.closed() => break,
+            };
+            match read {
+                Some(Ok(bytes)) if bytes > 0 => pace.count(bytes, decoder.held()),
+                Some(_) => break,
+                None => has_failed = true,
             }
         }
-        let mut free = decoder.buffer().limit(READ_CHUNK);
-        let read = tokio::select! {
-            read = reader.read_buf(&mut free) => read,
-            () = stop.cancelled() => break,
-            () = connection.client.access.ended() => break,
-            () = connection.out.closed() => break,
-        };
-        if !matches!(read, Ok(n) if n > 0) {
-            break;
+        if has_failed {
+            connection.client.service.metrics.limit_hit("max-buffered");
+            room.set(0);
+            decoder.discard();
+            no_room = true;
         }
     }
     if stop.is_cancelled() {

@@ -1,16 +1,20 @@
 //! The body of a POST: what it must claim to be, how it is read within its bounds, what is said of one that is no message.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap};
 use http::{HeaderValue, Response, StatusCode};
+use http_body::Body;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 
-use crate::base::budget::Room;
+use crate::base::budget::{Budget, Room};
+use crate::base::callers::CallerNumber;
 use crate::engine::client::heard::Unreadable;
 use crate::listener::body::ReplyBody;
+use crate::listener::press::BodyPace;
 use crate::listener::reply;
 use crate::serve::front::Front;
 use crate::wire::coding;
@@ -54,44 +58,86 @@ pub(super) fn not_json(headers: &HeaderMap) -> Option<Reply> {
     (!is_json || !plain).then(refusal)
 }
 
-/// Rung 9: the body within size and time.
-pub(super) async fn read_body(mut body: Incoming, headers: &HeaderMap, front: &Front) -> Result<Bytes, Box<Reply>> {
+/// Rung 9: the body within size and time, with room of its caller's.
+pub(super) async fn read_body(
+    body: Incoming,
+    headers: &HeaderMap,
+    front: &Front,
+    caller: CallerNumber,
+) -> Result<Bytes, Box<Reply>> {
     let (limit, patience) = {
         let terms = front.terms.load();
         (terms.limits.body_bytes, terms.limits.body_timeout)
     };
-    let too_large = || Box::new(reply::refusal_and_close(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large"));
     let declared = headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<usize>().ok());
+    let bounds = BodyBounds { limit, patience, declared };
+    receive(body, bounds, &front.service.budget, caller).await.map_err(|unread| {
+        Box::new(match unread {
+            UnreadBody::TooLarge => reply::refusal_and_close(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large"),
+            UnreadBody::TooSlow => reply::refusal_and_close(StatusCode::REQUEST_TIMEOUT, "the body came too slowly"),
+            UnreadBody::Broken => reply::refusal_and_close(StatusCode::BAD_REQUEST, "the body could not be read"),
+            UnreadBody::NoRoom => {
+                front.service.metrics.limit_hit("max-buffered");
+                reply::no_room()
+            }
+        })
+    })
+}
+
+/// Bounds of a body: its size in bytes, the time for all of it, and the size that its client has
+/// declared.
+#[derive(Clone, Copy, Debug)]
+struct BodyBounds {
+    limit: usize,
+    patience: Duration,
+    declared: Option<usize>,
+}
+
+/// Why a body was not read to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum UnreadBody {
+    TooLarge,
+    TooSlow,
+    Broken,
+    /// It found no room, or was too slow for the room that it took.
+    NoRoom,
+}
+
+async fn receive(
+    mut body: impl Body<Data = Bytes> + Unpin,
+    bounds: BodyBounds,
+    budget: &Arc<Budget>,
+    caller: CallerNumber,
+) -> Result<Bytes, UnreadBody> {
+    let BodyBounds { limit, patience, declared } = bounds;
     if declared.is_some_and(|length| length > limit) {
-        return Err(too_large());
+        return Err(UnreadBody::TooLarge);
     }
     let mut first: Option<Bytes> = None;
     let mut joined = BytesMut::new();
-    let mut room = Room::new(&front.service.budget);
+    let mut room = Room::of_request(budget, caller);
     let started = tokio::time::Instant::now();
+    let mut pace = BodyPace::new();
     loop {
         let received = first.as_ref().map_or(0, Bytes::len) + joined.len();
         let earned = Duration::from_secs((received / MIN_BODY_RATE) as u64);
         let until = started + patience.min(BODY_GRACE + earned);
-        match tokio::time::timeout_at(until, body.frame()).await {
-            Err(_) => {
-                let text = "the body came too slowly";
-                return Err(Box::new(reply::refusal_and_close(StatusCode::REQUEST_TIMEOUT, text)));
-            }
+        let arrived = tokio::select! {
+            biased;
+            arrived = tokio::time::timeout_at(until, body.frame()) => arrived,
+            () = pace.wait_until_too_slow(received, budget, caller) => return Err(UnreadBody::NoRoom),
+        };
+        match arrived {
+            Err(_) => return Err(UnreadBody::TooSlow),
             Ok(None) => break,
-            Ok(Some(Err(_))) => {
-                let text = "the body could not be read";
-                return Err(Box::new(reply::refusal_and_close(StatusCode::BAD_REQUEST, text)));
-            }
+            Ok(Some(Err(_))) => return Err(UnreadBody::Broken),
             Ok(Some(Ok(frame))) => {
                 let Ok(data) = frame.into_data() else { continue };
                 if received + data.len() > limit {
-                    return Err(too_large());
+                    return Err(UnreadBody::TooLarge);
                 }
-                if room.try_grow_to(received + data.len()).is_err() {
-                    front.service.metrics.limit_hit("max-buffered");
-                    return Err(Box::new(reply::no_room()));
-                }
+                room.try_grow_to(received + data.len()).map_err(|_| UnreadBody::NoRoom)?;
+                pace.count(data.len(), received + data.len());
                 // Most bodies come in one piece and are never copied.
                 match (first.take(), joined.is_empty()) {
                     (None, true) => first = Some(data),
@@ -112,4 +158,74 @@ pub(super) async fn read_body(mut body: Incoming, headers: &HeaderMap, front: &F
 pub(super) fn no_message(unreadable: &Unreadable) -> Reply {
     let id = unreadable.id.as_ref().map(ClientId::raw);
     reply::json(StatusCode::BAD_REQUEST, encode_error(id, &unreadable.error))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use futures_util::stream;
+    use http_body::Frame;
+    use http_body_util::StreamBody;
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+
+    const KIB: usize = 1024;
+    const BOUNDS: BodyBounds =
+        BodyBounds { limit: 4096 * KIB, patience: Duration::from_secs(3600), declared: Some(4096 * KIB) };
+
+    /// A body of so many pieces, each after a second.
+    fn body(pieces: usize, kib: usize) -> impl Body<Data = Bytes, Error = Infallible> + Unpin {
+        let piece = move |left: usize| async move {
+            sleep(Duration::from_secs(1)).await;
+            (left > 0).then(|| (Ok(Frame::data(Bytes::from(vec![0; kib * KIB]))), left - 1))
+        };
+        StreamBody::new(Box::pin(stream::unfold(pieces, piece)))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_brings_less_than_64_kib_in_5_s_ends_while_room_is_short() {
+        let caller = CallerNumber::of("body-a");
+        for (label, kib, is_short, ends_after) in [
+            ("slow", 10, true, Some(6)),
+            ("slow, with room", 10, false, None),
+            ("in time", 13, true, None),
+            ("slow, and so small that it takes no room", 1, true, None),
+        ] {
+            let budget = Budget::new(8192 * KIB);
+            let _held = is_short.then(|| budget.hold(7000 * KIB));
+            let begun = Instant::now();
+            let read = receive(body(15, kib), BOUNDS, &budget, caller).await;
+            let after = read.err().map(|why| (why, begun.elapsed().as_secs()));
+            assert_eq!(after, ends_after.map(|seconds| (UnreadBody::NoRoom, seconds)), "{label}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn bodies_that_never_end_take_the_share_of_their_caller_and_end_until_there_is_room_in_it() {
+        let [a, b] = ["body-a", "body-b"].map(CallerNumber::of);
+        let budget = Budget::new(8192 * KIB);
+        budget.set_shared(true);
+        let endless = || {
+            let pieces = stream::once(async { Ok::<_, Infallible>(Frame::data(Bytes::from(vec![0; 1000 * KIB]))) });
+            StreamBody::new(Box::pin(stream::StreamExt::chain(pieces, stream::pending())))
+        };
+        let begun = Instant::now();
+        let crowd = (0..8).map(|_| async {
+            let ended = receive(endless(), BOUNDS, &budget, a).await;
+            (ended, begun.elapsed().as_secs())
+        });
+        let other = async {
+            sleep(Duration::from_secs(1)).await;
+            receive(body(2, 1000), BOUNDS, &budget, b).await.map(|bytes| bytes.len())
+        };
+        let (mut ends, other) = tokio::join!(futures_util::future::join_all(crowd), other);
+        ends.sort_by_key(|(_, seconds)| *seconds);
+        let (refused, taken) = ends.split_at(6);
+        assert!(refused.iter().all(|end| *end == (Err(UnreadBody::NoRoom), 0)), "{refused:?}");
+        // The rate of a body has a bound of its own.
+        let [pressed, slow] = [(Err(UnreadBody::NoRoom), 5), (Err(UnreadBody::TooSlow), 10 + 1000)];
+        assert_eq!((taken, other), (&[pressed, slow][..], Ok(2000 * KIB)));
+    }
 }

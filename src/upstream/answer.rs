@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::error::Error;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -11,7 +12,8 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper::body::Body as _;
 
-use crate::base::budget::{NoRoom, Room};
+use crate::base::budget::{COUNTED_FROM, NoRoom, Room};
+use crate::base::callers::CallerNumber;
 use crate::base::descriptors::ran_out;
 use crate::catalog::name::UpstreamName;
 use crate::engine::batch;
@@ -129,6 +131,9 @@ pub(crate) struct Reader {
     gauge: Gauge,
     /// The remaining messages of a batch.
     rest: VecDeque<Message>,
+    /// The caller that the answer is for, until it is known whether it is so large that it takes
+    /// room of the caller's share.
+    caller: Option<Arc<str>>,
     /// For the message that is being read.
     room: Room,
     /// The part of it that there may be no room for.
@@ -173,7 +178,23 @@ impl Reader {
     fn new(response: Response<AnswerBody>, format: Format, gauge: Gauge) -> Self {
         let (is_refusal, room) = (!response.status().is_success(), Room::new(&gauge.intake.budget));
         let (body, position, rest) = (response.into_body(), Position::default(), VecDeque::new());
-        Self { body, format, is_refusal, gauge, rest, room, next: None, position }
+        Self { body, format, is_refusal, gauge, rest, caller: None, room, next: None, position }
+    }
+
+    /// Reads the answer for this caller, in whose share it takes room.
+    pub(crate) fn with_caller(mut self, caller: Option<&Arc<str>>) -> Self {
+        self.caller = caller.cloned();
+        self
+    }
+
+    /// Waits for room for a message of so many bytes.
+    async fn make_room(&mut self, bytes: usize) -> Result<(), HttpError> {
+        if bytes >= COUNTED_FROM
+            && let Some(caller) = self.caller.take()
+        {
+            self.room.use_share_of(CallerNumber::of(&caller));
+        }
+        self.room.grow_to(bytes).await.map_err(|NoRoom| HttpError::NoRoom(Executed::Unknown))
     }
 
     /// Where the stream stands; asked when it has ended.
@@ -199,12 +220,12 @@ impl Reader {
                 return self.message(data);
             }
             // All of an answer that says how long it is, before any of it is read.
-            if let (Format::Json { collected }, Some(length)) = (&mut self.format, self.body.size_hint().exact()) {
+            if let (Format::Json { collected }, Some(length)) = (&self.format, self.body.size_hint().exact()) {
                 let length = usize::try_from(length).unwrap_or(usize::MAX).saturating_add(collected.len());
                 if length > self.gauge.intake.max_message_bytes() {
                     return Err(self.gauge.over_limit());
                 }
-                self.room.grow_to(length).await.map_err(no_room)?;
+                self.make_room(length).await?;
             }
             if self.next.is_none() {
                 self.next = match self.body.frame().await {
@@ -219,7 +240,7 @@ impl Reader {
             };
             let arrived = self.next.as_ref().map_or(0, Bytes::len);
             if held.saturating_add(arrived) <= self.gauge.intake.max_message_bytes() {
-                self.room.grow_to(held + arrived).await.map_err(no_room)?;
+                self.make_room(held + arrived).await?;
             }
             let Some(data) = self.next.take() else { continue };
             self.gauge.metrics.received(data.len());
@@ -287,10 +308,6 @@ impl Reader {
             Format::Json { .. } | Format::Sse { .. } => Err(HttpError::Broken("the answer ended early".to_owned())),
         }
     }
-}
-
-fn no_room(_: NoRoom) -> HttpError {
-    HttpError::NoRoom(Executed::Unknown)
 }
 
 /// Reads the rest of a body that is small and ends soon, so that its connection can be used again.

@@ -214,6 +214,7 @@ impl HttpLink {
         if let Some(look) = link.look() {
             post.stage = Stage::Look(look);
         }
+        post.caller.clone_from(&outgoing.party.caller);
         post.listens = outgoing.method == Method::Listen;
         HttpExchange { post, side }
     }
@@ -330,6 +331,8 @@ pub(crate) struct HttpExchange {
 struct Post {
     link: Arc<HttpLink>,
     id: u64,
+    /// The caller of the call; `None` for the gateway's own requests.
+    caller: Option<Arc<str>>,
     /// The message, for the repetition after a lost session or a refused token.
     bytes: Bytes,
     /// The request that carries it, until it is sent.
@@ -432,6 +435,7 @@ impl Post {
         Self {
             link,
             id,
+            caller: None,
             bytes,
             unsent: request,
             fields,
@@ -548,12 +552,16 @@ impl Post {
             return self.lost();
         }
         let wait = response.headers().get(RETRY_AFTER).and_then(|v| v.to_str().ok()?.parse().ok());
-        Reader::of(response, &self.link.parts.gauge).map(|reader| Stage::Body(Box::new(reader))).map_err(
-            |(error, body)| {
-                self.link.drain(body);
-                Step::Failed(error, wait.map(Duration::from_secs))
-            },
-        )
+        self.read(response).map_err(|(error, body)| {
+            self.link.drain(body);
+            Step::Failed(error, wait.map(Duration::from_secs))
+        })
+    }
+
+    /// Reads an answer, in the share of the call's caller.
+    fn read(&self, response: Response<AnswerBody>) -> Result<Stage, (HttpError, AnswerBody)> {
+        let reader = Reader::of(response, &self.link.parts.gauge)?;
+        Ok(Stage::Body(Box::new(reader.with_caller(self.caller.as_ref()))))
     }
 
     /// Whether its session may have been forgotten; the second time it has not, and what is said is the answer.
@@ -611,8 +619,7 @@ impl Post {
             Err(_) => return self.pause(why),
         };
         tracing::debug!(upstream.name = %self.link.parts.upstream, "event stream resumed");
-        let reader = Reader::of(response, &self.link.parts.gauge);
-        reader.map(|reader| Stage::Body(Box::new(reader))).map_err(|_| Step::Failed(HttpError::Broken(why), None))
+        self.read(response).map_err(|_| Step::Failed(HttpError::Broken(why), None))
     }
 
     /// `None` for a message that does not concern the caller.

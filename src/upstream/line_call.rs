@@ -1,12 +1,16 @@
 //! A call over lines: one end is its caller's, the other the connection's. Cancel-safe, movable; dropping it cancels.
 
+use std::sync::Arc;
+
 use tokio::sync::{mpsc, oneshot};
 
+use crate::base::budget::{Budget, COUNTED_FROM, NoRoom};
+use crate::base::callers::CallerNumber;
 use crate::engine::ask::{ClientAnswer, ServerRequest};
 use crate::engine::askers::Party;
 use crate::engine::call::{Outcome, Outgoing, Wants};
 use crate::engine::event::ExchangeEvent;
-use crate::engine::failure::Failure;
+use crate::engine::failure::{Executed, Failure};
 use crate::engine::peer::CallPort;
 use crate::upstream::turns::InTurn;
 use crate::wire::message::Notification;
@@ -40,6 +44,7 @@ type Ending = (Outcome, Option<Box<Outgoing>>);
 pub(crate) struct Port {
     key: u64,
     party: Party,
+    budget: Arc<Budget>,
     outcome: oneshot::Sender<Ending>,
     notices: Option<mpsc::Sender<ExchangeEvent>>,
     requests: Option<mpsc::Sender<ExchangeEvent>>,
@@ -67,14 +72,14 @@ impl CallPort for Port {
     }
 
     fn progress(&mut self, params: RawJson) {
-        if let Some(notices) = &self.notices {
+        if let (Some(notices), Ok(params)) = (&self.notices, count_in_share(params, &self.party, &self.budget)) {
             // A client that reads too slowly misses progress, never the outcome; the actor never waits for it.
             drop(notices.try_send(ExchangeEvent::Progress(params)));
         }
     }
 
     fn log(&mut self, params: RawJson) {
-        if let Some(notices) = &self.notices {
+        if let (Some(notices), Ok(params)) = (&self.notices, count_in_share(params, &self.party, &self.budget)) {
             drop(notices.try_send(ExchangeEvent::Log(params)));
         }
     }
@@ -98,8 +103,28 @@ impl CallPort for Port {
     }
 
     fn done(self, outcome: Outcome) {
+        let share = |raw| count_in_share(raw, &self.party, &self.budget);
+        let outcome = match outcome {
+            Outcome::Result { raw, era } => share(raw).map(|raw| Outcome::Result { raw, era }),
+            Outcome::Error { raw } => share(raw).map(|raw| Outcome::Error { raw }),
+            failed @ Outcome::Failed(_) => Ok(failed),
+        };
+        let outcome = outcome.unwrap_or_else(|no_room| Outcome::Failed(no_room.failure(Executed::Unknown)));
         // The receiver is gone when the client has left; there is nobody to tell.
         drop(self.outcome.send((outcome, None)));
+    }
+}
+
+/// Counts the bytes of a message for a call towards the share of its caller.
+///
+/// # Errors
+/// [`NoRoom`]: the share is used up.
+pub(super) fn count_in_share(raw: RawJson, party: &Party, budget: &Arc<Budget>) -> Result<RawJson, NoRoom> {
+    match &party.caller {
+        Some(caller) if raw.bytes().len() >= COUNTED_FROM => {
+            budget.try_count_in_share(CallerNumber::of(caller), raw.into_bytes()).map(RawJson::trusted)
+        }
+        Some(_) | None => Ok(raw),
     }
 }
 
@@ -116,17 +141,19 @@ pub(crate) struct StdioExchange {
     signals: mpsc::UnboundedSender<Signal>,
 }
 
-/// Makes both ends of a call. `signals` leads to the actor.
+/// Makes both ends of a call. `signals` leads to the actor; what the server says takes room of
+/// `budget`.
 pub(crate) fn stdio_call(
     key: u64,
     party: Party,
     wants: Wants,
+    budget: Arc<Budget>,
     signals: mpsc::UnboundedSender<Signal>,
 ) -> (Port, StdioExchange) {
     let (outcome_in, outcome) = oneshot::channel();
     let (notices_in, notices) = wants.notices.then(|| mpsc::channel(NOTICES)).unzip();
     let (requests_in, requests) = wants.requests.then(|| mpsc::channel(REQUESTS)).unzip();
-    let port = Port { key, party, outcome: outcome_in, notices: notices_in, requests: requests_in };
+    let port = Port { key, party, budget, outcome: outcome_in, notices: notices_in, requests: requests_in };
     (port, StdioExchange { key, outcome, notices, requests, ended: None, unsent: None, finished: false, signals })
 }
 

@@ -260,6 +260,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::base::budget::Budget;
     use crate::catalog::name::UpstreamName;
     use crate::engine::ask::Declared;
     use crate::engine::askers::Party;
@@ -301,7 +302,8 @@ mod tests {
     ) -> Result<(HeldExchange, Port, Signals), Exchange> {
         #[expect(clippy::disallowed_methods, reason = "what the task of a connection has")]
         let (signals_in, signals) = mpsc::unbounded_channel();
-        let (port, exchange) = stdio_call(1, Party::default(), Wants { notices: false, requests: true }, signals_in);
+        let (wants, budget) = (Wants { notices: false, requests: true }, Budget::new(1 << 20));
+        let (port, exchange) = stdio_call(1, Party::default(), wants, budget, signals_in);
         let exchange = Exchange::Sent(Sent::Stdio(exchange));
         let held = parks.park(&Arc::from(caller), access, exchange, (lane(), None), None, question("1"))?;
         Ok((held, port, signals))

@@ -13,7 +13,7 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use crate::base::budget::{COUNTED_FROM, NoRoom, Room};
+use crate::base::budget::{Budget, COUNTED_FROM, NoRoom, Room};
 use crate::base::clock;
 use crate::catalog::inventory::Inventory;
 use crate::engine::askers::Lesson;
@@ -50,6 +50,7 @@ pub(crate) struct StdioLink {
     calls: mpsc::Sender<Command>,
     signals: mpsc::UnboundedSender<Signal>,
     keys: Arc<AtomicU64>,
+    budget: Arc<Budget>,
     /// The level that the server was asked for.
     pub(crate) logs: Arc<LogSwitch>,
 }
@@ -58,7 +59,8 @@ impl StdioLink {
     /// Hands a call to the child's task.
     pub(crate) fn call(&self, outgoing: Outgoing) -> StdioExchange {
         let key = self.keys.fetch_add(1, Ordering::Relaxed);
-        let (port, exchange) = stdio_call(key, outgoing.party.clone(), outgoing.wants(), self.signals.clone());
+        let (party, budget, signals) = (outgoing.party.clone(), Arc::clone(&self.budget), self.signals.clone());
+        let (port, exchange) = stdio_call(key, party, outgoing.wants(), budget, signals);
         // The channel has room for as many calls as a connection can have; when it is full, the port is dropped and the exchange
         // says that nothing was sent.
         if let Err(TrySendError::Closed(Command { outgoing, port })) = self.calls.try_send(Command { outgoing, port }) {
@@ -128,6 +130,7 @@ enum Event {
 
 struct Connection<'a> {
     metrics: &'a UpstreamMetrics,
+    budget: Arc<Budget>,
     peer: Peer<Port>,
     decoder: LineDecoder,
     /// For the line that is being read.
@@ -179,6 +182,7 @@ pub(crate) async fn run(
     let now = clock::now();
     let mut connection = Connection {
         metrics,
+        budget: Arc::clone(&options.intake.budget),
         peer: Peer::new(options.peer, now),
         room: Room::shared(&options.intake.budget),
         no_room: false,
@@ -373,6 +377,7 @@ impl Connection<'_> {
                         calls: self.calls_in.clone(),
                         signals: self.signals_in.clone(),
                         keys: Arc::default(),
+                        budget: Arc::clone(&self.budget),
                         logs: Arc::default(),
                     };
                     (self.news)(StdioNews::Ready(link));

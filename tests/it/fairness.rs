@@ -2,6 +2,7 @@
 //! kind of server.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,11 +10,12 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::harness::{Gateway, Setup, headend};
+use crate::http::{self, Conn};
 use crate::mcp::{Answer, Era, Mcp};
 use crate::process::eventually;
 use crate::sse::OldClient;
 use crate::stdio::Pipe;
-use crate::upstream::{Fake, Log};
+use crate::upstream::{Fake, Listening, Log};
 
 /// The token of the caller that is at its limits; the other one is our own user.
 const TOKEN: &str = "token-of-the-greedy-caller-0123456789";
@@ -114,4 +116,95 @@ fn beside_a_caller_at_its_limits_calls_of_another_end_within_twice_the_time_of_o
         }
         assert!(String::from_utf8_lossy(&operator.stdout).contains("operator"), "{operator:?}");
     });
+}
+
+/// So many bodies of so many bytes that lack their end.
+fn endless_bodies(gateway: &Gateway, count: usize, bytes: usize) -> Vec<Conn> {
+    let client = greedy(gateway.address);
+    let params = client.dress(json!({"name": "stdio__echo", "arguments": {"text": "x".repeat(bytes)}}));
+    let headers = client.headers("tools/call", &params);
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string();
+    let request = http::request("POST", "/mcp", &headers, body.as_bytes());
+    let part = &request[..request.len() - 16];
+    let mut crowd: Vec<Conn> = (0..count).map(|_| Conn::open(gateway.address).unwrap()).collect();
+    // headend hangs up on refused clients, on some of them before they have sent so much.
+    crowd.iter_mut().for_each(|conn| drop(conn.send(part)));
+    crowd
+}
+
+const MIB: u64 = 1 << 20;
+
+/// The bytes that the daemon counts.
+fn buffered(gateway: &Gateway) -> u64 {
+    let page = gateway.scrape();
+    let line = page.lines().find_map(|line| line.strip_prefix("headend_buffered_bytes ")).map(str::to_owned);
+    line.and_then(|number| number.parse().ok()).unwrap()
+}
+
+/// Servers of each kind, which send a file as their result.
+const TOOLS: [&str; 4] = ["stdio__raw", "json__raw", "events__raw", "old__raw"];
+
+/// A daemon with little room for messages, before servers of each kind.
+fn narrow() -> (Gateway, [Listening; 3]) {
+    let servers =
+        [Fake::http("legacy").spawn(), Fake::http("modern").with("--answers", "sse").spawn(), Fake::sse().spawn()];
+    let setup = Setup::new().second_caller(TOKEN).server(
+        "legacy-sse = true\nlimits.max-buffered = \"32MiB\"\nlimits.body-timeout = \"10m\"\n\
+         limits.max-result = \"8MiB\"\nlimits.max-upstream-result = \"8MiB\"",
+    );
+    let [json, events, old] = &servers;
+    let setup = setup.url("json", &json.url).url("events", &events.url).url("old", &old.url);
+    let gateway = setup.fake("stdio", &Fake::stdio("both")).start();
+    gateway.wait_for_tools(&TOOLS);
+    (gateway, servers)
+}
+
+/// A file with a result of so many bytes.
+fn result_file(gateway: &Gateway, bytes: usize) -> PathBuf {
+    let text = "x".repeat(bytes);
+    let result = json!({"content": [{"type": "text", "text": text}]}).to_string();
+    gateway.world.write(&format!("work/{bytes}.json"), &result)
+}
+
+/// Calls of each server, on each face, whose results have 100 KB.
+fn all_results_arrive(gateway: &Gateway, clients: &mut [(&'static str, Other)]) {
+    let file = result_file(gateway, 100_000);
+    for (label, client) in clients {
+        for tool in TOOLS {
+            let result = client.call(tool, &json!({"file": file.to_str().unwrap()}));
+            let text = result["content"][0]["text"].as_str().unwrap_or_default();
+            assert_eq!(text.len(), 100_000, "{label} of {tool}: {}", cut(&result));
+        }
+    }
+}
+
+#[test]
+fn no_result_is_lost_for_want_of_room_that_bodies_of_another_caller_hold() {
+    let (gateway, _servers) = narrow();
+    let mut clients = others(&gateway);
+    // Small ones take what large ones leave.
+    let _bodies = [endless_bodies(&gateway, 24, 3 << 20), endless_bodies(&gateway, 40, 60_000)];
+    eventually("the bodies take room", || buffered(&gateway) > 3 * MIB);
+    all_results_arrive(&gateway, &mut clients);
+    let held = buffered(&gateway);
+    assert!(held <= 12 * MIB, "a quarter, and what was read at the same moment: {held}");
+}
+
+#[test]
+fn no_result_is_lost_for_want_of_room_that_unread_results_of_another_caller_hold() {
+    let (gateway, _servers) = narrow();
+    let mut clients = others(&gateway);
+    let file = result_file(&gateway, 6 << 20);
+    let mut hoarder = greedy(gateway.address);
+    let mut call = |n: usize| {
+        let arguments = json!({"file": file.to_str().unwrap()});
+        hoarder.open("tools/call", json!({"name": TOOLS[n % TOOLS.len()], "arguments": arguments}))
+    };
+    let _results: Vec<_> = (0..24).map(&mut call).collect();
+    eventually("the results take room", || buffered(&gateway) > 5 * MIB);
+    all_results_arrive(&gateway, &mut clients);
+}
+
+fn cut(result: &Value) -> String {
+    result.to_string().chars().take(300).collect()
 }

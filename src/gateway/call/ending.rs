@@ -6,7 +6,7 @@ use crate::base::access::Access;
 use crate::base::clock;
 use crate::engine::call::Outcome;
 use crate::engine::failure::{Executed, Failure, Reason};
-use crate::gateway::answer::{Answer, counted, refused};
+use crate::gateway::answer::{Answer, refused};
 use crate::gateway::call::outcome::{is_tool_error, translate};
 use crate::gateway::call::{Call, ClientEvent};
 use crate::gateway::prepared::TaskWay;
@@ -15,6 +15,7 @@ use crate::mcp::project::{self, is_complete};
 use crate::mcp::version::Era;
 use crate::policy::{Entry, Event};
 use crate::telemetry::metrics::OutcomeLabel;
+use crate::wire::raw::RawJson;
 
 impl Call {
     /// The outcome for the client. Rewritten bytes take room of their own.
@@ -24,12 +25,18 @@ impl Call {
             Outcome::Failed(_) => std::ptr::null(),
         };
         match self.finish(outcome)? {
-            ClientEvent::Done(answer) if answer.bytes().as_ptr() != received => Some(ClientEvent::Done(
-                counted(answer, &self.service.budget)
-                    .unwrap_or_else(|failure| refused(&failure, &self.labels, self.revision)),
-            )),
+            ClientEvent::Done(answer) if answer.bytes().as_ptr() != received => {
+                Some(ClientEvent::Done(self.counted(answer)))
+            }
             event @ (ClientEvent::Done(_) | ClientEvent::Notice(_) | ClientEvent::Question(_)) => Some(event),
         }
+    }
+
+    /// The same answer, with room for the bytes that were written for it.
+    pub(super) fn counted(&self, answer: Answer) -> Answer {
+        let (budget, caller) = (&self.service.budget, self.access.caller());
+        let count = |raw: RawJson| RawJson::trusted(budget.count_rewritten(caller, raw.into_bytes()));
+        Answer { outcome: answer.outcome.map(count).map_err(count), status: answer.status }
     }
 
     fn finish(&mut self, outcome: Outcome) -> Option<ClientEvent> {

@@ -8,6 +8,7 @@ use crate::engine::event::ExchangeEvent;
 use crate::engine::fault::Fault;
 use crate::engine::unasked::{Stream, Told, told};
 use crate::mcp::method::List;
+use crate::upstream::line_call::count_in_share;
 use crate::wire::id::WireId;
 use crate::wire::message::{Message, Notification};
 
@@ -69,8 +70,19 @@ impl HttpLink {
 
     /// Whether the call took it. Messages that may be missed leave room for those that may not.
     pub(super) fn to_call(&self, call: u64, event: ExchangeEvent) -> bool {
-        let sender = self.desk.lock().calls.get(&call).map(|called| called.events.clone());
-        let may_be_missed = matches!(event, ExchangeEvent::Log(_) | ExchangeEvent::Progress(_));
-        sender.is_some_and(|sender| (!may_be_missed || sender.capacity() > SIDE / 2) && sender.try_send(event).is_ok())
+        let called = self.desk.lock().calls.get(&call).map(|called| (called.events.clone(), called.party.clone()));
+        let Some((sender, party)) = called else { return false };
+        let share = |params| count_in_share(params, &party, &self.gauge().intake.budget).ok();
+        let (may_be_missed, event) = match event {
+            ExchangeEvent::Progress(params) => (true, share(params).map(ExchangeEvent::Progress)),
+            ExchangeEvent::Log(params) => (true, share(params).map(ExchangeEvent::Log)),
+            event @ (ExchangeEvent::Ask(_)
+            | ExchangeEvent::Notice(_)
+            | ExchangeEvent::Withdrawn(_)
+            | ExchangeEvent::Alive
+            | ExchangeEvent::Done(_)) => (false, Some(event)),
+        };
+        let has_room = !may_be_missed || sender.capacity() > SIDE / 2;
+        has_room && event.is_some_and(|event| sender.try_send(event).is_ok())
     }
 }

@@ -149,7 +149,8 @@ async fn a_call_that_comes_while_the_connection_ends_comes_back_whole() {
             tokio::task::yield_now().await;
         }
         assert!(!link.is_open());
-        let (port, mut exchange) = stdio_call(1, Party::default(), call("x").wants(), link.signals.clone());
+        let (port, mut exchange) =
+            stdio_call(1, Party::default(), call("x").wants(), Budget::new(1 << 20), link.signals.clone());
         place.send(Command { outgoing: call("x"), port });
         let ended = tokio::time::timeout(Duration::from_secs(5), exchange.next()).await;
         assert!(matches!(ended, Ok(ExchangeEvent::Done(Outcome::Failed(_)))), "{ended:?}");
