@@ -160,7 +160,6 @@ impl FairSlots {
     }
 
     /// Slots that a caller holds.
-    #[cfg(test)]
     pub(crate) fn held(&self, caller: CallerNumber) -> usize {
         self.0.held.of(caller).load(Ordering::Acquire)
     }

@@ -105,7 +105,7 @@ macro_rules! limits {
 
 limits! {
     /// Connections of one address of `listen` at once, after a valid credential. Each costs a task and its buffers,
-    /// some 30 KiB idle.
+    /// some 30 KiB idle. Our own user, who has no share, leaves a quarter to other callers.
     connections: usize as count = "max-connections", 1024, COUNT;
     /// Connections of one address of `listen` at once before a valid credential; the oldest gives way. A client needs
     /// one for the moment until its first request is read, so this bounds how fast a stranger would have to connect to

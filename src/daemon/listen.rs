@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 use tokio::net::TcpListener;
 
 use crate::base::clock;
-use crate::base::slots::Slots;
+use crate::base::fair_slots::FairSlots;
 use crate::base::tally::Tally;
 use crate::config::Config;
 use crate::console::live_desk::LiveDesk;
@@ -79,7 +79,7 @@ impl Gateway {
                 endpoint: server.endpoint.clone(),
                 legacy_sse: server.legacy_sse,
                 lobby: Lobby::new("mcp", terms.lobby(), Some(self.service.metrics.clone())),
-                places: Slots::new(limits.connections),
+                places: FairSlots::new(limits.connections, 0),
                 terms: ArcSwap::from_pointee(terms),
                 full: Tally::default(),
                 failures: Arc::clone(&doors.failures),

@@ -13,7 +13,7 @@
 //!
 //! | listener | valid credential | bounds in the lobby | bounds afterwards |
 //! |---|---|---|---|
-//! | MCP, HTTP+SSE | bearer token (mode "none": any admitted request) | `anonymous-connections`, `connections-per-ip` of one address | `max-connections`, `connections-per-caller` |
+//! | MCP, HTTP+SSE | bearer token (mode "none": any admitted request) | `anonymous-connections`, `connections-per-ip` of one address | `max-connections`, of which our own user leaves a quarter to other callers; `connections-per-caller` |
 //! | console | the cookie of a session | 64 | 128 |
 //! | metrics | none | 64 | |
 //! | admin socket | the user, whom the kernel names | 64 before the hello, 32 of one user | `connections-per-caller`, our own user without limit |

@@ -70,7 +70,7 @@ pub(crate) async fn handle(front: &Arc<Front>, request: HttpRequest<Incoming>, s
     let (head, body) = request.into_parts();
     match admit(front, &head, seat) {
         Err(response) => *response,
-        Ok(Route::Endpoint { caller, .. } | Route::LegacySse { caller, .. }) if !seat.allows(front, &caller.name) => {
+        Ok(Route::Endpoint { ref caller, .. } | Route::LegacySse { ref caller, .. }) if !seat.allows(front, caller) => {
             reply::closing(reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, "too many connections"))
         }
         Ok(Route::Endpoint { profile, caller }) => {

@@ -10,8 +10,9 @@ use http::request::Parts;
 use http::{HeaderMap, Response, StatusCode};
 use parking_lot::Mutex;
 
+use crate::base::callers::CallerNumber;
 use crate::base::clock;
-use crate::base::slots::{Slot, Slots};
+use crate::base::fair_slots::{FairSlot, FairSlots};
 use crate::base::tally::Tally;
 use crate::config::{Limits, Server};
 use crate::gateway::quota::{Good, Place};
@@ -44,7 +45,7 @@ pub(crate) struct Front {
     /// Connections that have not shown a valid credential.
     pub(crate) lobby: Arc<Lobby<Network>>,
     /// Places for those that have.
-    pub(crate) places: Slots,
+    pub(crate) places: FairSlots,
     pub(crate) full: Tally,
     /// Shared by all listeners; a reload exchanges them.
     pub(crate) failures: Arc<ArcSwap<Failures>>,
@@ -132,17 +133,28 @@ impl Front {
         Err(Box::new(reply::retry_later(StatusCode::TOO_MANY_REQUESTS, seconds, "too many wrong credentials")))
     }
 
+    /// Whether our own user, who has no quota, holds more places than it leaves to other callers: a
+    /// quarter is theirs.
+    fn exceeds_local_share(&self, caller: CallerNumber) -> bool {
+        let number = self.terms.load().limits.connections;
+        let theirs = number.div_ceil(4).min(number.saturating_sub(1));
+        caller == CallerNumber::LOCAL && self.service.budget.is_shared() && self.places.held(caller) > number - theirs
+    }
+
     /// The place of a connection whose caller is known.
-    fn place(&self, caller: &Arc<str>) -> Option<Held> {
-        let taken = self.places.try_take();
+    fn place(&self, caller: &Caller) -> Option<Held> {
+        let taken = self.places.try_take(caller.access.caller());
         if taken.is_none() {
             self.service.metrics.short_of(Shortage::Places, clock::uptime());
         }
-        let held = taken.and_then(|place| Some((self.service.admission.quota.take(caller, Good::Connection)?, place)));
+        let quota = &self.service.admission.quota;
+        let held = taken
+            .filter(|_| !self.exceeds_local_share(caller.access.caller()))
+            .and_then(|place| Some((quota.take(&caller.name, Good::Connection)?, place)));
         if held.is_none() {
             self.service.metrics.limit_hit("max-connections");
             if let Some(count) = self.full.count(clock::uptime()) {
-                tracing::warn!(caller = %caller, count, "connections refused: no place is left; the caller is the latest");
+                tracing::warn!(caller = %caller.name, count, "connections refused: no place is left; the caller is the latest");
             }
         }
         held
@@ -150,7 +162,7 @@ impl Front {
 }
 
 /// What a connection with a valid credential holds: its caller's share, and one of all places.
-type Held = (Place, Slot);
+type Held = (Place, FairSlot);
 
 /// Where a connection comes from, and where it stands.
 #[derive(Debug)]
@@ -172,7 +184,7 @@ impl Seat {
     }
 
     /// Whether the connection may be used on: the first caller with a valid credential had a place left for it.
-    pub(crate) fn allows(&self, front: &Front, caller: &Arc<str>) -> bool {
+    pub(crate) fn allows(&self, front: &Front, caller: &Caller) -> bool {
         self.standing.settle(|| front.place(caller))
     }
 }

@@ -208,3 +208,23 @@ fn no_result_is_lost_for_want_of_room_that_unread_results_of_another_caller_hold
 fn cut(result: &Value) -> String {
     result.to_string().chars().take(300).collect()
 }
+
+#[test]
+fn our_own_user_leaves_connections_to_other_callers() {
+    let gateway = Setup::new().second_caller(TOKEN).server("limits.max-connections = 8").start();
+    let open = |token: Option<String>| {
+        let client = Mcp::http(gateway.address, token, Era::Modern);
+        let params = client.dress(json!({}));
+        let headers = client.headers("server/discover", &params);
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": params}).to_string();
+        let mut conn = Conn::open(gateway.address).unwrap();
+        conn.send(&http::request("POST", "/mcp", &headers, body.as_bytes())).unwrap();
+        let status = conn.response().unwrap().head.status;
+        (status, conn)
+    };
+    let own: Vec<_> = (0..8).map(|_| open(gateway.token())).collect();
+    let statuses: Vec<u16> = own.iter().map(|(status, _)| *status).collect();
+    assert_eq!(statuses, [200, 200, 200, 200, 200, 200, 503, 503]);
+    let theirs: Vec<_> = (0..2).map(|_| open(Some(TOKEN.to_owned()))).collect();
+    assert!(theirs.iter().all(|(status, _)| *status == 200));
+}
