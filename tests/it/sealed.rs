@@ -150,6 +150,8 @@ fn used(remote: &Listening, more: &str) -> (World, PathBuf) {
     gateway.signal(rustix::process::Signal::KILL);
     let (world, config) = (gateway.world.clone(), gateway.config.clone());
     drop(gateway);
+    // Approvals of a dead daemon are not listed; this one becomes that of a process of which nothing is known.
+    assert_eq!(database(&world).execute("UPDATE prompts SET owner = 'other'", []).unwrap(), 1);
     (world, config)
 }
 

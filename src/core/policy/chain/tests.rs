@@ -75,6 +75,7 @@ fn a_record_has_every_member_once_in_its_order() {
     expect![[r#"
         {"v":1,"seq":1,"ts":"2026-11-21T10:15:00.250Z","event":"decision","call":"ff","caller":"ci","session":3,"upstream":"fs","kind":"tool","item":"fs__\"a\"\n","definition":"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855","args":"2015f92abc192995f01024438788893a","arguments":{"a":2,"b":1},"result":"allow","rule":"r","grant":"g","prompt":"p","evidence":"L2","by":"operator","why":"rule matches","us":2000,"prev":"0d6e4079e36703ebd37c00722f5891d28b0e2811dc114b129215123adcce3605","hash":"bc96d75cf411206641114f1ede93e6fe5fbdfc40be5f3598b5e160be97a8e4ca"}
         {"v":1,"seq":1,"ts":"2026-11-21T10:15:00.250Z","event":"gateway","result":"started","prev":"0d6e4079e36703ebd37c00722f5891d28b0e2811dc114b129215123adcce3605","hash":"c10463bffe1ec31a98c59c30b84da09369d3fb67696cd97445b5a7fc69cacde3"}
+        {"v":1,"seq":1,"ts":"2026-11-21T10:15:00.250Z","event":"action","action":"restart","name":"fx","result":"done","by":"uid:1","prev":"0d6e4079e36703ebd37c00722f5891d28b0e2811dc114b129215123adcce3605","hash":"7e439afaa7ec81741d3bb246206ccb9f7038cf11f4d2106b291fbf1adbdb6fea"}
     "#]]
     .assert_eq(&got);
 }
