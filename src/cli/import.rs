@@ -53,6 +53,9 @@ pub(super) struct ImportArgs {
     /// Add to the configuration file what is not in it yet; make it if it is missing.
     #[arg(long)]
     write: bool,
+    /// Allow every call of servers whose host does not say which calls need a question.
+    #[arg(long)]
+    allow_all: bool,
 }
 
 /// A file of a host, with those beside it that say which servers are off.
@@ -96,7 +99,7 @@ pub(super) fn run(common: &Common, args: &ImportArgs) -> Result<u8, Failure> {
         Target::default()
     };
     let imported = imported(&files, home.as_deref(), &target).map_err(|error| Failure::new(CONFIG, error))?;
-    let silent = silent(&imported, &target.present)?;
+    let silent = silent(args, &imported, &target.present)?;
     let (text, told) = composed(&imported, silent, &target.present, &heading(args, &files, &target));
     let done = if args.write { added(&imported, &target, &text) } else { print(&text) };
     done.inspect(|_| {
@@ -172,12 +175,16 @@ fn log_in(imported: &Imported) {
     }
 }
 
-/// Asks on a terminal what the hosts leave open; elsewhere they keep what they had.
-fn silent(imported: &Imported, present: &Present) -> Result<Silent, Failure> {
+/// Returns the default for servers whose host says nothing: `--allow-all`, or the answer given on the
+/// terminal. Without a terminal it is that of an empty answer.
+fn silent(args: &ImportArgs, imported: &Imported, present: &Present) -> Result<Silent, Failure> {
+    if args.allow_all {
+        return Ok(Silent::Allow);
+    }
     let names: Vec<&str> =
         imported.blocks.iter().filter(|block| policy::is_silent(block)).map(|block| block.name.as_str()).collect();
     if names.is_empty() || present.default.is_some() || !terminal::is_here() {
-        return Ok(Silent::Allow);
+        return Ok(Silent::Ask);
     }
     let question = format!(
         "Your hosts do not say which calls of these servers need a question:\n  {}\n\
@@ -419,14 +426,14 @@ fn comment(text: &str) -> String {
 
 /// The text of a new configuration, for tests.
 #[cfg(any(test, fuzzing))]
-fn converted(files: &[(PathBuf, String)], home: Option<&str>) -> Result<String, ImportError> {
+fn converted(files: &[(PathBuf, String)], home: Option<&str>, silent: Silent) -> Result<String, ImportError> {
     let file =
         |(path, text): &(PathBuf, String)| HostText { path: path.clone(), text: text.clone(), beside: Vec::new() };
     let files: Vec<HostText> = files.iter().map(file).collect();
     let imported = imported(&files, home, &Target::default())?;
     let args = ImportArgs::default();
     let heading = heading(&args, &files, &Target::default());
-    Ok(composed(&imported, Silent::Allow, &Present::default(), &heading).0)
+    Ok(composed(&imported, silent, &Present::default(), &heading).0)
 }
 
 #[cfg(test)]

@@ -226,9 +226,19 @@ fn a_linked_configuration_stays_a_link() {
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
     let text = fs::read_to_string(&real).unwrap();
     assert!(
-        text.starts_with("[log]") && text.contains("[upstreams.a]") && text.contains("default = \"allow\""),
+        text.starts_with("[log]") && text.contains("[upstreams.a]") && text.contains("default = \"ask\""),
         "{text}"
     );
+    assert!(said.contains("the hosts of a do not say") && said.contains("--allow-all"), "{said}");
+}
+
+#[test]
+fn without_a_terminal_every_call_is_allowed_by_a_flag_alone() {
+    let world = World::new();
+    world.write("work/mcp.json", r#"{"mcpServers":{"a":{"command":"/bin/a"}}}"#);
+    let said = import(&world, &["--write", "--allow-all", "mcp.json"]);
+    let text = fs::read_to_string(world.path("config/headend/headend.toml")).unwrap();
+    assert!(text.contains("default = \"allow\""), "{text}");
     assert!(said.contains("every call is allowed"), "{said}");
 }
 

@@ -73,6 +73,13 @@ fn fresh(blocks: &[Block], silent: Silent) -> Added {
          [[policy.rules]]\nid = {}\neffect = \"allow\"\nclaims = {{ read-only = true, open-world = false }}\n",
         quoted(READS)
     );
+    if silent == Silent::Ask && !quiet.is_empty() {
+        added.told.push(format!(
+            "the hosts of {} do not say which calls need a question, so their calls wait for your approval unless a tool only reads; \
+             `headend import --allow-all` lets every call run",
+            quiet.join(", ")
+        ));
+    }
     if silent == Silent::Allow && !quiet.is_empty() {
         added.rules.push_str("\n# Their hosts do not say which calls need a question.\n");
         added.rules.push_str(&rule(SILENT, "upstreams", &quiet));

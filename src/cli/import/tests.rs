@@ -15,9 +15,13 @@ fn sample(path: &str) -> (PathBuf, String) {
     (path, text)
 }
 
-/// The text of the configuration and what it means.
+/// Returns the text and the meaning of a configuration that was made without a terminal.
 fn imported(files: &[(PathBuf, String)]) -> (String, Config) {
-    let text = converted(files, Some("/home/alice")).unwrap();
+    imported_as(files, Silent::Ask)
+}
+
+fn imported_as(files: &[(PathBuf, String)], silent: Silent) -> (String, Config) {
+    let text = converted(files, Some("/home/alice"), silent).unwrap();
     let loaded = config::parse(&text, "imported", &exported, &|_| Err(std::io::ErrorKind::NotFound.into()));
     let (config, _) = loaded.unwrap_or_else(|problems| panic!("{problems}\n{text}"));
     assert!(config.policy_stated, "the policy is written");
@@ -141,7 +145,8 @@ fn files_without_servers_are_refused() {
         ("a list", "[]", "neither `mcpServers`"),
     ];
     for (label, text, wanted) in cases {
-        let error = converted(&[(PathBuf::from("x.json"), text.to_owned())], None).unwrap_err().to_string();
+        let error =
+            converted(&[(PathBuf::from("x.json"), text.to_owned())], None, Silent::Ask).unwrap_err().to_string();
         assert!(error.contains(wanted), "{label}: {error}");
     }
 }
@@ -169,7 +174,7 @@ fn strange_shapes_are_no_reason_to_stop() {
 fn a_file_that_is_nested_without_end_is_refused_with_its_line() {
     for deep in ["[".repeat(100_000), "{\"a\":".repeat(100_000), "// don't \"]\n[".repeat(200)] {
         let text = format!("{{\n\"mcpServers\": {deep}");
-        let error = converted(&[("hosts.json".into(), text)], None).unwrap_err().to_string();
+        let error = converted(&[("hosts.json".into(), text)], None, Silent::Ask).unwrap_err().to_string();
         assert!(error.starts_with("hosts.json:") && error.contains("100 deep"), "{error}");
     }
 }
@@ -269,7 +274,13 @@ fn the_policy_follows_the_hosts() {
         assert!(text.contains(wanted), "{wanted}: {text}");
     }
     let both = format!("{{\"mcpServers\":{{\"x\":{says},\"y\":{{\"command\":\"/y\"}}}}}}");
-    let (text, _) = imported(&[(PathBuf::from("x.json"), both)]);
+    let both = [(PathBuf::from("x.json"), both)];
+    let (text, _) = imported_as(&both, Silent::Allow);
     assert!(text.contains("default = \"ask\"") && text.contains("upstreams = [\"y\"]"), "{text}");
-    assert!(one("x.json", r#"{"command":"/x"}"#).contains("default = \"allow\""));
+    let (text, _) = imported(&both);
+    assert!(text.contains("default = \"ask\"") && !text.contains("upstreams = [\"y\"]"), "{text}");
+    let silent = [(PathBuf::from("x.json"), r#"{"mcpServers":{"x":{"command":"/x"}}}"#.to_owned())];
+    assert!(imported_as(&silent, Silent::Allow).0.contains("default = \"allow\""));
+    let (text, _) = imported(&silent);
+    assert!(text.contains("default = \"ask\"") && text.contains("id = \"import-reads\""), "{text}");
 }
