@@ -13,6 +13,7 @@ use super::desk::{
 use super::login_desk::LoginDesk;
 use super::text::capitalised;
 use crate::engine::oauth::authorize::Callback;
+use crate::gateway::condition::{self, conditions};
 use crate::gateway::logins::{Begun, Done, NotTaken, PendingLogins};
 use crate::gateway::service::Service;
 use crate::gateway::supervisor::Order;
@@ -161,6 +162,11 @@ impl Desk for LiveDesk {
         Box::pin(self.judge(pin, digest, false))
     }
 
+    fn troubles(&self) -> Vec<String> {
+        let others = conditions(&self.service).into_iter().filter(|condition| condition.reason != condition::UPSTREAMS);
+        others.map(|condition| sentence(&condition.text)).collect()
+    }
+
     fn upstreams(&self) -> Vec<UpstreamView> {
         let snapshot = self.service.snapshots.load_full();
         let running =
@@ -201,6 +207,7 @@ impl Desk for LiveDesk {
         for handle in &self.service.snapshots.load_full().handles {
             (handle.name.as_str(), handle.health.state()).hash(&mut states);
         }
+        self.troubles().hash(&mut states);
         vec![(Part::Upstreams, states.finish()), (Part::Decisions, self.service.recent.count())]
     }
 }

@@ -340,6 +340,7 @@ impl Group {
 pub(crate) struct Overview {
     pub(crate) frame: Frame,
     pub(crate) questions: Questions,
+    pub(crate) troubles: Vec<String>,
     pub(crate) tiles: Vec<Tile>,
     pub(crate) troubled: usize,
     pub(crate) rows: Vec<Row>,

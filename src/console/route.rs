@@ -26,6 +26,7 @@ use super::questions::Questions;
 use super::reply::{self, COOKIE};
 use super::session::{NoEntry, Visitor, session_name};
 use super::site::{Console, Seat};
+use super::text::visible;
 use super::upstream_page::{UpstreamPage, name_in};
 use crate::base::clock;
 use crate::listener::body::ReplyBody;
@@ -189,7 +190,9 @@ async fn show(console: &Console, head: &Parts, visitor: &Visitor) -> Response<Re
             tiles.sort_by_key(|tile| tile.tone != "danger");
             let troubled = tiles.iter().filter(|tile| tile.tone == "danger").count();
             let questions = Questions::new(&desk.approvals(), now);
-            let page = Overview { frame: frame(Section::Overview), questions, troubled, tiles, rows: rows(FEW) };
+            let troubles = desk.troubles().iter().map(|trouble| visible(trouble)).collect();
+            let frame = frame(Section::Overview);
+            let page = Overview { frame, questions, troubles, troubled, tiles, rows: rows(FEW) };
             reply::page(ok, &page)
         }
         "/grants" => {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, OnceLock};
 
+use arc_swap::ArcSwapOption;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
@@ -222,6 +223,7 @@ impl Gateway {
             recent: Recent::default(),
             console: OnceLock::new(),
             ports: OnceLock::new(),
+            refused_reload: ArcSwapOption::empty(),
             started: clock::now(),
         });
         supervised.tasks.spawn("clock", clock::watch_steps(supervised.stop.clone()));
@@ -310,6 +312,7 @@ impl Gateway {
         systemd::reloading();
         let outcome = Box::pin(self.check_and_apply(loading)).await;
         systemd::ready();
+        self.service.reload_ended(outcome.as_ref().map(drop).map_err(String::as_str));
         match &outcome {
             Ok(plan) => {
                 record.end(Ok(&plan.to_string()));

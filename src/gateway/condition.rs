@@ -1,6 +1,8 @@
 //! What does not work at the moment, for `status`, `/readyz` and the metrics, and whether any call does.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use crate::base::clock;
 use crate::gateway::service::Service;
@@ -10,6 +12,8 @@ use crate::upstream::handle::Handle;
 
 /// Upstreams that are named; the others are counted.
 const NAMED: usize = 10;
+/// Time after which an upstream that starts again counts as not available.
+const SLOW_RESTART: Duration = Duration::from_secs(10);
 
 /// Something that does not work.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,14 +28,15 @@ pub(crate) struct Condition {
 
 impl Condition {
     /// A closed set, for the metrics.
-    pub(crate) const REASONS: [&'static str; 5] = [AUDIT, STORE, DESCRIPTORS, PLACES, UPSTREAMS];
+    pub(crate) const REASONS: [&'static str; 6] = [AUDIT, STORE, CONFIGURATION, DESCRIPTORS, PLACES, UPSTREAMS];
 }
 
 const AUDIT: &str = "audit-log";
 const STORE: &str = "store";
+const CONFIGURATION: &str = "configuration";
 const DESCRIPTORS: &str = "descriptors";
 const PLACES: &str = "connections";
-const UPSTREAMS: &str = "upstreams";
+pub(crate) const UPSTREAMS: &str = "upstreams";
 
 /// What does not work now; empty while everything does.
 pub(crate) fn conditions(service: &Service) -> Vec<Condition> {
@@ -56,19 +61,38 @@ pub(crate) fn conditions(service: &Service) -> Vec<Condition> {
         let text = format!("the store takes no writes since {since} ({}); {then}", trouble.why);
         Condition { reason: STORE, text, stops_calls: false }
     });
+    let configuration = service.refused_reload.load_full().map(|refused| {
+        let since = timestamp(refused.since.saturating_mul(1000));
+        let then = "the one of before stays in force; `headend check` names every problem";
+        let text = format!("the configuration was refused at {since} ({}); {then}", refused.why);
+        Condition { reason: CONFIGURATION, text, stops_calls: false }
+    });
     audit
         .or_else(loss)
         .into_iter()
         .chain(store)
+        .chain(configuration)
         .chain(short(Shortage::Descriptors, DESCRIPTORS, descriptors))
         .chain(short(Shortage::Places, PLACES, places))
         .chain(upstreams(&snapshot.handles))
         .collect()
 }
 
-/// Upstreams without which calls fail. One that starts, or starts with its first call, may work.
+/// Whether calls of an upstream may succeed. One that rests starts with its first call; one that starts anew and takes long is no
+/// longer counted on.
+fn works(state: &str, restarts: u64, age: Duration) -> bool {
+    match state {
+        "idle" | "ready" => true,
+        "starting" => restarts == 0 || age < SLOW_RESTART,
+        _ => false,
+    }
+}
+
+/// Upstreams without which calls fail.
 fn upstreams(handles: &[Arc<Handle>]) -> Option<Condition> {
-    let works = |handle: &&Arc<Handle>| matches!(handle.health.state(), "idle" | "starting" | "ready");
+    let works = |handle: &&Arc<Handle>| {
+        works(handle.health.state(), handle.main.restarts.load(Ordering::Relaxed), handle.health.age())
+    };
     let down: Vec<&str> = handles.iter().filter(|handle| !works(handle)).map(|handle| handle.name.as_str()).collect();
     let stops_calls = down.len() == handles.len();
     let text = match down.len() {
@@ -81,4 +105,25 @@ fn upstreams(handles: &[Arc<Handle>]) -> Option<Condition> {
         ),
     };
     Some(Condition { reason: UPSTREAMS, text: format!("not available: {text}; see `headend status`"), stops_calls })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_upstream_that_hangs_in_a_later_start_is_not_counted_on() {
+        let late = Duration::from_secs(10);
+        for (state, restarts, age, wanted) in [
+            ("idle", 3, late, true),
+            ("ready", 3, late, true),
+            ("starting", 0, late, true),
+            ("starting", 1, Duration::from_secs(9), true),
+            ("starting", 1, late, false),
+            ("down", 0, Duration::ZERO, false),
+            ("needs-login", 0, Duration::ZERO, false),
+        ] {
+            assert_eq!(works(state, restarts, age), wanted, "{state} {restarts} {age:?}");
+        }
+    }
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -71,6 +71,17 @@ pub(crate) struct Service {
     pub(crate) console: OnceLock<String>,
     /// The ports that this process listens on.
     pub(crate) ports: OnceLock<Vec<u16>>,
+    /// The last reload, if it was refused.
+    pub(crate) refused_reload: ArcSwapOption<RefusedReload>,
+}
+
+/// A configuration that was read and not applied; the one of before stays in force.
+#[derive(Debug)]
+pub(crate) struct RefusedReload {
+    /// The first problem, as a line without secrets.
+    pub(crate) why: String,
+    /// Time of the first refusal since a configuration was applied, in seconds since 1970.
+    pub(crate) since: u64,
 }
 
 impl Service {
@@ -86,6 +97,15 @@ impl Service {
 }
 
 impl Service {
+    /// Takes note of the outcome of a reload; `why` has a line for each problem.
+    pub(crate) fn reload_ended(&self, outcome: Result<(), &str>) {
+        let refused = outcome.err().map(|why| {
+            let since = self.refused_reload.load().as_ref().map_or_else(clock::unix_seconds, |refused| refused.since);
+            Arc::new(RefusedReload { why: why.lines().next().unwrap_or_default().to_owned(), since })
+        });
+        self.refused_reload.store(refused);
+    }
+
     /// Waits, shortly after the start, until the upstreams have been heard of; later it costs one look.
     pub(crate) async fn settled(&self) {
         if !*self.settled.borrow() {

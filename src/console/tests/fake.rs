@@ -408,6 +408,13 @@ impl Desk for FakeDesk {
         })
     }
 
+    fn troubles(&self) -> Vec<String> {
+        vec![
+            "The configuration was refused at 2026-11-27T09:12:00.000Z (policy.default: `alow` <is> no effect)."
+                .to_owned(),
+        ]
+    }
+
     fn upstreams(&self) -> Vec<UpstreamView> {
         upstreams()
     }

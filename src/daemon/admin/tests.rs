@@ -6,6 +6,7 @@ use super::methods::METHODS;
 use super::*;
 use crate::config;
 use crate::daemon::gateway::{ConfigSource, Loader, StopTimes};
+use crate::gateway::condition::Condition;
 use crate::policy::consent::{Asked, Shown};
 use crate::policy::{Digest, Event, Evidence, Kind, LOCAL, Said};
 use crate::store::audit::MAIN;
@@ -94,6 +95,28 @@ async fn a_lost_record_is_a_reason_for_degraded() {
     service.audit.flush().await;
     assert!(degraded(), "a look some minutes later still finds it");
     drop(stage.dir);
+}
+
+#[tokio::test]
+async fn a_refused_configuration_is_a_reason_for_degraded_until_one_is_applied() {
+    let stage = Stage::set();
+    let path = stage.dir.path().join("headend.toml");
+    let good = std::fs::read_to_string(&path).unwrap();
+    let found = || conditions(&stage.gateway.service).into_iter().find(|condition| condition.reason == "configuration");
+    assert_eq!(found(), None);
+    for (text, first) in [("[policy]\ndefault = \"alow\"\nx = 1\n", "policy.default"), ("[x", "not TOML")] {
+        std::fs::write(&path, text).unwrap();
+        drop(stage.ask("local", "reload", "{}").await.unwrap_err());
+        let Condition { text, stops_calls, .. } = found().unwrap();
+        assert!(text.contains(first) && !text.contains('\n') && !stops_calls, "{text}");
+        assert!(status(&stage.gateway).text().contains(first));
+    }
+    let since = stage.gateway.service.refused_reload.load_full().unwrap().since;
+    stage.gateway.service.reload_ended(Err("later\nand more"));
+    assert_eq!(stage.gateway.service.refused_reload.load_full().unwrap().since, since, "the first refusal counts");
+    std::fs::write(&path, good).unwrap();
+    stage.ask("local", "reload", "{}").await.unwrap();
+    assert_eq!(found(), None);
 }
 
 #[tokio::test]

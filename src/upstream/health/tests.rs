@@ -1,0 +1,173 @@
+use http::StatusCode;
+
+use super::*;
+use crate::telemetry::metrics::Metrics;
+
+fn health() -> (Metrics, Health) {
+    let metrics = Metrics::new().unwrap();
+    let health = Health::new(UpstreamName::parse("crm").unwrap(), metrics.upstream("crm"), true);
+    (metrics, health)
+}
+
+fn in_doubt(health: &Health) -> bool {
+    health.signs.is_in_doubt()
+}
+
+fn status(code: u16) -> HttpError {
+    HttpError::Status(StatusCode::from_u16(code).unwrap())
+}
+
+#[test]
+fn an_upstream_without_a_connection_is_down_until_it_answers_or_is_ready() {
+    let (metrics, health) = health();
+    health.enter("starting");
+    health.unreached("connect: refused");
+    assert!(health.state() == "starting" && !in_doubt(&health), "its start has not failed yet");
+    health.enter("ready");
+    health.unreached("connect: refused");
+    assert!(metrics.render().contains(r#"headend_upstream_state{state="down",upstream="crm"} 1"#));
+    assert_eq!((health.state(), health.last_error().unwrap().as_str()), ("down", "connect: refused"));
+    assert!(in_doubt(&health) && health.begin_look() && !in_doubt(&health));
+    health.answered();
+    assert_eq!(health.state(), "ready");
+    health.unreached("connect: refused");
+    assert!(health.take_told() && !health.take_told(), "the log says so already");
+    health.enter("down");
+    for next in ["starting", "down", "starting"] {
+        health.enter(next);
+        assert_eq!(health.state(), "down", "another attempt is no change");
+    }
+    health.enter("ready");
+    assert!(health.state() == "ready" && !health.take_told(), "the next time is news");
+}
+
+#[test]
+fn a_server_in_doubt_is_not_down() {
+    let (_, health) = health();
+    health.enter("ready");
+    for (error, doubt) in [
+        (HttpError::Broken("reset".to_owned()), true),
+        (HttpError::Connect("no session".to_owned()), true),
+        (HttpError::NoDescriptor("too many open files".to_owned()), false),
+        (HttpError::Protocol("an answer too large".to_owned()), false),
+        (status(404), false),
+        (status(500), false),
+    ] {
+        health.unanswered(&error);
+        assert_eq!((health.state(), in_doubt(&health)), ("ready", doubt), "{error:?}");
+        health.begin_look();
+        health.answered();
+    }
+    health.doubt("a call was not answered in time");
+    assert!(health.state() == "ready" && in_doubt(&health));
+}
+
+#[test]
+fn only_failures_in_a_row_are_a_doubt() {
+    let (_, health) = health();
+    health.enter("ready");
+    for _ in 0..10 {
+        health.unanswered(&status(503));
+        health.unanswered(&status(500));
+        health.unanswered(&status(404));
+        assert!(!in_doubt(&health));
+    }
+    (0..3).for_each(|_| health.unanswered(&status(503)));
+    assert!(in_doubt(&health) && health.last_error().unwrap().contains("503"));
+}
+
+fn stands(health: &Health, standing: Standing) {
+    health.stands(standing, || format!("{standing:?}"));
+}
+
+#[test]
+fn refused_credentials_are_shown_until_an_attempt_finds_something_else() {
+    let (_, health) = health();
+    health.enter("starting");
+    stands(&health, Standing::Refused);
+    health.enter("down");
+    health.enter("starting");
+    assert_eq!((health.state(), health.remedy()), ("refused", None), "an attempt forgets why the last one failed");
+    health.enter("down");
+    assert_eq!(health.state(), "down");
+    health.enter("starting");
+    health.lasts("mend it");
+    assert_eq!(health.state(), "down");
+    health.enter("down");
+    assert_eq!(health.state(), "misconfigured");
+}
+
+#[test]
+fn a_process_that_starts_again_is_starting() {
+    let metrics = Metrics::new().unwrap();
+    let health = Health::new(UpstreamName::parse("git").unwrap(), metrics.upstream("git"), false);
+    for _ in 0..2 {
+        health.enter("ready");
+        health.doubt("a call was not answered in time");
+        health.enter("down");
+        health.enter("starting");
+        assert_eq!((health.state(), in_doubt(&health)), ("starting", false));
+    }
+}
+
+#[test]
+fn a_process_that_failed_to_start_is_down_during_its_next_starts() {
+    let metrics = Metrics::new().unwrap();
+    let health = Health::new(UpstreamName::parse("git").unwrap(), metrics.upstream("git"), false);
+    health.enter("starting");
+    assert_eq!(health.state(), "starting", "its first start may be slow");
+    for next in ["down", "starting", "down", "starting"] {
+        health.enter(next);
+        assert_eq!(health.state(), "down", "{next}");
+    }
+    // A process that ends is `starting` for a moment before it is `down`.
+    for (next, shown) in [("ready", "ready"), ("starting", "starting"), ("down", "down"), ("starting", "starting")] {
+        health.enter(next);
+        assert_eq!(health.state(), shown, "after {next}");
+    }
+}
+
+#[test]
+fn an_upstream_needs_login_from_a_refusal_to_the_next_other_answer() {
+    let (metrics, health) = health();
+    let shown = |state| metrics.render().contains(&format!(r#"state="{state}",upstream="crm"}} 1"#));
+    health.enter("starting");
+    stands(&health, Standing::NeedsLogin);
+    assert_eq!(health.state(), "starting", "its handshake is not over");
+    health.enter("down");
+    assert!(health.state() == "needs-login" && shown("needs-login"));
+    assert!(health.remedy().unwrap().contains("`headend login crm`"));
+    health.enter("starting");
+    health.enter("ready");
+    assert!(health.state() == "ready" && shown("ready"));
+    for (standing, state) in [(Standing::Refused, "refused"), (Standing::LoginExpired, "login-expired")] {
+        stands(&health, standing);
+        assert!(shown(state), "at a call: {state}");
+        stands(&health, Standing::Admitted);
+        assert!(shown("ready"));
+    }
+    stands(&health, Standing::NeedsLogin);
+    health.enter("stopped");
+    assert_eq!(health.state(), "stopped");
+}
+
+#[test]
+fn a_cause_that_lasts_is_a_state_of_its_own_until_the_next_start() {
+    let (metrics, health) = health();
+    let shown = |state| metrics.render().contains(&format!(r#"state="{state}",upstream="crm"}} 1"#));
+    health.enter("starting");
+    health.lasts("install it");
+    assert_eq!(health.state(), "starting");
+    health.enter("down");
+    assert!(health.state() == "misconfigured" && shown("misconfigured") && !shown("down"));
+    assert_eq!(health.remedy(), Some("install it".into()));
+    health.enter("starting");
+    health.enter("down");
+    assert!(health.state() == "down" && shown("down") && !shown("misconfigured"));
+    assert_eq!(health.remedy(), None);
+    health.lasts("too late");
+    assert_eq!((health.remedy(), health.state()), (None, "down"));
+    health.retire();
+    health.enter("stopped");
+    assert!(health.state() == "stopped" && shown("down"), "its series are another's");
+}
