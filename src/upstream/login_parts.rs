@@ -145,6 +145,8 @@ impl TermsOf {
         Ok(Terms {
             url: self.url.clone(),
             issuers: auth.issuers.clone(),
+            first_issuer: None,
+            is_unattended: auth.kind != AuthKind::OAuth,
             client,
             client_metadata_url: auth.client_metadata_url.as_ref().map(Url::to_string),
             scopes: auth.scopes.clone(),

@@ -240,6 +240,7 @@ impl Flow {
     }
 
     fn found(&mut self, server: &Server) -> Result<(), OAuthError> {
+        self.terms.check_issuer(&server.issuer)?;
         let is_person = matches!(self.kind, Kind::Person);
         if is_person && !server.pkce {
             return Err(OAuthError::NoPkce);
