@@ -26,7 +26,7 @@ pub(crate) struct UpstreamAuth {
     pub(crate) assertion_file: Option<PathBuf>,
     /// Address of the operator's client metadata document, which is then the client id.
     pub(crate) client_metadata_url: Option<Url>,
-    /// Asked for besides what the server asks for.
+    /// Asked for besides what the server asks for; without a person all that is asked for.
     pub(crate) scopes: Vec<String>,
     pub(crate) resource: Resource,
     /// Where the authorization server sends the browser; `None`: the console.

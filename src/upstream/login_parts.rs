@@ -96,6 +96,11 @@ impl TermsOf {
         self.auth.kind
     }
 
+    /// Scopes of the configuration.
+    pub(crate) fn scopes(&self) -> &[String] {
+        &self.auth.scopes
+    }
+
     /// How the gateway logs in by itself.
     ///
     /// # Errors

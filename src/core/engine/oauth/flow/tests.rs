@@ -119,7 +119,7 @@ fn clients_are_chosen_in_order() {
             method: None,
             expires,
         }],
-        granted: None,
+        ..Known::default()
     };
     assert_eq!(id(all.clone(), known(AS, None), &documents), "own");
     all.client = None;
@@ -308,6 +308,25 @@ fn more_rights_keep_those_that_there_were() {
     assert_eq!(more(&login, &challenge), None, "the token has them");
     let other = Challenge { scope: Some("x".to_owned()), ..Challenge::default() };
     assert_eq!(more(&login, &other).unwrap().0, AS);
+}
+
+#[test]
+fn without_a_person_no_server_raises_what_is_asked_for() {
+    let challenge = Challenge { scope: Some("r admin".to_owned()), ..Challenge::default() };
+    for (label, mut terms, kind) in with_credentials() {
+        terms.issuers = vec![AS.to_owned()];
+        let is_person = matches!(kind, Kind::Person);
+        let most = |scopes: &[&str]| Some(scopes.iter().map(|scope| (*scope).to_owned()).collect());
+        for (bound, asked) in [(None, "r admin"), (most(&["r"]), "r"), (most(&[]), "")] {
+            let granted = Some((AS.to_owned(), vec!["r".to_owned()]));
+            let known = Known { most: bound, granted, ..Known::default() };
+            let mut flow = Flow::new(terms.clone(), kind.clone(), Some(challenge.clone()), known, chance(), 7);
+            let sent = play(&mut flow, &world());
+            let wanted = if is_person { "r admin offline_access" } else { asked };
+            assert_eq!(flow.scopes().join(" "), wanted, "{label}");
+            assert!(is_person || wanted.contains("admin") || !sent.concat().contains("admin"), "{label}: {sent:?}");
+        }
+    }
 }
 
 #[test]
