@@ -34,7 +34,7 @@ pub(super) fn run(common: &Common, args: CheckArgs) -> Result<u8, Failure> {
         .and_then(|store| store.canonical_names(config.upstreams.iter().chain(&config.disabled)));
     let is_modern = |upstream: &Upstream| {
         let known = store.as_ref().ok().and_then(Option::as_ref);
-        let known = known.and_then(|store| store.recall(&upstream.launch_identity()));
+        let known = known.and_then(|store| store.recall(&upstream.inventory_key()));
         known.is_some_and(|known| known.revision.era() == Era::Modern)
     };
     let silent = unasked(config, is_modern);

@@ -28,6 +28,15 @@ pub(super) fn run(common: &Common, name: &str, paste: bool) -> Result<u8, Failur
     let of = |name: &str| said(&begun, name).unwrap_or_default();
     let (upstream, issuer, link) = (of("upstream"), of("issuer"), of("link"));
     let mut text = format!("{upstream} wants a login at {issuer}\n");
+    for (member, meaning) in [
+        ("page-host", "Its login page is on another host"),
+        ("scopes", "It asks for these rights"),
+        ("more-scopes", "More than before"),
+    ] {
+        if let Some(value) = said(&begun, member) {
+            text.push_str(&format!("{meaning}: {value}\n"));
+        }
+    }
     if let Some(warning) = said(&begun, "warning") {
         text.push_str(&format!("Warning: {warning}\n"));
     }

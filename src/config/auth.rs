@@ -15,7 +15,8 @@ use super::secret::{self, Lacks, Secret};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct UpstreamAuth {
     pub(crate) kind: AuthKind,
-    /// The only authorization servers that may issue tokens, as texts; empty: those that the server names.
+    /// The only authorization servers that may issue tokens, as texts; empty: the one of the first login. Exactly one beside a
+    /// credential, which is sent to no other.
     pub(crate) issuers: Vec<String>,
     pub(crate) client_id: Option<String>,
     pub(crate) client_secret: Option<Secret>,
@@ -25,7 +26,7 @@ pub(crate) struct UpstreamAuth {
     pub(crate) assertion_file: Option<PathBuf>,
     /// Address of the operator's client metadata document, which is then the client id.
     pub(crate) client_metadata_url: Option<Url>,
-    /// Asked for besides what the server asks for.
+    /// Asked for besides what the server asks for; without a person all that is asked for.
     pub(crate) scopes: Vec<String>,
     pub(crate) resource: Resource,
     /// Where the authorization server sends the browser; `None`: the console.
@@ -81,8 +82,16 @@ pub(super) fn read(mut table: Table<'_>, upstream: &Url, has_credential: bool, l
     let kind = table.take("type").and_then(|node| node.choice()).unwrap_or_default();
     let issuers = table.take("issuers").map(|node| issuers(&node, is_local)).unwrap_or_default();
     let client_id = table.string("client-id");
-    let client_secret = table.take("client-secret").and_then(|node| held(&node, lacks));
-    let private_key = table.take("private-key").and_then(|node| held(&node, lacks));
+    // A secret that is not there yet belongs to an issuer too.
+    let (secret_node, key_node) = (table.take("client-secret"), table.take("private-key"));
+    let credential = match (kind, &secret_node, &key_node) {
+        (_, Some(_), _) => Some("`client-secret`"),
+        (_, None, Some(_)) => Some("`private-key`"),
+        (AuthKind::Workload, None, None) => Some("`type = \"workload\"`"),
+        (AuthKind::OAuth | AuthKind::ClientCredentials, None, None) => None,
+    };
+    let client_secret = secret_node.and_then(|node| held(&node, lacks));
+    let private_key = key_node.and_then(|node| held(&node, lacks));
     let assertion_file = table.take("assertion-file").and_then(|node| absolute(&node));
     let client_metadata_url = table.take("client-metadata-url").and_then(|node| metadata_url(&node));
     let redirect_url = table.take("redirect-url").and_then(|node| redirect_url(&node));
@@ -109,6 +118,12 @@ pub(super) fn read(mut table: Table<'_>, upstream: &Url, has_credential: bool, l
     }
     if kind == AuthKind::Workload && (client_id.is_none() || assertion_file.is_none()) {
         table.problem("`type = \"workload\"` needs `client-id` and `assertion-file`");
+    }
+    if let Some(credential) = credential.filter(|_| issuers.len() != 1) {
+        table.problem(&format!(
+            "{credential} needs `issuers` with one authorization server, the one that knows this client: \
+             `issuers = [\"https://login.example.com\"]`"
+        ));
     }
     if kind != AuthKind::Workload && assertion_file.is_some() {
         table.problem("`assertion-file` belongs to `type = \"workload\"`");

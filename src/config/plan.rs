@@ -165,6 +165,16 @@ impl Config {
 }
 
 impl Upstream {
+    /// The name under which its lists are kept. Behind a URL it depends on the upstream's name: a server lists what the account may
+    /// use, and of two upstreams with one URL each has its own.
+    pub(crate) fn inventory_key(&self) -> String {
+        let launch = self.launch_identity();
+        match &self.target {
+            Target::Stdio { .. } => launch,
+            Target::Http { .. } => digest_of([self.name.as_str().as_bytes(), launch.as_bytes()]),
+        }
+    }
+
     /// A hash over everything that headend launches or connects to: command, environment, directory, confinement; or
     /// URL, transport and header names; the era, and what the server learns of its clients. Another identity means
     /// another process or session.

@@ -10,6 +10,7 @@ use crate::policy::Effect;
 
 mod examples;
 mod folder;
+mod logins;
 mod problems;
 mod schema;
 

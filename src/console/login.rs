@@ -38,7 +38,9 @@ const OTHER: &str = "This address does not belong to a login that was begun in t
 pub(super) fn show(console: &Console, id: &str, is_operator: bool) -> Response<ReplyBody> {
     if let Some(begun) = console.desk.login(id) {
         let (upstream, issuer) = (visible(&begun.upstream), visible(&begun.issuer));
-        return reply::page(StatusCode::OK, &LoginPage { id: id.to_owned(), upstream, issuer, warning: begun.warning });
+        let Begun { page_host, scopes, warning, .. } = begun;
+        let page = LoginPage { id: id.to_owned(), upstream, issuer, page_host, scopes, warning };
+        return reply::page(StatusCode::OK, &page);
     }
     match console.desk.opened_login(id).filter(|_| is_operator) {
         Some(begun) => reply::page(StatusCode::OK, &address(begun)),
@@ -79,6 +81,8 @@ fn address(begun: Begun) -> LoginAddress {
         address: begun.address,
         redirect: visible(&begun.redirect),
         comes_here: begun.comes_here,
+        page_host: begun.page_host,
+        scopes: begun.scopes,
         warning: begun.warning,
     }
 }

@@ -2,6 +2,8 @@
 
 use askama::Template;
 
+use crate::gateway::logins::WantedScope;
+
 /// The page behind the link of a login.
 #[derive(Debug, Template)]
 #[template(path = "login.html", config = "src/console/askama.toml")]
@@ -9,6 +11,9 @@ pub(crate) struct LoginPage {
     pub(crate) id: String,
     pub(crate) upstream: String,
     pub(crate) issuer: String,
+    /// Host of the login page, if it is not the issuer's.
+    pub(crate) page_host: Option<String>,
+    pub(crate) scopes: Vec<WantedScope>,
     pub(crate) warning: Option<String>,
 }
 
@@ -18,6 +23,9 @@ pub(crate) struct LoginPage {
 pub(crate) struct LoginAddress {
     pub(crate) upstream: String,
     pub(crate) issuer: String,
+    /// Host of the login page, if it is not the issuer's.
+    pub(crate) page_host: Option<String>,
+    pub(crate) scopes: Vec<WantedScope>,
     pub(crate) address: String,
     /// Where the browser is sent after the login, and whether that is this console.
     pub(crate) redirect: String,

@@ -41,7 +41,7 @@ use crate::store::audit::{self, Audit, OpenError};
 use crate::store::db::DbError;
 use crate::store::directory::Store;
 use crate::store::leases::Leases;
-use crate::store::logins::Logins;
+use crate::store::logins::{LoginKey, Logins};
 use crate::store::pins::{PinChange, PinKind, Pins};
 use crate::store::recent::Recent;
 use crate::store::sessions::SessionStore;
@@ -173,6 +173,9 @@ impl Gateway {
         }
         let leases = Leases::new(db.clone(), metrics.clone());
         let kept_logins = db.clone().filter(|_| source.remembers).map(Logins::new);
+        if chain == audit::MAIN {
+            adopt(&config, store.as_ref(), kept_logins.as_ref());
+        }
         let login_parts = LoginParts::new(kept_logins, audit.clone());
         let parts = Parts {
             metrics: metrics.clone(),
@@ -403,6 +406,17 @@ impl Gateway {
         if tokio::time::timeout(times.records, closed).await.is_err() {
             tracing::error!("the audit log did not take its last records in time");
         }
+    }
+}
+
+/// Gives what older versions kept for a launch to the one upstream that has it. The next start tries again what fails.
+fn adopt(config: &Config, store: Option<&Store>, logins: Option<&Logins>) {
+    let all = || config.upstreams.iter().chain(&config.disabled);
+    if let Some(store) = store {
+        store.adopt_catalogs(all());
+    }
+    if let Some(Err(error)) = logins.map(|logins| logins.adopt(all().map(LoginKey::of).collect())) {
+        tracing::warn!(error = %error, "logins of an older version are not taken over; log in again, or restart headend");
     }
 }
 

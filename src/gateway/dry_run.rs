@@ -111,7 +111,7 @@ fn remembered<'c>(config: &'c Config, store: Option<&Store>) -> (HashMap<&'c Ups
     let inventories: HashMap<&UpstreamName, Inventory> = config
         .upstreams
         .iter()
-        .filter_map(|upstream| Some((&upstream.name, store?.recall(&upstream.launch_identity())?.inventory)))
+        .filter_map(|upstream| Some((&upstream.name, store?.recall(&upstream.inventory_key())?.inventory)))
         .collect();
     // Without the pins no tool is known, and no rule over claims allows anything.
     let pins = store.filter(|store| store.has_db()).and_then(|store| Pins::open(store.db().ok()?).ok());

@@ -48,6 +48,10 @@ pub(crate) struct Begun {
     pub(crate) id: String,
     pub(crate) upstream: String,
     pub(crate) issuer: String,
+    /// Host of the login page, if it is not the issuer's.
+    pub(crate) page_host: Option<String>,
+    /// Scopes that are asked for.
+    pub(crate) scopes: Vec<WantedScope>,
     /// A host that is not what it looks like.
     pub(crate) warning: Option<String>,
     /// The address of the authorization server.
@@ -55,6 +59,14 @@ pub(crate) struct Begun {
     /// The address to which it sends the browser back, and whether that is this console's.
     pub(crate) redirect: String,
     pub(crate) comes_here: bool,
+}
+
+/// A scope that a login asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct WantedScope {
+    pub(crate) name: String,
+    /// There is a login, and it does not have this scope.
+    pub(crate) is_more: bool,
 }
 
 /// What came of a login.
@@ -165,9 +177,12 @@ impl PendingLogins {
         let redirect = authorization.url.query_pairs().find(|(name, _)| name == "redirect_uri");
         let redirect = redirect.map(|(_, url)| url.into_owned()).unwrap_or_default();
         let issuer = flow.server().map(|server| server.issuer.clone()).unwrap_or_default();
+        let before = keeper.scopes_before(&issuer).await;
         let begun = Begun {
             id: BASE64URL_NOPAD.encode(&clock::random::<16>()),
             upstream: handle.name.to_string(),
+            page_host: other_host(&issuer, &authorization.url),
+            scopes: wanted(flow.scopes(), before.as_deref()),
             warning: warning(&authorization.url),
             issuer: ascii(&issuer),
             address: authorization.url.to_string(),
@@ -329,6 +344,22 @@ fn ascii(issuer: &str) -> String {
     Url::parse(issuer).map_or_else(|_| issuer.escape_default().to_string(), |url| url.to_string())
 }
 
+/// The scopes that are asked for, with a mark at those that the login of `before` lacks.
+fn wanted(scopes: &[String], before: Option<&[String]>) -> Vec<WantedScope> {
+    let is_more = |scope: &String| before.is_some_and(|before| !before.contains(scope));
+    scopes.iter().map(|scope| WantedScope { name: scope.clone(), is_more: is_more(scope) }).collect()
+}
+
+/// The host of a login page, with its port if that is unusual, unless it is the issuer's.
+fn other_host(issuer: &str, page: &Url) -> Option<String> {
+    let host = |url: &Url| {
+        let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+        url.host_str().map(|host| format!("{host}{port}"))
+    };
+    let of_issuer = Url::parse(issuer).ok().and_then(|url| host(&url));
+    host(page).filter(|of_page| of_issuer.as_ref() != Some(of_page))
+}
+
 /// A warning for a host that is written in another script: it may look like a name that people know.
 fn warning(url: &Url) -> Option<String> {
     let host = url.host_str()?;
@@ -352,5 +383,26 @@ mod tests {
             assert!(ascii(address).is_ascii(), "{address}");
         }
         assert_eq!(ascii("https://as.example"), "https://as.example", "an issuer is a text and not parsed");
+    }
+
+    #[test]
+    fn the_host_of_the_page_is_told_from_the_issuers() {
+        let other = |issuer: &str, page: &str| other_host(issuer, &Url::parse(page).unwrap());
+        assert_eq!(other("https://as.example/realm", "https://as.example:443/authorize?a=b"), None);
+        assert_eq!(other("https://as.example", "https://pages.example/a").as_deref(), Some("pages.example"));
+        assert_eq!(other("https://as.example", "https://as.example:8443/a").as_deref(), Some("as.example:8443"));
+        assert_eq!(other("no URL", "https://as.example/a").as_deref(), Some("as.example"));
+    }
+
+    #[test]
+    fn scopes_that_the_login_of_before_lacks_are_marked() {
+        let scopes = ["read", "write"].map(str::to_owned);
+        let marked = |before: Option<&[&str]>| {
+            let before = before.map(|all| all.iter().map(|scope| (*scope).to_owned()).collect::<Vec<_>>());
+            wanted(&scopes, before.as_deref()).iter().map(|scope| scope.is_more).collect::<Vec<_>>()
+        };
+        assert_eq!(marked(None), [false, false], "the first login has nothing before it");
+        assert_eq!(marked(Some(&["read", "other"])), [false, true]);
+        assert_eq!(marked(Some(&[])), [true, true]);
     }
 }

@@ -175,7 +175,7 @@ pub(crate) fn start(config: Config, parts: Parts) -> Result<Supervised, String> 
     let may_start = |spec: &&Upstream| forbidden(&supervisor.policy, &spec.name).is_none();
     supervisor.parts.pins.pin_new_launches(supervisor.config.upstreams.iter().filter(may_start));
     if let Some(store) = &supervisor.parts.store {
-        store.forget_strays(&supervisor.launches());
+        store.forget_strays(&supervisor.inventory_keys());
     }
     for upstream in supervisor.config.upstreams.clone() {
         supervisor.launch(upstream)?;
@@ -220,14 +220,14 @@ impl Supervisor {
         self.actors.join().await;
     }
 
-    /// The launches that are configured, as their catalogs on disk are named.
-    fn launches(&self) -> HashSet<String> {
-        self.config.upstreams.iter().chain(&self.config.disabled).map(Upstream::launch_identity).collect()
+    /// The keys of the configured upstreams' lists on disk.
+    fn inventory_keys(&self) -> HashSet<String> {
+        self.config.upstreams.iter().chain(&self.config.disabled).map(Upstream::inventory_key).collect()
     }
 
     fn launch(&mut self, spec: Upstream) -> Result<(), String> {
         let filters = filters(&spec)?;
-        let mut remembered = self.parts.store.as_ref().and_then(|store| store.recall(&spec.launch_identity()));
+        let mut remembered = self.parts.store.as_ref().and_then(|store| store.recall(&spec.inventory_key()));
         let is_whole = remembered
             .as_mut()
             .is_some_and(|r| r.inventory.bound(spec.max_inventory) && !r.inventory.has_gap(Gap::Unread));
@@ -322,8 +322,8 @@ impl Supervisor {
         let Some(name) = self.unsaved.pop_first() else { return };
         let (Some(store), Some(managed)) = (&self.parts.store, self.managed.get(&name)) else { return };
         let Some((inventory, revision)) = &managed.inventory else { return };
-        let launch = managed.handle.spec.load().launch_identity();
-        if let Err(error) = store.remember(&launch, inventory, *revision)
+        let key = managed.handle.spec.load().inventory_key();
+        if let Err(error) = store.remember(&key, inventory, *revision)
             && self.parts.pins.takes_writes()
             && let Some(count) = managed.handle.health.lines.unkept.count(clock::uptime())
         {
@@ -410,7 +410,7 @@ impl Supervisor {
         }
         let judged_anew = |name: &&UpstreamName| forbidden(&self.policy, name) != forbidden(&policy, name);
         let judged_anew: Vec<UpstreamName> = self.managed.keys().filter(judged_anew).cloned().collect();
-        let mut before = self.launches();
+        let mut before = self.inventory_keys();
         for name in plan.stop.iter().chain(&plan.replace).chain(&judged_anew) {
             if let Some(old) = self.managed.remove(name) {
                 old.handle.metrics.retire(!plan.stop.contains(name));
@@ -426,9 +426,9 @@ impl Supervisor {
         self.policy = Arc::new(policy);
         (self.written, self.config) = (written, Arc::new(new));
         if let Some(store) = &self.parts.store {
-            let now = self.launches();
-            before.retain(|launch| !now.contains(launch));
-            before.iter().for_each(|launch| store.forget(launch));
+            let now = self.inventory_keys();
+            before.retain(|key| !now.contains(key));
+            before.iter().for_each(|key| store.forget(key));
         }
         for spec in self.config.upstreams.clone() {
             match self.managed.get_mut(&spec.name) {

@@ -50,7 +50,7 @@ mod thread;
 pub(crate) use self::error::DbError;
 pub(crate) use self::health::Health;
 pub(crate) use self::job::Work;
-pub(crate) use self::logins::{Claim, Claimant};
+pub(crate) use self::logins::{Claim, Claimant, LoginKey};
 pub(crate) use self::sessions::Kept;
 pub(crate) use self::sign_ins::{Key, SignIn};
 

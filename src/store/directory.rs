@@ -1,6 +1,6 @@
 //! Small files in the state directory: the access tokens, and the catalogs of upstreams' last runs.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -129,9 +129,9 @@ impl Store {
         Ok((token, path))
     }
 
-    /// The catalog of an upstream with this launch when it was last seen.
-    pub(crate) fn recall(&self, launch: &str) -> Option<Remembered> {
-        let path = self.dir.join(inventory_file(launch));
+    /// The catalog of an upstream with this key when it was last seen.
+    pub(crate) fn recall(&self, key: &str) -> Option<Remembered> {
+        let path = self.dir.join(inventory_file(key));
         let (text, written) = files::read(&path, guard::SHARED)
             .inspect_err(|error| {
                 if error.kind() != io::ErrorKind::NotFound {
@@ -150,7 +150,7 @@ impl Store {
     pub(crate) fn canonical_names<'a>(&self, upstreams: impl Iterator<Item = &'a Upstream>) -> Option<Vec<String>> {
         let mut names = Vec::new();
         for upstream in upstreams {
-            let inventory = self.recall(&upstream.launch_identity())?.inventory;
+            let inventory = self.recall(&upstream.inventory_key())?.inventory;
             for list in List::ALL {
                 names.extend(inventory.items(list).iter().map(|item| match list {
                     List::Tools | List::Prompts => canonical(&upstream.name, &item.key),
@@ -165,8 +165,8 @@ impl Store {
     ///
     /// # Errors
     /// When the file cannot be written; the next start then lists anew.
-    pub(crate) fn remember(&self, launch: &str, inventory: &Inventory, revision: Revision) -> io::Result<()> {
-        let name = inventory_file(launch);
+    pub(crate) fn remember(&self, key: &str, inventory: &Inventory, revision: Revision) -> io::Result<()> {
+        let name = inventory_file(key);
         let text = inventory.to_json(revision);
         // Not rewritten when nothing changed, so that the file's date stays the date of the era's verdict.
         if files::read(&self.dir.join(&name), guard::SHARED).is_ok_and(|(old, _)| old == text.bytes().as_ref()) {
@@ -176,8 +176,8 @@ impl Store {
     }
 
     /// Removes the catalog of an upstream that is not configured any more.
-    pub(crate) fn forget(&self, launch: &str) {
-        let path = self.dir.join(inventory_file(launch));
+    pub(crate) fn forget(&self, key: &str) {
+        let path = self.dir.join(inventory_file(key));
         if let Err(error) = fs::remove_file(&path)
             && error.kind() != io::ErrorKind::NotFound
         {
@@ -185,19 +185,43 @@ impl Store {
         }
     }
 
-    /// Removes catalogs of a week ago whose upstream none of these launches is, and what a process that died left of one.
-    pub(crate) fn forget_strays(&self, launches: &HashSet<String>) {
+    /// Gives each catalog of a version that kept it by launch alone to the upstream with that launch, behind a URL; removes one that
+    /// several of these have.
+    pub(crate) fn adopt_catalogs<'a>(&self, upstreams: impl Iterator<Item = &'a Upstream>) {
+        let mut owners: HashMap<String, Vec<String>> = HashMap::new();
+        for upstream in upstreams {
+            let (launch, key) = (upstream.launch_identity(), upstream.inventory_key());
+            if launch != key {
+                owners.entry(launch).or_default().push(key);
+            }
+        }
+        for (launch, keys) in &owners {
+            let old = self.dir.join(inventory_file(launch));
+            let adopted = match keys.as_slice() {
+                [key] => fs::hard_link(&old, self.dir.join(inventory_file(key))),
+                _ => Ok(()),
+            };
+            // A catalog that was kept since then stays, and the old one goes.
+            match adopted {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {}
+                Ok(()) | Err(_) => self.forget(launch),
+            }
+        }
+    }
+
+    /// Removes catalogs of a week ago that none of these keys names, and what a process that died left of one.
+    pub(crate) fn forget_strays(&self, keys: &HashSet<String>) {
         let Ok(entries) = fs::read_dir(&self.dir) else { return };
         for entry in entries.flatten() {
             let name = entry.file_name();
             let rest = name.to_str().and_then(|name| name.strip_prefix("inventory-"));
             // Behind `.json` a file has the mark of the write that it was left by.
-            let Some((launch, mark)) = rest.and_then(|rest| rest.split_once(".json")) else { continue };
+            let Some((key, mark)) = rest.and_then(|rest| rest.split_once(".json")) else { continue };
             let is_old = entry
                 .metadata()
                 .and_then(|data| data.modified())
                 .is_ok_and(|at| at.elapsed().is_ok_and(|age| age > STRAY_LIFE));
-            if is_old && !(mark.is_empty() && launches.contains(launch)) {
+            if is_old && !(mark.is_empty() && keys.contains(key)) {
                 drop(fs::remove_file(entry.path()));
             }
         }
@@ -210,8 +234,8 @@ impl Store {
     }
 }
 
-fn inventory_file(launch: &str) -> String {
-    format!("inventory-{launch}.json")
+fn inventory_file(key: &str) -> String {
+    format!("inventory-{key}.json")
 }
 
 #[cfg(test)]
@@ -249,6 +273,34 @@ mod tests {
         store.forget("c");
         store.forget("none");
         assert!(store.recall("c").is_none() && store.recall("a").is_some());
+    }
+
+    #[test]
+    fn an_old_catalog_stays_with_the_one_upstream_behind_its_url() {
+        let nothing = |_: &Path| Err(io::ErrorKind::NotFound.into());
+        let upstreams = |text: &str| crate::config::parse(text, "t", &|_| None, &nothing).unwrap().0.upstreams;
+        let wiki = "[upstreams.wiki]\nurl = \"https://wiki.example/mcp\"\n";
+        let admin = "[upstreams.wiki-admin]\nurl = \"https://wiki.example/mcp\"\n";
+        let local = "[upstreams.local]\ncommand = [\"/bin/true\"]\n";
+        for (text, is_adopted) in [(wiki.to_owned(), true), (format!("{wiki}{admin}"), false)] {
+            let dir = tempfile::tempdir().unwrap();
+            let store = Store::open(dir.path().to_owned(), KeySource::default()).unwrap();
+            let upstreams = upstreams(&format!("{text}{local}"));
+            for upstream in &upstreams {
+                store.remember(&upstream.launch_identity(), &Inventory::default(), Revision::V2025_06_18).unwrap();
+            }
+            store.adopt_catalogs(upstreams.iter());
+            for upstream in &upstreams {
+                let is_local = upstream.name.as_str() == "local";
+                assert_eq!(
+                    store.recall(&upstream.inventory_key()).is_some(),
+                    is_adopted || is_local,
+                    "{}",
+                    upstream.name
+                );
+                assert_eq!(store.recall(&upstream.launch_identity()).is_some(), is_local, "{}", upstream.name);
+            }
+        }
     }
 
     #[test]

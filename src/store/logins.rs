@@ -1,5 +1,5 @@
-//! Logins at upstreams over restarts and processes. A login lies in the store sealed; it belongs to one launch, which is one address
-//! with one set of headers, and to the issuer whose tokens it holds.
+//! Logins at upstreams over restarts and processes. A login lies in the store sealed; it belongs to one upstream with one launch, and
+//! to the issuer whose tokens it holds. Its issuer is kept beyond its end: another one needs the operator's word.
 //!
 //! One process at a time renews a login: it claims the row, and every other one waits for the new row. Servers end a login when they
 //! see a refresh token twice, so the new one is on disk before anything is done with the tokens that came with it. A claim ends by
@@ -12,8 +12,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::base::clock;
+use crate::config::Upstream;
 use crate::engine::oauth::client::Registration;
 use crate::engine::oauth::token::Login;
+pub(crate) use crate::store::db::LoginKey;
 use crate::store::db::{Claim, Claimant, Db, DbError};
 
 /// How long a renewal may take: longer than its request.
@@ -51,17 +53,24 @@ pub(crate) enum Claiming<'l> {
     Moved,
 }
 
+impl LoginKey {
+    /// The key of an upstream's login.
+    pub(crate) fn of(upstream: &Upstream) -> Self {
+        Self { upstream: upstream.name.to_string(), launch: upstream.launch_identity() }
+    }
+}
+
 impl Logins {
     pub(crate) fn new(db: Db) -> Self {
         Self { db, by: u64::from_be_bytes(clock::random()) >> 1 }
     }
 
-    /// The login of a launch. One that cannot be opened or read is none.
+    /// The login of an upstream. One that cannot be opened or read is none.
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub(crate) async fn get(&self, launch: &str) -> Result<Option<Held>, DbError> {
-        let Some(kept) = self.db.login(launch.to_owned()).run().await? else { return Ok(None) };
+    pub(crate) async fn get(&self, key: &LoginKey) -> Result<Option<Held>, DbError> {
+        let Some(kept) = self.db.login(key.clone()).run().await? else { return Ok(None) };
         let login = kept.value.as_deref().and_then(read);
         Ok(login.map(|login| Held { version: kept.version, login, is_expired: kept.is_expired }))
     }
@@ -70,18 +79,36 @@ impl Logins {
     ///
     /// # Errors
     /// When it is not on disk.
-    pub(crate) async fn keep(&self, launch: &str, login: &Login) -> Result<u64, DbError> {
+    pub(crate) async fn keep(&self, key: &LoginKey, login: &Login) -> Result<u64, DbError> {
         let (version, issuer) = (version(), login.server.issuer.clone());
-        self.db.keep_login(launch.to_owned(), issuer, version, write(login)).run().await?;
+        self.db.keep_login(key.clone(), issuer, version, write(login)).run().await?;
         Ok(version)
+    }
+
+    /// The issuer of the last login of an upstream, whether or not that login has ended.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub(crate) async fn issuer(&self, key: &LoginKey) -> Result<Option<String>, DbError> {
+        self.db.login_issuer(key.clone()).run().await
+    }
+
+    /// Gives logins of before version 9 of the store to the upstreams with their launch; removes one that several of these have.
+    /// Blocks.
+    ///
+    /// # Errors
+    /// When that is not on disk.
+    pub(crate) fn adopt(&self, keys: Vec<LoginKey>) -> Result<(), DbError> {
+        // A disk that takes no writes must not matter to a store without such logins.
+        if self.db.has_unowned_logins().run_now()? { self.db.adopt_logins(keys).run_now() } else { Ok(()) }
     }
 
     /// Claims the row of that version for a renewal.
     ///
     /// # Errors
     /// When the claim is not on disk.
-    pub(crate) async fn claim(&self, launch: &str, version: u64) -> Result<Claiming<'_>, DbError> {
-        let who = Claimant { launch: launch.to_owned(), version, by: self.by };
+    pub(crate) async fn claim(&self, key: &LoginKey, version: u64) -> Result<Claiming<'_>, DbError> {
+        let who = Claimant { key: key.clone(), version, by: self.by };
         let now = clock::since_1970().as_secs();
         let claim = self.db.claim_login(who.clone(), now, now + CLAIM.as_secs()).run().await?;
         Ok(match claim {
@@ -95,24 +122,24 @@ impl Logins {
     ///
     /// # Errors
     /// When that is not on disk.
-    pub(crate) async fn expire(&self, launch: &str, version: u64) -> Result<bool, DbError> {
-        self.db.expire_login(launch.to_owned(), version).run().await
+    pub(crate) async fn expire(&self, key: &LoginKey, version: u64) -> Result<bool, DbError> {
+        self.db.expire_login(key.clone(), version).run().await
     }
 
-    /// Forgets the login of a launch; whether there was one.
+    /// Forgets the login of an upstream, but not its issuer; whether there was one.
     ///
     /// # Errors
     /// When it is still on disk.
-    pub(crate) async fn forget(&self, launch: &str) -> Result<bool, DbError> {
-        self.db.forget_login(launch.to_owned()).run().await
+    pub(crate) async fn forget(&self, key: &LoginKey) -> Result<bool, DbError> {
+        self.db.forget_login(key.clone()).run().await
     }
 
-    /// The clients that were registered for a launch.
+    /// The clients that were registered for an upstream.
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub(crate) async fn registrations(&self, launch: &str) -> Result<Vec<Registration>, DbError> {
-        let found = self.db.registrations(launch.to_owned()).run().await?;
+    pub(crate) async fn registrations(&self, key: &LoginKey) -> Result<Vec<Registration>, DbError> {
+        let found = self.db.registrations(key.clone()).run().await?;
         Ok(found.iter().filter_map(|value| read(value)).collect())
     }
 
@@ -120,16 +147,16 @@ impl Logins {
     ///
     /// # Errors
     /// When it is not on disk.
-    pub(crate) async fn keep_registration(&self, launch: &str, made: &Registration) -> Result<(), DbError> {
-        self.db.keep_registration(launch.to_owned(), made.issuer.clone(), write(made)).run().await
+    pub(crate) async fn keep_registration(&self, key: &LoginKey, made: &Registration) -> Result<(), DbError> {
+        self.db.keep_registration(key.clone(), made.issuer.clone(), write(made)).run().await
     }
 
-    /// Forgets the clients that were registered for a launch.
+    /// Forgets the clients that were registered for an upstream.
     ///
     /// # Errors
     /// When they are still on disk.
-    pub(crate) async fn forget_registrations(&self, launch: &str) -> Result<(), DbError> {
-        self.db.forget_registrations(launch.to_owned()).run().await
+    pub(crate) async fn forget_registrations(&self, key: &LoginKey) -> Result<(), DbError> {
+        self.db.forget_registrations(key.clone()).run().await
     }
 }
 

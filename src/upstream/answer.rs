@@ -45,6 +45,8 @@ pub(crate) enum HttpError {
     Unadmitted(Standing, StatusCode),
     /// The login cannot be renewed at the moment: nothing was sent, and nothing is known of the server.
     NoToken(String),
+    /// HTTP 403: the server wants scopes that headend does not ask for by itself, and has not looked at the message.
+    MoreScopes(String),
     Status(StatusCode),
     Protocol(String),
     /// There was no room for the message: for the request, or for the answer.
@@ -57,9 +59,12 @@ impl HttpError {
         match self {
             Self::Connect(_) | Self::Broken(_) => true,
             Self::Status(status) => status.is_server_error(),
-            Self::NoDescriptor(_) | Self::NoToken(_) | Self::Unadmitted(..) | Self::Protocol(_) | Self::NoRoom(_) => {
-                false
-            }
+            Self::NoDescriptor(_)
+            | Self::NoToken(_)
+            | Self::Unadmitted(..)
+            | Self::MoreScopes(_)
+            | Self::Protocol(_)
+            | Self::NoRoom(_) => false,
         }
     }
 }
@@ -71,7 +76,11 @@ impl HttpError {
         match self {
             Self::Broken(_) | Self::Protocol(_) | Self::NoRoom(_) => true,
             Self::Status(status) => status.is_server_error() && *status != StatusCode::SERVICE_UNAVAILABLE,
-            Self::Connect(_) | Self::NoDescriptor(_) | Self::NoToken(_) | Self::Unadmitted(..) => false,
+            Self::Connect(_)
+            | Self::NoDescriptor(_)
+            | Self::NoToken(_)
+            | Self::Unadmitted(..)
+            | Self::MoreScopes(_) => false,
         }
     }
 }
@@ -88,7 +97,7 @@ impl std::fmt::Display for HttpError {
                 write!(f, "the server wants a login (HTTP status {status})")
             }
             Self::Unadmitted(Standing::LoginExpired, _) => f.write_str("the login has expired or was revoked"),
-            Self::NoToken(why) => f.write_str(why),
+            Self::NoToken(why) | Self::MoreScopes(why) => f.write_str(why),
             Self::Status(status) => write!(f, "HTTP status {status}"),
             Self::Protocol(why) => f.write_str(why),
             Self::NoRoom(_) => f.write_str("no room for the message"),
@@ -395,6 +404,10 @@ pub(crate) fn failure(upstream: &UpstreamName, error: &HttpError, wait: Option<D
         HttpError::NoToken(_) => {
             let text = "The gateway cannot renew its login at the server behind this item at the moment.";
             Failure::new(Reason::UpstreamDown, Executed::No, text).retry_after(Duration::from_secs(5))
+        }
+        HttpError::MoreScopes(why) => {
+            let text = format!("The call was not made: {why} of the upstream's login. Only the operator can do that.");
+            Failure::new(Reason::UpstreamDown, Executed::No, text)
         }
         HttpError::Unadmitted(..) => {
             let text = "The server behind this item refused the gateway's credentials; the operator has to renew them.";

@@ -177,7 +177,9 @@ impl<'a> HttpLists<'a> {
             }
             Err(error @ HttpError::Connect(_)) => return Some(Step::Lost(error.to_string())),
             // Once a list was read, the credentials are good, and refused for this list.
-            Err(error @ (HttpError::Unadmitted(..) | HttpError::NoToken(_))) if !self.admitted => {
+            Err(error @ (HttpError::Unadmitted(..) | HttpError::MoreScopes(_) | HttpError::NoToken(_)))
+                if !self.admitted =>
+            {
                 return Some(Step::Lost(error.to_string()));
             }
             Err(error) => error,

@@ -94,6 +94,7 @@ async fn ask(parts: &LinkParts, question: Question) -> Heard {
             | HttpError::Broken(_)
             | HttpError::NoToken(_)
             | HttpError::Unadmitted(..)
+            | HttpError::MoreScopes(_)
             | HttpError::NoRoom(_)),
         ) => Reply::Lost(why(&error)),
     };

@@ -23,8 +23,10 @@ use crate::catalog::name::UpstreamName;
 use crate::config::{AuthKind, Upstream};
 use crate::engine::oauth::challenge::{Challenge, Complaint};
 use crate::engine::oauth::flow;
-use crate::engine::oauth::scope::StepUps;
+use crate::engine::oauth::scope::{self, StepUps};
+use crate::engine::oauth::terms::Terms;
 use crate::engine::oauth::token::Login;
+use crate::store::logins::LoginKey;
 use crate::telemetry::metrics::Renewal;
 use crate::upstream::answer::HttpError;
 use crate::upstream::client::HttpClient;
@@ -33,6 +35,7 @@ use crate::upstream::health::Health;
 use crate::upstream::login_parts::{LoginParts, TermsOf};
 use crate::upstream::shared::{OneAtATime, Work};
 use crate::upstream::standing::Standing;
+use crate::wire::foreign;
 
 mod person;
 mod renew;
@@ -46,12 +49,15 @@ const LONGEST: Duration = Duration::from_secs(60);
 const RENEWALS: u8 = 3;
 /// A token is renewed so long before its end, or after three quarters of its life if that is later.
 const EARLY: u64 = 60;
+/// Characters of scopes in a sentence about them.
+const SHOWN_SCOPES: usize = 300;
 
 /// The tokens of one upstream.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     upstream: UpstreamName,
-    launch: String,
+    /// The key of its login in the store.
+    key: LoginKey,
     terms: TermsOf,
     parts: LoginParts,
     fetcher: Fetcher,
@@ -71,6 +77,8 @@ struct Inner {
     challenge: Option<Challenge>,
     /// A token that was refused although it was new, and until when.
     rejected: Option<(u64, Instant)>,
+    /// Scopes of the first token that headend got without a person.
+    first_scopes: Option<Vec<String>>,
     /// Renewals that found no server, in a row; until when none is tried, and what was wrong.
     failures: u32,
     rest: Option<(Instant, String)>,
@@ -146,7 +154,7 @@ impl Keeper {
         let terms = TermsOf::of(spec)?;
         let keeper = Self {
             upstream: spec.name.clone(),
-            launch: spec.launch_identity(),
+            key: LoginKey::of(spec),
             fetcher: terms.fetcher(),
             client: terms.client(),
             terms,
@@ -209,6 +217,10 @@ impl Keeper {
         if status != StatusCode::UNAUTHORIZED && !wants_more {
             return false;
         }
+        if let Some(why) = self.refuses_scopes(&challenge) {
+            self.parts.record("login-not-renewed", &self.upstream, &why);
+            return false;
+        }
         self.inner.lock().challenge = Some(challenge.clone());
         let is_own = self.terms.kind() != AuthKind::OAuth;
         let worn = match had {
@@ -247,6 +259,38 @@ impl Keeper {
     /// Whether that token is the one in use and has not expired meanwhile: then its refusal is the server's verdict about it.
     fn is_fresh(&self, version: u64) -> bool {
         matches!(&**self.state.load(), State::Token(token) if token.version == version && token.is_good(clock::since_1970()))
+    }
+
+    /// The terms of a login that begins or is renewed now, with the issuer of the last login here.
+    ///
+    /// # Errors
+    /// A sentence for the operator.
+    async fn current_terms(&self) -> Result<Terms, String> {
+        let mut terms = self.terms.terms(&self.parts)?;
+        if let Some(logins) = &self.parts.logins {
+            terms.first_issuer = logins.issuer(&self.key).await.map_err(|error| error.to_string())?;
+        }
+        Ok(terms)
+    }
+
+    /// The most scopes that headend asks for without a person: those of the configuration, else those of its first token.
+    fn most_scopes(&self) -> Option<Vec<String>> {
+        let configured = self.terms.scopes();
+        if configured.is_empty() { self.inner.lock().first_scopes.clone() } else { Some(configured.to_vec()) }
+    }
+
+    /// Why headend does not ask for the scopes of this challenge; `None` if a person would be asked, or if they are no more than it
+    /// may ask for.
+    pub(crate) fn refuses_scopes(&self, challenge: &Challenge) -> Option<String> {
+        if self.terms.kind() == AuthKind::OAuth || challenge.error != Some(Complaint::InsufficientScope) {
+            return None;
+        }
+        let most = self.most_scopes()?;
+        let beyond = scope::lacking(challenge, &most).join(" ");
+        let beyond = foreign::short(&beyond, SHOWN_SCOPES);
+        (!beyond.is_empty()).then(|| {
+            format!("the server wants more rights than headend may ask for by itself: {beyond}. To give them, add them to `scopes`")
+        })
     }
 
     /// The login in use.
@@ -343,7 +387,7 @@ impl Keeper {
     /// Whether another process of this store has logged in meanwhile; the next request takes that login.
     pub(crate) async fn has_login(&self) -> bool {
         let Some(logins) = &self.parts.logins else { return false };
-        let held = logins.get(&self.launch).await.ok().flatten();
+        let held = logins.get(&self.key).await.ok().flatten();
         let is_there = held.is_some_and(|held| !held.is_expired && !self.is_rejected(held.version));
         if is_there {
             self.enter(State::Unread);

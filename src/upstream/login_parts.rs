@@ -96,6 +96,11 @@ impl TermsOf {
         self.auth.kind
     }
 
+    /// Scopes of the configuration.
+    pub(crate) fn scopes(&self) -> &[String] {
+        &self.auth.scopes
+    }
+
     /// How the gateway logs in by itself.
     ///
     /// # Errors
@@ -145,6 +150,8 @@ impl TermsOf {
         Ok(Terms {
             url: self.url.clone(),
             issuers: auth.issuers.clone(),
+            first_issuer: None,
+            is_unattended: auth.kind != AuthKind::OAuth,
             client,
             client_metadata_url: auth.client_metadata_url.as_ref().map(Url::to_string),
             scopes: auth.scopes.clone(),

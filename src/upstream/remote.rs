@@ -180,6 +180,7 @@ impl Remote {
             HttpError::Broken(_)
             | HttpError::NoToken(_)
             | HttpError::Unadmitted(..)
+            | HttpError::MoreScopes(_)
             | HttpError::Status(_)
             | HttpError::Protocol(_)
             | HttpError::NoRoom(_) => {}
@@ -191,7 +192,7 @@ impl Remote {
     /// reasons too, so their answers are not judged.
     ///
     /// # Errors
-    /// [`HttpError::Unadmitted`].
+    /// [`HttpError::Unadmitted`] and [`HttpError::MoreScopes`].
     pub(crate) fn admitted(
         &self,
         response: Response<AnswerBody>,
@@ -201,6 +202,12 @@ impl Remote {
         if standing == Standing::Admitted {
             self.health.stands(standing, String::new);
             return Ok(response);
+        }
+        let keeper = self.keeper.as_ref().filter(|_| status == StatusCode::FORBIDDEN);
+        let why = keeper.zip(challenge_of(&response)).and_then(|(keeper, challenge)| keeper.refuses_scopes(&challenge));
+        if let Some(why) = why {
+            self.health.failed(why.clone());
+            return Err(HttpError::MoreScopes(why));
         }
         let error = HttpError::Unadmitted(standing, status);
         if status == StatusCode::FORBIDDEN && had.is_some() {

@@ -1,6 +1,9 @@
 //! An authorization server in front of `/mcp`, for `--behaviour login=SECONDS`: tokens that live so long, refresh tokens that are
-//! exchanged at each use, and families of them that end when one comes a second time. Its page agrees at once. Everything that it is
-//! asked goes to the log.
+//! exchanged at each use, and families of them that end when one comes a second time. Its page agrees at once. Clients and workloads get
+//! tokens of their own. Everything that it is asked goes to the log.
+//!
+//! A POST to `/set` changes what it says from then on: `issuer` is the one that the resource's metadata names, `page` the origin of the
+//! login page, `needed` a scope without which a token is refused with 403.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -36,6 +39,10 @@ struct Inner {
     codes: HashMap<String, String>,
     /// Family and end by access token.
     access: HashMap<String, (u64, Instant)>,
+    /// Scopes by access token or code.
+    scopes: HashMap<String, String>,
+    /// The words of `/set`.
+    set: Fields,
     /// Family by refresh token; used ones too.
     refresh: HashMap<String, u64>,
     used: HashSet<String>,
@@ -61,29 +68,40 @@ impl Issuer {
         self.server.note(&json!({ "login": what }).to_string());
     }
 
-    /// Tokens of a family.
-    fn grant(&self, inner: &mut Inner, family: u64) -> Response {
+    /// The value that `/set` gave a name, else that one.
+    fn word(&self, name: &str, otherwise: &str) -> String {
+        self.inner.lock().unwrap().set.get(name).map_or(otherwise, String::as_str).to_owned()
+    }
+
+    /// Tokens of a family with these scopes.
+    fn grant(&self, inner: &mut Inner, family: u64, scope: &str) -> Response {
         inner.count += 1;
         let (access, refresh) = (format!("canary-access-{}", inner.count), format!("canary-refresh-{}", inner.count));
         inner.access.insert(access.clone(), (family, Instant::now() + Duration::from_secs(self.life)));
         inner.refresh.insert(refresh.clone(), family);
-        let answer = json!({ "access_token": access, "refresh_token": refresh, "token_type": "Bearer", "expires_in": self.life });
+        inner.scopes.insert(access.clone(), scope.to_owned());
+        inner.scopes.insert(refresh.clone(), scope.to_owned());
+        let answer = json!({ "access_token": access, "refresh_token": refresh, "token_type": "Bearer", "expires_in": self.life,
+            "scope": scope });
         json_of(StatusCode::OK, &answer)
     }
 }
 
 async fn resource(State(issuer): State<Arc<Issuer>>) -> Response {
     let resource = format!("{}/mcp", issuer.origin);
+    let named = issuer.word("issuer", &issuer.origin);
     json_of(
         StatusCode::OK,
-        &json!({ "resource": resource, "authorization_servers": [issuer.origin], "scopes_supported": ["mcp"] }),
+        &json!({ "resource": resource, "authorization_servers": [named], "scopes_supported": ["mcp"] }),
     )
 }
 
 async fn metadata(State(issuer): State<Arc<Issuer>>) -> Response {
+    issuer.note("metadata");
     let at = |path: &str| format!("{}{path}", issuer.origin);
+    let page = format!("{}/authorize", issuer.word("page", &issuer.origin));
     let document = json!({
-        "issuer": issuer.origin, "authorization_endpoint": at("/authorize"), "token_endpoint": at("/token"),
+        "issuer": issuer.origin, "authorization_endpoint": page, "token_endpoint": at("/token"),
         "registration_endpoint": at("/register"), "revocation_endpoint": at("/revoke"),
         "code_challenge_methods_supported": ["S256"], "token_endpoint_auth_methods_supported": ["none"],
         "response_types_supported": ["code"], "authorization_response_iss_parameter_supported": true,
@@ -106,6 +124,7 @@ async fn authorize(State(issuer): State<Arc<Issuer>>, request: Request) -> Respo
     inner.count += 1;
     let code = format!("canary-code-{}", inner.count);
     inner.codes.insert(code.clone(), asked["code_challenge"].clone());
+    inner.scopes.insert(code.clone(), asked.get("scope").cloned().unwrap_or_default());
     let back = form_urlencoded::Serializer::new(String::new())
         .append_pair("code", &code)
         .append_pair("state", &asked["state"])
@@ -128,12 +147,13 @@ async fn token(State(issuer): State<Arc<Issuer>>, body: Bytes) -> Response {
             assert_eq!(challenge, data_encoding::BASE64URL_NOPAD.encode(digest.as_ref()), "PKCE");
             assert_eq!(asked["resource"], format!("{}/mcp", issuer.origin));
             inner.count += 1;
-            let family = inner.count;
-            issuer.grant(&mut inner, family)
+            let (family, scope) = (inner.count, inner.scopes.remove(&asked["code"]).unwrap_or_default());
+            issuer.grant(&mut inner, family, &scope)
         }
         "refresh_token" => {
             let old = asked["refresh_token"].clone();
             let Some(family) = inner.refresh.get(&old).copied() else { return refused("invalid_grant") };
+            let scope = inner.scopes.get(&old).cloned().unwrap_or_default();
             if !inner.used.insert(old) {
                 issuer.note("reuse");
                 inner.ended.insert(family);
@@ -142,7 +162,13 @@ async fn token(State(issuer): State<Arc<Issuer>>, body: Bytes) -> Response {
                 return refused("invalid_grant");
             }
             issuer.note("refresh");
-            issuer.grant(&mut inner, family)
+            issuer.grant(&mut inner, family, &scope)
+        }
+        "client_credentials" | "urn:ietf:params:oauth:grant-type:jwt-bearer" => {
+            issuer.note("by itself");
+            inner.count += 1;
+            let (family, scope) = (inner.count, asked.get("scope").cloned().unwrap_or_default());
+            issuer.grant(&mut inner, family, &scope)
         }
         _ => refused("unsupported_grant_type"),
     }
@@ -166,6 +192,11 @@ async fn end_all(State(issuer): State<Arc<Issuer>>) -> Response {
     StatusCode::OK.into_response()
 }
 
+async fn set(State(issuer): State<Arc<Issuer>>, request: Request) {
+    let words = fields(request.uri().query().unwrap_or_default().as_bytes());
+    issuer.inner.lock().unwrap().set.extend(words);
+}
+
 async fn hold(State(issuer): State<Arc<Issuer>>) {
     issuer.is_open.send_replace(false);
 }
@@ -181,7 +212,14 @@ async fn guard(State(issuer): State<Arc<Issuer>>, headers: HeaderMap, request: R
         inner.access.get(token).is_some_and(|(family, end)| *end > Instant::now() && !inner.ended.contains(family))
     });
     if is_good {
-        return next.run(request).await;
+        let needed = issuer.word("needed", "");
+        let scopes = issuer.inner.lock().unwrap().scopes.get(token.unwrap_or_default()).cloned().unwrap_or_default();
+        if needed.is_empty() || scopes.split(' ').any(|scope| scope == needed) {
+            return next.run(request).await;
+        }
+        issuer.note("few scopes");
+        let challenge = format!("Bearer error=\"insufficient_scope\", scope=\"mcp {needed}\"");
+        return (StatusCode::FORBIDDEN, [("www-authenticate", challenge)], "no").into_response();
     }
     issuer.note(if token.is_some() { "wrong token" } else { "no token" });
     let error = if token.is_some() { "error=\"invalid_token\", " } else { "" };
@@ -203,6 +241,7 @@ pub(crate) fn in_front(router: Router, server: Arc<Server>, origin: String, life
         .route("/token", post(token))
         .route("/revoke", post(revoke))
         .route("/end-all", post(end_all))
+        .route("/set", post(set))
         .route("/hold", post(hold))
         .route("/release", post(release))
         .with_state(Arc::clone(&issuer));

@@ -17,7 +17,9 @@ use crate::process::eventually;
 use crate::socket::Socket;
 use crate::upstream::{Fake, Listening, Log};
 
+mod bounds;
 mod held;
+mod issuers;
 mod pages;
 
 /// A daemon before one server that wants a login, and that server's own log.

@@ -47,16 +47,19 @@ url = "https://c"
 type = "client-credentials"
 client-id = "c"
 client-secret = "a-secret-of-the-client"
+issuers = ["https://login.example.com"]
 [upstreams.d]
 url = "https://d"
 [upstreams.d.auth]
 client-id = "d"
 client-secret = { env = "B", prefix = "" }
+issuers = ["https://login.example.com"]
 [upstreams.e]
 url = "https://e"
 [upstreams.e.auth]
 client-id = "e"
 client-secret = { credential = "d" }
+issuers = ["https://login.example.com"]
 [upstreams.f]
 url = "https://f"
 [upstreams.f.auth]
@@ -64,6 +67,7 @@ ca = "an-authority-as-a-text"
 client-certificate = "a-certificate-as-a-text"
 client-id = "f"
 private-key = "a-key-of-the-client"
+issuers = ["https://login.example.com"]
 [upstreams.g]
 url = "https://g"
 [upstreams.g.auth]
@@ -71,6 +75,7 @@ ca = { env = "B", prefix = "" }
 client-certificate = { env = "B", prefix = "" }
 client-metadata-url = "https://g.example/client.json"
 private-key = { env = "B", prefix = "" }
+issuers = ["https://login.example.com"]
 [upstreams.h]
 url = "https://h"
 [upstreams.h.auth]
@@ -78,6 +83,7 @@ ca = { credential = "d" }
 client-certificate = { credential = "d" }
 client-id = "h"
 private-key = { credential = "d" }
+issuers = ["https://login.example.com"]
 [policy]
 default = "ask"
 [policy.consent]

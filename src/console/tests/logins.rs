@@ -80,3 +80,20 @@ async fn an_address_is_pasted_in_the_browser_that_began_the_login_and_in_no_othe
     );
     assert!(!done.body.contains("<script>alert") && !done.body.contains('\u{202e}'), "{}", done.body);
 }
+
+#[tokio::test]
+async fn the_pages_say_both_hosts_and_the_rights_that_are_more_than_before() {
+    let stage = Stage::set(FakeDesk::busy()).await;
+    let cookie = stage.sign_in().await;
+    let same = stage.get(&format!("/login/{NEW}"), "").await.body;
+    assert!(!same.contains("another host"), "{same}");
+    let other = stage.get(&format!("/login/{OPENED}"), &cookie).await.body;
+    assert!(other.contains("The next page is on <strong>login.xn--exmple-cua.com</strong>"), "{other}");
+    assert!(other.contains("https://sso.example.com/") && !other.contains("belongs to"), "{other}");
+    let entered = stage.send("POST", &format!("/login/{NEW}"), &[], "").await.body;
+    assert!(entered.contains("The next page belongs to <strong>https://login.xn--exmple-cua.com/"), "{entered}");
+    for page in [same, other, entered] {
+        assert!(page.contains("<code>read</code></li>"), "{page}");
+        assert!(page.contains("<code>write</code> <strong>more than before</strong>"), "{page}");
+    }
+}

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::base::clock;
 use crate::daemon::gateway::Gateway;
-use crate::gateway::logins::{Done, LIFE, NotTaken, Way};
+use crate::gateway::logins::{Done, LIFE, NotTaken, WantedScope, Way};
 use crate::upstream::handle::Handle;
 use crate::wire::code;
 use crate::wire::raw::{RawJson, RawObject};
@@ -37,6 +37,14 @@ pub(super) async fn operate(
                 }
                 (Way::Page | Way::Paste, _) => out.set("link", RawJson::string(&begun.address)),
             }
+            let names = |is_shown: fn(&WantedScope) -> bool| {
+                let names: Vec<_> =
+                    begun.scopes.iter().filter(|scope| is_shown(scope)).map(|scope| &*scope.name).collect();
+                (!names.is_empty()).then(|| RawJson::string(&names.join(" ")))
+            };
+            out.set_some("page-host", begun.page_host.as_deref().map(RawJson::string));
+            out.set_some("scopes", names(|_| true));
+            out.set_some("more-scopes", names(|scope| scope.is_more));
             out.set_some("warning", begun.warning.as_deref().map(RawJson::string));
             out.set("seconds", RawJson::number(LIFE.as_secs()));
             Ok(out.encode())

@@ -27,7 +27,7 @@ impl Supervisor {
         }
         let spec = self.written.upstreams.iter().find(|spec| spec.name.as_str() == name);
         if let (Some(store), Some(spec), true) = (&self.parts.store, spec, lists_anew) {
-            store.forget(&spec.launch_identity());
+            store.forget(&spec.inventory_key());
         }
         Err(format!("`{name}` is switched off; `headend restart {name}` switches it on"))
     }
@@ -46,7 +46,7 @@ impl Supervisor {
         self.retire(old);
         let inventory = inventory.filter(|_| !lists_anew);
         if let Some(store) = self.parts.store.as_ref().filter(|_| lists_anew) {
-            store.forget(&spec.launch_identity());
+            store.forget(&spec.inventory_key());
         }
         self.launch((*spec).clone())?;
         let new = self.managed.get_mut(&name).ok_or_else(unknown)?;

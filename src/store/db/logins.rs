@@ -1,5 +1,5 @@
-//! Logins at upstreams, and the clients that were registered for them: the tables `logins` and `registrations`. Every process writes
-//! them. This file decides which of several processes renews a login, so looking at a row and claiming it must be one operation.
+//! Logins at upstreams, and the clients that were registered for them: the tables `logins`, `login_issuers` and
+//! `registrations`. Every process writes them. This file decides which of several processes renews a login, so looking at a row and claiming it must be one operation.
 //!
 //! A row's version is another one after each change of its tokens, so a verdict about tokens that were exchanged meanwhile changes
 //! nothing. The mark `tried` says that a refresh token may have been used without an answer.
@@ -7,7 +7,7 @@
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::{Db, Operation, Work, no_key, signed, unsigned};
-use crate::store::seal::Opened;
+use crate::store::seal::{Opened, Seals};
 
 /// A login as it is kept.
 #[derive(Clone, Debug)]
@@ -30,10 +30,19 @@ pub(crate) enum Claim {
     Moved,
 }
 
+/// The upstream of a login: its name, and its launch, which is one address with one set of headers. Two upstreams with one launch have
+/// two logins, since rules open them apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LoginKey {
+    /// Empty for a login of before version 9 of the store that no upstream has adopted.
+    pub(crate) upstream: String,
+    pub(crate) launch: String,
+}
+
 /// One process, at one renewal.
 #[derive(Clone, Debug)]
 pub(crate) struct Claimant {
-    pub(crate) launch: String,
+    pub(crate) key: LoginKey,
     /// The row that it means.
     pub(crate) version: u64,
     /// Its own name.
@@ -41,16 +50,16 @@ pub(crate) struct Claimant {
 }
 
 impl Db {
-    /// The login of a launch.
-    pub(crate) fn login(&self, launch: String) -> Operation<'_, impl Work<Out = Option<KeptLogin>>> {
+    /// The login of an upstream.
+    pub(crate) fn login(&self, key: LoginKey) -> Operation<'_, impl Work<Out = Option<KeptLogin>>> {
         let seals = self.seals.clone();
         self.read(move |connection| {
-            let sql = "SELECT version, state = 'expired', value FROM logins WHERE launch = ?1";
-            let row = connection
-                .prepare_cached(sql)?
-                .query_row([&launch], |row| Ok((row.get(0)?, row.get(1)?, row.get::<_, String>(2)?)));
+            let sql = "SELECT version, state = 'expired', value FROM logins WHERE upstream = ?1 AND launch = ?2";
+            let row = connection.prepare_cached(sql)?.query_row([&key.upstream, &key.launch], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get::<_, String>(2)?))
+            });
             let Some((version, is_expired, stored)) = row.optional()? else { return Ok(None) };
-            let value = match seals.open(&login_place(&launch), &stored) {
+            let value = match seals.open(&login_place(&key), &stored) {
                 Opened::Text { text, .. } => Some(text),
                 // A login is never written in the clear.
                 Opened::Clear | Opened::Lost => None,
@@ -59,20 +68,62 @@ impl Db {
         })
     }
 
-    /// Keeps a login that a person or the gateway has made, in place of any other of that launch.
+    /// Keeps a login that a person has made, in place of any other of that upstream, and its issuer beyond its end.
     pub(crate) fn keep_login(
         &self,
-        launch: String,
+        key: LoginKey,
         issuer: String,
         version: u64,
         value: String,
     ) -> Operation<'_, impl Work<Out = ()>> {
         let seals = self.seals.clone();
         self.write(move |connection| {
-            let value = seals.seal(&login_place(&launch), &value).ok_or_else(no_key)?;
-            let sql = "INSERT OR REPLACE INTO logins (launch, issuer, version, state, value, tried, claimed_by, claimed_until) \
-                       VALUES (?1, ?2, ?3, 'live', ?4, 0, NULL, NULL)";
-            connection.prepare_cached(sql)?.execute(params![launch, issuer, signed(version), value]).map(drop)
+            let value = seals.seal(&login_place(&key), &value).ok_or_else(no_key)?;
+            let sql = "INSERT OR REPLACE INTO logins (upstream, launch, issuer, version, state, value, tried, claimed_by, claimed_until) \
+                       VALUES (?1, ?2, ?3, ?4, 'live', ?5, 0, NULL, NULL)";
+            let values = params![key.upstream, key.launch, issuer, signed(version), value];
+            connection.prepare_cached(sql)?.execute(values)?;
+            let sql = "INSERT OR REPLACE INTO login_issuers (upstream, launch, issuer) VALUES (?1, ?2, ?3)";
+            connection.prepare_cached(sql)?.execute([key.upstream, key.launch, issuer]).map(drop)
+        })
+    }
+
+    /// The issuer of the last login of an upstream, which its end leaves.
+    pub(crate) fn login_issuer(&self, key: LoginKey) -> Operation<'_, impl Work<Out = Option<String>>> {
+        self.read(move |connection| {
+            let sql = "SELECT issuer FROM login_issuers WHERE upstream = ?1 AND launch = ?2";
+            connection.prepare_cached(sql)?.query_row([key.upstream, key.launch], |row| row.get(0)).optional()
+        })
+    }
+
+    /// Whether logins or registrations are there that no upstream has adopted.
+    pub(crate) fn has_unowned_logins(&self) -> Operation<'_, impl Work<Out = bool>> {
+        self.read(|connection| {
+            let sql = "SELECT EXISTS (SELECT 1 FROM logins WHERE upstream = '') \
+                       OR EXISTS (SELECT 1 FROM registrations WHERE upstream = '')";
+            connection.query_row(sql, [], |row| row.get(0))
+        })
+    }
+
+    /// Gives each login of before version 9 to the upstream with its launch. If several of these have it, it is removed: nothing says
+    /// for which of them it was given.
+    pub(crate) fn adopt_logins(&self, keys: Vec<LoginKey>) -> Operation<'_, impl Work<Out = ()>> {
+        let seals = self.seals.clone();
+        self.write(move |connection| {
+            for launch in unowned(connection, "logins")? {
+                match owner(&keys, &launch) {
+                    Owner::Unknown => {}
+                    Owner::One(key) => adopt_login(connection, &seals, key)?,
+                    Owner::Several => remove_unowned(connection, "logins", &launch)?,
+                }
+            }
+            // A login has its registration in it. Without an old one, the next login registers headend again.
+            for launch in unowned(connection, "registrations")? {
+                if !matches!(owner(&keys, &launch), Owner::Unknown) {
+                    remove_unowned(connection, "registrations", &launch)?;
+                }
+            }
+            Ok(())
         })
     }
 
@@ -80,18 +131,23 @@ impl Db {
     /// of it, the refresh token counts as used.
     pub(crate) fn claim_login(&self, who: Claimant, now: u64, until: u64) -> Operation<'_, impl Work<Out = Claim>> {
         self.write(move |connection| {
-            let sql = "SELECT tried, claimed_by, claimed_until FROM logins WHERE launch = ?1 AND version = ?2 AND state = 'live'";
+            let sql = "SELECT tried, claimed_by, claimed_until FROM logins \
+                       WHERE upstream = ?1 AND launch = ?2 AND version = ?3 AND state = 'live'";
             let row: Option<(bool, Option<i64>, Option<i64>)> = connection
                 .prepare_cached(sql)?
-                .query_row(params![who.launch, signed(who.version)], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+                .query_row(params![who.key.upstream, who.key.launch, signed(who.version)], |row| {
+                    Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+                })
                 .optional()?;
             let Some((was_tried, claimed_by, claimed_until)) = row else { return Ok(Claim::Moved) };
             let is_claimed = claimed_until.is_some_and(|end| unsigned(end) > now);
             if is_claimed && claimed_by.is_some_and(|by| by != signed(who.by)) {
                 return Ok(Claim::Busy);
             }
-            let sql = "UPDATE logins SET claimed_by = ?3, claimed_until = ?4, tried = 1 WHERE launch = ?1 AND version = ?2";
-            let values = params![who.launch, signed(who.version), signed(who.by), signed(until)];
+            let sql = "UPDATE logins SET claimed_by = ?4, claimed_until = ?5, tried = 1 \
+                       WHERE upstream = ?1 AND launch = ?2 AND version = ?3";
+            let LoginKey { upstream, launch } = who.key;
+            let values = params![upstream, launch, signed(who.version), signed(who.by), signed(until)];
             connection.prepare_cached(sql)?.execute(values)?;
             Ok(Claim::Mine { was_tried })
         })
@@ -106,10 +162,11 @@ impl Db {
     ) -> Operation<'_, impl Work<Out = bool>> {
         let seals = self.seals.clone();
         self.write(move |connection| {
-            let value = seals.seal(&login_place(&who.launch), &value).ok_or_else(no_key)?;
-            let sql = "UPDATE logins SET version = ?3, value = ?4, tried = 0, claimed_by = NULL, claimed_until = NULL \
-                       WHERE launch = ?1 AND version = ?2 AND state = 'live'";
-            let values = params![who.launch, signed(who.version), signed(version), value];
+            let value = seals.seal(&login_place(&who.key), &value).ok_or_else(no_key)?;
+            let sql = "UPDATE logins SET version = ?4, value = ?5, tried = 0, claimed_by = NULL, claimed_until = NULL \
+                       WHERE upstream = ?1 AND launch = ?2 AND version = ?3 AND state = 'live'";
+            let LoginKey { upstream, launch } = who.key;
+            let values = params![upstream, launch, signed(who.version), signed(version), value];
             Ok(connection.prepare_cached(sql)?.execute(values)? == 1)
         })
     }
@@ -117,40 +174,44 @@ impl Db {
     /// Gives a claim back. `tried`: the refresh token may have been used.
     pub(crate) fn release_login(&self, who: Claimant, tried: bool) -> Operation<'_, impl Work<Out = ()>> {
         self.write(move |connection| {
-            let sql = "UPDATE logins SET claimed_by = NULL, claimed_until = NULL, tried = ?4 \
-                       WHERE launch = ?1 AND version = ?2 AND claimed_by = ?3";
-            let values = params![who.launch, signed(who.version), signed(who.by), tried];
+            let sql = "UPDATE logins SET claimed_by = NULL, claimed_until = NULL, tried = ?5 \
+                       WHERE upstream = ?1 AND launch = ?2 AND version = ?3 AND claimed_by = ?4";
+            let LoginKey { upstream, launch } = who.key;
+            let values = params![upstream, launch, signed(who.version), signed(who.by), tried];
             connection.prepare_cached(sql)?.execute(values).map(drop)
         })
     }
 
     /// The authorization server has ended the login; false where the row is another one by now.
-    pub(crate) fn expire_login(&self, launch: String, version: u64) -> Operation<'_, impl Work<Out = bool>> {
+    pub(crate) fn expire_login(&self, key: LoginKey, version: u64) -> Operation<'_, impl Work<Out = bool>> {
         self.write(move |connection| {
             let sql = "UPDATE logins SET state = 'expired', claimed_by = NULL, claimed_until = NULL \
-                       WHERE launch = ?1 AND version = ?2";
-            Ok(connection.prepare_cached(sql)?.execute(params![launch, signed(version)])? == 1)
+                       WHERE upstream = ?1 AND launch = ?2 AND version = ?3";
+            Ok(connection.prepare_cached(sql)?.execute(params![key.upstream, key.launch, signed(version)])? == 1)
         })
     }
 
-    /// Forgets the login of a launch.
-    pub(crate) fn forget_login(&self, launch: String) -> Operation<'_, impl Work<Out = bool>> {
+    /// Forgets the login of an upstream. Its issuer stays.
+    pub(crate) fn forget_login(&self, key: LoginKey) -> Operation<'_, impl Work<Out = bool>> {
         self.write(move |connection| {
-            Ok(connection.prepare_cached("DELETE FROM logins WHERE launch = ?1")?.execute([launch])? > 0)
+            let sql = "DELETE FROM logins WHERE upstream = ?1 AND launch = ?2";
+            Ok(connection.prepare_cached(sql)?.execute([key.upstream, key.launch])? > 0)
         })
     }
 
-    /// The clients that were registered for a launch, as JSON.
-    pub(crate) fn registrations(&self, launch: String) -> Operation<'_, impl Work<Out = Vec<String>>> {
+    /// The clients that were registered for an upstream, as JSON.
+    pub(crate) fn registrations(&self, key: LoginKey) -> Operation<'_, impl Work<Out = Vec<String>>> {
         let seals = self.seals.clone();
         self.read(move |connection| {
-            let sql = "SELECT issuer, value FROM registrations WHERE launch = ?1";
+            let sql = "SELECT issuer, value FROM registrations WHERE upstream = ?1 AND launch = ?2";
             let mut select = connection.prepare_cached(sql)?;
-            let rows = select.query_map([&launch], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))?;
+            let rows = select.query_map([&key.upstream, &key.launch], |row| {
+                Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))
+            })?;
             let mut found = Vec::new();
             for row in rows {
                 let (issuer, stored) = row?;
-                if let Opened::Text { text, .. } = seals.open(&registration_place(&launch, &issuer), &stored) {
+                if let Opened::Text { text, .. } = seals.open(&registration_place(&key, &issuer), &stored) {
                     found.push(text);
                 }
             }
@@ -158,37 +219,84 @@ impl Db {
         })
     }
 
-    /// Keeps a registration. Of one launch only the last issuer's stays: a server that moves to another issuer leaves the one of
+    /// Keeps a registration. Of one upstream only the last issuer's stays: a server that moves to another issuer leaves the one of
     /// before.
     pub(crate) fn keep_registration(
         &self,
-        launch: String,
+        key: LoginKey,
         issuer: String,
         value: String,
     ) -> Operation<'_, impl Work<Out = ()>> {
         let seals = self.seals.clone();
         self.write(move |connection| {
-            let value = seals.seal(&registration_place(&launch, &issuer), &value).ok_or_else(no_key)?;
-            forget_registrations(connection, &launch)?;
-            let sql = "INSERT INTO registrations (launch, issuer, value) VALUES (?1, ?2, ?3)";
-            connection.prepare_cached(sql)?.execute(params![launch, issuer, value]).map(drop)
+            let value = seals.seal(&registration_place(&key, &issuer), &value).ok_or_else(no_key)?;
+            forget_registrations(connection, &key)?;
+            let sql = "INSERT INTO registrations (upstream, launch, issuer, value) VALUES (?1, ?2, ?3, ?4)";
+            connection.prepare_cached(sql)?.execute([key.upstream, key.launch, issuer, value]).map(drop)
         })
     }
 
-    /// Forgets the registrations of a launch: their server does not know them any more.
-    pub(crate) fn forget_registrations(&self, launch: String) -> Operation<'_, impl Work<Out = ()>> {
-        self.write(move |connection| forget_registrations(connection, &launch))
+    /// Forgets the registrations of an upstream: their server does not know them any more.
+    pub(crate) fn forget_registrations(&self, key: LoginKey) -> Operation<'_, impl Work<Out = ()>> {
+        self.write(move |connection| forget_registrations(connection, &key))
     }
 }
 
-fn forget_registrations(connection: &Connection, launch: &str) -> rusqlite::Result<()> {
-    connection.prepare_cached("DELETE FROM registrations WHERE launch = ?1")?.execute([launch]).map(drop)
+fn forget_registrations(connection: &Connection, key: &LoginKey) -> rusqlite::Result<()> {
+    let sql = "DELETE FROM registrations WHERE upstream = ?1 AND launch = ?2";
+    connection.prepare_cached(sql)?.execute([&key.upstream, &key.launch]).map(drop)
 }
 
-fn login_place(launch: &str) -> [&str; 3] {
-    ["logins", "value", launch]
+/// The upstream that adopts what was kept for a launch.
+enum Owner<'k> {
+    /// No upstream of now has that launch.
+    Unknown,
+    One(&'k LoginKey),
+    Several,
 }
 
-fn registration_place<'a>(launch: &'a str, issuer: &'a str) -> [&'a str; 4] {
-    ["registrations", "value", launch, issuer]
+fn owner<'k>(keys: &'k [LoginKey], launch: &str) -> Owner<'k> {
+    let mut owners = keys.iter().filter(|key| key.launch == launch);
+    match (owners.next(), owners.next()) {
+        (None, _) => Owner::Unknown,
+        (Some(key), None) => Owner::One(key),
+        (Some(_), Some(_)) => Owner::Several,
+    }
+}
+
+/// The launches of the rows of a table that belong to no upstream.
+fn unowned(connection: &Connection, table: &str) -> rusqlite::Result<Vec<String>> {
+    let mut select = connection.prepare(&format!("SELECT DISTINCT launch FROM {table} WHERE upstream = ''"))?;
+    select.query_map([], |row| row.get(0))?.collect()
+}
+
+fn remove_unowned(connection: &Connection, table: &str, launch: &str) -> rusqlite::Result<()> {
+    connection.execute(&format!("DELETE FROM {table} WHERE upstream = '' AND launch = ?1"), [launch]).map(drop)
+}
+
+/// Seals the old login with this launch for its upstream, and keeps its issuer. A login that was given since then stays.
+fn adopt_login(connection: &Connection, seals: &Seals, key: &LoginKey) -> rusqlite::Result<()> {
+    let sql = "SELECT issuer, value FROM logins WHERE upstream = '' AND launch = ?1";
+    let (issuer, stored): (String, String) =
+        connection.query_row(sql, [&key.launch], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let old = LoginKey { upstream: String::new(), launch: key.launch.clone() };
+    // Without its key the login cannot be read, now or later.
+    if let Opened::Text { text, .. } = seals.open(&login_place(&old), &stored) {
+        let value = seals.seal(&login_place(key), &text).ok_or_else(no_key)?;
+        let sql = "UPDATE OR IGNORE logins SET upstream = ?1, value = ?2 WHERE upstream = '' AND launch = ?3";
+        connection.execute(sql, [&key.upstream, &value, &key.launch])?;
+    }
+    remove_unowned(connection, "logins", &key.launch)?;
+    let sql = "INSERT OR IGNORE INTO login_issuers (upstream, launch, issuer) VALUES (?1, ?2, ?3)";
+    connection.execute(sql, [&key.upstream, &key.launch, &issuer]).map(drop)
+}
+
+/// The place that a login is sealed for. Without an upstream it is the place of before version 9.
+fn login_place(key: &LoginKey) -> Vec<&str> {
+    let names = [&*key.upstream, &*key.launch].into_iter().filter(|name| !name.is_empty());
+    ["logins", "value"].into_iter().chain(names).collect()
+}
+
+fn registration_place<'a>(key: &'a LoginKey, issuer: &'a str) -> [&'a str; 5] {
+    ["registrations", "value", &key.upstream, &key.launch, issuer]
 }

@@ -9,7 +9,7 @@
 use rusqlite::{Connection, TransactionBehavior};
 
 /// The step at place 0 leads from an empty file to version 1, the next one to version 2, and so on.
-const STEPS: &[&str] = &[TABLES, SEALED, SESSIONS, STATES, DETAILS, CONFIRMED, SIGN_INS, LOGINS];
+const STEPS: &[&str] = &[TABLES, SEALED, SESSIONS, STATES, DETAILS, CONFIRMED, SIGN_INS, LOGINS, OWNERS];
 /// The version of this program.
 pub(super) const VERSION: usize = STEPS.len();
 
@@ -139,6 +139,30 @@ CREATE TABLE logins (
 ) STRICT;
 CREATE TABLE registrations (
     launch TEXT NOT NULL, issuer TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (launch, issuer)
+) STRICT, WITHOUT ROWID;
+";
+
+/// Version 9: a login belongs to an upstream, not to all with its launch. Rows of before have the empty name until an upstream adopts
+/// them, which the values are sealed anew for; a start of the daemon does that.
+const OWNERS: &str = "
+CREATE TABLE owned_logins (
+    upstream TEXT NOT NULL, launch TEXT NOT NULL, issuer TEXT NOT NULL, version INTEGER NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('live', 'expired')), value TEXT NOT NULL,
+    tried INTEGER NOT NULL, claimed_by INTEGER, claimed_until INTEGER, PRIMARY KEY (upstream, launch)
+) STRICT;
+INSERT INTO owned_logins SELECT '', launch, issuer, version, state, value, tried, claimed_by, claimed_until FROM logins;
+DROP TABLE logins;
+ALTER TABLE owned_logins RENAME TO logins;
+CREATE TABLE owned_registrations (
+    upstream TEXT NOT NULL, launch TEXT NOT NULL, issuer TEXT NOT NULL, value TEXT NOT NULL,
+    PRIMARY KEY (upstream, launch, issuer)
+) STRICT, WITHOUT ROWID;
+INSERT INTO owned_registrations SELECT '', launch, issuer, value FROM registrations;
+DROP TABLE registrations;
+ALTER TABLE owned_registrations RENAME TO registrations;
+-- The issuer of an upstream's last login. It outlives the login.
+CREATE TABLE login_issuers (
+    upstream TEXT NOT NULL, launch TEXT NOT NULL, issuer TEXT NOT NULL, PRIMARY KEY (upstream, launch)
 ) STRICT, WITHOUT ROWID;
 ";
 

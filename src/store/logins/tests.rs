@@ -31,6 +31,10 @@ fn login(refresh: &str) -> Login {
     }
 }
 
+fn key(upstream: &str) -> LoginKey {
+    LoginKey { upstream: upstream.to_owned(), launch: "l".to_owned() }
+}
+
 fn refresh(held: &Held) -> &str {
     held.login.tokens.refresh.as_ref().unwrap().expose()
 }
@@ -39,39 +43,42 @@ fn refresh(held: &Held) -> &str {
 async fn of_several_processes_one_renews_and_the_others_see_its_row() {
     let dir = tempfile::tempdir().unwrap();
     let [one, two] = [(); 2].map(|()| Logins::new(Db::open(dir.path()).unwrap()));
-    assert!(one.get("l").await.unwrap().is_none());
-    let version = one.keep("l", &login("r1")).await.unwrap();
-    assert_eq!(refresh(&two.get("l").await.unwrap().unwrap()), "r1");
-    assert!(two.get("other").await.unwrap().is_none());
-    let Claiming::Mine(claimed) = one.claim("l", version).await.unwrap() else { panic!("not mine") };
+    assert!(one.get(&key("a")).await.unwrap().is_none());
+    let version = one.keep(&key("a"), &login("r1")).await.unwrap();
+    assert_eq!(refresh(&two.get(&key("a")).await.unwrap().unwrap()), "r1");
+    assert!(two.get(&key("b")).await.unwrap().is_none());
+    let Claiming::Mine(claimed) = one.claim(&key("a"), version).await.unwrap() else { panic!("not mine") };
     assert!(!claimed.was_tried);
-    assert!(matches!(two.claim("l", version).await.unwrap(), Claiming::Busy));
+    assert!(matches!(two.claim(&key("a"), version).await.unwrap(), Claiming::Busy));
     let next = claimed.renewed(&login("r2")).await.unwrap().unwrap();
-    assert!(matches!(two.claim("l", version).await.unwrap(), Claiming::Moved), "the verdict is about another row");
-    assert!(!two.expire("l", version).await.unwrap(), "a late refusal of the old token ends nothing");
-    let held = two.get("l").await.unwrap().unwrap();
+    assert!(
+        matches!(two.claim(&key("a"), version).await.unwrap(), Claiming::Moved),
+        "the verdict is about another row"
+    );
+    assert!(!two.expire(&key("a"), version).await.unwrap(), "a late refusal of the old token ends nothing");
+    let held = two.get(&key("a")).await.unwrap().unwrap();
     assert_eq!((refresh(&held), held.version, held.is_expired), ("r2", next, false));
-    assert!(two.expire("l", next).await.unwrap() && one.get("l").await.unwrap().unwrap().is_expired);
-    assert!(matches!(one.claim("l", next).await.unwrap(), Claiming::Moved), "an ended login is not renewed");
-    assert!(two.forget("l").await.unwrap() && !one.forget("l").await.unwrap());
+    assert!(two.expire(&key("a"), next).await.unwrap() && one.get(&key("a")).await.unwrap().unwrap().is_expired);
+    assert!(matches!(one.claim(&key("a"), next).await.unwrap(), Claiming::Moved), "an ended login is not renewed");
+    assert!(two.forget(&key("a")).await.unwrap() && !one.forget(&key("a")).await.unwrap());
 }
 
 #[tokio::test]
 async fn a_process_that_ends_in_the_middle_leaves_a_mark_and_no_lock() {
     let dir = tempfile::tempdir().unwrap();
     let [one, two] = [(); 2].map(|()| Logins::new(Db::open(dir.path()).unwrap()));
-    let version = one.keep("l", &login("r1")).await.unwrap();
-    let Claiming::Mine(gone) = one.claim("l", version).await.unwrap() else { panic!("not mine") };
+    let version = one.keep(&key("a"), &login("r1")).await.unwrap();
+    let Claiming::Mine(gone) = one.claim(&key("a"), version).await.unwrap() else { panic!("not mine") };
     // Its end, and the time that its claim has.
     drop(gone);
     two.db.damage("UPDATE logins SET claimed_until = 1");
-    let Claiming::Mine(claimed) = two.claim("l", version).await.unwrap() else { panic!("not free") };
+    let Claiming::Mine(claimed) = two.claim(&key("a"), version).await.unwrap() else { panic!("not free") };
     assert!(claimed.was_tried);
     claimed.release(false).await;
-    let Claiming::Mine(again) = one.claim("l", version).await.unwrap() else { panic!("not given back") };
+    let Claiming::Mine(again) = one.claim(&key("a"), version).await.unwrap() else { panic!("not given back") };
     assert!(again.was_tried, "that nothing was sent this time says nothing of the first time");
     let next = again.renewed(&login("r2")).await.unwrap().unwrap();
-    let Claiming::Mine(fresh) = two.claim("l", next).await.unwrap() else { panic!("not free") };
+    let Claiming::Mine(fresh) = two.claim(&key("a"), next).await.unwrap() else { panic!("not free") };
     assert!(!fresh.was_tried, "the mark belongs to the old token");
 }
 
@@ -79,16 +86,77 @@ async fn a_process_that_ends_in_the_middle_leaves_a_mark_and_no_lock() {
 async fn nothing_of_a_login_lies_in_the_clear() {
     let dir = tempfile::tempdir().unwrap();
     let logins = Logins::new(Db::open(dir.path()).unwrap());
-    logins.keep("l", &login("canary-refresh")).await.unwrap();
+    logins.keep(&key("a"), &login("canary-refresh")).await.unwrap();
     let made =
         r#"{"issuer":"https://as.example","redirect_url":"http://127.0.0.1/cb","id":"x","secret":"canary-secret"}"#;
     let made: Registration = serde_json::from_str(made).unwrap();
-    logins.keep_registration("l", &made).await.unwrap();
-    assert_eq!(logins.registrations("l").await.unwrap(), [made]);
+    logins.keep_registration(&key("a"), &made).await.unwrap();
+    assert_eq!(logins.registrations(&key("a")).await.unwrap(), [made]);
     for file in std::fs::read_dir(dir.path()).unwrap() {
         let bytes = std::fs::read(file.unwrap().path()).unwrap();
         assert!(!bytes.windows(6).any(|window| window == b"canary"));
     }
-    logins.forget_registrations("l").await.unwrap();
-    assert!(logins.registrations("l").await.unwrap().is_empty());
+    logins.forget_registrations(&key("a")).await.unwrap();
+    assert!(logins.registrations(&key("a")).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn two_upstreams_with_one_launch_have_two_logins() {
+    let dir = tempfile::tempdir().unwrap();
+    let logins = Logins::new(Db::open(dir.path()).unwrap());
+    logins.keep(&key("a"), &login("of a")).await.unwrap();
+    assert!(logins.get(&key("b")).await.unwrap().is_none(), "the account of one is not open to the other");
+    logins.keep(&key("b"), &login("of b")).await.unwrap();
+    assert_eq!(refresh(&logins.get(&key("a")).await.unwrap().unwrap()), "of a");
+    assert!(logins.forget(&key("a")).await.unwrap());
+    assert_eq!(refresh(&logins.get(&key("b")).await.unwrap().unwrap()), "of b", "the end of one leaves the other");
+    logins.db.damage("UPDATE logins SET upstream = 'a'");
+    assert!(logins.get(&key("a")).await.unwrap().is_none(), "a row that was moved is sealed for the other");
+}
+
+#[tokio::test]
+async fn the_issuer_outlives_the_login() {
+    let dir = tempfile::tempdir().unwrap();
+    let logins = Logins::new(Db::open(dir.path()).unwrap());
+    assert_eq!(logins.issuer(&key("a")).await.unwrap(), None);
+    logins.keep(&key("a"), &login("r")).await.unwrap();
+    logins.forget(&key("a")).await.unwrap();
+    assert_eq!(logins.issuer(&key("a")).await.unwrap().as_deref(), Some("https://as.example"));
+    assert_eq!(logins.issuer(&key("b")).await.unwrap(), None);
+}
+
+/// A store of version 8 has one login for all upstreams with its launch.
+#[tokio::test]
+async fn an_old_login_stays_with_the_one_upstream_that_has_its_launch() {
+    for (owners, adopter) in [(&["a"][..], Some("a")), (&["a", "b"], None), (&[], None)] {
+        let dir = tempfile::tempdir().unwrap();
+        let logins = Logins::new(Db::open(dir.path()).unwrap());
+        logins.keep(&key(""), &login("old")).await.unwrap();
+        let mut keys: Vec<LoginKey> = owners.iter().map(|name| key(name)).collect();
+        keys.push(LoginKey { launch: "another".to_owned(), ..key("c") });
+        logins.adopt(keys).unwrap();
+        for name in ["a", "b", "c"] {
+            let held = logins.get(&key(name)).await.unwrap();
+            assert_eq!(held.as_ref().map(refresh), (adopter == Some(name)).then_some("old"), "{owners:?} {name}");
+        }
+        if let Some(name) = adopter {
+            assert_eq!(logins.issuer(&key(name)).await.unwrap().as_deref(), Some("https://as.example"));
+        }
+        assert_eq!(
+            logins.get(&key("")).await.unwrap().is_some(),
+            owners.is_empty(),
+            "{owners:?}: it waits for its upstream"
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_old_login_takes_the_place_of_no_newer_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let logins = Logins::new(Db::open(dir.path()).unwrap());
+    logins.keep(&key(""), &login("old")).await.unwrap();
+    logins.keep(&key("a"), &login("new")).await.unwrap();
+    logins.adopt(vec![key("a")]).unwrap();
+    assert_eq!(refresh(&logins.get(&key("a")).await.unwrap().unwrap()), "new");
+    assert!(logins.get(&key("")).await.unwrap().is_none());
 }

@@ -6,8 +6,10 @@ use crate::config::AuthKind;
 use crate::engine::oauth::client::Moment;
 use crate::engine::oauth::error::{OAuthError, Refusal};
 use crate::engine::oauth::flow::{self, Flow, Kind, Known, Next};
+use crate::engine::oauth::scope::OFFLINE;
 use crate::engine::oauth::token::Login;
 use crate::upstream::login_parts::{LoginParts, chance};
+use crate::upstream::standing::Standing;
 
 /// Documents and tokens of one login; more than any server needs.
 const STEPS: usize = 32;
@@ -28,11 +30,11 @@ impl Keeper {
         if self.terms.kind() != AuthKind::OAuth {
             return Err(format!("headend logs in to `{}` by itself; see its `[upstreams.{0}.auth]`", self.upstream));
         }
-        let terms = self.terms.terms(&self.parts)?;
+        let terms = self.current_terms().await?;
         let challenge = self.inner.lock().challenge.clone();
         let granted = challenge.as_ref().zip(self.login()).and_then(|(challenge, login)| flow::more(&login, challenge));
-        let registrations = logins.registrations(&self.launch).await.map_err(|error| error.to_string())?;
-        let known = Known { registrations, granted };
+        let registrations = logins.registrations(&self.key).await.map_err(|error| error.to_string())?;
+        let known = Known { registrations, granted, most: None };
         let now = clock::since_1970().as_secs();
         let mut flow = Flow::new(terms, Kind::Person, challenge, known, chance(), now);
         match self.drive(&mut flow).await {
@@ -40,9 +42,23 @@ impl Keeper {
             Ok(_) => Err(OAuthError::OutOfTurn.to_string()),
             Err(error) => {
                 self.parts.record("login-failed", &self.upstream, &error.to_string());
+                if matches!(error, OAuthError::OtherThanFirst { .. }) && self.health.standing().awaits_login() {
+                    self.health.stands(Standing::NeedsLogin, || error.to_string());
+                    self.health.failed(error.to_string());
+                }
                 Err(error.to_string())
             }
         }
+    }
+
+    /// The scopes of the login in the store that another one replaces, none if it is of another issuer; `None` without a login.
+    pub(crate) async fn scopes_before(&self, issuer: &str) -> Option<Vec<String>> {
+        let held = self.parts.logins.as_ref()?.get(&self.key).await.ok().flatten()?;
+        let tokens = held.login.tokens;
+        let mut scopes = if held.login.server.issuer == issuer { tokens.scopes } else { Vec::new() };
+        // Servers grant it by the refresh token, and do not always say so.
+        scopes.extend(tokens.refresh.map(|_| OFFLINE.to_owned()));
+        Some(scopes)
     }
 
     /// The rest of a login whose page has answered: gets the tokens and keeps them. Whether it may be another account's than the one
@@ -61,14 +77,14 @@ impl Keeper {
                 return Err(error.to_string());
             }
         };
-        let before = logins.get(&self.launch).await.ok().flatten();
+        let before = logins.get(&self.key).await.ok().flatten();
         let is_same = before.is_some_and(|held| {
             let same_issuer = held.login.server.issuer == login.server.issuer;
             let subject = |login: &Login| login.account.as_ref().map(|account| account.subject.clone());
             same_issuer && subject(&held.login).is_some() && subject(&held.login) == subject(&login)
         });
         let slot = self.parts.reserve().await?;
-        logins.keep(&self.launch, &login).await.map_err(|error| error.to_string())?;
+        logins.keep(&self.key, &login).await.map_err(|error| error.to_string())?;
         let account = login.account.as_ref().map_or("", |account| account.shown.as_str());
         LoginParts::logged_in(slot, &self.upstream, &format!("{} {account}", login.server.issuer));
         tracing::info!(upstream.name = %self.upstream, issuer = %login.server.issuer, "logged in");
@@ -81,12 +97,12 @@ impl Keeper {
     /// A sentence for the operator.
     pub(crate) async fn log_out(&self) -> Result<bool, String> {
         let Some(logins) = &self.parts.logins else { return Ok(false) };
-        let held = logins.get(&self.launch).await.map_err(|error| error.to_string())?;
-        let was_there = logins.forget(&self.launch).await.map_err(|error| error.to_string())?;
+        let held = logins.get(&self.key).await.map_err(|error| error.to_string())?;
+        let was_there = logins.forget(&self.key).await.map_err(|error| error.to_string())?;
         self.enter(State::None);
         if let Some(held) = held {
             let moment = Moment { now: clock::since_1970().as_secs(), once: clock::random() };
-            let requests = self.terms.terms(&self.parts).map(|terms| held.login.revoke(&terms, moment));
+            let requests = self.current_terms().await.map(|terms| held.login.revoke(&terms, moment));
             for request in requests.into_iter().flatten().flatten() {
                 // Whatever the server says, the login is forgotten here.
                 drop(self.fetcher.send(&request).await);
@@ -106,7 +122,7 @@ impl Keeper {
                         && let Some(logins) = &self.parts.logins
                     {
                         // The server has forgotten the client: the next login registers another one.
-                        drop(logins.forget_registrations(&self.launch).await);
+                        drop(logins.forget_registrations(&self.key).await);
                     }
                     return Err(error);
                 }
@@ -119,7 +135,7 @@ impl Keeper {
                 && had.as_ref() != Some(made)
             {
                 // It outlives a login that fails later; one that cannot be kept is made again.
-                drop(logins.keep_registration(&self.launch, made).await);
+                drop(logins.keep_registration(&self.key, made).await);
             }
         }
         Err(OAuthError::OutOfTurn)

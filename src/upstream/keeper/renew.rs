@@ -31,11 +31,11 @@ impl Keeper {
         };
         let until = clock::now() + PATIENCE;
         loop {
-            let Some(held) = logins.get(&self.launch).await.map_err(|error| unread(&error))? else {
+            let Some(held) = logins.get(&self.key).await.map_err(|error| unread(&error))? else {
                 self.enter(State::None);
                 return Ok(());
             };
-            let terms = self.terms.terms(&self.parts).map_err(HttpError::NoToken)?;
+            let terms = self.current_terms().await.map_err(HttpError::NoToken)?;
             if !held.login.fits(&terms) {
                 // It belongs to an issuer or client that the configuration does not mean any more.
                 self.enter(State::None);
@@ -74,7 +74,7 @@ impl Keeper {
             }
             Err(error) => return Err(self.failed(&error)),
         };
-        let claimed = match logins.claim(&self.launch, held.version).await.map_err(|error| unread(&error))? {
+        let claimed = match logins.claim(&self.key, held.version).await.map_err(|error| unread(&error))? {
             Claiming::Moved => return Ok(false),
             Claiming::Busy => {
                 tokio::time::sleep(LOOK).await;
@@ -119,7 +119,7 @@ impl Keeper {
 
     /// Ends the login of that version, if it is still there.
     async fn end(&self, logins: &Logins, version: u64, why: &str) -> Result<bool, HttpError> {
-        if !logins.expire(&self.launch, version).await.map_err(|error| unread(&error))? {
+        if !logins.expire(&self.key, version).await.map_err(|error| unread(&error))? {
             return Ok(false);
         }
         tracing::warn!(upstream.name = %self.upstream, why, "login expired: `headend login {}`", self.upstream);
@@ -146,8 +146,8 @@ impl Keeper {
             return Ok(());
         }
         let granted = challenge.as_ref().zip(self.login()).and_then(|(challenge, login)| flow::more(&login, challenge));
-        let terms = self.terms.terms(&self.parts).map_err(HttpError::NoToken)?;
-        let known = Known { registrations: Vec::new(), granted };
+        let terms = self.current_terms().await.map_err(HttpError::NoToken)?;
+        let known = Known { registrations: Vec::new(), granted, most: self.most_scopes() };
         let now = clock::since_1970().as_secs();
         let kind = self.terms.own_kind().await.map_err(|why| self.failed(&why))?;
         let mut flow = Flow::new(terms, kind, challenge, known, chance(), now);
@@ -155,6 +155,7 @@ impl Keeper {
             Ok(Next::Done(login)) => {
                 let slot = self.parts.reserve().await.map_err(HttpError::NoToken)?;
                 LoginParts::logged_in(slot, &self.upstream, &login.server.issuer);
+                self.inner.lock().first_scopes.get_or_insert_with(|| login.tokens.scopes.clone());
                 self.adopt(u64::from_be_bytes(clock::random()), *login)
             }
             Ok(_) => Err(self.failed(&OAuthError::OutOfTurn)),

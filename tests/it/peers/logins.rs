@@ -48,8 +48,11 @@ impl Place {
         let issuer = Peer::start(&peers, &setup.world, "oidc-provider.mjs", &[], &all);
         let args: &[&str] = if kind.ends_with(".py") { &["remote"] } else { &[] };
         let server = Peer::start(&peers, &setup.world, kind, args, &[("ISSUER", &issuer.said("issuer"))]);
-        let table =
-            if auth.is_empty() { String::new() } else { format!("[upstreams.guarded.auth]\n{}", auth.join("\n")) };
+        let mut table =
+            if auth.is_empty() { String::new() } else { format!("[upstreams.guarded.auth]\n{}\n", auth.join("\n")) };
+        if auth.iter().any(|line| line.starts_with("client-secret") || line.starts_with("private-key")) {
+            table.push_str(&format!("issuers = [{:?}]\n", issuer.said("issuer")));
+        }
         let gateway = setup.url("guarded", &server.said("url")).toml(&table).start();
         Some(Self { peers, issuer, server, gateway })
     }
@@ -278,6 +281,14 @@ fn a_server_that_moves_to_another_issuer_gets_no_credential_of_the_old_one() {
     let base = place.server.said("url");
     post(&format!("{}/test/issuer", base.trim_end_matches("/mcp")), &other.said("issuer"));
     within(PATIENCE, "a call that needs a login", || place.call("guarded__read").0.contains("headend login guarded"));
+    let (worked, text) = login(&place.gateway, &place.peers, "guarded");
+    let line = format!("issuers = [{:?}]", other.said("issuer"));
+    assert!(!worked && text.contains(&line) && text.contains(&place.issuer.said("issuer")), "{text}");
+    assert!(other.events("registered").is_empty(), "nothing was sent there: {}", other.story());
+    let config = fs::read_to_string(&place.gateway.config).unwrap();
+    let reloaded = place.gateway.reload(&format!("{config}\n[upstreams.guarded.auth]\n{line}\n"));
+    assert!(reloaded.status.success(), "{}", said(&reloaded));
+    place.wait_for_state("needs-login");
     place.log_in();
     within(PATIENCE, "a call with the new issuer's token", || !place.call("guarded__read").1);
     assert_eq!(other.events("registered").len(), 1);

@@ -5,7 +5,7 @@ use futures_util::future::BoxFuture;
 use super::FakeDesk;
 use crate::console::login_desk::{HeldLogin, LoginDesk, LoginView};
 use crate::engine::oauth::authorize::Callback;
-use crate::gateway::logins::{Begun, Done, NotTaken};
+use crate::gateway::logins::{Begun, Done, NotTaken, WantedScope};
 
 /// The ids of both logins; the value of the cookie and the state of the opened one.
 pub(in crate::console::tests) const NEW: &str = "Nm3yxXKpWq1uVb0sEfJ2gA";
@@ -26,12 +26,22 @@ pub(super) fn view(upstream: &str) -> Option<LoginView> {
     }
 }
 
+/// The opened login's page is on another host than its issuer.
+fn issuer(id: &str) -> String {
+    let host = if id == OPENED { "sso.example.com" } else { "login.xn--exmple-cua.com" };
+    format!("https://{host}/realms/a-long-name-of-a-realm")
+}
+
 fn begun(id: &str) -> Begun {
     let redirect = "http://127.0.0.1:8628/oauth/callback".to_owned();
     Begun {
         id: id.to_owned(),
         upstream: "docs".to_owned(),
-        issuer: "https://login.xn--exmple-cua.com/realms/a-long-name-of-a-realm".to_owned(),
+        issuer: issuer(id),
+        page_host: (id == OPENED).then(|| "login.xn--exmple-cua.com".to_owned()),
+        scopes: [("read", false), ("write", true)]
+            .map(|(name, is_more)| WantedScope { name: name.to_owned(), is_more })
+            .to_vec(),
         warning: Some("`login.xn--exmple-cua.com` stands for a name in another script, which may look like one that you know; compare it with care".to_owned()),
         address: format!("https://login.xn--exmple-cua.com/authorize?response_type=code&client_id=0b6f&redirect_uri=http%3A%2F%2F127.0.0.1%3A8628%2Foauth%2Fcallback&code_challenge=E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM&code_challenge_method=S256&state={STATE}"),
         redirect,

@@ -13,8 +13,19 @@ pub enum OAuthError {
     Document(Document, &'static str),
     #[error("the server's metadata is about another resource; if the server is right, set `resource` to its address")]
     OtherResource,
-    #[error("the server's tokens come from {}, which `issuers` does not list", foreign::short(.0, 200))]
-    NotPinned(String),
+    #[error(
+        "the server names the authorization server {new}, but `issuers` has {pinned}; nothing was sent to the other one",
+        new = foreign::short(.named, 200)
+    )]
+    NotPinned { named: String, pinned: String },
+    #[error(
+        "the server names the authorization server {new}, but the first login was given at {old}; nothing was sent to the \
+         other one. If you trust it, write `issuers = [\"{new}\"]` in the `auth` table of the upstream",
+        new = foreign::short(.named, 200), old = foreign::short(.first, 200)
+    )]
+    OtherThanFirst { named: String, first: String },
+    #[error("a credential belongs to one authorization server; name it: `issuers = [\"https://login.example.com\"]`")]
+    OneIssuer,
     #[error(
         "{0} leads to an address that this server may not name; a private or loopback issuer has to be in `issuers`"
     )]

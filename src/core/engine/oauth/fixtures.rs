@@ -8,12 +8,14 @@ use url::Url;
 use super::authorize::Chance;
 use super::terms::{ResourceRule, Terms};
 #[cfg(test)]
-use super::{document::Read, error::Document, request::Answer};
+use super::{assertion::SigningKey, document::Read, error::Document, request::Answer};
 
 pub(super) fn terms(url: &str) -> Terms {
     Terms {
         url: Url::parse(url).unwrap(),
         issuers: Vec::new(),
+        first_issuer: None,
+        is_unattended: false,
         client: None,
         client_metadata_url: None,
         scopes: Vec::new(),
@@ -25,6 +27,16 @@ pub(super) fn terms(url: &str) -> Terms {
 
 pub(super) fn chance() -> Chance {
     Chance { state: [1; 32], verifier: [2; 32], nonce: [3; 16], once: [4; 16] }
+}
+
+/// A new key that signs for a client.
+#[cfg(test)]
+pub(super) fn signing_key() -> SigningKey {
+    let random = aws_lc_rs::rand::SystemRandom::new();
+    let curve = &aws_lc_rs::signature::ECDSA_P256_SHA256_FIXED_SIGNING;
+    let der = aws_lc_rs::signature::EcdsaKeyPair::generate_pkcs8(curve, &random).unwrap();
+    let text = data_encoding::BASE64.encode(der.as_ref());
+    SigningKey::parse(&format!("-----BEGIN PRIVATE KEY-----\n{text}\n-----END PRIVATE KEY-----\n")).unwrap()
 }
 
 #[cfg(test)]

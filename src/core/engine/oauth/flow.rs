@@ -35,6 +35,8 @@ pub struct Known {
     pub registrations: Vec<Registration>,
     /// Issuer and scopes of the login that is to get more rights.
     pub granted: Option<(String, Vec<String>)>,
+    /// The most scopes that headend may ask for without a person; `None` before its first token if none are configured.
+    pub most: Option<Vec<String>>,
 }
 
 /// What is to be done next.
@@ -240,12 +242,13 @@ impl Flow {
     }
 
     fn found(&mut self, server: &Server) -> Result<(), OAuthError> {
+        self.terms.check_issuer(&server.issuer)?;
         let is_person = matches!(self.kind, Kind::Person);
         if is_person && !server.pkce {
             return Err(OAuthError::NoPkce);
         }
         let granted = self.known.granted.as_ref().filter(|(issuer, _)| *issuer == server.issuer);
-        self.scopes = Sources {
+        let chosen = Sources {
             configured: &self.terms.scopes,
             granted: granted.map_or(&[], |(_, scopes)| scopes),
             challenge: self.challenge.as_ref().and_then(|challenge| challenge.scope.as_deref()),
@@ -254,6 +257,8 @@ impl Flow {
             offline: is_person,
         }
         .choose();
+        // Nobody sees what is asked for, so a server cannot raise it.
+        self.scopes = self.known.most.clone().filter(|_| !is_person).unwrap_or(chosen);
         self.parameter = resource::parameter(&self.terms, self.resource.as_ref());
         self.server = Some(server.clone());
         let client = match &self.kind {

@@ -6,7 +6,7 @@
 use super::challenge::Challenge;
 
 /// Source: `OpenID` Connect Core, 11.
-pub(super) const OFFLINE: &str = "offline_access";
+pub const OFFLINE: &str = "offline_access";
 const MAX_SCOPES: usize = 256;
 
 /// The origins of scopes.

@@ -16,8 +16,12 @@ use crate::wire::reach::{Reach, is_loopback};
 pub struct Terms {
     /// The upstream's URL of the configuration.
     pub url: Url,
-    /// Issuers that the operator pins, as text; none: any that the server names.
+    /// Issuers that the operator pins, as text; none: any that the server names, or `first_issuer` alone.
     pub issuers: Vec<String>,
+    /// Issuer of the first login at this upstream, from the store. It counts while `issuers` is empty.
+    pub first_issuer: Option<String>,
+    /// True if headend logs in by itself, with a credential of the configuration or of its platform.
+    pub is_unattended: bool,
     pub client: Option<Configured>,
     /// Where the operator serves our client id metadata document.
     pub client_metadata_url: Option<String>,
@@ -36,6 +40,13 @@ pub struct Configured {
     pub id: String,
     pub secret: Option<Hidden>,
     pub key: Option<Arc<SigningKey>>,
+}
+
+impl Configured {
+    /// Whether the client proves itself with a secret or a key.
+    fn has_credential(&self) -> bool {
+        self.secret.is_some() || self.key.is_some()
+    }
 }
 
 /// The parameter `resource` of requests.
@@ -78,16 +89,37 @@ impl Terms {
         Ok(url)
     }
 
-    /// The issuer to use, of those that a server lists.
+    /// Checks that a login at this issuer is one that the operator wants. Nothing is sent to an issuer before this check.
+    ///
+    /// A credential belongs to one issuer: the configuration names it, since whatever the server names would get the credential.
     ///
     /// # Errors
-    /// [`OAuthError::NotPinned`].
+    /// [`OAuthError::OneIssuer`] if a credential has no issuer of its own or several, [`OAuthError::NotPinned`], and
+    /// [`OAuthError::OtherThanFirst`].
+    pub fn check_issuer(&self, issuer: &str) -> Result<(), OAuthError> {
+        let has_credential = self.is_unattended || self.client.as_ref().is_some_and(Configured::has_credential);
+        if has_credential && self.issuers.len() != 1 {
+            return Err(OAuthError::OneIssuer);
+        }
+        let named = || issuer.to_owned();
+        match (self.issuers.as_slice(), &self.first_issuer) {
+            ([], Some(first)) if !same_issuer(first, issuer) => {
+                Err(OAuthError::OtherThanFirst { named: named(), first: first.clone() })
+            }
+            ([], _) => Ok(()),
+            (pins, _) if pins.iter().any(|pin| same_issuer(pin, issuer)) => Ok(()),
+            (pins, _) => Err(OAuthError::NotPinned { named: named(), pinned: pins.join(", ") }),
+        }
+    }
+
+    /// The first issuer of a server's list that [`Self::check_issuer`] admits.
+    ///
+    /// # Errors
+    /// As [`Self::check_issuer`], about the first one of the list.
     pub(super) fn issuer(&self, listed: &[String]) -> Result<String, OAuthError> {
-        let found = match self.issuers.as_slice() {
-            [] => listed.first(),
-            pins => listed.iter().find(|issuer| pins.iter().any(|pin| same_issuer(pin, issuer))),
-        };
-        found.cloned().ok_or_else(|| OAuthError::NotPinned(listed.first().cloned().unwrap_or_default()))
+        let admitted = listed.iter().find(|issuer| self.check_issuer(issuer).is_ok());
+        let first = admitted.or(listed.first()).ok_or(OAuthError::NoMetadata)?;
+        self.check_issuer(first).map(|()| first.clone())
     }
 
     fn pins(&self) -> impl Iterator<Item = Url> + '_ {

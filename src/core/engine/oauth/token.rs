@@ -121,8 +121,8 @@ impl Login {
     /// The request that renews the tokens; `None` for a login without a refresh token.
     ///
     /// # Errors
-    /// [`OAuthError::NoClient`] where the operator's client is gone, [`OAuthError::NotPinned`] where the issuer is not pinned
-    /// any more, [`OAuthError::Unreachable`], [`OAuthError::Key`].
+    /// [`OAuthError::NoClient`] where the operator's client is gone, those of [`Terms::check_issuer`],
+    /// [`OAuthError::Unreachable`], [`OAuthError::Key`].
     pub fn refresh(&self, terms: &Terms, moment: Moment) -> Result<Option<Request>, OAuthError> {
         let Some(token) = &self.tokens.refresh else { return Ok(None) };
         let client = self.client(terms)?;
@@ -167,7 +167,7 @@ impl Login {
     }
 
     fn client(&self, terms: &Terms) -> Result<Client, OAuthError> {
-        terms.issuer(std::slice::from_ref(&self.server.issuer))?;
+        terms.check_issuer(&self.server.issuer)?;
         let client = match (&self.registration, &terms.client) {
             (Some(registration), None) if registration.issuer == self.server.issuer => {
                 Client::registered(registration, &self.server)

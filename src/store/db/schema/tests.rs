@@ -30,7 +30,7 @@ fn a_new_file_and_one_of_version_1_end_with_the_same_tables() {
     assert_eq!(taken(&old, VERSION).unwrap(), 1);
     for connection in [&mut new, &mut old] {
         migrate(connection, &KEY).unwrap();
-        assert_eq!((version(connection), taken(connection, VERSION).unwrap()), (8, 8));
+        assert_eq!((version(connection), taken(connection, VERSION).unwrap()), (9, 9));
     }
     assert_eq!(tables(&new), tables(&old));
     assert_eq!((grants(&new), grants(&old)), (0, 2));
@@ -89,4 +89,20 @@ fn tools_of_before_version_5_are_known_for_the_launch_that_was_approved() {
     });
     let rows: Vec<String> = rows.unwrap().collect::<Result<_, _>>().unwrap();
     assert_eq!(rows, ["a launch  aa", "a tool changed aa", "a tool known aa", "b launch  bb"]);
+}
+
+#[test]
+fn logins_of_before_version_9_belong_to_no_upstream_yet() {
+    let mut store = opened("");
+    take(&mut store, &STEPS[..8], &KEY).unwrap();
+    let rows = "INSERT INTO logins VALUES ('l', 'https://as.example', 3, 'live', 'sealed', 1, 4, 5);
+                INSERT INTO registrations VALUES ('l', 'https://as.example', 'sealed');";
+    store.execute_batch(rows).unwrap();
+    migrate(&mut store, &KEY).unwrap();
+    let login = "SELECT upstream || launch || issuer || version || state || value || tried || claimed_by || claimed_until FROM logins";
+    let text = |sql: &str| -> String { store.query_row(sql, [], |row| row.get(0)).unwrap() };
+    assert_eq!(text(login), "lhttps://as.example3livesealed145");
+    assert_eq!(text("SELECT upstream || launch || issuer || value FROM registrations"), "lhttps://as.examplesealed");
+    let issuers: i64 = store.query_row("SELECT count(*) FROM login_issuers", [], |row| row.get(0)).unwrap();
+    assert_eq!((version(&store), issuers), (9, 0));
 }

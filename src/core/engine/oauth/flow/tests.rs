@@ -1,9 +1,10 @@
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::*;
 use crate::engine::oauth::client::Configured;
 use crate::engine::oauth::error::NoAnswer;
-use crate::engine::oauth::fixtures::{chance, json, terms};
+use crate::engine::oauth::fixtures::{chance, json, signing_key, terms};
 use crate::engine::oauth::request::{Answer, Content};
 use crate::mcp::version::Revision;
 
@@ -118,7 +119,7 @@ fn clients_are_chosen_in_order() {
             method: None,
             expires,
         }],
-        granted: None,
+        ..Known::default()
     };
     assert_eq!(id(all.clone(), known(AS, None), &documents), "own");
     all.client = None;
@@ -192,7 +193,8 @@ fn what_the_operator_pinned_is_used_alone() {
     pinned.issuers = vec!["https://other.example".to_owned()];
     let mut flow = begin(pinned.clone(), Kind::Person);
     let asked = play(&mut flow, &world());
-    assert_eq!(failed(&flow), OAuthError::NotPinned(AS.to_owned()));
+    let (named, pinned_as) = (AS.to_owned(), "https://other.example".to_owned());
+    assert_eq!(failed(&flow), OAuthError::NotPinned { named, pinned: pinned_as });
     assert!(asked.iter().all(|url| url.starts_with("https://a.example/")), "{asked:?}");
     pinned.issuers = vec![AS.to_owned()];
     let mut silent = world();
@@ -205,6 +207,7 @@ fn what_the_operator_pinned_is_used_alone() {
 #[test]
 fn clients_of_their_own_right_and_workloads_need_no_page() {
     let mut terms = terms(MCP);
+    (terms.issuers, terms.is_unattended) = (vec![AS.to_owned()], true);
     let mut flow = begin(terms.clone(), Kind::ClientCredentials);
     play(&mut flow, &world());
     assert_eq!(failed(&flow), OAuthError::NoClient);
@@ -219,6 +222,75 @@ fn clients_of_their_own_right_and_workloads_need_no_page() {
     let mut flow = begin(terms, Kind::Workload(Hidden::new("jwt".to_owned())));
     let asked = play(&mut flow, &world());
     assert!(asked[2].contains("jwt-bearer&assertion=jwt&scope=r"), "{asked:?}");
+}
+
+/// The terms of each login with a credential, and its kind.
+fn with_credentials() -> [(&'static str, Terms, Kind); 5] {
+    let of = |secret: Option<&str>, has_key: bool, is_unattended| {
+        let key = has_key.then(|| Arc::new(signing_key()));
+        let secret = secret.map(|text| Hidden::new(text.to_owned()));
+        let client = Some(Configured { id: "me".to_owned(), secret, key });
+        Terms { client, is_unattended, ..terms(MCP) }
+    };
+    [
+        ("a person, with a secret", of(Some("s"), false, false), Kind::Person),
+        ("a person, with a key", of(None, true, false), Kind::Person),
+        ("credentials, with a secret", of(Some("s"), false, true), Kind::ClientCredentials),
+        ("credentials, with a key", of(None, true, true), Kind::ClientCredentials),
+        ("a workload", of(None, false, true), Kind::Workload(Hidden::new("jwt".to_owned()))),
+    ]
+}
+
+#[test]
+fn a_credential_goes_to_its_one_issuer_and_to_no_other() {
+    let other = "https://other.example";
+    for (label, mut terms, kind) in with_credentials() {
+        for pins in [&[][..], &[AS, other], &[other]] {
+            terms.issuers = pins.iter().map(|pin| (*pin).to_owned()).collect();
+            let mut flow = begin(terms.clone(), kind.clone());
+            let asked = play(&mut flow, &world());
+            assert!(asked.iter().all(|url| url.starts_with("https://a.example/")), "{label} {pins:?}: {asked:?}");
+            let error = failed(&flow);
+            if pins == [other] {
+                let text = error.to_string();
+                assert!(text.contains(AS) && text.contains(other), "{label}: both are named: {text}");
+            } else {
+                assert_eq!(error, OAuthError::OneIssuer, "{label} {pins:?}");
+            }
+        }
+        // A server without metadata is its own authorization server, and no more entitled to the credential.
+        terms.issuers.clear();
+        let mut flow = begin(terms.clone(), kind.clone());
+        let asked = play(&mut flow, &World::new());
+        assert!(asked.iter().all(|url| !url.contains("/token") && !url.contains("authorize")), "{label}: {asked:?}");
+        assert_eq!(failed(&flow), OAuthError::OneIssuer, "{label}");
+        terms.issuers = vec![AS.to_owned()];
+        let mut flow = begin(terms, kind);
+        play(&mut flow, &world());
+        assert_eq!(done(&flow).server.issuer, AS, "{label}");
+    }
+}
+
+#[test]
+fn the_first_issuer_stays_until_the_operator_names_another_one() {
+    let first = "https://first.example";
+    let mut terms = terms(MCP);
+    terms.first_issuer = Some(first.to_owned());
+    let mut flow = begin(terms.clone(), Kind::Person);
+    let asked = play(&mut flow, &world());
+    assert!(asked.iter().all(|url| url.starts_with("https://a.example/")), "{asked:?}");
+    let text = failed(&flow).to_string();
+    assert!(text.contains(first) && text.contains(&format!("`issuers = [\"{AS}\"]`")), "{text}");
+    let mut flow = begin(terms.clone(), Kind::Person);
+    let asked = play(&mut flow, &World::new());
+    assert!(asked.iter().all(|url| url.contains("/.well-known/")), "its own origin is another issuer too: {asked:?}");
+    for (issuers, kept) in [(&[][..], Some(AS)), (&[][..], None), (&[AS], Some(first))] {
+        terms.issuers = issuers.iter().map(|issuer| (*issuer).to_owned()).collect();
+        terms.first_issuer = kept.map(str::to_owned);
+        let mut flow = begin(terms.clone(), Kind::Person);
+        play(&mut flow, &world());
+        assert_eq!(done(&flow).server.issuer, AS, "{issuers:?} {kept:?}");
+    }
 }
 
 #[test]
@@ -236,6 +308,25 @@ fn more_rights_keep_those_that_there_were() {
     assert_eq!(more(&login, &challenge), None, "the token has them");
     let other = Challenge { scope: Some("x".to_owned()), ..Challenge::default() };
     assert_eq!(more(&login, &other).unwrap().0, AS);
+}
+
+#[test]
+fn without_a_person_no_server_raises_what_is_asked_for() {
+    let challenge = Challenge { scope: Some("r admin".to_owned()), ..Challenge::default() };
+    for (label, mut terms, kind) in with_credentials() {
+        terms.issuers = vec![AS.to_owned()];
+        let is_person = matches!(kind, Kind::Person);
+        let most = |scopes: &[&str]| Some(scopes.iter().map(|scope| (*scope).to_owned()).collect());
+        for (bound, asked) in [(None, "r admin"), (most(&["r"]), "r"), (most(&[]), "")] {
+            let granted = Some((AS.to_owned(), vec!["r".to_owned()]));
+            let known = Known { most: bound, granted, ..Known::default() };
+            let mut flow = Flow::new(terms.clone(), kind.clone(), Some(challenge.clone()), known, chance(), 7);
+            let sent = play(&mut flow, &world());
+            let wanted = if is_person { "r admin offline_access" } else { asked };
+            assert_eq!(flow.scopes().join(" "), wanted, "{label}");
+            assert!(is_person || wanted.contains("admin") || !sent.concat().contains("admin"), "{label}: {sent:?}");
+        }
+    }
 }
 
 #[test]

@@ -75,14 +75,23 @@ fn a_login_serves_its_own_issuer_and_client_alone() {
     let mut terms = terms("https://a.example/mcp");
     assert!(login.fits(&terms));
     terms.issuers = vec!["https://other.example".to_owned()];
-    assert!(matches!(login.refresh(&terms, moment()), Err(OAuthError::NotPinned(_))));
+    assert!(matches!(login.refresh(&terms, moment()), Err(OAuthError::NotPinned { .. })));
     assert!(login.revoke(&terms, moment()).is_err());
     terms.issuers = vec![ISSUER.to_owned()];
     assert!(login.fits(&terms));
+    (terms.issuers, terms.first_issuer) = (Vec::new(), Some("https://other.example".to_owned()));
+    assert!(matches!(login.refresh(&terms, moment()), Err(OAuthError::OtherThanFirst { .. })));
+    terms.issuers = vec![ISSUER.to_owned()];
+    assert!(login.fits(&terms), "the operator's word counts");
     terms.client = Some(super::super::client::Configured { id: "other".to_owned(), secret: None, key: None });
     assert!(!login.fits(&terms));
     let moved = Login { client_id: "other".to_owned(), registration: None, ..login };
     assert!(moved.fits(&terms));
+    let secret = Some(Hidden::new("s".to_owned()));
+    terms.client = Some(super::super::client::Configured { id: "other".to_owned(), secret, key: None });
+    assert!(moved.fits(&terms));
+    terms.issuers.clear();
+    assert!(matches!(moved.refresh(&terms, moment()), Err(OAuthError::OneIssuer)), "the secret has no issuer");
     terms.client = None;
     assert!(!moved.fits(&terms));
 }
