@@ -23,7 +23,7 @@ use crate::config::plan::{Plan, diff};
 use crate::config::{self, Config, Upstream};
 use crate::gateway::snapshot::{Snapshot, View};
 use crate::mcp::version::Revision;
-use crate::policy::{Annotator, Kind, LOCAL, Limiter, Policy};
+use crate::policy::{Annotator, Kind, LOCAL, Limiter, MAX_SINGLE_CHANGES, Policy};
 use crate::store::directory::Store;
 use crate::store::leases::Leases;
 use crate::store::pins::{LaunchGate, Pins};
@@ -90,6 +90,8 @@ struct Managed {
     inventory: Option<(Inventory, Revision)>,
     /// It was read by this launch, and not remembered.
     is_read: bool,
+    /// Number of items that readings since the last snapshot do not list any more.
+    removed: u64,
     down_since: Option<Instant>,
     /// It has been heard of since the start: listed or failed.
     heard: bool,
@@ -264,7 +266,7 @@ impl Supervisor {
             handle.listed(inventory);
         }
         let (heard, down_since) = (inventory.is_some(), None);
-        let managed = Managed { handle, stop, gate, filters, inventory, is_read: false, down_since, heard };
+        let managed = Managed { handle, stop, gate, filters, inventory, is_read: false, removed: 0, down_since, heard };
         self.managed.insert(name, managed);
         Ok(())
     }
@@ -293,10 +295,16 @@ impl Supervisor {
             News::Inventory(mut inventory, agreed) => {
                 let most = managed.handle.spec.load().max_inventory;
                 managed.inventory.iter().for_each(|(known, _)| inventory.keep(known, most));
+                managed.removed += managed.inventory.as_ref().map_or(0, |(known, _)| inventory.lost(known));
                 let known = managed.inventory.as_ref().map_or(&[][..], |(known, _)| &known.skipped);
-                for why in inventory.skipped.iter().filter(|why| !known.contains(why)) {
+                let known: HashSet<&String> = known.iter().collect();
+                let news = inventory.skipped.iter().filter(|why| !known.contains(why));
+                // One reading has one line, however many of its items are none.
+                let mut others = news.clone().count();
+                for why in news.take(if others > MAX_SINGLE_CHANGES { 1 } else { others }) {
+                    others -= 1;
                     if let Some(count) = managed.handle.health.lines.lists.count(clock::uptime()) {
-                        tracing::warn!(upstream.name = %report.upstream, error = %why, count, "part of a list is not offered");
+                        tracing::warn!(upstream.name = %report.upstream, error = %why, others, count, "part of a list is not offered");
                     }
                 }
                 managed.handle.listed(&inventory);

@@ -161,6 +161,21 @@ impl Inventory {
         }
     }
 
+    /// Whether a list has these definitions, in this order.
+    pub fn has_same(&self, list: List, items: &[Definition]) -> bool {
+        let known = self.items(list);
+        known.len() == items.len() && known.iter().zip(items).all(|(a, b)| a.key == b.key && a.digest == b.digest)
+    }
+
+    /// The number of items that an earlier inventory had and this one lacks.
+    pub fn lost(&self, earlier: &Self) -> u64 {
+        let lost = |list: &List| {
+            let kept: HashSet<&str> = self.items(*list).iter().map(|item| item.key.as_str()).collect();
+            earlier.items(*list).iter().filter(|item| !kept.contains(item.key.as_str())).count() as u64
+        };
+        List::ALL.iter().map(lost).sum()
+    }
+
     /// Leaves so many items in each list; `false` where a reading with that bound could show more than is left.
     pub fn bound(&mut self, items: usize) -> bool {
         for (list, excess) in self.lists.iter_mut().zip(&mut self.excess) {

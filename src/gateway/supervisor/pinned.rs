@@ -15,7 +15,7 @@ use crate::mcp::method::List;
 use crate::mcp::version::Revision;
 use crate::policy::likeness::{Looks, Markers, shared_titles, skeleton};
 use crate::policy::{Askers, PinState, Reading, Standing, Trust};
-use crate::store::pins::{Judged, Tier};
+use crate::store::pins::{Judged, ListedItems, Tier};
 use crate::wire::foreign;
 
 /// What of one upstream may be shown.
@@ -145,8 +145,13 @@ impl Supervisor {
         };
         // As many as a list may hold, and as many again of items that are gone.
         let tier = Tier { trust: spec.trust, on_change: spec.on_change, most: spec.max_inventory.saturating_mul(2) };
-        let listed = (items.as_slice(), !managed.is_read);
-        let judged = self.parts.pins.judge(&spec.name, tier, listed, managed.reading(inventory), &doubt);
+        let listed = ListedItems {
+            items: &items,
+            is_recalled: !managed.is_read,
+            removed: managed.removed,
+            reading: managed.reading(inventory),
+        };
+        let judged = self.parts.pins.judge(&spec.name, tier, listed, &doubt);
         let mut shown = Shown { inventory: inventory.without_items(), ..Shown::default() };
         for item in faulty {
             let why = item.fault.unwrap_or_default().to_owned();

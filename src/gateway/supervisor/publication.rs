@@ -1,6 +1,6 @@
 //! The only write of the snapshot: what every upstream lists, merged, with rules and handles beside it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,11 +10,12 @@ use crate::base::clock;
 use crate::catalog::filter::Filter;
 use crate::catalog::inventory::Inventory;
 use crate::catalog::merge::{Catalog, Dropped, Filters, NamingRules, Source, merge};
+use crate::catalog::name::UpstreamName;
 use crate::config::{ShownHints, Target, Upstream, Uris};
 use crate::gateway::snapshot::{InputRules, Snapshot, View};
 use crate::mcp::method::List;
 use crate::mcp::version::{Era, Revision};
-use crate::policy::Annotator;
+use crate::policy::{Annotator, MAX_SINGLE_CHANGES};
 
 /// How long a dead upstream's items stay listed.
 const GRACE: Duration = Duration::from_secs(600);
@@ -156,9 +157,25 @@ impl Supervisor {
 
     fn warn_of_dropped(&self, dropped: &[Dropped], before: &[Dropped]) {
         let before: HashSet<&Dropped> = before.iter().collect();
+        let mut news: BTreeMap<&UpstreamName, Vec<&Dropped>> = BTreeMap::new();
         for item in dropped.iter().filter(|item| !before.contains(item)) {
-            if let Some(count) = self.dropped.count(clock::uptime()) {
-                tracing::warn!(upstream.name = %item.upstream, item = %item.item, why = %item.told(), count, "item withheld");
+            news.entry(&item.upstream).or_default().push(item);
+        }
+        for (upstream, items) in news {
+            // One reading that withholds many items has one line.
+            let (many, single) = items.split_at(if items.len() > MAX_SINGLE_CHANGES { items.len() } else { 0 });
+            for item in single {
+                if let Some(count) = self.dropped.count(clock::uptime()) {
+                    tracing::warn!(upstream.name = %upstream, item = %item.item, why = %item.told(), count, "item withheld");
+                }
+            }
+            if let Some(first) = many.first()
+                && let Some(count) = self.dropped.count(clock::uptime())
+            {
+                tracing::warn!(
+                    upstream.name = %upstream, items = many.len(), first = %first.item, why = %first.told(), count,
+                    "items withheld; `headend tools --all` lists them"
+                );
             }
         }
         self.parts.metrics.withheld(dropped.len());
