@@ -35,6 +35,9 @@ impl Default for ListBounds {
     }
 }
 
+/// Bytes that an item takes besides its text.
+const ITEM_BYTES: usize = 512;
+
 /// The items of one list that are not offered because they are behind a bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Excess {
@@ -188,6 +191,21 @@ impl Inventory {
     /// The same upstream with empty lists.
     pub fn without_items(&self) -> Self {
         Self { completions: self.completions, tasks: self.tasks, ..Self::default() }
+    }
+
+    /// The number of items of all lists.
+    pub fn len(&self) -> usize {
+        self.lists.iter().map(Vec::len).sum()
+    }
+
+    /// The bytes of all items, with what keeping each takes besides its text.
+    pub fn bytes(&self) -> usize {
+        self.lists.iter().flatten().map(|item| item.key.len() + item.raw.bytes() + ITEM_BYTES).sum()
+    }
+
+    /// The list with the most items.
+    pub fn longest(&self) -> List {
+        List::ALL.into_iter().max_by_key(|list| self.items(*list).len()).unwrap_or(List::Tools)
     }
 
     pub fn is_empty(&self) -> bool {

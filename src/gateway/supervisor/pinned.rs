@@ -4,7 +4,8 @@
 use std::cell::{OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
 
-use super::{Managed, Supervisor};
+use super::Managed;
+use super::publication::Draft;
 use crate::catalog::inventory::{Gap, Inventory};
 use crate::catalog::merge::Dropped;
 use crate::catalog::name::{ItemKind, UpstreamName, expose};
@@ -65,7 +66,7 @@ impl Managed {
     }
 }
 
-impl Supervisor {
+impl Draft {
     /// What the pins leave of each inventory, in the order of the upstreams. `old` is what clients see now. Of two names that look
     /// alike and are both new, the one of the upstream that is configured first is taken.
     pub(super) fn shown(
@@ -151,7 +152,7 @@ impl Supervisor {
             removed: managed.removed,
             reading: managed.reading(inventory),
         };
-        let judged = self.parts.pins.judge(&spec.name, tier, listed, &doubt);
+        let judged = self.pins.judge(&spec.name, tier, listed, &doubt);
         let mut shown = Shown { inventory: inventory.without_items(), ..Shown::default() };
         for item in faulty {
             let why = item.fault.unwrap_or_default().to_owned();
@@ -181,7 +182,7 @@ impl Supervisor {
             shown.inventory.replace(list, of(&kept));
             shown.unkept.replace(list, of(&unkept));
         }
-        shown.standings = self.parts.pins.standings(&spec.name, shown.inventory.items(List::Tools));
+        shown.standings = self.pins.standings(&spec.name, shown.inventory.items(List::Tools));
         shown
     }
 
