@@ -244,7 +244,7 @@ impl Supervisor {
         let mut news = Vec::with_capacity(REPORTS);
         loop {
             self.make();
-            if self.saving.is_none() {
+            while self.saving.is_none() && !self.unsaved.is_empty() {
                 self.remember();
             }
             tokio::select! {
@@ -280,6 +280,7 @@ impl Supervisor {
             }
             self.remember();
         }
+        self.afterwards.clear();
         // The actors still report while they end; nobody may wait for a full channel then.
         drop(reports);
         self.actors.join().await;
@@ -552,10 +553,15 @@ impl Supervisor {
         Ok(plan)
     }
 
-    /// Lets a removed upstream finish its calls, then stops it.
-    fn retire(&self, old: Managed) {
+    /// Lets a removed upstream finish its calls once no client finds it any more, then stops it.
+    fn retire(&mut self, old: Managed) {
         old.handle.health.retire();
+        let (gone, is_gone) = oneshot::channel::<()>();
+        self.afterwards.push(Box::new(move || {
+            let _is_stopped = gone.send(());
+        }));
         self.actors.spawn("retire", async move {
+            let _supervisor_ends = is_gone.await;
             let until = clock::now() + REPLACE_DRAIN;
             while old.handle.in_flight.load(Ordering::Relaxed) > 0 && clock::now() < until {
                 tokio::time::sleep(Duration::from_millis(50)).await;

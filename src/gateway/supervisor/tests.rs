@@ -142,6 +142,22 @@ async fn a_snapshot_of_replaced_upstreams_is_not_put_in_force() {
 }
 
 #[tokio::test]
+async fn a_replaced_upstream_is_not_stopped_while_clients_can_find_it() {
+    let (mut supervisor, _reports, _orders, supervised) = supervisor(&["one"]);
+    let old = supervisor.managed[&UpstreamName::parse("one").unwrap()].stop.clone();
+    supervisor.restart("one").unwrap();
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+    assert!(!old.is_cancelled(), "the snapshot still has it");
+    supervisor.make();
+    let made = (&mut supervisor.making.as_mut().unwrap().made).await.unwrap();
+    supervisor.made(Some(made));
+    old.cancelled().await;
+    supervised.stop.cancel();
+}
+
+#[tokio::test]
 async fn an_upstream_that_was_read_rests_for_its_part_of_the_judging_and_others_do_not() {
     let (mut supervisor, _reports, _orders, supervised) = supervisor(&["big", "small"]);
     let watched = |supervisor: &Supervisor, name: &str| {
