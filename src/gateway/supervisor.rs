@@ -11,7 +11,6 @@ use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
-use crate::base::aside::{MANY_ITEMS, run_aside_if};
 use crate::base::clock;
 use crate::base::never::or_never;
 use crate::base::slots::Slots;
@@ -24,34 +23,33 @@ use crate::catalog::merge::{Catalog, Filters};
 use crate::catalog::name::UpstreamName;
 use crate::config::plan::{Plan, diff};
 use crate::config::{self, Config, Upstream};
-use crate::engine::lists::Trouble;
 use crate::gateway::snapshot::{Snapshot, View};
-use crate::mcp::method::List;
 use crate::mcp::version::Revision;
-use crate::policy::{Annotator, Kind, LOCAL, Limiter, MAX_SINGLE_CHANGES, Policy};
+use crate::policy::{Annotator, Kind, LOCAL, Limiter, Policy};
 use crate::store::directory::Store;
 use crate::store::leases::Leases;
 use crate::store::pins::{LaunchGate, Pins};
 use crate::telemetry::metrics::Metrics;
 use crate::upstream::actor;
 use crate::upstream::client::HttpClient;
-use crate::upstream::context::{Context, News, Report};
+use crate::upstream::context::{Context, Report};
 use crate::upstream::handle::Handle;
-use crate::upstream::link::LinkState;
 use crate::upstream::login_parts::LoginParts;
 use crate::upstream::owner::Marks;
 use crate::upstream::spawner::{Intake, Spawner};
-use crate::upstream::unread::Readers;
 
 mod making;
 mod order;
 mod pinned;
 mod publication;
+mod reports;
+mod room;
 mod steered;
 
 pub(crate) use self::order::Order;
 
 use self::making::{Afterwards, Making};
+use self::room::{MAX_INVENTORY_BYTES, too_many_bytes};
 
 /// How long the first lists wait for upstreams that are still starting.
 const SETTLE: Duration = Duration::from_millis(1500);
@@ -59,8 +57,6 @@ const SETTLE: Duration = Duration::from_millis(1500);
 const REFRESH: Duration = Duration::from_secs(2);
 /// Reports of upstreams that may wait; as many are shown together.
 const REPORTS: usize = 64;
-/// Bytes that the inventories of all upstreams may have together.
-const MAX_INVENTORY_BYTES: usize = 256 << 20;
 /// How long a replaced upstream may finish its calls.
 const REPLACE_DRAIN: Duration = Duration::from_secs(10);
 /// Freshness told to modern clients while an upstream is missing, in milliseconds.
@@ -249,11 +245,7 @@ impl Supervisor {
             }
             tokio::select! {
                 // What came while the last catalog was made is shown together.
-                1.. = reports.recv_many(&mut news, REPORTS) => {
-                    let is_large = |report: &Report| matches!(&report.news, News::Inventory(i, _) if i.len() > MANY_ITEMS);
-                    let is_large = news.iter().any(is_large);
-                    run_aside_if(is_large, || self.reports(news.drain(..)));
-                }
+                1.. = reports.recv_many(&mut news, REPORTS) => self.take_reports(&mut news),
                 Some(order) = orders.recv() => self.order(order),
                 made = or_never(self.making.as_mut().map(|making| &mut making.made)) => self.made(made.ok()),
                 () = &mut settle, if !*self.settled.borrow() => self.settle(true),
@@ -340,95 +332,6 @@ impl Supervisor {
             Managed { handle, stop, gate, filters, inventory, bytes, is_read, removed, is_fresh, down_since, heard };
         self.managed.insert(name, managed);
         Ok(())
-    }
-
-    fn reports(&mut self, news: impl Iterator<Item = Report>) {
-        let shown: Vec<_> = news
-            .filter_map(|mut report| {
-                let shown = report.shown.take();
-                self.report(report);
-                shown
-            })
-            .collect();
-        self.publish(false);
-        let tell = |shown: oneshot::Sender<()>| {
-            Box::new(move || {
-                let _waits_no_more = shown.send(());
-            }) as Afterwards
-        };
-        self.afterwards.extend(shown.into_iter().map(tell));
-    }
-
-    /// Bytes that the inventory of an upstream may have beside those of all others.
-    fn inventory_room(&self, upstream: &UpstreamName) -> usize {
-        let others = self.managed.iter().filter(|(name, _)| *name != upstream);
-        self.max_inventory_bytes.saturating_sub(others.map(|(_, managed)| managed.bytes).sum())
-    }
-
-    fn report(&mut self, report: Report) {
-        let room = self.inventory_room(&report.upstream);
-        let Some(managed) = self.managed.get_mut(&report.upstream) else { return };
-        if !Arc::ptr_eq(&managed.handle, &report.handle) {
-            return;
-        }
-        match report.news {
-            News::Inventory(mut inventory, agreed) => {
-                let most = managed.handle.spec.load().max_inventory;
-                managed.inventory.iter().for_each(|known| inventory.keep(&known.0, most));
-                managed.heard = true;
-                let bytes = inventory.bytes();
-                refuse(managed, &inventory, (bytes > room).then(|| too_many_bytes(bytes)));
-                if bytes > room {
-                    return;
-                }
-                managed.bytes = bytes;
-                managed.removed += managed.inventory.as_ref().map_or(0, |known| inventory.lost(&known.0));
-                let known = managed.inventory.as_ref().map_or(&[][..], |known| &known.0.skipped);
-                let known: HashSet<&String> = known.iter().collect();
-                let news = inventory.skipped.iter().filter(|why| !known.contains(why));
-                // One reading has one line, however many of its items are none.
-                let mut others = news.clone().count();
-                for why in news.take(if others > MAX_SINGLE_CHANGES { 1 } else { others }) {
-                    others -= 1;
-                    if let Some(count) = managed.handle.health.lines.lists.count(clock::uptime()) {
-                        tracing::warn!(upstream.name = %report.upstream, error = %why, others, count, "part of a list is not offered");
-                    }
-                }
-                managed.handle.listed(&inventory);
-                managed.handle.unread.known(&inventory);
-                managed.inventory = Some(Arc::new((inventory, agreed.revision)));
-                (managed.is_read, managed.is_fresh) = (true, true);
-                self.unsaved.insert(report.upstream);
-            }
-            News::State => {}
-        }
-        match &*managed.handle.main.state() {
-            LinkState::Down { .. } => {
-                managed.heard = true;
-                managed.down_since.get_or_insert_with(clock::now);
-            }
-            LinkState::Ready(_) => managed.down_since = None,
-            LinkState::Idle | LinkState::Starting | LinkState::Stopped => {}
-        }
-    }
-
-    /// Begins to keep what an upstream listed for the next start.
-    fn remember(&mut self) {
-        let Some(name) = self.unsaved.pop_first() else { return };
-        let (Some(store), Some(managed)) = (&self.parts.store, self.managed.get(&name)) else { return };
-        let Some(known) = &managed.inventory else { return };
-        let (known, handle, launch) =
-            (Arc::clone(known), Arc::clone(&managed.handle), managed.handle.spec.load().launch_identity());
-        let (store, pins) = (store.clone(), self.parts.pins.clone());
-        self.saving = Some(tokio::task::spawn_blocking(move || {
-            let (inventory, revision) = &*known;
-            if let Err(error) = store.remember(&launch, inventory, *revision)
-                && pins.takes_writes()
-                && let Some(count) = handle.health.lines.unkept.count(clock::uptime())
-            {
-                tracing::warn!(upstream.name = %name, error = %error, count, "inventory not kept on disk");
-            }
-        }));
     }
 
     fn settle(&self, time_is_over: bool) {
@@ -575,24 +478,6 @@ impl Supervisor {
 fn forbidden(policy: &Policy, upstream: &UpstreamName) -> Option<String> {
     let rules = policy.item_rules(Kind::Launch, upstream.as_str(), upstream.as_str());
     policy.forbidding(&rules, LOCAL, "").map(|rule| format!("the rule `{rule}` forbids its launch"))
-}
-
-fn too_many_bytes(bytes: usize) -> String {
-    let most = MAX_INVENTORY_BYTES >> 20;
-    format!(
-        "its lists take {bytes} bytes, and those of all upstreams may take {most} MiB together; \
-         set `max-inventory` to a smaller number, or filter what the server offers"
-    )
-}
-
-/// Tells why an inventory is refused, or that it is taken.
-fn refuse(managed: &Managed, inventory: &Inventory, why: Option<String>) {
-    let trouble = why.map(|why| Trouble { why, attempts: 1, again: clock::now() });
-    let (handle, refused) = (&managed.handle, inventory.longest());
-    for list in List::ALL {
-        let trouble = trouble.clone().filter(|_| list == refused);
-        handle.unread.told(list, Readers::Gateway, trouble, &handle.health);
-    }
 }
 
 /// The filters of an upstream's lists. Its annotations are checked here too, so that start and reload refuse bad ones.

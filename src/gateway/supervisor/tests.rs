@@ -6,7 +6,9 @@ use super::*;
 use crate::base::budget::Budget;
 use crate::engine::handshake::{Agreed, Offers};
 use crate::mcp::item::Definition;
+use crate::mcp::method::List;
 use crate::store::audit::Audit;
+use crate::upstream::context::News;
 use crate::wire::raw::RawJson;
 
 /// Makes a supervisor of lazy upstreams with these names.
