@@ -1,6 +1,7 @@
 //! Time, tasks, queues, the byte budget and the steps of the end, for every layer of the shell.
 
 pub(crate) mod access;
+pub(crate) mod aside;
 pub(crate) mod budget;
 pub(crate) mod callers;
 pub(crate) mod clock;

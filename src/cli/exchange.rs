@@ -5,6 +5,8 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
+use crate::config::guard;
+
 /// Mode of a file that is made: a configuration may hold secrets.
 const MODE: u32 = 0o600;
 
@@ -33,7 +35,7 @@ fn replace(path: &Path, folder: &Path, fresh: &Path, before: Option<&str>, after
         None => file.set_permissions(Permissions::from_mode(MODE))?,
     }
     file.sync_all()?;
-    let now = match fs::read_to_string(path) {
+    let now = match guard::read_regular(path, guard::MAX_CONFIG) {
         Ok(text) => Some(text),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(error),

@@ -12,7 +12,7 @@ use super::options::Common;
 use super::output::{Failure, complain, print};
 use super::screen::Screen;
 use super::{source, terminal};
-use crate::config;
+use crate::config::{self, guard};
 use crate::wire::foreign;
 
 mod bridge;
@@ -242,11 +242,7 @@ impl HostText {
     fn read(path: &Path, home: Option<&Path>) -> Result<Self, String> {
         let read = |path: &Path| {
             let at = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
-            let size = std::fs::metadata(path).map_err(|error| at(&error))?.len();
-            if size > MAX_FILE {
-                return Err(at(&format!("has {size} bytes, and at most {MAX_FILE} are read")));
-            }
-            std::fs::read_to_string(path).map_err(|error| at(&error))
+            guard::read_regular(path, MAX_FILE).map_err(|error| at(&error))
         };
         let beside = find::beside(path, home).into_iter().map(|path| Ok((path.clone(), read(&path)?)));
         Ok(Self { path: path.to_owned(), text: read(path)?, beside: beside.collect::<Result<_, String>>()? })

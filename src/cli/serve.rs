@@ -12,7 +12,7 @@ use super::exit::{CONFIG, OK, SOFTWARE, TEMPFAIL, USAGE};
 use super::options::{Common, LogFormat};
 use super::output::{Failure, print};
 use super::source::{self, Loaded};
-use crate::config::{self, Auth};
+use crate::config::{self, Auth, guard};
 use crate::daemon::access::Access;
 use crate::daemon::admin;
 use crate::daemon::file_watch::FileWatch;
@@ -198,7 +198,7 @@ fn announce(addresses: &Addresses, embedded: bool, wants_token: bool) -> Result<
     let terminal = std::io::stdout().is_terminal();
     let token_file = addresses.token_file.as_ref().filter(|_| wants_token);
     if let (Some(path), true) = (token_file, terminal)
-        && let Ok(token) = std::fs::read_to_string(path)
+        && let Ok(token) = guard::read_regular(path, guard::MAX_KEY)
     {
         text.push_str(&format!("token {} (kept in {})\n", token.trim(), path.display()));
     }

@@ -343,7 +343,10 @@ fn admin(table: Option<Table<'_>>) -> Admin {
         users: table.strings("users").unwrap_or_default(),
     };
     if !admin.users.is_empty() && admin.group.is_none() {
-        table.warning("others cannot open the socket, whose mode is 0600; set `group` to one that the users are in");
+        table.warning(
+            "no other user can open the socket, whose mode is 0600 without a group; write `group = \"headend\"` with a \
+             group that the users are in",
+        );
     }
     table.finish();
     admin

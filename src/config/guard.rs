@@ -1,4 +1,7 @@
-//! Ownership checks: headend trusts files of its own user and of root, and only if no other user may write them.
+//! Opens files that others may have laid: regular files alone, of bounded size, whose owner is checked.
+//!
+//! Opening never waits for a named pipe, and no device is read. headend trusts files of its own user and of root, and only if no
+//! other user may write them.
 //!
 //! A check covers the file itself, or in [`directory`] a directory, and not the directories above it. A symbolic link
 //! may lead to a file of the configuration, as Kubernetes and many administrators do it; the check covers its target.
@@ -22,6 +25,11 @@ const STICKY: u32 = 0o1000;
 pub(crate) const SHARED: u32 = WRITE;
 /// Mode bits forbidden for a file that is for its owner alone.
 pub(crate) const SECRET: u32 = 0o077;
+
+/// Largest file of the configuration, of a secret, or of rules, in bytes.
+pub(crate) const MAX_CONFIG: u64 = 4 << 20;
+/// Largest file of a key or token of headend's own, in bytes.
+pub(crate) const MAX_KEY: u64 = 64 << 10;
 
 /// Judges an open file or directory. `forbidden`: mode bits that it must not have. `path` is for the error text alone.
 ///
@@ -84,16 +92,57 @@ pub(crate) fn look(path: &Path, forbidden: u32) -> io::Result<Metadata> {
 /// # Errors
 /// The system's error, or what is wrong and the command that mends it, to follow the path in a message.
 pub(crate) fn open(path: &Path, flags: OFlags, forbidden: u32) -> io::Result<File> {
-    // Without the last flag, opening a named pipe would block.
-    let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let opened = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR);
-    let file = File::from(opened.map_err(|error| opening(path, error))?);
-    let data = file.metadata()?;
-    if !data.is_file() {
-        return Err(refusal("is not a file".to_owned()));
-    }
+    let (file, data) = open_regular(path, flags | OFlags::NOFOLLOW)?;
     judge(path, &data, forbidden).map_err(refusal)?;
     Ok(file)
+}
+
+/// Opens a regular file. `metadata` of the open file: it cannot be exchanged in between.
+fn open_regular(path: &Path, flags: OFlags) -> io::Result<(File, Metadata)> {
+    // Without the last flag, opening a named pipe would wait for its other end.
+    let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let opened = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR);
+    let failed = |error: Errno| if flags.contains(OFlags::NOFOLLOW) { opening(path, error) } else { error.into() };
+    let file = File::from(opened.map_err(failed)?);
+    let data = file.metadata()?;
+    if data.is_file() {
+        return Ok((file, data));
+    }
+    Err(refusal(if data.is_dir() {
+        "is not a file but a directory".to_owned()
+    } else {
+        "is not a file but a pipe, a device or a socket; save its content to a file and name that".to_owned()
+    }))
+}
+
+/// Reads an open file to its end if it has at most `most` bytes, however large it says it is.
+///
+/// # Errors
+/// The system's error, or that the file is larger, to follow the path in a message.
+pub(crate) fn read_bounded(file: &File, most: u64) -> io::Result<Vec<u8>> {
+    let too_large = || {
+        let text = format!("is larger than {most} bytes, and no more are read; write a smaller file");
+        Err(io::Error::new(io::ErrorKind::FileTooLarge, text))
+    };
+    if file.metadata()?.len() > most {
+        return too_large();
+    }
+    let mut bytes = Vec::new();
+    file.take(most + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most { too_large() } else { Ok(bytes) }
+}
+
+fn text_of(file: &File, most: u64) -> io::Result<String> {
+    let not_text = |_| io::Error::new(io::ErrorKind::InvalidData, "is not UTF-8 text");
+    String::from_utf8(read_bounded(file, most)?).map_err(not_text)
+}
+
+/// Reads a regular file of any owner with at most `most` bytes. Symbolic links are followed.
+///
+/// # Errors
+/// The system's error, or what is wrong, to follow the path in a message.
+pub(crate) fn read_regular(path: &Path, most: u64) -> io::Result<String> {
+    text_of(&open_regular(path, OFlags::RDONLY)?.0, most)
 }
 
 /// Reads the configuration, or a file that it names. Symbolic links are followed, and their target is judged.
@@ -101,17 +150,9 @@ pub(crate) fn open(path: &Path, flags: OFlags, forbidden: u32) -> io::Result<Fil
 /// # Errors
 /// The system's error, or what is wrong and the command that mends it, to follow the path in a message.
 pub(crate) fn read(path: &Path) -> io::Result<String> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let mut file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
-    // `metadata` of the open file: it cannot be exchanged in between.
-    let data = file.metadata()?;
-    if !data.is_file() {
-        return Err(refusal("is not a file".to_owned()));
-    }
+    let (file, data) = open_regular(path, OFlags::RDONLY)?;
     judge(path, &data, WRITE).map_err(refusal)?;
-    let mut text = String::new();
-    file.read_to_string(&mut text)?;
-    Ok(text)
+    text_of(&file, MAX_CONFIG)
 }
 
 /// The error of a failed `open`; a symbolic link gets a text of its own.
@@ -186,6 +227,45 @@ mod tests {
         assert!(read(dir.path()).unwrap_err().to_string().contains("is not a file"));
         std::fs::remove_file(&path).unwrap();
         assert_eq!(read(&link).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn only_regular_files_of_bounded_size_are_read_and_none_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        rustix::fs::mknodat(rustix::fs::CWD, at("pipe"), rustix::fs::FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)
+            .unwrap();
+        symlink(at("pipe"), at("link")).unwrap();
+        std::fs::write(at("small"), [b'x'; 8]).unwrap();
+        File::create(at("huge")).unwrap().set_len(1 << 40).unwrap();
+        std::fs::write(at("binary"), [0xff; 3]).unwrap();
+        let rows: &[(&Path, &str)] = &[
+            (&at("pipe"), "is not a file but a pipe"),
+            (&at("link"), "is not a file but a pipe"),
+            (Path::new("/dev/zero"), "is not a file but a pipe, a device"),
+            (dir.path(), "is not a file but a directory"),
+            (&at("huge"), "is larger than"),
+            (&at("binary"), "is not UTF-8"),
+        ];
+        for (path, want) in rows {
+            let found = read_regular(path, MAX_CONFIG).unwrap_err().to_string();
+            assert!(found.contains(want), "{}: {found}", path.display());
+            let found = read(path).unwrap_err().to_string();
+            assert!(found.contains(want), "{}: {found}", path.display());
+        }
+        assert!(open(&at("pipe"), OFlags::RDONLY, SHARED).unwrap_err().to_string().contains("a pipe"));
+        assert_eq!(read_regular(&at("small"), 8).unwrap().len(), 8);
+        let over = read_regular(&at("small"), 7).unwrap_err().to_string();
+        assert!(over.contains("larger than 7 bytes"), "{over}");
+    }
+
+    #[test]
+    fn a_file_that_says_nothing_of_its_size_is_bounded_too() {
+        // Files of `/proc` are regular ones of no length.
+        let all = read_regular(Path::new("/proc/self/status"), MAX_CONFIG).unwrap();
+        assert!(all.len() > 10);
+        let over = read_regular(Path::new("/proc/self/status"), 10).unwrap_err().to_string();
+        assert!(over.contains("larger than 10 bytes"), "{over}");
     }
 
     #[test]

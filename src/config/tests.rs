@@ -41,6 +41,15 @@ pub(super) fn with_policy(text: &str) -> Config {
 }
 
 #[test]
+fn users_of_the_socket_without_a_group_are_warned_about_with_what_to_write() {
+    let (_, warnings) = good("[admin]\nusers = [\"alice\"]");
+    let told: Vec<String> = warnings.iter().map(ToString::to_string).filter(|line| line.contains("admin")).collect();
+    assert!(told.len() == 1 && told[0].contains("write `group = \"headend\"`"), "{told:?}");
+    let (_, warnings) = good("[admin]\nusers = [\"alice\"]\ngroup = \"headend\"");
+    assert!(warnings.iter().all(|warning| !warning.to_string().contains("admin")), "{warnings:?}");
+}
+
+#[test]
 fn an_empty_file_has_the_defaults_and_two_warnings() {
     let (config, warnings) = good("");
     assert_eq!(config.server.listen, ["127.0.0.1:8627".parse().unwrap()]);

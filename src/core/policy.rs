@@ -63,7 +63,7 @@ pub use self::limit::{
 pub use self::permit::Permit;
 pub use self::pin::{OnChange, Pin, PinState, Undecided};
 pub use self::problems::PolicyProblem;
-pub use self::record::{Entry, Event, OperatorAction, Record, Removal};
+pub use self::record::{Entry, Event, ListChange, ListChanges, MAX_SINGLE_CHANGES, OperatorAction, Record, Removal};
 pub use self::rule::{Field, RuleSpec};
 pub use self::spec::PolicySpec;
 pub use crate::mcp::annotations::{Annotations, Hints, Said};

@@ -42,7 +42,7 @@ use crate::store::db::DbError;
 use crate::store::directory::Store;
 use crate::store::leases::Leases;
 use crate::store::logins::{LoginKey, Logins};
-use crate::store::pins::{PinChange, PinKind, Pins};
+use crate::store::pins::{PinNews, Pins};
 use crate::store::recent::Recent;
 use crate::store::sessions::SessionStore;
 use crate::store::sign_ins::SignIns;
@@ -196,7 +196,7 @@ impl Gateway {
             None => Approvals::memory(&config.consent),
         };
         let (invalidated, told) = (approvals.clone(), audit.clone());
-        pins.on_change(Box::new(move |change| pin_changed(change, &invalidated, &told)));
+        pins.on_change(Box::new(move |news| pins_changed(news, &invalidated, &told)));
         approvals.record_in(audit.clone());
         let supervised = supervisor::start(config, parts).map_err(StartError::Config)?;
         supervised.tasks.spawn("approvals", approvals.clone().run(supervised.stop.clone()));
@@ -420,15 +420,19 @@ fn adopt(config: &Config, store: Option<&Store>, logins: Option<&Logins>) {
     }
 }
 
-/// Records the change of a pin and ends grants for the definition that was pinned before.
-fn pin_changed(change: &PinChange, approvals: &Approvals, audit: &Audit) {
-    // The store keeps the pin itself, and no call waits for this record.
-    drop(audit.record(change.entry(), false));
-    let is_launch = change.key.kind == PinKind::Launch;
-    let Some(over) = change.over else { return };
+/// Records changes of pins and ends grants for the definitions that were pinned before.
+fn pins_changed(news: &PinNews, approvals: &Approvals, audit: &Audit) {
+    for entry in news.entries() {
+        // The store keeps the pins themselves, and no call waits for this record.
+        drop(audit.record(entry, false));
+    }
+    let over = news.over();
+    if over.is_empty() {
+        return;
+    }
     approvals.invalidate(|asked| {
-        let digest = if is_launch { asked.launch } else { asked.definition };
-        *asked.upstream == *change.key.upstream.as_str() && digest == over
+        let is_over = over.contains(&(true, asked.launch)) || over.contains(&(false, asked.definition));
+        *asked.upstream == *news.upstream.as_str() && is_over
     });
 }
 

@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 
+use crate::base::aside::{MANY_ITEMS, run_aside_if};
 use crate::catalog::holder::Holder;
 use crate::catalog::merge::{Catalog, Dropped, Entry};
 use crate::catalog::page::{CursorKey, CursorScope, LIFE};
@@ -150,7 +151,9 @@ impl View {
         if self.open.load().len() >= MAX_CALLERS {
             return self.item(at).is_some_and(open);
         }
-        let all: Arc<[bool]> = self.catalog.entries().iter().zip(&self.rules).map(open).collect();
+        let entries = self.catalog.entries();
+        let ask = || entries.iter().zip(&self.rules).map(open).collect();
+        let all: Arc<[bool]> = run_aside_if(entries.len() >= MANY_ITEMS, ask);
         self.open.rcu(|known| {
             let mut known = HashMap::clone(known);
             known.insert(Arc::clone(caller), Arc::clone(&all));
@@ -191,14 +194,17 @@ impl Snapshot {
             return Arc::clone(ready);
         }
         let scope = viewer.scope(list, view);
-        let made = Arc::new(render(
-            &view.catalog,
-            list,
-            revision,
-            self.ttl_ms,
-            |at| view.visible(&self.policy, at, viewer),
-            |content, page| key.seal(scope, content, page, now),
-        ));
+        let draw = || {
+            render(
+                &view.catalog,
+                list,
+                revision,
+                self.ttl_ms,
+                |at| view.visible(&self.policy, at, viewer),
+                |content, page| key.seal(scope, content, page, now),
+            )
+        };
+        let made = Arc::new(run_aside_if(view.catalog.entries().len() >= MANY_ITEMS, draw));
         let bytes = |rendered: &Rendered| rendered.pages.iter().map(|page| page.bytes().len()).sum::<usize>();
         let mut map = lock();
         map.remove(&place);

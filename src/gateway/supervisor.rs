@@ -6,11 +6,13 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use crate::base::clock;
+use crate::base::never::or_never;
 use crate::base::slots::Slots;
 use crate::base::stop::StopTimes;
 use crate::base::tally::Tally;
@@ -30,19 +32,24 @@ use crate::store::pins::{LaunchGate, Pins};
 use crate::telemetry::metrics::Metrics;
 use crate::upstream::actor;
 use crate::upstream::client::HttpClient;
-use crate::upstream::context::{Context, News, Report};
+use crate::upstream::context::{Context, Report};
 use crate::upstream::handle::Handle;
-use crate::upstream::link::LinkState;
 use crate::upstream::login_parts::LoginParts;
 use crate::upstream::owner::Marks;
 use crate::upstream::spawner::{Intake, Spawner};
 
+mod making;
 mod order;
 mod pinned;
 mod publication;
+mod reports;
+mod room;
 mod steered;
 
 pub(crate) use self::order::Order;
+
+use self::making::{Afterwards, Making};
+use self::room::{MAX_INVENTORY_BYTES, too_many_bytes};
 
 /// How long the first lists wait for upstreams that are still starting.
 const SETTLE: Duration = Duration::from_millis(1500);
@@ -82,14 +89,21 @@ pub(crate) struct Supervised {
     pub(crate) tasks: TaskGroup,
 }
 
+#[derive(Clone)]
 struct Managed {
     handle: Arc<Handle>,
     stop: CancellationToken,
     gate: Arc<LaunchGate>,
-    filters: Filters,
-    inventory: Option<(Inventory, Revision)>,
+    filters: Arc<Filters>,
+    inventory: Option<Arc<(Inventory, Revision)>>,
+    /// Bytes of the inventory.
+    bytes: usize,
     /// It was read by this launch, and not remembered.
     is_read: bool,
+    /// Number of items that readings since the last snapshot do not list any more.
+    removed: u64,
+    /// Its lists were read since the last draft of a snapshot.
+    is_fresh: bool,
     down_since: Option<Instant>,
     /// It has been heard of since the start: listed or failed.
     heard: bool,
@@ -109,6 +123,15 @@ struct Supervisor {
     settled: watch::Sender<bool>,
     /// Whose lists are newer than what is kept on disk.
     unsaved: BTreeSet<UpstreamName>,
+    /// The write of one of them.
+    saving: Option<JoinHandle<()>>,
+    /// A snapshot is wanted, even if clients would see the same if true.
+    wanted: Option<bool>,
+    making: Option<Making>,
+    /// What is to be told once the next snapshot is in force.
+    afterwards: Vec<Afterwards>,
+    /// Bytes that all inventories may have together.
+    max_inventory_bytes: usize,
     /// Whether pins could be stored when that was last looked at.
     took_writes: bool,
     reports: mpsc::Sender<Report>,
@@ -126,6 +149,19 @@ struct Supervisor {
 /// # Errors
 /// A sentence when the configuration's policy or patterns cannot be compiled, which `check` would have said.
 pub(crate) fn start(config: Config, parts: Parts) -> Result<Supervised, String> {
+    let (supervisor, reports, orders, supervised) = build(config, parts)?;
+    supervised.tasks.spawn("supervisor", supervisor.run(reports, orders));
+    Ok(supervised)
+}
+
+/// Makes a supervisor that has started all upstreams, and what it works with.
+///
+/// # Errors
+/// As [`start`].
+fn build(
+    config: Config,
+    parts: Parts,
+) -> Result<(Supervisor, mpsc::Receiver<Report>, mpsc::Receiver<Order>, Supervised), String> {
     let policy = Policy::build(&config.policy).map_err(|problems| join(&problems))?;
     let limiter = parts.leases.limiter(&policy).map_err(|error| error.to_string())?;
     let (reports_in, reports) = mpsc::channel(REPORTS);
@@ -164,6 +200,11 @@ pub(crate) fn start(config: Config, parts: Parts) -> Result<Supervised, String> 
         generation: generation_in,
         settled: settled_in,
         unsaved: BTreeSet::new(),
+        saving: None,
+        wanted: None,
+        making: None,
+        afterwards: Vec::new(),
+        max_inventory_bytes: MAX_INVENTORY_BYTES,
         took_writes: true,
         reports: reports_in,
         actors: TaskGroup::default(),
@@ -180,10 +221,12 @@ pub(crate) fn start(config: Config, parts: Parts) -> Result<Supervised, String> 
     for upstream in supervisor.config.upstreams.clone() {
         supervisor.launch(upstream)?;
     }
-    supervisor.publish(true);
+    // No client is there yet that this could hold up.
+    let draft = supervisor.draft(true);
+    supervisor.put(draft.make());
     supervisor.settle(false);
-    tasks.spawn("supervisor", supervisor.run(reports, orders));
-    Ok(Supervised { snapshots, generation, settled, orders: orders_in, stop, tasks })
+    let supervised = Supervised { snapshots, generation, settled, orders: orders_in, stop, tasks };
+    Ok((supervisor, reports, orders, supervised))
 }
 
 impl Supervisor {
@@ -196,25 +239,40 @@ impl Supervisor {
         let mut refresh = tokio::time::interval(REFRESH);
         let mut news = Vec::with_capacity(REPORTS);
         loop {
+            self.make();
+            while self.saving.is_none() && !self.unsaved.is_empty() {
+                self.remember();
+            }
             tokio::select! {
                 // What came while the last catalog was made is shown together.
-                1.. = reports.recv_many(&mut news, REPORTS) => self.reports(news.drain(..)),
+                1.. = reports.recv_many(&mut news, REPORTS) => self.take_reports(&mut news),
                 Some(order) = orders.recv() => self.order(order),
+                made = or_never(self.making.as_mut().map(|making| &mut making.made)) => self.made(made.ok()),
                 () = &mut settle, if !*self.settled.borrow() => self.settle(true),
-                // One for each turn: it waits for the disk.
-                () = tokio::task::yield_now(), if !self.unsaved.is_empty() => self.remember(),
+                _ = or_never(self.saving.as_mut()) => self.saving = None,
                 // Only the time of a dead upstream's items runs out without a report.
                 _ = grace.tick(), if self.managed.values().any(|m| m.down_since.is_some()) => self.publish(false),
-                _ = refresh.tick() => self.refresh().await,
+                // A draft writes pins, and announces them itself.
+                _ = refresh.tick(), if self.making.is_none() => self.refresh().await,
                 () = self.stop.cancelled() => break,
             }
         }
         for managed in self.managed.values() {
             managed.stop.cancel();
         }
-        while !self.unsaved.is_empty() {
+        if let Some(making) = self.making.take() {
+            drop(making.made.await);
+        }
+        loop {
+            if let Some(saving) = self.saving.take() {
+                drop(saving.await);
+            }
+            if self.unsaved.is_empty() {
+                break;
+            }
             self.remember();
         }
+        self.afterwards.clear();
         // The actors still report while they end; nobody may wait for a full channel then.
         drop(reports);
         self.actors.join().await;
@@ -226,8 +284,13 @@ impl Supervisor {
     }
 
     fn launch(&mut self, spec: Upstream) -> Result<(), String> {
-        let filters = filters(&spec)?;
+        let filters = Arc::new(filters(&spec)?);
         let mut remembered = self.parts.store.as_ref().and_then(|store| store.recall(&spec.inventory_key()));
+        let mut bytes = remembered.as_ref().map_or(0, |r| r.inventory.bytes());
+        if bytes > self.inventory_room(&spec.name) {
+            tracing::warn!(upstream.name = %spec.name, bytes, "the lists of the last run are read anew: {}", too_many_bytes(bytes));
+            (remembered, bytes) = (None, 0);
+        }
         let is_whole = remembered
             .as_mut()
             .is_some_and(|r| r.inventory.bound(spec.max_inventory) && !r.inventory.has_gap(Gap::Unread));
@@ -259,76 +322,16 @@ impl Supervisor {
             lists_first: false,
         };
         self.actors.spawn("upstream", actor::run(context));
-        let inventory = remembered.map(|r| (r.inventory, r.revision));
-        if let Some((inventory, _)) = &inventory {
-            handle.listed(inventory);
+        let inventory = remembered.map(|r| Arc::new((r.inventory, r.revision)));
+        if let Some(known) = &inventory {
+            handle.listed(&known.0);
         }
         let (heard, down_since) = (inventory.is_some(), None);
-        let managed = Managed { handle, stop, gate, filters, inventory, is_read: false, down_since, heard };
+        let (is_read, removed, is_fresh) = (false, 0, false);
+        let managed =
+            Managed { handle, stop, gate, filters, inventory, bytes, is_read, removed, is_fresh, down_since, heard };
         self.managed.insert(name, managed);
         Ok(())
-    }
-
-    fn reports(&mut self, news: impl Iterator<Item = Report>) {
-        let shown: Vec<_> = news
-            .filter_map(|mut report| {
-                let shown = report.shown.take();
-                self.report(report);
-                shown
-            })
-            .collect();
-        self.publish(false);
-        self.settle(false);
-        for shown in shown {
-            let _waits_no_more = shown.send(());
-        }
-    }
-
-    fn report(&mut self, report: Report) {
-        let Some(managed) = self.managed.get_mut(&report.upstream) else { return };
-        if !Arc::ptr_eq(&managed.handle, &report.handle) {
-            return;
-        }
-        match report.news {
-            News::Inventory(mut inventory, agreed) => {
-                let most = managed.handle.spec.load().max_inventory;
-                managed.inventory.iter().for_each(|(known, _)| inventory.keep(known, most));
-                let known = managed.inventory.as_ref().map_or(&[][..], |(known, _)| &known.skipped);
-                for why in inventory.skipped.iter().filter(|why| !known.contains(why)) {
-                    if let Some(count) = managed.handle.health.lines.lists.count(clock::uptime()) {
-                        tracing::warn!(upstream.name = %report.upstream, error = %why, count, "part of a list is not offered");
-                    }
-                }
-                managed.handle.listed(&inventory);
-                managed.handle.unread.known(&inventory);
-                managed.inventory = Some((inventory, agreed.revision));
-                (managed.is_read, managed.heard) = (true, true);
-                self.unsaved.insert(report.upstream);
-            }
-            News::State => {}
-        }
-        match &*managed.handle.main.state() {
-            LinkState::Down { .. } => {
-                managed.heard = true;
-                managed.down_since.get_or_insert_with(clock::now);
-            }
-            LinkState::Ready(_) => managed.down_since = None,
-            LinkState::Idle | LinkState::Starting | LinkState::Stopped => {}
-        }
-    }
-
-    /// Keeps what an upstream listed for the next start. Nobody waits for that.
-    fn remember(&mut self) {
-        let Some(name) = self.unsaved.pop_first() else { return };
-        let (Some(store), Some(managed)) = (&self.parts.store, self.managed.get(&name)) else { return };
-        let Some((inventory, revision)) = &managed.inventory else { return };
-        let key = managed.handle.spec.load().inventory_key();
-        if let Err(error) = store.remember(&key, inventory, *revision)
-            && self.parts.pins.takes_writes()
-            && let Some(count) = managed.handle.health.lines.unkept.count(clock::uptime())
-        {
-            tracing::warn!(upstream.name = %name, error = %error, count, "inventory not kept on disk");
-        }
     }
 
     fn settle(&self, time_is_over: bool) {
@@ -338,22 +341,30 @@ impl Supervisor {
     }
 
     fn order(&mut self, order: Order) {
-        // The task that gave the order may be gone.
         match order {
             Order::Apply { config, reply } => {
                 // An upstream that is switched off stays so while the configuration has it.
                 let off = self.config.off.clone();
                 let outcome = self.enforce(*config, &off);
                 self.parts.metrics.reloaded(outcome.is_ok(), clock::unix_seconds());
-                drop(reply.send(outcome));
+                self.answer(reply, outcome);
             }
             Order::Review { reply } => {
                 self.review();
-                let _gone = reply.send(());
+                self.answer(reply, ());
             }
-            Order::Restart { name, reply } => drop(reply.send(self.restart(&name))),
-            Order::Login { name, lists_anew, reply } => drop(reply.send(self.logged_in(&name, lists_anew))),
-            Order::Disable { name, reply } => drop(reply.send(self.switch(&name, false))),
+            Order::Restart { name, reply } => {
+                let outcome = self.restart(&name);
+                self.answer(reply, outcome);
+            }
+            Order::Login { name, lists_anew, reply } => {
+                let outcome = self.logged_in(&name, lists_anew);
+                self.answer(reply, outcome);
+            }
+            Order::Disable { name, reply } => {
+                let outcome = self.switch(&name, false);
+                self.answer(reply, outcome);
+            }
         }
     }
 
@@ -433,7 +444,7 @@ impl Supervisor {
         for spec in self.config.upstreams.clone() {
             match self.managed.get_mut(&spec.name) {
                 Some(kept) => {
-                    kept.filters = filters(&spec)?;
+                    kept.filters = Arc::new(filters(&spec)?);
                     kept.handle.configure(spec);
                     kept.handle.again.notify_one();
                     kept.handle.relist();
@@ -445,10 +456,15 @@ impl Supervisor {
         Ok(plan)
     }
 
-    /// Lets a removed upstream finish its calls, then stops it.
-    fn retire(&self, old: Managed) {
+    /// Lets a removed upstream finish its calls once no client finds it any more, then stops it.
+    fn retire(&mut self, old: Managed) {
         old.handle.health.retire();
+        let (gone, is_gone) = oneshot::channel::<()>();
+        self.afterwards.push(Box::new(move || {
+            let _is_stopped = gone.send(());
+        }));
         self.actors.spawn("retire", async move {
+            let _supervisor_ends = is_gone.await;
             let until = clock::now() + REPLACE_DRAIN;
             while old.handle.in_flight.load(Ordering::Relaxed) > 0 && clock::now() < until {
                 tokio::time::sleep(Duration::from_millis(50)).await;
@@ -478,3 +494,6 @@ fn filters(spec: &Upstream) -> Result<Filters, String> {
 fn join(problems: &[crate::policy::PolicyProblem]) -> String {
     problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
+
+#[cfg(test)]
+mod tests;

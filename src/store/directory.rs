@@ -29,6 +29,9 @@ const VERDICT_LIFE: Duration = Duration::from_secs(24 * 3600);
 /// The catalog of an upstream that this configuration does not name is kept so long: another one may name it.
 const STRAY_LIFE: Duration = Duration::from_secs(7 * 24 * 3600);
 
+/// Largest kept catalog of an upstream, in bytes.
+const MAX_INVENTORY: u64 = 256 << 20;
+
 /// The state directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Store {
@@ -111,11 +114,11 @@ impl Store {
     fn token_in(&self, name: &str, forbidden: u32) -> io::Result<(String, PathBuf)> {
         let path = self.dir.join(name);
         let named = |error: io::Error| io::Error::new(error.kind(), format!("{} {error}", path.display()));
-        let text = match files::read(&path, forbidden) {
+        let text = match files::read(&path, forbidden, guard::MAX_KEY) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 files::make_once(&self.dir, name, &Self::fresh_token()).map_err(named)?;
                 // The file of the first process, if several made one.
-                files::read(&path, forbidden)
+                files::read(&path, forbidden, guard::MAX_KEY)
             }
             found => found,
         };
@@ -132,7 +135,7 @@ impl Store {
     /// The catalog of an upstream with this key when it was last seen.
     pub(crate) fn recall(&self, key: &str) -> Option<Remembered> {
         let path = self.dir.join(inventory_file(key));
-        let (text, written) = files::read(&path, guard::SHARED)
+        let (text, written) = files::read(&path, guard::SHARED, MAX_INVENTORY)
             .inspect_err(|error| {
                 if error.kind() != io::ErrorKind::NotFound {
                     tracing::warn!(file = %path.display(), why = %error, "the catalog of an upstream's last run cannot be read");
@@ -169,7 +172,9 @@ impl Store {
         let name = inventory_file(key);
         let text = inventory.to_json(revision);
         // Not rewritten when nothing changed, so that the file's date stays the date of the era's verdict.
-        if files::read(&self.dir.join(&name), guard::SHARED).is_ok_and(|(old, _)| old == text.bytes().as_ref()) {
+        if files::read(&self.dir.join(&name), guard::SHARED, MAX_INVENTORY)
+            .is_ok_and(|(old, _)| old == text.bytes().as_ref())
+        {
             return Ok(());
         }
         self.write(&name, text.bytes())
@@ -301,6 +306,18 @@ mod tests {
                 assert_eq!(store.recall(&upstream.launch_identity()).is_some(), is_local, "{}", upstream.name);
             }
         }
+    }
+
+    #[test]
+    fn a_kept_catalog_that_is_a_pipe_or_too_large_is_not_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path().to_owned(), KeySource::default()).unwrap();
+        let huge = fs::File::create(dir.path().join("inventory-huge.json")).unwrap();
+        huge.set_len(MAX_INVENTORY + 1).unwrap();
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        let pipe = dir.path().join("inventory-pipe.json");
+        rustix::fs::mknodat(rustix::fs::CWD, pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        assert!(store.recall("huge").is_none() && store.recall("pipe").is_none());
     }
 
     #[test]

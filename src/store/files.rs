@@ -1,7 +1,7 @@
 //! Files of the state directory: made once, replaced as a whole, read only if other users could not write them.
 
 use std::fs;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::SystemTime;
@@ -51,10 +51,8 @@ pub(super) fn with_fresh(
     written
 }
 
-/// Content of a file of the state directory, and its time of modification.
-pub(super) fn read(path: &Path, forbidden: u32) -> io::Result<(Vec<u8>, SystemTime)> {
-    let mut file = guard::open(path, OFlags::RDONLY, forbidden)?;
-    let mut text = Vec::new();
-    file.read_to_end(&mut text)?;
-    Ok((text, file.metadata()?.modified()?))
+/// Content of a file of the state directory with at most `most` bytes, and its time of modification.
+pub(super) fn read(path: &Path, forbidden: u32, most: u64) -> io::Result<(Vec<u8>, SystemTime)> {
+    let file = guard::open(path, OFlags::RDONLY, forbidden)?;
+    Ok((guard::read_bounded(&file, most)?, file.metadata()?.modified()?))
 }

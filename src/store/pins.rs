@@ -6,74 +6,39 @@
 //!
 //! The lock guards the table of pins, one operation at a time, never across an await.
 
-use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
-use strum::VariantArray as _;
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
 use crate::base::clock;
-use crate::base::tally::Tally;
-use crate::catalog::name::UpstreamName;
 use crate::mcp::item::Definition;
-use crate::mcp::method::List;
-use crate::policy::{Digest, Entry, Event, OnChange, PinState, Reading, Trust};
+use crate::policy::{Digest, OnChange, PinState, Trust};
 use crate::store::db::{Db, DbError};
-use crate::wire::foreign;
 
 mod book;
 mod error;
 mod forms;
+mod judge;
 mod launch;
 mod launch_text;
 mod many;
+mod news;
 mod standing;
 mod view;
 
-pub(crate) use self::book::{PinKey, PinKind, PinTable, Record, Step, Stepped};
+pub(crate) use self::book::{PinKey, PinKind, PinTable, Record, Step, Stepped, Taken};
 pub(crate) use self::error::PinError;
-pub(crate) use self::forms::{Forms, Listed};
+pub(crate) use self::forms::Forms;
+pub(crate) use self::judge::ListedItems;
 pub(crate) use self::launch::{Found, LaunchGate, program_of, searched};
 pub(crate) use self::launch_text::is_private;
 pub(crate) use self::many::{Decision, matcher};
+pub(crate) use self::news::{PinHook, PinNews};
 pub(crate) use self::view::PinView;
 
-use self::book::{Book, Text};
-
-/// A pin has changed, or is new.
-#[derive(Clone, Debug)]
-pub(crate) struct PinChange {
-    pub(crate) key: PinKey,
-    /// The digest that is no longer pinned: its grants end.
-    pub(crate) over: Option<Digest>,
-    pub(crate) state: PinState,
-    /// Digest of the pinned or waiting text.
-    pub(crate) digest: Option<Digest>,
-    /// Who, or which circumstance.
-    pub(crate) why: Arc<str>,
-    /// The person who decided in this process; `None` for a circumstance.
-    pub(crate) by: Option<Arc<str>>,
-}
-
-impl PinChange {
-    /// The audit record of the change.
-    pub(crate) fn entry(&self) -> Entry {
-        let is_launch = self.key.kind == PinKind::Launch;
-        Entry {
-            upstream: Some(self.key.upstream.shared()),
-            item: Some(Arc::from(self.key.canonical())),
-            definition: self.digest,
-            result: self.state.into_str(),
-            by: self.by.clone(),
-            why: self.why.to_string().into(),
-            ..Entry::new(if is_launch { Event::Launch } else { Event::Pin })
-        }
-    }
-}
-
-/// Told of every change, outside of the lock.
-pub(crate) type PinHook = Box<dyn Fn(&PinChange) + Send + Sync>;
+use self::book::Book;
+use self::news::Stored;
 
 /// Trust in an upstream's definitions.
 #[derive(Clone, Copy, Debug)]
@@ -168,172 +133,52 @@ impl Pins {
         self.0.changed.subscribe()
     }
 
-    /// Judges the items that an upstream lists. New and changed items are stored before this returns. `reading`: the tools among them
-    /// are all that it has. `is_recalled`: the items are those of an earlier run, so that one that is as approved does not
-    /// replace the change that waits. `doubt` names a reason against an item; it is called only for a decision.
-    pub(crate) fn judge(
-        &self,
-        upstream: &UpstreamName,
-        tier: Tier,
-        (items, is_recalled): (&[&Definition], bool),
-        reading: Option<Reading>,
-        doubt: &dyn Fn(&Definition) -> Option<String>,
-    ) -> Vec<Judged> {
-        let (unsettled, reading): (Vec<&Definition>, _) = {
-            let book = self.book();
-            let launch = book.launch(upstream);
-            // A list that the launch has not been confirmed by yet.
-            let reading = launch.zip(reading).filter(|(launch, reading)| launch.after(*reading) != launch.confirmed);
-            let is_first = |item: &Definition, record: &Record| {
-                let confirms = |(launch, reading): (&Record, Reading)| {
-                    launch.takes(reading, item.audience.is_all()) && !record.confirmed.is_for(reading.launch)
-                };
-                item.list == List::Tools && reading.is_some_and(confirms)
-            };
-            let known = |item: &&&Definition| {
-                let record = book.get(upstream, PinKind::of(item.list), &item.key);
-                record.is_some_and(|record| {
-                    let digest = record.known_as(Listed::of(item));
-                    let is_stale = is_recalled && record.pin.approved() == Some(digest);
-                    is_stale || settled(record, digest, tier) && !is_first(item, record)
-                })
-            };
-            (items.iter().filter(|item| !known(item)).copied().collect(), reading.map(|(_, reading)| reading))
-        };
-        let trouble = if unsettled.is_empty() && reading.is_none() {
-            None
-        } else {
-            let (forget, left_out) = self.make_room(upstream, tier.most, items, &unsettled);
-            let taken = |item: &&&Definition| !left_out.contains(&(PinKind::of(item.list), item.key.as_str()));
-            let steps = unsettled.iter().filter(taken).map(|item| {
-                let text = Text { digest: item.digest, text: Arc::from(item.canonical_text()) };
-                let (listed, doubt) = (Listed::of(item), doubt(item));
-                let (trust, on_change, is_for_all) = (tier.trust, tier.on_change, item.audience.is_all());
-                let step = Step::Seen { text, listed, trust, on_change, doubt, reading, is_for_all };
-                (key(upstream, item), step)
-            });
-            let listed = reading.map(|reading| (PinKey::launch(upstream), Step::Listed(reading)));
-            self.take_now(steps.chain(listed).collect(), &forget).err()
-        };
-        let book = self.book();
-        let judged = items.iter().map(|item| {
-            let record = book.get(upstream, PinKind::of(item.list), &item.key);
-            let digest = record.map(|record| record.known_as(Listed::of(item)));
-            match record.zip(digest) {
-                Some((record, digest)) if record.pin.shows(digest) => {
-                    record.shown(item, digest).map_or(Judged::Shown, |item| Judged::AsPinned(Box::new(item)))
-                }
-                Some((record, _)) => Judged::Away(away(record, trouble.as_ref())),
-                None => {
-                    let why = trouble.as_ref().map_or_else(
-                        || format!("{} items of its kind were seen, more are not taken", tier.most),
-                        |error| format!("its pin cannot be kept: {error}"),
-                    );
-                    Judged::Away(Away { why, state: None, is_unkept: trouble.is_some() })
-                }
-            }
-        });
-        judged.collect()
-    }
-
-    /// Drops pins of vanished items for new ones, and names the new items that find no room: the last ones in the upstream's order.
-    /// Resources come and go; pins of tools and prompts never give way, so that a server cannot push one out to bring it
-    /// back changed.
-    fn make_room<'i>(
-        &self,
-        upstream: &UpstreamName,
-        most: usize,
-        items: &[&Definition],
-        unsettled: &[&'i Definition],
-    ) -> (Vec<PinKey>, HashSet<(PinKind, &'i str)>) {
-        let book = self.book();
-        let (mut forget, mut left_out) = (Vec::new(), HashSet::new());
-        for &kind in PinKind::VARIANTS {
-            let new =
-                |item: &&&Definition| PinKind::of(item.list) == kind && book.get(upstream, kind, &item.key).is_none();
-            let news: Vec<&'i Definition> = unsettled.iter().filter(new).copied().collect();
-            let over = (book.kind(upstream, kind).count() + news.len()).saturating_sub(most);
-            if news.is_empty() || over == 0 {
-                continue;
-            }
-            let listed: HashSet<&str> =
-                items.iter().filter(|item| PinKind::of(item.list) == kind).map(|item| item.key.as_str()).collect();
-            let gone = |(name, record): &(&String, &Record)| {
-                record.pin.state() == PinState::Pinned && !listed.contains(name.as_str())
-            };
-            let mut old: Vec<(u64, &String)> =
-                book.kind(upstream, kind).filter(gone).map(|(name, record)| (record.at, name)).collect();
-            old.sort_unstable();
-            let gives_way = if matches!(kind, PinKind::Resource | PinKind::Template) { over.min(old.len()) } else { 0 };
-            let keys = old.into_iter().take(gives_way);
-            forget.extend(keys.map(|(_, name)| PinKey { upstream: upstream.clone(), kind, name: name.clone() }));
-            left_out.extend(news.iter().rev().take(over - gives_way).map(|item| (kind, item.key.as_str())));
-        }
-        (forget, left_out)
-    }
-
-    /// Takes steps, on disk first. Blocks where there is a disk.
-    fn take_now(&self, steps: Vec<(PinKey, Step)>, forget: &[PinKey]) -> Result<Vec<Stepped>, DbError> {
-        let now = clock::unix_seconds();
-        let stepped = match &self.0.db {
-            Some(db) => db.take_steps(steps, forget.to_vec(), now).run_now()?,
-            None => self.take_in_memory(steps, now),
-        };
-        self.write_down(&stepped, forget, None);
+    /// Takes steps, on disk first, and announces the changes. Blocks where there is a disk.
+    fn take_now(&self, steps: Vec<(PinKey, Step)>) -> Result<Vec<Stepped>, DbError> {
+        let (stepped, stored) = self.store_now(steps, Vec::new())?;
+        self.tell(&stored, None, 0);
         Ok(stepped)
     }
 
-    fn take_in_memory(&self, steps: Vec<(PinKey, Step)>, now: u64) -> Vec<Stepped> {
+    /// Removes pins and takes steps without a word about them. Blocks where there is a disk.
+    fn store_now(
+        &self,
+        steps: Vec<(PinKey, Step)>,
+        forget: Vec<PinKey>,
+    ) -> Result<(Vec<Stepped>, Vec<Stored>), DbError> {
+        let now = clock::unix_seconds();
+        let taken = match &self.0.db {
+            Some(db) => db.take_steps(steps, forget.clone(), now).run_now()?,
+            None => self.take_in_memory(steps, now),
+        };
+        let stored = self.put(&taken, &forget);
+        Ok((taken.stepped, stored))
+    }
+
+    fn take_in_memory(&self, steps: Vec<(PinKey, Step)>, now: u64) -> Taken {
         let book = self.book();
         let take = |(key, step): (PinKey, Step)| {
             let after = Record::step(book.of(&key), book.launch_of_tool(&key), &step, now);
             (key, after)
         };
-        steps.into_iter().map(take).collect()
+        Taken { stepped: steps.into_iter().map(take).collect(), before: book.epoch, after: book.epoch }
     }
 
-    /// Stores the decisions, those of the person `by` if there is one, and announces them.
-    fn write_down(&self, stepped: &[Stepped], forget: &[PinKey], by: Option<&Arc<str>>) {
-        let mut news = Vec::new();
-        {
-            let mut book = self.book();
-            forget.iter().for_each(|key| book.remove(key));
-            for (key, after) in stepped {
-                let Ok(record) = after else { continue };
+    /// Puts what is stored into the table of pins.
+    fn put(&self, taken: &Taken, forget: &[PinKey]) -> Vec<Stored> {
+        let mut book = self.book();
+        forget.iter().for_each(|key| book.remove(key));
+        // The table has every change up to these steps, so it need not be read again for them.
+        if book.epoch == taken.before {
+            book.epoch = taken.after;
+        }
+        let records = taken.stepped.iter().filter_map(|(key, after)| Some((key, after.as_ref().ok()?)));
+        records
+            .map(|(key, record)| {
                 let old = book.put(key.clone(), record.clone());
-                news.push((key.clone(), old, record.clone()));
-            }
-        }
-        self.tell(&news, by);
-    }
-
-    fn tell(&self, news: &[(PinKey, Option<Record>, Record)], by: Option<&Arc<str>>) {
-        let mut any = false;
-        for (key, old, new) in news {
-            let same = old.as_ref().filter(|old| old.pin == new.pin);
-            let is_decided = same.is_some_and(|old| (&old.by, old.at) != (&new.by, new.at));
-            if same.is_some_and(|old| old.confirmed == new.confirmed) {
-                continue;
-            }
-            any = true;
-            // The first inventory of a launch is not announced, an operator's confirmation is.
-            if same.is_some() && !is_decided {
-                continue;
-            }
-            log(key, old.as_ref(), new);
-            let (was, pinned) = (old.as_ref().and_then(Record::visible), new.visible());
-            // Trust-on-first-use pins are not announced.
-            let is_news = old.is_some() || new.pin.state() != PinState::Pinned;
-            if let Some(hook) = self.0.hook.get().filter(|_| is_news) {
-                let over = was.filter(|was| pinned != Some(*was));
-                let digest = new.pin.waiting().or(new.pin.approved());
-                let (state, why) = (new.pin.state(), Arc::clone(&new.by));
-                hook(&PinChange { key: key.clone(), over, state, digest, why, by: by.cloned() });
-            }
-        }
-        if any {
-            self.0.changed.send_modify(|count| *count = count.wrapping_add(1));
-        }
+                Stored { key: key.clone(), old, new: record.clone() }
+            })
+            .collect()
     }
 
     /// Reads what other processes wrote; true when there was something.
@@ -347,10 +192,13 @@ impl Pins {
         let news = {
             let mut book = self.book();
             let old = std::mem::replace(&mut *book, filled(table));
-            let news = book.iter().map(|(key, record)| (key.clone(), old.of(&key).cloned(), record.clone()));
-            news.collect::<Vec<_>>()
+            let stored = book.iter().map(|(key, record)| {
+                let (old, new) = (old.of(&key).cloned(), record.clone());
+                Stored { key, old, new }
+            });
+            stored.collect::<Vec<_>>()
         };
-        self.tell(&news, None);
+        self.tell(&news, None, 0);
         Ok(true)
     }
 
@@ -418,29 +266,16 @@ impl Pins {
         let key = self.named(&self.book(), name, kind)?.0;
         let (now, by) = (clock::unix_seconds(), step.by().cloned());
         let steps = vec![(key.clone(), step)];
-        let stepped = match &self.0.db {
+        let taken = match &self.0.db {
             Some(db) => db.take_steps(steps, Vec::new(), now).run().await?,
             None => self.take_in_memory(steps, now),
         };
-        self.write_down(&stepped, &[], by.as_ref());
-        for (_, after) in stepped {
+        self.tell(&self.put(&taken, &[]), by.as_ref(), 0);
+        for (_, after) in taken.stepped {
             drop(after?);
         }
         self.find(name, Some(key.kind))
     }
-}
-
-/// Whether nothing is to be decided about an item with that digest.
-fn settled(record: &Record, digest: Digest, tier: Tier) -> bool {
-    if record.pin.shows(digest) {
-        return true;
-    }
-    let accepts = tier.on_change == OnChange::Accept && record.pin.state() == PinState::Changed;
-    record.pin.waiting() == Some(digest) && !accepts
-}
-
-fn key(upstream: &UpstreamName, item: &Definition) -> PinKey {
-    PinKey { upstream: upstream.clone(), kind: PinKind::of(item.list), name: item.key.clone() }
 }
 
 fn filled((epoch, rows): PinTable) -> Book {
@@ -450,42 +285,6 @@ fn filled((epoch, rows): PinTable) -> Book {
         book.put(key, record);
     }
     book
-}
-
-fn away(record: &Record, trouble: Option<&DbError>) -> Away {
-    let state = record.pin.state();
-    let why = match (state, trouble) {
-        (PinState::Changed, _) => "its definition changed".to_owned(),
-        (PinState::Quarantined, _) => format!("it waits for approval ({})", record.by),
-        (PinState::Rejected, _) => "it was rejected".to_owned(),
-        // Its text is not the pinned one, and that could not be written down.
-        (PinState::Pinned, Some(error)) => format!("its definition changed, and its pin cannot be kept: {error}"),
-        (PinState::Pinned, None) => "its definition changed".to_owned(),
-    };
-    Away { why, state: Some(state), is_unkept: false }
-}
-
-/// Lines about definitions that changed, which a server can do as often as it likes.
-static CHANGED: Tally = Tally::of(200);
-
-/// One line for each change, with digests and never a text.
-fn log(key: &PinKey, old: Option<&Record>, new: &Record) {
-    let name = key.canonical();
-    let short = |digest: Option<Digest>| digest.map_or_else(|| "none".to_owned(), |digest| digest.short());
-    let (approved, waiting) = (short(new.pin.approved()), short(new.pin.waiting()));
-    let (item, kind, why) = (foreign::line(&name), key.kind.into_str(), &*new.by);
-    match (new.pin.state(), old) {
-        (PinState::Pinned, None) => tracing::debug!(item = %item, kind, approved, "pinned at first sight"),
-        (PinState::Pinned, Some(_)) => tracing::info!(item = %item, kind, approved, why, "pinned"),
-        (PinState::Rejected, _) => tracing::info!(item = %item, kind, waiting, why, "rejected"),
-        (PinState::Changed, _) => {
-            if let Some(count) = CHANGED.count(clock::uptime()) {
-                tracing::warn!(item = %item, kind, approved, waiting, why, count, "changed and withheld");
-            }
-        }
-        // The supervisor logs withheld items.
-        (PinState::Quarantined, _) => tracing::debug!(item = %item, kind, waiting, why, "waits for approval"),
-    }
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@
 //! clients carry over a restart. They are those of one store, which knows the sessions that ended and the states that were used:
 //! no other one takes them, whether it has the same `[secrets] key` or was made anew beside the same `secrets.key`.
 
-use std::io::{self, Read as _};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -208,14 +208,13 @@ fn bound(head: &str, place: &[&str]) -> Vec<u8> {
 
 /// The key in that file, where there is one.
 fn read(path: &Path) -> io::Result<Option<String>> {
-    let mut file = match guard::open(path, OFlags::RDONLY, guard::SECRET) {
+    let file = match guard::open(path, OFlags::RDONLY, guard::SECRET) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
-    let mut text = String::new();
-    file.read_to_string(&mut text)?;
-    let text = text.trim();
+    let bytes = guard::read_bounded(&file, guard::MAX_KEY)?;
+    let text = str::from_utf8(&bytes).map_err(io::Error::other)?.trim();
     if text.len() < MIN_KEY_BYTES {
         return Err(io::Error::other(
             "holds no key; put the right one back, or remove the file: open questions and the queries of launch URLs in the \

@@ -8,6 +8,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use crate::base::aside::{MANY_ITEMS, run_aside_if};
 use crate::base::clock;
 use crate::base::never::or_never;
 use crate::base::stop;
@@ -127,7 +128,8 @@ pub(crate) async fn converse(
         askers: Arc::clone(lane.news.turns.askers()),
     };
     let relist = if lane.is_main() { Arc::clone(&handle.unread.now) } else { Arc::default() };
-    let options = StdioOptions { peer, intake: intake.clone(), relist };
+    let judged = lane.is_main().then(|| handle.judged.subscribe());
+    let options = StdioOptions { peer, intake: intake.clone(), relist, judged };
     let (news_in, mut news_out) = mpsc::channel(64);
     let mut tell = |news: StdioNews| match news {
         StdioNews::Fault(fault) => handle.metrics.fault(fault),
@@ -169,7 +171,8 @@ pub(crate) async fn converse(
                         // With lists that nothing has taken yet there are enough.
                         drop(to.try_send(Ok(inventory)));
                     } else if let Some(agreed) = agreed {
-                        let inventory = listing.listed(inventory, agreed);
+                        let is_long = inventory.len() >= MANY_ITEMS;
+                        let inventory = run_aside_if(is_long, || listing.listed(inventory, agreed));
                         shown = report(context, inventory, agreed, listing.is_awaited()).await;
                     },
                     StdioNews::List(..)

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use futures_util::future::BoxFuture;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::base::callers::CallerNumber;
 use crate::base::clock;
@@ -77,6 +77,8 @@ pub(crate) struct Handle {
     excess: ArcSwap<[Excess; 4]>,
     flaws: ArcSwap<Flaws>,
     pub(crate) unread: UnreadLists,
+    /// How long judging its last reading took, told after each.
+    pub(crate) judged: watch::Sender<Duration>,
 }
 
 /// A call's place among the calls of its upstream, given back on drop.
@@ -121,6 +123,7 @@ impl Handle {
             excess: ArcSwap::default(),
             flaws: ArcSwap::default(),
             unread,
+            judged: watch::channel(Duration::ZERO).0,
         }
     }
 

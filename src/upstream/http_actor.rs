@@ -24,6 +24,7 @@ use crate::upstream::link::Link;
 use crate::upstream::remote::Remote;
 use crate::upstream::spawner::Spawner;
 use crate::upstream::sse;
+use crate::upstream::stdio::next_judged;
 use crate::wire::message::{self, Message};
 use crate::wire::raw::RawJson;
 
@@ -135,6 +136,7 @@ async fn follow(context: &Context, link: &Arc<HttpLink>, opened: &Notify, listed
     // The stream is opened before the lists are read, so that no change falls between the two.
     let mut stream = open_changes(link).await;
     opened.notify_one();
+    let mut judged = is_main.then(|| context.handle.judged.subscribe());
     let mut lists = is_main.then(|| HttpLists::new(context, link, true));
     // The time to open the stream again, while there is none.
     let mut reopen = None;
@@ -171,6 +173,7 @@ async fn follow(context: &Context, link: &Arc<HttpLink>, opened: &Notify, listed
                 tokio::time::sleep(DEBOUNCE).await;
                 lists.iter_mut().for_each(|lists| lists.changed(&link.take_changed()));
             }
+            took = next_judged(&mut judged) => lists.iter_mut().for_each(|lists| lists.judged(took)),
             step = or_never(lists.as_mut().map(HttpLists::next)) => match step {
                 Step::News(news) => {
                     let is_awaited = news.has_gap(Gap::Awaited);

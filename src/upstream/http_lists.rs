@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 
+use crate::base::aside::{LONG_TEXT, run_aside_if};
 use crate::base::clock;
 use crate::catalog::inventory::{Inventory, ListBounds, Reading};
 use crate::config::Instance;
@@ -85,6 +86,11 @@ impl<'a> HttpLists<'a> {
     /// The server says that these have changed.
     pub(super) fn changed(&mut self, lists: &[List]) {
         self.lists.changed(lists);
+    }
+
+    /// What was read has been judged, which took so long.
+    pub(super) fn judged(&mut self, took: Duration) {
+        self.lists.judged(took, clock::now());
     }
 
     /// The server may have said something that was not heard.
@@ -166,7 +172,8 @@ impl<'a> HttpLists<'a> {
         let error = match answer {
             Ok(answer) => {
                 self.admitted = true;
-                let (next, fault) = self.lists.answered(reading, answer, now);
+                let is_long = answer.as_ref().is_ok_and(|result| result.bytes().len() >= LONG_TEXT);
+                let (next, fault) = run_aside_if(is_long, || self.lists.answered(reading, answer, now));
                 fault.into_iter().for_each(|fault| metrics.fault(fault));
                 next.into_iter().for_each(|page| self.ask(page, now));
                 return None;

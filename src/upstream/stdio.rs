@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 use bytes::BufMut as _;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::base::aside::{LONG_TEXT, run_aside_if};
 use crate::base::budget::{Budget, COUNTED_FROM, NoRoom, Room};
 use crate::base::clock;
 use crate::catalog::inventory::Inventory;
@@ -113,6 +114,8 @@ pub(crate) struct StdioOptions {
     pub(crate) intake: Intake,
     /// The operator wants the lists read that could not be.
     pub(crate) relist: Arc<Notify>,
+    /// How long judging the last reading took, if readings of this connection are judged.
+    pub(crate) judged: Option<watch::Receiver<Duration>>,
 }
 
 enum Event {
@@ -124,6 +127,7 @@ enum Event {
     Signal(Signal),
     Refused(Refused),
     Relist,
+    Judged(Duration),
     Timeout,
     Stop,
 }
@@ -153,6 +157,16 @@ struct Connection<'a> {
     ended: Option<Ended>,
 }
 
+/// Waits until readings were judged, for ever where none are. Returns how long that took.
+pub(super) async fn next_judged(judged: &mut Option<watch::Receiver<Duration>>) -> Duration {
+    if let Some(judged) = judged
+        && judged.changed().await.is_ok()
+    {
+        return *judged.borrow_and_update();
+    }
+    std::future::pending().await
+}
+
 /// The next refusal; waits for ever where there are none.
 async fn refused(refusals: &mut Option<mpsc::Receiver<Refused>>) -> Refused {
     if let Some(refusals) = refusals
@@ -180,6 +194,7 @@ pub(crate) async fn run(
     )]
     let (signals_in, mut signals) = mpsc::unbounded_channel::<Signal>();
     let now = clock::now();
+    let mut judged = options.judged;
     let mut connection = Connection {
         metrics,
         budget: Arc::clone(&options.intake.budget),
@@ -218,6 +233,7 @@ pub(crate) async fn run(
             Some(signal) = signals.recv() => Event::Signal(signal),
             refused = refused(&mut refusals) => Event::Refused(refused),
             () = options.relist.notified() => Event::Relist,
+            took = next_judged(&mut judged) => Event::Judged(took),
             () = clock::sleep_until(timeout) => Event::Timeout,
             () = stop.cancelled() => Event::Stop,
         };
@@ -334,6 +350,10 @@ impl Connection<'_> {
                 self.peer.retry_lists(clock::now());
                 ControlFlow::Continue(())
             }
+            Event::Judged(took) => {
+                self.peer.handle_judged(took, clock::now());
+                ControlFlow::Continue(())
+            }
             Event::Timeout => {
                 let now = clock::now();
                 if self.stalled_since.is_some_and(|since| now.duration_since(since) >= WRITE_STALL) {
@@ -351,7 +371,9 @@ impl Connection<'_> {
         while let Some(line) = self.decoder.next_line() {
             match line {
                 Line::Full(line) if self.room.try_grow_to(line.len()).is_ok() => {
-                    self.peer.handle_line(self.room.keep(line), now);
+                    // A list of thousands of items may be in it.
+                    let (is_long, line) = (line.len() >= LONG_TEXT, self.room.keep(line));
+                    run_aside_if(is_long, || self.peer.handle_line(line, now));
                 }
                 // It came whole, before its size was known.
                 Line::Full(line) => self.peer.handle_skipped(&line, &NoRoom.failure(Executed::Unknown), now),

@@ -25,6 +25,8 @@ pub(crate) enum Readers {
     Everyone,
     /// Clients that can be asked, see [`crate::upstream::listing`].
     Askers,
+    /// The gateway, which has no room for all that was read.
+    Gateway,
 }
 
 /// A list that could not be read.

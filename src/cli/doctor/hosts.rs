@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::finding::Findings;
 use crate::cli::import::{Started, in_one_form, started};
-use crate::config::{Auth, Config, Target, Template};
+use crate::config::{Auth, Config, Target, Template, guard};
 
 pub(super) fn look(config: &Config, state: Option<&Path>, found: &mut Findings) {
     for server in started() {
@@ -74,7 +74,7 @@ fn refuses(config: &Config, state: Option<&Path>, server: &Started) -> bool {
     }
     let sent =
         server.authorization.as_deref().and_then(|sent| sent.split_once(' ')).map_or("", |(_, token)| token.trim());
-    let own = state.and_then(|dir| std::fs::read_to_string(dir.join("token")).ok());
+    let own = state.and_then(|dir| guard::read_regular(&dir.join("token"), guard::MAX_KEY).ok());
     // Before the first start there is no token to compare with.
     let Some(own) = own else { return false };
     sent != own.trim() && !tokens.iter().any(|(_, token)| token.expose() == sent)

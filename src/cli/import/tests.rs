@@ -284,3 +284,21 @@ fn the_policy_follows_the_hosts() {
     let (text, _) = imported(&silent);
     assert!(text.contains("default = \"ask\"") && text.contains("id = \"import-reads\""), "{text}");
 }
+
+#[test]
+fn a_pipe_a_device_and_a_huge_file_are_refused_with_a_sentence() {
+    let dir = tempfile::tempdir().unwrap();
+    let (pipe, huge) = (dir.path().join("pipe"), dir.path().join("huge"));
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    std::fs::File::create(&huge).unwrap().set_len(MAX_FILE + 1).unwrap();
+    for (path, want) in [
+        (pipe.as_path(), "is not a file but a pipe"),
+        (Path::new("/dev/zero"), "is not a file but a pipe, a device"),
+        (dir.path(), "is not a file but a directory"),
+        (huge.as_path(), "is larger than"),
+    ] {
+        let why = HostText::read(path, None).map(drop).unwrap_err();
+        assert!(why.starts_with(&path.display().to_string()) && why.contains(want), "{why}");
+    }
+}

@@ -9,11 +9,11 @@ use crate::cli::exit::{NO, SOFTWARE, TEMPFAIL, UNAVAILABLE};
 use crate::cli::options::Common;
 use crate::cli::output::Failure;
 use crate::cli::{daemon, operator, source};
-use crate::policy::OperatorAction;
+use crate::policy::{Entry, OperatorAction};
 use crate::store::audit::Journal;
 use crate::store::db::Db;
 use crate::store::directory::Store;
-use crate::store::pins::{Decision, PinChange, PinKind, PinView, Pins};
+use crate::store::pins::{Decision, PinKind, PinView, Pins};
 use crate::wire::digest::Digest;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -34,8 +34,8 @@ pub(super) struct Disk {
     db: Db,
     pins: Pins,
     runtime: tokio::runtime::Runtime,
-    /// Changes that are not recorded yet.
-    news: Arc<Mutex<Vec<PinChange>>>,
+    /// Audit records of changes that are not written yet.
+    news: Arc<Mutex<Vec<Entry>>>,
     is_permitted: bool,
 }
 
@@ -61,9 +61,7 @@ impl Book {
                 let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(|error| fault(&error))?;
                 let news = Arc::new(Mutex::new(Vec::new()));
                 let told = Arc::clone(&news);
-                pins.on_change(Box::new(move |change| {
-                    told.lock().push(change.clone());
-                }));
+                pins.on_change(Box::new(move |news| told.lock().extend(news.entries())));
                 Ok(Self::Disk(Disk { common: common.clone(), db, pins, runtime, news, is_permitted: false }))
             }
         }
@@ -168,7 +166,7 @@ impl Disk {
         let outcome = format!("decided: {}", news.len());
         let told = decided.as_ref().map(|_| outcome.as_str()).map_err(|failure| failure.text.as_str());
         let record = operator::record(action, name, told);
-        journal.write(news.iter().map(PinChange::entry).chain([record])).map_err(unrecorded)?;
+        journal.write(news.into_iter().chain([record])).map_err(unrecorded)?;
         decided
     }
 

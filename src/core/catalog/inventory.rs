@@ -35,6 +35,9 @@ impl Default for ListBounds {
     }
 }
 
+/// Bytes that an item takes besides its text.
+const ITEM_BYTES: usize = 512;
+
 /// The items of one list that are not offered because they are behind a bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Excess {
@@ -161,6 +164,21 @@ impl Inventory {
         }
     }
 
+    /// Whether a list has these definitions, in this order.
+    pub fn has_same(&self, list: List, items: &[Definition]) -> bool {
+        let known = self.items(list);
+        known.len() == items.len() && known.iter().zip(items).all(|(a, b)| a.key == b.key && a.digest == b.digest)
+    }
+
+    /// The number of items that an earlier inventory had and this one lacks.
+    pub fn lost(&self, earlier: &Self) -> u64 {
+        let lost = |list: &List| {
+            let kept: HashSet<&str> = self.items(*list).iter().map(|item| item.key.as_str()).collect();
+            earlier.items(*list).iter().filter(|item| !kept.contains(item.key.as_str())).count() as u64
+        };
+        List::ALL.iter().map(lost).sum()
+    }
+
     /// Leaves so many items in each list; `false` where a reading with that bound could show more than is left.
     pub fn bound(&mut self, items: usize) -> bool {
         for (list, excess) in self.lists.iter_mut().zip(&mut self.excess) {
@@ -173,6 +191,21 @@ impl Inventory {
     /// The same upstream with empty lists.
     pub fn without_items(&self) -> Self {
         Self { completions: self.completions, tasks: self.tasks, ..Self::default() }
+    }
+
+    /// The number of items of all lists.
+    pub fn len(&self) -> usize {
+        self.lists.iter().map(Vec::len).sum()
+    }
+
+    /// The bytes of all items, with what keeping each takes besides its text.
+    pub fn bytes(&self) -> usize {
+        self.lists.iter().flatten().map(|item| item.key.len() + item.raw.bytes() + ITEM_BYTES).sum()
+    }
+
+    /// The list with the most items.
+    pub fn longest(&self) -> List {
+        List::ALL.into_iter().max_by_key(|list| self.items(*list).len()).unwrap_or(List::Tools)
     }
 
     pub fn is_empty(&self) -> bool {

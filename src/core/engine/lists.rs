@@ -173,6 +173,11 @@ impl Lists {
         }
     }
 
+    /// The supervisor has judged what was read, which took so long: the lists rest before they are read again.
+    pub fn judged(&mut self, took: Duration, now: Instant) {
+        self.allowance.judged(took, now);
+    }
+
     /// The operator wants to know: lists that could not be read are read at once.
     pub fn retry(&mut self) {
         self.each().filter(|(_, one)| one.trouble.is_some()).for_each(|(_, one)| one.rests_until = None);
@@ -218,6 +223,9 @@ impl Lists {
             }
             Ok(Ok(Next::Done { items, skipped, excess, endless })) => {
                 let is_whole = skipped.is_empty() && endless.is_none();
+                // The first reading of a session is compared with none.
+                let differs = self.one(list).is_known && !self.inventory.has_same(list, &items);
+                self.allowance.ended(list, differs, now);
                 self.inventory.replace(list, items);
                 self.inventory.set_excess(list, excess);
                 self.inventory.skipped.extend(skipped);

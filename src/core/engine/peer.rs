@@ -401,6 +401,14 @@ impl<P: CallPort> Peer<P> {
         }
     }
 
+    /// What was read has been judged, which took so long.
+    pub fn handle_judged(&mut self, took: Duration, now: Instant) {
+        self.lists.judged(took, now);
+        if matches!(self.state, State::Ready(_)) {
+            self.read_lists(now);
+        }
+    }
+
     fn ask_question(&mut self, question: Question) {
         let params = question.params(&self.hop, &self.declared);
         self.ask(question.method(), Some(&params), Waiting::Handshake);

@@ -1,4 +1,8 @@
-//! The rate of list reads: a server that reports change after change is asked once a second.
+//! The rate of list reads.
+//!
+//! A server that reports change after change is asked a few times at once and then once a second.
+//! The rest after a reading is [`REST`] times as long as judging that reading took. While every
+//! reading differs from the one before, the rest doubles up to [`LONGEST_PAUSE`].
 
 use std::time::{Duration, Instant};
 
@@ -8,36 +12,78 @@ use crate::mcp::method::List;
 const INTERVAL: Duration = Duration::from_secs(1);
 /// So many may come at once, after a quiet time.
 const BURST: u32 = 5;
+/// The rest after a reading, in times of what judging it took: a tenth of one processor at most.
+const REST: u32 = 9;
+/// Longest rest for what judging took.
+const LONGEST_REST: Duration = Duration::from_secs(300);
+/// Longest rest for readings that all differ.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// When the allowance of each list is whole again.
+/// The pace at which one list is read.
 #[derive(Debug, Default)]
-pub(crate) struct Allowance([Option<Instant>; 4]);
+struct Pace {
+    /// When the allowance is whole again.
+    whole: Option<Instant>,
+    /// Readings that differed from the one before, less what later ones that did not took back.
+    differing: u32,
+    /// End of the last reading.
+    ended: Option<Instant>,
+    /// The last reading has not been judged yet.
+    awaits_judgement: bool,
+    rests_until: Option<Instant>,
+}
+
+/// The pace of each list.
+#[derive(Debug, Default)]
+pub(crate) struct Allowance([Pace; 4]);
 
 impl Allowance {
     /// From when on the list may be read.
     pub(crate) fn due(&self, list: List, now: Instant) -> Instant {
-        let whole = self.0.get(list as usize).copied().flatten().unwrap_or(now);
-        whole.checked_sub(INTERVAL * (BURST - 1)).map_or(now, |due| due.max(now))
+        let Some(pace) = self.0.get(list as usize) else { return now };
+        let allowed = pace.whole.unwrap_or(now).checked_sub(INTERVAL * (BURST - 1)).unwrap_or(now);
+        pace.rests_until.map_or(allowed, |until| until.max(allowed)).max(now)
     }
 
     /// Takes one reading; `false` when it is not due yet.
     pub(crate) fn take(&mut self, list: List, now: Instant) -> bool {
         let due = self.due(list, now) <= now;
-        if let Some(whole) = self.0.get_mut(list as usize).filter(|_| due) {
-            *whole = Some(whole.map_or(now, |whole| whole.max(now)) + INTERVAL);
+        if let Some(pace) = self.0.get_mut(list as usize).filter(|_| due) {
+            pace.whole = Some(pace.whole.map_or(now, |whole| whole.max(now)) + INTERVAL);
         }
         due
+    }
+
+    /// Takes note of a reading that ended, and whether it differs from the one before.
+    pub(crate) fn ended(&mut self, list: List, differs: bool, now: Instant) {
+        let Some(pace) = self.0.get_mut(list as usize) else { return };
+        let was_quiet = pace.ended.is_some_and(|ended| now.saturating_duration_since(ended) > LONGEST_PAUSE * 2);
+        let before = if was_quiet { 0 } else { pace.differing };
+        // One reading that does not differ takes back as much as half of all that did.
+        pace.differing = if differs { before.saturating_add(1).min(16) } else { before / 2 };
+        let pause = pace.differing.checked_sub(BURST).map_or(Duration::ZERO, |over| INTERVAL * (1 << over));
+        pace.rests_until = Some(now + pause.min(LONGEST_PAUSE));
+        (pace.ended, pace.awaits_judgement) = (Some(now), true);
+    }
+
+    /// Takes note of how long it took to judge the readings that ended.
+    pub(crate) fn judged(&mut self, took: Duration, now: Instant) {
+        let until = now + took.saturating_mul(REST).min(LONGEST_REST);
+        for pace in self.0.iter_mut().filter(|pace| pace.awaits_judgement) {
+            pace.awaits_judgement = false;
+            pace.rests_until = Some(pace.rests_until.map_or(until, |earlier| earlier.max(until)));
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::sim::epoch;
 
     #[test]
-    #[expect(clippy::disallowed_methods, reason = "any moment will do to count from")]
     fn a_few_readings_at_once_and_then_one_a_second() {
-        let start = Instant::now();
+        let start = epoch();
         let mut allowance = Allowance::default();
         let taken = (0..10_000).filter(|ms| allowance.take(List::Tools, start + Duration::from_millis(*ms))).count();
         assert_eq!(taken, 5 + 9);
@@ -45,5 +91,69 @@ mod tests {
         assert_eq!(allowance.due(List::Tools, now), now);
         assert_eq!(allowance.due(List::Prompts, start), start, "each list has its own");
         assert!(allowance.take(List::Prompts, start));
+    }
+
+    /// Reads the list as soon as it is due. Returns the time of that reading.
+    fn read(allowance: &mut Allowance, differs: bool, took: Duration, now: Instant) -> Instant {
+        let now = allowance.due(List::Tools, now);
+        assert!(allowance.take(List::Tools, now));
+        allowance.ended(List::Tools, differs, now);
+        allowance.judged(took, now + took);
+        now
+    }
+
+    /// The rests before each of these readings, in seconds.
+    fn rests(allowance: &mut Allowance, readings: &[bool], took: Duration, from: &mut Instant) -> Vec<u64> {
+        let rest = |differs: &bool| {
+            let at = read(allowance, *differs, took, *from);
+            let rest = at.duration_since(*from).as_secs();
+            *from = at;
+            rest
+        };
+        readings.iter().map(rest).collect()
+    }
+
+    #[test]
+    fn the_rest_doubles_while_readings_differ_and_comes_back_down() {
+        let (mut now, mut allowance) = (epoch(), Allowance::default());
+        let none = Duration::ZERO;
+        let growing = rests(&mut allowance, &[true; 14], none, &mut now);
+        assert_eq!(growing, [0, 0, 0, 0, 0, 1, 2, 4, 8, 16, 32, 60, 60, 60]);
+        let falling = rests(&mut allowance, &[false; 4], none, &mut now);
+        assert_eq!(falling, [60, 4, 0, 0]);
+        rests(&mut allowance, &[true; 14], none, &mut now);
+        now += LONGEST_PAUSE * 3;
+        assert_eq!(rests(&mut allowance, &[true; 3], none, &mut now), [0, 0, 0], "a quiet time forgets it all");
+    }
+
+    #[test]
+    fn the_rest_is_a_multiple_of_what_judging_took_with_a_bound() {
+        for (took, readings, want) in [
+            (Duration::from_millis(10), [false; 3], [0, 0, 0]),
+            // The judging itself, and nine times as long.
+            (Duration::from_secs(1), [false; 3], [0, 10, 10]),
+            (Duration::from_secs(4), [true; 3], [0, 40, 40]),
+            (Duration::from_secs(100), [true; 3], [0, 400, 400]),
+        ] {
+            let (mut now, mut allowance) = (epoch(), Allowance::default());
+            assert_eq!(rests(&mut allowance, &readings, took, &mut now), want, "{took:?}");
+        }
+        let (now, mut allowance) = (epoch(), Allowance::default());
+        allowance.judged(Duration::from_secs(9), now);
+        assert_eq!(allowance.due(List::Tools, now), now, "a list that was not read does not rest");
+    }
+
+    #[test]
+    fn a_server_that_always_changes_has_judging_for_a_tenth_of_the_time_at_most() {
+        for millis in [1, 50, 1_000, 5_000, 30_000] {
+            let (start, mut allowance) = (epoch(), Allowance::default());
+            let (took, mut now, mut spent) = (Duration::from_millis(millis), start, Duration::ZERO);
+            while now.duration_since(start) < Duration::from_secs(3600) {
+                now = read(&mut allowance, true, took, now) + took;
+                spent += took;
+            }
+            assert!(spent * 10 <= now.duration_since(start) + took * 10, "{millis}: {spent:?}");
+            assert!(spent <= took * 80, "{millis}: {spent:?}");
+        }
     }
 }

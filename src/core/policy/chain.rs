@@ -34,6 +34,11 @@
 //! `why` the outcome in words. What the action did to each approval, grant or pin has lines of its
 //! own.
 //!
+//! One reading of an upstream's lists that changes more than 20 pins is one line with `"event":"pin"`
+//! and `"result":"relisted"`: `count` is the number of changed pins, `changes` has the counts of
+//! items that were `added`, `changed`, `withheld` and `removed`, and a `digest` over all changes,
+//! whose text `policy::record::ListChanges` describes.
+//!
 //! The chain shows every change but one: a tail that was cut off leaves a chain that is sound. So the last record's number and
 //! hash (the *head*) are kept elsewhere as well: in the store, and in the journal with every thousandth record.
 //!
@@ -55,7 +60,7 @@ use data_encoding::HEXLOWER;
 use time::OffsetDateTime;
 
 use super::Digest;
-use super::record::{Entry, Removal};
+use super::record::{Entry, ListChanges, Removal};
 use crate::mcp::client_name::ClientName;
 use crate::wire::canonical::canonical;
 use crate::wire::digest::hexadecimal;
@@ -291,6 +296,9 @@ fn members(entry: &Entry, at: u64, form: &Form, out: &mut Vec<u8>) {
         key("count", out);
         number(count, out);
     }
+    if let Some(changes) = &entry.changes {
+        self::changes(changes, out);
+    }
     if let Some(removal) = &entry.removed {
         key("removed", out);
         // Texts and numbers into memory: that cannot fail.
@@ -326,6 +334,18 @@ fn arguments(arguments: &RawJson, form: &Form, out: &mut Vec<u8>) {
             number(bytes.len() as u64, out);
         }
     }
+}
+
+/// The pins that one reading changed.
+fn changes(changes: &ListChanges, out: &mut Vec<u8>) {
+    let ListChanges { added, changed, withheld, removed, digest } = changes;
+    key("changes", out);
+    out.push(b'{');
+    let counts = [("added", added), ("changed", changed), ("withheld", withheld), ("removed", removed)];
+    for (name, count) in counts {
+        out.extend_from_slice(format!("\"{name}\":{count},").as_bytes());
+    }
+    out.extend_from_slice(format!("\"digest\":\"{}\"}}", digest.hex()).as_bytes());
 }
 
 /// The name that a client gives itself, as it is displayed.

@@ -9,10 +9,12 @@ use super::effect::{DEFAULT_RULE, DOUBT_RULE};
 use super::kind::Kind;
 
 mod entry;
+mod list_changes;
 mod operator_action;
 mod removal;
 
 pub use self::entry::{Entry, Event};
+pub use self::list_changes::{ListChange, ListChanges, MAX_SINGLE_CHANGES};
 pub use self::operator_action::OperatorAction;
 pub use self::removal::Removal;
 

@@ -300,6 +300,11 @@ impl RawObject {
         }
     }
 
+    /// The bytes of all keys and values.
+    pub fn bytes(&self) -> usize {
+        self.members.iter().map(|member| member.key.len() + member.value.bytes().len()).sum()
+    }
+
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()
     }

@@ -4,7 +4,8 @@
 use std::cell::{OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
 
-use super::{Managed, Supervisor};
+use super::Managed;
+use super::publication::Draft;
 use crate::catalog::inventory::{Gap, Inventory};
 use crate::catalog::merge::Dropped;
 use crate::catalog::name::{ItemKind, UpstreamName, expose};
@@ -15,7 +16,7 @@ use crate::mcp::method::List;
 use crate::mcp::version::Revision;
 use crate::policy::likeness::{Looks, Markers, shared_titles, skeleton};
 use crate::policy::{Askers, PinState, Reading, Standing, Trust};
-use crate::store::pins::{Judged, Tier};
+use crate::store::pins::{Judged, ListedItems, Tier};
 use crate::wire::foreign;
 
 /// What of one upstream may be shown.
@@ -65,7 +66,7 @@ impl Managed {
     }
 }
 
-impl Supervisor {
+impl Draft {
     /// What the pins leave of each inventory, in the order of the upstreams. `old` is what clients see now. Of two names that look
     /// alike and are both new, the one of the upstream that is configured first is taken.
     pub(super) fn shown(
@@ -145,8 +146,13 @@ impl Supervisor {
         };
         // As many as a list may hold, and as many again of items that are gone.
         let tier = Tier { trust: spec.trust, on_change: spec.on_change, most: spec.max_inventory.saturating_mul(2) };
-        let listed = (items.as_slice(), !managed.is_read);
-        let judged = self.parts.pins.judge(&spec.name, tier, listed, managed.reading(inventory), &doubt);
+        let listed = ListedItems {
+            items: &items,
+            is_recalled: !managed.is_read,
+            removed: managed.removed,
+            reading: managed.reading(inventory),
+        };
+        let judged = self.pins.judge(&spec.name, tier, listed, &doubt);
         let mut shown = Shown { inventory: inventory.without_items(), ..Shown::default() };
         for item in faulty {
             let why = item.fault.unwrap_or_default().to_owned();
@@ -176,7 +182,7 @@ impl Supervisor {
             shown.inventory.replace(list, of(&kept));
             shown.unkept.replace(list, of(&unkept));
         }
-        shown.standings = self.parts.pins.standings(&spec.name, shown.inventory.items(List::Tools));
+        shown.standings = self.pins.standings(&spec.name, shown.inventory.items(List::Tools));
         shown
     }
 

@@ -1,6 +1,9 @@
 //! The only write of the snapshot: what every upstream lists, merged, with rules and handles beside it.
+//!
+//! Judging and merging large inventories takes long, so a snapshot is made of a [`Draft`] on a thread
+//! of its own, while the supervisor goes on.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,32 +13,59 @@ use crate::base::clock;
 use crate::catalog::filter::Filter;
 use crate::catalog::inventory::Inventory;
 use crate::catalog::merge::{Catalog, Dropped, Filters, NamingRules, Source, merge};
-use crate::config::{ShownHints, Target, Upstream, Uris};
+use crate::catalog::name::UpstreamName;
+use crate::config::{Config, ShownHints, Target, Upstream, Uris};
 use crate::gateway::snapshot::{InputRules, Snapshot, View};
 use crate::mcp::method::List;
 use crate::mcp::version::{Era, Revision};
-use crate::policy::Annotator;
+use crate::policy::{Annotator, Limiter, MAX_SINGLE_CHANGES, Policy};
+use crate::store::pins::Pins;
+use crate::upstream::handle::Handle;
 
 /// How long a dead upstream's items stay listed.
 const GRACE: Duration = Duration::from_secs(600);
 /// Freshness told to modern clients while all is well, in milliseconds.
 const TTL_MS: u32 = 60_000;
 
-impl Supervisor {
-    /// Builds and stores a snapshot, then tells listeners, so that whoever asks again sees the new lists. Nothing happens
-    /// when clients would see the same, unless `forced`.
-    pub(super) fn publish(&mut self, forced: bool) {
-        let old = self.snapshots.load_full();
-        let now = clock::now();
-        let order: Vec<&Upstream> = self.config.upstreams.iter().collect();
-        let managed: Vec<&Managed> = order.iter().filter_map(|spec| self.managed.get(&spec.name)).collect();
+/// Everything that a snapshot is made of, so that it can be made beside the supervisor.
+pub(super) struct Draft {
+    pub(super) config: Arc<Config>,
+    pub(super) policy: Arc<Policy>,
+    pub(super) limiter: Arc<Limiter>,
+    pub(super) pins: Pins,
+    /// The upstreams in the configuration's order.
+    pub(super) managed: Vec<Managed>,
+    /// The snapshot that clients see now.
+    pub(super) old: Arc<Snapshot>,
+    /// Make a snapshot even if clients would see the same.
+    pub(super) is_forced: bool,
+}
+
+/// A snapshot that was made of a draft.
+pub(super) struct Made {
+    /// `None` if clients would see the same.
+    pub(super) snapshot: Option<Snapshot>,
+    /// Number of items of each upstream that wait for the operator.
+    waiting: Vec<usize>,
+    /// The upstreams that were read anew, each with its part of the time that judging took.
+    judged: Vec<(Arc<Handle>, Duration)>,
+}
+
+impl Draft {
+    /// Judges all inventories and makes a snapshot of what clients may see of them. Blocks.
+    pub(super) fn make(self) -> Made {
+        let (old, now) = (Arc::clone(&self.old), clock::now());
+        let config = Arc::clone(&self.config);
+        let managed: Vec<&Managed> = self.managed.iter().collect();
+        let is_managed = |spec: &&Upstream| managed.iter().any(|m| m.handle.name == spec.name);
+        let order: Vec<&Upstream> = config.upstreams.iter().filter(is_managed).collect();
         let known: Vec<Option<&(Inventory, Revision)>> = managed
             .iter()
             .map(|m| {
                 // A server that waits for a login is there, and its calls say what to do.
                 let waits = m.handle.health.standing().awaits_login();
                 let gone = !waits && m.down_since.is_some_and(|since| now.duration_since(since) > GRACE);
-                m.inventory.as_ref().filter(|_| !gone && m.gate.shut().is_none())
+                m.inventory.as_deref().filter(|_| !gone && m.gate.shut().is_none())
             })
             .collect();
         let mut shown = self.shown(&managed, &order, &known, &old);
@@ -88,23 +118,14 @@ impl Supervisor {
             && profiles
                 .iter()
                 .all(|(name, catalog)| old.profiles.get(name).is_some_and(|v| catalog.same_as(&v.catalog)));
-        if same && !forced {
-            return;
+        let waiting = shown.iter().map(|shown| shown.waiting).collect();
+        if same && !self.is_forced {
+            return Made { snapshot: None, waiting, judged: self.judged(clock::now().duration_since(now)) };
         }
-        self.warn_of_dropped(&dropped, &old.dropped);
-        for m in &managed {
-            let count =
-                |list| whole.entries().iter().filter(|e| e.list == list && e.upstream_name == m.handle.name).count();
-            m.handle.metrics.items(List::ALL.map(count));
-        }
-        for (m, shown) in managed.iter().zip(&shown) {
-            m.handle.metrics.pins_waiting(shown.waiting);
-        }
-        let generation = old.generation + 1;
         let policy = &self.policy;
         let profiles = profiles.into_iter().map(|(n, c)| (n.clone(), Arc::new(View::new(&n, c, policy)))).collect();
-        self.snapshots.store(Arc::new(Snapshot {
-            generation,
+        let snapshot = Snapshot {
+            generation: old.generation + 1,
             config: Arc::clone(&self.config),
             handles: managed.iter().map(|m| Arc::clone(&m.handle)).collect(),
             completes,
@@ -117,8 +138,17 @@ impl Supervisor {
             limiter: Arc::clone(&self.limiter),
             dropped,
             ttl_ms,
-        }));
-        self.generation.send_replace(generation);
+        };
+        Made { snapshot: Some(snapshot), waiting, judged: self.judged(clock::now().duration_since(now)) }
+    }
+
+    /// Divides the time that judging took among the upstreams by the number of their items.
+    fn judged(&self, took: Duration) -> Vec<(Arc<Handle>, Duration)> {
+        let size = |managed: &Managed| managed.inventory.as_ref().map_or(0, |known| known.0.len());
+        let number = |size: usize| u32::try_from(size).unwrap_or(u32::MAX);
+        let all = number(self.managed.iter().map(size).sum()).max(1);
+        let fresh = self.managed.iter().filter(|managed| managed.is_fresh);
+        fresh.map(|managed| (Arc::clone(&managed.handle), took * number(size(managed)) / all)).collect()
     }
 
     /// By profile, what cannot be shown since its pin cannot be stored. Nothing, while the store takes writes.
@@ -153,12 +183,83 @@ impl Supervisor {
         }
         out
     }
+}
+
+impl Supervisor {
+    /// Returns what a snapshot is made of now.
+    pub(super) fn draft(&mut self, is_forced: bool) -> Draft {
+        let mut in_order = Vec::with_capacity(self.managed.len());
+        for spec in &self.config.upstreams {
+            let Some(managed) = self.managed.get_mut(&spec.name) else { continue };
+            in_order.push(managed.clone());
+            (managed.removed, managed.is_fresh) = (0, false);
+        }
+        Draft {
+            config: Arc::clone(&self.config),
+            policy: Arc::clone(&self.policy),
+            limiter: Arc::clone(&self.limiter),
+            pins: self.parts.pins.clone(),
+            managed: in_order,
+            old: self.snapshots.load_full(),
+            is_forced,
+        }
+    }
+
+    /// Whether a snapshot has the configuration and the upstreams of now.
+    pub(super) fn is_current(&self, snapshot: &Snapshot) -> bool {
+        let is_managed = |handle: &Arc<Handle>| {
+            self.managed.get(&handle.name).is_some_and(|managed| Arc::ptr_eq(&managed.handle, handle))
+        };
+        Arc::ptr_eq(&snapshot.config, &self.config)
+            && snapshot.handles.len() == self.managed.len()
+            && snapshot.handles.iter().all(is_managed)
+    }
+
+    /// Puts a snapshot in force, then tells listeners, so that whoever asks again sees the new lists.
+    /// Each upstream's lists rest for its part of the time that it took.
+    pub(super) fn put(&self, made: Made) {
+        let Made { snapshot, waiting, judged } = made;
+        if let Some(snapshot) = snapshot {
+            self.warn_of_dropped(&snapshot.dropped, &self.snapshots.load().dropped);
+            let mut counts: HashMap<(&UpstreamName, List), usize> = HashMap::new();
+            for entry in snapshot.whole.catalog.entries() {
+                *counts.entry((&entry.upstream_name, entry.list)).or_default() += 1;
+            }
+            for (handle, waiting) in snapshot.handles.iter().zip(waiting) {
+                let count = |list| counts.get(&(&handle.name, list)).copied().unwrap_or_default();
+                handle.metrics.items(List::ALL.map(count));
+                handle.metrics.pins_waiting(waiting);
+            }
+            let generation = snapshot.generation;
+            self.snapshots.store(Arc::new(snapshot));
+            self.generation.send_replace(generation);
+        }
+        for (handle, took) in judged {
+            handle.judged.send_replace(took);
+        }
+    }
 
     fn warn_of_dropped(&self, dropped: &[Dropped], before: &[Dropped]) {
         let before: HashSet<&Dropped> = before.iter().collect();
+        let mut news: BTreeMap<&UpstreamName, Vec<&Dropped>> = BTreeMap::new();
         for item in dropped.iter().filter(|item| !before.contains(item)) {
-            if let Some(count) = self.dropped.count(clock::uptime()) {
-                tracing::warn!(upstream.name = %item.upstream, item = %item.item, why = %item.told(), count, "item withheld");
+            news.entry(&item.upstream).or_default().push(item);
+        }
+        for (upstream, items) in news {
+            // One reading that withholds many items has one line.
+            let (many, single) = items.split_at(if items.len() > MAX_SINGLE_CHANGES { items.len() } else { 0 });
+            for item in single {
+                if let Some(count) = self.dropped.count(clock::uptime()) {
+                    tracing::warn!(upstream.name = %upstream, item = %item.item, why = %item.told(), count, "item withheld");
+                }
+            }
+            if let Some(first) = many.first()
+                && let Some(count) = self.dropped.count(clock::uptime())
+            {
+                tracing::warn!(
+                    upstream.name = %upstream, items = many.len(), first = %first.item, why = %first.told(), count,
+                    "items withheld; `headend tools --all` lists them"
+                );
             }
         }
         self.parts.metrics.withheld(dropped.len());

@@ -50,7 +50,9 @@ impl Supervisor {
         }
         self.launch((*spec).clone())?;
         let new = self.managed.get_mut(&name).ok_or_else(unknown)?;
-        new.inventory = inventory.or(new.inventory.take());
+        if let Some(inventory) = inventory {
+            (new.bytes, new.inventory) = (inventory.0.bytes(), Some(inventory));
+        }
         new.handle.main.restarts.store(restarts, Ordering::Relaxed);
         new.handle.metrics.restarted();
         // A lazy one too.

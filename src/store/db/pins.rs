@@ -11,7 +11,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use super::{Db, DbError, Operation, Work, meta, no_key};
 use crate::catalog::name::UpstreamName;
 use crate::policy::{Confirmed, Digest, Pin, PinState};
-use crate::store::pins::{Forms, PinKey, PinKind, PinTable, Record, Step, Stepped, is_private};
+use crate::store::pins::{Forms, PinKey, PinKind, PinTable, Record, Step, Taken, is_private};
 use crate::store::seal::{Opened, Seals};
 
 /// The number of changes so far.
@@ -57,7 +57,7 @@ impl Db {
         steps: Vec<(PinKey, Step)>,
         forget: Vec<PinKey>,
         now: u64,
-    ) -> Operation<'_, impl Work<Out = Vec<Stepped>>> {
+    ) -> Operation<'_, impl Work<Out = Taken>> {
         let seals = self.seals.clone();
         self.write(move |connection| take(connection, steps, &forget, now, &seals))
     }
@@ -208,7 +208,8 @@ fn take(
     forget: &[PinKey],
     now: u64,
     seals: &Seals,
-) -> rusqlite::Result<Vec<Stepped>> {
+) -> rusqlite::Result<Taken> {
+    let epoch = meta::number(connection, EPOCH)?;
     let mut wrote = !forget.is_empty();
     for key in forget {
         let query = "DELETE FROM pins WHERE upstream = ?1 AND kind = ?2 AND name = ?3";
@@ -237,10 +238,11 @@ fn take(
         }
         out.push((key, after));
     }
+    let after = epoch.saturating_add(u64::from(wrote));
     if wrote {
-        meta::raise(connection, EPOCH, meta::number(connection, EPOCH)?.saturating_add(1))?;
+        meta::raise(connection, EPOCH, after)?;
     }
-    Ok(out)
+    Ok(Taken { stepped: out, before: epoch, after })
 }
 
 #[cfg(test)]

@@ -136,6 +136,14 @@ pub(crate) type PinTable = (u64, Vec<(PinKey, Record)>);
 /// The result of one step.
 pub(crate) type Stepped = (PinKey, Result<Record, Undecided>);
 
+/// The results of steps, and the number of changes before and after them.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    pub(crate) stepped: Vec<Stepped>,
+    pub(crate) before: u64,
+    pub(crate) after: u64,
+}
+
 impl Record {
     /// Whether the text of each digest could be read. A sealed text without its key cannot.
     fn has_texts(&self) -> bool {

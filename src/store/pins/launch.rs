@@ -204,7 +204,7 @@ impl Pins {
         let steps: Vec<_> = specs.filter_map(unknown).collect();
         if !steps.is_empty() {
             // A launch that cannot be stored is judged again at its gate, which gives the reason.
-            drop(self.take_now(steps, &[]));
+            drop(self.take_now(steps));
         }
     }
 
@@ -212,7 +212,7 @@ impl Pins {
     /// disk.
     fn start(&self, spec: &Upstream, launch: &Text) -> Result<Result<Digest, String>, DbError> {
         let folders = own_version_folders();
-        let stepped = self.take_now(vec![started(spec, launch.clone(), folders.clone())], &[])?;
+        let stepped = self.take_now(vec![started(spec, launch.clone(), folders.clone())])?;
         let record = stepped.into_iter().next().and_then(|(_, after)| after.ok());
         let approved =
             |record: &Record| record.approved_as(launch, &folders).filter(|approved| record.pin.shows(*approved));

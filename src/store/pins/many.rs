@@ -58,12 +58,12 @@ impl Pins {
         };
         let steps: Vec<(PinKey, Step)> = decisions.iter().filter_map(step).collect();
         let now = clock::unix_seconds();
-        let stepped = match &self.0.db {
+        let taken = match &self.0.db {
             Some(db) => db.take_steps(steps, Vec::new(), now).run().await?,
             None => self.take_in_memory(steps, now),
         };
-        self.write_down(&stepped, &[], Some(&by));
-        let mut stepped = stepped.into_iter();
+        self.tell(&self.put(&taken, &[]), Some(&by), 0);
+        let mut stepped = taken.stepped.into_iter();
         let told = |decision: &Decision| {
             let unknown = || PinError::Unknown(decision.name.clone());
             key(decision).ok_or_else(unknown)?;

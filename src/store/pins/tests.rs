@@ -1,9 +1,15 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::book::Text;
 use super::*;
+use crate::catalog::name::UpstreamName;
 use crate::mcp::input::Audience;
+use crate::mcp::method::List;
+use crate::policy::Reading;
 use crate::policy::{Askers, Undecided};
 use crate::wire::raw::RawJson;
+
+mod many_changes;
 
 const MOST: usize = 200;
 const TIER: Tier = Tier { trust: Trust::Standard, on_change: OnChange::Quarantine, most: MOST };
@@ -23,10 +29,14 @@ fn resource(n: usize) -> Definition {
     Definition::read(List::Resources, &RawJson::trusted(text)).unwrap()
 }
 
+fn of_items<'i>(items: &'i [&'i Definition]) -> ListedItems<'i> {
+    ListedItems { items, is_recalled: false, removed: 0, reading: None }
+}
+
 /// Which of the items are shown.
 fn shown(pins: &Pins, tier: Tier, items: &[Definition]) -> Vec<bool> {
     let items: Vec<&Definition> = items.iter().collect();
-    pins.judge(&name(), tier, (&items, false), None, &|_| None)
+    pins.judge(&name(), tier, of_items(&items), &|_| None)
         .iter()
         .map(|judged| !matches!(judged, Judged::Away(_)))
         .collect()
@@ -61,9 +71,9 @@ async fn a_change_waits_until_what_was_shown_is_approved() {
     let pins = Pins::memory();
     let (calls, persons) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Vec::new())));
     let (counted, named) = (Arc::clone(&calls), Arc::clone(&persons));
-    pins.on_change(Box::new(move |change| {
-        counted.fetch_add(usize::from(change.over.is_some()), Ordering::SeqCst);
-        named.lock().push(change.entry().by);
+    pins.on_change(Box::new(move |news| {
+        counted.fetch_add(news.over().len(), Ordering::SeqCst);
+        named.lock().extend(news.entries().into_iter().map(|entry| entry.by));
     }));
     let (one, two, three) = (tool("a", "one"), tool("a", "two"), tool("a", "three"));
     assert_eq!(shown(&pins, TIER, &[one.clone(), tool("b", "x")]), [true, true]);
@@ -172,7 +182,7 @@ async fn order_that_means_nothing_changes_no_pin_and_clients_get_the_pinned_byte
     let dir = tempfile::tempdir().unwrap();
     for pins in [Pins::memory(), Pins::open(Db::open(dir.path()).unwrap()).unwrap()] {
         let (one, two) = (ordered(r#""b","a""#, "z,y,x"), ordered(r#""a","b""#, "x,y,z"));
-        let judged = |item: &Definition| pins.judge(&name(), TIER, (&[item], false), None, &|_| None).pop().unwrap();
+        let judged = |item: &Definition| pins.judge(&name(), TIER, of_items(&[item]), &|_| None).pop().unwrap();
         assert!(matches!(judged(&one), Judged::Shown));
         let changes = *pins.changes().borrow();
         let Judged::AsPinned(shown) = judged(&two) else { panic!("it is shown in another order") };
@@ -192,7 +202,10 @@ async fn a_list_of_an_earlier_run_does_not_take_a_change_back() {
     let dir = tempfile::tempdir().unwrap();
     for pins in [Pins::memory(), Pins::open(Db::open(dir.path()).unwrap()).unwrap()] {
         let judged = |item: &Definition, is_recalled| {
-            matches!(pins.judge(&name(), TIER, (&[item], is_recalled), None, &|_| None)[..], [Judged::Shown])
+            matches!(
+                pins.judge(&name(), TIER, ListedItems { is_recalled, ..of_items(&[item]) }, &|_| None)[..],
+                [Judged::Shown]
+            )
         };
         let (approved, changed) = (tool("a", "one"), tool("a", "two"));
         assert!(judged(&approved, true), "nothing is known of it");
@@ -246,7 +259,7 @@ fn launched(pins: &Pins, program: &str) -> Digest {
     let text = Text { digest: Digest::of(words.as_bytes()), text: Arc::from(words.as_str()) };
     let digest = text.digest;
     let step = Step::Started { text, words, trust: Trust::Standard, folders: Vec::new() };
-    pins.take_now(vec![(PinKey::launch(&name()), step)], &[]).unwrap();
+    pins.take_now(vec![(PinKey::launch(&name()), step)]).unwrap();
     digest
 }
 
@@ -254,7 +267,7 @@ fn launched(pins: &Pins, program: &str) -> Digest {
 fn listed(pins: &Pins, reading: Option<Reading>, tools: &[Definition], doubtful: &str) -> (String, String) {
     let items: Vec<&Definition> = tools.iter().collect();
     let doubt = |item: &Definition| (item.key == doubtful).then(|| "it looks odd".to_owned());
-    pins.judge(&name(), TIER, (&items, false), reading, &doubt);
+    pins.judge(&name(), TIER, ListedItems { reading, ..of_items(&items) }, &doubt);
     let standings = pins.standings(&name(), tools);
     let with = |test: fn(&crate::policy::Standing) -> bool| {
         let keys = tools.iter().map(|tool| tool.key.as_str()).filter(|key| test(&standings[*key]));

@@ -25,7 +25,12 @@ fn options() -> StdioOptions {
     let (hint, bounds) = (EraHint::Legacy, ListBounds::default());
     let (declared, askers) = (Declared::default(), Arc::default());
     let peer = PeerOptions { ear, hint, times, bounds, declared, lists: false, askers };
-    StdioOptions { peer, intake: Intake::new(Budget::new(1 << 20), &Limits::default()), relist: Arc::default() }
+    StdioOptions {
+        peer,
+        intake: Intake::new(Budget::new(1 << 20), &Limits::default()),
+        relist: Arc::default(),
+        judged: None,
+    }
 }
 
 fn call(name: &str) -> Outgoing {

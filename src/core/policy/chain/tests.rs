@@ -81,6 +81,19 @@ fn a_record_has_every_member_once_in_its_order() {
 }
 
 #[test]
+fn one_record_tells_of_all_pins_that_a_reading_changed() {
+    let changes = ListChanges { added: 1, changed: 29, withheld: 30, removed: 2, digest: Digest::of(b"") };
+    let got = line(&Entry::relisted("fx".into(), changes), &Form::new(&KEY, false));
+    expect![[r#"
+        {"v":1,"seq":1,"ts":"2026-11-21T10:15:00.250Z","event":"pin","upstream":"fx","result":"relisted","count":30,"changes":{"added":1,"changed":29,"withheld":30,"removed":2,"digest":"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"},"why":"one reading of its lists: 1 added, 29 changed, 30 of both withheld, 2 removed","prev":"0d6e4079e36703ebd37c00722f5891d28b0e2811dc114b129215123adcce3605","hash":"6128effaa41576b6c1ed79098f5a367ccbf6e14ef2816a31293e3eb25b23ce65"}
+    "#]]
+    .assert_eq(&got);
+    let read: serde_json::Value = serde_json::from_str(&got).unwrap();
+    assert_eq!((&read["event"], &read["count"]), (&"pin".into(), &30.into()));
+    assert_eq!(read["changes"]["digest"], Digest::of(b"").hex());
+}
+
+#[test]
 fn arguments_are_a_digest_under_the_key_unless_they_are_wanted() {
     let of = |arguments: &str, key: [u8; 32]| {
         let arguments = Some(RawJson::trusted(arguments.to_owned()));

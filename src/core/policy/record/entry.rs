@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::list_changes::ListChanges;
 use super::operator_action::OperatorAction;
 use super::removal::Removal;
 use crate::mcp::client_name::ClientName;
@@ -85,6 +86,8 @@ pub struct Entry {
     pub count: Option<u64>,
     /// Old records that are kept no longer.
     pub removed: Option<Box<Removal>>,
+    /// The pins that one reading changed, if this record stands for all of them.
+    pub changes: Option<Box<ListChanges>>,
 }
 
 impl Entry {
@@ -115,12 +118,29 @@ impl Entry {
             duration: None,
             count: None,
             removed: None,
+            changes: None,
         }
     }
 
     /// An event of the gateway or its log.
     pub fn gateway(result: &'static str, why: impl Into<Cow<'static, str>>) -> Self {
         Self { result, why: why.into(), ..Self::new(Event::Gateway) }
+    }
+
+    /// One reading of an upstream's lists changed many pins, which have no records of their own.
+    pub fn relisted(upstream: Arc<str>, changes: ListChanges) -> Self {
+        let ListChanges { added, changed, withheld, removed, .. } = changes;
+        let why = format!(
+            "one reading of its lists: {added} added, {changed} changed, {withheld} of both withheld, {removed} removed"
+        );
+        Self {
+            upstream: Some(upstream),
+            result: ListChanges::RESULT,
+            count: Some(changes.count()),
+            changes: Some(Box::new(changes)),
+            why: why.into(),
+            ..Self::new(Event::Pin)
+        }
     }
 
     /// Old records are kept no longer; to be on disk before their files go.

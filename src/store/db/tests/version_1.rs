@@ -7,7 +7,7 @@ use crate::mcp::item::Definition;
 use crate::mcp::method::List;
 use crate::policy::{OnChange, PinState, Trust};
 use crate::store::approvals::Approvals;
-use crate::store::pins::{Judged, Pins, Tier};
+use crate::store::pins::{Judged, ListedItems, Pins, Tier};
 use crate::wire::raw::RawJson;
 
 const VERSION_1: &str = include_str!("../../../../tests/data/store/version-1.sql");
@@ -69,7 +69,8 @@ fn fx() -> UpstreamName {
 /// The verdict about a listed tool: the digest that its grants need and the bytes that clients get, or nothing.
 fn judged(pins: &Pins, item: &Definition) -> Option<(crate::policy::Digest, RawJson)> {
     let tier = Tier { trust: Trust::Standard, on_change: OnChange::Quarantine, most: 100 };
-    match pins.judge(&fx(), tier, (&[item], false), None, &|_| None).pop()? {
+    let listed = ListedItems { items: &[item], is_recalled: false, removed: 0, reading: None };
+    match pins.judge(&fx(), tier, listed, &|_| None).pop()? {
         Judged::Shown => Some((item.digest, item.raw.encode())),
         Judged::AsPinned(item) => Some((item.digest, item.raw.encode())),
         Judged::Away(_) => None,

@@ -1,0 +1,43 @@
+//! Work that would hold a thread of the runtime for longer than other tasks should wait.
+
+use tokio::runtime::{Handle, RuntimeFlavor};
+
+/// Items from which on work on all of them is done aside.
+pub(crate) const MANY_ITEMS: usize = 1000;
+/// Bytes of a text from which on reading all of it is done aside.
+pub(crate) const LONG_TEXT: usize = 256 << 10;
+
+/// Does work aside if it `is_long`, see [`run_aside`].
+pub(crate) fn run_aside_if<T>(is_long: bool, work: impl FnOnce() -> T) -> T {
+    if is_long { run_aside(work) } else { work() }
+}
+
+/// Does work on this thread, while another thread takes over the tasks that wait for this one. On a
+/// runtime of a single thread, and outside of one, nothing else runs meanwhile.
+pub(crate) fn run_aside<T>(work: impl FnOnce() -> T) -> T {
+    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
+        Ok(_) | Err(_) => work(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn other_tasks_go_on_beside_work_on_the_only_thread() {
+        let (done, is_done) = mpsc::channel();
+        let other = tokio::spawn(async move { done.send(7).unwrap() });
+        let work = tokio::spawn(async move { run_aside(|| is_done.recv().unwrap()) });
+        assert_eq!(work.await.unwrap(), 7, "the work waits for the other task");
+        other.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_runtime_of_one_thread_does_the_work_itself() {
+        assert_eq!(run_aside(|| 7), 7);
+    }
+}

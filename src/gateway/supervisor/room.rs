@@ -1,0 +1,39 @@
+//! The room for the inventories of all upstreams.
+
+use super::{Managed, Supervisor};
+use crate::base::clock;
+use crate::catalog::inventory::Inventory;
+use crate::catalog::name::UpstreamName;
+use crate::engine::lists::Trouble;
+use crate::mcp::method::List;
+use crate::upstream::unread::Readers;
+
+/// Bytes that the inventories of all upstreams may have together.
+pub(super) const MAX_INVENTORY_BYTES: usize = 256 << 20;
+
+impl Supervisor {
+    /// Bytes that the inventory of an upstream may have beside those of all others.
+    pub(super) fn inventory_room(&self, upstream: &UpstreamName) -> usize {
+        let others = self.managed.iter().filter(|(name, _)| *name != upstream);
+        self.max_inventory_bytes.saturating_sub(others.map(|(_, managed)| managed.bytes).sum())
+    }
+}
+
+/// Says that an inventory is refused, and what to do.
+pub(super) fn too_many_bytes(bytes: usize) -> String {
+    let most = MAX_INVENTORY_BYTES >> 20;
+    format!(
+        "its lists take {bytes} bytes, and those of all upstreams may take {most} MiB together; \
+         set `max-inventory` of this upstream or of others to a smaller number"
+    )
+}
+
+/// Tells why an inventory is refused, or that it is taken.
+pub(super) fn refuse(managed: &Managed, inventory: &Inventory, why: Option<String>) {
+    let trouble = why.map(|why| Trouble { why, attempts: 1, again: clock::now() });
+    let (handle, refused) = (&managed.handle, inventory.longest());
+    for list in List::ALL {
+        let trouble = trouble.clone().filter(|_| list == refused);
+        handle.unread.told(list, Readers::Gateway, trouble, &handle.health);
+    }
+}

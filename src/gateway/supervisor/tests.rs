@@ -1,0 +1,175 @@
+//! The supervisor with upstreams that are never started: reports, drafts and orders.
+
+use std::sync::mpsc as blocking;
+
+use super::*;
+use crate::base::budget::Budget;
+use crate::engine::handshake::{Agreed, Offers};
+use crate::mcp::item::Definition;
+use crate::mcp::method::List;
+use crate::store::audit::Audit;
+use crate::upstream::context::News;
+use crate::wire::raw::RawJson;
+
+/// Makes a supervisor of lazy upstreams with these names.
+fn supervisor(names: &[&str]) -> (Supervisor, mpsc::Receiver<Report>, mpsc::Receiver<Order>, Supervised) {
+    let tables = names.iter().map(|name| format!("[upstreams.{name}]\ncommand = [\"/bin/true\"]\nstart = \"lazy\"\n"));
+    let text: String = tables.collect();
+    let nothing = |_: &std::path::Path| Err(std::io::ErrorKind::NotFound.into());
+    let (config, _) = config::parse(&text, "test", &|_| None, &nothing).unwrap();
+    let metrics = Metrics::new().unwrap();
+    let limits = &config.server.limits;
+    let parts = Parts {
+        metrics: metrics.clone(),
+        store: None,
+        http: HttpClient::new(),
+        intake: Intake::new(Budget::new(limits.buffered_bytes), limits),
+        logins: LoginParts::new(None, Audit::none()),
+        leases: Leases::new(None, metrics),
+        pins: Pins::memory(),
+        times: StopTimes::DAEMON,
+        marks: Marks::claim(None),
+    };
+    build(config, parts).unwrap()
+}
+
+fn tools(count: usize, description: &str) -> Inventory {
+    let tool = |n| {
+        let text = format!(r#"{{"name":"t{n}","description":"{description}","inputSchema":{{"type":"object"}}}}"#);
+        Definition::read(List::Tools, &RawJson::trusted(text)).unwrap()
+    };
+    let mut inventory = Inventory::default();
+    inventory.replace(List::Tools, (0..count).map(tool).collect());
+    inventory
+}
+
+fn report(supervisor: &Supervisor, name: &str, inventory: Inventory) -> Report {
+    let name = UpstreamName::parse(name).unwrap();
+    let handle = Arc::clone(&supervisor.managed[&name].handle);
+    let agreed = Agreed { revision: Revision::V2025_06_18, offers: Offers::default() };
+    Report { upstream: name, handle, news: News::Inventory(inventory, agreed), shown: None }
+}
+
+fn shown(supervised: &Supervised) -> usize {
+    supervised.snapshots.load().whole.catalog.entries().len()
+}
+
+#[tokio::test]
+async fn an_inventory_beyond_the_bound_of_all_is_refused_and_the_last_good_one_stays() {
+    let (mut supervisor, _reports, _orders, supervised) = supervisor(&["big", "small"]);
+    supervisor.max_inventory_bytes = 200_000;
+    let publish = |supervisor: &mut Supervisor| {
+        let draft = supervisor.draft(false);
+        supervisor.put(draft.make());
+    };
+    for (name, count) in [("big", 100), ("small", 10)] {
+        supervisor.report(report(&supervisor, name, tools(count, "one")));
+    }
+    publish(&mut supervisor);
+    assert_eq!(shown(&supervised), 110);
+    let unread = |supervisor: &Supervisor, name: &str| {
+        let name = UpstreamName::parse(name).unwrap();
+        supervisor.managed[&name].handle.unread.all().into_iter().map(|unread| unread.trouble.why).collect::<Vec<_>>()
+    };
+    supervisor.report(report(&supervisor, "big", tools(1_000, "one")));
+    publish(&mut supervisor);
+    assert_eq!(shown(&supervised), 110, "the last good list stays");
+    let why = unread(&supervisor, "big");
+    assert!(why.len() == 1 && why[0].contains("`max-inventory`"), "{why:?}");
+    assert!(unread(&supervisor, "small").is_empty(), "the others are not concerned");
+    supervisor.report(report(&supervisor, "small", tools(20, "one")));
+    supervisor.report(report(&supervisor, "big", tools(150, "one")));
+    publish(&mut supervisor);
+    assert_eq!(shown(&supervised), 170);
+    assert!(unread(&supervisor, "big").is_empty(), "a smaller list is taken again");
+    supervised.stop.cancel();
+}
+
+#[tokio::test]
+async fn the_supervisor_takes_orders_and_reports_while_a_reading_is_judged() {
+    let (supervisor, reports, orders, supervised) = supervisor(&["big", "small"]);
+    let (entered, is_entered) = blocking::channel();
+    let (release, released) = blocking::channel::<()>();
+    let released = parking_lot::Mutex::new(released);
+    // Judging waits in the announcement of what it found.
+    supervisor.parts.pins.on_change(Box::new(move |_| {
+        entered.send(()).unwrap();
+        released.lock().recv().unwrap();
+    }));
+    let first = report(&supervisor, "big", tools(2_000, "one"));
+    let second = report(&supervisor, "big", tools(2_000, "two"));
+    let other = report(&supervisor, "small", tools(1, "one"));
+    let reports_in = supervisor.reports.clone();
+    let run = tokio::spawn(supervisor.run(reports, orders));
+    let told = |report: Report| {
+        let (told, shown) = oneshot::channel();
+        (Report { shown: Some(told), ..report }, shown)
+    };
+    let (first, is_shown) = told(first);
+    reports_in.send(first).await.unwrap();
+    is_shown.await.unwrap();
+    assert_eq!(shown(&supervised), 2_000);
+    let (second, mut is_second_shown) = told(second);
+    reports_in.send(second).await.unwrap();
+    tokio::task::spawn_blocking(move || is_entered.recv().unwrap()).await.unwrap();
+    // The only thread of this runtime goes on, and with it the supervisor.
+    let (reply, answer) = oneshot::channel();
+    supervised.orders.send(Order::Restart { name: "nobody".to_owned(), reply }).await.unwrap();
+    assert!(answer.await.unwrap().is_err(), "the order is answered");
+    let (other, mut is_other_shown) = told(other);
+    reports_in.send(other).await.unwrap();
+    assert!(is_second_shown.try_recv().is_err());
+    release.send(()).unwrap();
+    (&mut is_second_shown).await.unwrap();
+    (&mut is_other_shown).await.unwrap();
+    assert_eq!(shown(&supervised), 1, "the changed tools are withheld");
+    supervised.stop.cancel();
+    drop(reports_in);
+    run.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_snapshot_of_replaced_upstreams_is_not_put_in_force() {
+    let (mut supervisor, _reports, _orders, supervised) = supervisor(&["one"]);
+    supervisor.report(report(&supervisor, "one", tools(3, "one")));
+    let draft = supervisor.draft(true);
+    supervisor.restart("one").unwrap();
+    let made = draft.make();
+    assert!(!supervisor.is_current(made.snapshot.as_ref().unwrap()));
+    let made = supervisor.draft(true).make();
+    assert!(supervisor.is_current(made.snapshot.as_ref().unwrap()));
+    supervisor.put(made);
+    assert_eq!(shown(&supervised), 3, "the items stay listed");
+    supervised.stop.cancel();
+}
+
+#[tokio::test]
+async fn a_replaced_upstream_is_not_stopped_while_clients_can_find_it() {
+    let (mut supervisor, _reports, _orders, supervised) = supervisor(&["one"]);
+    let old = supervisor.managed[&UpstreamName::parse("one").unwrap()].stop.clone();
+    supervisor.restart("one").unwrap();
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+    assert!(!old.is_cancelled(), "the snapshot still has it");
+    supervisor.make();
+    let made = (&mut supervisor.making.as_mut().unwrap().made).await.unwrap();
+    supervisor.made(Some(made));
+    old.cancelled().await;
+    supervised.stop.cancel();
+}
+
+#[tokio::test]
+async fn an_upstream_that_was_read_rests_for_its_part_of_the_judging_and_others_do_not() {
+    let (mut supervisor, _reports, _orders, supervised) = supervisor(&["big", "small"]);
+    let watched = |supervisor: &Supervisor, name: &str| {
+        supervisor.managed[&UpstreamName::parse(name).unwrap()].handle.judged.subscribe()
+    };
+    let (big, small) = (watched(&supervisor, "big"), watched(&supervisor, "small"));
+    supervisor.report(report(&supervisor, "big", tools(500, "one")));
+    let draft = supervisor.draft(false);
+    supervisor.put(draft.make());
+    assert!(big.has_changed().unwrap() && !small.has_changed().unwrap());
+    assert!(*big.borrow() > Duration::ZERO);
+    supervised.stop.cancel();
+}
