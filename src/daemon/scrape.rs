@@ -23,7 +23,7 @@ use crate::upstream::usage;
 /// How long a scrape waits for the one before, and then for files and processes.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Where the numbers of the page come from.
+/// The sources of the page's numbers.
 #[derive(Debug)]
 pub(super) struct MetricsPage {
     pub(super) service: Arc<Service>,
@@ -34,7 +34,7 @@ pub(super) struct MetricsPage {
 }
 
 impl MetricsPage {
-    /// Everything as of now, in Prometheus' text format.
+    /// Renders the page as of now, in Prometheus' text format.
     pub(super) async fn render(&self) -> String {
         self.observe();
         self.read().await;

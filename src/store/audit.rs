@@ -177,12 +177,12 @@ impl Audit {
         self.0.is_some()
     }
 
-    /// What the log takes on disk, with the chains of other processes. Blocks.
+    /// The size of the log, with the chains of other processes, and the time of its last write. Blocks.
     pub(crate) fn disk_use(&self) -> DiskUse {
         let Some(inner) = &self.0 else { return DiskUse::default() };
         // A folder that cannot be read now shows no files.
         let segments = inner.folder.chains().unwrap_or_default().into_values().flatten();
-        disk_use::of(segments.map(|segment| inner.folder.path().join(segment.name())))
+        disk_use::measure(segments.map(|segment| inner.folder.path().join(segment.name())))
     }
 
     /// Why the log takes no records, and whether calls are refused for that; `None` while it does.

@@ -72,9 +72,9 @@ impl Store {
         Db::is_in(&self.dir)
     }
 
-    /// What the database takes on disk. Blocks.
+    /// The size of the database and the time of its last write. Blocks.
     pub(crate) fn disk_use(&self) -> DiskUse {
-        disk_use::of(Db::files_in(&self.dir))
+        disk_use::measure(Db::files_in(&self.dir))
     }
 
     /// Opens the database of this directory. Each call opens it anew: one process needs it once. Blocks.

@@ -579,12 +579,12 @@ impl UpstreamMetrics {
         self.0.processes.inc();
         let usage = Arc::clone(&self.0.families.0.usage);
         if self.tells() < NOTHING {
-            guard.into_iter().for_each(|guard| usage.begun(&self.0.name, guard));
+            guard.into_iter().for_each(|guard| usage.add_guard(&self.0.name, guard));
         }
         Running { open: self.0.processes.clone(), guard, usage }
     }
 
-    /// The upstream is ready, so long after its start began.
+    /// Records how long the start of the upstream took.
     pub(crate) fn started(&self, took: Duration) {
         if self.tells() == EVERYTHING {
             self.0.families.0.usage.started(&self.0.name, took);

@@ -35,7 +35,7 @@ impl ProcessTimes {
     }
 }
 
-/// What the processes below each of these guards use; empty if that cannot be told. Reads a small file for each process of the
+/// Returns the usage of the processes below each guard; empty if it cannot be told. Reads a small file for each process of the
 /// system, and blocks that long.
 pub(crate) fn below(guards: &[u32]) -> HashMap<u32, Usage> {
     if guards.is_empty() {

@@ -8,11 +8,11 @@ use crate::base::clock;
 use crate::policy::consent::{Closed, Lifetime};
 use crate::telemetry::metrics::{ApprovalMetrics, ApprovalNumbers};
 
-/// One lifetime of each kind; the time is of no interest.
+/// A lifetime of each kind. The time in it is of no interest.
 const LIFETIMES: [Lifetime; 4] = [Lifetime::Once, Lifetime::Session, Lifetime::Until(0), Lifetime::UntilChanged];
 
 impl Approvals {
-    /// Has each end of an approval from here on counted.
+    /// Counts each end of an approval from here on.
     pub(crate) fn count_in(&self, metrics: ApprovalMetrics) {
         // Told once, by the gateway that has both.
         drop(self.inner.metrics.set(metrics));

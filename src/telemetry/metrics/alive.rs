@@ -43,6 +43,6 @@ pub(crate) struct Running {
 impl Drop for Running {
     fn drop(&mut self) {
         self.open.dec();
-        self.guard.into_iter().for_each(|guard| self.usage.ended(guard));
+        self.guard.into_iter().for_each(|guard| self.usage.remove_guard(guard));
     }
 }

@@ -13,11 +13,11 @@ const OTHERS: &str = "(other)";
 #[derive(Debug)]
 pub(crate) struct CallerMetrics {
     calls: IntCounterVec,
-    published: Mutex<Published>,
+    published: Mutex<PublishedCalls>,
 }
 
 #[derive(Debug, Default)]
-struct Published {
+struct PublishedCalls {
     /// The counts of the last scrape, by the number of the caller.
     counts: Vec<usize>,
     /// Callers with a series.
@@ -39,7 +39,7 @@ impl CallerMetrics {
     pub(crate) fn observe<'a>(&self, callers: impl Iterator<Item = (Option<&'a str>, usize)>) {
         let Self { calls, published } = self;
         let mut published = published.lock();
-        let Published { counts, names } = &mut *published;
+        let PublishedCalls { counts, names } = &mut *published;
         let mut gone = std::mem::take(names);
         for (number, (name, count)) in callers.enumerate() {
             if counts.len() <= number {

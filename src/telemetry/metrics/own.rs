@@ -58,7 +58,7 @@ impl OwnMetrics {
         })
     }
 
-    /// The daemon takes calls, so long after its start.
+    /// Records how long the start of the daemon took.
     pub(crate) fn started(&self, took: Duration) {
         self.start.set(took.as_secs_f64());
     }

@@ -8,10 +8,10 @@ use prometheus::{CounterVec, GaugeVec, IntGaugeVec, Opts};
 
 use super::builder::{Builder, signed};
 
-/// What a process and all below it use.
+/// CPU time and memory of all processes below a guard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
-    /// CPU time since the process started, with that of children that have ended.
+    /// CPU time since the guard started, with that of processes that have ended.
     pub(crate) cpu: Duration,
     /// Resident memory in bytes.
     pub(crate) memory: u64,
@@ -22,20 +22,20 @@ pub(crate) struct UsageMetrics {
     cpu: CounterVec,
     memory: IntGaugeVec,
     starts: GaugeVec,
-    known: Mutex<Known>,
+    table: Mutex<GuardTable>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct GuardTable {
     /// Guards of processes that run, by their number.
-    guards: HashMap<u32, Guarded>,
+    guards: HashMap<u32, GuardEntry>,
     /// Upstreams with series.
     upstreams: BTreeSet<String>,
 }
 
 /// A guard, and the CPU time below it that is counted already.
 #[derive(Debug)]
-struct Guarded {
+struct GuardEntry {
     upstream: String,
     counted: Duration,
 }
@@ -55,47 +55,47 @@ impl UsageMetrics {
                 upstream,
             )?,
             starts: b.add(GaugeVec::new(Opts::new("headend_upstream_start_duration_seconds", starts), upstream)?)?,
-            known: Mutex::default(),
+            table: Mutex::default(),
         })
     }
 
     /// Drops the series of an upstream.
     pub(super) fn forget(&self, name: &str) {
-        self.known.lock().upstreams.remove(name);
+        self.table.lock().upstreams.remove(name);
         drop(self.cpu.remove_label_values(&[name]));
         drop(self.memory.remove_label_values(&[name]));
         drop(self.starts.remove_label_values(&[name]));
     }
 
-    /// The process of that number has ended.
-    pub(super) fn ended(&self, guard: u32) {
-        self.known.lock().guards.remove(&guard);
+    /// Removes a guard that has ended.
+    pub(super) fn remove_guard(&self, guard: u32) {
+        self.table.lock().guards.remove(&guard);
     }
 
-    /// The upstream is ready, so long after its start began.
+    /// Records how long the start of the upstream took.
     pub(super) fn started(&self, name: &str, took: Duration) {
         self.starts.with_label_values(&[name]).set(took.as_secs_f64());
     }
 
-    /// The guard of that number has a process of the upstream below it.
-    pub(super) fn begun(&self, name: &str, guard: u32) {
-        let mut known = self.known.lock();
-        known.upstreams.insert(name.to_owned());
-        known.guards.insert(guard, Guarded { upstream: name.to_owned(), counted: Duration::ZERO });
+    /// Adds a guard that runs a process of the upstream.
+    pub(super) fn add_guard(&self, name: &str, guard: u32) {
+        let mut table = self.table.lock();
+        table.upstreams.insert(name.to_owned());
+        table.guards.insert(guard, GuardEntry { upstream: name.to_owned(), counted: Duration::ZERO });
     }
 
     /// The numbers of the guards that run.
     pub(crate) fn guards(&self) -> Vec<u32> {
-        self.known.lock().guards.keys().copied().collect()
+        self.table.lock().guards.keys().copied().collect()
     }
 
     /// Sets what the processes below each guard use, just before a scrape.
     pub(crate) fn observe(&self, used: &HashMap<u32, Usage>) {
-        let Self { cpu, memory, known, .. } = self;
-        let Known { guards, upstreams } = &mut *known.lock();
+        let Self { cpu, memory, table, .. } = self;
+        let GuardTable { guards, upstreams } = &mut *table.lock();
         let mut sums: BTreeMap<&str, Usage> =
             upstreams.iter().map(|upstream| (upstream.as_str(), Usage::default())).collect();
-        for (guard, Guarded { upstream, counted }) in guards {
+        for (guard, GuardEntry { upstream, counted }) in guards {
             let (Some(used), Some(sum)) = (used.get(guard), sums.get_mut(upstream.as_str())) else { continue };
             sum.memory = sum.memory.saturating_add(used.memory);
             // A process whose parent does not wait for it takes its time along, and a counter must not go back.
