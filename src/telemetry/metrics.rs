@@ -18,6 +18,7 @@ use strum::VariantArray as _;
 
 mod alive;
 mod approvals;
+mod audit;
 mod builder;
 mod callers;
 mod label;
@@ -28,6 +29,7 @@ mod usage;
 
 pub(crate) use self::alive::{Connected, Running};
 pub(crate) use self::approvals::{ApprovalMetrics, ApprovalNumbers};
+pub(crate) use self::audit::AuditMetrics;
 use self::builder::{Builder, signed};
 use self::callers::CallerMetrics;
 pub(crate) use self::label::{MethodLabel, OutcomeLabel};
@@ -449,28 +451,6 @@ impl Metrics {
         let open = self.0.connections.with_label_values(&[transport]);
         open.inc();
         Connected { open, received: counter("received"), sent: counter("sent") }
-    }
-}
-
-/// The series of the audit log.
-#[derive(Clone, Debug)]
-pub(crate) struct AuditMetrics {
-    /// In the order of the events.
-    records: Arc<[IntCounter]>,
-    failures: IntCounter,
-}
-
-impl AuditMetrics {
-    /// Counts a written record.
-    pub(crate) fn recorded(&self, event: Event) {
-        if let Some(counter) = self.records.get(event as usize) {
-            counter.inc();
-        }
-    }
-
-    /// Counts records that could not be written.
-    pub(crate) fn failed(&self, records: u64) {
-        self.failures.inc_by(records);
     }
 }
 
