@@ -43,10 +43,11 @@ pub(crate) fn below(guards: &[u32]) -> HashMap<u32, Usage> {
     }
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let seen: HashMap<u32, ProcessTimes> = numbers.take(MOST).filter_map(|pid| Some((pid, times(pid)?))).collect();
-    if seen.len() >= MOST {
+    let numbers: Vec<u32> = numbers.take(MOST + 1).collect();
+    if numbers.len() > MOST {
         return HashMap::new();
     }
+    let seen: HashMap<u32, ProcessTimes> = numbers.into_iter().filter_map(|pid| Some((pid, times(pid)?))).collect();
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
     seen.iter().for_each(|(pid, times)| children.entry(times.parent).or_default().push(*pid));
     guards
