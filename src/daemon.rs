@@ -8,4 +8,5 @@ pub(crate) mod file_watch;
 pub(crate) mod gateway;
 pub(crate) mod listen;
 pub(crate) mod live;
+mod scrape;
 pub(crate) mod systemd;

@@ -12,6 +12,7 @@ pub(crate) mod approvals;
 pub(crate) mod audit;
 pub(crate) mod db;
 pub(crate) mod directory;
+mod disk_use;
 mod files;
 #[cfg(test)]
 pub(crate) mod killed;

@@ -61,3 +61,4 @@ pub(crate) mod trust;
 pub(crate) mod turns;
 pub(crate) mod unread;
 pub(crate) mod updates;
+pub(crate) mod usage;

@@ -39,6 +39,13 @@ impl CallerNumber {
     }
 }
 
+impl CallerNumber {
+    /// The place of the caller's count in [`CallerCounts::all`]; `None` if it has no count of its own.
+    pub(crate) fn own_place(self) -> Option<usize> {
+        (self.0 < COUNTED).then_some(self.0)
+    }
+}
+
 /// One count for each caller.
 #[derive(Debug)]
 pub(crate) struct CallerCounts {
@@ -58,6 +65,7 @@ impl CallerCounts {
         self.counts.get(caller.0).unwrap_or(&self.others)
     }
 
+    /// The counts in the order of the callers' numbers; the last one is that of all later callers.
     pub(crate) fn all(&self) -> impl Iterator<Item = &AtomicUsize> {
         self.counts.iter().chain([&self.others])
     }

@@ -2,7 +2,7 @@
 
 use std::io::{ErrorKind, IsTerminal as _};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -16,7 +16,7 @@ use crate::config::{self, Auth, guard};
 use crate::daemon::access::Access;
 use crate::daemon::admin;
 use crate::daemon::file_watch::FileWatch;
-use crate::daemon::gateway::{Gateway, StartError, StopTimes, or_never};
+use crate::daemon::gateway::{Gateway, StartError, StopTimes, now, or_never};
 use crate::daemon::listen::Addresses;
 use crate::daemon::systemd;
 use crate::policy::OperatorAction;
@@ -43,10 +43,11 @@ pub(super) fn close_memory() {
 }
 
 pub(super) fn run(common: &Common, args: &ServeArgs) -> Result<u8, Failure> {
+    let begun = now();
     close_memory();
     let loaded = source::load(common, &args.upstreams)?;
     let _guard = start_logs(common, &loaded.config.log)?;
-    block_on(StopTimes::DAEMON, serve(common, loaded, !args.upstreams.is_empty()))
+    block_on(StopTimes::DAEMON, serve(common, loaded, !args.upstreams.is_empty(), begun))
 }
 
 /// Starts logging. The command line and the environment take precedence over the file.
@@ -93,7 +94,7 @@ pub(super) fn warn(loaded: &Loaded, inline: bool) {
     }
 }
 
-async fn serve(common: &Common, loaded: Loaded, inline: bool) -> Result<u8, Failure> {
+async fn serve(common: &Common, loaded: Loaded, inline: bool, begun: Instant) -> Result<u8, Failure> {
     // First of all: until then a signal ends the process by itself, and SIGHUP would too.
     let mut signals = Signals::watch()?;
     warn(&loaded, inline);
@@ -137,6 +138,7 @@ async fn serve(common: &Common, loaded: Loaded, inline: bool) -> Result<u8, Fail
         announced = announced => {
             announced.map_err(|error| Failure::new(SOFTWARE, format!("stdout: {error}")))??;
             systemd::ready();
+            gateway.service.metrics.own().started(now().duration_since(begun));
             tracing::info!(?endpoints, "serving");
             until_stopped(&gateway, &mut signals).await;
         }

@@ -12,7 +12,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::base::access::Access;
 use crate::base::budget::Budget;
+use crate::base::callers::CallerCounts;
 use crate::base::clock;
+pub(crate) use crate::base::clock::now;
 pub(crate) use crate::base::never::or_never;
 pub(crate) use crate::base::stop::StopTimes;
 use crate::base::task_group::TaskGroup;
@@ -198,6 +200,7 @@ impl Gateway {
         let (invalidated, told) = (approvals.clone(), audit.clone());
         pins.on_change(Box::new(move |news| pins_changed(news, &invalidated, &told)));
         approvals.record_in(audit.clone());
+        approvals.count_in(metrics.approvals().clone());
         let supervised = supervisor::start(config, parts).map_err(StartError::Config)?;
         supervised.tasks.spawn("approvals", approvals.clone().run(supervised.stop.clone()));
         let approvals = Arc::new(approvals);
@@ -223,11 +226,12 @@ impl Gateway {
             admission: Admission::new(&limits),
             held: HeldCalls::default(),
             calls: AtomicU64::new(u64::from(u32::from_be_bytes(clock::random()))),
+            calls_of: CallerCounts::default(),
             recent: Recent::default(),
             console: OnceLock::new(),
             ports: OnceLock::new(),
             refused_reload: ArcSwapOption::empty(),
-            started: clock::now(),
+            started: now(),
         });
         supervised.tasks.spawn("clock", clock::watch_steps(supervised.stop.clone()));
         supervised.tasks.spawn("turned-away", watch.run(Arc::clone(&service), supervised.stop.clone()));

@@ -16,6 +16,7 @@ use crate::console::live_desk::LiveDesk;
 use crate::console::{self, Console, Doors};
 use crate::daemon::doors::room;
 use crate::daemon::gateway::{Gateway, StartError};
+use crate::daemon::scrape::MetricsPage;
 use crate::gateway::client::STATELESS;
 use crate::gateway::condition::{Condition, conditions};
 use crate::listener::guard::Guard;
@@ -137,31 +138,27 @@ impl Gateway {
     }
 
     fn serve_pages(&self, listener: TcpListener, local: SocketAddr, config: &Config) {
-        let service = Arc::clone(&self.service);
-        let sessions = Arc::clone(&self.sessions);
-        let pages = move |path: &str| match path {
-            "/metrics" => {
-                let buffered = (service.budget.used(), service.budget.limit());
-                let waiting = (service.admission.waiting(), service.held.count());
-                service.metrics.observe(sessions.len(), waiting, buffered);
-                for handle in &service.snapshots.load_full().handles {
-                    handle.metrics.sessions(handle.lanes.len());
+        let page = Arc::new(MetricsPage {
+            service: Arc::clone(&self.service),
+            sessions: Arc::clone(&self.sessions),
+            store: self.store.clone(),
+            reading: Arc::default(),
+        });
+        let pages = move |path: &str| -> pages::Page {
+            let service = &page.service;
+            let fixed = match path {
+                "/metrics" => {
+                    let page = Arc::clone(&page);
+                    return Box::pin(async move { Some((http::StatusCode::OK, page.render().await)) });
                 }
-                if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-                    service.metrics.tasks(runtime.metrics().num_alive_tasks());
+                "/healthz" => Some((http::StatusCode::OK, "ok\n".to_owned())),
+                "/readyz" if service.draining.is_cancelled() => {
+                    Some((http::StatusCode::SERVICE_UNAVAILABLE, "draining\n".to_owned()))
                 }
-                let now = conditions(&service);
-                let is_on = |reason: &'static str| (reason, now.iter().any(|condition| condition.reason == reason));
-                service.metrics.degraded(Condition::REASONS.into_iter().map(is_on));
-                service.metrics.observe_store(service.approvals.store_health().is_none_or(|store| store.is_writable()));
-                Some((http::StatusCode::OK, service.metrics.render()))
-            }
-            "/healthz" => Some((http::StatusCode::OK, "ok\n".to_owned())),
-            "/readyz" if service.draining.is_cancelled() => {
-                Some((http::StatusCode::SERVICE_UNAVAILABLE, "draining\n".to_owned()))
-            }
-            "/readyz" => Some(readiness(&conditions(&service))),
-            _ => None,
+                "/readyz" => Some(readiness(&conditions(service))),
+                _ => None,
+            };
+            Box::pin(std::future::ready(fixed))
         };
         let server = &config.server;
         let guard = Guard::new(local, &server.allowed_hosts, &server.allowed_origins, &server.limits);

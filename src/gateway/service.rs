@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::base::budget::Budget;
+use crate::base::callers::CallerCounts;
 use crate::base::clock;
 use crate::base::task_group::TaskGroup;
 use crate::config::Limits;
@@ -60,6 +61,8 @@ pub(crate) struct Service {
     /// Calls that are held open while they wait for a person.
     pub(crate) held: HeldCalls,
     pub(crate) calls: AtomicU64,
+    /// Calls of each caller since the start.
+    pub(crate) calls_of: CallerCounts,
     /// Calls that were answered as if their item did not exist.
     pub(crate) turned_away: TurnedAway,
     /// The tools that clients' own lists have shown lately.

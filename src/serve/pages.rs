@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use futures_util::future::BoxFuture;
 use http::request::Parts;
 use http::{HeaderValue, Response, StatusCode};
 use tokio::net::{TcpListener, TcpStream};
@@ -33,7 +34,10 @@ const PATIENCE: Patience = Patience {
 };
 
 /// The text of a path, if there is one.
-pub(crate) type Pages = dyn Fn(&str) -> Option<(StatusCode, String)> + Send + Sync;
+pub(crate) type Page = BoxFuture<'static, Option<(StatusCode, String)>>;
+
+/// The page of each path.
+pub(crate) type Pages = dyn Fn(&str) -> Page + Send + Sync;
 
 /// Pages, and who may ask for them.
 pub(crate) struct Served {
@@ -63,21 +67,22 @@ pub(crate) async fn serve(
 async fn connection(served: &Served, stream: TcpStream, guest: Guest<Network>, stop: &CancellationToken) {
     let phase = guest.phase();
     let answer = |request: http::Request<hyper::body::Incoming>| {
-        std::future::ready(page(&served.guard.load(), &request.into_parts().0, served.pages.as_ref()))
+        let guard = served.guard.load_full();
+        async move { page(&guard, &request.into_parts().0, served.pages.as_ref()).await }
     };
     let paced = Paced::new(stream, PATIENCE, phase.clone());
     // A scraper that goes away is no news.
     drop(connection::serve(paced, phase, |_| {}, answer, stop).await);
 }
 
-fn page(guard: &Guard, head: &Parts, pages: &Pages) -> Response<ReplyBody> {
+async fn page(guard: &Guard, head: &Parts, pages: &Pages) -> Response<ReplyBody> {
     if let Err(response) = guard.admit(head) {
         return *response;
     }
     if head.method != http::Method::GET && head.method != http::Method::HEAD {
         return reply::method_not_allowed("GET, HEAD");
     }
-    let (status, text) = pages(head.uri.path()).unwrap_or((StatusCode::NOT_FOUND, "not found\n".to_owned()));
+    let (status, text) = pages(head.uri.path()).await.unwrap_or((StatusCode::NOT_FOUND, "not found\n".to_owned()));
     let mut response = reply::with_status(status, ReplyBody::whole(text));
     let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     response.headers_mut().insert(http::header::CONTENT_TYPE, kind);

@@ -9,7 +9,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use data_encoding::HEXLOWER;
@@ -25,6 +25,7 @@ use crate::policy::consent::{
 use crate::policy::{Entry, Evidence};
 use crate::store::audit::{Audit, RecordSlot};
 use crate::store::db::{Db, DbError, Health};
+use crate::telemetry::metrics::ApprovalMetrics;
 
 pub(crate) mod beside;
 mod closed_by;
@@ -34,6 +35,7 @@ pub(crate) mod json;
 mod keep;
 mod keeper;
 mod kept;
+mod numbers;
 mod operator;
 mod release;
 mod seat;
@@ -80,6 +82,7 @@ struct Inner {
     grants: ArcSwap<Grants>,
     changed: watch::Sender<u64>,
     audit: OnceLock<Audit>,
+    metrics: OnceLock<ApprovalMetrics>,
     /// A prompt was opened.
     opened: Notify,
     /// The database's version when it was last read.
@@ -92,6 +95,7 @@ struct Inner {
 struct Waiting {
     asked: Asked,
     span: Span,
+    opened: Instant,
     end: watch::Sender<Option<Closed>>,
 }
 
@@ -148,6 +152,7 @@ impl Approvals {
             grants: ArcSwap::from_pointee(grants),
             changed: watch::Sender::new(0),
             audit: OnceLock::new(),
+            metrics: OnceLock::new(),
             opened: Notify::new(),
             // No version of the database is this one.
             version: AtomicI64::new(-1),
@@ -209,7 +214,8 @@ impl Approvals {
         let opened = open.desk.open(asked.clone(), shown, PromptId::new(clock::random()), now, life, own)?;
         if !opened.joined {
             inner.opened(&opened.id, &asked, entry);
-            open.waiting.insert(opened.id, Waiting { asked, span, end: watch::Sender::new(None) });
+            open.waiting
+                .insert(opened.id, Waiting { asked, span, opened: clock::now(), end: watch::Sender::new(None) });
             if let (Some(db), Some(prompt)) = (&inner.db, open.desk.get(&opened.id)) {
                 let details = prompt.details().encode().text().into_owned();
                 db.enter_prompt(inner.owner(), PromptRow::from(prompt), details).then(unlisted::unlisted);
@@ -444,7 +450,8 @@ impl Inner {
 
     /// The one place where a prompt ends.
     fn close(&self, open: &mut Open, id: &PromptId, how: Closed, by: Option<By>) {
-        if let Some(Waiting { asked, end, .. }) = open.waiting.remove(id) {
+        if let Some(Waiting { asked, opened, end, .. }) = open.waiting.remove(id) {
+            self.count_end(how, by.as_ref(), opened);
             self.ended(id, &asked, how, by);
             end.send_replace(Some(how));
         }

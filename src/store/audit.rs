@@ -27,8 +27,9 @@ use crate::config::{self, guard};
 use crate::policy::Entry;
 use crate::policy::chain::Form;
 use crate::store::db::{Db, DbError};
+use crate::store::disk_use;
 use crate::store::seal::KeySource;
-use crate::telemetry::metrics::AuditMetrics;
+use crate::telemetry::metrics::{AuditMetrics, DiskUse};
 
 pub(crate) mod action;
 mod backwards;
@@ -174,6 +175,14 @@ impl Audit {
     /// Whether records are written somewhere.
     pub(crate) const fn is_kept(&self) -> bool {
         self.0.is_some()
+    }
+
+    /// The size of the log, with the chains of other processes, and the time of its last write. Blocks.
+    pub(crate) fn disk_use(&self) -> DiskUse {
+        let Some(inner) = &self.0 else { return DiskUse::default() };
+        // A folder that cannot be read now shows no files.
+        let segments = inner.folder.chains().unwrap_or_default().into_values().flatten();
+        disk_use::measure(segments.map(|segment| inner.folder.path().join(segment.name())))
     }
 
     /// Why the log takes no records, and whether calls are refused for that; `None` while it does.

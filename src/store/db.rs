@@ -91,6 +91,11 @@ impl Db {
         dir.join(FILE).exists()
     }
 
+    /// The database and the log of writes that it has not taken yet.
+    pub(crate) fn files_in(dir: &Path) -> impl Iterator<Item = PathBuf> {
+        [FILE.to_owned(), format!("{FILE}-wal")].map(|name| dir.join(name)).into_iter()
+    }
+
     /// Opens the file in this directory, made if it is missing, and starts its thread. Some values in it are sealed with `key`.
     /// Where the disk takes no writes the file is read, and [`Self::health`] says so. Blocks.
     ///

@@ -17,9 +17,11 @@ use crate::engine::handshake::EraHint;
 use crate::mcp::method::List;
 use crate::mcp::version::{Era, Revision};
 use crate::store::db::{Db, DbError};
+use crate::store::disk_use;
 use crate::store::files;
 use crate::store::lock::{LockError, StateLock};
 use crate::store::seal::KeySource;
+use crate::telemetry::metrics::DiskUse;
 use crate::wire::raw::RawJson;
 
 /// A legacy verdict is asked again after this time: a server that learns the modern era still answers `initialize`, so a stale
@@ -71,6 +73,11 @@ impl Store {
     /// Whether the directory has a database.
     pub(crate) fn has_db(&self) -> bool {
         Db::is_in(&self.dir)
+    }
+
+    /// The size of the database and the time of its last write. Blocks.
+    pub(crate) fn disk_use(&self) -> DiskUse {
+        disk_use::measure(Db::files_in(&self.dir))
     }
 
     /// Opens the database of this directory. Each call opens it anew: one process needs it once. Blocks.

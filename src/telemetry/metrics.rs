@@ -3,29 +3,42 @@
 //! Label values come from the configuration and from closed sets, never from clients or upstreams. A call touches only
 //! handles that were resolved before: its path has no look-up by label.
 //!
-//! Long, and one file on purpose: a metric is declared, registered, counted and forgotten here.
+//! Long, and one file on purpose: a metric is declared, registered, counted and forgotten here. Families that nothing else needs
+//! have files of their own.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use prometheus::{
-    Encoder as _, Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec,
-    Opts, Registry, TextEncoder,
+    Encoder as _, Gauge, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry,
+    TextEncoder,
 };
 use strum::VariantArray as _;
 
 mod alive;
+mod approvals;
+mod audit;
+mod builder;
+mod callers;
 mod label;
 mod login;
+mod own;
 mod shortage;
+mod usage;
 
 pub(crate) use self::alive::{Connected, Running};
+pub(crate) use self::approvals::{ApprovalMetrics, ApprovalNumbers};
+pub(crate) use self::audit::AuditMetrics;
+use self::builder::{Builder, signed};
+use self::callers::CallerMetrics;
 pub(crate) use self::label::{MethodLabel, OutcomeLabel};
 use self::login::LoginFamilies;
 pub(crate) use self::login::Renewal;
+pub(crate) use self::own::{DiskUse, OwnMetrics};
 pub(crate) use self::shortage::Shortage;
 use self::shortage::Shortages;
+pub(crate) use self::usage::{Usage, UsageMetrics};
 use crate::engine::fault::Fault;
 use crate::mcp::voice::Taken;
 use crate::policy::Event;
@@ -96,40 +109,10 @@ struct Families {
     no_descriptor: IntCounter,
     shortages: Shortages,
     store_writable: IntGauge,
-}
-
-/// Registers families one after the other and keeps the first error.
-struct Builder {
-    registry: Registry,
-}
-
-impl Builder {
-    fn add<C: prometheus::core::Collector + Clone + 'static>(&self, family: C) -> Result<C, prometheus::Error> {
-        self.registry.register(Box::new(family.clone()))?;
-        Ok(family)
-    }
-
-    fn counters(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntCounterVec, prometheus::Error> {
-        self.add(IntCounterVec::new(Opts::new(name, help), labels)?)
-    }
-
-    fn gauges(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntGaugeVec, prometheus::Error> {
-        self.add(IntGaugeVec::new(Opts::new(name, help), labels)?)
-    }
-
-    fn gauge(&self, name: &str, help: &str) -> Result<IntGauge, prometheus::Error> {
-        self.add(IntGauge::new(name, help)?)
-    }
-
-    fn histograms(
-        &self,
-        name: &str,
-        help: &str,
-        labels: &[&str],
-        buckets: &[f64],
-    ) -> Result<HistogramVec, prometheus::Error> {
-        self.add(HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets.to_vec()), labels)?)
-    }
+    approvals: ApprovalMetrics,
+    callers: CallerMetrics,
+    own: OwnMetrics,
+    usage: Arc<UsageMetrics>,
 }
 
 impl Metrics {
@@ -296,6 +279,10 @@ impl Metrics {
                 "Whether the store in the state directory takes writes: 1, or 0 while its disk is full or read-only.",
             )?,
             logins: LoginFamilies::new(&b.registry)?,
+            approvals: ApprovalMetrics::new(&b)?,
+            callers: CallerMetrics::new(&b)?,
+            own: OwnMetrics::new(&b)?,
+            usage: Arc::new(UsageMetrics::new(&b)?),
             registry: b.registry,
         })))
     }
@@ -338,6 +325,7 @@ impl Metrics {
             [&f.in_flight, &f.processes, &f.upstream_sessions, &f.pins_waiting, &f.excess, &f.repairs, &f.unread_lists];
         gauges.iter().for_each(|family| drop(family.remove_label_values(&[name])));
         f.logins.forget(name);
+        f.usage.forget(name);
         STATES.iter().for_each(|state| drop(f.state.remove_label_values(&[name, state])));
         KINDS.iter().for_each(|kind| drop(f.items.remove_label_values(&[name, kind])));
         for direction in ["sent", "received"] {
@@ -382,6 +370,22 @@ impl Metrics {
     /// Sets what does not work, just before a scrape.
     pub(crate) fn degraded(&self, reasons: impl Iterator<Item = (&'static str, bool)>) {
         reasons.for_each(|(reason, is_on)| self.0.degraded.with_label_values(&[reason]).set(i64::from(is_on)));
+    }
+
+    pub(crate) fn approvals(&self) -> &ApprovalMetrics {
+        &self.0.approvals
+    }
+
+    pub(crate) fn callers(&self) -> &CallerMetrics {
+        &self.0.callers
+    }
+
+    pub(crate) fn own(&self) -> &OwnMetrics {
+        &self.0.own
+    }
+
+    pub(crate) fn usage(&self) -> &UsageMetrics {
+        &self.0.usage
     }
 
     /// The handles of the audit log.
@@ -447,28 +451,6 @@ impl Metrics {
         let open = self.0.connections.with_label_values(&[transport]);
         open.inc();
         Connected { open, received: counter("received"), sent: counter("sent") }
-    }
-}
-
-/// The series of the audit log.
-#[derive(Clone, Debug)]
-pub(crate) struct AuditMetrics {
-    /// In the order of the events.
-    records: Arc<[IntCounter]>,
-    failures: IntCounter,
-}
-
-impl AuditMetrics {
-    /// Counts a written record.
-    pub(crate) fn recorded(&self, event: Event) {
-        if let Some(counter) = self.records.get(event as usize) {
-            counter.inc();
-        }
-    }
-
-    /// Counts records that could not be written.
-    pub(crate) fn failed(&self, records: u64) {
-        self.failures.inc_by(records);
     }
 }
 
@@ -572,10 +554,21 @@ impl UpstreamMetrics {
         &self.0.in_flight
     }
 
-    /// A process that was started, counted until the value is dropped.
-    pub(crate) fn process(&self) -> Running {
+    /// A process that was started, counted until the value is dropped. `guard` is the number of its guard.
+    pub(crate) fn process(&self, guard: Option<u32>) -> Running {
         self.0.processes.inc();
-        Running(self.0.processes.clone())
+        let usage = Arc::clone(&self.0.families.0.usage);
+        if self.tells() < NOTHING {
+            guard.into_iter().for_each(|guard| usage.add_guard(&self.0.name, guard));
+        }
+        Running { open: self.0.processes.clone(), guard, usage }
+    }
+
+    /// Records how long the start of the upstream took.
+    pub(crate) fn started(&self, took: Duration) {
+        if self.tells() == EVERYTHING {
+            self.0.families.0.usage.started(&self.0.name, took);
+        }
     }
 
     /// Sets the number of sessions of clients' own, just before a scrape.
@@ -670,10 +663,6 @@ impl UpstreamMetrics {
             self.0.families.0.items.with_label_values(&[self.0.name.as_str(), kind]).set(signed(count));
         }
     }
-}
-
-fn signed(count: usize) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

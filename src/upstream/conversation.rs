@@ -51,7 +51,7 @@ pub(super) async fn serve_process(context: &Context, launch: Launch, hint: EraHi
         }
         Err(None) => return Run { why: "stopped".to_owned(), next: None, served: None },
     };
-    let _running = handle.metrics.process();
+    let _running = handle.metrics.process(keeper.number());
     let hidden: Vec<_> = launch.env.iter().chain(&launch.expanded).cloned().collect();
     let words = LastWords::of(&hidden);
     let (draining, drained) = oneshot::channel::<()>();

@@ -86,6 +86,11 @@ impl Keeper {
         }
     }
 
+    /// The number of the guard, below which are all processes of the child.
+    pub(crate) fn number(&self) -> Option<u32> {
+        self.guard.id()
+    }
+
     /// Waits for the child to end by itself; `None` where the guard is gone. Cancel-safe.
     pub(crate) async fn exited(&mut self) -> Option<ExitStatus> {
         while self.status.is_none() && self.hear().await.is_some() {}

@@ -62,6 +62,8 @@ struct State {
     told: bool,
     /// True from the moment when it is ready until the start after it was down.
     served: bool,
+    /// When the start that is under way began.
+    begun: Option<Instant>,
 }
 
 impl Health {
@@ -70,7 +72,14 @@ impl Health {
             upstream,
             metrics,
             is_remote,
-            state: Mutex::new(State { lane: "idle", shown: "idle", held: None, told: false, served: false }),
+            state: Mutex::new(State {
+                lane: "idle",
+                shown: "idle",
+                held: None,
+                told: false,
+                served: false,
+                begun: None,
+            }),
             since: AtomicU64::new(clock::millis(clock::uptime())),
             signs: Signs::default(),
             standing: SharedStanding::default(),
@@ -98,12 +107,16 @@ impl Health {
                 let failed_to_start = state.lane == "down" && !std::mem::take(&mut state.served);
                 let is_held = self.is_remote || failed_to_start;
                 state.held = Some(self.shown(&state)).filter(|shown| is_held && failed.contains(shown));
+                state.begun = Some(clock::now());
                 self.forgive();
                 self.ran_out.store(false, Ordering::Relaxed);
                 self.stderr.store(Arc::default());
             }
             "ready" => {
                 (state.held, state.told, state.served) = (None, false, true);
+                if let Some(begun) = state.begun.take() {
+                    self.metrics.started(clock::now().duration_since(begun));
+                }
                 self.forgive();
                 self.signs.answered();
                 self.signs.settle();

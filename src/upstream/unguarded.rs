@@ -52,6 +52,12 @@ impl Keeper {
         }
     }
 
+    /// There is no guard.
+    #[expect(clippy::unused_self, reason = "a guarded one has a number")]
+    pub(crate) const fn number(&self) -> Option<u32> {
+        None
+    }
+
     /// Waits for the child to end by itself. Cancel-safe.
     pub(crate) async fn exited(&mut self) -> Option<ExitStatus> {
         self.child.wait().await.ok()

@@ -65,6 +65,7 @@ mod login;
 mod lookup;
 mod malformed;
 mod mcp;
+mod metrics;
 mod onward;
 mod operator;
 mod order;

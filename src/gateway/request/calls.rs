@@ -1,6 +1,7 @@
 //! Calls: found, prepared, decided. Nothing has been sent yet.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crate::base::clock;
@@ -42,6 +43,7 @@ impl Service {
         meta: Meta,
         arrived: Instant,
     ) -> Handled {
+        self.calls_of.of(client.access.caller()).fetch_add(1, Ordering::Relaxed);
         self.call_after(client, method, params, meta, arrived, Waited::default())
     }
 

@@ -7,6 +7,7 @@ use crate::wire::raw::{RawJson, RawObject};
 
 mod full_queue;
 mod killed;
+mod numbers;
 mod steps;
 
 pub(super) fn asked(caller: &str, item: &str, arguments: &str) -> Asked {

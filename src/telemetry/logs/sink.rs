@@ -6,6 +6,7 @@
 
 use std::io::{self, Write};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -15,6 +16,14 @@ use parking_lot::{Condvar, Mutex};
 const CAPACITY: usize = 8 << 20;
 /// How long the thread gathers lines before it writes them: one wake-up for many lines.
 const GATHER: Duration = Duration::from_millis(5);
+
+/// The number of [`dropped`].
+static DROPPED: AtomicU64 = AtomicU64::new(0);
+
+/// Lines that were dropped since the process started.
+pub(super) fn dropped() -> u64 {
+    DROPPED.load(Ordering::Relaxed)
+}
 
 #[derive(Debug, Default)]
 struct Waiting {
@@ -57,6 +66,7 @@ impl Sink {
         let mut waiting = self.0.waiting.lock();
         if waiting.bytes.len() + line.len() > CAPACITY {
             waiting.dropped += 1;
+            DROPPED.fetch_add(1, Ordering::Relaxed);
             return;
         }
         waiting.bytes.extend_from_slice(line);
@@ -161,6 +171,7 @@ mod tests {
         }
         tell.send(()).unwrap();
         drop(flusher);
+        assert!(dropped() > 0);
         let text = String::from_utf8(page.lock().clone()).unwrap();
         assert!(text.len() < 3 * CAPACITY, "{}", text.len());
         assert!(text.lines().any(|line| line.ends_with("the reader of the log is too slow")));

@@ -1,6 +1,10 @@
 //! What is counted while it lives.
 
+use std::sync::Arc;
+
 use prometheus::{IntCounter, IntGauge};
+
+use super::usage::UsageMetrics;
 
 /// One connection of a client, counted until it is dropped.
 #[derive(Debug)]
@@ -30,10 +34,15 @@ impl Drop for Connected {
 
 /// A process of an upstream, counted until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Running(pub(super) IntGauge);
+pub(crate) struct Running {
+    pub(super) open: IntGauge,
+    pub(super) guard: Option<u32>,
+    pub(super) usage: Arc<UsageMetrics>,
+}
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.0.dec();
+        self.open.dec();
+        self.guard.into_iter().for_each(|guard| self.usage.remove_guard(guard));
     }
 }

@@ -1,3 +1,5 @@
+use std::collections::HashMap;
+
 use super::*;
 use crate::mcp::method::List;
 
@@ -34,7 +36,10 @@ fn a_forgotten_upstream_leaves_no_series() -> Result<(), prometheus::Error> {
     assert!(metrics.render().contains(r#"headend_upstream_reserved_total{kind="meta",upstream="gone"} 2"#));
     upstream.sent(1);
     upstream.sessions(3);
-    let running = upstream.process();
+    upstream.started(Duration::from_secs(1));
+    let running = upstream.process(Some(7));
+    let used = HashMap::from([(7, Usage { cpu: Duration::from_secs(1), memory: 4096 })]);
+    metrics.usage().observe(&used);
     upstream.finished(MethodLabel::Other, OutcomeLabel::Protocol, Duration::ZERO, Some(Duration::ZERO));
     upstream.retire(false);
     metrics.forget_upstream("gone");
@@ -47,6 +52,9 @@ fn a_forgotten_upstream_leaves_no_series() -> Result<(), prometheus::Error> {
     upstream.reserved(Taken { keys: 2, errors: 1 });
     upstream.finished(MethodLabel::ToolsCall, OutcomeLabel::Ok, Duration::ZERO, None);
     upstream.sessions(2);
+    upstream.started(Duration::from_secs(1));
+    drop(upstream.process(Some(8)));
+    metrics.usage().observe(&used);
     drop(running);
     assert!(!metrics.render().contains("gone"), "{}", metrics.render());
     Ok(())

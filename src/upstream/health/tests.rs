@@ -18,6 +18,18 @@ fn status(code: u16) -> HttpError {
 }
 
 #[test]
+fn the_time_of_a_start_is_shown_once_it_has_led_to_a_ready_upstream() {
+    let (metrics, health) = health();
+    let is_timed = || metrics.render().contains(r#"headend_upstream_start_duration_seconds{upstream="crm"}"#);
+    health.enter("starting");
+    health.enter("down");
+    assert!(!is_timed(), "it failed");
+    health.enter("starting");
+    health.enter("ready");
+    assert!(is_timed());
+}
+
+#[test]
 fn an_upstream_without_a_connection_is_down_until_it_answers_or_is_ready() {
     let (metrics, health) = health();
     health.enter("starting");

@@ -365,6 +365,11 @@ impl Desk {
         self.prompts.get(id).map(|entry| &entry.prompt)
     }
 
+    /// Denials that still refuse their action.
+    pub fn denials(&self, now: Wall) -> usize {
+        self.fatigue.denials(now)
+    }
+
     /// All open prompts, in no order.
     pub fn prompts(&self) -> impl Iterator<Item = &Prompt> {
         self.prompts.values().map(|entry| &entry.prompt)

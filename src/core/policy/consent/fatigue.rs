@@ -70,6 +70,11 @@ impl Fatigue {
         self.denied.get(action).is_some_and(|(_, until)| *until > now)
     }
 
+    /// Actions that a denial still refuses.
+    pub(super) fn denials(&self, now: Wall) -> usize {
+        self.denied.values().filter(|(_, until)| *until > now).count()
+    }
+
     /// Until when the caller is not asked about that item.
     pub(super) fn embargo(&self, asked: &Asked, now: Wall) -> Option<Wall> {
         let strikes = self.strikes.get(&asked.caller)?.get(&asked.item)?;

@@ -1,0 +1,93 @@
+//! The page of the metrics: numbers that other places keep are set just before each scrape.
+//!
+//! Files and processes are read on a thread where that may block, by one scrape at a time. Where the system does not answer in
+//! time, the page shows the numbers of the scrape before, and the thread goes on alone.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+
+use crate::base::callers::CallerNumber;
+use crate::config::Auth;
+use crate::gateway::condition::{Condition, conditions};
+use crate::gateway::service::Service;
+use crate::policy::LOCAL;
+use crate::serve::sessions::Sessions;
+use crate::store::directory::Store;
+use crate::telemetry::logs;
+use crate::upstream::usage;
+
+/// How long a scrape waits for the one before, and then for files and processes.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The sources of the page's numbers.
+#[derive(Debug)]
+pub(super) struct MetricsPage {
+    pub(super) service: Arc<Service>,
+    pub(super) sessions: Arc<Sessions>,
+    pub(super) store: Option<Store>,
+    /// Held while files and processes are read.
+    pub(super) reading: Arc<Mutex<()>>,
+}
+
+impl MetricsPage {
+    /// Renders the page as of now, in Prometheus' text format.
+    pub(super) async fn render(&self) -> String {
+        self.observe();
+        self.read().await;
+        self.service.metrics.render()
+    }
+
+    /// Sets the numbers that are in memory.
+    fn observe(&self) {
+        let service = &self.service;
+        let buffered = (service.budget.used(), service.budget.limit());
+        let waiting = (service.admission.waiting(), service.held.count());
+        service.metrics.observe(self.sessions.len(), waiting, buffered);
+        for handle in &service.snapshots.load_full().handles {
+            handle.metrics.sessions(handle.lanes.len());
+        }
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            service.metrics.tasks(runtime.metrics().num_alive_tasks());
+        }
+        let now = conditions(service);
+        let is_on = |reason: &'static str| (reason, now.iter().any(|condition| condition.reason == reason));
+        service.metrics.degraded(Condition::REASONS.into_iter().map(is_on));
+        service.metrics.observe_store(service.approvals.store_health().is_none_or(|store| store.is_writable()));
+        service.metrics.approvals().observe(&service.approvals.numbers());
+        service.metrics.own().observe_log(logs::dropped_lines());
+        self.observe_callers();
+    }
+
+    fn observe_callers(&self) {
+        let config = Arc::clone(&self.service.snapshots.load().config);
+        let tokens = match &config.server.auth {
+            Auth::Token { tokens } => tokens.as_slice(),
+            Auth::None => &[],
+        };
+        let names = tokens.iter().map(|(caller, _)| caller.as_str()).chain([LOCAL]);
+        let places: HashMap<usize, &str> =
+            names.filter_map(|name| Some((CallerNumber::of(name).own_place()?, name))).collect();
+        let counts = self.service.calls_of.all().map(|count| count.load(Ordering::Relaxed));
+        let named = counts.enumerate().map(|(place, count)| (places.get(&place).copied(), count));
+        self.service.metrics.callers().observe(named);
+    }
+
+    /// Reads files and processes, and sets their numbers.
+    async fn read(&self) {
+        let Ok(turn) = tokio::time::timeout(PATIENCE, Arc::clone(&self.reading).lock_owned()).await else { return };
+        let metrics = &self.service.metrics;
+        let (guards, audit, store) = (metrics.usage().guards(), self.service.audit.clone(), self.store.clone());
+        let reading = tokio::task::spawn_blocking(move || {
+            let _until_it_is_done = turn;
+            (usage::below(&guards), audit.disk_use(), store.map(|store| store.disk_use()).unwrap_or_default())
+        });
+        if let Ok(Ok((used, audit, store))) = tokio::time::timeout(PATIENCE, reading).await {
+            metrics.usage().observe(&used);
+            metrics.own().observe_files(audit, store);
+        }
+    }
+}
