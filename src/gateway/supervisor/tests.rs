@@ -15,8 +15,8 @@ use crate::wire::raw::RawJson;
 fn supervisor(names: &[&str]) -> (Supervisor, mpsc::Receiver<Report>, mpsc::Receiver<Order>, Supervised) {
     let tables = names.iter().map(|name| format!("[upstreams.{name}]\ncommand = [\"/bin/true\"]\nstart = \"lazy\"\n"));
     let text: String = tables.collect();
-    let nothing = |_: &std::path::Path| Err(std::io::ErrorKind::NotFound.into());
-    let (config, _) = config::parse(&text, "test", &|_| None, &nothing).unwrap();
+    let nothing = std::io::ErrorKind::NotFound;
+    let (config, _) = config::parse(&text, "test", &|_| None, &|_| Err(nothing.into())).unwrap();
     let metrics = Metrics::new().unwrap();
     let limits = &config.server.limits;
     let parts = Parts {
