@@ -306,6 +306,7 @@ const fn words_of(ending: consent::Closed) -> (&'static str, &'static str) {
             ("Allowed", "The call was allowed. Its grant is listed under Grants as long as it is in force.")
         }
         consent::Closed::Denied => ("Denied", "The call was denied. It was not made."),
+        consent::Closed::Declined => ("Declined", "The client declined this call. It was not made."),
         consent::Closed::Dismissed => {
             ("Dismissed", "The approval was closed without an answer. The call was not made.")
         }

@@ -18,13 +18,12 @@ use crate::base::never::or_never;
 use crate::engine::ask::ClientAnswer;
 use crate::engine::call::Progress;
 use crate::engine::failure::{Executed, Failure, Reason};
-use crate::engine::question::approval::{is_declined, read};
+use crate::engine::question::approval::{Effect, QuestionKind, judge};
 use crate::gateway::answer::{Answer, refused};
 use crate::gateway::call::{ClientEvent, given_up};
 use crate::gateway::channel::{Channel, Note, Request, Room, Step};
 use crate::gateway::question::client_requests::PendingRequest;
 use crate::gateway::service::Service;
-use crate::mcp::input::is_accepted;
 use crate::policy::Evidence;
 use crate::policy::consent::hold::{Ended, Reminders};
 use crate::policy::consent::{Answer as Agreed, CannotAnswer, Closed, PromptId};
@@ -215,7 +214,9 @@ impl Asking {
     /// Whether another form of ours is open at the client. The page's question takes no turn: the client only opens it.
     fn waits_for_turn(&mut self) -> bool {
         let client_requests = match &self.channel {
-            Channel::OnStream { client_requests, is_page: false, .. } => client_requests,
+            Channel::OnStream { client_requests, kind: QuestionKind::Form | QuestionKind::Notice, .. } => {
+                client_requests
+            }
             Channel::Elsewhere { note: Some(Note { client_requests, .. }), .. } if !self.is_told => client_requests,
             Channel::OnStream { .. } | Channel::Elsewhere { .. } | Channel::Answered(_) | Channel::Waiting(_) => {
                 return false;
@@ -245,8 +246,8 @@ impl Asking {
                 Some(ClientEvent::Question(message))
             }
             Channel::Answered(answer) => {
-                let answer = Ok(answer.clone());
-                self.answer(answer);
+                let answer = *answer;
+                self.give(answer);
                 None
             }
             Channel::Elsewhere { note, .. } => {
@@ -262,29 +263,21 @@ impl Asking {
 
     /// The client is asked to open a page, where the answer is given.
     fn has_page(&self) -> bool {
-        matches!(self.channel, Channel::OnStream { is_page: true, .. })
+        matches!(self.channel, Channel::OnStream { kind: QuestionKind::Page, .. })
     }
 
     /// The client's response to our question on the stream.
     fn answered(&mut self, answer: Option<ClientAnswer>) {
         self.question = None;
         self.turn = None;
-        let answer = answer.and_then(Result::ok).ok_or(());
-        if matches!(self.channel, Channel::Elsewhere { .. }) {
-            if answer.is_ok_and(|answer| is_declined(&answer)) {
-                self.give(Agreed::Deny);
-            }
-            return;
+        let kind = match &self.channel {
+            Channel::OnStream { kind, .. } => *kind,
+            Channel::Elsewhere { .. } | Channel::Answered(_) | Channel::Waiting(_) => QuestionKind::Notice,
+        };
+        match judge(kind, answer.and_then(Result::ok).as_ref()) {
+            Effect::Answer(answer) => self.give(answer),
+            Effect::Wait => {}
         }
-        if answer.as_ref().is_ok_and(is_accepted) && self.has_page() {
-            // It only means that the client will open the page, which is waited for.
-            return;
-        }
-        self.answer(answer);
-    }
-
-    fn answer(&mut self, answer: Result<RawJson, ()>) {
-        self.give(answer.map_or(Agreed::Dismiss, |raw| read(&raw)));
     }
 
     fn give(&mut self, answer: Agreed) {
@@ -345,7 +338,7 @@ impl Asking {
 
     fn conclude(&mut self, closed: Closed) -> Step {
         self.leave(match closed {
-            Closed::Granted | Closed::Denied | Closed::Dismissed => Ended::Answered,
+            Closed::Granted | Closed::Denied | Closed::Declined | Closed::Dismissed => Ended::Answered,
             Closed::TimedOut | Closed::Superseded => Ended::Over,
         });
         if self.request.client.access.is_withdrawn() {
@@ -356,8 +349,14 @@ impl Asking {
         let text = match closed {
             // The decision finds its grant.
             Closed::Granted => return Step::Again,
-            Closed::Denied => "This call was denied by the person who was asked.",
-            Closed::Dismissed => "The approval of this call was dismissed, so it was not made.",
+            Closed::Denied => {
+                "A person denied this call, so it was not made. The same call stays refused for 10 minutes. Do not work around \
+                 this."
+            }
+            Closed::Declined => "The client declined this call.",
+            Closed::Dismissed => {
+                "The client closed the question about this call without an answer, so it was not made."
+            }
             Closed::TimedOut => "This call was not approved in time, so it was not made.",
             Closed::Superseded => "The item of this call has changed meanwhile; make the call again.",
         };

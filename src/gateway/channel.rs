@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::engine::failure::Failure;
+use crate::engine::question::approval::QuestionKind;
 use crate::gateway::answer::CallLabels;
 use crate::gateway::call::ClientEvent;
 use crate::gateway::client::ClientContext;
@@ -13,8 +14,8 @@ use crate::gateway::question::client_requests::ClientRequests;
 use crate::gateway::quota::Place;
 use crate::mcp::input::InputRequest;
 use crate::mcp::meta::Meta;
-use crate::policy::consent::PromptId;
 use crate::policy::consent::hold::Holder;
+use crate::policy::consent::{Answer, PromptId};
 use crate::telemetry::metrics::UpstreamMetrics;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -37,9 +38,9 @@ pub(crate) struct Waited {
 /// How the client is asked.
 pub(crate) enum Channel {
     /// By a request on the call's own stream: our form, or to open the approval's page.
-    OnStream { client_requests: Arc<ClientRequests>, question: InputRequest, is_page: bool },
+    OnStream { client_requests: Arc<ClientRequests>, question: InputRequest, kind: QuestionKind },
     /// A modern client has answered our question.
-    Answered(RawJson),
+    Answered(Answer),
     /// A modern client was asked, and comes back without an answer of its own; it is asked again with this result.
     Waiting(RawJson),
     /// The client cannot give the approval, and is refused so if it takes too long. It may be told where it can be given.

@@ -271,7 +271,7 @@ impl Approvals {
     ) -> Result<Closed, CannotAnswer> {
         let slot = match answer {
             Answer::Allow(_) => self.inner.reserve().await?,
-            Answer::Deny | Answer::Dismiss => RecordSlot::default(),
+            Answer::Deny | Answer::Decline | Answer::Dismiss => RecordSlot::default(),
         };
         let grant = {
             let inner = &self.inner;
@@ -284,7 +284,11 @@ impl Approvals {
             let grant_id = Arc::from(HEXLOWER.encode(&clock::random::<8>()));
             match open.desk.answer(id, answer, evidence, by, now, grant_id)? {
                 None => {
-                    let how = if answer == Answer::Deny { Closed::Denied } else { Closed::Dismissed };
+                    let how = match answer {
+                        Answer::Deny => Closed::Denied,
+                        Answer::Decline => Closed::Declined,
+                        Answer::Dismiss | Answer::Allow(_) => Closed::Dismissed,
+                    };
                     let by = By { evidence, who: Arc::from(by), grant: None, slot: None };
                     inner.close(&mut open, id, how, Some(by));
                     return Ok(how);

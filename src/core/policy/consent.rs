@@ -14,7 +14,7 @@
 //! | open | the very same action, while no call waits for the prompt | joined; beside a call that waits, each call has its own prompt |
 //! | open | allowed, by sufficient evidence | granted |
 //! | open | another prompt was allowed for longer than once, and that grant covers this one too | granted |
-//! | open | denied; dismissed; its time is over | denied; dismissed; timed out. The last two count towards the embargo |
+//! | open | denied; declined by its client; dismissed; its time is over | denied; declined; dismissed; timed out. The last three count towards the embargo |
 //! | open | definition or launch changed | superseded, which counts towards nothing |
 //!
 //! | grant | event | then |

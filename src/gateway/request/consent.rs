@@ -5,7 +5,10 @@
 //! | L1 suffices, modern, has forms | `input_required` with the key `gw.consent`; the sealed state names the approval |
 //! | L1 suffices, legacy, has forms | `elicitation/create` on the call's own stream; cancelled when another channel answered |
 //! | has URL elicitation | the same two, with the approval's page. `accept` only means that the client opens the page: a legacy call waits `timeout` and closes its approval; a modern one waits 20 s and is asked again |
-//! | anything else, or no console for the page | held for `hold`, then refused with `awaiting_approval`; the approval stays open. A legacy client that has forms gets one without fields that says where the approval can be given: declining denies, other answers mean nothing |
+//! | anything else, or no console for the page | held for `hold`, then refused with `awaiting_approval`; the approval stays open. A legacy client that has forms gets one without fields that says where the approval can be given: declining refuses the call, other answers mean nothing |
+//!
+//! A person's denial, by the choice of our form, on the console or at a terminal, blocks the same call for 10 minutes. A client that
+//! declines or cancels refuses this call alone. A form that is accepted without a valid choice decides nothing: the call waits on.
 //!
 //! A modern client's repeated request is held likewise, while its person opens the page or where it brings no answer: the 20 s are
 //! those of a client whose calls are not held. A call is refused at once where `hold` is zero, where its caller has `max-held` calls held or all have 256, in a batch
@@ -25,7 +28,7 @@ use std::time::Duration;
 
 use crate::base::clock;
 use crate::engine::failure::{Executed, Failure, Reason};
-use crate::engine::question::approval::{self, Places, elsewhere, form, page};
+use crate::engine::question::approval::{self, Effect, QuestionKind, elsewhere, form, judge, page};
 use crate::engine::state::{Carried, StateScope};
 use crate::gateway::answer::{Answer, refused};
 use crate::gateway::awaiting_approval::Asking;
@@ -52,7 +55,7 @@ const STORE_WAIT: Duration = Duration::from_secs(5);
 
 /// Text for a model whose call waits for a person. No id, no command, no address: an agent with a shell could use them.
 const AWAITING: &str = "This call was not made: it waits for a person's approval in headend. Stop here and tell the user that headend \
-                        waits for their approval. Do not try to get there by other means. Once it is approved, make exactly the \
+                        waits for their approval. Do not work around this. Once it is approved, make exactly the \
                         same call again.";
 
 impl Service {
@@ -96,34 +99,39 @@ impl Service {
             Some(url) if offered.url => page(&message, url),
             Some(_) | None => {
                 let refusal = Self::awaiting(&prompt, url);
-                let places = Places::of(need, self.console.get().is_some());
+                let console = self.console.get().filter(|_| need <= Evidence::Page);
                 // Forms of modern clients end their request, which would not be held then.
                 let note = request.client.client_requests.clone().filter(|_| offered.form && era == Era::Legacy);
                 let note = note.and_then(|client_requests| {
-                    let question = elsewhere(action.kind, &action.canonical, &action.upstream, places);
+                    let question =
+                        elsewhere(action.kind, &action.canonical, &action.upstream, console.map(String::as_str));
                     let question = question.for_revision(request.client.revision, String::new).ok()?;
                     Some(Note { client_requests, question })
                 });
                 return self.hold(request, seat, refusal, note);
             }
         };
+        let kind = if is_page { QuestionKind::Page } else { QuestionKind::Form };
         let has_opened =
             matches!(&going_on, GoingOn::Consent { answer: Some(answer), .. } if is_page && is_accepted(answer));
         let channel = match era {
             Era::Legacy => {
                 let question = question.for_revision(request.client.revision, || prompt.to_string()).ok();
                 let way = request.client.client_requests.clone().zip(question);
-                way.map(|(client_requests, question)| Channel::OnStream { client_requests, question, is_page })
+                way.map(|(client_requests, question)| Channel::OnStream { client_requests, question, kind })
             }
             Era::Modern => {
                 let again =
                     input.and_then(|input| self.consent_required(&action, labels.method, &input, &prompt, &question));
                 match (going_on, again) {
                     (_, None) => None,
-                    (GoingOn::Consent { prompt: of, answer }, Some(again)) if of == prompt => Some(match answer {
-                        Some(answer) if !has_opened => Channel::Answered(answer),
-                        Some(_) | None => Channel::Waiting(again),
-                    }),
+                    (GoingOn::Consent { prompt: of, answer }, Some(again)) if of == prompt => {
+                        let effect = answer.map_or(Effect::Wait, |answer| judge(kind, Some(&answer)));
+                        Some(match effect {
+                            Effect::Answer(answer) => Channel::Answered(answer),
+                            Effect::Wait => Channel::Waiting(again),
+                        })
+                    }
                     (
                         GoingOn::Consent { .. } | GoingOn::Anew | GoingOn::Permitted(_) | GoingOn::Login(_),
                         Some(again),
@@ -216,7 +224,7 @@ impl Service {
             Refused::Declined => Failure::new(
                 Reason::Denied,
                 Executed::No,
-                "The same call was denied in the last 10 minutes, so it is refused. Do not try to get there by other means.",
+                "A person denied the same call in the last 10 minutes, so it is refused. Do not work around this.",
             ),
             Refused::Embargo { unanswered, until } => {
                 let text = format!(
@@ -229,8 +237,8 @@ impl Service {
             Refused::Unanswered { unanswered, per_minute, retry } => {
                 let text = format!(
                     "This call was not made: {unanswered} approvals of this caller were not answered within the last \
-                     minute. Stop here and tell the user that headend waits for their approval. Do not try to get there by \
-                     other means."
+                     minute. Stop here and tell the user that headend waits for their approval. Do not work around \
+                     this."
                 );
                 let failure = Failure::new(Reason::AwaitingApproval, Executed::No, text).retry_after(*retry);
                 failure.counted([("unanswered-in-a-minute", count(*unanswered)), ("per-minute", count(*per_minute))])
@@ -238,8 +246,7 @@ impl Service {
             Refused::TooManyOpen { open, max_open, retry } => {
                 let text = format!(
                     "This call was not made: {open} calls of this caller wait for a person's approval in headend already. \
-                     Stop here and tell the user that headend waits for their approval. Do not try to get there by other \
-                     means."
+                     Stop here and tell the user that headend waits for their approval. Do not work around this."
                 );
                 let failure = Failure::new(Reason::AwaitingApproval, Executed::No, text).retry_after(*retry);
                 failure.counted([("open", count(*open)), ("max-open", count(*max_open))])

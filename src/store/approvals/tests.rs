@@ -186,6 +186,7 @@ async fn whoever_waits_for_a_prompt_learns_how_it_ended() {
     let cases = [
         (Answer::Allow(Lifetime::Once), Closed::Granted),
         (Answer::Deny, Closed::Denied),
+        (Answer::Decline, Closed::Declined),
         (Answer::Dismiss, Closed::Dismissed),
     ];
     for (n, (answer, closed)) in cases.into_iter().enumerate() {

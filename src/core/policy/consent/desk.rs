@@ -13,6 +13,7 @@
 //! | open | `answer`: allow, by sufficient evidence | granted; while its call waits, a once-grant is for that call alone | strikes are forgotten |
 //! | open | `release`: a grant for longer than once covers it | granted | strikes are forgotten |
 //! | open | `answer`: deny | denied | this action, 10 minutes; strikes are forgotten |
+//! | open | `answer`: decline, which is the client's no and blocks nothing | declined | a strike |
 //! | open | `answer`: dismiss | dismissed | a strike |
 //! | open | `expire` at its time | timed out | a strike |
 //! | open | `supersede`: definition or launch changed, or the process ends | superseded | |
@@ -52,6 +53,8 @@ pub struct DeskLimits {
 pub enum Answer {
     Allow(Lifetime),
     Deny,
+    /// The client refused this call, and nothing says that a person did.
+    Decline,
     /// Closed without saying either.
     Dismiss,
 }
@@ -63,6 +66,8 @@ pub enum Closed {
     /// There is a live grant.
     Granted,
     Denied,
+    /// By the client, for this call alone.
+    Declined,
     Dismissed,
     TimedOut,
     /// The item of the call has changed or is gone.
@@ -308,7 +313,7 @@ impl Desk {
                 self.fatigue.answered(&prompt.asked, now);
                 self.fatigue.denied(&prompt.asked, now);
             }
-            Answer::Dismiss => self.fatigue.strike(&prompt, now, number, self.opened),
+            Answer::Decline | Answer::Dismiss => self.fatigue.strike(&prompt, now, number, self.opened),
         }
         Ok(None)
     }

@@ -13,7 +13,7 @@ use super::link::{Events, Link};
 use crate::engine::ask::ClientAnswer;
 use crate::engine::call::{Outgoing, Progress};
 use crate::engine::failure::{Executed, Failure, Reason};
-use crate::engine::question::approval;
+use crate::engine::question::approval::{self, Effect, QuestionKind};
 use crate::engine::question::park::{ParkId, ParkTable};
 use crate::engine::route::{Params, Resume, RouteError, Routed, route};
 use crate::engine::state::{Carried, MAX_ROUNDS, Opened};
@@ -372,7 +372,11 @@ impl Gateway {
         links: &mut [Link],
         chance: &mut Chance,
     ) {
-        let answer = answer.map_or(Answer::Dismiss, approval::read);
+        let answer = match approval::judge(QuestionKind::Form, answer) {
+            Effect::Answer(answer) => answer,
+            // The clients of the simulation do not come back.
+            Effect::Wait => Answer::Dismiss,
+        };
         let id: Arc<str> = format!("{:x}", u64::from_be_bytes(chance.bytes())).into();
         match self.desk.answer(prompt, answer, Evidence::Client, "client", self.wall(), id) {
             Ok(Some(grant)) => {
