@@ -4,7 +4,8 @@
 //! that this decision finds. Whoever does not, in time or at all, has it refused.
 //!
 //! A call whose client cannot give the approval is *held* while a person does so elsewhere. It has no place among the calls of its
-//! caller, no slot of its upstream and uses no limit; its place among the held calls bounds it. The approval outlives the wait.
+//! caller, no slot of its upstream and uses no limit; its place among the held calls bounds it. The approval outlives the wait. A call
+//! is also held from the moment on when its client's answer shows that no person is there.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,14 +19,14 @@ use crate::base::never::or_never;
 use crate::engine::ask::ClientAnswer;
 use crate::engine::call::Progress;
 use crate::engine::failure::{Executed, Failure, Reason};
-use crate::engine::question::approval::{Effect, QuestionKind, judge};
+use crate::engine::question::approval::{Effect, QuestionKind, Timing};
 use crate::gateway::answer::{Answer, refused};
 use crate::gateway::call::{ClientEvent, given_up};
 use crate::gateway::channel::{Channel, Note, Request, Room, Step};
 use crate::gateway::question::client_requests::PendingRequest;
 use crate::gateway::service::Service;
 use crate::policy::Evidence;
-use crate::policy::consent::hold::{Ended, Reminders};
+use crate::policy::consent::hold::{Ended, NotHeld, Reminders};
 use crate::policy::consent::{Answer as Agreed, CannotAnswer, Closed, PromptId};
 use crate::store::approvals::Seat;
 use crate::telemetry::metrics::OutcomeLabel;
@@ -53,6 +54,8 @@ pub(crate) struct Asking {
     begun: Instant,
     patience: Duration,
     question: Option<PendingRequest>,
+    /// When that question was sent.
+    sent: Option<Instant>,
     /// This question's turn among our own forms to the client; they come one after the other.
     turn: Option<OwnedSemaphorePermit>,
     awaiting_turn: Option<BoxFuture<'static, Option<OwnedSemaphorePermit>>>,
@@ -87,8 +90,7 @@ impl Asking {
             Box::pin(async move { approvals.settled(&prompt).await })
         };
         let patience = if matches!(channel, Channel::Waiting(_)) { PAGE_WAIT.min(patience) } else { patience };
-        let token = request.meta.progress_token().ok().flatten().filter(|_| matches!(room, Room::Held(_)));
-        let progress = token.map(|token| Progress::new(token, request.client.revision));
+        let progress = matches!(room, Room::Held(_)).then(|| progress_of(&request)).flatten();
         Self {
             service,
             request,
@@ -101,6 +103,7 @@ impl Asking {
             begun: clock::now(),
             patience,
             question: None,
+            sent: None,
             asked: false,
             is_told: false,
             progress,
@@ -242,7 +245,7 @@ impl Asking {
                 let Some((message, question)) = client_requests.ask(question) else {
                     return Some(self.refuse(Reason::Busy, "The client has too many questions open."));
                 };
-                self.question = Some(question);
+                (self.question, self.sent) = (Some(question), Some(clock::now()));
                 Some(ClientEvent::Question(message))
             }
             Channel::Answered(answer) => {
@@ -251,10 +254,10 @@ impl Asking {
                 None
             }
             Channel::Elsewhere { note, .. } => {
-                let Note { client_requests, question } = note.take().filter(|_| !self.is_told)?;
+                let Note { client_requests, question, .. } = note.as_ref().filter(|_| !self.is_told)?;
                 // A client with too many questions open is not told.
-                let (message, question) = client_requests.ask(&question)?;
-                (self.question, self.is_told) = (Some(question), true);
+                let (message, question) = client_requests.ask(question)?;
+                (self.question, self.sent, self.is_told) = (Some(question), Some(clock::now()), true);
                 Some(ClientEvent::Question(message))
             }
             Channel::Waiting(_) => None,
@@ -263,7 +266,11 @@ impl Asking {
 
     /// The client is asked to open a page, where the answer is given.
     fn has_page(&self) -> bool {
-        matches!(self.channel, Channel::OnStream { kind: QuestionKind::Page, .. })
+        matches!(
+            self.channel,
+            Channel::OnStream { kind: QuestionKind::Page, .. }
+                | Channel::Elsewhere { note: Some(Note { kind: QuestionKind::Page, .. }), .. }
+        )
     }
 
     /// The client's response to our question on the stream.
@@ -271,12 +278,35 @@ impl Asking {
         self.question = None;
         self.turn = None;
         let kind = match &self.channel {
-            Channel::OnStream { kind, .. } => *kind,
-            Channel::Elsewhere { .. } | Channel::Answered(_) | Channel::Waiting(_) => QuestionKind::Notice,
+            Channel::OnStream { kind, .. } | Channel::Elsewhere { note: Some(Note { kind, .. }), .. } => *kind,
+            Channel::Elsewhere { note: None, .. } | Channel::Answered(_) | Channel::Waiting(_) => QuestionKind::Notice,
         };
-        match judge(kind, answer.and_then(Result::ok).as_ref()) {
+        let waited = self.sent.take().map(|sent| clock::now().duration_since(sent));
+        let is_unattended = self.service.held.is_unattended(&self.request.host());
+        let timing = Timing { waited, is_unattended };
+        match self.service.hear(&self.request, kind, answer.and_then(Result::ok).as_ref(), timing) {
             Effect::Answer(answer) => self.give(answer),
-            Effect::Wait => {}
+            Effect::Wait if !is_unattended => {}
+            Effect::Wait | Effect::Unattended => self.hand_over(),
+        }
+    }
+
+    /// Holds the call for the console and the terminal, since no person is at its host; it may be held already.
+    fn hand_over(&mut self) {
+        if self.is_held() {
+            return;
+        }
+        if let Some(seat) = &self.seat {
+            seat.hand_over();
+        }
+        let refusal = self.service.awaiting(&self.prompt);
+        match self.service.place(&self.request) {
+            Ok(hold) => {
+                self.room = Some(Room::Held(hold));
+                self.progress = progress_of(&self.request);
+                (self.is_told, self.channel) = (true, Channel::Elsewhere { refusal: Box::new(refusal), note: None });
+            }
+            Err(NotHeld::NoTime | NotHeld::Full) => self.refused = Some(self.fail(&refusal)),
         }
     }
 
@@ -378,4 +408,10 @@ impl Asking {
         self.request.metrics.count(self.request.labels.label, outcome);
         ClientEvent::Done(refused(failure, &self.request.labels, self.request.client.revision))
     }
+}
+
+/// Tells the client of a held call that it waits, if it wants to hear of progress.
+fn progress_of(request: &Request) -> Option<Progress> {
+    let token = request.meta.progress_token().ok().flatten()?;
+    Some(Progress::new(token, request.client.revision))
 }

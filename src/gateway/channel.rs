@@ -15,6 +15,7 @@ use crate::gateway::quota::Place;
 use crate::mcp::input::InputRequest;
 use crate::mcp::meta::Meta;
 use crate::policy::consent::hold::Holder;
+use crate::policy::consent::unattended::Host;
 use crate::policy::consent::{Answer, PromptId};
 use crate::telemetry::metrics::UpstreamMetrics;
 use crate::wire::raw::{RawJson, RawObject};
@@ -43,14 +44,16 @@ pub(crate) enum Channel {
     Answered(Answer),
     /// A modern client was asked, and comes back without an answer of its own; it is asked again with this result.
     Waiting(RawJson),
-    /// The client cannot give the approval, and is refused so if it takes too long. It may be told where it can be given.
+    /// The approval comes from elsewhere, and the call is refused so if that takes too long. Its client may be asked all the same.
     Elsewhere { refusal: Box<Failure>, note: Option<Note> },
 }
 
-/// A form without fields, which grants nothing whatever its answer is.
+/// A question to the client of a held call: a form without fields that says where the approval can be given, or, at a host where no
+/// person was lately, the question that such a client gets.
 pub(crate) struct Note {
     pub(crate) client_requests: Arc<ClientRequests>,
     pub(crate) question: InputRequest,
+    pub(crate) kind: QuestionKind,
 }
 
 /// The places that a call takes up while it awaits approval. Given back before the call is decided.
@@ -73,6 +76,11 @@ pub(crate) struct Request {
 }
 
 impl Request {
+    /// The host that asks, for the memory of hosts without a person.
+    pub(crate) fn host(&self) -> Host {
+        Host { connection: self.client.connection(), holder: self.holder() }
+    }
+
     /// The client that waits for the call.
     pub(crate) fn holder(&self) -> Holder {
         let ClientContext { caller, name, .. } = &self.client;

@@ -220,6 +220,26 @@ impl Approvals {
         Ok(opened.id)
     }
 
+    /// When the client of a prompt was asked in the answer of its call, since 1970, if it has not come back yet.
+    pub(crate) fn asked_at(&self, id: &PromptId) -> Option<Duration> {
+        self.inner.lock().desk.asked_at(id)
+    }
+
+    /// Leaves a prompt to the console and the terminal: it is open as long as they may take, for other processes too.
+    fn hand_over(&self, id: &PromptId) {
+        let inner = &self.inner;
+        let mut open = inner.lock();
+        let Open { desk, waiting, consent, .. } = &mut *open;
+        let Some(waiting) = waiting.get_mut(id) else { return };
+        waiting.span = Span::Person(Duration::MAX);
+        let Some(prompt) = desk.extend(id, waiting.span.life(consent)) else { return };
+        if let Some(db) = &inner.db {
+            let details = prompt.details().encode().text().into_owned();
+            db.enter_prompt(inner.owner(), PromptRow::from(prompt), details).then(unlisted::unlisted);
+        }
+        inner.tell();
+    }
+
     /// An open prompt of this process.
     pub(crate) fn prompt(&self, id: &PromptId) -> Option<Prompt> {
         self.inner.lock().desk.get(id).cloned()

@@ -20,6 +20,7 @@ mod notify;
 pub(crate) mod operator;
 mod proof;
 mod stateless;
+mod unattended;
 
 /// A second caller besides the local one.
 pub(crate) const TOKEN: &str = "token-of-the-second-caller-0123456789";

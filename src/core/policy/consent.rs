@@ -43,6 +43,7 @@ mod grant;
 pub mod hold;
 mod prompt;
 mod shown;
+pub mod unattended;
 pub mod view;
 
 pub use self::desk::{Answer, CannotAnswer, Closed, Desk, DeskLimits, Refused};

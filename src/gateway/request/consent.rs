@@ -10,6 +10,10 @@
 //! A person's denial, by the choice of our form, on the console or at a terminal, blocks the same call for 10 minutes. A client that
 //! declines or cancels refuses this call alone. A form that is accepted without a valid choice decides nothing: the call waits on.
 //!
+//! An answer without a choice that comes faster than a person can read ([`unattended`](crate::policy::consent::unattended)) decides
+//! nothing either: its host has no person. The call is held for the console and the terminal, and so are the later ones of that session,
+//! pipe or connection for 10 minutes. A legacy client is asked beside them, in case somebody is there after all.
+//!
 //! A modern client's repeated request is held likewise, while its person opens the page or where it brings no answer: the 20 s are
 //! those of a client whose calls are not held. A call is refused at once where `hold` is zero, where its caller has `max-held` calls held or all have 256, in a batch
 //! (its other answers would wait), by `headend call` and while the gateway shuts down.
@@ -28,7 +32,7 @@ use std::time::Duration;
 
 use crate::base::clock;
 use crate::engine::failure::{Executed, Failure, Reason};
-use crate::engine::question::approval::{self, Effect, QuestionKind, elsewhere, form, judge, page};
+use crate::engine::question::approval::{self, Effect, QuestionKind, Timing, elsewhere, form, judge, page};
 use crate::engine::state::{Carried, StateScope};
 use crate::gateway::answer::{Answer, refused};
 use crate::gateway::awaiting_approval::Asking;
@@ -42,7 +46,7 @@ use crate::mcp::input::{InputRequest, input_required, is_accepted};
 use crate::mcp::method::Method;
 use crate::mcp::version::Era;
 use crate::policy::consent::hold::NotHeld;
-use crate::policy::consent::{Asked, PromptId, Refused, Shown};
+use crate::policy::consent::{Answer as Agreed, Asked, PromptId, Refused, Shown};
 use crate::policy::{Action, Event, Evidence};
 use crate::store::approvals::{Seat, Span};
 use crate::telemetry::metrics::OutcomeLabel;
@@ -82,7 +86,10 @@ impl Service {
         let era = request.client.revision.era();
         // A form will do where the client's own word does; else the person answers on the approval's page.
         let is_page = !offered.form || need != Evidence::Client;
+        let is_unattended = self.held.is_unattended(&request.host());
+        let asked_at = going_on.prompt().and_then(|prompt| self.approvals.asked_at(prompt));
         let span = match (is_page, era) {
+            _ if is_unattended => Span::Person(Duration::MAX),
             (false, Era::Legacy) => Span::Client,
             (false, Era::Modern) => Span::Person(ROUND),
             (true, _) => Span::Person(Duration::MAX),
@@ -93,12 +100,11 @@ impl Service {
         };
         let prompt = seat.prompt();
         let message = self.approvals.prompt(&prompt).map(|prompt| prompt.message()).unwrap_or_default();
-        let url = self.console.get().map(|base| format!("{base}/approvals/{prompt}"));
+        let url = self.page_of(&prompt);
         let question = match &url {
             _ if !is_page => form(&message, request.client.tag.is_some()),
             Some(url) if offered.url => page(&message, url),
             Some(_) | None => {
-                let refusal = Self::awaiting(&prompt, url);
                 let console = self.console.get().filter(|_| need <= Evidence::Page);
                 // Forms of modern clients end their request, which would not be held then.
                 let note = request.client.client_requests.clone().filter(|_| offered.form && era == Era::Legacy);
@@ -106,9 +112,9 @@ impl Service {
                     let question =
                         elsewhere(action.kind, &action.canonical, &action.upstream, console.map(String::as_str));
                     let question = question.for_revision(request.client.revision, String::new).ok()?;
-                    Some(Note { client_requests, question })
+                    Some(Note { client_requests, question, kind: QuestionKind::Notice })
                 });
-                return self.hold(request, seat, refusal, note);
+                return self.hold(request, seat, note);
             }
         };
         let kind = if is_page { QuestionKind::Page } else { QuestionKind::Form };
@@ -118,20 +124,35 @@ impl Service {
             Era::Legacy => {
                 let question = question.for_revision(request.client.revision, || prompt.to_string()).ok();
                 let way = request.client.client_requests.clone().zip(question);
+                if is_unattended {
+                    let note = way.map(|(client_requests, question)| Note { client_requests, question, kind });
+                    return self.hold(request, seat, note);
+                }
                 way.map(|(client_requests, question)| Channel::OnStream { client_requests, question, kind })
             }
             Era::Modern => {
+                let answer = match &going_on {
+                    GoingOn::Consent { prompt: of, answer: Some(answer) } if *of == prompt => Some(answer),
+                    GoingOn::Consent { .. } | GoingOn::Anew | GoingOn::Permitted(_) | GoingOn::Login(_) => None,
+                };
+                let waited = asked_at.map(|at| clock::since_1970().saturating_sub(at));
+                let timing = Timing { waited, is_unattended };
+                let effect = answer.map(|answer| self.hear(&request, kind, Some(answer), timing));
+                let is_held =
+                    effect == Some(Effect::Unattended) || (is_unattended && !matches!(effect, Some(Effect::Answer(_))));
+                if is_held {
+                    // A form would end the request, which is held instead.
+                    seat.hand_over();
+                    return self.hold(request, seat, None);
+                }
                 let again =
                     input.and_then(|input| self.consent_required(&action, labels.method, &input, &prompt, &question));
                 match (going_on, again) {
                     (_, None) => None,
-                    (GoingOn::Consent { prompt: of, answer }, Some(again)) if of == prompt => {
-                        let effect = answer.map_or(Effect::Wait, |answer| judge(kind, Some(&answer)));
-                        Some(match effect {
-                            Effect::Answer(answer) => Channel::Answered(answer),
-                            Effect::Wait => Channel::Waiting(again),
-                        })
-                    }
+                    (GoingOn::Consent { prompt: of, .. }, Some(again)) if of == prompt => Some(match effect {
+                        Some(Effect::Answer(answer)) => Channel::Answered(answer),
+                        Some(Effect::Wait | Effect::Unattended) | None => Channel::Waiting(again),
+                    }),
                     (
                         GoingOn::Consent { .. } | GoingOn::Anew | GoingOn::Permitted(_) | GoingOn::Login(_),
                         Some(again),
@@ -144,7 +165,7 @@ impl Service {
             }
         };
         let channel = match channel {
-            None => return self.hold(request, seat, Self::awaiting(&prompt, url), None),
+            None => return self.hold(request, seat, None),
             Some(Channel::Waiting(again)) => match self.place(&request) {
                 Ok(hold) => return self.asking(request, seat, Channel::Waiting(again), timeout, Room::Held(hold)),
                 Err(NotHeld::NoTime) if has_opened => Channel::Waiting(again),
@@ -172,8 +193,28 @@ impl Service {
         Handled::Call(Box::new(ClientCall::Asking(Box::new(asking))))
     }
 
+    /// Judges a client's answer to our question, and remembers whether a person is at its host.
+    pub(crate) fn hear(
+        &self,
+        request: &Request,
+        kind: QuestionKind,
+        answer: Option<&RawJson>,
+        timing: Timing,
+    ) -> Effect {
+        let effect = judge(kind, answer, timing);
+        match effect {
+            Effect::Unattended => self.held.set_unattended(request.host(), true),
+            Effect::Answer(Agreed::Allow(_) | Agreed::Deny) if timing.is_unattended => {
+                self.held.set_unattended(request.host(), false);
+            }
+            Effect::Answer(_) | Effect::Wait => {}
+        }
+        effect
+    }
+
     /// Holds a call whose client cannot give the approval, or refuses it at once.
-    fn hold(self: &Arc<Self>, request: Request, seat: Seat, refusal: Failure, note: Option<Note>) -> Handled {
+    fn hold(self: &Arc<Self>, request: Request, seat: Seat, note: Option<Note>) -> Handled {
+        let refusal = self.awaiting(&seat.prompt());
         match self.place(&request) {
             Ok(hold) => {
                 let channel = Channel::Elsewhere { refusal: Box::new(refusal), note };
@@ -187,7 +228,7 @@ impl Service {
     ///
     /// # Errors
     /// Why there is none.
-    pub(super) fn place(&self, request: &Request) -> Result<Hold, NotHeld> {
+    pub(crate) fn place(&self, request: &Request) -> Result<Hold, NotHeld> {
         let client = &request.client;
         if !client.can_wait || self.draining.is_cancelled() {
             return Err(NotHeld::NoTime);
@@ -214,8 +255,14 @@ impl Service {
 
     /// The refusal of a call whose client cannot be asked: its model is told to stop, and its program how a person can approve. The
     /// call can be made again then.
-    fn awaiting(prompt: &PromptId, url: Option<String>) -> Failure {
-        Failure::new(Reason::AwaitingApproval, Executed::No, AWAITING).approval(prompt.to_string(), url)
+    pub(crate) fn awaiting(&self, prompt: &PromptId) -> Failure {
+        let failure = Failure::new(Reason::AwaitingApproval, Executed::No, AWAITING);
+        failure.approval(prompt.to_string(), self.page_of(prompt))
+    }
+
+    /// The approval's page, where the console is on.
+    fn page_of(&self, prompt: &PromptId) -> Option<String> {
+        self.console.get().map(|base| format!("{base}/approvals/{prompt}"))
     }
 
     /// Nobody is asked, so the answer is no.

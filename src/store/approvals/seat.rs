@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{Approvals, Open, Span};
+use crate::base::clock;
 use crate::policy::Entry;
 use crate::policy::consent::{Asked, Grant, PromptId, Refused, Shown};
 
@@ -55,6 +56,11 @@ impl Seat {
         self.prompt
     }
 
+    /// Leaves the prompt to the console and the terminal: it is open as long as they may take.
+    pub(crate) fn hand_over(&self) {
+        self.approvals.hand_over(&self.prompt);
+    }
+
     /// The call is answered with the question, and its client comes back with the answer.
     pub(crate) fn carry(mut self) {
         self.is_carried = true;
@@ -63,7 +69,7 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        let now = self.approvals.wall();
+        let now = clock::since_1970();
         let mut open = self.approvals.inner.lock();
         if self.is_carried {
             open.desk.carry(&self.prompt, now);

@@ -1,8 +1,11 @@
 //! The gateway's own question to a client: the approval of a call.
 
+use std::time::Duration;
+
 use crate::mcp::elicitation::{ALLOW_TITLE, DECISION, DENY, ONCE, SESSION, YES_ONCE};
 use crate::mcp::input::InputRequest;
 use crate::policy::Kind;
+use crate::policy::consent::unattended::REACTION;
 use crate::policy::consent::{Answer, Lifetime};
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -86,11 +89,42 @@ pub enum Effect {
     Answer(Answer),
     /// Nothing is decided, and the call waits on.
     Wait,
+    /// Nothing is decided, since no person can have read the question: the call waits for the console and the terminal.
+    Unattended,
 }
 
-/// Judges a client's answer to a question of that kind; `None` stands for an error in its place. Only a choice can allow or deny: an
-/// accepted form without a valid one decides nothing.
-pub fn judge(kind: QuestionKind, result: Option<&RawJson>) -> Effect {
+/// When a client answered a question.
+#[derive(Clone, Copy, Debug)]
+pub struct Timing {
+    /// The time from the question to the answer; `None` where the gateway does not know when it asked.
+    pub waited: Option<Duration>,
+    /// The host was found to have no person shortly before.
+    pub is_unattended: bool,
+}
+
+/// Judges a client's answer to a question of that kind; `None` stands for an error in its place.
+///
+/// Only a choice of the form can allow or deny. An answer without one refuses the call, unless it comes faster than a person can read or
+/// from a host without a person: that decides nothing.
+pub fn judge(kind: QuestionKind, result: Option<&RawJson>, timing: Timing) -> Effect {
+    let is_quick = timing.waited.is_some_and(|waited| waited < REACTION);
+    match read(kind, result) {
+        Effect::Answer(Answer::Decline | Answer::Dismiss) | Effect::Wait
+            if is_quick && !accepts_nothing(kind, result) =>
+        {
+            Effect::Unattended
+        }
+        Effect::Answer(Answer::Decline | Answer::Dismiss) if timing.is_unattended => Effect::Wait,
+        effect => effect,
+    }
+}
+
+/// Whether the answer accepts a question without a choice to make, which says no more than that it was received.
+fn accepts_nothing(kind: QuestionKind, result: Option<&RawJson>) -> bool {
+    kind != QuestionKind::Form && result.and_then(action).as_deref() == Some("accept")
+}
+
+fn read(kind: QuestionKind, result: Option<&RawJson>) -> Effect {
     let decision = || RawObject::parse(result?).ok()?.object("content")?.string(DECISION);
     match (result.and_then(action).as_deref(), kind) {
         (Some("accept"), QuestionKind::Form) => match decision().as_deref() {
@@ -131,10 +165,47 @@ mod tests {
             ("no object", "[]", [dismiss, dismiss, wait]),
         ] {
             for (kind, want) in [(Form, form), (Page, page), (Notice, notice)] {
-                assert_eq!(judge(kind, Some(&RawJson::trusted(result))), want, "{label}, {kind:?}");
+                for waited in [Some(REACTION), None] {
+                    let timing = Timing { waited, is_unattended: false };
+                    assert_eq!(judge(kind, Some(&RawJson::trusted(result)), timing), want, "{label}, {kind:?}");
+                }
             }
         }
-        assert_eq!([Form, Page, Notice].map(|kind| judge(kind, None)), [dismiss, dismiss, wait], "an error");
+        let slow = Timing { waited: Some(REACTION), is_unattended: false };
+        assert_eq!([Form, Page, Notice].map(|kind| judge(kind, None, slow)), [dismiss, dismiss, wait], "an error");
+    }
+
+    #[test]
+    fn an_answer_that_no_person_can_have_given_decides_nothing_unless_it_chooses() {
+        use QuestionKind::{Form, Notice, Page};
+        let once = Effect::Answer(Answer::Allow(Lifetime::Once));
+        let deny = Effect::Answer(Answer::Deny);
+        let (quick, later) = (Effect::Unattended, Effect::Wait);
+        // The answer at once, and a later one of a host without a person.
+        for (label, result, [form, page, notice], [form_later, page_later, notice_later]) in [
+            (
+                "once",
+                r#"{"action":"accept","content":{"decision":"once"}}"#,
+                [once, later, later],
+                [once, later, later],
+            ),
+            ("no", r#"{"action":"accept","content":{"decision":"deny"}}"#, [deny, later, later], [deny, later, later]),
+            ("without a choice", r#"{"action":"accept","content":{}}"#, [quick, later, later], [later; 3]),
+            ("declined", r#"{"action":"decline"}"#, [quick; 3], [later; 3]),
+            ("cancelled", r#"{"action":"cancel"}"#, [quick; 3], [later; 3]),
+            ("nothing", "{}", [quick; 3], [later; 3]),
+        ] {
+            let result = RawJson::trusted(result);
+            let at = |waited, is_unattended| Timing { waited: Some(waited), is_unattended };
+            for (kind, at_once, from_unattended) in
+                [(Form, form, form_later), (Page, page, page_later), (Notice, notice, notice_later)]
+            {
+                let [before, after] = [Duration::ZERO, REACTION - Duration::from_millis(1)]
+                    .map(|waited| judge(kind, Some(&result), at(waited, false)));
+                assert_eq!((before, after), (at_once, at_once), "{label}, {kind:?}");
+                assert_eq!(judge(kind, Some(&result), at(REACTION, true)), from_unattended, "{label}, {kind:?}");
+            }
+        }
     }
 
     #[test]

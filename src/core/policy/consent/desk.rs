@@ -138,7 +138,7 @@ enum Tie {
     /// No call waits for it.
     Free,
     /// A modern client was asked in the answer of its call, and comes back with that answer's state.
-    Carried { until: Wall },
+    Carried { until: Wall, asked_at: Duration },
     /// A call waits for it.
     Held,
 }
@@ -155,7 +155,7 @@ impl Entry {
     const fn is_free(&self, now: Wall) -> bool {
         match self.tie {
             Tie::Free => true,
-            Tie::Carried { until } => now >= until,
+            Tie::Carried { until, .. } => now >= until,
             Tie::Held => false,
         }
     }
@@ -265,11 +265,27 @@ impl Desk {
         }
     }
 
-    /// The call ended with an answer that asks its client, which comes back with it.
-    pub fn carry(&mut self, id: &PromptId, now: Wall) {
+    /// The call ended at that time since 1970 with an answer that asks its client, which comes back with it.
+    pub fn carry(&mut self, id: &PromptId, now: Duration) {
         if let Some(entry) = self.prompts.get_mut(id) {
-            entry.tie = Tie::Carried { until: now + CARRIED };
+            entry.tie = Tie::Carried { until: now.as_secs() + CARRIED, asked_at: now };
         }
+    }
+
+    /// When its client was asked in the answer of its call; `None` where it has come back since, or was not.
+    pub fn asked_at(&self, id: &PromptId) -> Option<Duration> {
+        match self.prompts.get(id)?.tie {
+            Tie::Carried { asked_at, .. } => Some(asked_at),
+            Tie::Free | Tie::Held => None,
+        }
+    }
+
+    /// Leaves the prompt to people who take longer than its client: it is open for `life` seconds from its beginning, if that is longer.
+    /// Returns the prompt.
+    pub fn extend(&mut self, id: &PromptId, life: Wall) -> Option<&Prompt> {
+        let prompt = &mut self.prompts.get_mut(id)?.prompt;
+        prompt.until = prompt.until.max(prompt.opened_at + life);
+        Some(prompt)
     }
 
     /// A person's answer over a channel of that evidence; the prompt is closed by it.

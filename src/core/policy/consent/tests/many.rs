@@ -41,13 +41,14 @@ fn a_question_in_an_answer_is_its_clients_for_a_minute() {
     let mut desk = desk();
     let (first, second) = (PromptId::new([1; 16]), PromptId::new([2; 16]));
     open(&mut desk, &asked(), 1, 0).unwrap();
-    desk.carry(&first, 0);
+    desk.carry(&first, Duration::ZERO);
+    assert_eq!(desk.asked_at(&first), Some(Duration::ZERO));
     let mut again =
         |n: u8, now, own: Option<&PromptId>| desk.open(asked(), shown(), PromptId::new([n; 16]), now, 900, own);
     assert_eq!(again(2, 59, None), Ok(Opened { id: second, joined: false }), "a call of its own");
     assert_eq!(again(3, 59, Some(&first)), Ok(Opened { id: first, joined: true }), "it comes back");
     assert_eq!(again(3, 59, Some(&first)), Ok(Opened { id: PromptId::new([3; 16]), joined: false }), "a second time");
-    desk.carry(&first, 100);
+    desk.carry(&first, Duration::from_secs(100));
     assert_eq!(open(&mut desk, &asked(), 4, 160), Ok(Opened { id: first, joined: true }), "it did not come back");
     answer(&mut desk, 2, Answer::Deny, Evidence::Client, 161).unwrap();
     desk.leave(&first);
