@@ -5,6 +5,7 @@ use clap::{Args, Subcommand};
 use self::group::Group;
 use super::daemon;
 use super::exit::{NO, OK, USAGE};
+use super::grants::date;
 use super::options::Common;
 use super::output::{Failure, print};
 use super::screen::Screen;
@@ -48,6 +49,8 @@ enum What {
     Approve(ApproveArgs),
     /// Deny the call.
     Deny(DenyArgs),
+    /// End a block, so that its calls are asked about again.
+    Unblock(UnblockArgs),
     /// Send a test notice as `[policy.consent] notify` says, and print what came of it.
     Notify,
 }
@@ -55,6 +58,12 @@ enum What {
 #[derive(Clone, Debug, Args)]
 struct ShowArgs {
     /// The approval's id, or the start of it (4 characters or more).
+    id: String,
+}
+
+#[derive(Clone, Debug, Args)]
+struct UnblockArgs {
+    /// The block's id, or the start of it (4 characters or more).
     id: String,
 }
 
@@ -97,6 +106,7 @@ pub(super) fn run(common: &Common, args: ApprovalsArgs) -> Result<u8, Failure> {
         What::Show(show_args) => show(common, &show_args.id, args.json),
         What::Approve(approve_args) => approve(common, &approve_args, args.json),
         What::Deny(deny_args) => deny(common, &deny_args, args.json),
+        What::Unblock(unblock_args) => unblock(common, &unblock_args.id, args.json),
     }
 }
 
@@ -130,20 +140,47 @@ pub(super) fn one<'r>(rows: &'r [RawObject], start: &str, what: &str) -> Result<
     }
 }
 
+/// The one of these objects with that id or start of one, or the whole id: an object that has just ended is told apart elsewhere.
+fn id_of(rows: &[RawObject], start: &str, what: &str) -> Result<String, Failure> {
+    const WHOLE: usize = 26;
+    match one(rows, start, what) {
+        Ok(row) => Ok(row.string("id").unwrap_or_default()),
+        Err(_) if start.len() == WHOLE => Ok(start.to_ascii_lowercase()),
+        Err(failure) => Err(failure),
+    }
+}
+
+fn unblock(common: &Common, start: &str, json: bool) -> Result<u8, Failure> {
+    let mut place = Place::find(common)?;
+    let id = id_of(&place.list("approvals.list", "blocks")?, start, "block")?;
+    let ended = place.unblock(&id)?;
+    if json {
+        return print(&format!("{}\n", foreign::json(&ended.encode().text())));
+    }
+    let (item, caller) = (field(&ended, "item"), field(&ended, "caller"));
+    print(&format!("the block has ended: calls of {item} by caller {caller} are asked about again\n"))
+}
+
 /// A list as JSON.
 pub(super) fn print_json(name: &str, rows: &[RawObject]) -> Result<u8, Failure> {
     print(&format!("{}\n", json::list(name, rows.iter().map(RawObject::encode)).text()))
 }
 
 fn list(common: &Common, json: bool) -> Result<u8, Failure> {
-    let rows = Place::find(common)?.list("approvals.list", "approvals")?;
+    let mut place = Place::find(common)?;
+    let rows = place.list("approvals.list", "approvals")?;
+    let blocks = place.list("approvals.list", "blocks")?;
     if json {
-        return print_json("approvals", &rows);
+        let lists = [("approvals", &rows), ("blocks", &blocks)];
+        let lists = lists.map(|(name, rows)| (name, RawJson::list(rows.iter().map(RawObject::encode))));
+        return print(&format!("{}\n", RawObject::of(lists).encode().text()));
     }
+    let blocked: String = blocks.iter().map(blocked).collect();
     if rows.is_empty() {
-        return print("no approval is open\n");
+        return print(&format!("no approval is open\n{blocked}"));
     }
     let mut text: String = rows.iter().map(listed).collect();
+    text.push_str(&blocked);
     text.push_str("all of the arguments: `headend approvals show ID`\n");
     text.push_str(&Screen::of_stdout().paragraph(
         "answer with `headend approve ID [--for once|session|8h|always]` or `headend deny ID`; several at once with their ids",
@@ -181,6 +218,18 @@ fn listed(row: &RawObject) -> String {
     }
     text.push('\n');
     text
+}
+
+/// A block as it is listed.
+fn blocked(row: &RawObject) -> String {
+    let client = row.string("client").filter(|client| !client.is_empty());
+    let by = client.map_or(String::new(), |client| format!(", client {}", foreign::quoted(&client, 64)));
+    let until = row.get("until").map(|until| date(&until.text())).unwrap_or_default();
+    let (id, item, caller) = (field(row, "id"), field(row, "item"), field(row, "caller"));
+    Screen::of_stdout().paragraph(&format!(
+        "blocked until {until}: calls of {item} by caller {caller}{by}, since approvals were not answered; \
+         `headend approvals unblock {id}` ends this"
+    ))
 }
 
 /// An answer of the command line.

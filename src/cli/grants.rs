@@ -101,7 +101,7 @@ fn list(rows: &[RawObject]) -> Result<u8, Failure> {
 }
 
 /// Seconds since 1970 as a date that people read.
-fn date(seconds: &str) -> String {
+pub(super) fn date(seconds: &str) -> String {
     let format = time::macros::format_description!("[year]-[month]-[day] [hour]:[minute]Z");
     let date = seconds.parse().ok().and_then(|seconds| time::OffsetDateTime::from_unix_timestamp(seconds).ok());
     date.and_then(|date| date.format(format).ok()).unwrap_or_else(|| seconds.to_owned())

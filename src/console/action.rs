@@ -124,6 +124,19 @@ fn counted(members: &[Member], reply: Reply, answered: &[Result<Closed, String>]
     Notice { good: done == members.len(), text }
 }
 
+/// Ends a block before its time.
+pub(super) async fn unblock(console: &Console, visitor: &Visitor, form: &Form) -> Option<Notice> {
+    let (id, by) = (form.field("id")?, visitor.name());
+    let unblocked = async {
+        if console.desk.unblock(id).await {
+            Notice::good("The block has ended. The next such call needs an approval.")
+        } else {
+            Notice::bad("This block had ended already.")
+        }
+    };
+    Some(recorded(console.audit.begin(OperatorAction::Unblock, &by, Some(id)), unblocked).await)
+}
+
 /// Takes a grant back.
 pub(super) async fn revoke(console: &Console, visitor: &Visitor, form: &Form) -> Option<Notice> {
     let (id, by) = (form.field("id")?, visitor.name());

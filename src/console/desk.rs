@@ -33,6 +33,10 @@ pub(crate) trait Desk: LoginDesk + Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<Vec<Result<Closed, String>>, String>>;
     /// Denies approvals of any callers and items; an error is about one of them, which stays open.
     fn deny<'a>(&'a self, members: &'a [Member]) -> BoxFuture<'a, Vec<Result<Closed, String>>>;
+    /// Calls that are refused for a while, the first to end first.
+    fn blocks(&self) -> Vec<BlockView>;
+    /// Whether there was such a block.
+    fn unblock<'a>(&'a self, id: &'a str) -> BoxFuture<'a, bool>;
     /// Live grants, latest first.
     fn grants(&self) -> Vec<GrantView>;
     /// Whether there was such a live grant.
@@ -137,6 +141,17 @@ pub(crate) enum Reply {
     Hour,
     /// Until the item or its server changes.
     Always,
+}
+
+/// A refusal of an item's calls for a while.
+#[derive(Clone, Debug)]
+pub(crate) struct BlockView {
+    pub(crate) id: String,
+    pub(crate) caller: String,
+    /// The name that the client gives itself.
+    pub(crate) client: Option<String>,
+    pub(crate) item: String,
+    pub(crate) until: Wall,
 }
 
 /// A grant in force.

@@ -8,7 +8,8 @@ use futures_util::future::{BoxFuture, join_all};
 use tokio::sync::{mpsc, watch};
 
 use super::desk::{
-    Approval, Desk, Found, GrantView, Member, Part, PinKey, PinView, Reply, Steer, UpstreamDetail, UpstreamView,
+    Approval, BlockView, Desk, Found, GrantView, Member, Part, PinKey, PinView, Reply, Steer, UpstreamDetail,
+    UpstreamView,
 };
 use super::login_desk::LoginDesk;
 use super::text::capitalised;
@@ -16,7 +17,7 @@ use crate::engine::oauth::authorize::Callback;
 use crate::gateway::logins::{Begun, Done, NotTaken, PendingLogins};
 use crate::gateway::service::Service;
 use crate::gateway::supervisor::Order;
-use crate::policy::consent::{Answer, Arguments, Closed, Grant, Lifetime, Prompt, PromptId, Wall};
+use crate::policy::consent::{Answer, Arguments, Block, Closed, Grant, Lifetime, Prompt, PromptId, Wall};
 use crate::policy::{Digest, Evidence};
 use crate::store::audit::search::{CannotSearch, Page, Query};
 use crate::store::pins::{self, PinKind, Pins};
@@ -131,6 +132,14 @@ impl Desk for LiveDesk {
             };
             join_all(members.iter().map(one)).await
         })
+    }
+
+    fn blocks(&self) -> Vec<BlockView> {
+        self.service.approvals.blocks().into_iter().map(blocked).collect()
+    }
+
+    fn unblock<'a>(&'a self, id: &'a str) -> BoxFuture<'a, bool> {
+        Box::pin(async move { self.service.approvals.unblock(id, BY).is_some() })
     }
 
     fn grants(&self) -> Vec<GrantView> {
@@ -268,6 +277,16 @@ fn approval(prompt: Prompt) -> Approval {
         need: asked.need,
         opened_at: prompt.opened_at,
         until: prompt.until,
+    }
+}
+
+fn blocked(block: Block) -> BlockView {
+    BlockView {
+        id: block.id.to_string(),
+        caller: block.caller.to_string(),
+        client: block.client.filter(|client| !client.is_empty()).map(|client| client.to_string()),
+        item: block.item.to_string(),
+        until: block.until,
     }
 }
 

@@ -4,7 +4,7 @@ use askama::Template;
 
 use super::argument::RowKind;
 use super::card::Card;
-use super::desk::{GrantView, PinView, UpstreamView};
+use super::desk::{BlockView, GrantView, PinView, UpstreamView};
 use super::group_link::GroupLink;
 use super::questions::Questions;
 use super::session::Notice;
@@ -157,6 +157,28 @@ impl Row {
             item: visible(&decision.item),
             rule: visible(&decision.rule),
             why: decision.why,
+        }
+    }
+}
+
+/// The row of a refusal of calls for a while.
+#[derive(Debug)]
+pub(crate) struct Blocked {
+    pub(crate) id: String,
+    pub(crate) caller: String,
+    pub(crate) client: Option<String>,
+    pub(crate) item: String,
+    pub(crate) left: String,
+}
+
+impl Blocked {
+    pub(crate) fn new(block: &BlockView, now: Wall) -> Self {
+        Self {
+            id: block.id.clone(),
+            caller: visible(&block.caller),
+            client: block.client.as_deref().map(visible),
+            item: visible(&block.item),
+            left: span(block.until.saturating_sub(now)),
         }
     }
 }
@@ -341,6 +363,7 @@ impl Group {
 pub(crate) struct Overview {
     pub(crate) frame: Frame,
     pub(crate) questions: Questions,
+    pub(crate) blocks: Vec<Blocked>,
     pub(crate) tiles: Vec<Tile>,
     pub(crate) troubled: usize,
     pub(crate) rows: Vec<Row>,

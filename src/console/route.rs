@@ -19,8 +19,8 @@ use super::form::{Form, form};
 use super::group_link::GroupLink;
 use super::login;
 use super::page::{
-    Closed, Decisions, Frame, Granted, Grants, Group, OneApproval, Open, Overview, Pinned, Pins, Review, Row, Section,
-    SignIn, Tile, Upstreams,
+    Blocked, Closed, Decisions, Frame, Granted, Grants, Group, OneApproval, Open, Overview, Pinned, Pins, Review, Row,
+    Section, SignIn, Tile, Upstreams,
 };
 use super::questions::Questions;
 use super::reply::{self, COOKIE};
@@ -189,8 +189,9 @@ async fn show(console: &Console, head: &Parts, visitor: &Visitor) -> Response<Re
             tiles.sort_by_key(|tile| tile.tone != "danger");
             let troubled = tiles.iter().filter(|tile| tile.tone == "danger").count();
             let questions = Questions::new(&desk.approvals(), now);
-            let page = Overview { frame: frame(Section::Overview), questions, troubled, tiles, rows: rows(FEW) };
-            reply::page(ok, &page)
+            let blocks = desk.blocks().iter().map(|block| Blocked::new(block, now)).collect();
+            let frame = frame(Section::Overview);
+            reply::page(ok, &Overview { frame, questions, blocks, troubled, tiles, rows: rows(FEW) })
         }
         "/grants" => {
             let grants = desk.grants().iter().map(|grant| Granted::new(grant, now)).collect();
@@ -274,6 +275,7 @@ async fn write(console: &Arc<Console>, head: &Parts, visitor: Option<Visitor>, f
 /// Runs the action of a form on that page.
 async fn perform(console: &Console, path: &str, visitor: &Visitor, form: &Form) -> Response<ReplyBody> {
     let done = match path {
+        "/blocks" => action::unblock(console, visitor, form).await,
         "/grants" => action::revoke(console, visitor, form).await,
         "/pins" => action::judge_pin(console, visitor, form).await,
         "/group" => action::answer_group(console, visitor, form).await,
@@ -289,7 +291,8 @@ async fn perform(console: &Console, path: &str, visitor: &Visitor, form: &Form) 
         return reply::wrong(StatusCode::BAD_REQUEST, "Not understood", "The form lacks a field. Reload the page.");
     };
     console.doors.tell(visitor, notice);
-    reply::see(if path.starts_with("/approvals") || path == "/group" { "/" } else { path })
+    let is_of_overview = path.starts_with("/approvals") || matches!(path, "/group" | "/blocks");
+    reply::see(if is_of_overview { "/" } else { path })
 }
 
 /// Signs in by a token or link, and redirects into the console, or shows the sign-in page with the

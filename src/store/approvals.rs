@@ -27,6 +27,7 @@ use crate::store::audit::{Audit, RecordSlot};
 use crate::store::db::{Db, DbError, Health};
 
 pub(crate) mod beside;
+mod blocks;
 mod closed_by;
 mod group;
 mod journal;

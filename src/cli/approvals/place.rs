@@ -53,6 +53,8 @@ impl Place {
             Self::Store { db, .. } => {
                 let answer = match name {
                     // Grants have no sealed columns.
+                    // Blocks are in the memory of a gateway.
+                    "blocks" => json::list(name, std::iter::empty()),
                     "grants" => json::list(name, db.grants().run_now().map_err(failed)?.iter().map(json::grant)),
                     _ => beside::listed(db, name).map_err(failed)?,
                 };
@@ -67,6 +69,15 @@ impl Place {
             }
         };
         Ok(answer.objects(name))
+    }
+
+    /// Ends a block of the daemon.
+    pub(super) fn unblock(&mut self, id: &str) -> Result<RawObject, Failure> {
+        let Self::Daemon(daemon) = self else {
+            return Err(Failure::new(NO, "no daemon answers, so nothing is blocked"));
+        };
+        let params = RawObject::of_strings(&[("id", id)]);
+        daemon.ask_as_operator("approvals.unblock", Some(&params.encode().text()))
     }
 
     /// An open approval with everything that a person is shown.

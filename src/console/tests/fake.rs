@@ -23,6 +23,7 @@ const NOW: Wall = 1_790_000_000;
 
 pub(super) struct FakeDesk {
     pub(super) approvals: Mutex<Vec<Approval>>,
+    blocks: Mutex<Vec<BlockView>>,
     grants: Mutex<Vec<GrantView>>,
     pins: Mutex<Vec<PinView>>,
     /// The upstream that is switched off.
@@ -44,6 +45,7 @@ impl FakeDesk {
     pub(super) fn empty() -> Self {
         Self {
             approvals: Mutex::default(),
+            blocks: Mutex::default(),
             grants: Mutex::default(),
             pins: Mutex::default(),
             off: Mutex::default(),
@@ -66,6 +68,13 @@ impl FakeDesk {
                 "{\n  \"path\": \"/srv/work/reports\"\n}",
             ),
         ];
+        *desk.blocks.lock() = vec![BlockView {
+            id: "b4xw2nkd7q3tz6mp".to_owned(),
+            caller: "local".to_owned(),
+            client: Some(HOSTILE.to_owned()),
+            item: "files__write_file".to_owned(),
+            until: NOW + 570,
+        }];
         *desk.grants.lock() = grants();
         *desk.pins.lock() = pins();
         desk
@@ -364,6 +373,20 @@ impl Desk for FakeDesk {
 
     fn deny<'a>(&'a self, members: &'a [Member]) -> BoxFuture<'a, Vec<Result<Closed, String>>> {
         Box::pin(async move { self.answer_group(members, Reply::Deny).await.unwrap() })
+    }
+
+    fn blocks(&self) -> Vec<BlockView> {
+        self.blocks.lock().clone()
+    }
+
+    fn unblock<'a>(&'a self, id: &'a str) -> BoxFuture<'a, bool> {
+        Box::pin(async move {
+            self.did(format!("unblock {id}"));
+            let mut blocks = self.blocks.lock();
+            let before = blocks.len();
+            blocks.retain(|block| block.id != id);
+            blocks.len() < before
+        })
     }
 
     fn grants(&self) -> Vec<GrantView> {

@@ -14,8 +14,15 @@ pub(super) async fn operate(
     method: &str,
     params: &RawObject,
 ) -> Option<Result<RawJson, (i64, String)>> {
-    const METHODS: [&str; 6] =
-        ["approvals.list", "approvals.show", "approvals.answer", "approvals.notify", "grants.list", "grants.revoke"];
+    const METHODS: [&str; 7] = [
+        "approvals.list",
+        "approvals.show",
+        "approvals.answer",
+        "approvals.notify",
+        "approvals.unblock",
+        "grants.list",
+        "grants.revoke",
+    ];
     if !METHODS.contains(&method) {
         return None;
     }
@@ -24,6 +31,7 @@ pub(super) async fn operate(
         "approvals.show" => show(gateway, params).await,
         "approvals.answer" => answer(gateway, params, by).await,
         "approvals.notify" => notify(gateway).await,
+        "approvals.unblock" => unblock(gateway, params, by),
         "grants.list" => Ok(grants(gateway)),
         _ => revoke(gateway, params, by).await,
     })
@@ -32,7 +40,18 @@ pub(super) async fn operate(
 async fn prompts(gateway: &Gateway) -> Result<RawJson, (i64, String)> {
     let rows = gateway.service.approvals.all_prompts().await.map_err(|error| (1, error.to_string()))?;
     let now = gateway.service.approvals.wall();
-    Ok(json::list("approvals", rows.iter().map(|row| json::prompt(row, now))))
+    let approvals = RawJson::list(rows.iter().map(|row| json::prompt(row, now)));
+    let blocks = gateway.service.approvals.blocks();
+    let blocks = RawJson::list(blocks.iter().map(|block| json::block(block, now)));
+    Ok(RawObject::of([("approvals", approvals), ("blocks", blocks)]).encode())
+}
+
+/// Ends a block.
+fn unblock(gateway: &Gateway, params: &RawObject, by: &str) -> Result<RawJson, (i64, String)> {
+    let id = params.string("id").ok_or_else(|| (code::INVALID_PARAMS, "`id` is missing".to_owned()))?;
+    let ended = gateway.service.approvals.unblock(&id, by);
+    let ended = ended.ok_or_else(|| (1, "no block with that id; it may have ended".to_owned()))?;
+    Ok(RawObject::of_strings(&[("outcome", "unblocked"), ("caller", &ended.caller), ("item", &ended.item)]).encode())
 }
 
 async fn show(gateway: &Gateway, params: &RawObject) -> Result<RawJson, (i64, String)> {

@@ -18,11 +18,12 @@ pub(super) enum MethodEffect {
 }
 
 /// All methods. A method that is missing here does not exist.
-pub(super) const METHODS: [(&str, MethodEffect); 25] = [
+pub(super) const METHODS: [(&str, MethodEffect); 26] = [
     ("approvals.answer", Act(OperatorAction::Approve)),
     ("approvals.list", Look),
     ("approvals.notify", Act(OperatorAction::Notify)),
     ("approvals.show", Look),
+    ("approvals.unblock", Act(OperatorAction::Unblock)),
     ("call", RecordedElsewhere),
     ("console.link", Act(OperatorAction::ConsoleLink)),
     ("grants.list", Look),

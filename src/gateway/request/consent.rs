@@ -275,7 +275,8 @@ impl Service {
             ),
             Refused::Embargo { unanswered, until } => {
                 let text = format!(
-                    "The last {unanswered} approvals of this item were not answered, so its calls are refused for a while."
+                    "The last {unanswered} approvals of this item for this client were declined or not answered, so its calls are \
+                     refused for a while. Tell the user that the headend console can end this."
                 );
                 let wait = Duration::from_secs(until.saturating_sub(self.approvals.wall()));
                 let failure = Failure::new(Reason::Denied, Executed::No, text).retry_after(wait);
@@ -283,7 +284,7 @@ impl Service {
             }
             Refused::Unanswered { unanswered, per_minute, retry } => {
                 let text = format!(
-                    "This call was not made: {unanswered} approvals of this caller were not answered within the last \
+                    "This call was not made: {unanswered} approvals of this client were not answered within the last \
                      minute. Stop here and tell the user that headend waits for their approval. Do not work around \
                      this."
                 );

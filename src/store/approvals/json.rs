@@ -1,7 +1,7 @@
 //! Prompts and grants as the admin socket and `--json` show them.
 
 use super::PromptRow;
-use crate::policy::consent::{GrantRow, Wall};
+use crate::policy::consent::{Block, GrantRow, Wall};
 use crate::wire::raw::{RawJson, RawObject};
 
 /// An open prompt with everything that a person is shown: [`prompt`], and the details of that prompt, which are an object.
@@ -70,6 +70,18 @@ pub(crate) fn grant(row: &GrantRow) -> RawJson {
     out.set("granted-at", RawJson::number(row.granted_at));
     out.set("last-used", RawJson::number(row.last_used));
     out.set("uses", RawJson::number(row.uses));
+    out.encode()
+}
+
+/// A block. `until` is in seconds since 1970, `left` in seconds.
+pub(crate) fn block(block: &Block, now: Wall) -> RawJson {
+    let id = block.id.to_string();
+    let mut out = RawObject::of_strings(&[("id", &id), ("caller", &block.caller), ("item", &block.item)]);
+    if let Some(client) = &block.client {
+        out.set("client", RawJson::string(client));
+    }
+    out.set("until", RawJson::number(block.until));
+    out.set("left", RawJson::number(block.until.saturating_sub(now)));
     out.encode()
 }
 

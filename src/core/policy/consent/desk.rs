@@ -19,7 +19,7 @@
 //! | open | `supersede`: definition or launch changed, or the process ends | superseded | |
 //! | open | `set_limits`: one too many of its caller | superseded | |
 //!
-//! Three strikes in a row are an embargo on that item for that caller: 10 minutes, then an hour, then a day. Prompts about one
+//! Three strikes in a row are an embargo on that item for that client: 10 minutes, then an hour, then a day. Prompts about one
 //! item that were opened within 10 s and were open together are one strike: nobody looked once. Those that are open when an
 //! embargo begins are no strikes. A closed prompt is never opened again, and an answer that may not be given leaves the prompt open.
 
@@ -27,7 +27,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::fatigue::{Fatigue, STRIKES};
+use super::fatigue::{Block, Fatigue, STRIKES};
 use super::grant::{Arguments, Grant, GrantRow, Lifetime};
 use super::{Asked, Prompt, PromptId, Shown, Wall};
 use crate::policy::{Digest, Evidence};
@@ -44,7 +44,7 @@ const CARRIED: Wall = 60;
 pub struct DeskLimits {
     /// Open prompts of one caller.
     pub max_open: usize,
-    /// Prompts of one caller that may end without an answer within a minute; then it opens none for the rest of it.
+    /// Prompts of one client that may end without an answer within a minute; then it opens none for the rest of it.
     pub per_minute: usize,
 }
 
@@ -87,7 +87,7 @@ pub struct Opened {
 pub enum Refused {
     #[error("the same call was denied within the last 10 minutes")]
     Declined,
-    #[error("the last {unanswered} approvals of this item were not answered; try again later")]
+    #[error("the last {unanswered} approvals of this item for this client were not answered; try again later")]
     Embargo { unanswered: u32, until: Wall },
     #[error("{unanswered} approvals were not answered within the last minute; try again later")]
     Unanswered { unanswered: usize, per_minute: usize, retry: Duration },
@@ -238,18 +238,22 @@ impl Desk {
             entry.prompt.asked.session = asked.session;
             return Ok(Opened { id: entry.prompt.id, joined: true });
         }
-        if let Some(until) = self.fatigue.embargo(&asked, now) {
+        let client = shown.client_name();
+        if let Some(until) = self.fatigue.embargo(&asked, &client, now) {
             return Err(Refused::Embargo { unanswered: STRIKES, until });
         }
         let DeskLimits { max_open, per_minute } = self.limits;
-        if let Some((unanswered, wait)) = self.fatigue.wait(&asked.caller, per_minute, now) {
+        if let Some((unanswered, wait)) = self.fatigue.wait(&asked, &client, per_minute, now) {
             return Err(Refused::Unanswered { unanswered, per_minute, retry: Duration::from_secs(wait) });
         }
         let open = self.prompts.values().filter(|entry| entry.prompt.asked.caller == asked.caller).count();
         if open >= max_open {
             return Err(Refused::TooManyOpen { open, max_open, retry: SOME_TIME });
         }
-        if self.prompts.len() >= MAX_PROMPTS || !self.fatigue.has_room(&asked) || self.prompts.contains_key(&id) {
+        if self.prompts.len() >= MAX_PROMPTS
+            || !self.fatigue.has_room(&asked, &client)
+            || self.prompts.contains_key(&id)
+        {
             return Err(Refused::Full { retry: SOME_TIME });
         }
         self.opened += 1;
@@ -308,7 +312,7 @@ impl Desk {
         let Some(Entry { prompt, tie, number }) = self.prompts.remove(id) else { return Err(CannotAnswer::Unknown) };
         match answer {
             Answer::Allow(lifetime) => {
-                self.fatigue.answered(&prompt.asked, now);
+                self.fatigue.answered(&prompt.asked, &prompt.shown.client_name(), now);
                 let arguments = Arguments::of(lifetime, evidence, prompt.asked.destructive);
                 let (asked, by) = (prompt.asked, Arc::from(by));
                 let row = GrantRow {
@@ -326,7 +330,7 @@ impl Desk {
                 return Ok(Some(if is_for_call { Grant::for_call(row, *id) } else { Grant::new(row) }));
             }
             Answer::Deny => {
-                self.fatigue.answered(&prompt.asked, now);
+                self.fatigue.answered(&prompt.asked, &prompt.shown.client_name(), now);
                 self.fatigue.denied(&prompt.asked, now);
             }
             Answer::Decline | Answer::Dismiss => self.fatigue.strike(&prompt, now, number, self.opened),
@@ -359,7 +363,7 @@ impl Desk {
         answered.sort_unstable();
         for (_, id) in &answered {
             if let Some(Entry { prompt, .. }) = self.prompts.remove(id) {
-                self.fatigue.answered(&prompt.asked, now);
+                self.fatigue.answered(&prompt.asked, &prompt.shown.client_name(), now);
             }
         }
         answered.into_iter().map(|(_, id)| id).collect()
@@ -380,6 +384,18 @@ impl Desk {
         for prompt in prompts.filter(|prompt| prompt.asked.session == Some(session)) {
             prompt.asked.session = None;
         }
+    }
+
+    /// The blocks that last, the first to end first.
+    pub fn blocks(&self, now: Wall) -> Vec<Block> {
+        let mut blocks: Vec<Block> = self.fatigue.blocks(now).collect();
+        blocks.sort_by(|a, b| (a.until, &a.item, a.id).cmp(&(b.until, &b.item, b.id)));
+        blocks
+    }
+
+    /// Ends a block before its time. Returns what it was.
+    pub fn end_block(&mut self, id: &PromptId, now: Wall) -> Option<Block> {
+        self.fatigue.end_block(id, now)
     }
 
     pub fn get(&self, id: &PromptId) -> Option<&Prompt> {

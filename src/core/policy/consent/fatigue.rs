@@ -1,13 +1,21 @@
 //! Against approval fatigue: bounds on a caller's approvals, and refusals after denials and unanswered ones.
+//!
+//! What nobody answered counts by caller and by the name that the client gives itself, so that one host does not silence the others of its
+//! caller. A caller has eight names; all further ones count as one. Denials count by caller.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use super::{Asked, Prompt, Wall};
+use super::hold::Holder;
+use super::{Asked, Prompt, PromptId, Wall};
 use crate::policy::Digest;
 
 /// How long a denial is remembered for the same action, in seconds.
 pub(super) const DENIED: Wall = 600;
+/// Names of clients of one caller that are counted apart.
+const MAX_NAMES: usize = 8;
+/// The name of all others; no client has it.
+const OTHERS: &str = "\u{0}";
 /// Prompts opened within so many seconds can be one strike.
 const TOGETHER: Wall = 10;
 /// Strikes of one caller that are remembered for a minute; no configuration counts as far.
@@ -24,7 +32,19 @@ const MINUTE: Wall = 60;
 const MAX_ENTRIES: usize = 8192;
 const MAX_OF_CALLER: usize = 512;
 
-/// Unanswered prompts of one caller about one item.
+/// A refusal of an item's calls to one client for a while, after approvals that nobody answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Made of client and item, so that an operator can name it.
+    pub id: PromptId,
+    pub caller: Arc<str>,
+    /// The client's name; `None` for all clients of the caller beyond those that are counted apart.
+    pub client: Option<Arc<str>>,
+    pub item: Arc<str>,
+    pub until: Wall,
+}
+
+/// Unanswered prompts of one client about one item.
 #[derive(Clone, Copy, Debug, Default)]
 struct Strikes {
     in_row: u32,
@@ -42,12 +62,12 @@ struct Strikes {
 /// The memory of a desk.
 #[derive(Debug, Default)]
 pub(super) struct Fatigue {
-    /// When each caller's strikes of the last minute were.
-    unanswered: HashMap<Arc<str>, VecDeque<Wall>>,
+    /// When each client's strikes of the last minute were.
+    unanswered: HashMap<Holder, VecDeque<Wall>>,
     /// Denied actions, whose they are and until when.
     denied: HashMap<Digest, (Arc<str>, Wall)>,
-    /// By caller, by item.
-    strikes: HashMap<Arc<str>, HashMap<Arc<str>, Strikes>>,
+    /// By client, by item.
+    strikes: HashMap<Holder, HashMap<Arc<str>, Strikes>>,
     swept: Wall,
 }
 
@@ -70,27 +90,69 @@ impl Fatigue {
         self.denied.get(action).is_some_and(|(_, until)| *until > now)
     }
 
-    /// Until when the caller is not asked about that item.
-    pub(super) fn embargo(&self, asked: &Asked, now: Wall) -> Option<Wall> {
-        let strikes = self.strikes.get(&asked.caller)?.get(&asked.item)?;
+    /// The client of a prompt as it is counted: by its name, unless its caller has too many.
+    fn counted(&self, asked: &Asked, client: &Arc<str>) -> Holder {
+        let caller = Arc::clone(&asked.caller);
+        let holder = Holder { caller, client: Arc::clone(client) };
+        let of_caller = |known: &&Holder| known.caller == asked.caller && *known.client != *OTHERS;
+        if self.strikes.contains_key(&holder) || self.strikes.keys().filter(of_caller).count() < MAX_NAMES {
+            return holder;
+        }
+        Holder { client: Arc::from(OTHERS), ..holder }
+    }
+
+    /// Until when a client is not asked about that item.
+    pub(super) fn embargo(&self, asked: &Asked, client: &Arc<str>, now: Wall) -> Option<Wall> {
+        let strikes = self.strikes.get(&self.counted(asked, client))?.get(&asked.item)?;
         (strikes.until > now).then_some(strikes.until)
     }
 
+    /// The blocks that last, in no order.
+    pub(super) fn blocks(&self, now: Wall) -> impl Iterator<Item = Block> {
+        let of_client = move |(holder, items): (&Holder, &HashMap<Arc<str>, Strikes>)| {
+            let lasting = items.iter().filter(|(_, strikes)| strikes.until > now);
+            let blocks: Vec<Block> = lasting.map(|(item, strikes)| block_of(holder, item, strikes.until)).collect();
+            blocks
+        };
+        self.strikes.iter().flat_map(of_client)
+    }
+
+    /// Ends a block and forgets what led to it. Returns what it was.
+    pub(super) fn end_block(&mut self, id: &PromptId, now: Wall) -> Option<Block> {
+        let ended = self.blocks(now).find(|block| block.id == *id)?;
+        let client = ended.client.clone().unwrap_or_else(|| Arc::from(OTHERS));
+        let holder = Holder { caller: Arc::clone(&ended.caller), client };
+        if let Some(items) = self.strikes.get_mut(&holder) {
+            items.remove(&ended.item);
+        }
+        self.unanswered.remove(&holder);
+        Some(ended)
+    }
+
     /// Whether what may come of another prompt can be remembered.
-    pub(super) fn has_room(&self, asked: &Asked) -> bool {
-        let known = self.strikes.get(&asked.caller).is_some_and(|items| items.contains_key(&asked.item));
-        let mine = self.strikes.get(&asked.caller).map_or(0, HashMap::len);
+    pub(super) fn has_room(&self, asked: &Asked, client: &Arc<str>) -> bool {
+        let holder = self.counted(asked, client);
+        let known = self.strikes.get(&holder).is_some_and(|items| items.contains_key(&asked.item));
+        let of_caller = self.strikes.iter().filter(|(known, _)| known.caller == asked.caller);
+        let mine: usize = of_caller.map(|(_, items)| items.len()).sum();
         let all: usize = self.strikes.values().map(HashMap::len).sum();
         let strikes = known || (mine < MAX_OF_CALLER && all < MAX_ENTRIES);
         let my_denied = self.denied.values().filter(|(caller, _)| *caller == asked.caller).count();
         let denied = my_denied < MAX_OF_CALLER && self.denied.len() < MAX_ENTRIES;
-        strikes && denied && (self.unanswered.contains_key(&asked.caller) || self.unanswered.len() < MAX_ENTRIES)
+        strikes && denied && (self.unanswered.contains_key(&holder) || self.unanswered.len() < MAX_ENTRIES)
     }
 
-    /// How many prompts of the caller ended without an answer within a minute, and the seconds until it may open another one;
+    /// How many prompts of the client ended without an answer within a minute, and the seconds until it may open another one;
     /// `None` when it may.
-    pub(super) fn wait(&mut self, caller: &Arc<str>, per_minute: usize, now: Wall) -> Option<(usize, Wall)> {
-        let times = self.unanswered.get_mut(caller)?;
+    pub(super) fn wait(
+        &mut self,
+        asked: &Asked,
+        client: &Arc<str>,
+        per_minute: usize,
+        now: Wall,
+    ) -> Option<(usize, Wall)> {
+        let holder = self.counted(asked, client);
+        let times = self.unanswered.get_mut(&holder)?;
         forget_old(times, now);
         // The oldest of those that are too many ends the wait.
         let last = times.len().checked_sub(per_minute)?;
@@ -104,8 +166,9 @@ impl Fatigue {
     }
 
     /// A person answered. An embargo that has begun goes on to its end.
-    pub(super) fn answered(&mut self, asked: &Asked, now: Wall) {
-        let Some(items) = self.strikes.get_mut(&asked.caller) else { return };
+    pub(super) fn answered(&mut self, asked: &Asked, client: &Arc<str>, now: Wall) {
+        let holder = self.counted(asked, client);
+        let Some(items) = self.strikes.get_mut(&holder) else { return };
         match items.get_mut(&asked.item) {
             Some(strikes) if strikes.until > now => (strikes.in_row, strikes.embargoes) = (0, 0),
             _ => drop(items.remove(&asked.item)),
@@ -115,7 +178,8 @@ impl Fatigue {
     /// The prompt of that number ended without an answer; `newest` is that of the prompt that was opened last.
     pub(super) fn strike(&mut self, prompt: &Prompt, now: Wall, number: u64, newest: u64) {
         let asked = &prompt.asked;
-        let items = self.strikes.entry(Arc::clone(&asked.caller)).or_default();
+        let holder = self.counted(asked, &prompt.shown.client_name());
+        let items = self.strikes.entry(holder.clone()).or_default();
         let strikes = items.entry(Arc::clone(&asked.item)).or_default();
         if now >= strikes.until.max(strikes.last) + FORGIVEN {
             *strikes = Strikes::default();
@@ -137,7 +201,7 @@ impl Fatigue {
             strikes.embargoed = newest;
             strikes.in_row = 0;
         }
-        let times = self.unanswered.entry(Arc::clone(&asked.caller)).or_default();
+        let times = self.unanswered.entry(holder).or_default();
         forget_old(times, now);
         times.push_back(now);
         if times.len() > MAX_UNANSWERED {
@@ -152,6 +216,21 @@ impl Fatigue {
         let unanswered = self.unanswered.values().map(VecDeque::len).max().unwrap_or(0);
         strikes.max(self.denied.len()).max(unanswered)
     }
+}
+
+/// The block of that client and item.
+fn block_of(holder: &Holder, item: &Arc<str>, until: Wall) -> Block {
+    let mut bytes = Vec::new();
+    for text in [&*holder.caller, &*holder.client, &**item] {
+        bytes.extend_from_slice(&(text.len() as u64).to_be_bytes());
+        bytes.extend_from_slice(text.as_bytes());
+    }
+    let digest = Digest::of(&bytes);
+    let mut id = [0; 16];
+    id.iter_mut().zip(digest.bytes()).for_each(|(to, from)| *to = *from);
+    let client = Some(&holder.client).filter(|client| ***client != *OTHERS).cloned();
+    let (caller, item) = (Arc::clone(&holder.caller), Arc::clone(item));
+    Block { id: PromptId::new(id), caller, client, item, until }
 }
 
 fn forget_old(times: &mut VecDeque<Wall>, now: Wall) {
