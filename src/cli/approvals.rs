@@ -10,7 +10,7 @@ use super::options::Common;
 use super::output::{Failure, print};
 use super::screen::Screen;
 use crate::policy::consent::view::Paint;
-use crate::store::approvals::{Wish, json};
+use crate::store::approvals::Wish;
 use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -161,11 +161,6 @@ fn unblock(common: &Common, start: &str, json: bool) -> Result<u8, Failure> {
     print(&format!("the block has ended: calls of {item} by caller {caller} are asked about again\n"))
 }
 
-/// A list as JSON.
-pub(super) fn print_json(name: &str, rows: &[RawObject]) -> Result<u8, Failure> {
-    print(&format!("{}\n", json::list(name, rows.iter().map(RawObject::encode)).text()))
-}
-
 fn list(common: &Common, json: bool) -> Result<u8, Failure> {
     let mut place = Place::find(common)?;
     let rows = place.list("approvals.list", "approvals")?;
@@ -175,7 +170,8 @@ fn list(common: &Common, json: bool) -> Result<u8, Failure> {
         let lists = lists.map(|(name, rows)| (name, RawJson::list(rows.iter().map(RawObject::encode))));
         return print(&format!("{}\n", RawObject::of(lists).encode().text()));
     }
-    let blocked: String = blocks.iter().map(blocked).collect();
+    // Denials are listed by `headend grants`.
+    let blocked: String = blocks.iter().filter(|row| row.get("denied-at").is_none()).map(blocked).collect();
     if rows.is_empty() {
         return print(&format!("no approval is open\n{blocked}"));
     }
@@ -256,7 +252,16 @@ fn answer(common: &Common, chosen: &Chosen<'_>) -> Result<u8, Failure> {
             place.answer(common, id, Some(digest), wish)
         });
     };
-    let row = one(&rows, start, "open approval")?;
+    let blocks = if wish == Wish::Deny { Vec::new() } else { place.list("approvals.list", "blocks")? };
+    let denied: Vec<RawObject> = blocks.into_iter().filter(|row| row.get("denied-at").is_some()).collect();
+    let row = match one(&rows, start, "open approval") {
+        Err(failure) if failure.code == NO => one(&denied, start, "open approval")?,
+        found => found?,
+    };
+    if row.get("denied-at").is_some() && !json {
+        let (by, until) = (field(row, "by"), row.get("until").map(|until| date(&until.text())).unwrap_or_default());
+        print(&format!("it was denied by {by}, until {until}; this yes takes that back\n"))?;
+    }
     place.permit(common)?;
     let outcome = place.answer(common, &row.string("id").unwrap_or_default(), None, wish)?;
     let granted = outcome == "granted";
@@ -272,7 +277,7 @@ fn answer(common: &Common, chosen: &Chosen<'_>) -> Result<u8, Failure> {
         print(&format!("{}\n", out.encode().text()))?;
     } else {
         let how_long = match wish {
-            Wish::Deny => String::new(),
+            Wish::Deny => "; the same call stays refused for 10 minutes, which `headend grants` lists".to_owned(),
             Wish::Once => ", once, with these arguments".to_owned(),
             Wish::Session => ", for its session, any arguments".to_owned(),
             Wish::For(_) => format!(", for {wish}, any arguments"),

@@ -8,7 +8,7 @@ use super::site::Console;
 use super::text::{capitalised, clock, visible};
 use crate::gateway::logins::Begun;
 use crate::policy::OperatorAction;
-use crate::policy::consent::Closed;
+use crate::policy::consent::{Closed, DENIED};
 use crate::store::audit::Unrecorded;
 use crate::store::audit::action::ActionRecord;
 
@@ -84,7 +84,10 @@ fn told(asked: Option<&Approval>, reply: Reply, now: u64) -> String {
     let all = format!("all calls of {name} by {caller}, with any arguments");
     let until = format!("until the {} or its server changes", asked.kind);
     match reply {
-        Reply::Deny => format!("Denied: this call of {name} by {caller} is not made."),
+        Reply::Deny => format!(
+            "Denied: this call of {name} by {caller} is not made. The same call is refused until {}; Undo takes that back.",
+            clock(now + DENIED)
+        ),
         Reply::Once => format!("Allowed once: {name} for {caller}, with exactly these arguments."),
         Reply::Session => format!("Allowed for the session of {caller}: {all}, until that session ends, or {until}."),
         Reply::Hour => format!("Allowed for 1 hour: {all}, until {}, or {until}.", clock(now + 3600)),

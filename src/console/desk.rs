@@ -152,6 +152,8 @@ pub(crate) struct BlockView {
     pub(crate) client: Option<String>,
     pub(crate) item: String,
     pub(crate) until: Wall,
+    /// The person who denied it; `None` where approvals were not answered.
+    pub(crate) denied_by: Option<String>,
 }
 
 /// A grant in force.

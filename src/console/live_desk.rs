@@ -287,6 +287,7 @@ fn blocked(block: Block) -> BlockView {
         client: block.client.filter(|client| !client.is_empty()).map(|client| client.to_string()),
         item: block.item.to_string(),
         until: block.until,
+        denied_by: block.denial.map(|denial| denial.by.to_string()),
     }
 }
 

@@ -169,6 +169,7 @@ pub(crate) struct Blocked {
     pub(crate) client: Option<String>,
     pub(crate) item: String,
     pub(crate) left: String,
+    pub(crate) denied_by: Option<String>,
 }
 
 impl Blocked {
@@ -179,6 +180,7 @@ impl Blocked {
             client: block.client.as_deref().map(visible),
             item: visible(&block.item),
             left: span(block.until.saturating_sub(now)),
+            denied_by: block.denied_by.as_deref().map(visible),
         }
     }
 }

@@ -301,9 +301,18 @@ impl Approvals {
             inner.expire(&mut open, now);
             if matches!(answer, Answer::Allow(_)) {
                 inner.has_room(&open, id)?;
+                if let Some(denial) = open.desk.denial(id, now) {
+                    // The yes is recorded as the answer to the same prompt, whose end is known already.
+                    let (asked, span) = (denial.asked.clone(), Span::Client);
+                    open.waiting.insert(*id, Waiting { asked, span, end: watch::Sender::new(None) });
+                }
             }
             let grant_id = Arc::from(HEXLOWER.encode(&clock::random::<8>()));
-            match open.desk.answer(id, answer, evidence, by, now, grant_id)? {
+            let answered = open.desk.answer(id, answer, evidence, by, now, grant_id);
+            if answered.is_err() && open.desk.get(id).is_none() {
+                open.waiting.remove(id);
+            }
+            match answered? {
                 None => {
                     let how = match answer {
                         Answer::Deny => Closed::Denied,
@@ -484,9 +493,11 @@ impl Inner {
     }
 
     fn has_room(&self, open: &Open, id: &PromptId) -> Result<(), CannotAnswer> {
-        let prompt = open.desk.get(id).ok_or(CannotAnswer::Unknown)?;
+        let prompt = open.desk.get(id).map(|prompt| &prompt.asked);
+        let denied = || open.desk.denial(id, clock::since_1970().as_secs()).map(|denial| &denial.asked);
+        let asked = prompt.or_else(denied).ok_or(CannotAnswer::Unknown)?;
         let grants = self.grants.load();
-        let caller = &prompt.asked.caller;
+        let caller = &asked.caller;
         let on_their_way = open.writing.values().filter(|asked| asked.caller == *caller).count();
         let all = grants.len() + open.writing.len();
         let full = all >= MAX_GRANTS || grants.of_caller(caller) + on_their_way >= MAX_GRANTS_OF_CALLER;

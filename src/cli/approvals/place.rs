@@ -54,7 +54,7 @@ impl Place {
                 let answer = match name {
                     // Grants have no sealed columns.
                     // Blocks are in the memory of a gateway.
-                    "blocks" => json::list(name, std::iter::empty()),
+                    "blocks" | "denials" => json::list(name, std::iter::empty()),
                     "grants" => json::list(name, db.grants().run_now().map_err(failed)?.iter().map(json::grant)),
                     _ => beside::listed(db, name).map_err(failed)?,
                 };

@@ -85,7 +85,7 @@ fn asked(common: &Common, place: &mut Place, id: &str, others: usize) -> Result<
     let text = match ask(common, place, id) {
         Ok(Asked::Over) => return Ok(false),
         Ok(Asked::Allowed) => "allowed once".to_owned(),
-        Ok(Asked::Denied) => "denied".to_owned(),
+        Ok(Asked::Denied) => "denied; the same call stays refused for 10 minutes".to_owned(),
         Ok(Asked::Left) => format!("left open; `headend approve {id}` and `headend deny {id}` answer it"),
         Ok(Asked::Gone) => "it was answered elsewhere or has expired".to_owned(),
         Err(failure) if matches!(failure.code, NO | UNAVAILABLE) => {

@@ -74,6 +74,7 @@ impl FakeDesk {
             client: Some(HOSTILE.to_owned()),
             item: "files__write_file".to_owned(),
             until: NOW + 570,
+            denied_by: None,
         }];
         *desk.grants.lock() = grants();
         *desk.pins.lock() = pins();

@@ -2,7 +2,7 @@
 
 use crate::daemon::gateway::Gateway;
 use crate::policy::Digest;
-use crate::policy::consent::{CannotAnswer, GrantRow};
+use crate::policy::consent::{CannotAnswer, GrantRow, PromptId};
 use crate::store::approvals::{Wish, json};
 use crate::wire::code;
 use crate::wire::raw::{RawJson, RawObject};
@@ -81,7 +81,10 @@ fn grants(gateway: &Gateway) -> RawJson {
     let grants = gateway.service.approvals.grants();
     let mut rows: Vec<GrantRow> = grants.iter().map(|grant| grant.row()).collect();
     rows.sort_by(|a, b| (a.granted_at, &a.id).cmp(&(b.granted_at, &b.id)));
-    json::list("grants", rows.iter().map(json::grant))
+    let (now, blocks) = (gateway.service.approvals.wall(), gateway.service.approvals.blocks());
+    let denials = blocks.iter().filter(|block| block.denial.is_some());
+    let denials = RawJson::list(denials.map(|block| json::block(block, now)));
+    RawObject::of([("grants", RawJson::list(rows.iter().map(json::grant))), ("denials", denials)]).encode()
 }
 
 async fn revoke(gateway: &Gateway, params: &RawObject, by: &str) -> Result<RawJson, (i64, String)> {
@@ -89,6 +92,11 @@ async fn revoke(gateway: &Gateway, params: &RawObject, by: &str) -> Result<RawJs
     let all = params.is_true("all");
     if id.is_some() == all {
         return Err((code::INVALID_PARAMS, "write either `id` or `all`".to_owned()));
+    }
+    if let Some(id) = id.as_deref().filter(|id| PromptId::parse(id).is_some()) {
+        // A denial is named by the approval that was denied.
+        let ended = gateway.service.approvals.unblock(id, by);
+        return Ok(RawObject::of([("revoked", RawJson::number(usize::from(ended.is_some())))]).encode());
     }
     let revoked = gateway.service.approvals.revoke(id.as_deref(), by).await.map_err(|error| (1, error.to_string()))?;
     Ok(RawObject::of([("revoked", RawJson::number(revoked))]).encode())

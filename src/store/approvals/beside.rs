@@ -59,7 +59,7 @@ impl Approvals {
         by: &str,
     ) -> Result<String, String> {
         let known = PromptId::parse(id).ok_or_else(|| CannotAnswer::Unknown.to_string())?;
-        if self.prompt(&known).is_some() {
+        if self.prompt(&known).is_some() || self.is_denied(&known) {
             let answer = wish.answer(self.wall());
             let closed = match shown {
                 Some(shown) => self.answer_shown(&(known, shown), answer, Evidence::Operator, by).await,

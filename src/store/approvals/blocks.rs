@@ -6,6 +6,12 @@ use super::Approvals;
 use crate::policy::consent::{Block, PromptId};
 
 impl Approvals {
+    /// Whether a person denied that prompt of this process, and the denial lasts.
+    pub(super) fn is_denied(&self, id: &PromptId) -> bool {
+        let now = self.wall();
+        self.inner.lock().desk.denial(id, now).is_some()
+    }
+
     /// The blocks of this process that last, the first to end first.
     pub(crate) fn blocks(&self) -> Vec<Block> {
         let now = self.wall();

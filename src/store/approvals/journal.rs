@@ -46,13 +46,15 @@ impl Inner {
 
     /// Records that the person `by` ended a block before its time.
     pub(super) fn unblocked(&self, block: &Block, by: &Arc<str>) {
-        self.record(Entry {
-            caller: Some(Arc::clone(&block.caller)),
-            item: Some(Arc::clone(&block.item)),
-            by: Some(Arc::clone(by)),
-            result: "unblocked",
-            ..Entry::new(Event::Revoke)
-        });
+        let about_it = match &block.denial {
+            Some(denial) => about(Event::Revoke, &block.id, &denial.asked),
+            None => Entry {
+                caller: Some(Arc::clone(&block.caller)),
+                item: Some(Arc::clone(&block.item)),
+                ..Entry::new(Event::Revoke)
+            },
+        };
+        self.record(Entry { by: Some(Arc::clone(by)), result: "unblocked", ..about_it });
     }
 
     /// Records that a grant ended with what it was about.

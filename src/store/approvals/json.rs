@@ -73,12 +73,19 @@ pub(crate) fn grant(row: &GrantRow) -> RawJson {
     out.encode()
 }
 
-/// A block. `until` is in seconds since 1970, `left` in seconds.
+/// A block; one of a denial says who denied what. Dates are seconds since 1970, `left` is in seconds.
 pub(crate) fn block(block: &Block, now: Wall) -> RawJson {
     let id = block.id.to_string();
     let mut out = RawObject::of_strings(&[("id", &id), ("caller", &block.caller), ("item", &block.item)]);
     if let Some(client) = &block.client {
         out.set("client", RawJson::string(client));
+    }
+    if let Some(denial) = &block.denial {
+        let asked = &denial.asked;
+        let (kind, evidence) = (asked.kind.into_str(), denial.evidence.into_str());
+        let texts = [("by", &*denial.by), ("kind", kind), ("rule", &asked.rule), ("evidence", evidence)];
+        texts.into_iter().for_each(|(name, text)| out.set(name, RawJson::string(text)));
+        out.set("denied-at", RawJson::number(denial.at));
     }
     out.set("until", RawJson::number(block.until));
     out.set("left", RawJson::number(block.until.saturating_sub(now)));

@@ -27,7 +27,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::fatigue::{Block, Fatigue, STRIKES};
+use super::fatigue::{Block, Denial, Fatigue, STRIKES};
 use super::grant::{Arguments, Grant, GrantRow, Lifetime};
 use super::{Asked, Prompt, PromptId, Shown, Wall};
 use crate::policy::{Digest, Evidence};
@@ -114,6 +114,8 @@ pub enum CannotAnswer {
     OnlyOnce,
     #[error("an answer that came through the client may allow once or for its session, nothing longer")]
     TooLong,
+    #[error("this call was denied; it can be allowed once, and for longer when it is asked about again")]
+    Denied,
     #[error("the caller has no session, or it has ended; allow once, for a time, or always")]
     NoSession,
     #[error("that time is over already")]
@@ -292,7 +294,8 @@ impl Desk {
         Some(prompt)
     }
 
-    /// A person's answer over a channel of that evidence; the prompt is closed by it.
+    /// A person's answer over a channel of that evidence; the prompt is closed by it. A yes to a prompt that was denied takes the denial
+    /// back, as long as that lasts, and gives a once-grant; a client cannot do that.
     ///
     /// # Errors
     /// Why it does not count; the prompt is as before.
@@ -305,6 +308,18 @@ impl Desk {
         now: Wall,
         grant_id: Arc<str>,
     ) -> Result<Option<Grant>, CannotAnswer> {
+        if let (Answer::Allow(lifetime), Some(denial)) = (answer, self.denial(id, now)) {
+            let asked = denial.asked.clone();
+            if evidence == Evidence::Client {
+                return Err(CannotAnswer::Unknown);
+            }
+            if lifetime != Lifetime::Once {
+                return Err(CannotAnswer::Denied);
+            }
+            may_allow(&asked, lifetime, evidence, now)?;
+            self.fatigue.undo_denial(id);
+            return Ok(Some(Grant::new(once(asked, evidence, by, now, grant_id))));
+        }
         let entry = self.prompts.get(id).filter(|entry| now < entry.prompt.until).ok_or(CannotAnswer::Unknown)?;
         if let Answer::Allow(lifetime) = answer {
             may_allow(&entry.prompt.asked, lifetime, evidence, now)?;
@@ -331,11 +346,16 @@ impl Desk {
             }
             Answer::Deny => {
                 self.fatigue.answered(&prompt.asked, &prompt.shown.client_name(), now);
-                self.fatigue.denied(&prompt.asked, now);
+                self.fatigue.denied(&prompt, by, evidence, now);
             }
             Answer::Decline | Answer::Dismiss => self.fatigue.strike(&prompt, now, number, self.opened),
         }
         Ok(None)
+    }
+
+    /// The denial of a prompt, as long as it blocks.
+    pub fn denial(&self, id: &PromptId, now: Wall) -> Option<&Denial> {
+        self.fatigue.denial(id, now)
     }
 
     /// Closes the prompts whose time is over, the oldest first.
@@ -417,6 +437,12 @@ impl Desk {
     pub(super) fn largest_memory(&self) -> usize {
         self.fatigue.largest()
     }
+}
+
+/// A grant for one call with exactly the arguments of that action.
+fn once(asked: Asked, evidence: Evidence, by: &str, now: Wall, id: Arc<str>) -> GrantRow {
+    let (lifetime, arguments) = (Lifetime::Once, Arguments::Exact);
+    GrantRow { id, asked, arguments, lifetime, evidence, by: Arc::from(by), granted_at: now, last_used: 0, uses: 0 }
 }
 
 fn may_allow(asked: &Asked, lifetime: Lifetime, evidence: Evidence, now: Wall) -> Result<(), CannotAnswer> {

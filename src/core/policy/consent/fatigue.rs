@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use super::hold::Holder;
 use super::{Asked, Prompt, PromptId, Wall};
-use crate::policy::Digest;
+use crate::policy::{Digest, Evidence};
 
 /// How long a denial is remembered for the same action, in seconds.
-pub(super) const DENIED: Wall = 600;
+pub const DENIED: Wall = 600;
 /// Names of clients of one caller that are counted apart.
 const MAX_NAMES: usize = 8;
 /// The name of all others; no client has it.
@@ -32,16 +32,29 @@ const MINUTE: Wall = 60;
 const MAX_ENTRIES: usize = 8192;
 const MAX_OF_CALLER: usize = 512;
 
-/// A refusal of an item's calls to one client for a while, after approvals that nobody answered.
+/// A refusal of calls for a while: of one action that a person denied, or of an item's calls to one client, after approvals that nobody
+/// answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// Made of client and item, so that an operator can name it.
+    /// The prompt that was denied, else made of client and item, so that an operator can name it.
     pub id: PromptId,
     pub caller: Arc<str>,
     /// The client's name; `None` for all clients of the caller beyond those that are counted apart.
     pub client: Option<Arc<str>>,
     pub item: Arc<str>,
     pub until: Wall,
+    /// The denial, where there was one.
+    pub denial: Option<Denial>,
+}
+
+/// A person's denial of an action.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denial {
+    pub asked: Asked,
+    /// The person, as the channel knows them, and its evidence.
+    pub by: Arc<str>,
+    pub evidence: Evidence,
+    pub at: Wall,
 }
 
 /// Unanswered prompts of one client about one item.
@@ -64,8 +77,8 @@ struct Strikes {
 pub(super) struct Fatigue {
     /// When each client's strikes of the last minute were.
     unanswered: HashMap<Holder, VecDeque<Wall>>,
-    /// Denied actions, whose they are and until when.
-    denied: HashMap<Digest, (Arc<str>, Wall)>,
+    /// Denied actions.
+    denied: HashMap<Digest, Block>,
     /// By client, by item.
     strikes: HashMap<Holder, HashMap<Arc<str>, Strikes>>,
     swept: Wall,
@@ -78,7 +91,7 @@ impl Fatigue {
             return;
         }
         self.swept = now;
-        self.denied.retain(|_, (_, until)| *until > now);
+        self.denied.retain(|_, block| block.until > now);
         self.unanswered.retain(|_, times| times.back().is_some_and(|at| at + MINUTE > now));
         for items in self.strikes.values_mut() {
             items.retain(|_, strikes| strikes.until.max(strikes.last) + FORGIVEN > now);
@@ -87,7 +100,7 @@ impl Fatigue {
     }
 
     pub(super) fn is_denied(&self, action: &Digest, now: Wall) -> bool {
-        self.denied.get(action).is_some_and(|(_, until)| *until > now)
+        self.denied.get(action).is_some_and(|block| block.until > now)
     }
 
     /// The client of a prompt as it is counted: by its name, unless its caller has too many.
@@ -114,12 +127,27 @@ impl Fatigue {
             let blocks: Vec<Block> = lasting.map(|(item, strikes)| block_of(holder, item, strikes.until)).collect();
             blocks
         };
-        self.strikes.iter().flat_map(of_client)
+        let denied = self.denied.values().filter(move |block| block.until > now).cloned();
+        self.strikes.iter().flat_map(of_client).chain(denied)
+    }
+
+    /// The denial of that prompt, as long as it blocks.
+    pub(super) fn denial(&self, id: &PromptId, now: Wall) -> Option<&Denial> {
+        self.denied.values().find(|block| block.id == *id && block.until > now)?.denial.as_ref()
+    }
+
+    /// Takes the denial of that prompt back.
+    pub(super) fn undo_denial(&mut self, id: &PromptId) {
+        self.denied.retain(|_, block| block.id != *id);
     }
 
     /// Ends a block and forgets what led to it. Returns what it was.
     pub(super) fn end_block(&mut self, id: &PromptId, now: Wall) -> Option<Block> {
         let ended = self.blocks(now).find(|block| block.id == *id)?;
+        if ended.denial.is_some() {
+            self.undo_denial(id);
+            return Some(ended);
+        }
         let client = ended.client.clone().unwrap_or_else(|| Arc::from(OTHERS));
         let holder = Holder { caller: Arc::clone(&ended.caller), client };
         if let Some(items) = self.strikes.get_mut(&holder) {
@@ -137,7 +165,7 @@ impl Fatigue {
         let mine: usize = of_caller.map(|(_, items)| items.len()).sum();
         let all: usize = self.strikes.values().map(HashMap::len).sum();
         let strikes = known || (mine < MAX_OF_CALLER && all < MAX_ENTRIES);
-        let my_denied = self.denied.values().filter(|(caller, _)| *caller == asked.caller).count();
+        let my_denied = self.denied.values().filter(|block| block.caller == asked.caller).count();
         let denied = my_denied < MAX_OF_CALLER && self.denied.len() < MAX_ENTRIES;
         strikes && denied && (self.unanswered.contains_key(&holder) || self.unanswered.len() < MAX_ENTRIES)
     }
@@ -161,8 +189,17 @@ impl Fatigue {
     }
 
     /// A person denied the call.
-    pub(super) fn denied(&mut self, asked: &Asked, now: Wall) {
-        self.denied.insert(asked.action(), (Arc::clone(&asked.caller), now + DENIED));
+    pub(super) fn denied(&mut self, prompt: &Prompt, by: &str, evidence: Evidence, now: Wall) {
+        let asked = &prompt.asked;
+        let block = Block {
+            id: prompt.id,
+            caller: Arc::clone(&asked.caller),
+            client: prompt.shown.client.as_ref().map(|client| Arc::clone(&client.name)),
+            item: Arc::clone(&asked.item),
+            until: now + DENIED,
+            denial: Some(Denial { asked: asked.clone(), by: Arc::from(by), evidence, at: now }),
+        };
+        self.denied.insert(asked.action(), block);
     }
 
     /// A person answered. An embargo that has begun goes on to its end.
@@ -230,7 +267,7 @@ fn block_of(holder: &Holder, item: &Arc<str>, until: Wall) -> Block {
     id.iter_mut().zip(digest.bytes()).for_each(|(to, from)| *to = *from);
     let client = Some(&holder.client).filter(|client| ***client != *OTHERS).cloned();
     let (caller, item) = (Arc::clone(&holder.caller), Arc::clone(item));
-    Block { id: PromptId::new(id), caller, client, item, until }
+    Block { id: PromptId::new(id), caller, client, item, until, denial: None }
 }
 
 fn forget_old(times: &mut VecDeque<Wall>, now: Wall) {

@@ -1,4 +1,4 @@
-//! Approvals that nobody answered count by client, and the blocks that come of them can be ended.
+//! Approvals that nobody answered count by client, and the blocks that come of them and of denials can be ended.
 
 use super::*;
 
@@ -82,4 +82,50 @@ fn a_block_is_listed_while_it_lasts_and_ends_when_an_operator_says_so() {
         now += 1;
         dismissed(&mut desk, &asked(), "codex", n, now).expect("what was before is forgotten");
     }
+}
+
+/// Has a person deny the action.
+fn denied(desk: &mut Desk, asked: &Asked, n: u8, now: Wall) -> PromptId {
+    let id = PromptId::new([n; 16]);
+    desk.open(asked.clone(), by("codex"), id, now, 900, None).unwrap();
+    desk.answer(&id, Answer::Deny, Evidence::Page, "console", now, Arc::from("")).unwrap();
+    id
+}
+
+#[test]
+fn a_denial_is_listed_with_its_person_and_can_be_taken_back() {
+    let mut desk = desk();
+    let id = denied(&mut desk, &asked(), 1, 100);
+    let blocks = desk.blocks(100);
+    let [block] = &blocks[..] else { panic!("{blocks:?}") };
+    let denial = block.denial.as_ref().unwrap();
+    assert_eq!((block.id, block.until, denial.at, &*denial.by), (id, 100 + DENIED, 100, "console"));
+    assert_eq!(open(&mut desk, &asked(), 2, 101), Err(Refused::Declined));
+    assert_eq!(desk.end_block(&id, 101).as_ref(), Some(block));
+    open(&mut desk, &asked(), 2, 101).expect("it is asked about again");
+    assert!(desk.blocks(100 + DENIED).is_empty());
+}
+
+#[test]
+fn a_denied_call_can_be_allowed_once_by_the_evidence_that_it_needs_and_not_by_its_client() {
+    let mut desk = desk();
+    let (once, hour) = (Answer::Allow(Lifetime::Once), Answer::Allow(Lifetime::Until(5000)));
+    let action = Asked { need: Evidence::Operator, ..asked() };
+    let id = denied(&mut desk, &action, 1, 100);
+    for (answer, evidence, why) in [
+        (once, Evidence::Client, CannotAnswer::Unknown),
+        (once, Evidence::Page, CannotAnswer::Evidence(Evidence::Operator)),
+        (hour, Evidence::Operator, CannotAnswer::Denied),
+        (Answer::Deny, Evidence::Operator, CannotAnswer::Unknown),
+    ] {
+        let answered = desk.answer(&id, answer, evidence, "op", 200, Arc::from("g"));
+        assert_eq!(answered.unwrap_err(), why, "{answer:?} by {evidence:?}");
+        assert!(desk.denial(&id, 200).is_some(), "it blocks on");
+    }
+    let late = desk.answer(&id, once, Evidence::Operator, "op", 100 + DENIED, Arc::from("g"));
+    assert_eq!(late.unwrap_err(), CannotAnswer::Unknown, "its time is over");
+    let grant = desk.answer(&id, once, Evidence::Operator, "op", 200, Arc::from("g")).unwrap().unwrap();
+    assert!(grant.is_once() && !grant.is_reserved() && grant.covers(&action));
+    assert!(!grant.covers(&Asked { arguments: Digest::of(b"other"), ..action }));
+    assert!(desk.denial(&id, 200).is_none() && desk.blocks(200).is_empty());
 }
