@@ -24,6 +24,8 @@ pub(super) use self::asker::{Asked, ask};
 pub(super) use self::place::Place;
 pub(super) use self::shown::field;
 
+/// What a person does after a yes that came when the agent had been told to stop.
+const TRY_AGAIN: &str = "Tell the agent to try again.";
 /// A shorter start of an id is refused.
 const MIN_PREFIX: usize = 4;
 
@@ -264,10 +266,13 @@ fn answer(common: &Common, chosen: &Chosen<'_>) -> Result<u8, Failure> {
     }
     place.permit(common)?;
     let outcome = place.answer(common, &row.string("id").unwrap_or_default(), None, wish)?;
-    let granted = outcome == "granted";
+    let granted = outcome.word == "granted";
     if json {
         let mut out = RawObject::default();
-        out.set("outcome", RawJson::string(&outcome));
+        out.set("outcome", RawJson::string(&outcome.word));
+        if outcome.is_late {
+            out.set("late", RawJson::boolean(true));
+        }
         if granted {
             out.set("for", RawJson::string(&wish.to_string()));
         }
@@ -284,7 +289,8 @@ fn answer(common: &Common, chosen: &Chosen<'_>) -> Result<u8, Failure> {
             Wish::Always => ", until it or its server changes, any arguments".to_owned(),
         };
         let (kind, item, caller) = (field(row, "kind"), field(row, "item"), field(row, "caller"));
-        print(&format!("{}: {kind} {item} for caller {caller}{how_long}\n", foreign::line(&outcome)))?;
+        let after = if outcome.is_late { format!("{TRY_AGAIN}\n") } else { String::new() };
+        print(&format!("{}: {kind} {item} for caller {caller}{how_long}\n{after}", foreign::line(&outcome.word)))?;
     }
     let done = granted || wish == Wish::Deny;
     Ok(if done { OK } else { NO })

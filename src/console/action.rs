@@ -12,6 +12,9 @@ use crate::policy::consent::{Closed, DENIED};
 use crate::store::audit::Unrecorded;
 use crate::store::audit::action::ActionRecord;
 
+/// What the operator does after a yes that came when the agent had been told to stop.
+const TRY_AGAIN: &str = " Tell the agent to try again.";
+
 impl Notice {
     fn good(text: impl Into<String>) -> Self {
         Self { good: true, text: text.into() }
@@ -69,7 +72,8 @@ pub(super) async fn answer(console: &Console, id: &str, visitor: &Visitor, form:
         match console.desk.answer(&member, reply).await {
             Ok(ending) => {
                 tracing::info!(approval = id, ending = ?ending, "answered in the console");
-                Notice::good(told(asked.as_deref(), reply, console.desk.now()))
+                let after = if console.desk.was_late(id) { TRY_AGAIN } else { "" };
+                Notice::good(told(asked.as_deref(), reply, console.desk.now()) + after)
             }
             Err(text) => Notice::bad(text),
         }
@@ -104,7 +108,13 @@ pub(super) async fn answer_group(console: &Console, visitor: &Visitor, form: &Fo
     }
     let answered = async {
         let answered = console.desk.answer_group(&members, reply).await;
-        answered.map_or_else(Notice::bad, |answered| counted(&members, reply, &answered))
+        answered.map_or_else(Notice::bad, |answered| {
+            let mut notice = counted(&members, reply, &answered);
+            if members.iter().any(|(id, _)| console.desk.was_late(id)) {
+                notice.text.push_str(TRY_AGAIN);
+            }
+            notice
+        })
     };
     Some(recorded(begin_many(console, reply, visitor, &members), answered).await)
 }

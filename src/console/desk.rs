@@ -6,7 +6,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 
 use super::login_desk::{LoginDesk, LoginView};
-use crate::policy::consent::{Closed, Kept, Lifetime, Wall};
+use crate::policy::consent::{AgentWait, Closed, Kept, Lifetime, Wall};
 use crate::policy::{Evidence, PinState, Said};
 use crate::store::audit::search::{CannotSearch, Page, Query};
 use crate::store::recent::DecisionView;
@@ -24,6 +24,8 @@ pub(crate) trait Desk: LoginDesk + Send + Sync + 'static {
     fn approval(&self, id: &str) -> Found;
     /// Answers an approval as it was shown.
     fn answer<'a>(&'a self, member: &'a Member, reply: Reply) -> BoxFuture<'a, Result<Closed, String>>;
+    /// Whether that approval was given when its agent had been told to stop.
+    fn was_late(&self, id: &str) -> bool;
     /// Answers several approvals of one group: allows each once, or denies them. The inner errors are about one approval each, which
     /// stays open.
     fn answer_group<'a>(
@@ -113,6 +115,7 @@ pub(crate) struct Approval {
     pub(crate) need: Evidence,
     pub(crate) opened_at: Wall,
     pub(crate) until: Wall,
+    pub(crate) agent: AgentWait,
 }
 
 impl Approval {

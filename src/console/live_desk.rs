@@ -76,14 +76,14 @@ impl Desk for LiveDesk {
     fn approvals(&self) -> Vec<Approval> {
         let now = self.now();
         let open = self.service.approvals.prompts().into_iter().filter(|prompt| prompt.until > now);
-        open.map(approval).collect()
+        open.map(|prompt| approval(&self.service, prompt)).collect()
     }
 
     fn approval(&self, id: &str) -> Found {
         let Some(id) = PromptId::parse(id) else { return Found::Unknown };
         let approvals = &self.service.approvals;
         if let Some(prompt) = approvals.prompt(&id).filter(|prompt| prompt.until > self.now()) {
-            return Found::Open(Box::new(approval(prompt)));
+            return Found::Open(Box::new(approval(&self.service, prompt)));
         }
         // An approval that is not open settles at once.
         approvals.settled(&id).now_or_never().map_or(Found::Closed(Closed::TimedOut), Found::Closed)
@@ -102,6 +102,10 @@ impl Desk for LiveDesk {
             let answered = self.service.approvals.answer_shown(&shown, answer, Evidence::Page, BY).await;
             answered.map_err(|error| sentence(&error))
         })
+    }
+
+    fn was_late(&self, id: &str) -> bool {
+        PromptId::parse(id).is_some_and(|id| self.service.approvals.was_late(&id))
     }
 
     fn answer_group<'a>(
@@ -250,7 +254,8 @@ fn sentence(error: &impl std::fmt::Display) -> String {
     format!("{}.", capitalised(&error.to_string()))
 }
 
-fn approval(prompt: Prompt) -> Approval {
+fn approval(service: &Service, prompt: Prompt) -> Approval {
+    let agent = service.approvals.agent_wait(&prompt.id);
     let (outcome, digest) = (prompt.outcome(), prompt.digest().hex());
     let (asked, shown) = (prompt.asked, prompt.shown);
     Approval {
@@ -277,6 +282,7 @@ fn approval(prompt: Prompt) -> Approval {
         need: asked.need,
         opened_at: prompt.opened_at,
         until: prompt.until,
+        agent,
     }
 }
 

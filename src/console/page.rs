@@ -386,18 +386,20 @@ pub(crate) struct Closed {
     pub(crate) frame: Frame,
     pub(crate) title: &'static str,
     pub(crate) text: &'static str,
+    /// It was allowed when the agent had been told to stop.
+    pub(crate) is_late: bool,
     pub(crate) id: String,
 }
 
 impl Closed {
     /// `None`: an unknown id.
-    pub(crate) fn new(frame: Frame, id: &str, ending: Option<consent::Closed>) -> Self {
+    pub(crate) fn new(frame: Frame, id: &str, ending: Option<consent::Closed>, is_late: bool) -> Self {
         let unknown = (
             "Not known",
             "There is no open approval with this id. It may have ended before the gateway was restarted.",
         );
         let (title, text) = ending.map_or(unknown, words_of);
-        Self { frame, title, text, id: id.to_owned() }
+        Self { frame, title, text, is_late, id: id.to_owned() }
     }
 }
 

@@ -221,8 +221,13 @@ async fn show(console: &Console, head: &Parts, visitor: &Visitor) -> Response<Re
                     let group = (count > 1).then(|| GroupLink::to(&approval, count));
                     reply::page(ok, &OneApproval { frame: frame(Section::Other), card, group })
                 }
-                Found::Closed(ending) => reply::page(ok, &Closed::new(frame(Section::Other), id, Some(ending))),
-                Found::Unknown => reply::page(StatusCode::NOT_FOUND, &Closed::new(frame(Section::Other), id, None)),
+                Found::Closed(ending) => {
+                    let is_late = desk.was_late(id);
+                    reply::page(ok, &Closed::new(frame(Section::Other), id, Some(ending), is_late))
+                }
+                Found::Unknown => {
+                    reply::page(StatusCode::NOT_FOUND, &Closed::new(frame(Section::Other), id, None, false))
+                }
             },
             None => match name_in(path).and_then(|name| desk.upstream(name)) {
                 Some(detail) => reply::page(ok, &UpstreamPage::new(frame(Section::Upstreams), &detail)),

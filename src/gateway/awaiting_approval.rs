@@ -91,7 +91,7 @@ impl Asking {
         };
         let patience = if matches!(channel, Channel::Waiting(_)) { PAGE_WAIT.min(patience) } else { patience };
         let progress = matches!(room, Room::Held(_)).then(|| progress_of(&request)).flatten();
-        Self {
+        let asking = Self {
             service,
             request,
             page_id: prompt.to_string(),
@@ -113,6 +113,15 @@ impl Asking {
             concluded: None,
             refused: None,
             room: Some(room),
+        };
+        asking.note_wait();
+        asking
+    }
+
+    /// Notes when the call gives up waiting, for the people who are asked.
+    fn note_wait(&self) {
+        if let Some(seat) = &self.seat {
+            seat.waits_until(self.until());
         }
     }
 
@@ -305,6 +314,7 @@ impl Asking {
                 self.room = Some(Room::Held(hold));
                 self.progress = progress_of(&self.request);
                 (self.is_told, self.channel) = (true, Channel::Elsewhere { refusal: Box::new(refusal), note: None });
+                self.note_wait();
             }
             Err(NotHeld::NoTime | NotHeld::Full) => self.refused = Some(self.fail(&refusal)),
         }

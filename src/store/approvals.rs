@@ -19,8 +19,8 @@ use tokio::sync::{Notify, watch};
 use crate::base::clock;
 use crate::config::Consent;
 use crate::policy::consent::{
-    Answer, Asked, CannotAnswer, Closed, Desk, DeskLimits, Grant, GrantRow, Grants, Lifetime, Prompt, PromptId,
-    Refused, Shown, Wall,
+    AgentWait, Answer, Asked, CannotAnswer, Closed, Desk, DeskLimits, Grant, GrantRow, Grants, Lifetime, Prompt,
+    PromptId, Refused, Shown, Wall,
 };
 use crate::policy::{Entry, Evidence};
 use crate::store::audit::{Audit, RecordSlot};
@@ -43,7 +43,7 @@ mod unlisted;
 mod wish;
 
 pub(crate) use self::keeper::{DAEMON, Keeper};
-pub(crate) use self::kept::{Answered, PromptRow, Revoked, Used};
+pub(crate) use self::kept::{Answered, Outcome, PromptRow, Revoked, Used};
 pub(crate) use self::seat::Seat;
 pub(crate) use self::span::Span;
 pub(crate) use self::wish::Wish;
@@ -94,6 +94,16 @@ struct Waiting {
     asked: Asked,
     span: Span,
     end: watch::Sender<Option<Closed>>,
+    /// The yes came when the agent had been told to stop.
+    is_late: bool,
+}
+
+/// The end of a prompt, for late readers.
+#[derive(Debug)]
+struct Ending {
+    id: PromptId,
+    how: Closed,
+    is_late: bool,
 }
 
 /// What the lock guards.
@@ -105,7 +115,7 @@ struct Open {
     /// The once-grants of calls that waited for them and have not been decided again.
     reserved: HashMap<PromptId, Arc<Grant>>,
     /// The latest ends, oldest first.
-    closed: VecDeque<(PromptId, Closed)>,
+    closed: VecDeque<Ending>,
     /// Grants on their way to the disk, which may be revoked or invalidated on it.
     writing: HashMap<Arc<str>, Asked>,
     /// Grants that ended in this process and are live on the disk, which took no writes then.
@@ -210,7 +220,7 @@ impl Approvals {
         let opened = open.desk.open(asked.clone(), shown, PromptId::new(clock::random()), now, life, own)?;
         if !opened.joined {
             inner.opened(&opened.id, &asked, entry);
-            open.waiting.insert(opened.id, Waiting { asked, span, end: watch::Sender::new(None) });
+            open.waiting.insert(opened.id, Waiting { asked, span, end: watch::Sender::new(None), is_late: false });
             if let (Some(db), Some(prompt)) = (&inner.db, open.desk.get(&opened.id)) {
                 let details = prompt.details().encode().text().into_owned();
                 db.enter_prompt(inner.owner(), PromptRow::from(prompt), details).then(unlisted::unlisted);
@@ -241,6 +251,18 @@ impl Approvals {
         inner.tell();
     }
 
+    /// Whether the agent of an open prompt of this process still waits.
+    pub(crate) fn agent_wait(&self, id: &PromptId) -> AgentWait {
+        let now = self.wall();
+        self.inner.lock().desk.agent_wait(id, now)
+    }
+
+    /// Whether that prompt was allowed when its agent had been told to stop.
+    pub(crate) fn was_late(&self, id: &PromptId) -> bool {
+        let open = self.inner.lock();
+        open.closed.iter().rev().find(|ending| ending.id == *id).is_some_and(|ending| ending.is_late)
+    }
+
     /// An open prompt of this process.
     pub(crate) fn prompt(&self, id: &PromptId) -> Option<Prompt> {
         self.inner.lock().desk.get(id).cloned()
@@ -260,8 +282,8 @@ impl Approvals {
             match open.waiting.get(id) {
                 Some(waiting) => waiting.end.subscribe(),
                 None => {
-                    let known = open.closed.iter().rev().find(|(closed, _)| closed == id);
-                    return known.map_or(Closed::Superseded, |(_, how)| *how);
+                    let known = open.closed.iter().rev().find(|ending| ending.id == *id);
+                    return known.map_or(Closed::Superseded, |ending| ending.how);
                 }
             }
         };
@@ -304,7 +326,10 @@ impl Approvals {
                 if let Some(denial) = open.desk.denial(id, now) {
                     // The yes is recorded as the answer to the same prompt, whose end is known already.
                     let (asked, span) = (denial.asked.clone(), Span::Client);
-                    open.waiting.insert(*id, Waiting { asked, span, end: watch::Sender::new(None) });
+                    open.waiting.insert(*id, Waiting { asked, span, end: watch::Sender::new(None), is_late: true });
+                } else {
+                    let is_late = open.desk.agent_wait(id, now) == AgentWait::Stopped;
+                    open.waiting.get_mut(id).into_iter().for_each(|waiting| waiting.is_late = is_late);
                 }
             }
             let grant_id = Arc::from(HEXLOWER.encode(&clock::random::<8>()));
@@ -478,11 +503,13 @@ impl Inner {
 
     /// The one place where a prompt ends.
     fn close(&self, open: &mut Open, id: &PromptId, how: Closed, by: Option<By>) {
-        if let Some(Waiting { asked, end, .. }) = open.waiting.remove(id) {
-            self.ended(id, &asked, how, by);
-            end.send_replace(Some(how));
+        let mut is_late = false;
+        if let Some(waiting) = open.waiting.remove(id) {
+            self.ended(id, &waiting.asked, how, by);
+            waiting.end.send_replace(Some(how));
+            is_late = waiting.is_late && how == Closed::Granted;
         }
-        open.closed.push_back((*id, how));
+        open.closed.push_back(Ending { id: *id, how, is_late });
         if open.closed.len() > MAX_CLOSED {
             open.closed.pop_front();
         }

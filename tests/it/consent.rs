@@ -13,6 +13,7 @@ mod abuse;
 mod asked;
 mod binding;
 mod completions;
+mod denied;
 mod hold;
 mod legacy;
 mod many;
@@ -154,7 +155,7 @@ pub(crate) fn read_form() {
 fn only_a_choice_denies_and_a_client_that_declines_refuses_this_call_alone() {
     let stage = Stage::with("hold = \"0s\"", "");
     let mut client = stage.client(Era::Modern, forms());
-    let mut answered = |client: &mut Mcp, text: &str, response: &Value| {
+    let answered = |client: &mut Mcp, text: &str, response: &Value| {
         let arguments = json!({"text": text});
         let (_, state) = asked(&client.call("fx__echo", arguments.clone()));
         read_form();

@@ -7,7 +7,7 @@ use crate::cli::options::Common;
 use crate::cli::output::{Failure, complain};
 use crate::cli::{daemon, operator, source};
 use crate::policy::OperatorAction;
-use crate::store::approvals::{Wish, beside, json};
+use crate::store::approvals::{Outcome, Wish, beside, json};
 use crate::store::audit::Journal;
 use crate::store::db::Db;
 use crate::store::directory::Store;
@@ -110,7 +110,7 @@ impl Place {
         id: &str,
         shown: Option<Digest>,
         wish: Wish,
-    ) -> Result<String, Failure> {
+    ) -> Result<Outcome, Failure> {
         match self {
             Self::Daemon(daemon) => {
                 let mut params = RawObject::default();
@@ -120,7 +120,7 @@ impl Place {
                     params.set("digest", RawJson::string(&shown.hex()));
                 }
                 let answer = daemon.ask_as_operator("approvals.answer", Some(&params.encode().text()))?;
-                Ok(answer.string("outcome").unwrap_or_default())
+                Ok(Outcome { word: answer.string("outcome").unwrap_or_default(), is_late: answer.is_true("late") })
             }
             Self::Store { db, journal } => {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
@@ -136,7 +136,7 @@ impl Place {
                     Wish::Once | Wish::Session | Wish::For(_) | Wish::Always => (OperatorAction::Approve, Ok(opened?)),
                 };
                 let answered = runtime.block_on(beside::answer(db, id, shown, wish, &operator::user()));
-                let outcome = answered.as_ref().map(String::as_str).map_err(String::as_str);
+                let outcome = answered.as_ref().map(|outcome| &*outcome.word).map_err(String::as_str);
                 let record = operator::record(action, Some(id), outcome);
                 let written = opened.and_then(|open| journal.insert(open).write([record]).map_err(unrecorded));
                 let outcome = answered.map_err(|why| Failure::new(NO, foreign::line(&why)))?;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::TRY_AGAIN;
 use super::asker::{Asked, ask};
 use super::place::Place;
 use super::shown::field;
@@ -84,7 +85,8 @@ fn asked(common: &Common, place: &mut Place, id: &str, others: usize) -> Result<
     print(&format!("\n{waiting}"))?;
     let text = match ask(common, place, id) {
         Ok(Asked::Over) => return Ok(false),
-        Ok(Asked::Allowed) => "allowed once".to_owned(),
+        Ok(Asked::Allowed { is_late: false }) => "allowed once".to_owned(),
+        Ok(Asked::Allowed { is_late: true }) => format!("allowed once. {TRY_AGAIN}"),
         Ok(Asked::Denied) => "denied; the same call stays refused for 10 minutes".to_owned(),
         Ok(Asked::Left) => format!("left open; `headend approve {id}` and `headend deny {id}` answer it"),
         Ok(Asked::Gone) => "it was answered elsewhere or has expired".to_owned(),

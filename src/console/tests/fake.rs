@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::super::desk::*;
-use crate::policy::consent::{Closed, Lifetime, Shown, Wall};
+use crate::policy::consent::{AgentWait, Closed, Lifetime, Shown, Wall};
 use crate::policy::{Evidence, Hints, PinState, Said};
 use crate::store::audit::search::{CannotSearch, Page, Query};
 use crate::store::recent::DecisionView;
@@ -160,6 +160,7 @@ pub(super) fn approval(id: &str, exposed: &str, upstream: &str, said: Said, age:
         need: if destructive { Evidence::Page } else { Evidence::Client },
         opened_at: NOW - age,
         until: NOW + 900 - age,
+        agent: AgentWait::Waits { left: Some(31) },
     }
 }
 
@@ -356,6 +357,10 @@ impl Desk for FakeDesk {
             self.did(format!("answer {id} {reply:?}"));
             Ok(if reply == Reply::Deny { Closed::Denied } else { Closed::Granted })
         })
+    }
+
+    fn was_late(&self, id: &str) -> bool {
+        id.starts_with("late")
     }
 
     fn answer_group<'a>(

@@ -3,7 +3,7 @@
 use crate::daemon::gateway::Gateway;
 use crate::policy::Digest;
 use crate::policy::consent::{CannotAnswer, GrantRow, PromptId};
-use crate::store::approvals::{Wish, json};
+use crate::store::approvals::{PromptRow, Wish, json};
 use crate::wire::code;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -40,7 +40,16 @@ pub(super) async fn operate(
 async fn prompts(gateway: &Gateway) -> Result<RawJson, (i64, String)> {
     let rows = gateway.service.approvals.all_prompts().await.map_err(|error| (1, error.to_string()))?;
     let now = gateway.service.approvals.wall();
-    let approvals = RawJson::list(rows.iter().map(|row| json::prompt(row, now)));
+    let own = &gateway.service.approvals;
+    let approval = |row: &PromptRow| {
+        let prompt = json::prompt(row, now);
+        // Only the process that asked knows whether the agent waits.
+        match PromptId::parse(&row.id).filter(|id| own.prompt(id).is_some()) {
+            Some(id) => json::with_wait(&prompt, own.agent_wait(&id)),
+            None => prompt,
+        }
+    };
+    let approvals = RawJson::list(rows.iter().map(approval));
     let blocks = gateway.service.approvals.blocks();
     let blocks = RawJson::list(blocks.iter().map(|block| json::block(block, now)));
     Ok(RawObject::of([("approvals", approvals), ("blocks", blocks)]).encode())
@@ -68,7 +77,11 @@ async fn answer(gateway: &Gateway, params: &RawObject, by: &str) -> Result<RawJs
     let shown = params.string("digest").map(|text| Digest::from_hex(&text).ok_or_else(|| wrong("`digest` is none")));
     let answered = gateway.service.approvals.operator_answers(&id, shown.transpose()?, wish, by).await;
     let outcome = answered.map_err(|why| (1, why))?;
-    Ok(RawObject::of_strings(&[("outcome", &outcome)]).encode())
+    let mut told = RawObject::of_strings(&[("outcome", &outcome.word)]);
+    if outcome.is_late {
+        told.set("late", RawJson::boolean(true));
+    }
+    Ok(told.encode())
 }
 
 /// Sends a notice of no approval.

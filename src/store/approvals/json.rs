@@ -1,7 +1,7 @@
 //! Prompts and grants as the admin socket and `--json` show them.
 
 use super::PromptRow;
-use crate::policy::consent::{Block, GrantRow, Wall};
+use crate::policy::consent::{AgentWait, Block, GrantRow, Wall};
 use crate::wire::raw::{RawJson, RawObject};
 
 /// An open prompt with everything that a person is shown: [`prompt`], and the details of that prompt, which are an object.
@@ -43,6 +43,16 @@ pub(crate) fn prompt(row: &PromptRow, now: Wall) -> RawJson {
     out.set("until", RawJson::number(row.until));
     out.set("age", RawJson::number(now.saturating_sub(row.opened_at)));
     out.set("left", RawJson::number(row.until.saturating_sub(now)));
+    out.encode()
+}
+
+/// The same with what is known of the agent: `waits`, and `wait-left` in seconds where that is known.
+pub(crate) fn with_wait(prompt: &RawJson, wait: AgentWait) -> RawJson {
+    let mut out = RawObject::parse(prompt).unwrap_or_default();
+    out.set("waits", RawJson::boolean(wait != AgentWait::Stopped));
+    if let AgentWait::Waits { left: Some(left) } = wait {
+        out.set("wait-left", RawJson::number(left));
+    }
     out.encode()
 }
 

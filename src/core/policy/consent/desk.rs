@@ -16,6 +16,8 @@
 //! | open | `answer`: decline, which is the client's no and blocks nothing | declined | a strike |
 //! | open | `answer`: dismiss | dismissed | a strike |
 //! | open | `expire` at its time | timed out | a strike |
+//! | denied, as long as that blocks | `answer`: allow once, by sufficient evidence that is not the client's | granted | the denial is forgotten |
+//! | denied; embargo | `end_block` by an operator | none | it is forgotten |
 //! | open | `supersede`: definition or launch changed, or the process ends | superseded | |
 //! | open | `set_limits`: one too many of its caller | superseded | |
 //!
@@ -134,6 +136,15 @@ fn who_may(need: Evidence) -> &'static str {
     }
 }
 
+/// Whether the agent whose call a prompt is about still waits for the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AgentWait {
+    /// Its call is open, for so many seconds more where that is known.
+    Waits { left: Option<Wall> },
+    /// It was told to stop: a yes is for the same call made again.
+    Stopped,
+}
+
 /// The call that a prompt belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tie {
@@ -149,6 +160,8 @@ enum Tie {
 struct Entry {
     prompt: Prompt,
     tie: Tie,
+    /// When the call that waits gives up, if that is known.
+    waits_until: Option<Wall>,
     /// Prompts are numbered as they are opened.
     number: u64,
 }
@@ -236,7 +249,7 @@ impl Desk {
         };
         let joined = own.copied().or_else(left);
         if let Some(entry) = joined.and_then(|id| self.prompts.get_mut(&id)) {
-            entry.tie = Tie::Held;
+            (entry.tie, entry.waits_until) = (Tie::Held, None);
             entry.prompt.asked.session = asked.session;
             return Ok(Opened { id: entry.prompt.id, joined: true });
         }
@@ -260,8 +273,26 @@ impl Desk {
         }
         self.opened += 1;
         let prompt = Prompt { id, asked, shown, opened_at: now, until: now + life };
-        self.prompts.insert(id, Entry { prompt, tie: Tie::Held, number: self.opened });
+        self.prompts.insert(id, Entry { prompt, tie: Tie::Held, waits_until: None, number: self.opened });
         Ok(Opened { id, joined: false })
+    }
+
+    /// Notes when the call that waits for a prompt gives up.
+    pub fn waits_until(&mut self, id: &PromptId, until: Wall) {
+        if let Some(entry) = self.prompts.get_mut(id) {
+            entry.waits_until = Some(until);
+        }
+    }
+
+    /// Whether the agent of an open prompt still waits. One that was asked in the answer of its call does, in its client.
+    pub fn agent_wait(&self, id: &PromptId, now: Wall) -> AgentWait {
+        match self.prompts.get(id) {
+            Some(Entry { tie: Tie::Held, waits_until, .. }) => {
+                AgentWait::Waits { left: waits_until.map(|until| until.saturating_sub(now)) }
+            }
+            Some(Entry { tie: Tie::Carried { .. }, .. }) => AgentWait::Waits { left: None },
+            Some(Entry { tie: Tie::Free, .. }) | None => AgentWait::Stopped,
+        }
     }
 
     /// The call that waited for a prompt does so no longer; the prompt stays open.
@@ -324,7 +355,9 @@ impl Desk {
         if let Answer::Allow(lifetime) = answer {
             may_allow(&entry.prompt.asked, lifetime, evidence, now)?;
         }
-        let Some(Entry { prompt, tie, number }) = self.prompts.remove(id) else { return Err(CannotAnswer::Unknown) };
+        let Some(Entry { prompt, tie, number, .. }) = self.prompts.remove(id) else {
+            return Err(CannotAnswer::Unknown);
+        };
         match answer {
             Answer::Allow(lifetime) => {
                 self.fatigue.answered(&prompt.asked, &prompt.shown.client_name(), now);

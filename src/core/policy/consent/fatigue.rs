@@ -14,7 +14,7 @@ use crate::policy::{Digest, Evidence};
 pub const DENIED: Wall = 600;
 /// Names of clients of one caller that are counted apart.
 const MAX_NAMES: usize = 8;
-/// The name of all others; no client has it.
+/// The name of all others. A client that calls itself so counts among them.
 const OTHERS: &str = "\u{0}";
 /// Prompts opened within so many seconds can be one strike.
 const TOGETHER: Wall = 10;
@@ -150,9 +150,7 @@ impl Fatigue {
         }
         let client = ended.client.clone().unwrap_or_else(|| Arc::from(OTHERS));
         let holder = Holder { caller: Arc::clone(&ended.caller), client };
-        if let Some(items) = self.strikes.get_mut(&holder) {
-            items.remove(&ended.item);
-        }
+        self.forget(&holder, &ended.item);
         self.unanswered.remove(&holder);
         Some(ended)
     }
@@ -205,10 +203,19 @@ impl Fatigue {
     /// A person answered. An embargo that has begun goes on to its end.
     pub(super) fn answered(&mut self, asked: &Asked, client: &Arc<str>, now: Wall) {
         let holder = self.counted(asked, client);
-        let Some(items) = self.strikes.get_mut(&holder) else { return };
-        match items.get_mut(&asked.item) {
+        match self.strikes.get_mut(&holder).and_then(|items| items.get_mut(&asked.item)) {
             Some(strikes) if strikes.until > now => (strikes.in_row, strikes.embargoes) = (0, 0),
-            _ => drop(items.remove(&asked.item)),
+            Some(_) => self.forget(&holder, &asked.item),
+            None => {}
+        }
+    }
+
+    /// Forgets the strikes of a client about an item, and its name with the last of them.
+    fn forget(&mut self, holder: &Holder, item: &str) {
+        let Some(items) = self.strikes.get_mut(holder) else { return };
+        items.remove(item);
+        if items.is_empty() {
+            self.strikes.remove(holder);
         }
     }
 

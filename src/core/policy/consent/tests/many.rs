@@ -101,3 +101,22 @@ fn six_equal_calls_are_six_members_and_one_once_is_for_one_of_them() {
     assert_eq!(claim(None), None);
     assert_eq!(desk.prompts().count(), 4);
 }
+
+#[test]
+fn a_prompt_says_whether_its_agent_still_waits() {
+    let mut desk = desk();
+    let id = PromptId::new([1; 16]);
+    let waits = |left| AgentWait::Waits { left };
+    open(&mut desk, &asked(), 1, 100).unwrap();
+    assert_eq!(desk.agent_wait(&id, 100), waits(None));
+    desk.waits_until(&id, 140);
+    assert_eq!([109, 150].map(|now| desk.agent_wait(&id, now)), [waits(Some(31)), waits(Some(0))]);
+    desk.leave(&id);
+    assert_eq!(desk.agent_wait(&id, 141), AgentWait::Stopped, "it was refused");
+    open(&mut desk, &asked(), 2, 142).unwrap();
+    assert_eq!(desk.agent_wait(&id, 142), waits(None), "the same call made again");
+    desk.carry(&id, Duration::from_secs(143));
+    assert_eq!(desk.agent_wait(&id, 144), waits(None), "its client is asked");
+    answer(&mut desk, 1, Answer::Deny, Evidence::Page, 145).unwrap();
+    assert_eq!(desk.agent_wait(&id, 145), AgentWait::Stopped);
+}
