@@ -6,6 +6,7 @@ use super::abuse::echoed;
 use super::hold::LONG;
 use super::operator::headend;
 use super::*;
+use crate::sse::OldClient;
 use crate::stdio::Pipe;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -130,4 +131,21 @@ fn over_pipes_calls_of_a_host_without_a_person_are_held() {
         approve_call(&stage, &words);
         assert!(echoed(&client.call("fx__echo", json!({"text": words.as_str()})), &words), "{text}");
     }
+}
+
+#[test]
+fn over_the_old_transport_calls_of_a_host_without_a_person_are_held() {
+    let stage = Stage::of(Setup::new().server("legacy-sse = true"), "hold = \"0s\"", "");
+    let mut client = OldClient::connect(&stage.gateway, stage.gateway.token(), "/sse");
+    client.request("initialize", json!({"protocolVersion": "2025-06-18", "capabilities": {"elicitation": {}}}));
+    let (text, response) = at_once("old", |text| {
+        client.send("tools/call", echo(text));
+        let question = client.message();
+        client.post(&json!({"jsonrpc": "2.0", "id": question["id"], "result": answer("decline")}));
+        client.message()
+    });
+    assert_eq!(response["result"]["_meta"]["headend/refusal"]["reason"], "awaiting_approval", "{text}: {response}");
+    approve_call(&stage, &text);
+    client.send("tools/call", echo(&text));
+    assert_eq!(client.message()["result"]["content"][0]["text"], text);
 }
