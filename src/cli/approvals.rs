@@ -6,10 +6,10 @@ use self::group::Group;
 use super::daemon;
 use super::exit::{NO, OK, USAGE};
 use super::options::Common;
-use super::output::{Failure, print};
+use super::output::{Failure, date, print};
 use super::screen::Screen;
 use crate::policy::consent::view::Paint;
-use crate::store::approvals::{Wish, json};
+use crate::store::approvals::Wish;
 use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -22,6 +22,8 @@ mod watch;
 pub(super) use self::asker::{Asked, ask};
 pub(super) use self::place::Place;
 pub(super) use self::shown::field;
+
+use self::shown::TRY_AGAIN;
 
 /// A shorter start of an id is refused.
 const MIN_PREFIX: usize = 4;
@@ -48,6 +50,8 @@ enum What {
     Approve(ApproveArgs),
     /// Deny the call.
     Deny(DenyArgs),
+    /// End a block, so that its calls are asked about again.
+    Unblock(UnblockArgs),
     /// Send a test notice as `[policy.consent] notify` says, and print what came of it.
     Notify,
 }
@@ -55,6 +59,12 @@ enum What {
 #[derive(Clone, Debug, Args)]
 struct ShowArgs {
     /// The approval's id, or the start of it (4 characters or more).
+    id: String,
+}
+
+#[derive(Clone, Debug, Args)]
+struct UnblockArgs {
+    /// The block's id, or the start of it (4 characters or more).
     id: String,
 }
 
@@ -97,6 +107,7 @@ pub(super) fn run(common: &Common, args: ApprovalsArgs) -> Result<u8, Failure> {
         What::Show(show_args) => show(common, &show_args.id, args.json),
         What::Approve(approve_args) => approve(common, &approve_args, args.json),
         What::Deny(deny_args) => deny(common, &deny_args, args.json),
+        What::Unblock(unblock_args) => unblock(common, &unblock_args.id, args.json),
     }
 }
 
@@ -130,20 +141,43 @@ pub(super) fn one<'r>(rows: &'r [RawObject], start: &str, what: &str) -> Result<
     }
 }
 
-/// A list as JSON.
-pub(super) fn print_json(name: &str, rows: &[RawObject]) -> Result<u8, Failure> {
-    print(&format!("{}\n", json::list(name, rows.iter().map(RawObject::encode)).text()))
+/// The one of these objects with that id or start of one, or the whole id: an object that has just ended is told apart elsewhere.
+fn id_of(rows: &[RawObject], start: &str, what: &str) -> Result<String, Failure> {
+    const WHOLE: usize = 26;
+    match one(rows, start, what) {
+        Ok(row) => Ok(row.string("id").unwrap_or_default()),
+        Err(_) if start.len() == WHOLE => Ok(start.to_ascii_lowercase()),
+        Err(failure) => Err(failure),
+    }
+}
+
+fn unblock(common: &Common, start: &str, json: bool) -> Result<u8, Failure> {
+    let mut place = Place::find(common)?;
+    let id = id_of(&place.list("approvals.list", "blocks")?, start, "block")?;
+    let ended = place.unblock(&id)?;
+    if json {
+        return print(&format!("{}\n", foreign::json(&ended.encode().text())));
+    }
+    let (item, caller) = (field(&ended, "item"), field(&ended, "caller"));
+    print(&format!("the block has ended: calls of {item} by caller {caller} are asked about again\n"))
 }
 
 fn list(common: &Common, json: bool) -> Result<u8, Failure> {
-    let rows = Place::find(common)?.list("approvals.list", "approvals")?;
+    let mut place = Place::find(common)?;
+    let rows = place.list("approvals.list", "approvals")?;
+    let blocks = place.list("approvals.list", "blocks")?;
     if json {
-        return print_json("approvals", &rows);
+        let lists = [("approvals", &rows), ("blocks", &blocks)];
+        let lists = lists.map(|(name, rows)| (name, RawJson::list(rows.iter().map(RawObject::encode))));
+        return print(&format!("{}\n", RawObject::of(lists).encode().text()));
     }
+    // Denials are listed by `headend grants`.
+    let blocked: String = blocks.iter().filter(|row| row.get("denied-at").is_none()).map(blocked).collect();
     if rows.is_empty() {
-        return print("no approval is open\n");
+        return print(&format!("no approval is open\n{blocked}"));
     }
     let mut text: String = rows.iter().map(listed).collect();
+    text.push_str(&blocked);
     text.push_str("all of the arguments: `headend approvals show ID`\n");
     text.push_str(&Screen::of_stdout().paragraph(
         "answer with `headend approve ID [--for once|session|8h|always]` or `headend deny ID`; several at once with their ids",
@@ -183,6 +217,18 @@ fn listed(row: &RawObject) -> String {
     text
 }
 
+/// A block as it is listed.
+fn blocked(row: &RawObject) -> String {
+    let client = row.string("client").filter(|client| !client.is_empty());
+    let by = client.map_or(String::new(), |client| format!(", client {}", foreign::quoted(&client, 64)));
+    let until = row.get("until").map(|until| date(&until.text())).unwrap_or_default();
+    let (id, item, caller) = (field(row, "id"), field(row, "item"), field(row, "caller"));
+    Screen::of_stdout().paragraph(&format!(
+        "blocked until {until}: calls of {item} by caller {caller}{by}, since approvals were not answered; \
+         `headend approvals unblock {id}` ends this"
+    ))
+}
+
 /// An answer of the command line.
 struct Chosen<'a> {
     /// Ids or their starts.
@@ -207,13 +253,25 @@ fn answer(common: &Common, chosen: &Chosen<'_>) -> Result<u8, Failure> {
             place.answer(common, id, Some(digest), wish)
         });
     };
-    let row = one(&rows, start, "open approval")?;
+    let blocks = if wish == Wish::Deny { Vec::new() } else { place.list("approvals.list", "blocks")? };
+    let denied: Vec<RawObject> = blocks.into_iter().filter(|row| row.get("denied-at").is_some()).collect();
+    let row = match one(&rows, start, "open approval") {
+        Err(failure) if failure.code == NO => one(&denied, start, "open approval")?,
+        found => found?,
+    };
+    if row.get("denied-at").is_some() && !json {
+        let (by, until) = (field(row, "by"), row.get("until").map(|until| date(&until.text())).unwrap_or_default());
+        print(&format!("it was denied by {by}, until {until}; this yes takes that back\n"))?;
+    }
     place.permit(common)?;
     let outcome = place.answer(common, &row.string("id").unwrap_or_default(), None, wish)?;
-    let granted = outcome == "granted";
+    let granted = outcome.word == "granted";
     if json {
         let mut out = RawObject::default();
-        out.set("outcome", RawJson::string(&outcome));
+        out.set("outcome", RawJson::string(&outcome.word));
+        if outcome.is_late {
+            out.set("late", RawJson::boolean(true));
+        }
         if granted {
             out.set("for", RawJson::string(&wish.to_string()));
         }
@@ -223,14 +281,15 @@ fn answer(common: &Common, chosen: &Chosen<'_>) -> Result<u8, Failure> {
         print(&format!("{}\n", out.encode().text()))?;
     } else {
         let how_long = match wish {
-            Wish::Deny => String::new(),
+            Wish::Deny => "; the same call stays refused for 10 minutes, which `headend grants` lists".to_owned(),
             Wish::Once => ", once, with these arguments".to_owned(),
             Wish::Session => ", for its session, any arguments".to_owned(),
             Wish::For(_) => format!(", for {wish}, any arguments"),
             Wish::Always => ", until it or its server changes, any arguments".to_owned(),
         };
         let (kind, item, caller) = (field(row, "kind"), field(row, "item"), field(row, "caller"));
-        print(&format!("{}: {kind} {item} for caller {caller}{how_long}\n", foreign::line(&outcome)))?;
+        let after = if outcome.is_late { format!("{TRY_AGAIN}\n") } else { String::new() };
+        print(&format!("{}: {kind} {item} for caller {caller}{how_long}\n{after}", foreign::line(&outcome.word)))?;
     }
     let done = granted || wish == Wish::Deny;
     Ok(if done { OK } else { NO })

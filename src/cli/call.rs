@@ -59,8 +59,10 @@ fn approve(common: &Common, result: &RawObject) -> Result<bool, Failure> {
     }
     match approvals::ask(common, &mut place, &id)? {
         // Another channel may have allowed it, and then it passes.
-        Asked::Allowed | Asked::Gone => Ok(true),
-        Asked::Denied => Err(Failure::new(NO, "denied: the call was not made")),
+        Asked::Allowed { .. } | Asked::Gone => Ok(true),
+        Asked::Denied => {
+            Err(Failure::new(NO, "denied: the call was not made, and the same call stays refused for 10 minutes"))
+        }
         Asked::Left | Asked::Over => Ok(false),
     }
 }

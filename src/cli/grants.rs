@@ -2,10 +2,10 @@
 
 use clap::{Args, Subcommand};
 
-use super::approvals::{Place, field, one, print_json};
+use super::approvals::{Place, field, one};
 use super::exit::{NO, OK, TEMPFAIL};
 use super::options::Common;
-use super::output::{Failure, print};
+use super::output::{Failure, date, print};
 use super::screen::{Column, Screen};
 use super::{operator, source};
 use crate::policy::OperatorAction;
@@ -29,12 +29,12 @@ pub(super) struct GrantsArgs {
 enum What {
     /// List grants. The default.
     List,
-    /// Take grants back; the calls that they allowed need an approval again.
+    /// Take grants back; the calls that they allowed need an approval again. A denial can be taken back too.
     Revoke {
-        /// The grant's id, or the start of it (4 characters or more).
+        /// The id of the grant or denial, or the start of it (4 characters or more).
         #[arg(required_unless_present = "all", conflicts_with = "all")]
         id: Option<String>,
-        /// Revoke every grant.
+        /// Revoke every grant; denials stay.
         #[arg(long)]
         all: bool,
     },
@@ -43,14 +43,23 @@ enum What {
 pub(super) fn run(common: &Common, args: GrantsArgs) -> Result<u8, Failure> {
     let mut place = Place::find(common)?;
     let rows = place.list("grants.list", "grants")?;
+    let denials = place.list("grants.list", "denials")?;
     match args.what.unwrap_or(What::List) {
-        What::List if args.json => print_json("grants", &rows),
-        What::List => list(&rows),
+        What::List if args.json => {
+            let lists = [("grants", &rows), ("denials", &denials)];
+            let lists = lists.map(|(name, rows)| (name, RawJson::list(rows.iter().map(RawObject::encode))));
+            print(&format!("{}\n", RawObject::of(lists).encode().text()))
+        }
+        What::List => list(&rows, &denials),
         What::Revoke { id, all } => {
-            let id = id.map(|start| named(&rows, &start)).transpose()?;
+            let listed = [rows, denials].concat();
+            let id = id.map(|start| named(&listed, &start)).transpose()?;
+            let is_denial = id.as_ref().is_some_and(|id| id.len() > ID_LEN);
             let count = revoke(common, &mut place, id.as_deref())?;
             if args.json {
                 print(&format!("{{\"revoked\":{count}}}\n"))?;
+            } else if is_denial && count > 0 {
+                print("the denial is taken back: the same call is asked about again\n")?;
             } else {
                 print(&format!("revoked {count} grant{}\n", if count == 1 { "" } else { "s" }))?;
             }
@@ -69,8 +78,8 @@ fn named(rows: &[RawObject], start: &str) -> Result<String, Failure> {
     }
 }
 
-fn list(rows: &[RawObject]) -> Result<u8, Failure> {
-    if rows.is_empty() {
+fn list(rows: &[RawObject], denials: &[RawObject]) -> Result<u8, Failure> {
+    if rows.is_empty() && denials.is_empty() {
         return print("there are no grants\n");
     }
     let columns = [
@@ -97,14 +106,14 @@ fn list(rows: &[RawObject]) -> Result<u8, Failure> {
                 .to_vec(),
         );
     }
+    for row in denials {
+        let until = row.get("until").map(|until| date(&until.text())).unwrap_or_default();
+        let [id, caller, item, evidence, by, rule] =
+            ["id", "caller", "item", "evidence", "by", "rule"].map(|name| field(row, name));
+        let (until, exact, uses) = (format!("denied until {until}"), "exact".to_owned(), "-".to_owned());
+        lines.push(vec![id, caller, item, until, exact, evidence, by, uses, rule]);
+    }
     print(&Screen::of_stdout().plain(&columns, &lines))
-}
-
-/// Seconds since 1970 as a date that people read.
-fn date(seconds: &str) -> String {
-    let format = time::macros::format_description!("[year]-[month]-[day] [hour]:[minute]Z");
-    let date = seconds.parse().ok().and_then(|seconds| time::OffsetDateTime::from_unix_timestamp(seconds).ok());
-    date.and_then(|date| date.format(format).ok()).unwrap_or_else(|| seconds.to_owned())
 }
 
 fn revoke(common: &Common, place: &mut Place, id: Option<&str>) -> Result<usize, Failure> {

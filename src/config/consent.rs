@@ -63,7 +63,7 @@ pub(crate) struct Consent {
     pub(crate) prompt_life: Duration,
     /// Open approvals of one caller.
     pub(crate) max_open: usize,
-    /// Approvals of one caller that may end without an answer in a minute.
+    /// Approvals of one client that may end without an answer in a minute.
     pub(crate) per_minute: usize,
     /// A grant expires when it is unused for so long.
     pub(crate) unused_expiry: Duration,

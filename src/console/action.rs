@@ -8,9 +8,12 @@ use super::site::Console;
 use super::text::{capitalised, clock, visible};
 use crate::gateway::logins::Begun;
 use crate::policy::OperatorAction;
-use crate::policy::consent::Closed;
+use crate::policy::consent::{Closed, DENIED};
 use crate::store::audit::Unrecorded;
 use crate::store::audit::action::ActionRecord;
+
+/// What the operator does after a yes that came when the agent had been told to stop.
+const TRY_AGAIN: &str = " Tell the agent to try again.";
 
 impl Notice {
     fn good(text: impl Into<String>) -> Self {
@@ -69,7 +72,8 @@ pub(super) async fn answer(console: &Console, id: &str, visitor: &Visitor, form:
         match console.desk.answer(&member, reply).await {
             Ok(ending) => {
                 tracing::info!(approval = id, ending = ?ending, "answered in the console");
-                Notice::good(told(asked.as_deref(), reply, console.desk.now()))
+                let after = if console.desk.was_late(id) { TRY_AGAIN } else { "" };
+                Notice::good(told(asked.as_deref(), reply, console.desk.now()) + after)
             }
             Err(text) => Notice::bad(text),
         }
@@ -84,7 +88,10 @@ fn told(asked: Option<&Approval>, reply: Reply, now: u64) -> String {
     let all = format!("all calls of {name} by {caller}, with any arguments");
     let until = format!("until the {} or its server changes", asked.kind);
     match reply {
-        Reply::Deny => format!("Denied: this call of {name} by {caller} is not made."),
+        Reply::Deny => format!(
+            "Denied: this call of {name} by {caller} is not made. The same call is refused until {}; Undo takes that back.",
+            clock(now + DENIED)
+        ),
         Reply::Once => format!("Allowed once: {name} for {caller}, with exactly these arguments."),
         Reply::Session => format!("Allowed for the session of {caller}: {all}, until that session ends, or {until}."),
         Reply::Hour => format!("Allowed for 1 hour: {all}, until {}, or {until}.", clock(now + 3600)),
@@ -101,7 +108,13 @@ pub(super) async fn answer_group(console: &Console, visitor: &Visitor, form: &Fo
     }
     let answered = async {
         let answered = console.desk.answer_group(&members, reply).await;
-        answered.map_or_else(Notice::bad, |answered| counted(&members, reply, &answered))
+        answered.map_or_else(Notice::bad, |answered| {
+            let mut notice = counted(&members, reply, &answered);
+            if members.iter().any(|(id, _)| console.desk.was_late(id)) {
+                notice.text.push_str(TRY_AGAIN);
+            }
+            notice
+        })
     };
     Some(recorded(begin_many(console, reply, visitor, &members), answered).await)
 }
@@ -122,6 +135,19 @@ fn counted(members: &[Member], reply: Reply, answered: &[Result<Closed, String>]
         text.push_str(&format!(" Not answered: {} ({why})", members.len() - done));
     }
     Notice { good: done == members.len(), text }
+}
+
+/// Ends a block before its time.
+pub(super) async fn unblock(console: &Console, visitor: &Visitor, form: &Form) -> Option<Notice> {
+    let (id, by) = (form.field("id")?, visitor.name());
+    let unblocked = async {
+        if console.desk.unblock(id).await {
+            Notice::good("The block has ended. The next such call needs an approval.")
+        } else {
+            Notice::bad("This block had ended already.")
+        }
+    };
+    Some(recorded(console.audit.begin(OperatorAction::Unblock, &by, Some(id)), unblocked).await)
 }
 
 /// Takes a grant back.

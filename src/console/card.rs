@@ -3,7 +3,7 @@
 use super::argument::{Argument, arguments};
 use super::desk::Approval;
 use super::text::{Piece, When, block, capitalised, json, span, visible};
-use crate::policy::consent::{Kept, Wall};
+use crate::policy::consent::{AgentWait, Kept, Wall};
 use crate::policy::{Evidence, Hints, Kind, Said};
 use crate::wire::foreign;
 use crate::wire::layout::indented;
@@ -105,6 +105,17 @@ pub(crate) struct Card {
     pub(crate) answerable: bool,
     pub(crate) asked: When,
     pub(crate) left: String,
+    /// Whether the agent still waits.
+    pub(crate) agent: String,
+}
+
+/// Whether the agent still waits, in a sentence.
+fn told_of_agent(agent: AgentWait) -> String {
+    match agent {
+        AgentWait::Waits { left: Some(left) } => format!("The agent waits, {} left.", span(left)),
+        AgentWait::Waits { left: None } => "The agent waits.".to_owned(),
+        AgentWait::Stopped => "The agent was told to stop: after a yes, tell it to try again.".to_owned(),
+    }
 }
 
 impl Card {
@@ -165,6 +176,7 @@ impl Card {
             answerable: approval.need <= Evidence::Page,
             asked: When::past(now, approval.opened_at),
             left: span(approval.until.saturating_sub(now)),
+            agent: told_of_agent(approval.agent),
         }
     }
 }

@@ -6,7 +6,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 
 use super::login_desk::{LoginDesk, LoginView};
-use crate::policy::consent::{Closed, Kept, Lifetime, Wall};
+use crate::policy::consent::{AgentWait, Closed, Kept, Lifetime, Wall};
 use crate::policy::{Evidence, PinState, Said};
 use crate::store::audit::search::{CannotSearch, Page, Query};
 use crate::store::recent::DecisionView;
@@ -24,6 +24,8 @@ pub(crate) trait Desk: LoginDesk + Send + Sync + 'static {
     fn approval(&self, id: &str) -> Found;
     /// Answers an approval as it was shown.
     fn answer<'a>(&'a self, member: &'a Member, reply: Reply) -> BoxFuture<'a, Result<Closed, String>>;
+    /// Whether that approval was given when its agent had been told to stop.
+    fn was_late(&self, id: &str) -> bool;
     /// Answers several approvals of one group: allows each once, or denies them. The inner errors are about one approval each, which
     /// stays open.
     fn answer_group<'a>(
@@ -33,6 +35,10 @@ pub(crate) trait Desk: LoginDesk + Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<Vec<Result<Closed, String>>, String>>;
     /// Denies approvals of any callers and items; an error is about one of them, which stays open.
     fn deny<'a>(&'a self, members: &'a [Member]) -> BoxFuture<'a, Vec<Result<Closed, String>>>;
+    /// Calls that are refused for a while, the first to end first.
+    fn blocks(&self) -> Vec<BlockView>;
+    /// Whether there was such a block.
+    fn unblock<'a>(&'a self, id: &'a str) -> BoxFuture<'a, bool>;
     /// Live grants, latest first.
     fn grants(&self) -> Vec<GrantView>;
     /// Whether there was such a live grant.
@@ -111,6 +117,7 @@ pub(crate) struct Approval {
     pub(crate) need: Evidence,
     pub(crate) opened_at: Wall,
     pub(crate) until: Wall,
+    pub(crate) agent: AgentWait,
 }
 
 impl Approval {
@@ -139,6 +146,19 @@ pub(crate) enum Reply {
     Hour,
     /// Until the item or its server changes.
     Always,
+}
+
+/// A refusal of an item's calls for a while.
+#[derive(Clone, Debug)]
+pub(crate) struct BlockView {
+    pub(crate) id: String,
+    pub(crate) caller: String,
+    /// The name that the client gives itself.
+    pub(crate) client: Option<String>,
+    pub(crate) item: String,
+    pub(crate) until: Wall,
+    /// The person who denied it; `None` where approvals were not answered.
+    pub(crate) denied_by: Option<String>,
 }
 
 /// A grant in force.

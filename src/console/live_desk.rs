@@ -8,7 +8,8 @@ use futures_util::future::{BoxFuture, join_all};
 use tokio::sync::{mpsc, watch};
 
 use super::desk::{
-    Approval, Desk, Found, GrantView, Member, Part, PinKey, PinView, Reply, Steer, UpstreamDetail, UpstreamView,
+    Approval, BlockView, Desk, Found, GrantView, Member, Part, PinKey, PinView, Reply, Steer, UpstreamDetail,
+    UpstreamView,
 };
 use super::login_desk::LoginDesk;
 use super::text::capitalised;
@@ -17,7 +18,7 @@ use crate::gateway::condition::{self, conditions};
 use crate::gateway::logins::{Begun, Done, NotTaken, PendingLogins};
 use crate::gateway::service::Service;
 use crate::gateway::supervisor::Order;
-use crate::policy::consent::{Answer, Arguments, Closed, Grant, Lifetime, Prompt, PromptId, Wall};
+use crate::policy::consent::{Answer, Arguments, CallBlock, Closed, Grant, Lifetime, Prompt, PromptId, Wall};
 use crate::policy::{Digest, Evidence};
 use crate::store::audit::search::{CannotSearch, Page, Query};
 use crate::store::pins::{self, PinKind, Pins};
@@ -76,14 +77,14 @@ impl Desk for LiveDesk {
     fn approvals(&self) -> Vec<Approval> {
         let now = self.now();
         let open = self.service.approvals.prompts().into_iter().filter(|prompt| prompt.until > now);
-        open.map(approval).collect()
+        open.map(|prompt| approval(&self.service, prompt)).collect()
     }
 
     fn approval(&self, id: &str) -> Found {
         let Some(id) = PromptId::parse(id) else { return Found::Unknown };
         let approvals = &self.service.approvals;
         if let Some(prompt) = approvals.prompt(&id).filter(|prompt| prompt.until > self.now()) {
-            return Found::Open(Box::new(approval(prompt)));
+            return Found::Open(Box::new(approval(&self.service, prompt)));
         }
         // An approval that is not open settles at once.
         approvals.settled(&id).now_or_never().map_or(Found::Closed(Closed::TimedOut), Found::Closed)
@@ -102,6 +103,10 @@ impl Desk for LiveDesk {
             let answered = self.service.approvals.answer_shown(&shown, answer, Evidence::Page, BY).await;
             answered.map_err(|error| sentence(&error))
         })
+    }
+
+    fn was_late(&self, id: &str) -> bool {
+        PromptId::parse(id).is_some_and(|id| self.service.approvals.was_late(&id))
     }
 
     fn answer_group<'a>(
@@ -132,6 +137,14 @@ impl Desk for LiveDesk {
             };
             join_all(members.iter().map(one)).await
         })
+    }
+
+    fn blocks(&self) -> Vec<BlockView> {
+        self.service.approvals.blocks().into_iter().map(blocked).collect()
+    }
+
+    fn unblock<'a>(&'a self, id: &'a str) -> BoxFuture<'a, bool> {
+        Box::pin(async move { self.service.approvals.unblock(id, BY).is_some() })
     }
 
     fn grants(&self) -> Vec<GrantView> {
@@ -248,7 +261,8 @@ fn sentence(error: &impl std::fmt::Display) -> String {
     format!("{}.", capitalised(&error.to_string()))
 }
 
-fn approval(prompt: Prompt) -> Approval {
+fn approval(service: &Service, prompt: Prompt) -> Approval {
+    let agent = service.approvals.agent_wait(&prompt.id);
     let (outcome, digest) = (prompt.outcome(), prompt.digest().hex());
     let (asked, shown) = (prompt.asked, prompt.shown);
     Approval {
@@ -275,6 +289,18 @@ fn approval(prompt: Prompt) -> Approval {
         need: asked.need,
         opened_at: prompt.opened_at,
         until: prompt.until,
+        agent,
+    }
+}
+
+fn blocked(block: CallBlock) -> BlockView {
+    BlockView {
+        id: block.id.to_string(),
+        caller: block.caller.to_string(),
+        client: block.client.filter(|client| !client.is_empty()).map(|client| client.to_string()),
+        item: block.item.to_string(),
+        until: block.until,
+        denied_by: block.denial.map(|denial| denial.by.to_string()),
     }
 }
 

@@ -4,7 +4,7 @@ use askama::Template;
 
 use super::argument::RowKind;
 use super::card::Card;
-use super::desk::{GrantView, PinView, UpstreamView};
+use super::desk::{BlockView, GrantView, PinView, UpstreamView};
 use super::group_link::GroupLink;
 use super::questions::Questions;
 use super::session::Notice;
@@ -161,6 +161,30 @@ impl Row {
     }
 }
 
+/// The row of a refusal of calls for a while.
+#[derive(Debug)]
+pub(crate) struct BlockRow {
+    pub(crate) id: String,
+    pub(crate) caller: String,
+    pub(crate) client: Option<String>,
+    pub(crate) item: String,
+    pub(crate) left: String,
+    pub(crate) denied_by: Option<String>,
+}
+
+impl BlockRow {
+    pub(crate) fn new(block: &BlockView, now: Wall) -> Self {
+        Self {
+            id: block.id.clone(),
+            caller: visible(&block.caller),
+            client: block.client.as_deref().map(visible),
+            item: visible(&block.item),
+            left: span(block.until.saturating_sub(now)),
+            denied_by: block.denied_by.as_deref().map(visible),
+        }
+    }
+}
+
 /// A grant's row.
 #[derive(Debug)]
 pub(crate) struct Granted {
@@ -306,6 +330,7 @@ const fn words_of(ending: consent::Closed) -> (&'static str, &'static str) {
             ("Allowed", "The call was allowed. Its grant is listed under Grants as long as it is in force.")
         }
         consent::Closed::Denied => ("Denied", "The call was denied. It was not made."),
+        consent::Closed::Declined => ("Declined", "The client declined this call. It was not made."),
         consent::Closed::Dismissed => {
             ("Dismissed", "The approval was closed without an answer. The call was not made.")
         }
@@ -341,6 +366,7 @@ pub(crate) struct Overview {
     pub(crate) frame: Frame,
     pub(crate) questions: Questions,
     pub(crate) troubles: Vec<String>,
+    pub(crate) blocks: Vec<BlockRow>,
     pub(crate) tiles: Vec<Tile>,
     pub(crate) troubled: usize,
     pub(crate) rows: Vec<Row>,
@@ -361,18 +387,20 @@ pub(crate) struct Closed {
     pub(crate) frame: Frame,
     pub(crate) title: &'static str,
     pub(crate) text: &'static str,
+    /// It was allowed when the agent had been told to stop.
+    pub(crate) is_late: bool,
     pub(crate) id: String,
 }
 
 impl Closed {
     /// `None`: an unknown id.
-    pub(crate) fn new(frame: Frame, id: &str, ending: Option<consent::Closed>) -> Self {
+    pub(crate) fn new(frame: Frame, id: &str, ending: Option<consent::Closed>, is_late: bool) -> Self {
         let unknown = (
             "Not known",
             "There is no open approval with this id. It may have ended before the gateway was restarted.",
         );
         let (title, text) = ending.map_or(unknown, words_of);
-        Self { frame, title, text, id: id.to_owned() }
+        Self { frame, title, text, is_late, id: id.to_owned() }
     }
 }
 

@@ -19,8 +19,8 @@ use super::form::{Form, form};
 use super::group_link::GroupLink;
 use super::login;
 use super::page::{
-    Closed, Decisions, Frame, Granted, Grants, Group, OneApproval, Open, Overview, Pinned, Pins, Review, Row, Section,
-    SignIn, Tile, Upstreams,
+    BlockRow, Closed, Decisions, Frame, Granted, Grants, Group, OneApproval, Open, Overview, Pinned, Pins, Review, Row,
+    Section, SignIn, Tile, Upstreams,
 };
 use super::questions::Questions;
 use super::reply::{self, COOKIE};
@@ -191,9 +191,9 @@ async fn show(console: &Console, head: &Parts, visitor: &Visitor) -> Response<Re
             let troubled = tiles.iter().filter(|tile| tile.tone == "danger").count();
             let questions = Questions::new(&desk.approvals(), now);
             let troubles = desk.troubles().iter().map(|trouble| visible(trouble)).collect();
+            let blocks = desk.blocks().iter().map(|block| BlockRow::new(block, now)).collect();
             let frame = frame(Section::Overview);
-            let page = Overview { frame, questions, troubles, troubled, tiles, rows: rows(FEW) };
-            reply::page(ok, &page)
+            reply::page(ok, &Overview { frame, questions, blocks, troubles, troubled, tiles, rows: rows(FEW) })
         }
         "/grants" => {
             let grants = desk.grants().iter().map(|grant| Granted::new(grant, now)).collect();
@@ -223,8 +223,13 @@ async fn show(console: &Console, head: &Parts, visitor: &Visitor) -> Response<Re
                     let group = (count > 1).then(|| GroupLink::to(&approval, count));
                     reply::page(ok, &OneApproval { frame: frame(Section::Other), card, group })
                 }
-                Found::Closed(ending) => reply::page(ok, &Closed::new(frame(Section::Other), id, Some(ending))),
-                Found::Unknown => reply::page(StatusCode::NOT_FOUND, &Closed::new(frame(Section::Other), id, None)),
+                Found::Closed(ending) => {
+                    let is_late = desk.was_late(id);
+                    reply::page(ok, &Closed::new(frame(Section::Other), id, Some(ending), is_late))
+                }
+                Found::Unknown => {
+                    reply::page(StatusCode::NOT_FOUND, &Closed::new(frame(Section::Other), id, None, false))
+                }
             },
             None => match name_in(path).and_then(|name| desk.upstream(name)) {
                 Some(detail) => reply::page(ok, &UpstreamPage::new(frame(Section::Upstreams), &detail)),
@@ -277,6 +282,7 @@ async fn write(console: &Arc<Console>, head: &Parts, visitor: Option<Visitor>, f
 /// Runs the action of a form on that page.
 async fn perform(console: &Console, path: &str, visitor: &Visitor, form: &Form) -> Response<ReplyBody> {
     let done = match path {
+        "/blocks" => action::unblock(console, visitor, form).await,
         "/grants" => action::revoke(console, visitor, form).await,
         "/pins" => action::judge_pin(console, visitor, form).await,
         "/group" => action::answer_group(console, visitor, form).await,
@@ -292,7 +298,8 @@ async fn perform(console: &Console, path: &str, visitor: &Visitor, form: &Form) 
         return reply::wrong(StatusCode::BAD_REQUEST, "Not understood", "The form lacks a field. Reload the page.");
     };
     console.doors.tell(visitor, notice);
-    reply::see(if path.starts_with("/approvals") || path == "/group" { "/" } else { path })
+    let is_of_overview = path.starts_with("/approvals") || matches!(path, "/group" | "/blocks");
+    reply::see(if is_of_overview { "/" } else { path })
 }
 
 /// Signs in by a token or link, and redirects into the console, or shows the sign-in page with the

@@ -4,7 +4,8 @@
 //! that this decision finds. Whoever does not, in time or at all, has it refused.
 //!
 //! A call whose client cannot give the approval is *held* while a person does so elsewhere. It has no place among the calls of its
-//! caller, no slot of its upstream and uses no limit; its place among the held calls bounds it. The approval outlives the wait.
+//! caller, no slot of its upstream and uses no limit; its place among the held calls bounds it. The approval outlives the wait. A call
+//! is also held from the moment on when its client's answer shows that no person is there.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,15 +19,14 @@ use crate::base::never::or_never;
 use crate::engine::ask::ClientAnswer;
 use crate::engine::call::Progress;
 use crate::engine::failure::{Executed, Failure, Reason};
-use crate::engine::question::approval::{is_declined, read};
+use crate::engine::question::approval::{AnswerEffect, AnswerTiming, QuestionKind};
 use crate::gateway::answer::{Answer, refused};
 use crate::gateway::call::{ClientEvent, given_up};
 use crate::gateway::channel::{Channel, Note, Request, Room, Step};
 use crate::gateway::question::client_requests::PendingRequest;
 use crate::gateway::service::Service;
-use crate::mcp::input::is_accepted;
 use crate::policy::Evidence;
-use crate::policy::consent::hold::{Ended, Reminders};
+use crate::policy::consent::hold::{Ended, NotHeld, Reminders};
 use crate::policy::consent::{Answer as Agreed, CannotAnswer, Closed, PromptId};
 use crate::store::approvals::Seat;
 use crate::telemetry::metrics::OutcomeLabel;
@@ -54,6 +54,8 @@ pub(crate) struct Asking {
     begun: Instant,
     patience: Duration,
     question: Option<PendingRequest>,
+    /// When that question was sent.
+    sent: Option<Instant>,
     /// This question's turn among our own forms to the client; they come one after the other.
     turn: Option<OwnedSemaphorePermit>,
     awaiting_turn: Option<BoxFuture<'static, Option<OwnedSemaphorePermit>>>,
@@ -88,9 +90,8 @@ impl Asking {
             Box::pin(async move { approvals.settled(&prompt).await })
         };
         let patience = if matches!(channel, Channel::Waiting(_)) { PAGE_WAIT.min(patience) } else { patience };
-        let token = request.meta.progress_token().ok().flatten().filter(|_| matches!(room, Room::Held(_)));
-        let progress = token.map(|token| Progress::new(token, request.client.revision));
-        Self {
+        let progress = matches!(room, Room::Held(_)).then(|| progress_of(&request)).flatten();
+        let asking = Self {
             service,
             request,
             page_id: prompt.to_string(),
@@ -102,6 +103,7 @@ impl Asking {
             begun: clock::now(),
             patience,
             question: None,
+            sent: None,
             asked: false,
             is_told: false,
             progress,
@@ -111,6 +113,15 @@ impl Asking {
             concluded: None,
             refused: None,
             room: Some(room),
+        };
+        asking.note_wait();
+        asking
+    }
+
+    /// Notes when the call gives up waiting, for the people who are asked.
+    fn note_wait(&self) {
+        if let Some(seat) = &self.seat {
+            seat.waits_until(self.until());
         }
     }
 
@@ -215,7 +226,9 @@ impl Asking {
     /// Whether another form of ours is open at the client. The page's question takes no turn: the client only opens it.
     fn waits_for_turn(&mut self) -> bool {
         let client_requests = match &self.channel {
-            Channel::OnStream { client_requests, is_page: false, .. } => client_requests,
+            Channel::OnStream { client_requests, kind: QuestionKind::Form | QuestionKind::Notice, .. } => {
+                client_requests
+            }
             Channel::Elsewhere { note: Some(Note { client_requests, .. }), .. } if !self.is_told => client_requests,
             Channel::OnStream { .. } | Channel::Elsewhere { .. } | Channel::Answered(_) | Channel::Waiting(_) => {
                 return false;
@@ -241,19 +254,19 @@ impl Asking {
                 let Some((message, question)) = client_requests.ask(question) else {
                     return Some(self.refuse(Reason::Busy, "The client has too many questions open."));
                 };
-                self.question = Some(question);
+                (self.question, self.sent) = (Some(question), Some(clock::now()));
                 Some(ClientEvent::Question(message))
             }
             Channel::Answered(answer) => {
-                let answer = Ok(answer.clone());
-                self.answer(answer);
+                let answer = *answer;
+                self.give(answer);
                 None
             }
             Channel::Elsewhere { note, .. } => {
-                let Note { client_requests, question } = note.take().filter(|_| !self.is_told)?;
+                let Note { client_requests, question, .. } = note.as_ref().filter(|_| !self.is_told)?;
                 // A client with too many questions open is not told.
-                let (message, question) = client_requests.ask(&question)?;
-                (self.question, self.is_told) = (Some(question), true);
+                let (message, question) = client_requests.ask(question)?;
+                (self.question, self.sent, self.is_told) = (Some(question), Some(clock::now()), true);
                 Some(ClientEvent::Question(message))
             }
             Channel::Waiting(_) => None,
@@ -262,29 +275,49 @@ impl Asking {
 
     /// The client is asked to open a page, where the answer is given.
     fn has_page(&self) -> bool {
-        matches!(self.channel, Channel::OnStream { is_page: true, .. })
+        matches!(
+            self.channel,
+            Channel::OnStream { kind: QuestionKind::Page, .. }
+                | Channel::Elsewhere { note: Some(Note { kind: QuestionKind::Page, .. }), .. }
+        )
     }
 
     /// The client's response to our question on the stream.
     fn answered(&mut self, answer: Option<ClientAnswer>) {
         self.question = None;
         self.turn = None;
-        let answer = answer.and_then(Result::ok).ok_or(());
-        if matches!(self.channel, Channel::Elsewhere { .. }) {
-            if answer.is_ok_and(|answer| is_declined(&answer)) {
-                self.give(Agreed::Deny);
-            }
-            return;
+        let kind = match &self.channel {
+            Channel::OnStream { kind, .. } | Channel::Elsewhere { note: Some(Note { kind, .. }), .. } => *kind,
+            Channel::Elsewhere { note: None, .. } | Channel::Answered(_) | Channel::Waiting(_) => QuestionKind::Notice,
+        };
+        let waited = self.sent.take().map(|sent| clock::now().duration_since(sent));
+        let is_unattended = self.service.held.is_unattended(&self.request.host());
+        let timing = AnswerTiming { waited, is_unattended };
+        match self.service.hear(&self.request, kind, answer.and_then(Result::ok).as_ref(), timing) {
+            AnswerEffect::Answer(answer) => self.give(answer),
+            AnswerEffect::Wait if !is_unattended => {}
+            AnswerEffect::Wait | AnswerEffect::Unattended => self.hand_over(),
         }
-        if answer.as_ref().is_ok_and(is_accepted) && self.has_page() {
-            // It only means that the client will open the page, which is waited for.
-            return;
-        }
-        self.answer(answer);
     }
 
-    fn answer(&mut self, answer: Result<RawJson, ()>) {
-        self.give(answer.map_or(Agreed::Dismiss, |raw| read(&raw)));
+    /// Holds the call for the console and the terminal, since no person is at its host; it may be held already.
+    fn hand_over(&mut self) {
+        if self.is_held() {
+            return;
+        }
+        if let Some(seat) = &self.seat {
+            seat.hand_over();
+        }
+        let refusal = self.service.awaiting(&self.prompt);
+        match self.service.place(&self.request) {
+            Ok(hold) => {
+                self.room = Some(Room::Held(hold));
+                self.progress = progress_of(&self.request);
+                (self.is_told, self.channel) = (true, Channel::Elsewhere { refusal: Box::new(refusal), note: None });
+                self.note_wait();
+            }
+            Err(NotHeld::NoTime | NotHeld::Full) => self.refused = Some(self.fail(&refusal)),
+        }
     }
 
     fn give(&mut self, answer: Agreed) {
@@ -345,7 +378,7 @@ impl Asking {
 
     fn conclude(&mut self, closed: Closed) -> Step {
         self.leave(match closed {
-            Closed::Granted | Closed::Denied | Closed::Dismissed => Ended::Answered,
+            Closed::Granted | Closed::Denied | Closed::Declined | Closed::Dismissed => Ended::Answered,
             Closed::TimedOut | Closed::Superseded => Ended::Over,
         });
         if self.request.client.access.is_withdrawn() {
@@ -356,8 +389,14 @@ impl Asking {
         let text = match closed {
             // The decision finds its grant.
             Closed::Granted => return Step::Again,
-            Closed::Denied => "This call was denied by the person who was asked.",
-            Closed::Dismissed => "The approval of this call was dismissed, so it was not made.",
+            Closed::Denied => {
+                "A person denied this call, so it was not made. The same call stays refused for 10 minutes. Do not work around \
+                 this."
+            }
+            Closed::Declined => "The client declined this call.",
+            Closed::Dismissed => {
+                "The client closed the question about this call without an answer, so it was not made."
+            }
             Closed::TimedOut => "This call was not approved in time, so it was not made.",
             Closed::Superseded => "The item of this call has changed meanwhile; make the call again.",
         };
@@ -379,4 +418,10 @@ impl Asking {
         self.request.metrics.count(self.request.labels.label, outcome);
         ClientEvent::Done(refused(failure, &self.request.labels, self.request.client.revision))
     }
+}
+
+/// Tells the client of a held call that it waits, if it wants to hear of progress.
+fn progress_of(request: &Request) -> Option<Progress> {
+    let token = request.meta.progress_token().ok().flatten()?;
+    Some(Progress::new(token, request.client.revision))
 }

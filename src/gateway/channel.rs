@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::engine::failure::Failure;
+use crate::engine::question::approval::QuestionKind;
 use crate::gateway::answer::CallLabels;
 use crate::gateway::call::ClientEvent;
 use crate::gateway::client::ClientContext;
@@ -13,8 +14,9 @@ use crate::gateway::question::client_requests::ClientRequests;
 use crate::gateway::quota::Place;
 use crate::mcp::input::InputRequest;
 use crate::mcp::meta::Meta;
-use crate::policy::consent::PromptId;
 use crate::policy::consent::hold::Holder;
+use crate::policy::consent::unattended::AskingHost;
+use crate::policy::consent::{Answer, PromptId};
 use crate::telemetry::metrics::UpstreamMetrics;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -37,19 +39,21 @@ pub(crate) struct Waited {
 /// How the client is asked.
 pub(crate) enum Channel {
     /// By a request on the call's own stream: our form, or to open the approval's page.
-    OnStream { client_requests: Arc<ClientRequests>, question: InputRequest, is_page: bool },
+    OnStream { client_requests: Arc<ClientRequests>, question: InputRequest, kind: QuestionKind },
     /// A modern client has answered our question.
-    Answered(RawJson),
+    Answered(Answer),
     /// A modern client was asked, and comes back without an answer of its own; it is asked again with this result.
     Waiting(RawJson),
-    /// The client cannot give the approval, and is refused so if it takes too long. It may be told where it can be given.
+    /// The approval comes from elsewhere, and the call is refused so if that takes too long. Its client may be asked all the same.
     Elsewhere { refusal: Box<Failure>, note: Option<Note> },
 }
 
-/// A form without fields, which grants nothing whatever its answer is.
+/// A question to the client of a held call: a form without fields that says where the approval can be given, or, at a host where no
+/// person was lately, the question that such a client gets.
 pub(crate) struct Note {
     pub(crate) client_requests: Arc<ClientRequests>,
     pub(crate) question: InputRequest,
+    pub(crate) kind: QuestionKind,
 }
 
 /// The places that a call takes up while it awaits approval. Given back before the call is decided.
@@ -72,6 +76,11 @@ pub(crate) struct Request {
 }
 
 impl Request {
+    /// The host that asks, for the memory of hosts without a person.
+    pub(crate) fn host(&self) -> AskingHost {
+        AskingHost { connection: self.client.connection(), holder: self.holder() }
+    }
+
     /// The client that waits for the call.
     pub(crate) fn holder(&self) -> Holder {
         let ClientContext { caller, name, .. } = &self.client;

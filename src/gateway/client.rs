@@ -40,6 +40,9 @@ pub(crate) struct ClientContext {
     pub(crate) log: Option<Arc<LogSwitch>>,
     /// What a legacy client watches.
     pub(crate) watched: Option<Arc<Subscriptions>>,
+    /// Number of the connection, on which a client without a session is told from others; unique within this process with the
+    /// numbers of sessions and pipes.
+    pub(crate) connection: u64,
     /// Below the caller: the session or the pipe.
     pub(crate) tag: Option<Arc<ClientTag>>,
     /// A session that a restart does not end.
@@ -63,6 +66,7 @@ impl ClientContext {
             client_requests: None,
             log: None,
             watched: None,
+            connection: STATELESS,
             tag: None,
             kept: None,
             name: None,
@@ -92,6 +96,11 @@ impl ClientContext {
     /// The number of its session or pipe.
     pub(crate) fn session(&self) -> u64 {
         self.tag.as_ref().map_or(STATELESS, |tag| tag.number())
+    }
+
+    /// The number of its session or pipe, or of its connection where it has none.
+    pub(crate) fn connection(&self) -> u64 {
+        self.tag.as_ref().map_or(self.connection, |tag| tag.number())
     }
 
     /// What the client does with an item of the catalog, without arguments.

@@ -102,8 +102,8 @@ impl ClientCall {
     /// sent.
     pub(crate) fn is_held(&self) -> bool {
         match self {
-            Self::Asking(asking) => asking.is_held(),
-            Self::LoggingIn(_) => true,
+            // One whose client is asked is held from the moment on when that client has no person.
+            Self::Asking(_) | Self::LoggingIn(_) => true,
             Self::Permitted(_) => false,
         }
     }

@@ -10,15 +10,34 @@ use crate::base::clock;
 use crate::config::Consent;
 use crate::gateway::client::ClientContext;
 use crate::policy::consent::hold::{Ended, Held, Holder, NotHeld};
+use crate::policy::consent::unattended::{AskingHost, UnattendedHosts};
 
-/// All held calls. Clones are the same.
+/// All held calls, and the hosts whose calls are held since no person is there. Clones are the same.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct HeldCalls(Arc<Mutex<Held>>);
+pub(crate) struct HeldCalls {
+    held: Arc<Mutex<Held>>,
+    unattended: Arc<Mutex<UnattendedHosts>>,
+}
 
 impl HeldCalls {
     /// How many calls are held now.
     pub(crate) fn count(&self) -> usize {
-        self.0.lock().len()
+        self.held.lock().len()
+    }
+
+    /// Whether the host was found to have no person shortly before.
+    pub(crate) fn is_unattended(&self, host: &AskingHost) -> bool {
+        self.unattended.lock().contains(host, clock::uptime())
+    }
+
+    /// Remembers whether a person is at the host.
+    pub(crate) fn set_unattended(&self, host: AskingHost, is_unattended: bool) {
+        let mut hosts = self.unattended.lock();
+        if is_unattended {
+            hosts.insert(host, clock::uptime());
+        } else {
+            hosts.remove(&host);
+        }
     }
 
     /// Holds a call, if its time is not over already.
@@ -34,7 +53,7 @@ impl HeldCalls {
     ) -> Result<Hold, NotHeld> {
         let (access, profile) = (Arc::clone(&client.access), client.profile.clone());
         let wanted = consent.hold_of(&holder.caller, profile.as_deref(), &holder.client);
-        let patience = self.0.lock().begin(&holder, wanted, consent.max_held, clock::uptime())?;
+        let patience = self.held.lock().begin(&holder, wanted, consent.max_held, clock::uptime())?;
         let hold = Hold { calls: self.clone(), holder, access, profile, arrived, patience, ended: None };
         if hold.until(consent) <= clock::now() {
             hold.end(Ended::Over);
@@ -74,6 +93,6 @@ impl Drop for Hold {
         let waited = clock::now().duration_since(self.arrived);
         let left = if self.access.is_withdrawn() { Ended::Over } else { Ended::GaveUp(waited) };
         let ended = self.ended.unwrap_or(left);
-        self.calls.0.lock().end(&self.holder, ended, clock::uptime());
+        self.calls.held.lock().end(&self.holder, ended, clock::uptime());
     }
 }

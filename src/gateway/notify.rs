@@ -17,7 +17,7 @@ use crate::base::slots::{Slot, Slots};
 use crate::base::task_group::TaskGroup;
 use crate::config::{Notified, Notify};
 use crate::gateway::service::Service;
-use crate::policy::consent::{Prompt, PromptId};
+use crate::policy::consent::{AgentWait, Prompt, PromptId};
 
 mod failed;
 mod notice;
@@ -25,7 +25,7 @@ mod post;
 mod program;
 
 use self::failed::{Failed, TIME};
-use self::notice::{notice, trial};
+use self::notice::{ListedApproval, notice, trial};
 use self::post::{Tls, post};
 
 /// Calls that come together are told together.
@@ -97,7 +97,10 @@ impl Notices {
             }
             let page = self.page();
             let now = self.service.approvals.wall();
-            let notice = notice(&fresh, open.len(), notify.arguments, page.as_deref(), now);
+            let waits = |prompt: &Prompt| self.service.approvals.agent_wait(&prompt.id) != AgentWait::Stopped;
+            let told_now: Vec<ListedApproval<'_>> =
+                fresh.iter().map(|prompt| ListedApproval { prompt, waits: waits(prompt) }).collect();
+            let notice = notice(&told_now, open.len(), notify.arguments, page.as_deref(), now);
             told.extend(fresh.iter().map(|prompt| prompt.id));
             next = clock::now() + PAUSE;
             let this = Arc::clone(self);

@@ -194,7 +194,8 @@ impl Received<'_> {
         // Only for addresses it matters where the client is.
         let is_here = offered.url && self.seat.is_here(self.headers);
         let name = params.meta.client_info().and_then(|info| self.seat.last_name.lock().read(info));
-        let client = ClientContext { offered, is_here, name, ..self.client(revision) };
+        let connection = self.seat.number;
+        let client = ClientContext { offered, is_here, name, connection, ..self.client(revision) };
         if method == Method::Listen {
             let Some(place) = self.front.service.admission.quota.take(&self.caller, Good::Stream) else {
                 return reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, "too many streams");

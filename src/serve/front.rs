@@ -26,6 +26,7 @@ use crate::listener::reply;
 use crate::mcp::client_name::LastName;
 use crate::serve::sessions::Sessions;
 use crate::telemetry::metrics::Shortage;
+use crate::upstream::session_news::fresh_number;
 use crate::wire::frame::Bounds;
 
 /// What the connections of one listener share.
@@ -169,13 +170,15 @@ type Held = (Place, FairSlot);
 pub(crate) struct Seat {
     network: Network,
     standing: Standing<Network, Held>,
+    /// Number of the connection.
+    pub(super) number: u64,
     /// What modern clients on it called themselves.
     pub(super) last_name: Mutex<LastName>,
 }
 
 impl Seat {
     pub(super) fn new(network: Network, standing: Standing<Network, Held>) -> Self {
-        Self { network, standing, last_name: Mutex::default() }
+        Self { network, standing, number: fresh_number(), last_name: Mutex::default() }
     }
 
     /// Whether the client of this request is on this machine.

@@ -19,8 +19,8 @@ use tokio::sync::{Notify, watch};
 use crate::base::clock;
 use crate::config::Consent;
 use crate::policy::consent::{
-    Answer, Asked, CannotAnswer, Closed, Desk, DeskLimits, Grant, GrantRow, Grants, Lifetime, Prompt, PromptId,
-    Refused, Shown, Wall,
+    AgentWait, Answer, Asked, CannotAnswer, Closed, Desk, DeskLimits, Grant, GrantRow, Grants, Lifetime, Prompt,
+    PromptId, Refused, Shown, Wall,
 };
 use crate::policy::{Entry, Evidence};
 use crate::store::audit::{Audit, RecordSlot};
@@ -28,6 +28,8 @@ use crate::store::db::{Db, DbError, Health};
 use crate::telemetry::metrics::ApprovalMetrics;
 
 pub(crate) mod beside;
+mod blocks;
+mod client_wait;
 mod closed_by;
 mod group;
 mod journal;
@@ -44,7 +46,7 @@ mod unlisted;
 mod wish;
 
 pub(crate) use self::keeper::{DAEMON, Keeper};
-pub(crate) use self::kept::{Answered, PromptRow, Revoked, Used};
+pub(crate) use self::kept::{AnswerOutcome, Answered, PromptRow, Revoked, Used};
 pub(crate) use self::seat::Seat;
 pub(crate) use self::span::Span;
 pub(crate) use self::wish::Wish;
@@ -97,6 +99,16 @@ struct Waiting {
     span: Span,
     opened: Instant,
     end: watch::Sender<Option<Closed>>,
+    /// The yes came when the agent had been told to stop.
+    is_late: bool,
+}
+
+/// The end of a prompt, for late readers.
+#[derive(Debug)]
+struct PromptEnding {
+    id: PromptId,
+    how: Closed,
+    is_late: bool,
 }
 
 /// What the lock guards.
@@ -108,7 +120,7 @@ struct Open {
     /// The once-grants of calls that waited for them and have not been decided again.
     reserved: HashMap<PromptId, Arc<Grant>>,
     /// The latest ends, oldest first.
-    closed: VecDeque<(PromptId, Closed)>,
+    closed: VecDeque<PromptEnding>,
     /// Grants on their way to the disk, which may be revoked or invalidated on it.
     writing: HashMap<Arc<str>, Asked>,
     /// Grants that ended in this process and are live on the disk, which took no writes then.
@@ -214,8 +226,8 @@ impl Approvals {
         let opened = open.desk.open(asked.clone(), shown, PromptId::new(clock::random()), now, life, own)?;
         if !opened.joined {
             inner.opened(&opened.id, &asked, entry);
-            open.waiting
-                .insert(opened.id, Waiting { asked, span, opened: clock::now(), end: watch::Sender::new(None) });
+            let (end, now) = (watch::Sender::new(None), clock::now());
+            open.waiting.insert(opened.id, Waiting { asked, span, opened: now, end, is_late: false });
             if let (Some(db), Some(prompt)) = (&inner.db, open.desk.get(&opened.id)) {
                 let details = prompt.details().encode().text().into_owned();
                 db.enter_prompt(inner.owner(), PromptRow::from(prompt), details).then(unlisted::unlisted);
@@ -245,8 +257,8 @@ impl Approvals {
             match open.waiting.get(id) {
                 Some(waiting) => waiting.end.subscribe(),
                 None => {
-                    let known = open.closed.iter().rev().find(|(closed, _)| closed == id);
-                    return known.map_or(Closed::Superseded, |(_, how)| *how);
+                    let known = open.closed.iter().rev().find(|ending| ending.id == *id);
+                    return known.map_or(Closed::Superseded, |ending| ending.how);
                 }
             }
         };
@@ -277,7 +289,7 @@ impl Approvals {
     ) -> Result<Closed, CannotAnswer> {
         let slot = match answer {
             Answer::Allow(_) => self.inner.reserve().await?,
-            Answer::Deny | Answer::Dismiss => RecordSlot::default(),
+            Answer::Deny | Answer::Decline | Answer::Dismiss => RecordSlot::default(),
         };
         let grant = {
             let inner = &self.inner;
@@ -286,11 +298,29 @@ impl Approvals {
             inner.expire(&mut open, now);
             if matches!(answer, Answer::Allow(_)) {
                 inner.has_room(&open, id)?;
+                if let Some(denial) = open.desk.denial(id, now) {
+                    // The yes is recorded as the answer to the same prompt, whose end is known already.
+                    let (asked, span) = (denial.asked.clone(), Span::Client);
+                    // The time to an answer is that of the denial, which has been counted.
+                    let (end, opened) = (watch::Sender::new(None), clock::now());
+                    open.waiting.insert(*id, Waiting { asked, span, opened, end, is_late: true });
+                } else {
+                    let is_late = open.desk.agent_wait(id, now) == AgentWait::Stopped;
+                    open.waiting.get_mut(id).into_iter().for_each(|waiting| waiting.is_late = is_late);
+                }
             }
             let grant_id = Arc::from(HEXLOWER.encode(&clock::random::<8>()));
-            match open.desk.answer(id, answer, evidence, by, now, grant_id)? {
+            let answered = open.desk.answer(id, answer, evidence, by, now, grant_id);
+            if answered.is_err() && open.desk.get(id).is_none() {
+                open.waiting.remove(id);
+            }
+            match answered? {
                 None => {
-                    let how = if answer == Answer::Deny { Closed::Denied } else { Closed::Dismissed };
+                    let how = match answer {
+                        Answer::Deny => Closed::Denied,
+                        Answer::Decline => Closed::Declined,
+                        Answer::Dismiss | Answer::Allow(_) => Closed::Dismissed,
+                    };
                     let by = By { evidence, who: Arc::from(by), grant: None, slot: None };
                     inner.close(&mut open, id, how, Some(by));
                     return Ok(how);
@@ -371,35 +401,6 @@ impl Approvals {
         Ok(of_memory + self.revoke_rows(id.map(str::to_owned), by, kept, hit).await?)
     }
 
-    /// A session or pipe ended, and its session grants with it.
-    pub(crate) fn session_ended(&self, session: u64) {
-        let inner = &self.inner;
-        let mut open = inner.lock();
-        open.desk.session_ended(session);
-        let over = |grant: &Grant| grant.lifetime() == Lifetime::Session && grant.asked().session == Some(session);
-        let grants = inner.grants.load();
-        if grants.iter().any(|grant| over(grant)) {
-            inner.grants.store(Arc::new(grants.without(over)));
-            inner.tell();
-        }
-    }
-
-    /// A caller's credential is not valid any more: its open prompts close, and what was granted for its sessions ends. Other
-    /// grants are for the caller, who may come back with another credential.
-    pub(crate) fn caller_left(&self, caller: &str) {
-        let inner = &self.inner;
-        let mut open = inner.lock();
-        let closed = open.desk.supersede(|prompt| *prompt.asked.caller == *caller);
-        closed.iter().for_each(|id| inner.close(&mut open, id, Closed::Superseded, None));
-        let over = |grant: &Grant| grant.lifetime() == Lifetime::Session && *grant.asked().caller == *caller;
-        let grants = inner.grants.load();
-        if grants.iter().any(|grant| over(grant)) {
-            grants.iter().filter(|grant| over(grant)).for_each(|grant| inner.invalidated(grant));
-            inner.grants.store(Arc::new(grants.without(over)));
-            inner.tell();
-        }
-    }
-
     /// Counts changes of prompts and grants.
     pub(crate) fn changed(&self) -> watch::Receiver<u64> {
         self.inner.changed.subscribe()
@@ -450,12 +451,14 @@ impl Inner {
 
     /// The one place where a prompt ends.
     fn close(&self, open: &mut Open, id: &PromptId, how: Closed, by: Option<By>) {
-        if let Some(Waiting { asked, opened, end, .. }) = open.waiting.remove(id) {
-            self.count_end(how, by.as_ref(), opened);
-            self.ended(id, &asked, how, by);
-            end.send_replace(Some(how));
+        let mut is_late = false;
+        if let Some(waiting) = open.waiting.remove(id) {
+            self.count_end(how, by.as_ref(), waiting.opened);
+            self.ended(id, &waiting.asked, how, by);
+            waiting.end.send_replace(Some(how));
+            is_late = waiting.is_late && how == Closed::Granted;
         }
-        open.closed.push_back((*id, how));
+        open.closed.push_back(PromptEnding { id: *id, how, is_late });
         if open.closed.len() > MAX_CLOSED {
             open.closed.pop_front();
         }
@@ -466,9 +469,11 @@ impl Inner {
     }
 
     fn has_room(&self, open: &Open, id: &PromptId) -> Result<(), CannotAnswer> {
-        let prompt = open.desk.get(id).ok_or(CannotAnswer::Unknown)?;
+        let prompt = open.desk.get(id).map(|prompt| &prompt.asked);
+        let denied = || open.desk.denial(id, clock::since_1970().as_secs()).map(|denial| &denial.asked);
+        let asked = prompt.or_else(denied).ok_or(CannotAnswer::Unknown)?;
         let grants = self.grants.load();
-        let caller = &prompt.asked.caller;
+        let caller = &asked.caller;
         let on_their_way = open.writing.values().filter(|asked| asked.caller == *caller).count();
         let all = grants.len() + open.writing.len();
         let full = all >= MAX_GRANTS || grants.of_caller(caller) + on_their_way >= MAX_GRANTS_OF_CALLER;

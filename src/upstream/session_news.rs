@@ -28,10 +28,15 @@ pub(crate) struct ClientTag {
     pub(crate) shown: Mutex<Shown>,
 }
 
+/// The next number for a session, a pipe or a connection; unique within this process.
+pub(crate) fn fresh_number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
 impl ClientTag {
     pub(crate) fn new() -> Arc<Self> {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let number = fresh_number();
         Arc::new(Self { number, notices: Mutex::default(), noticed: Notify::new(), shown: Mutex::default() })
     }
 

@@ -16,10 +16,11 @@ use crate::upstream::Fake;
 
 /// Commands that leave a record of their action, and how the test writes them; `ID` is an
 /// approval's id, `ITEM` a changed tool.
-const ACTIONS: [(&str, &str, &str); 15] = [
+const ACTIONS: [(&str, &str, &str); 16] = [
     ("approvals approve", "approvals approve ID", "approve"),
     ("approvals deny", "approvals deny ID", "deny"),
     ("approvals notify", "approvals notify", "notify"),
+    ("approvals unblock", "approvals unblock ID", "unblock"),
     ("approve", "approve ID", "approve"),
     ("console", "console", "console-link"),
     ("deny", "deny ID", "deny"),
@@ -158,7 +159,8 @@ fn each_command_is_a_look_or_leaves_one_record() {
     let (world, mut client, mut before) = (&gateway.world, gateway.modern(), 0);
     for (_, line, action) in ACTIONS {
         let told = play(world, &mut client, &mut before, (line, action), &own_user());
-        let is_done = !matches!(action, "notify" | "login-begin" | "logout");
+        // The approval is open, so nothing is blocked.
+        let is_done = !matches!(action, "notify" | "unblock" | "login-begin" | "logout");
         assert!(told[1] == "done" || !is_done, "{line}: {told}");
     }
 }
@@ -230,7 +232,9 @@ fn commands_without_a_daemon_leave_one_record_each() {
     let (by, mut before) = (format!("command:{}", own_user()), 0);
     for (command, line, action) in ACTIONS {
         // The others need a daemon.
-        if !["approvals notify", "console", "login", "logout", "reload", "restart"].contains(&command) {
+        if !["approvals notify", "approvals unblock", "console", "login", "logout", "reload", "restart"]
+            .contains(&command)
+        {
             let told = play(&world, &mut client, &mut before, (line, action), &by);
             assert_eq!(told[1], "done", "{line}: {told}");
         }

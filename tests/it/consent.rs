@@ -13,6 +13,7 @@ mod abuse;
 mod asked;
 mod binding;
 mod completions;
+mod denied;
 mod hold;
 mod legacy;
 mod many;
@@ -20,6 +21,7 @@ mod notify;
 pub(crate) mod operator;
 mod proof;
 mod stateless;
+mod unattended;
 
 /// A second caller besides the local one.
 pub(crate) const TOKEN: &str = "token-of-the-second-caller-0123456789";
@@ -123,8 +125,12 @@ fn a_modern_client_is_asked_and_what_its_person_says_holds() {
     for part in ["headend asks", "\"local\"", "\"fx\"", "fx__echo", "text: \"one\"", "says it is \"it 1\""] {
         assert!(message.contains(part), "{part}: {message}");
     }
-    let decision = &question["requestedSchema"]["properties"]["decision"];
-    assert_eq!(decision["default"], "deny", "{question}");
+    let choices = json!([{"const": "once", "title": "Yes, once"},
+        {"const": "session", "title": "Yes, for a day, for all clients of this caller without a session"},
+        {"const": "deny", "title": "No"}]);
+    let decision = json!({"type": "string", "title": "Allow this call?", "oneOf": choices});
+    let schema = json!({"type": "object", "properties": {"decision": decision}, "required": ["decision"]});
+    assert_eq!(question["requestedSchema"], schema, "{question}");
     assert_eq!(stage.called().len(), 0);
 
     let answer = go_on(&mut client, "fx__echo", &arguments, &state, &allow("once"));
@@ -140,29 +146,37 @@ fn a_modern_client_is_asked_and_what_its_person_says_holds() {
     assert_eq!(stage.called().len(), 1);
 }
 
+/// A person takes longer than that to answer a form.
+pub(crate) fn read_form() {
+    std::thread::sleep(Duration::from_millis(400));
+}
+
 #[test]
-fn a_denial_is_remembered_and_a_dismissal_is_no_leave() {
-    let stage = Stage::new();
+fn only_a_choice_denies_and_a_client_that_declines_refuses_this_call_alone() {
+    let stage = Stage::with("hold = \"0s\"", "");
     let mut client = stage.client(Era::Modern, forms());
-    for (text, response) in [
-        ("declined", json!({"action": "decline"})),
-        ("denied", allow("deny")),
-        ("accepted without a word", json!({"action": "accept"})),
-        ("something else", allow("always")),
-    ] {
+    let answered = |client: &mut Mcp, text: &str, response: &Value| {
         let arguments = json!({"text": text});
         let (_, state) = asked(&client.call("fx__echo", arguments.clone()));
-        let answer = go_on(&mut client, "fx__echo", &arguments, &state, &response);
-        assert_eq!(reason(&answer), "denied", "{text}");
-        let again = client.call("fx__echo", arguments);
-        assert_eq!(reason(&again), "denied", "{text}: nobody is asked the same again at once");
+        read_form();
+        go_on(client, "fx__echo", &arguments, &state, response)
+    };
+    assert_eq!(reason(&answered(&mut client, "denied", &allow("deny"))), "denied");
+    let again = client.call("fx__echo", json!({"text": "denied"}));
+    assert_eq!(reason(&again), "denied", "nobody is asked the same again at once");
+    for (action, text) in [("decline", "The client declined this call."), ("cancel", "without an answer")] {
+        let answer = answered(&mut client, action, &json!({"action": action}));
+        assert_eq!(reason(&answer), "denied", "{action}");
+        assert!(answer.text().contains(text), "{action}: {}", answer.raw);
+        asked(&client.call("fx__echo", json!({"text": action})));
     }
-    let arguments = json!({"text": "dismissed"});
-    let (_, state) = asked(&client.call("fx__echo", arguments.clone()));
-    let answer = go_on(&mut client, "fx__echo", &arguments, &state, &json!({"action": "cancel"}));
-    assert_eq!(reason(&answer), "denied");
-    asked(&client.call("fx__echo", arguments));
-    assert_eq!(stage.called().len(), 0, "nothing reached the server");
+    for response in [json!({"action": "accept"}), allow("always")] {
+        let (_, state) = asked(&answered(&mut client, "no choice", &response));
+        let arguments = json!({"text": "no choice"});
+        let answer = go_on(&mut client, "fx__echo", &arguments, &state, &allow("once"));
+        assert_eq!(answer.text(), "no choice", "it decided nothing: {}", answer.raw);
+    }
+    assert_eq!(stage.called(), [json!({"text": "no choice"}), json!({"text": "no choice"})]);
 }
 
 #[test]

@@ -47,6 +47,8 @@ async function person({ params }, extra) {
   const next = plan[0] === "all" ? "all" : plan.shift();
   say({ asked: { ...params, id: extra?.requestId, unplanned: next === undefined }, call: current });
   const answer = next === "wait" ? await new Promise((resolve) => (decide = resolve)) : next;
+  // A person takes longer than the 300 ms within which headend takes an answer for that of a program.
+  if (!["once", "session", "deny", "accept", "all"].includes(answer)) await new Promise((resolve) => setTimeout(resolve, 400));
   return response(answer ?? "cancel", params);
 }
 

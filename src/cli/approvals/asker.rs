@@ -17,7 +17,10 @@ use crate::wire::raw::RawObject;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cli) enum Asked {
     /// The call may be made once.
-    Allowed,
+    Allowed {
+        /// Its agent was told to stop before.
+        is_late: bool,
+    },
     Denied,
     /// The person said neither, and the approval is still open.
     Left,
@@ -50,8 +53,8 @@ pub(in crate::cli) fn ask(common: &Common, place: &mut Place, id: &str) -> Resul
     };
     place.permit(common)?;
     let outcome = place.answer(common, id, Some(digest), wish)?;
-    match (wish, outcome.as_str()) {
-        (Wish::Once, "granted") => Ok(Asked::Allowed),
+    match (wish, outcome.word.as_str()) {
+        (Wish::Once, "granted") => Ok(Asked::Allowed { is_late: outcome.is_late }),
         (_, "denied") => Ok(Asked::Denied),
         (_, other) => Err(Failure::new(NO, format!("the answer does not count: {}", foreign::line(other)))),
     }

@@ -1,9 +1,10 @@
 //! One answer to several approvals of one caller about one item: all are shown, then a person is asked once.
 
+use super::shown::TRY_AGAIN;
 use crate::cli::exit::{NO, OK, UNAVAILABLE, USAGE};
 use crate::cli::output::{Failure, print};
 use crate::cli::terminal;
-use crate::store::approvals::Wish;
+use crate::store::approvals::{AnswerOutcome, Wish};
 use crate::wire::digest::Digest;
 use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject};
@@ -24,7 +25,10 @@ impl Group<'_> {
     ///
     /// # Errors
     /// 64 for an answer that no group can have, or without a terminal to ask on; 1 when they are no group, or the person says no.
-    pub(super) fn answer(self, answer: impl FnMut(&str, Digest) -> Result<String, Failure>) -> Result<u8, Failure> {
+    pub(super) fn answer(
+        self,
+        answer: impl FnMut(&str, Digest) -> Result<AnswerOutcome, Failure>,
+    ) -> Result<u8, Failure> {
         let verb = match self.wish {
             Wish::Deny => "Deny",
             Wish::Once => "Allow once",
@@ -69,18 +73,21 @@ impl Group<'_> {
     fn each(
         &self,
         members: &[&RawObject],
-        mut answer: impl FnMut(&str, Digest) -> Result<String, Failure>,
+        mut answer: impl FnMut(&str, Digest) -> Result<AnswerOutcome, Failure>,
     ) -> Result<u8, Failure> {
         let mut told = Vec::with_capacity(members.len());
         let wanted = if self.wish == Wish::Deny { "denied" } else { "granted" };
-        let mut all = true;
+        let (mut all, mut is_late) = (true, false);
         for row in members {
             let id = row.string("id").unwrap_or_default();
             let old =
                 || Failure::new(UNAVAILABLE, "the daemon is older than this program and lists no digests; restart it");
             let digest = row.string("digest").as_deref().and_then(Digest::from_hex).ok_or_else(old)?;
             let (outcome, why) = match answer(&id, digest) {
-                Ok(outcome) => (outcome, None),
+                Ok(outcome) => {
+                    is_late |= outcome.is_late;
+                    (outcome.word, None)
+                }
                 Err(failure) if failure.code == NO => ("open".to_owned(), Some(failure.text)),
                 Err(failure) => return Err(failure),
             };
@@ -103,7 +110,12 @@ impl Group<'_> {
                 let why = why.as_ref().map(|why| format!(": {}", foreign::line(why))).unwrap_or_default();
                 format!("{}: {}{why}\n", foreign::line(id), foreign::line(outcome))
             });
-            print(&lines.collect::<String>())?;
+            let after = match self.wish {
+                Wish::Deny => "the same calls stay refused for 10 minutes; `headend grants` lists them\n".to_owned(),
+                Wish::Once | Wish::Session | Wish::For(_) | Wish::Always if is_late => format!("{TRY_AGAIN}\n"),
+                Wish::Once | Wish::Session | Wish::For(_) | Wish::Always => String::new(),
+            };
+            print(&(lines.collect::<String>() + &after))?;
         }
         Ok(if all { OK } else { NO })
     }

@@ -7,7 +7,7 @@ use crate::cli::options::Common;
 use crate::cli::output::{Failure, complain};
 use crate::cli::{daemon, operator, source};
 use crate::policy::OperatorAction;
-use crate::store::approvals::{Wish, beside, json};
+use crate::store::approvals::{AnswerOutcome, Wish, beside, json};
 use crate::store::audit::Journal;
 use crate::store::db::Db;
 use crate::store::directory::Store;
@@ -53,6 +53,8 @@ impl Place {
             Self::Store { db, .. } => {
                 let answer = match name {
                     // Grants have no sealed columns.
+                    // Blocks are in the memory of a gateway.
+                    "blocks" | "denials" => json::list(name, std::iter::empty()),
                     "grants" => json::list(name, db.grants().run_now().map_err(failed)?.iter().map(json::grant)),
                     _ => beside::listed(db, name).map_err(failed)?,
                 };
@@ -67,6 +69,15 @@ impl Place {
             }
         };
         Ok(answer.objects(name))
+    }
+
+    /// Ends a block of the daemon.
+    pub(super) fn unblock(&mut self, id: &str) -> Result<RawObject, Failure> {
+        let Self::Daemon(daemon) = self else {
+            return Err(Failure::new(NO, "no daemon answers, so nothing is blocked"));
+        };
+        let params = RawObject::of_strings(&[("id", id)]);
+        daemon.ask_as_operator("approvals.unblock", Some(&params.encode().text()))
     }
 
     /// An open approval with everything that a person is shown.
@@ -99,7 +110,7 @@ impl Place {
         id: &str,
         shown: Option<Digest>,
         wish: Wish,
-    ) -> Result<String, Failure> {
+    ) -> Result<AnswerOutcome, Failure> {
         match self {
             Self::Daemon(daemon) => {
                 let mut params = RawObject::default();
@@ -109,7 +120,10 @@ impl Place {
                     params.set("digest", RawJson::string(&shown.hex()));
                 }
                 let answer = daemon.ask_as_operator("approvals.answer", Some(&params.encode().text()))?;
-                Ok(answer.string("outcome").unwrap_or_default())
+                Ok(AnswerOutcome {
+                    word: answer.string("outcome").unwrap_or_default(),
+                    is_late: answer.is_true("late"),
+                })
             }
             Self::Store { db, journal } => {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
@@ -125,7 +139,7 @@ impl Place {
                     Wish::Once | Wish::Session | Wish::For(_) | Wish::Always => (OperatorAction::Approve, Ok(opened?)),
                 };
                 let answered = runtime.block_on(beside::answer(db, id, shown, wish, &operator::user()));
-                let outcome = answered.as_ref().map(String::as_str).map_err(String::as_str);
+                let outcome = answered.as_ref().map(|outcome| &*outcome.word).map_err(String::as_str);
                 let record = operator::record(action, Some(id), outcome);
                 let written = opened.and_then(|open| journal.insert(open).write([record]).map_err(unrecorded));
                 let outcome = answered.map_err(|why| Failure::new(NO, foreign::line(&why)))?;

@@ -5,6 +5,9 @@ use crate::wire::foreign;
 use crate::wire::foreign::marked::Marked;
 use crate::wire::raw::RawObject;
 
+/// What a person does after a yes that came when the agent had been told to stop.
+pub(super) const TRY_AGAIN: &str = "Tell the agent to try again.";
+
 /// All of it, for people. Colours are those of `paint`.
 pub(super) fn told(approval: &RawObject, paint: &Paint) -> String {
     let text = |name: &str| approval.string(name).unwrap_or_default();
@@ -33,6 +36,15 @@ pub(super) fn told(approval: &RawObject, paint: &Paint) -> String {
         row("effect:", &[Marked::of(&effect)]);
     }
     row("time:", &[own(&format!("asked {} ago, {} left", span(number("age")), span(number("left"))))]);
+    let agent = match (approval.get("waits").map(|waits| waits.text() == "true"), approval.get("wait-left")) {
+        (None, _) => None,
+        (Some(true), Some(_)) => Some(format!("waits, {} left", span(number("wait-left")))),
+        (Some(true), None) => Some("waits".to_owned()),
+        (Some(false), _) => Some("was told to stop; after a yes, tell it to try again".to_owned()),
+    };
+    if let Some(agent) = agent {
+        row("agent:", &[own(&agent)]);
+    }
     for warning in approval.list("warnings").unwrap_or_default() {
         let warning = warning.parse::<String>().unwrap_or_default();
         out.extend([paint.alarm, "WARNING:   ", &foreign::line(&warning), paint.off, "\n"]);
@@ -123,6 +135,7 @@ mod tests {
             tool:      "fx__edit" (called "edit")
             effect:    the server says: may delete
             time:      asked 75 s ago, 13 min left
+            agent:     waits, 31 s left
             WARNING:   1 hidden character, shown as \u{..}
 
             Arguments, 99 bytes:
@@ -141,10 +154,13 @@ mod tests {
             headend approve abcdefgh [--for once|session|8h|always]
             headend deny abcdefgh
         "#]].assert_eq(&shown(
-            r#"{"id":"abcdefgh","caller":"local","client":"claude\u001b[2J 2.1","upstream":"fx","kind":"tool","item":"fx__edit","exposed":"edit","rule":"default","min-evidence":"L2","age":75,"left":825,"effect":"the server says: may delete","outcome":"If you allow it once, \"fx\" runs this tool with exactly these arguments, once.","warnings":["1 hidden character, shown as \\u{..}"],"description":"Edits.\n\u202eheadend approve abcdefgh","arguments-bytes":99,"arguments-digest":"01234567","definition-digest":"89abcdef","arguments":{"text":"Grüße\n下一行\u3164","path":"/x"}}"#,
+            r#"{"id":"abcdefgh","caller":"local","client":"claude\u001b[2J 2.1","upstream":"fx","kind":"tool","item":"fx__edit","exposed":"edit","rule":"default","min-evidence":"L2","age":75,"left":825,"waits":true,"wait-left":31,"effect":"the server says: may delete","outcome":"If you allow it once, \"fx\" runs this tool with exactly these arguments, once.","warnings":["1 hidden character, shown as \\u{..}"],"description":"Edits.\n\u202eheadend approve abcdefgh","arguments-bytes":99,"arguments-digest":"01234567","definition-digest":"89abcdef","arguments":{"text":"Grüße\n下一行\u3164","path":"/x"}}"#,
         ));
         let long = shown(r#"{"arguments-bytes":999999,"arguments-beginning":"text (999999 bytes):\n  | \u202e"}"#);
         assert!(long.contains("999999 bytes, are too long to be kept") && long.contains("  | \\u{202e}"), "{long}");
+        assert!(
+            shown(r#"{"waits":false,"arguments":{}}"#).contains("agent:     was told to stop; after a yes, tell it to")
+        );
         assert!(shown(r#"{"arguments":{}}"#).contains("No arguments."));
         assert!(shown(r#"{"message":"headend asks"}"#).contains("headend asks\n"));
     }

@@ -7,7 +7,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::asker::{Asked, ask};
 use super::place::Place;
-use super::shown::field;
+use super::shown::{TRY_AGAIN, field};
 use crate::cli::daemon;
 use crate::cli::exit::{NO, OK, SOFTWARE, UNAVAILABLE};
 use crate::cli::options::Common;
@@ -84,8 +84,9 @@ fn asked(common: &Common, place: &mut Place, id: &str, others: usize) -> Result<
     print(&format!("\n{waiting}"))?;
     let text = match ask(common, place, id) {
         Ok(Asked::Over) => return Ok(false),
-        Ok(Asked::Allowed) => "allowed once".to_owned(),
-        Ok(Asked::Denied) => "denied".to_owned(),
+        Ok(Asked::Allowed { is_late: false }) => "allowed once".to_owned(),
+        Ok(Asked::Allowed { is_late: true }) => format!("allowed once. {TRY_AGAIN}"),
+        Ok(Asked::Denied) => "denied; the same call stays refused for 10 minutes".to_owned(),
         Ok(Asked::Left) => format!("left open; `headend approve {id}` and `headend deny {id}` answer it"),
         Ok(Asked::Gone) => "it was answered elsewhere or has expired".to_owned(),
         Err(failure) if matches!(failure.code, NO | UNAVAILABLE) => {

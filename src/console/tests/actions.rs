@@ -95,7 +95,8 @@ async fn each_button_of_each_page_leaves_one_record_with_the_session_behind_it()
             assert!(by.starts_with("console:") && by.len() == "console:".len() + 8, "{by}");
         }
     }
-    let wanted = ["approve", "deny", "login-begin", "logout", "pins-approve", "pins-reject", "restart", "revoke"];
+    let wanted =
+        ["approve", "deny", "login-begin", "logout", "pins-approve", "pins-reject", "restart", "revoke", "unblock"];
     assert!(wanted.iter().all(|action| seen.contains(*action)) && seen.contains("disable"), "{seen:?}");
     stage.send("POST", "/upstreams/files", &[("Cookie", &cookie)], "").await;
     assert_eq!(recorded.actions().await.len(), before, "a form of another session is no action");

@@ -36,7 +36,7 @@ mod secret;
 mod terms;
 mod text;
 
-pub use self::form::{ALLOW_ONCE, DECISION, DENY, ONCE, SESSION};
+pub use self::form::{ALLOW_TITLE, DECISION, DENY, ONCE, SESSION, YES_ONCE};
 pub use self::host::HostPattern;
 pub use self::terms::{Elicit, Own, Terms};
 pub use self::text::bounded;

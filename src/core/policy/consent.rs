@@ -14,7 +14,8 @@
 //! | open | the very same action, while no call waits for the prompt | joined; beside a call that waits, each call has its own prompt |
 //! | open | allowed, by sufficient evidence | granted |
 //! | open | another prompt was allowed for longer than once, and that grant covers this one too | granted |
-//! | open | denied; dismissed; its time is over | denied; dismissed; timed out. The last two count towards the embargo |
+//! | open | denied; declined by its client; dismissed; its time is over | denied; declined; dismissed; timed out. The last three count towards the embargo |
+//! | denied, within its 10 minutes | a person, not the client, allows it once after all; or takes the denial back | granted; none |
 //! | open | definition or launch changed | superseded, which counts towards nothing |
 //!
 //! | grant | event | then |
@@ -43,9 +44,11 @@ mod grant;
 pub mod hold;
 mod prompt;
 mod shown;
+pub mod unattended;
 pub mod view;
 
-pub use self::desk::{Answer, CannotAnswer, Closed, Desk, DeskLimits, Refused};
+pub use self::desk::{AgentWait, Answer, CannotAnswer, Closed, Desk, DeskLimits, Refused};
+pub use self::fatigue::{CallBlock, DENIED, Denial};
 pub use self::grant::{Arguments, Consented, Grant, GrantRow, Grants, Lifetime, ONCE_LIFE};
 pub use self::prompt::Prompt;
 pub use self::shown::{Kept, Shown};

@@ -2,8 +2,8 @@
 
 use crate::daemon::gateway::Gateway;
 use crate::policy::Digest;
-use crate::policy::consent::{CannotAnswer, GrantRow};
-use crate::store::approvals::{Wish, json};
+use crate::policy::consent::{CannotAnswer, GrantRow, PromptId};
+use crate::store::approvals::{PromptRow, Wish, json};
 use crate::wire::code;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -14,8 +14,15 @@ pub(super) async fn operate(
     method: &str,
     params: &RawObject,
 ) -> Option<Result<RawJson, (i64, String)>> {
-    const METHODS: [&str; 6] =
-        ["approvals.list", "approvals.show", "approvals.answer", "approvals.notify", "grants.list", "grants.revoke"];
+    const METHODS: [&str; 7] = [
+        "approvals.list",
+        "approvals.show",
+        "approvals.answer",
+        "approvals.notify",
+        "approvals.unblock",
+        "grants.list",
+        "grants.revoke",
+    ];
     if !METHODS.contains(&method) {
         return None;
     }
@@ -24,6 +31,7 @@ pub(super) async fn operate(
         "approvals.show" => show(gateway, params).await,
         "approvals.answer" => answer(gateway, params, by).await,
         "approvals.notify" => notify(gateway).await,
+        "approvals.unblock" => unblock(gateway, params, by),
         "grants.list" => Ok(grants(gateway)),
         _ => revoke(gateway, params, by).await,
     })
@@ -32,7 +40,27 @@ pub(super) async fn operate(
 async fn prompts(gateway: &Gateway) -> Result<RawJson, (i64, String)> {
     let rows = gateway.service.approvals.all_prompts().await.map_err(|error| (1, error.to_string()))?;
     let now = gateway.service.approvals.wall();
-    Ok(json::list("approvals", rows.iter().map(|row| json::prompt(row, now))))
+    let own = &gateway.service.approvals;
+    let approval = |row: &PromptRow| {
+        let prompt = json::prompt(row, now);
+        // Only the process that asked knows whether the agent waits.
+        match PromptId::parse(&row.id).filter(|id| own.prompt(id).is_some()) {
+            Some(id) => json::with_wait(&prompt, own.agent_wait(&id)),
+            None => prompt,
+        }
+    };
+    let approvals = RawJson::list(rows.iter().map(approval));
+    let blocks = gateway.service.approvals.blocks();
+    let blocks = RawJson::list(blocks.iter().map(|block| json::block(block, now)));
+    Ok(RawObject::of([("approvals", approvals), ("blocks", blocks)]).encode())
+}
+
+/// Ends a block.
+fn unblock(gateway: &Gateway, params: &RawObject, by: &str) -> Result<RawJson, (i64, String)> {
+    let id = params.string("id").ok_or_else(|| (code::INVALID_PARAMS, "`id` is missing".to_owned()))?;
+    let ended = gateway.service.approvals.unblock(&id, by);
+    let ended = ended.ok_or_else(|| (1, "no block with that id; it may have ended".to_owned()))?;
+    Ok(RawObject::of_strings(&[("outcome", "unblocked"), ("caller", &ended.caller), ("item", &ended.item)]).encode())
 }
 
 async fn show(gateway: &Gateway, params: &RawObject) -> Result<RawJson, (i64, String)> {
@@ -49,7 +77,11 @@ async fn answer(gateway: &Gateway, params: &RawObject, by: &str) -> Result<RawJs
     let shown = params.string("digest").map(|text| Digest::from_hex(&text).ok_or_else(|| wrong("`digest` is none")));
     let answered = gateway.service.approvals.operator_answers(&id, shown.transpose()?, wish, by).await;
     let outcome = answered.map_err(|why| (1, why))?;
-    Ok(RawObject::of_strings(&[("outcome", &outcome)]).encode())
+    let mut told = RawObject::of_strings(&[("outcome", &outcome.word)]);
+    if outcome.is_late {
+        told.set("late", RawJson::boolean(true));
+    }
+    Ok(told.encode())
 }
 
 /// Sends a notice of no approval.
@@ -62,7 +94,10 @@ fn grants(gateway: &Gateway) -> RawJson {
     let grants = gateway.service.approvals.grants();
     let mut rows: Vec<GrantRow> = grants.iter().map(|grant| grant.row()).collect();
     rows.sort_by(|a, b| (a.granted_at, &a.id).cmp(&(b.granted_at, &b.id)));
-    json::list("grants", rows.iter().map(json::grant))
+    let (now, blocks) = (gateway.service.approvals.wall(), gateway.service.approvals.blocks());
+    let denials = blocks.iter().filter(|block| block.denial.is_some());
+    let denials = RawJson::list(denials.map(|block| json::block(block, now)));
+    RawObject::of([("grants", RawJson::list(rows.iter().map(json::grant))), ("denials", denials)]).encode()
 }
 
 async fn revoke(gateway: &Gateway, params: &RawObject, by: &str) -> Result<RawJson, (i64, String)> {
@@ -70,6 +105,11 @@ async fn revoke(gateway: &Gateway, params: &RawObject, by: &str) -> Result<RawJs
     let all = params.is_true("all");
     if id.is_some() == all {
         return Err((code::INVALID_PARAMS, "write either `id` or `all`".to_owned()));
+    }
+    if let Some(id) = id.as_deref().filter(|id| PromptId::parse(id).is_some()) {
+        // A denial is named by the approval that was denied.
+        let ended = gateway.service.approvals.unblock(id, by);
+        return Ok(RawObject::of([("revoked", RawJson::number(usize::from(ended.is_some())))]).encode());
     }
     let revoked = gateway.service.approvals.revoke(id.as_deref(), by).await.map_err(|error| (1, error.to_string()))?;
     Ok(RawObject::of([("revoked", RawJson::number(revoked))]).encode())

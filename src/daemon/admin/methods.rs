@@ -2,6 +2,7 @@
 
 use self::MethodEffect::{Act, Look, RecordedElsewhere};
 use crate::policy::OperatorAction;
+use crate::policy::consent::PromptId;
 use crate::store::audit::Audit;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -18,11 +19,12 @@ pub(super) enum MethodEffect {
 }
 
 /// All methods. A method that is missing here does not exist.
-pub(super) const METHODS: [(&str, MethodEffect); 25] = [
+pub(super) const METHODS: [(&str, MethodEffect); 26] = [
     ("approvals.answer", Act(OperatorAction::Approve)),
     ("approvals.list", Look),
     ("approvals.notify", Act(OperatorAction::Notify)),
     ("approvals.show", Look),
+    ("approvals.unblock", Act(OperatorAction::Unblock)),
     ("call", RecordedElsewhere),
     ("console.link", Act(OperatorAction::ConsoleLink)),
     ("grants.list", Look),
@@ -53,6 +55,11 @@ impl MethodEffect {
     /// Returns the effect of a method with these params; `None` if there is no such method.
     pub(super) fn of(method: &str, params: &RawObject) -> Option<Self> {
         let (_, effect) = METHODS.iter().find(|(name, _)| *name == method)?;
+        let id = params.string("id").filter(|id| PromptId::parse(id).is_some());
+        if method == "grants.revoke" && id.is_some() {
+            // It takes a denial back.
+            return Some(Act(OperatorAction::Unblock));
+        }
         let is_denial = method == "approvals.answer" && params.string("answer").as_deref() == Some("deny");
         Some(if is_denial { Act(OperatorAction::Deny) } else { *effect })
     }

@@ -158,7 +158,7 @@ async fn a_record_of_an_action_says_what_it_was_about_and_its_outcome() {
     let answer = |id: &str, answer: &str| format!(r#"{{"id":"{id}","answer":"{answer}"}}"#);
     stage.ask(LOCAL, "approvals.answer", &answer(&yes, "8h")).await.unwrap();
     stage.ask(LOCAL, "approvals.answer", &answer(&no, "deny")).await.unwrap();
-    stage.ask(LOCAL, "approvals.answer", &answer(&no, "once")).await.unwrap_err();
+    stage.ask(LOCAL, "approvals.answer", &answer(&no, "always")).await.unwrap_err();
     stage.ask(LOCAL, "grants.revoke", r#"{"all":true}"#).await.unwrap();
     stage.ask(LOCAL, "reload", r#"{"dry-run":true}"#).await.unwrap();
     stage.ask(LOCAL, "reload", r#"{"for":"disable","name":"fx"}"#).await.unwrap();
@@ -169,7 +169,12 @@ async fn a_record_of_an_action_says_what_it_was_about_and_its_outcome() {
     let wanted = [
         ["approve", &yes, "done", "outcome: granted"],
         ["deny", &no, "done", "outcome: denied"],
-        ["approve", &no, "refused", "no open approval with that id; it was answered or has expired"],
+        [
+            "approve",
+            &no,
+            "refused",
+            "this call was denied; it can be allowed once, and for longer when it is asked about again",
+        ],
         ["revoke", "all", "done", "revoked: 1"],
         ["disable", "fx", "done", "nothing changed"],
         ["restart", "fy", "refused", "there is no upstream `fy`; `headend status` lists them"],

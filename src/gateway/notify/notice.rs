@@ -14,9 +14,26 @@ const LISTED: usize = 20;
 /// Longer arguments are told by the beginning of their view, in bytes.
 const ARGUMENTS: usize = 4096;
 
+/// What a person does after a yes to a call whose agent was told to stop.
+const ADVICE: &str = "Tell the agent to try again.";
+
+/// An approval of a notice.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ListedApproval<'p> {
+    pub(super) prompt: &'p Prompt,
+    /// The agent still waits.
+    pub(super) waits: bool,
+}
+
 /// A notice of these approvals, `open` being all that are.
-pub(super) fn notice(fresh: &[&Prompt], open: usize, arguments: bool, page: Option<&str>, now: Wall) -> Bytes {
-    let listed = fresh.iter().take(LISTED).map(|prompt| approval(prompt, arguments, page, now));
+pub(super) fn notice(
+    fresh: &[ListedApproval<'_>],
+    open: usize,
+    arguments: bool,
+    page: Option<&str>,
+    now: Wall,
+) -> Bytes {
+    let listed = fresh.iter().take(LISTED).map(|listed| approval(*listed, arguments, page, now));
     line(listed.collect(), fresh.len().saturating_sub(LISTED), open, page)
 }
 
@@ -39,7 +56,8 @@ fn line(approvals: Vec<RawJson>, more: usize, open: usize, page: Option<&str>) -
     encode(&out)
 }
 
-fn approval(prompt: &Prompt, arguments: bool, page: Option<&str>, now: Wall) -> RawJson {
+fn approval(listed: ListedApproval<'_>, arguments: bool, page: Option<&str>, now: Wall) -> RawJson {
+    let ListedApproval { prompt, waits } = listed;
     let texts = [("caller", &*prompt.asked.caller), ("item", &*prompt.asked.item), ("effect", &prompt.effect())];
     let mut out = RawObject::default();
     for (name, text) in texts {
@@ -47,6 +65,8 @@ fn approval(prompt: &Prompt, arguments: bool, page: Option<&str>, now: Wall) -> 
     }
     add(&mut out, "client", prompt.shown.client.as_ref().map(ToString::to_string).as_deref());
     out.set("age", RawJson::number(now.saturating_sub(prompt.opened_at)));
+    out.set("waits", RawJson::boolean(waits));
+    add(&mut out, "after-a-yes", Some(ADVICE).filter(|_| !waits));
     add(&mut out, "page", page.map(|page| format!("{page}/approvals/{}", prompt.id)).as_deref());
     let kept = &prompt.shown.arguments;
     match kept {
@@ -109,7 +129,9 @@ mod tests {
     }
 
     fn read(prompts: &[Prompt], arguments: bool, page: Option<&str>) -> Value {
-        let line = notice(&prompts.iter().collect::<Vec<_>>(), 30, arguments, page, 42);
+        let listed: Vec<ListedApproval<'_>> =
+            prompts.iter().map(|prompt| ListedApproval { prompt, waits: prompt.until > 900 }).collect();
+        let line = notice(&listed, 30, arguments, page, 42);
         assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1, "one line");
         serde_json::from_slice(&line).unwrap()
     }
@@ -119,10 +141,13 @@ mod tests {
         let told = read(&[prompt(1, r#"{"a":"\u202eb","c":[1]}"#)], false, Some("http://127.0.0.1:1"));
         let page = format!("http://127.0.0.1:1/approvals/{}", PromptId::new([1; 16]));
         let approval = json!({"caller": "x", "item": r"x__\u{202e}y", "effect": "the server says nothing",
-            "client": r"ed\u{1b}[2J", "age": 2, "page": page});
+            "client": r"ed\u{1b}[2J", "age": 2, "waits": false, "after-a-yes": ADVICE, "page": page});
         assert_eq!(told, json!({"open": 30, "more": 0, "page": "http://127.0.0.1:1", "approvals": [approval]}));
         let bare = read(&[prompt(1, "{}")], false, None);
         assert_eq!((bare.get("page"), bare["approvals"][0].get("page")), (None, None));
+        let waiting = read(&[Prompt { until: 901, ..prompt(1, "{}") }], false, None);
+        let waiting = &waiting["approvals"][0];
+        assert_eq!((&waiting["waits"], waiting.get("after-a-yes")), (&json!(true), None));
     }
 
     #[test]

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::journal::revocation;
-use super::kept::{Answered, Revoked};
+use super::kept::{AnswerOutcome, Answered, Revoked};
 use super::{Approvals, PromptRow, Wish, json};
 use crate::base::clock;
-use crate::policy::consent::{CannotAnswer, Closed, PromptId, Wall};
+use crate::policy::consent::{CannotAnswer, PromptId, Wall};
 use crate::policy::{Digest, Entry, Evidence};
 use crate::store::db::{Db, DbError};
 use crate::store::lock;
@@ -37,7 +37,8 @@ impl Approvals {
         let now = self.wall();
         if let Some(prompt) = PromptId::parse(id).and_then(|id| self.prompt(&id)) {
             let details = prompt.details().encode();
-            return Ok(Some(json::whole(&PromptRow::from(&prompt), &details.text(), now)));
+            let whole = json::whole(&PromptRow::from(&prompt), &details.text(), now);
+            return Ok(Some(json::with_wait(&whole, self.agent_wait(&prompt.id))));
         }
         let Some(db) = &self.inner.db else { return Ok(None) };
         let rows = db.prompts(now).run().await?;
@@ -46,8 +47,7 @@ impl Approvals {
         Ok(Some(json::whole(row, details.as_deref().unwrap_or("{}"), now)))
     }
 
-    /// The operator's answer to a prompt of whichever process; `shown` is the digest of what was shown of it. Says what came of it,
-    /// in one word.
+    /// The operator's answer to a prompt of whichever process; `shown` is the digest of what was shown of it. Says what came of it.
     ///
     /// # Errors
     /// Why it does not count.
@@ -57,15 +57,15 @@ impl Approvals {
         shown: Option<Digest>,
         wish: Wish,
         by: &str,
-    ) -> Result<String, String> {
+    ) -> Result<AnswerOutcome, String> {
         let known = PromptId::parse(id).ok_or_else(|| CannotAnswer::Unknown.to_string())?;
-        if self.prompt(&known).is_some() {
+        if self.prompt(&known).is_some() || self.is_denied(&known) {
             let answer = wish.answer(self.wall());
             let closed = match shown {
                 Some(shown) => self.answer_shown(&(known, shown), answer, Evidence::Operator, by).await,
                 None => self.answer(&known, answer, Evidence::Operator, by).await,
             };
-            return closed.map(|how| how.into_str().to_owned()).map_err(|why| why.to_string());
+            return closed.map(|how| AnswerOutcome::of(how, self.was_late(&known))).map_err(|why| why.to_string());
         }
         match &self.inner.db {
             Some(db) => answer(db, id, shown, wish, by).await,
@@ -119,7 +119,13 @@ pub(crate) fn show(db: &Db, id: &str) -> Result<Option<RawJson>, DbError> {
 ///
 /// # Errors
 /// Why it does not count, or that the other process did not take it.
-pub(crate) async fn answer(db: &Db, id: &str, shown: Option<Digest>, wish: Wish, by: &str) -> Result<String, String> {
+pub(crate) async fn answer(
+    db: &Db,
+    id: &str,
+    shown: Option<Digest>,
+    wish: Wish,
+    by: &str,
+) -> Result<AnswerOutcome, String> {
     let answer = shown.map_or_else(|| wish.to_string(), |shown| format!("{wish} {}", shown.hex()));
     let answered = Answered { prompt: id.to_owned(), answer, by: by.to_owned() };
     let told = |error: DbError| error.to_string();
@@ -131,7 +137,7 @@ pub(crate) async fn answer(db: &Db, id: &str, shown: Option<Digest>, wish: Wish,
     while clock::now() < deadline {
         let outcome = db.outcome(id.to_owned()).run().await;
         if let Some(outcome) = outcome.map_err(|error| error.to_string())? {
-            return judged(outcome);
+            return AnswerOutcome::parse(&outcome).ok_or(outcome);
         }
         tokio::time::sleep(PAUSE).await;
     }
@@ -151,9 +157,4 @@ pub(crate) fn revoke(db: &Db, id: Option<&str>, by: &str) -> Result<Vec<Entry>, 
         revocation(asked, &revoked.id, &by)
     };
     Ok(revoked.iter().map(told).collect())
-}
-
-fn judged(outcome: String) -> Result<String, String> {
-    let good = [Closed::Granted, Closed::Denied, Closed::Dismissed].iter().any(|how| how.into_str() == outcome);
-    if good { Ok(outcome) } else { Err(outcome) }
 }

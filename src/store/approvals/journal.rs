@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::closed_by::By;
 use super::{Approvals, Inner};
-use crate::policy::consent::{Asked, CannotAnswer, Closed, Grant, PromptId};
+use crate::policy::consent::{Asked, CallBlock, CannotAnswer, Closed, Grant, PromptId};
 use crate::policy::{Entry, Event};
 use crate::store::audit::{Audit, RecordSlot};
 
@@ -42,6 +42,19 @@ impl Inner {
     /// Records that the person `by` took a grant back that this process could not read.
     pub(super) fn revoked_unread(&self, grant: &Arc<str>, by: &Arc<str>) {
         self.record(revocation(None, grant, by));
+    }
+
+    /// Records that the person `by` ended a block before its time.
+    pub(super) fn unblocked(&self, block: &CallBlock, by: &Arc<str>) {
+        let about_it = match &block.denial {
+            Some(denial) => about(Event::Revoke, &block.id, &denial.asked),
+            None => Entry {
+                caller: Some(Arc::clone(&block.caller)),
+                item: Some(Arc::clone(&block.item)),
+                ..Entry::new(Event::Revoke)
+            },
+        };
+        self.record(Entry { by: Some(Arc::clone(by)), result: "unblocked", ..about_it });
     }
 
     /// Records that a grant ended with what it was about.

@@ -1,7 +1,7 @@
 //! Prompts and grants as the admin socket and `--json` show them.
 
 use super::PromptRow;
-use crate::policy::consent::{GrantRow, Wall};
+use crate::policy::consent::{AgentWait, CallBlock, GrantRow, Wall};
 use crate::wire::raw::{RawJson, RawObject};
 
 /// An open prompt with everything that a person is shown: [`prompt`], and the details of that prompt, which are an object.
@@ -46,6 +46,16 @@ pub(crate) fn prompt(row: &PromptRow, now: Wall) -> RawJson {
     out.encode()
 }
 
+/// The same with what is known of the agent: `waits`, and `wait-left` in seconds where that is known.
+pub(crate) fn with_wait(prompt: &RawJson, wait: AgentWait) -> RawJson {
+    let mut out = RawObject::parse(prompt).unwrap_or_default();
+    out.set("waits", RawJson::boolean(wait != AgentWait::Stopped));
+    if let AgentWait::Waits { left: Some(left) } = wait {
+        out.set("wait-left", RawJson::number(left));
+    }
+    out.encode()
+}
+
 /// A live grant. Dates are seconds since 1970; `last-used` is 0 for never.
 pub(crate) fn grant(row: &GrantRow) -> RawJson {
     let asked = &row.asked;
@@ -70,6 +80,25 @@ pub(crate) fn grant(row: &GrantRow) -> RawJson {
     out.set("granted-at", RawJson::number(row.granted_at));
     out.set("last-used", RawJson::number(row.last_used));
     out.set("uses", RawJson::number(row.uses));
+    out.encode()
+}
+
+/// A block; one of a denial says who denied what. Dates are seconds since 1970, `left` is in seconds.
+pub(crate) fn block(block: &CallBlock, now: Wall) -> RawJson {
+    let id = block.id.to_string();
+    let mut out = RawObject::of_strings(&[("id", &id), ("caller", &block.caller), ("item", &block.item)]);
+    if let Some(client) = &block.client {
+        out.set("client", RawJson::string(client));
+    }
+    if let Some(denial) = &block.denial {
+        let asked = &denial.asked;
+        let (kind, evidence) = (asked.kind.into_str(), denial.evidence.into_str());
+        let texts = [("by", &*denial.by), ("kind", kind), ("rule", &asked.rule), ("evidence", evidence)];
+        texts.into_iter().for_each(|(name, text)| out.set(name, RawJson::string(text)));
+        out.set("denied-at", RawJson::number(denial.at));
+    }
+    out.set("until", RawJson::number(block.until));
+    out.set("left", RawJson::number(block.until.saturating_sub(now)));
     out.encode()
 }
 

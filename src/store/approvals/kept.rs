@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::policy::Digest;
-use crate::policy::consent::{GrantRow, Prompt, Wall};
+use crate::policy::consent::{Closed, GrantRow, Prompt, Wall};
 
 /// A prompt as it is listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +62,36 @@ pub(crate) struct Answered {
     /// A [`super::Wish`]; behind a space the digest of what was shown, where the answer says it.
     pub(crate) answer: String,
     pub(crate) by: String,
+}
+
+/// The end of an approval by an operator's answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AnswerOutcome {
+    /// The word of a [`Closed`].
+    pub(crate) word: String,
+    /// It was allowed when the agent had been told to stop.
+    pub(crate) is_late: bool,
+}
+
+impl AnswerOutcome {
+    /// Behind the word of one in the store.
+    const LATE: &str = " late";
+
+    pub(crate) fn of(how: Closed, is_late: bool) -> Self {
+        Self { word: how.into_str().to_owned(), is_late }
+    }
+
+    /// As the process that has the prompt writes it for others.
+    pub(crate) fn written(&self) -> String {
+        format!("{}{}", self.word, if self.is_late { Self::LATE } else { "" })
+    }
+
+    /// Reads what [`Self::written`] wrote; `None` where it says why an answer does not count.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (word, is_late) = text.strip_suffix(Self::LATE).map_or((text, false), |word| (word, true));
+        let is_good = [Closed::Granted, Closed::Denied, Closed::Dismissed].iter().any(|how| how.into_str() == word);
+        is_good.then(|| Self { word: word.to_owned(), is_late })
+    }
 }
 
 /// A grant's uses that are not written yet.

@@ -1,8 +1,10 @@
 //! The place of a call at its open prompt.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::{Approvals, Open, Span};
+use crate::base::clock;
 use crate::policy::Entry;
 use crate::policy::consent::{Asked, Grant, PromptId, Refused, Shown};
 
@@ -55,6 +57,18 @@ impl Seat {
         self.prompt
     }
 
+    /// Notes when the call gives up waiting.
+    pub(crate) fn waits_until(&self, until: Instant) {
+        let left = until.saturating_duration_since(clock::now()).as_secs();
+        let until = self.approvals.wall() + left;
+        self.approvals.inner.lock().desk.waits_until(&self.prompt, until);
+    }
+
+    /// Leaves the prompt to the console and the terminal: it is open as long as they may take.
+    pub(crate) fn hand_over(&self) {
+        self.approvals.hand_over(&self.prompt);
+    }
+
     /// The call is answered with the question, and its client comes back with the answer.
     pub(crate) fn carry(mut self) {
         self.is_carried = true;
@@ -63,7 +77,7 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        let now = self.approvals.wall();
+        let now = clock::since_1970();
         let mut open = self.approvals.inner.lock();
         if self.is_carried {
             open.desk.carry(&self.prompt, now);
@@ -72,6 +86,10 @@ impl Drop for Seat {
         }
         if let Some(grant) = open.reserved.remove(&self.prompt) {
             grant.release();
+        }
+        if open.desk.get(&self.prompt).is_some() {
+            // Open pages show whether the agent still waits.
+            self.approvals.inner.tell();
         }
     }
 }

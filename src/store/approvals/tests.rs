@@ -187,6 +187,7 @@ async fn whoever_waits_for_a_prompt_learns_how_it_ended() {
     let cases = [
         (Answer::Allow(Lifetime::Once), Closed::Granted),
         (Answer::Deny, Closed::Denied),
+        (Answer::Decline, Closed::Declined),
         (Answer::Dismiss, Closed::Dismissed),
     ];
     for (n, (answer, closed)) in cases.into_iter().enumerate() {
@@ -344,7 +345,8 @@ async fn an_answer_that_another_process_left_counts_as_the_operators() {
         stop.cancel();
         outcome
     });
-    assert_eq!((ran, outcome), ((), Ok("granted".to_owned())));
+    // No call waits for it.
+    assert_eq!((ran, outcome), ((), Ok(AnswerOutcome::of(Closed::Granted, true))));
     let grant = approvals.grants().claim(&action, approvals.wall(), None).unwrap().spend();
     assert_eq!((grant.evidence(), &**grant.by()), (Evidence::Operator, "uid:1"));
     assert_eq!(approvals.all_prompts().await.unwrap(), []);
@@ -410,4 +412,56 @@ async fn nobody_is_asked_while_the_answer_could_not_be_kept_and_what_was_revoked
         }
     }
     assert!(approvals.ask(asked("ci", "fx__d", "{}"), shown()).is_ok());
+}
+
+#[tokio::test]
+async fn a_yes_is_late_once_the_agent_was_told_to_stop() {
+    let approvals = Approvals::memory(&limits());
+    let ask = |item: &str| {
+        let span = Span::Person(Duration::from_secs(900));
+        approvals.ask_for(asked("ci", item, "{}"), shown(), span, None, Entry::new(Event::Prompt)).unwrap()
+    };
+    let (held, left) = (ask("fx__held"), ask("fx__left"));
+    let [held_id, left_id] = [&held, &left].map(Seat::prompt);
+    held.waits_until(clock::now() + Duration::from_secs(31));
+    assert!(matches!(approvals.agent_wait(&held_id), AgentWait::Waits { left: Some(30 | 31) }));
+    drop(left);
+    assert_eq!(approvals.agent_wait(&left_id), AgentWait::Stopped);
+    for (id, is_late) in [(held_id, false), (left_id, true)] {
+        let outcome = approvals.operator_answers(&id.to_string(), None, Wish::Once, "uid:1").await.unwrap();
+        assert_eq!((outcome.word.as_str(), outcome.is_late), ("granted", is_late));
+    }
+}
+
+#[tokio::test]
+async fn a_denied_call_is_allowed_once_after_all_and_both_are_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    for approvals in [Approvals::memory(&limits()), kept(&dir)] {
+        let action = asked("ci", "fx__echo", "{}");
+        let id = approvals.ask(action.clone(), shown()).unwrap();
+        approvals.answer(&id, Answer::Deny, Evidence::Page, "console").await.unwrap();
+        assert_eq!(approvals.ask(action.clone(), shown()), Err(Refused::Declined));
+        let by_client = approvals.answer(&id, Answer::Allow(Lifetime::Once), Evidence::Client, "client").await;
+        assert_eq!(by_client, Err(CannotAnswer::Unknown));
+        let always = approvals.operator_answers(&id.to_string(), None, Wish::Always, "uid:1").await;
+        assert!(always.unwrap_err().contains("was denied"));
+        let outcome = approvals.operator_answers(&id.to_string(), None, Wish::Once, "uid:1").await.unwrap();
+        assert_eq!((outcome.word.as_str(), outcome.is_late), ("granted", true));
+        assert!(approvals.blocks().is_empty() && approvals.inner.lock().waiting.is_empty());
+        let grant = approvals.grants().claim(&action, approvals.wall(), None).unwrap().spend();
+        assert_eq!((grant.is_once(), &**grant.by()), (true, "uid:1"));
+    }
+}
+
+#[tokio::test]
+async fn a_denial_that_is_taken_back_asks_again() {
+    let approvals = Approvals::memory(&limits());
+    let action = asked("ci", "fx__echo", "{}");
+    let id = approvals.ask(action.clone(), shown()).unwrap();
+    approvals.answer(&id, Answer::Deny, Evidence::Operator, "uid:1").await.unwrap();
+    let [block] = &approvals.blocks()[..] else { panic!("one block") };
+    assert_eq!((block.id, &*block.denial.as_ref().unwrap().by), (id, "uid:1"));
+    assert!(approvals.unblock(&id.to_string(), "uid:1").is_some());
+    assert!(approvals.unblock(&id.to_string(), "uid:1").is_none());
+    assert!(approvals.ask(action, shown()).is_ok());
 }

@@ -247,7 +247,9 @@ fn a_legacy_client_whose_word_does_not_suffice_is_told_where_to_go_and_its_answe
         assert_eq!(question["params"]["requestedSchema"], json!({"type": "object", "properties": {}}), "{label}");
         let message = question["params"]["message"].as_str().unwrap();
         assert!(message.contains("the tool fx__write of the server fx"), "{label}: {message}");
-        assert!(!message.contains("://") && !message.contains("headend approve"), "{label}: {message}");
+        for part in ["`headend approvals --watch`", "Decline here to refuse this call."] {
+            assert!(message.contains(part), "{part}: {message}");
+        }
         client.respond(&question["id"], answer);
         assert!(call.next_within(Duration::from_millis(300)).is_err(), "{label}: it waits, and is not asked again");
         assert_eq!(pending(&stage).len(), 1, "{label}");
@@ -258,9 +260,17 @@ fn a_legacy_client_whose_word_does_not_suffice_is_told_where_to_go_and_its_answe
     let mut client = stage.client(Era::LEGACY, forms());
     let mut call = client.open("tools/call", write("declined"));
     let question = call.next().unwrap();
+    read_form();
     client.respond(&question["id"], json!({"action": "decline"}));
-    assert_eq!(reason_of(&call.response()), "denied");
+    let response = call.response();
+    assert_eq!(response["result"]["content"][0]["text"], "The client declined this call.", "{response}");
+    assert_eq!(reason_of(&response), "denied");
     assert_eq!(pending(&stage), [""; 0]);
+    let mut again = client.open("tools/call", write("declined"));
+    assert_eq!(again.next().unwrap()["method"], "elicitation/create", "it blocks nothing");
+    headend(&stage, &["deny", &open_ids(&stage.gateway.world)[0]]);
+    assert_eq!(again.next().unwrap()["method"], "notifications/cancelled");
+    assert_eq!(reason_of(&again.response()), "denied");
 
     let mut call = client.open("tools/call", write("withdrawn"));
     let question = call.next().unwrap();

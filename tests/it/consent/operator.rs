@@ -15,7 +15,7 @@ pub(crate) fn pending(stage: &Stage) -> Vec<String> {
 
 /// A refusal's text tells a model to stop, and gives it nothing to go on with.
 pub(crate) fn for_a_model(text: &str) {
-    assert!(text.contains("Stop here and tell the user") && text.contains("other means"), "{text}");
+    assert!(text.contains("Stop here and tell the user") && text.contains("Do not work around this"), "{text}");
     for forbidden in ["headend a", "headend d", "http", "`", "/approvals"] {
         assert!(!text.contains(forbidden), "{forbidden}: {text}");
     }

@@ -1,25 +1,28 @@
 //! The gateway's own question to a client: the approval of a call.
 
-use crate::mcp::elicitation::{ALLOW_ONCE, DECISION, DENY, ONCE, SESSION};
+use std::time::Duration;
+
+use crate::mcp::elicitation::{ALLOW_TITLE, DECISION, DENY, ONCE, SESSION, YES_ONCE};
 use crate::mcp::input::InputRequest;
+use crate::policy::Kind;
+use crate::policy::consent::unattended::REACTION;
 use crate::policy::consent::{Answer, Lifetime};
-use crate::policy::{Evidence, Kind};
 use crate::wire::raw::{RawJson, RawObject};
 
 /// Its name among those of `inputRequests`; no upstream's question has it.
 pub const KEY: &str = "gw.consent";
 
-/// Our form. A refusal is what it says unless somebody chooses otherwise.
+/// The form whose answer decides. No choice is made in advance, so a person who only confirms the form decides nothing.
 ///
 /// `has_session` says whether what is allowed for a session ends with one.
 pub fn form(message: &str, has_session: bool) -> InputRequest {
     let session = if has_session {
-        "Allow for this session"
+        "Yes, for this session"
     } else {
-        "Allow for a day, to all clients of this caller without a session"
+        "Yes, for a day, for all clients of this caller without a session"
     };
     elicitation(format!(
-        r#"{{"mode":"form","message":{},"requestedSchema":{{"type":"object","properties":{{"{DECISION}":{{"type":"string","title":"Decision","oneOf":[{{"const":"{DENY}","title":"Deny"}},{{"const":"{ONCE}","title":"{ALLOW_ONCE}"}},{{"const":"{SESSION}","title":"{session}"}}],"default":"{DENY}"}}}},"required":["{DECISION}"]}}}}"#,
+        r#"{{"mode":"form","message":{},"requestedSchema":{{"type":"object","properties":{{"{DECISION}":{{"type":"string","title":"{ALLOW_TITLE}","oneOf":[{{"const":"{ONCE}","title":"{YES_ONCE}"}},{{"const":"{SESSION}","title":"{session}"}},{{"const":"{DENY}","title":"No"}}]}}}},"required":["{DECISION}"]}}}}"#,
         RawJson::string(message).text()
     ))
 }
@@ -33,21 +36,21 @@ pub fn page(message: &str, url: &str) -> InputRequest {
     ))
 }
 
-/// The form without fields of a call that is held: it says in words where the call can be approved, and has no address and no
-/// command. The client's answer to it allows nothing.
+/// The form without fields of a call that is held: it says where the call can be approved. Declining refuses that call, and the form
+/// can allow nothing.
 ///
-/// `name` is the item's canonical name; one that could be read as anything but a name is left out.
-pub fn elsewhere(kind: Kind, name: &str, upstream: &str, places: Places) -> InputRequest {
+/// `console` is the console's address, where it can take the answer. `name` is the item's canonical name; one that could be read
+/// as anything but a name is left out.
+pub fn elsewhere(kind: Kind, name: &str, upstream: &str, console: Option<&str>) -> InputRequest {
     let is_name =
         |text: &str| text.len() <= 64 && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b));
     let what = if is_name(name) { format!("the {} {name}", kind.into_str()) } else { format!("a {}", kind.into_str()) };
-    let place = match places {
-        Places::Terminal => "in a terminal on the machine where headend runs",
-        Places::PageOrTerminal => "on the console page of headend, or in a terminal on the machine where headend runs",
-    };
+    let terminal = "with `headend approvals --watch` on the machine where headend runs";
+    let place =
+        console.map_or(terminal.to_owned(), |address| format!("in the headend console ({address}) or {terminal}"));
     let message = format!(
-        "headend waits for your approval of a call of {what} of the server {upstream}. It cannot be given here. Give or refuse it \
-         {place}; this question then goes away by itself. To refuse the call from here, decline. Any other answer here means nothing."
+        "headend needs your approval of a call of {what} of the server {upstream}. Answer it {place}; this question then goes away \
+         by itself. Decline here to refuse this call."
     );
     elicitation(format!(
         r#"{{"mode":"form","message":{},"requestedSchema":{{"type":"object","properties":{{}}}}}}"#,
@@ -55,41 +58,86 @@ pub fn elsewhere(kind: Kind, name: &str, upstream: &str, places: Places) -> Inpu
     ))
 }
 
-/// The places where an approval can be given that its client cannot give.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Places {
-    Terminal,
-    PageOrTerminal,
-}
-
-impl Places {
-    /// For an approval that needs that evidence, where the gateway has a console or none.
-    pub fn of(need: Evidence, has_console: bool) -> Self {
-        if has_console && need <= Evidence::Page { Self::PageOrTerminal } else { Self::Terminal }
-    }
-}
-
-/// Whether a client's answer declines. No answer to [`elsewhere`] means anything else.
+/// Whether a client's answer declines.
 pub fn is_declined(result: &RawJson) -> bool {
-    RawObject::parse(result).is_ok_and(|result| result.string("action").as_deref() == Some("decline"))
+    action(result).as_deref() == Some("decline")
+}
+
+fn action(result: &RawJson) -> Option<String> {
+    RawObject::parse(result).ok()?.string("action")
 }
 
 fn elicitation(params: String) -> InputRequest {
     InputRequest { method: "elicitation/create".to_owned(), params: Some(RawJson::trusted(params)) }
 }
 
-/// Reads a client's answer to our form. Every answer that is not clearly a yes is a no.
-pub fn read(result: &RawJson) -> Answer {
-    let Ok(result) = RawObject::parse(result) else { return Answer::Dismiss };
-    let decision = || result.object("content")?.string(DECISION);
-    match result.string("action").as_deref() {
-        Some("accept") => match decision().as_deref() {
-            Some(ONCE) => Answer::Allow(Lifetime::Once),
-            Some(SESSION) => Answer::Allow(Lifetime::Session),
-            _ => Answer::Deny,
+/// A question about an approval, by what the answer to it can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QuestionKind {
+    /// [`form`]: its answer decides.
+    Form,
+    /// [`page`]: accepting it only means that the client opens the page.
+    Page,
+    /// [`elsewhere`]: it can only be declined.
+    Notice,
+}
+
+/// The effect of a client's answer to a question about an approval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnswerEffect {
+    /// The approval is answered so.
+    Answer(Answer),
+    /// Nothing is decided, and the call waits on.
+    Wait,
+    /// Nothing is decided, since no person can have read the question: the call waits for the console and the terminal.
+    Unattended,
+}
+
+/// When a client answered a question.
+#[derive(Clone, Copy, Debug)]
+pub struct AnswerTiming {
+    /// The time from the question to the answer; `None` where the gateway does not know when it asked.
+    pub waited: Option<Duration>,
+    /// The host was found to have no person shortly before.
+    pub is_unattended: bool,
+}
+
+/// Judges a client's answer to a question of that kind; `None` stands for an error in its place.
+///
+/// Only a choice of the form can allow or deny. An answer without one refuses the call, unless it comes faster than a person can read or
+/// from a host without a person: that decides nothing.
+pub fn judge(kind: QuestionKind, result: Option<&RawJson>, timing: AnswerTiming) -> AnswerEffect {
+    let is_quick = timing.waited.is_some_and(|waited| waited < REACTION);
+    let effect = read(kind, result);
+    let is_refusal = matches!(effect, AnswerEffect::Answer(Answer::Decline | Answer::Dismiss));
+    let says_nothing = effect == AnswerEffect::Wait && !accepts_nothing(kind, result);
+    if is_quick && (is_refusal || says_nothing) {
+        AnswerEffect::Unattended
+    } else if timing.is_unattended && is_refusal {
+        AnswerEffect::Wait
+    } else {
+        effect
+    }
+}
+
+/// Whether the answer accepts a question without a choice to make, which says no more than that it was received.
+fn accepts_nothing(kind: QuestionKind, result: Option<&RawJson>) -> bool {
+    kind != QuestionKind::Form && result.and_then(action).as_deref() == Some("accept")
+}
+
+fn read(kind: QuestionKind, result: Option<&RawJson>) -> AnswerEffect {
+    let decision = || RawObject::parse(result?).ok()?.object("content")?.string(DECISION);
+    match (result.and_then(action).as_deref(), kind) {
+        (Some("accept"), QuestionKind::Form) => match decision().as_deref() {
+            Some(ONCE) => AnswerEffect::Answer(Answer::Allow(Lifetime::Once)),
+            Some(SESSION) => AnswerEffect::Answer(Answer::Allow(Lifetime::Session)),
+            Some(DENY) => AnswerEffect::Answer(Answer::Deny),
+            _ => AnswerEffect::Wait,
         },
-        Some("decline") => Answer::Deny,
-        _ => Answer::Dismiss,
+        (Some("accept"), QuestionKind::Page | QuestionKind::Notice) => AnswerEffect::Wait,
+        (Some("decline"), _) => AnswerEffect::Answer(Answer::Decline),
+        (_, QuestionKind::Notice) => AnswerEffect::Wait,
+        (_, QuestionKind::Form | QuestionKind::Page) => AnswerEffect::Answer(Answer::Dismiss),
     }
 }
 
@@ -99,43 +147,87 @@ mod tests {
     use crate::mcp::version::Revision;
 
     #[test]
-    fn only_a_clear_yes_is_a_yes() {
-        for (label, result, want) in [
-            ("once", r#"{"action":"accept","content":{"decision":"once"}}"#, Answer::Allow(Lifetime::Once)),
-            ("session", r#"{"action":"accept","content":{"decision":"session"}}"#, Answer::Allow(Lifetime::Session)),
-            ("the default", r#"{"action":"accept","content":{"decision":"deny"}}"#, Answer::Deny),
-            ("accepted without a decision", r#"{"action":"accept"}"#, Answer::Deny),
-            ("an unknown decision", r#"{"action":"accept","content":{"decision":"always"}}"#, Answer::Deny),
-            ("a wrong type", r#"{"action":"accept","content":{"decision":true}}"#, Answer::Deny),
-            ("declined", r#"{"action":"decline","content":{"decision":"once"}}"#, Answer::Deny),
-            ("cancelled", r#"{"action":"cancel"}"#, Answer::Dismiss),
-            ("no action", "{}", Answer::Dismiss),
-            ("no object", "[]", Answer::Dismiss),
+    fn only_a_choice_decides_and_declining_is_no_denial() {
+        use QuestionKind::{Form, Notice, Page};
+        let [once, session] = [Lifetime::Once, Lifetime::Session].map(|life| AnswerEffect::Answer(Answer::Allow(life)));
+        let [deny, decline, dismiss] = [Answer::Deny, Answer::Decline, Answer::Dismiss].map(AnswerEffect::Answer);
+        let wait = AnswerEffect::Wait;
+        for (label, result, [form, page, notice]) in [
+            ("once", r#"{"action":"accept","content":{"decision":"once"}}"#, [once, wait, wait]),
+            ("session", r#"{"action":"accept","content":{"decision":"session"}}"#, [session, wait, wait]),
+            ("no", r#"{"action":"accept","content":{"decision":"deny"}}"#, [deny, wait, wait]),
+            ("accepted without a choice", r#"{"action":"accept","content":{}}"#, [wait; 3]),
+            ("accepted without content", r#"{"action":"accept"}"#, [wait; 3]),
+            ("an unknown choice", r#"{"action":"accept","content":{"decision":"always"}}"#, [wait; 3]),
+            ("a wrong type", r#"{"action":"accept","content":{"decision":true}}"#, [wait; 3]),
+            ("declined", r#"{"action":"decline","content":{"decision":"once"}}"#, [decline; 3]),
+            ("cancelled", r#"{"action":"cancel"}"#, [dismiss, dismiss, wait]),
+            ("no action", "{}", [dismiss, dismiss, wait]),
+            ("no object", "[]", [dismiss, dismiss, wait]),
         ] {
-            assert_eq!(read(&RawJson::trusted(result)), want, "{label}");
+            for (kind, want) in [(Form, form), (Page, page), (Notice, notice)] {
+                for waited in [Some(REACTION), None] {
+                    let timing = AnswerTiming { waited, is_unattended: false };
+                    assert_eq!(judge(kind, Some(&RawJson::trusted(result)), timing), want, "{label}, {kind:?}");
+                }
+            }
+        }
+        let slow = AnswerTiming { waited: Some(REACTION), is_unattended: false };
+        assert_eq!([Form, Page, Notice].map(|kind| judge(kind, None, slow)), [dismiss, dismiss, wait], "an error");
+    }
+
+    #[test]
+    fn an_answer_that_no_person_can_have_given_decides_nothing_unless_it_chooses() {
+        use QuestionKind::{Form, Notice, Page};
+        let once = AnswerEffect::Answer(Answer::Allow(Lifetime::Once));
+        let deny = AnswerEffect::Answer(Answer::Deny);
+        let (quick, later) = (AnswerEffect::Unattended, AnswerEffect::Wait);
+        // The answer at once, and a later one of a host without a person.
+        for (label, result, [form, page, notice], [form_later, page_later, notice_later]) in [
+            (
+                "once",
+                r#"{"action":"accept","content":{"decision":"once"}}"#,
+                [once, later, later],
+                [once, later, later],
+            ),
+            ("no", r#"{"action":"accept","content":{"decision":"deny"}}"#, [deny, later, later], [deny, later, later]),
+            ("without a choice", r#"{"action":"accept","content":{}}"#, [quick, later, later], [later; 3]),
+            ("declined", r#"{"action":"decline"}"#, [quick; 3], [later; 3]),
+            ("cancelled", r#"{"action":"cancel"}"#, [quick; 3], [later; 3]),
+            ("nothing", "{}", [quick; 3], [later; 3]),
+        ] {
+            let result = RawJson::trusted(result);
+            let at = |waited, is_unattended| AnswerTiming { waited: Some(waited), is_unattended };
+            for (kind, at_once, from_unattended) in
+                [(Form, form, form_later), (Page, page, page_later), (Notice, notice, notice_later)]
+            {
+                let [before, after] = [Duration::ZERO, REACTION - Duration::from_millis(1)]
+                    .map(|waited| judge(kind, Some(&result), at(waited, false)));
+                assert_eq!((before, after), (at_once, at_once), "{label}, {kind:?}");
+                assert_eq!(judge(kind, Some(&result), at(REACTION, true)), from_unattended, "{label}, {kind:?}");
+            }
         }
     }
 
     #[test]
-    fn a_form_without_fields_names_a_place_in_words_and_nothing_to_follow() {
+    fn a_form_without_fields_names_the_console_and_the_command() {
         let evil = "fx__https://evil.example/`rm -rf ~`";
-        for (kind, name, need, has_console, wanted) in [
-            (Kind::Tool, "fx__write", Evidence::Page, true, "the tool fx__write of the server fx"),
-            (Kind::Tool, "fx__write", Evidence::Page, true, "console page"),
-            (Kind::Tool, "fx__write", Evidence::Page, false, "Give or refuse it in a terminal"),
-            (Kind::Tool, "fx__write", Evidence::Operator, true, "Give or refuse it in a terminal"),
-            (Kind::Tool, evil, Evidence::Page, true, "a call of a tool of the server fx"),
-            (Kind::Resource, "fx+fx://doc/1", Evidence::Client, true, "a call of a resource of the server fx"),
+        let console = "Answer it in the headend console (http://127.0.0.1:7627) or with `headend approvals --watch` on";
+        for (kind, name, address, wanted) in [
+            (Kind::Tool, "fx__write", Some("http://127.0.0.1:7627"), "the tool fx__write of the server fx"),
+            (Kind::Tool, "fx__write", Some("http://127.0.0.1:7627"), console),
+            (Kind::Tool, "fx__write", None, "Answer it with `headend approvals --watch` on the machine"),
+            (Kind::Tool, evil, None, "a call of a tool of the server fx"),
+            (Kind::Resource, "fx+fx://doc/1", None, "a call of a resource of the server fx"),
+            (Kind::Tool, "fx__write", None, "Decline here to refuse this call."),
         ] {
-            let question = elsewhere(kind, name, "fx", Places::of(need, has_console));
+            let question = elsewhere(kind, name, "fx", address);
             for revision in [Revision::V2025_06_18, Revision::V2025_11_25] {
                 let params = question.clone().for_revision(revision, String::new).unwrap().params.unwrap();
                 let text = params.text();
                 assert!(text.contains(wanted), "{text}");
                 assert!(text.contains(r#""requestedSchema":{"type":"object","properties":{}}"#), "{text}");
-                for part in ["://", "`", "headend approve", "$"] {
-                    assert!(!text.contains(part), "{part} in {text}");
-                }
+                assert!(!text.contains("evil") && !text.contains("$"), "{text}");
             }
         }
     }
@@ -158,7 +250,7 @@ mod tests {
         let shown = |revision| form("Sure?", true).for_revision(revision, String::new).unwrap().params.unwrap();
         assert_eq!(
             shown(Revision::V2025_06_18).text(),
-            r#"{"message":"Sure?","requestedSchema":{"type":"object","properties":{"decision":{"type":"string","title":"Decision","enum":["deny","once","session"],"enumNames":["Deny","Allow once","Allow for this session"]}},"required":["decision"]}}"#
+            r#"{"message":"Sure?","requestedSchema":{"type":"object","properties":{"decision":{"type":"string","title":"Allow this call?","enum":["once","session","deny"],"enumNames":["Yes, once","Yes, for this session","No"]}},"required":["decision"]}}"#
         );
         assert_eq!(shown(Revision::V2025_11_25), form("Sure?", true).params.unwrap(), "as it is");
     }

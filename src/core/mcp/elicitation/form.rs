@@ -16,8 +16,11 @@ pub const DECISION: &str = "decision";
 pub const DENY: &str = "deny";
 pub const ONCE: &str = "once";
 pub const SESSION: &str = "session";
-/// What our form shows for the value that allows one call.
-pub const ALLOW_ONCE: &str = "Allow once";
+/// The title of that field, and what our form shows for the value that allows one call.
+pub const ALLOW_TITLE: &str = "Allow this call?";
+pub const YES_ONCE: &str = "Yes, once";
+/// What the console shows for that value, and what our form showed in earlier releases.
+const ALLOW_ONCE: &str = "Allow once";
 
 /// Characters of a title, of the name of a field, and of a choice: its value and what people see of it.
 const MAX_TITLE: usize = 200;
@@ -235,8 +238,10 @@ impl Field {
         let Some(choices) = &self.choices else { return false };
         let mut values: Vec<String> = choices.iter().map(|(value, _)| letters(value)).collect();
         values.sort_unstable();
-        let shows_ours = choices.iter().any(|(_, shown)| letters(shown) == letters(ALLOW_ONCE));
-        values == [DENY, ONCE, SESSION].map(letters) || shows_ours
+        let is_ours = |shown: &str| [YES_ONCE, ALLOW_ONCE].iter().any(|ours| letters(shown) == letters(ours));
+        let shows_ours = choices.iter().any(|(_, shown)| is_ours(shown));
+        let has_our_title = self.title.as_deref().is_some_and(|title| letters(title) == letters(ALLOW_TITLE));
+        values == [DENY, ONCE, SESSION].map(letters) || shows_ours || has_our_title
     }
 
     fn is_secret(&self, name: &str) -> bool {

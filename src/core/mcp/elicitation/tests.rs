@@ -196,7 +196,10 @@ fn forms_that_copy_ours_or_ask_for_secrets_are_declined() {
     let key = r#"{"decision":{"type":"string","enum":["yes","no"]}}"#;
     let joined = r#"{"x":{"type":"string","oneOf":[{"const":"a","title":"Deny"},{"const":"b","title":"Allow-once"}]}}"#;
     let values = r#"{"x":{"type":"string","enum":["o-n-c-e","session.","deny"]}}"#;
-    for fields in [ours, titled, listed, key, joined, values] {
+    let yes = r#"{"x":{"type":"string","oneOf":[{"const":"a","title":"No"},{"const":"b","title":"Yes, once"}]}}"#;
+    let asks =
+        r#"{"x":{"type":"string","title":"Allow this call?","enum":["yes","no"]},"y":{"type":"string","enum":["a"]}}"#;
+    for fields in [ours, titled, listed, key, joined, values, yes, asks] {
         assert_eq!(asked("m", fields).map(drop), Err(InputError::Imitates), "{fields}");
     }
     for fields in [

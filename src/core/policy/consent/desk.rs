@@ -13,12 +13,15 @@
 //! | open | `answer`: allow, by sufficient evidence | granted; while its call waits, a once-grant is for that call alone | strikes are forgotten |
 //! | open | `release`: a grant for longer than once covers it | granted | strikes are forgotten |
 //! | open | `answer`: deny | denied | this action, 10 minutes; strikes are forgotten |
+//! | open | `answer`: decline, which is the client's no and blocks nothing | declined | a strike |
 //! | open | `answer`: dismiss | dismissed | a strike |
 //! | open | `expire` at its time | timed out | a strike |
+//! | denied, as long as that blocks | `answer`: allow once, by sufficient evidence that is not the client's | granted | the denial is forgotten |
+//! | denied; embargo | `end_block` by an operator | none | it is forgotten |
 //! | open | `supersede`: definition or launch changed, or the process ends | superseded | |
 //! | open | `set_limits`: one too many of its caller | superseded | |
 //!
-//! Three strikes in a row are an embargo on that item for that caller: 10 minutes, then an hour, then a day. Prompts about one
+//! Three strikes in a row are an embargo on that item for that client: 10 minutes, then an hour, then a day. Prompts about one
 //! item that were opened within 10 s and were open together are one strike: nobody looked once. Those that are open when an
 //! embargo begins are no strikes. A closed prompt is never opened again, and an answer that may not be given leaves the prompt open.
 
@@ -26,7 +29,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::fatigue::{Fatigue, STRIKES};
+use super::fatigue::{CallBlock, Denial, Fatigue, STRIKES};
 use super::grant::{Arguments, Grant, GrantRow, Lifetime};
 use super::{Asked, Prompt, PromptId, Shown, Wall};
 use crate::policy::{Digest, Evidence};
@@ -43,7 +46,7 @@ const CARRIED: Wall = 60;
 pub struct DeskLimits {
     /// Open prompts of one caller.
     pub max_open: usize,
-    /// Prompts of one caller that may end without an answer within a minute; then it opens none for the rest of it.
+    /// Prompts of one client that may end without an answer within a minute; then it opens none for the rest of it.
     pub per_minute: usize,
 }
 
@@ -52,6 +55,8 @@ pub struct DeskLimits {
 pub enum Answer {
     Allow(Lifetime),
     Deny,
+    /// The client refused this call, and nothing says that a person did.
+    Decline,
     /// Closed without saying either.
     Dismiss,
 }
@@ -63,6 +68,8 @@ pub enum Closed {
     /// There is a live grant.
     Granted,
     Denied,
+    /// By the client, for this call alone.
+    Declined,
     Dismissed,
     TimedOut,
     /// The item of the call has changed or is gone.
@@ -82,7 +89,7 @@ pub struct Opened {
 pub enum Refused {
     #[error("the same call was denied within the last 10 minutes")]
     Declined,
-    #[error("the last {unanswered} approvals of this item were not answered; try again later")]
+    #[error("the last {unanswered} approvals of this item for this client were not answered; try again later")]
     Embargo { unanswered: u32, until: Wall },
     #[error("{unanswered} approvals were not answered within the last minute; try again later")]
     Unanswered { unanswered: usize, per_minute: usize, retry: Duration },
@@ -109,6 +116,8 @@ pub enum CannotAnswer {
     OnlyOnce,
     #[error("an answer that came through the client may allow once or for its session, nothing longer")]
     TooLong,
+    #[error("this call was denied; it can be allowed once, and for longer when it is asked about again")]
+    Denied,
     #[error("the caller has no session, or it has ended; allow once, for a time, or always")]
     NoSession,
     #[error("that time is over already")]
@@ -127,13 +136,22 @@ fn who_may(need: Evidence) -> &'static str {
     }
 }
 
+/// Whether the agent whose call a prompt is about still waits for the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AgentWait {
+    /// Its call is open, for so many seconds more where that is known.
+    Waits { left: Option<Wall> },
+    /// It was told to stop: a yes is for the same call made again.
+    Stopped,
+}
+
 /// The call that a prompt belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tie {
     /// No call waits for it.
     Free,
     /// A modern client was asked in the answer of its call, and comes back with that answer's state.
-    Carried { until: Wall },
+    Carried { until: Wall, asked_at: Duration },
     /// A call waits for it.
     Held,
 }
@@ -142,6 +160,8 @@ enum Tie {
 struct Entry {
     prompt: Prompt,
     tie: Tie,
+    /// When the call that waits gives up, if that is known.
+    waits_until: Option<Wall>,
     /// Prompts are numbered as they are opened.
     number: u64,
 }
@@ -150,7 +170,7 @@ impl Entry {
     const fn is_free(&self, now: Wall) -> bool {
         match self.tie {
             Tie::Free => true,
-            Tie::Carried { until } => now >= until,
+            Tie::Carried { until, .. } => now >= until,
             Tie::Held => false,
         }
     }
@@ -229,28 +249,50 @@ impl Desk {
         };
         let joined = own.copied().or_else(left);
         if let Some(entry) = joined.and_then(|id| self.prompts.get_mut(&id)) {
-            entry.tie = Tie::Held;
+            (entry.tie, entry.waits_until) = (Tie::Held, None);
             entry.prompt.asked.session = asked.session;
             return Ok(Opened { id: entry.prompt.id, joined: true });
         }
-        if let Some(until) = self.fatigue.embargo(&asked, now) {
+        let client = shown.client_name();
+        if let Some(until) = self.fatigue.embargo(&asked, &client, now) {
             return Err(Refused::Embargo { unanswered: STRIKES, until });
         }
         let DeskLimits { max_open, per_minute } = self.limits;
-        if let Some((unanswered, wait)) = self.fatigue.wait(&asked.caller, per_minute, now) {
+        if let Some((unanswered, wait)) = self.fatigue.wait(&asked, &client, per_minute, now) {
             return Err(Refused::Unanswered { unanswered, per_minute, retry: Duration::from_secs(wait) });
         }
         let open = self.prompts.values().filter(|entry| entry.prompt.asked.caller == asked.caller).count();
         if open >= max_open {
             return Err(Refused::TooManyOpen { open, max_open, retry: SOME_TIME });
         }
-        if self.prompts.len() >= MAX_PROMPTS || !self.fatigue.has_room(&asked) || self.prompts.contains_key(&id) {
+        if self.prompts.len() >= MAX_PROMPTS
+            || !self.fatigue.has_room(&asked, &client)
+            || self.prompts.contains_key(&id)
+        {
             return Err(Refused::Full { retry: SOME_TIME });
         }
         self.opened += 1;
         let prompt = Prompt { id, asked, shown, opened_at: now, until: now + life };
-        self.prompts.insert(id, Entry { prompt, tie: Tie::Held, number: self.opened });
+        self.prompts.insert(id, Entry { prompt, tie: Tie::Held, waits_until: None, number: self.opened });
         Ok(Opened { id, joined: false })
+    }
+
+    /// Notes when the call that waits for a prompt gives up.
+    pub fn waits_until(&mut self, id: &PromptId, until: Wall) {
+        if let Some(entry) = self.prompts.get_mut(id) {
+            entry.waits_until = Some(until);
+        }
+    }
+
+    /// Whether the agent of an open prompt still waits. One that was asked in the answer of its call does, in its client.
+    pub fn agent_wait(&self, id: &PromptId, now: Wall) -> AgentWait {
+        match self.prompts.get(id) {
+            Some(Entry { tie: Tie::Held, waits_until, .. }) => {
+                AgentWait::Waits { left: waits_until.map(|until| until.saturating_sub(now)) }
+            }
+            Some(Entry { tie: Tie::Carried { .. }, .. }) => AgentWait::Waits { left: None },
+            Some(Entry { tie: Tie::Free, .. }) | None => AgentWait::Stopped,
+        }
     }
 
     /// The call that waited for a prompt does so no longer; the prompt stays open.
@@ -260,14 +302,31 @@ impl Desk {
         }
     }
 
-    /// The call ended with an answer that asks its client, which comes back with it.
-    pub fn carry(&mut self, id: &PromptId, now: Wall) {
+    /// The call ended at that time since 1970 with an answer that asks its client, which comes back with it.
+    pub fn carry(&mut self, id: &PromptId, now: Duration) {
         if let Some(entry) = self.prompts.get_mut(id) {
-            entry.tie = Tie::Carried { until: now + CARRIED };
+            entry.tie = Tie::Carried { until: now.as_secs() + CARRIED, asked_at: now };
         }
     }
 
-    /// A person's answer over a channel of that evidence; the prompt is closed by it.
+    /// When its client was asked in the answer of its call; `None` where it has come back since, or was not.
+    pub fn asked_at(&self, id: &PromptId) -> Option<Duration> {
+        match self.prompts.get(id)?.tie {
+            Tie::Carried { asked_at, .. } => Some(asked_at),
+            Tie::Free | Tie::Held => None,
+        }
+    }
+
+    /// Leaves the prompt to people who take longer than its client: it is open for `life` seconds from its beginning, if that is longer.
+    /// Returns the prompt.
+    pub fn extend(&mut self, id: &PromptId, life: Wall) -> Option<&Prompt> {
+        let prompt = &mut self.prompts.get_mut(id)?.prompt;
+        prompt.until = prompt.until.max(prompt.opened_at + life);
+        Some(prompt)
+    }
+
+    /// A person's answer over a channel of that evidence; the prompt is closed by it. A yes to a prompt that was denied takes the denial
+    /// back, as long as that lasts, and gives a once-grant; a client cannot do that.
     ///
     /// # Errors
     /// Why it does not count; the prompt is as before.
@@ -280,14 +339,28 @@ impl Desk {
         now: Wall,
         grant_id: Arc<str>,
     ) -> Result<Option<Grant>, CannotAnswer> {
+        if let (Answer::Allow(lifetime), Some(denial)) = (answer, self.denial(id, now)) {
+            let asked = denial.asked.clone();
+            if evidence == Evidence::Client {
+                return Err(CannotAnswer::Unknown);
+            }
+            if lifetime != Lifetime::Once {
+                return Err(CannotAnswer::Denied);
+            }
+            may_allow(&asked, lifetime, evidence, now)?;
+            self.fatigue.undo_denial(id);
+            return Ok(Some(Grant::new(once(asked, evidence, by, now, grant_id))));
+        }
         let entry = self.prompts.get(id).filter(|entry| now < entry.prompt.until).ok_or(CannotAnswer::Unknown)?;
         if let Answer::Allow(lifetime) = answer {
             may_allow(&entry.prompt.asked, lifetime, evidence, now)?;
         }
-        let Some(Entry { prompt, tie, number }) = self.prompts.remove(id) else { return Err(CannotAnswer::Unknown) };
+        let Some(Entry { prompt, tie, number, .. }) = self.prompts.remove(id) else {
+            return Err(CannotAnswer::Unknown);
+        };
         match answer {
             Answer::Allow(lifetime) => {
-                self.fatigue.answered(&prompt.asked, now);
+                self.fatigue.answered(&prompt.asked, &prompt.shown.client_name(), now);
                 let arguments = Arguments::of(lifetime, evidence, prompt.asked.destructive);
                 let (asked, by) = (prompt.asked, Arc::from(by));
                 let row = GrantRow {
@@ -305,12 +378,17 @@ impl Desk {
                 return Ok(Some(if is_for_call { Grant::for_call(row, *id) } else { Grant::new(row) }));
             }
             Answer::Deny => {
-                self.fatigue.answered(&prompt.asked, now);
-                self.fatigue.denied(&prompt.asked, now);
+                self.fatigue.answered(&prompt.asked, &prompt.shown.client_name(), now);
+                self.fatigue.denied(&prompt, by, evidence, now);
             }
-            Answer::Dismiss => self.fatigue.strike(&prompt, now, number, self.opened),
+            Answer::Decline | Answer::Dismiss => self.fatigue.strike(&prompt, now, number, self.opened),
         }
         Ok(None)
+    }
+
+    /// The denial of a prompt, as long as it blocks.
+    pub fn denial(&self, id: &PromptId, now: Wall) -> Option<&Denial> {
+        self.fatigue.denial(id, now)
     }
 
     /// Closes the prompts whose time is over, the oldest first.
@@ -338,7 +416,7 @@ impl Desk {
         answered.sort_unstable();
         for (_, id) in &answered {
             if let Some(Entry { prompt, .. }) = self.prompts.remove(id) {
-                self.fatigue.answered(&prompt.asked, now);
+                self.fatigue.answered(&prompt.asked, &prompt.shown.client_name(), now);
             }
         }
         answered.into_iter().map(|(_, id)| id).collect()
@@ -359,6 +437,18 @@ impl Desk {
         for prompt in prompts.filter(|prompt| prompt.asked.session == Some(session)) {
             prompt.asked.session = None;
         }
+    }
+
+    /// The blocks that last, the first to end first.
+    pub fn blocks(&self, now: Wall) -> Vec<CallBlock> {
+        let mut blocks: Vec<CallBlock> = self.fatigue.blocks(now).collect();
+        blocks.sort_by(|a, b| (a.until, &a.item, a.id).cmp(&(b.until, &b.item, b.id)));
+        blocks
+    }
+
+    /// Ends a block before its time. Returns what it was.
+    pub fn end_block(&mut self, id: &PromptId, now: Wall) -> Option<CallBlock> {
+        self.fatigue.end_block(id, now)
     }
 
     pub fn get(&self, id: &PromptId) -> Option<&Prompt> {
@@ -385,6 +475,12 @@ impl Desk {
     pub(super) fn largest_memory(&self) -> usize {
         self.fatigue.largest()
     }
+}
+
+/// A grant for one call with exactly the arguments of that action.
+fn once(asked: Asked, evidence: Evidence, by: &str, now: Wall, id: Arc<str>) -> GrantRow {
+    let (lifetime, arguments) = (Lifetime::Once, Arguments::Exact);
+    GrantRow { id, asked, arguments, lifetime, evidence, by: Arc::from(by), granted_at: now, last_used: 0, uses: 0 }
 }
 
 fn may_allow(asked: &Asked, lifetime: Lifetime, evidence: Evidence, now: Wall) -> Result<(), CannotAnswer> {

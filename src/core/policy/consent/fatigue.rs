@@ -1,13 +1,21 @@
 //! Against approval fatigue: bounds on a caller's approvals, and refusals after denials and unanswered ones.
+//!
+//! What nobody answered counts by caller and by the name that the client gives itself, so that one host does not silence the others of its
+//! caller. A caller has eight names; all further ones count as one. Denials count by caller.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use super::{Asked, Prompt, Wall};
-use crate::policy::Digest;
+use super::hold::Holder;
+use super::{Asked, Prompt, PromptId, Wall};
+use crate::policy::{Digest, Evidence};
 
 /// How long a denial is remembered for the same action, in seconds.
-pub(super) const DENIED: Wall = 600;
+pub const DENIED: Wall = 600;
+/// Names of clients of one caller that are counted apart.
+const MAX_NAMES: usize = 8;
+/// The name of all others. A client that calls itself so counts among them.
+const OTHERS: &str = "\u{0}";
 /// Prompts opened within so many seconds can be one strike.
 const TOGETHER: Wall = 10;
 /// Strikes of one caller that are remembered for a minute; no configuration counts as far.
@@ -24,7 +32,32 @@ const MINUTE: Wall = 60;
 const MAX_ENTRIES: usize = 8192;
 const MAX_OF_CALLER: usize = 512;
 
-/// Unanswered prompts of one caller about one item.
+/// A refusal of calls for a while: of one action that a person denied, or of an item's calls to one client, after approvals that nobody
+/// answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallBlock {
+    /// The prompt that was denied, else made of client and item, so that an operator can name it.
+    pub id: PromptId,
+    pub caller: Arc<str>,
+    /// The client's name; `None` for all clients of the caller beyond those that are counted apart.
+    pub client: Option<Arc<str>>,
+    pub item: Arc<str>,
+    pub until: Wall,
+    /// The denial, where there was one.
+    pub denial: Option<Denial>,
+}
+
+/// A person's denial of an action.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denial {
+    pub asked: Asked,
+    /// The person, as the channel knows them, and its evidence.
+    pub by: Arc<str>,
+    pub evidence: Evidence,
+    pub at: Wall,
+}
+
+/// Unanswered prompts of one client about one item.
 #[derive(Clone, Copy, Debug, Default)]
 struct Strikes {
     in_row: u32,
@@ -42,12 +75,12 @@ struct Strikes {
 /// The memory of a desk.
 #[derive(Debug, Default)]
 pub(super) struct Fatigue {
-    /// When each caller's strikes of the last minute were.
-    unanswered: HashMap<Arc<str>, VecDeque<Wall>>,
-    /// Denied actions, whose they are and until when.
-    denied: HashMap<Digest, (Arc<str>, Wall)>,
-    /// By caller, by item.
-    strikes: HashMap<Arc<str>, HashMap<Arc<str>, Strikes>>,
+    /// When each client's strikes of the last minute were.
+    unanswered: HashMap<Holder, VecDeque<Wall>>,
+    /// Denied actions.
+    denied: HashMap<Digest, CallBlock>,
+    /// By client, by item.
+    strikes: HashMap<Holder, HashMap<Arc<str>, Strikes>>,
     swept: Wall,
 }
 
@@ -58,7 +91,7 @@ impl Fatigue {
             return;
         }
         self.swept = now;
-        self.denied.retain(|_, (_, until)| *until > now);
+        self.denied.retain(|_, block| block.until > now);
         self.unanswered.retain(|_, times| times.back().is_some_and(|at| at + MINUTE > now));
         for items in self.strikes.values_mut() {
             items.retain(|_, strikes| strikes.until.max(strikes.last) + FORGIVEN > now);
@@ -67,35 +100,90 @@ impl Fatigue {
     }
 
     pub(super) fn is_denied(&self, action: &Digest, now: Wall) -> bool {
-        self.denied.get(action).is_some_and(|(_, until)| *until > now)
+        self.denied.get(action).is_some_and(|block| block.until > now)
     }
 
     /// Actions that a denial still refuses.
     pub(super) fn denials(&self, now: Wall) -> usize {
-        self.denied.values().filter(|(_, until)| *until > now).count()
+        self.denied.values().filter(|block| block.until > now).count()
     }
 
-    /// Until when the caller is not asked about that item.
-    pub(super) fn embargo(&self, asked: &Asked, now: Wall) -> Option<Wall> {
-        let strikes = self.strikes.get(&asked.caller)?.get(&asked.item)?;
+    /// The client of a prompt as it is counted: by its name, unless its caller has too many.
+    fn counted(&self, asked: &Asked, client: &Arc<str>) -> Holder {
+        let caller = Arc::clone(&asked.caller);
+        let holder = Holder { caller, client: Arc::clone(client) };
+        let of_caller = |known: &&Holder| known.caller == asked.caller && *known.client != *OTHERS;
+        if self.strikes.contains_key(&holder) || self.strikes.keys().filter(of_caller).count() < MAX_NAMES {
+            return holder;
+        }
+        Holder { client: Arc::from(OTHERS), ..holder }
+    }
+
+    /// Until when a client is not asked about that item.
+    pub(super) fn embargo(&self, asked: &Asked, client: &Arc<str>, now: Wall) -> Option<Wall> {
+        let strikes = self.strikes.get(&self.counted(asked, client))?.get(&asked.item)?;
         (strikes.until > now).then_some(strikes.until)
     }
 
-    /// Whether what may come of another prompt can be remembered.
-    pub(super) fn has_room(&self, asked: &Asked) -> bool {
-        let known = self.strikes.get(&asked.caller).is_some_and(|items| items.contains_key(&asked.item));
-        let mine = self.strikes.get(&asked.caller).map_or(0, HashMap::len);
-        let all: usize = self.strikes.values().map(HashMap::len).sum();
-        let strikes = known || (mine < MAX_OF_CALLER && all < MAX_ENTRIES);
-        let my_denied = self.denied.values().filter(|(caller, _)| *caller == asked.caller).count();
-        let denied = my_denied < MAX_OF_CALLER && self.denied.len() < MAX_ENTRIES;
-        strikes && denied && (self.unanswered.contains_key(&asked.caller) || self.unanswered.len() < MAX_ENTRIES)
+    /// The blocks that last, in no order.
+    pub(super) fn blocks(&self, now: Wall) -> impl Iterator<Item = CallBlock> {
+        let of_client = move |(holder, items): (&Holder, &HashMap<Arc<str>, Strikes>)| {
+            let lasting = items.iter().filter(|(_, strikes)| strikes.until > now);
+            let blocks: Vec<CallBlock> = lasting.map(|(item, strikes)| block_of(holder, item, strikes.until)).collect();
+            blocks
+        };
+        let denied = self.denied.values().filter(move |block| block.until > now).cloned();
+        self.strikes.iter().flat_map(of_client).chain(denied)
     }
 
-    /// How many prompts of the caller ended without an answer within a minute, and the seconds until it may open another one;
+    /// The denial of that prompt, as long as it blocks.
+    pub(super) fn denial(&self, id: &PromptId, now: Wall) -> Option<&Denial> {
+        self.denied.values().find(|block| block.id == *id && block.until > now)?.denial.as_ref()
+    }
+
+    /// Takes the denial of that prompt back.
+    pub(super) fn undo_denial(&mut self, id: &PromptId) {
+        self.denied.retain(|_, block| block.id != *id);
+    }
+
+    /// Ends a block and forgets what led to it. Returns what it was.
+    pub(super) fn end_block(&mut self, id: &PromptId, now: Wall) -> Option<CallBlock> {
+        let ended = self.blocks(now).find(|block| block.id == *id)?;
+        if ended.denial.is_some() {
+            self.undo_denial(id);
+            return Some(ended);
+        }
+        let client = ended.client.clone().unwrap_or_else(|| Arc::from(OTHERS));
+        let holder = Holder { caller: Arc::clone(&ended.caller), client };
+        self.forget(&holder, &ended.item);
+        self.unanswered.remove(&holder);
+        Some(ended)
+    }
+
+    /// Whether what may come of another prompt can be remembered.
+    pub(super) fn has_room(&self, asked: &Asked, client: &Arc<str>) -> bool {
+        let holder = self.counted(asked, client);
+        let known = self.strikes.get(&holder).is_some_and(|items| items.contains_key(&asked.item));
+        let of_caller = self.strikes.iter().filter(|(known, _)| known.caller == asked.caller);
+        let mine: usize = of_caller.map(|(_, items)| items.len()).sum();
+        let all: usize = self.strikes.values().map(HashMap::len).sum();
+        let strikes = known || (mine < MAX_OF_CALLER && all < MAX_ENTRIES);
+        let my_denied = self.denied.values().filter(|block| block.caller == asked.caller).count();
+        let denied = my_denied < MAX_OF_CALLER && self.denied.len() < MAX_ENTRIES;
+        strikes && denied && (self.unanswered.contains_key(&holder) || self.unanswered.len() < MAX_ENTRIES)
+    }
+
+    /// How many prompts of the client ended without an answer within a minute, and the seconds until it may open another one;
     /// `None` when it may.
-    pub(super) fn wait(&mut self, caller: &Arc<str>, per_minute: usize, now: Wall) -> Option<(usize, Wall)> {
-        let times = self.unanswered.get_mut(caller)?;
+    pub(super) fn wait(
+        &mut self,
+        asked: &Asked,
+        client: &Arc<str>,
+        per_minute: usize,
+        now: Wall,
+    ) -> Option<(usize, Wall)> {
+        let holder = self.counted(asked, client);
+        let times = self.unanswered.get_mut(&holder)?;
         forget_old(times, now);
         // The oldest of those that are too many ends the wait.
         let last = times.len().checked_sub(per_minute)?;
@@ -104,23 +192,43 @@ impl Fatigue {
     }
 
     /// A person denied the call.
-    pub(super) fn denied(&mut self, asked: &Asked, now: Wall) {
-        self.denied.insert(asked.action(), (Arc::clone(&asked.caller), now + DENIED));
+    pub(super) fn denied(&mut self, prompt: &Prompt, by: &str, evidence: Evidence, now: Wall) {
+        let asked = &prompt.asked;
+        let block = CallBlock {
+            id: prompt.id,
+            caller: Arc::clone(&asked.caller),
+            client: prompt.shown.client.as_ref().map(|client| Arc::clone(&client.name)),
+            item: Arc::clone(&asked.item),
+            until: now + DENIED,
+            denial: Some(Denial { asked: asked.clone(), by: Arc::from(by), evidence, at: now }),
+        };
+        self.denied.insert(asked.action(), block);
     }
 
     /// A person answered. An embargo that has begun goes on to its end.
-    pub(super) fn answered(&mut self, asked: &Asked, now: Wall) {
-        let Some(items) = self.strikes.get_mut(&asked.caller) else { return };
-        match items.get_mut(&asked.item) {
+    pub(super) fn answered(&mut self, asked: &Asked, client: &Arc<str>, now: Wall) {
+        let holder = self.counted(asked, client);
+        match self.strikes.get_mut(&holder).and_then(|items| items.get_mut(&asked.item)) {
             Some(strikes) if strikes.until > now => (strikes.in_row, strikes.embargoes) = (0, 0),
-            _ => drop(items.remove(&asked.item)),
+            Some(_) => self.forget(&holder, &asked.item),
+            None => {}
+        }
+    }
+
+    /// Forgets the strikes of a client about an item, and its name with the last of them.
+    fn forget(&mut self, holder: &Holder, item: &str) {
+        let Some(items) = self.strikes.get_mut(holder) else { return };
+        items.remove(item);
+        if items.is_empty() {
+            self.strikes.remove(holder);
         }
     }
 
     /// The prompt of that number ended without an answer; `newest` is that of the prompt that was opened last.
     pub(super) fn strike(&mut self, prompt: &Prompt, now: Wall, number: u64, newest: u64) {
         let asked = &prompt.asked;
-        let items = self.strikes.entry(Arc::clone(&asked.caller)).or_default();
+        let holder = self.counted(asked, &prompt.shown.client_name());
+        let items = self.strikes.entry(holder.clone()).or_default();
         let strikes = items.entry(Arc::clone(&asked.item)).or_default();
         if now >= strikes.until.max(strikes.last) + FORGIVEN {
             *strikes = Strikes::default();
@@ -142,7 +250,7 @@ impl Fatigue {
             strikes.embargoed = newest;
             strikes.in_row = 0;
         }
-        let times = self.unanswered.entry(Arc::clone(&asked.caller)).or_default();
+        let times = self.unanswered.entry(holder).or_default();
         forget_old(times, now);
         times.push_back(now);
         if times.len() > MAX_UNANSWERED {
@@ -157,6 +265,21 @@ impl Fatigue {
         let unanswered = self.unanswered.values().map(VecDeque::len).max().unwrap_or(0);
         strikes.max(self.denied.len()).max(unanswered)
     }
+}
+
+/// The block of that client and item.
+fn block_of(holder: &Holder, item: &Arc<str>, until: Wall) -> CallBlock {
+    let mut bytes = Vec::new();
+    for text in [&*holder.caller, &*holder.client, &**item] {
+        bytes.extend_from_slice(&(text.len() as u64).to_be_bytes());
+        bytes.extend_from_slice(text.as_bytes());
+    }
+    let digest = Digest::of(&bytes);
+    let mut id = [0; 16];
+    id.iter_mut().zip(digest.bytes()).for_each(|(to, from)| *to = *from);
+    let client = Some(&holder.client).filter(|client| ***client != *OTHERS).cloned();
+    let (caller, item) = (Arc::clone(&holder.caller), Arc::clone(item));
+    CallBlock { id: PromptId::new(id), caller, client, item, until, denial: None }
 }
 
 fn forget_old(times: &mut VecDeque<Wall>, now: Wall) {

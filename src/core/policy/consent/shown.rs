@@ -99,6 +99,11 @@ impl Shown {
         Self { client, ..self }
     }
 
+    /// The name that the client gives itself, without its version; empty where it gives none.
+    pub fn client_name(&self) -> Arc<str> {
+        self.client.as_ref().map_or_else(|| Arc::from(""), |client| Arc::clone(&client.name))
+    }
+
     /// The possible effects of a tool's call, by the words of those who state them.
     pub fn effect(&self) -> String {
         let by_server = self.said.by_server();

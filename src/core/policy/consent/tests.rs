@@ -7,6 +7,7 @@ use crate::mcp::client_name::ClientName;
 use crate::policy::{Annotations, Hints, Permit, Said};
 use crate::wire::raw::RawJson;
 
+mod clients;
 mod many;
 mod random;
 

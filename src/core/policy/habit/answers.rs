@@ -30,7 +30,7 @@ impl Answers {
         let verdict = match (line.result.as_deref(), evidence, &line.by) {
             // Without a person it ended by a grant that was given for another question.
             (Some("granted"), Some(evidence), Some(_)) => Verdict::Yes(evidence),
-            (Some("denied"), ..) => Verdict::No,
+            (Some("denied" | "declined"), ..) => Verdict::No,
             _ => Verdict::Unanswered,
         };
         let Some(prompt) = line.prompt.as_deref() else { return verdict };

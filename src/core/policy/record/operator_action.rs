@@ -10,6 +10,8 @@ pub enum OperatorAction {
     Deny,
     /// Grants are taken back.
     Revoke,
+    /// A refusal of calls for a while ends before its time.
+    Unblock,
     /// Definitions or launches are approved.
     PinsApprove,
     /// Definitions or launches are rejected.
@@ -59,6 +61,7 @@ impl OperatorAction {
             | Self::WrongSignIn
             | Self::WrongCode => true,
             Self::Approve
+            | Self::Unblock
             | Self::PinsApprove
             | Self::Restart
             | Self::Enable
@@ -74,9 +77,13 @@ impl OperatorAction {
     /// Whether the action opens something, so that it is refused while the log takes no records.
     pub const fn opens(self) -> bool {
         match self {
-            Self::Approve | Self::PinsApprove | Self::Restart | Self::Enable | Self::LoginBegin | Self::LoginEnd => {
-                true
-            }
+            Self::Approve
+            | Self::Unblock
+            | Self::PinsApprove
+            | Self::Restart
+            | Self::Enable
+            | Self::LoginBegin
+            | Self::LoginEnd => true,
             Self::Deny
             | Self::Revoke
             | Self::PinsReject

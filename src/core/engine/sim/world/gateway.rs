@@ -13,7 +13,7 @@ use super::link::{Events, Link};
 use crate::engine::ask::ClientAnswer;
 use crate::engine::call::{Outgoing, Progress};
 use crate::engine::failure::{Executed, Failure, Reason};
-use crate::engine::question::approval;
+use crate::engine::question::approval::{self, AnswerEffect, AnswerTiming, QuestionKind};
 use crate::engine::question::park::{ParkId, ParkTable};
 use crate::engine::route::{Params, Resume, RouteError, Routed, route};
 use crate::engine::state::{Carried, MAX_ROUNDS, Opened};
@@ -349,8 +349,8 @@ impl Gateway {
             {
                 return self.agreed(&opened.id, Some(answer), who, params, links, chance);
             }
-            let wall = self.wall();
-            self.desk.carry(&opened.id, wall);
+            let now = Duration::from_secs(self.wall());
+            self.desk.carry(&opened.id, now);
             let state = Opened { round: (round + 1).min(MAX_ROUNDS), carried: Carried::Consent(opened.id.bytes()) };
             let sealed = HOUSE.states.seal(&scope(action), &state, self.uptime(), chance.bytes()).unwrap();
             return self.answer(&who, &Ok(input_required([(approval::KEY, &form)].into_iter(), &sealed)));
@@ -372,7 +372,12 @@ impl Gateway {
         links: &mut [Link],
         chance: &mut Chance,
     ) {
-        let answer = answer.map_or(Answer::Dismiss, approval::read);
+        // The persons of the simulation take their time, and its clients do not come back.
+        let timing = AnswerTiming { waited: None, is_unattended: false };
+        let answer = match approval::judge(QuestionKind::Form, answer, timing) {
+            AnswerEffect::Answer(answer) => answer,
+            AnswerEffect::Wait | AnswerEffect::Unattended => Answer::Dismiss,
+        };
         let id: Arc<str> = format!("{:x}", u64::from_be_bytes(chance.bytes())).into();
         match self.desk.answer(prompt, answer, Evidence::Client, "client", self.wall(), id) {
             Ok(Some(grant)) => {

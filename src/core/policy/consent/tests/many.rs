@@ -41,13 +41,14 @@ fn a_question_in_an_answer_is_its_clients_for_a_minute() {
     let mut desk = desk();
     let (first, second) = (PromptId::new([1; 16]), PromptId::new([2; 16]));
     open(&mut desk, &asked(), 1, 0).unwrap();
-    desk.carry(&first, 0);
+    desk.carry(&first, Duration::ZERO);
+    assert_eq!(desk.asked_at(&first), Some(Duration::ZERO));
     let mut again =
         |n: u8, now, own: Option<&PromptId>| desk.open(asked(), shown(), PromptId::new([n; 16]), now, 900, own);
     assert_eq!(again(2, 59, None), Ok(Opened { id: second, joined: false }), "a call of its own");
     assert_eq!(again(3, 59, Some(&first)), Ok(Opened { id: first, joined: true }), "it comes back");
     assert_eq!(again(3, 59, Some(&first)), Ok(Opened { id: PromptId::new([3; 16]), joined: false }), "a second time");
-    desk.carry(&first, 100);
+    desk.carry(&first, Duration::from_secs(100));
     assert_eq!(open(&mut desk, &asked(), 4, 160), Ok(Opened { id: first, joined: true }), "it did not come back");
     answer(&mut desk, 2, Answer::Deny, Evidence::Client, 161).unwrap();
     desk.leave(&first);
@@ -99,4 +100,23 @@ fn six_equal_calls_are_six_members_and_one_once_is_for_one_of_them() {
     assert_eq!(claim(None).as_deref(), Some("grant 2"), "its call is gone: the same call made again finds it");
     assert_eq!(claim(None), None);
     assert_eq!(desk.prompts().count(), 4);
+}
+
+#[test]
+fn a_prompt_says_whether_its_agent_still_waits() {
+    let mut desk = desk();
+    let id = PromptId::new([1; 16]);
+    let waits = |left| AgentWait::Waits { left };
+    open(&mut desk, &asked(), 1, 100).unwrap();
+    assert_eq!(desk.agent_wait(&id, 100), waits(None));
+    desk.waits_until(&id, 140);
+    assert_eq!([109, 150].map(|now| desk.agent_wait(&id, now)), [waits(Some(31)), waits(Some(0))]);
+    desk.leave(&id);
+    assert_eq!(desk.agent_wait(&id, 141), AgentWait::Stopped, "it was refused");
+    open(&mut desk, &asked(), 2, 142).unwrap();
+    assert_eq!(desk.agent_wait(&id, 142), waits(None), "the same call made again");
+    desk.carry(&id, Duration::from_secs(143));
+    assert_eq!(desk.agent_wait(&id, 144), waits(None), "its client is asked");
+    answer(&mut desk, 1, Answer::Deny, Evidence::Page, 145).unwrap();
+    assert_eq!(desk.agent_wait(&id, 145), AgentWait::Stopped);
 }

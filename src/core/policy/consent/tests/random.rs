@@ -188,7 +188,7 @@ impl World {
         held.sort_unstable();
         let Some(id) = held.get(which) else { return };
         if carried {
-            self.desk.carry(id, self.now);
+            self.desk.carry(id, std::time::Duration::from_secs(self.now));
         } else {
             self.desk.leave(id);
         }

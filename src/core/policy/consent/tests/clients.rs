@@ -1,0 +1,132 @@
+//! Approvals that nobody answered count by client, and the blocks that come of them and of denials can be ended.
+
+use super::*;
+
+/// Opens a prompt of the client of that name and has it dismissed.
+fn dismissed(desk: &mut Desk, asked: &Asked, client: &str, n: u8, now: Wall) -> Result<(), Refused> {
+    let id = PromptId::new([n; 16]);
+    desk.open(asked.clone(), by(client), id, now, 900, None)?;
+    let dismissed = desk.answer(&id, Answer::Dismiss, Evidence::Client, "client", now, Arc::from(""));
+    assert!(dismissed.is_ok_and(|grant| grant.is_none()));
+    Ok(())
+}
+
+fn by(client: &str) -> Shown {
+    shown().asked_by(ClientName::read(&RawJson::trusted(format!(r#"{{"name":"{client}"}}"#))))
+}
+
+/// Has three prompts of the client dismissed, long enough after one another to be three strikes.
+fn blocked(desk: &mut Desk, client: &str, now: &mut Wall) {
+    for n in 0..3 {
+        *now += 60;
+        dismissed(desk, &asked(), client, n, *now).unwrap();
+    }
+}
+
+#[test]
+fn what_one_client_leaves_unanswered_blocks_no_other_client_of_its_caller() {
+    let (mut desk, mut now) = (desk(), 0);
+    blocked(&mut desk, "codex", &mut now);
+    assert!(matches!(dismissed(&mut desk, &asked(), "codex", 9, now), Err(Refused::Embargo { .. })));
+    for _ in 0..2 {
+        dismissed(&mut desk, &asked(), "claude-code", 9, now).unwrap();
+    }
+    dismissed(&mut desk, &of("files__other"), "codex", 9, now + 60).expect("another item");
+    let per_minute = dismissed(&mut desk, &of("files__third"), "claude-code", 9, now);
+    assert_eq!(per_minute, Ok(()), "those of the other client do not count");
+}
+
+#[test]
+fn beyond_eight_names_the_clients_of_a_caller_count_as_one() {
+    let (mut desk, mut now) = (desk(), 0);
+    for n in 0..8 {
+        now += 60;
+        dismissed(&mut desk, &asked(), &format!("name {n}"), n, now).unwrap();
+    }
+    for n in 8..11 {
+        now += 60;
+        dismissed(&mut desk, &asked(), &format!("name {n}"), n, now).unwrap();
+    }
+    let new = dismissed(&mut desk, &asked(), "name 11", 11, now);
+    assert!(matches!(new, Err(Refused::Embargo { .. })), "a new name begins nothing anew: {new:?}");
+    dismissed(&mut desk, &asked(), "name 0", 12, now).expect("it is counted apart");
+    let other = Asked { caller: Arc::from("dev"), ..asked() };
+    dismissed(&mut desk, &other, "name 11", 13, now).expect("another caller");
+    assert_eq!(desk.blocks(now)[0].client, None);
+}
+
+#[test]
+fn open_approvals_are_bounded_by_caller_whatever_its_clients_are_called() {
+    let mut desk = Desk::new(DeskLimits { max_open: 2, per_minute: 3 });
+    let mut open = |client: &str, n: u8| {
+        let item = of(&format!("files__{n}"));
+        desk.open(item, by(client), PromptId::new([n; 16]), 0, 900, None).map(drop)
+    };
+    open("a", 1).unwrap();
+    open("b", 2).unwrap();
+    assert!(matches!(open("c", 3), Err(Refused::TooManyOpen { open: 2, .. })));
+}
+
+#[test]
+fn a_block_is_listed_while_it_lasts_and_ends_when_an_operator_says_so() {
+    let (mut desk, mut now) = (desk(), 0);
+    blocked(&mut desk, "codex", &mut now);
+    let blocks = desk.blocks(now);
+    let [block] = &blocks[..] else { panic!("{blocks:?}") };
+    assert_eq!((&*block.caller, block.client.as_deref(), &*block.item), ("ci", Some("codex"), "files__delete"));
+    assert_eq!(block.until, now + 600);
+    assert!(desk.blocks(now + 600).is_empty());
+    assert_eq!(desk.end_block(&PromptId::new([9; 16]), now), None);
+    assert_eq!(desk.end_block(&block.id, now).as_ref(), Some(block));
+    assert_eq!(desk.end_block(&block.id, now), None);
+    for n in 0..2 {
+        now += 1;
+        dismissed(&mut desk, &asked(), "codex", n, now).expect("what was before is forgotten");
+    }
+}
+
+/// Has a person deny the action.
+fn denied(desk: &mut Desk, asked: &Asked, n: u8, now: Wall) -> PromptId {
+    let id = PromptId::new([n; 16]);
+    desk.open(asked.clone(), by("codex"), id, now, 900, None).unwrap();
+    desk.answer(&id, Answer::Deny, Evidence::Page, "console", now, Arc::from("")).unwrap();
+    id
+}
+
+#[test]
+fn a_denial_is_listed_with_its_person_and_can_be_taken_back() {
+    let mut desk = desk();
+    let id = denied(&mut desk, &asked(), 1, 100);
+    let blocks = desk.blocks(100);
+    let [block] = &blocks[..] else { panic!("{blocks:?}") };
+    let denial = block.denial.as_ref().unwrap();
+    assert_eq!((block.id, block.until, denial.at, &*denial.by), (id, 100 + DENIED, 100, "console"));
+    assert_eq!(open(&mut desk, &asked(), 2, 101), Err(Refused::Declined));
+    assert_eq!(desk.end_block(&id, 101).as_ref(), Some(block));
+    open(&mut desk, &asked(), 2, 101).expect("it is asked about again");
+    assert!(desk.blocks(100 + DENIED).is_empty());
+}
+
+#[test]
+fn a_denied_call_can_be_allowed_once_by_the_evidence_that_it_needs_and_not_by_its_client() {
+    let mut desk = desk();
+    let (once, hour) = (Answer::Allow(Lifetime::Once), Answer::Allow(Lifetime::Until(5000)));
+    let action = Asked { need: Evidence::Operator, ..asked() };
+    let id = denied(&mut desk, &action, 1, 100);
+    for (answer, evidence, why) in [
+        (once, Evidence::Client, CannotAnswer::Unknown),
+        (once, Evidence::Page, CannotAnswer::Evidence(Evidence::Operator)),
+        (hour, Evidence::Operator, CannotAnswer::Denied),
+        (Answer::Deny, Evidence::Operator, CannotAnswer::Unknown),
+    ] {
+        let answered = desk.answer(&id, answer, evidence, "op", 200, Arc::from("g"));
+        assert_eq!(answered.unwrap_err(), why, "{answer:?} by {evidence:?}");
+        assert!(desk.denial(&id, 200).is_some(), "it blocks on");
+    }
+    let late = desk.answer(&id, once, Evidence::Operator, "op", 100 + DENIED, Arc::from("g"));
+    assert_eq!(late.unwrap_err(), CannotAnswer::Unknown, "its time is over");
+    let grant = desk.answer(&id, once, Evidence::Operator, "op", 200, Arc::from("g")).unwrap().unwrap();
+    assert!(grant.is_once() && !grant.is_reserved() && grant.covers(&action));
+    assert!(!grant.covers(&Asked { arguments: Digest::of(b"other"), ..action }));
+    assert!(desk.denial(&id, 200).is_none() && desk.blocks(200).is_empty());
+}
