@@ -241,7 +241,7 @@ async fn connection(
 async fn next_line(
     read: &mut (impl AsyncBufRead + Unpin),
     budget: &Arc<Budget>,
-    caller: CallerNumber,
+    caller: &CallerNumber,
 ) -> io::Result<Option<Bytes>> {
     let mut room = Room::of_request(budget, caller);
     let mut line = BytesMut::new();

@@ -281,7 +281,7 @@ impl Handle {
     }
 
     /// A call slot, if one is free and no call waits for it.
-    pub(crate) fn free_slot(self: &Arc<Self>, caller: CallerNumber) -> Option<Slot> {
+    pub(crate) fn free_slot(self: &Arc<Self>, caller: &CallerNumber) -> Option<Slot> {
         self.slots.try_take(caller).map(|place| self.taken(place))
     }
 
@@ -290,7 +290,7 @@ impl Handle {
     ///
     /// # Errors
     /// [`Reason::Busy`]: nothing was sent.
-    pub(crate) async fn slot(self: &Arc<Self>, caller: CallerNumber) -> Result<Slot, Failure> {
+    pub(crate) async fn slot(self: &Arc<Self>, caller: &CallerNumber) -> Result<Slot, Failure> {
         if let Some(slot) = self.free_slot(caller) {
             return Ok(slot);
         }
