@@ -286,7 +286,7 @@ impl Handle {
     }
 
     /// Waits for a call slot in its caller's turn: longer while the upstream starts, for which the
-    /// calls with slots wait too, and while another caller has more of them.
+    /// calls with slots wait too, and up to `call-max` while another caller has more of them.
     ///
     /// # Errors
     /// [`Reason::Busy`]: nothing was sent.
@@ -303,7 +303,7 @@ impl Handle {
         let mut queued = self.slots.queue(caller, is_shared).ok_or_else(busy)?;
         let start = if self.main.open_link().is_some() { Duration::ZERO } else { spec.start_wait };
         let patience = spec.queue_timeout + start;
-        let place = queued.wait(patience, patience.max(spec.call_timeout)).await;
+        let place = queued.wait(patience, patience.max(spec.call_max)).await;
         place.map(|place| self.taken(place)).ok_or_else(busy)
     }
 
@@ -342,3 +342,6 @@ impl Handle {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
