@@ -68,8 +68,8 @@ impl Access {
         Arc::new(Self { caller, credential, withdrawn: AtomicBool::new(false), end: giving_up.child_token() })
     }
 
-    pub(crate) const fn caller(&self) -> CallerNumber {
-        self.caller
+    pub(crate) const fn caller(&self) -> &CallerNumber {
+        &self.caller
     }
 
     pub(crate) const fn credential(&self) -> &Credential {

@@ -160,7 +160,7 @@ impl Budget {
 
     /// Whether room is short for requests of that caller: for all messages, or within the caller's
     /// share.
-    pub(crate) fn is_short_for(&self, caller: CallerNumber) -> bool {
+    pub(crate) fn is_short_for(&self, caller: &CallerNumber) -> bool {
         let of_caller = self.callers.of(caller).load(Ordering::Relaxed);
         self.is_short() || (self.is_shared() && of_caller > self.limit() / SHARES / 4 * 3)
     }
@@ -190,7 +190,7 @@ impl Budget {
     ///
     /// # Errors
     /// [`NoRoom`].
-    pub(crate) fn try_count_progress(self: &Arc<Self>, caller: CallerNumber, bytes: Bytes) -> Result<Bytes, NoRoom> {
+    pub(crate) fn try_count_progress(self: &Arc<Self>, caller: &CallerNumber, bytes: Bytes) -> Result<Bytes, NoRoom> {
         let mut room = Room::of_request(self, caller);
         room.try_grow_to(bytes.len())?;
         Ok(room.keep_line(bytes))
@@ -198,8 +198,8 @@ impl Budget {
 
     /// Counts the bytes of an answer that was rewritten for its caller, with or without room: the
     /// received bytes had room.
-    pub(crate) fn count_rewritten(self: &Arc<Self>, caller: CallerNumber, bytes: Bytes) -> Bytes {
-        Room::of(self, User::Answer(Some(caller))).keep_line(bytes)
+    pub(crate) fn count_rewritten(self: &Arc<Self>, caller: &CallerNumber, bytes: Bytes) -> Bytes {
+        Room::of(self, User::Answer(Some(caller.clone()))).keep_line(bytes)
     }
 
     /// Takes room for so many bytes, available or not.
@@ -212,7 +212,7 @@ impl Budget {
     /// Takes room for so many bytes of small messages, available or not.
     pub(crate) fn hold_small(self: &Arc<Self>, bytes: usize) -> Room {
         let mut room = Room::new(self);
-        self.take(User::Gateway, bytes);
+        self.take(&User::Gateway, bytes);
         room.bytes = bytes;
         room
     }
@@ -229,7 +229,7 @@ impl Budget {
     }
 
     /// Takes so many more bytes for a message that holds `held`.
-    fn try_take(&self, user: User, held: usize, bytes: usize) -> Result<(), NoRoom> {
+    fn try_take(&self, user: &User, held: usize, bytes: usize) -> Result<(), NoRoom> {
         let (limit, is_shared) = (self.limit(), self.is_shared());
         // Several readers for one caller may pass this look at the same moment; each of them
         // exceeds the share once.
@@ -255,21 +255,21 @@ impl Budget {
 
     /// Whether a message that holds `held` has to do without so many more bytes because of its
     /// caller's other messages.
-    fn lacks_share(&self, user: User, held: usize, bytes: usize) -> bool {
+    fn lacks_share(&self, user: &User, held: usize, bytes: usize) -> bool {
         let Some(caller) = user.caller().filter(|_| self.is_shared()) else { return false };
         let used = self.callers.of(caller).load(Ordering::SeqCst);
         used > held && used.saturating_add(bytes) > self.limit() / SHARES
     }
 
     /// Takes so many bytes, available or not.
-    fn take(&self, user: User, bytes: usize) {
+    fn take(&self, user: &User, bytes: usize) {
         if user.is_counted() {
             self.used.fetch_add(bytes, Ordering::SeqCst);
         }
         self.take_of_share(user, bytes);
     }
 
-    fn take_of_share(&self, user: User, bytes: usize) {
+    fn take_of_share(&self, user: &User, bytes: usize) {
         if let Some(caller) = user.caller() {
             self.callers.of(caller).fetch_add(bytes, Ordering::SeqCst);
         }
@@ -280,7 +280,7 @@ impl Budget {
         (!taken).then(|| Turn(Arc::clone(self)))
     }
 
-    fn give_back(&self, user: User, bytes: usize) {
+    fn give_back(&self, user: &User, bytes: usize) {
         if bytes == 0 {
             return;
         }
@@ -369,8 +369,8 @@ impl Room {
     }
 
     /// No room yet, for one request of a caller.
-    pub(crate) fn of_request(budget: &Arc<Budget>, caller: CallerNumber) -> Self {
-        Self::of(budget, User::Request(caller))
+    pub(crate) fn of_request(budget: &Arc<Budget>, caller: &CallerNumber) -> Self {
+        Self::of(budget, User::Request(caller.clone()))
     }
 
     /// No room yet, for answers over a connection whose next messages wait behind the one being
@@ -394,7 +394,7 @@ impl Room {
         if bytes < COUNTED_FROM || bytes <= self.bytes {
             return Ok(());
         }
-        self.budget.try_take(self.user, self.bytes, bytes - self.bytes)?;
+        self.budget.try_take(&self.user, self.bytes, bytes - self.bytes)?;
         self.bytes = bytes;
         self.wait = None;
         Ok(())
@@ -421,7 +421,7 @@ impl Room {
             return Err(NoRoom);
         }
         // A caller that has used up its share waits for itself: that makes room short for no other.
-        let is_starving = !budget.lacks_share(self.user, self.bytes, bytes - self.bytes);
+        let is_starving = !budget.lacks_share(&self.user, self.bytes, bytes - self.bytes);
         let _waiting = Waiting::new(&budget.waiting);
         let _starving = is_starving.then(|| Waiting::new(&budget.starving));
         if self.wait.is_none() {
@@ -458,9 +458,9 @@ impl Room {
     pub(crate) fn set(&mut self, bytes: usize) {
         let bytes = if bytes < COUNTED_FROM { 0 } else { bytes };
         if bytes > self.bytes {
-            self.budget.take(self.user, bytes - self.bytes);
+            self.budget.take(&self.user, bytes - self.bytes);
         } else {
-            self.budget.give_back(self.user, self.bytes - bytes);
+            self.budget.give_back(&self.user, self.bytes - bytes);
         }
         self.bytes = bytes;
     }
@@ -481,7 +481,7 @@ impl Room {
             self.set(length);
         }
         self.bytes -= length;
-        let mut room = Self::of(&self.budget, self.user);
+        let mut room = Self::of(&self.budget, self.user.clone());
         room.bytes = length;
         Bytes::from_owner(Counted { bytes, _room: room })
     }
@@ -489,7 +489,7 @@ impl Room {
 
 impl Drop for Room {
     fn drop(&mut self) {
-        self.budget.give_back(self.user, self.bytes);
+        self.budget.give_back(&self.user, self.bytes);
     }
 }
 

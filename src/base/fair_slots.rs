@@ -7,7 +7,7 @@
 //!
 //! If several callers share the queue, a caller's calls take no more of it than they leave free, so
 //! that others find room. A call waits for the time of the queue; if another caller holds more
-//! slots than its own by then, it waits as long as a call may take, in which a slot becomes free.
+//! slots than its own by then, it waits as long as a call may take with all its progress, in which a slot becomes free.
 //!
 //! To take or to give back a slot while no call waits is one change of a number. Everything else is
 //! under a lock.
@@ -70,7 +70,7 @@ pub(crate) struct FairSlot {
 
 impl Drop for FairSlot {
     fn drop(&mut self) {
-        self.slots.held.of(self.caller).fetch_sub(1, Ordering::AcqRel);
+        self.slots.held.of(&self.caller).fetch_sub(1, Ordering::AcqRel);
         if self.slots.balance.fetch_add(1, Ordering::AcqRel) < 0 {
             self.slots.assign_free_slots();
         }
@@ -90,7 +90,7 @@ pub(crate) struct QueuedCall {
 
 impl Drop for QueuedCall {
     fn drop(&mut self) {
-        self.slots.leave(self.caller, self.number);
+        self.slots.leave(&self.caller, self.number);
     }
 }
 
@@ -102,7 +102,7 @@ impl QueuedCall {
         if let Ok(slot) = timeout_at(self.since + usual, &mut self.slot).await {
             return slot.ok();
         }
-        if usual.is_zero() || !self.slots.is_behind(self.caller) {
+        if usual.is_zero() || !self.slots.is_behind(&self.caller) {
             return None;
         }
         timeout_at(self.since + longest, &mut self.slot).await.ok()?.ok()
@@ -123,16 +123,16 @@ impl FairSlots {
     }
 
     /// Takes a slot, if one is free that no call waits for.
-    pub(crate) fn try_take(&self, caller: CallerNumber) -> Option<FairSlot> {
+    pub(crate) fn try_take(&self, caller: &CallerNumber) -> Option<FairSlot> {
         let take = |balance: isize| (balance > 0).then(|| balance - 1);
         self.0.balance.fetch_update(Ordering::AcqRel, Ordering::Relaxed, take).ok()?;
         self.0.held.of(caller).fetch_add(1, Ordering::AcqRel);
-        Some(FairSlot { slots: Arc::clone(&self.0), caller })
+        Some(FairSlot { slots: Arc::clone(&self.0), caller: caller.clone() })
     }
 
     /// Queues a call; `None` if the queue has no room for it. `is_shared`: several callers may
     /// wait.
-    pub(crate) fn queue(&self, caller: CallerNumber, is_shared: bool) -> Option<QueuedCall> {
+    pub(crate) fn queue(&self, caller: &CallerNumber, is_shared: bool) -> Option<QueuedCall> {
         let number = self.0.next.fetch_add(1, Ordering::Relaxed);
         let (sender, slot) = oneshot::channel();
         {
@@ -145,11 +145,11 @@ impl FairSlots {
         }
         // A slot may have become free since the caller looked for one.
         self.0.assign_free_slots();
-        Some(QueuedCall { slots: Arc::clone(&self.0), caller, number, slot, since: Instant::now() })
+        Some(QueuedCall { slots: Arc::clone(&self.0), caller: caller.clone(), number, slot, since: Instant::now() })
     }
 
     /// Whether a call of this caller would get neither a slot nor room in the queue.
-    pub(crate) fn is_full(&self, caller: CallerNumber, is_shared: bool) -> bool {
+    pub(crate) fn is_full(&self, caller: &CallerNumber, is_shared: bool) -> bool {
         let limit = self.0.queue_limit.load(Ordering::Relaxed);
         self.free() == 0 && !self.0.line.lock().has_room(caller, is_shared, limit)
     }
@@ -160,7 +160,7 @@ impl FairSlots {
     }
 
     /// Slots that a caller holds.
-    pub(crate) fn held(&self, caller: CallerNumber) -> usize {
+    pub(crate) fn held(&self, caller: &CallerNumber) -> usize {
         self.0.held.of(caller).load(Ordering::Acquire)
     }
 
@@ -209,23 +209,23 @@ impl Inner {
         if waiting == 0 || self.balance.load(Ordering::Acquire) + waiting <= 0 {
             return None;
         }
-        let holds = |(caller, _): &(CallerNumber, _)| self.held.of(*caller).load(Ordering::Acquire);
+        let holds = |(caller, _): &(CallerNumber, _)| self.held.of(caller).load(Ordering::Acquire);
         // Of equals the first one, whose turn is the longest ago.
         let (at, _) = line.queues.iter().enumerate().min_by_key(|(_, queue)| holds(queue))?;
         let (caller, mut queue) = line.queues.remove(at)?;
         let waiter = queue.pop_front()?;
         line.waiting -= 1;
         if !queue.is_empty() {
-            line.queues.push_back((caller, queue));
+            line.queues.push_back((caller.clone(), queue));
         }
-        self.held.of(caller).fetch_add(1, Ordering::AcqRel);
+        self.held.of(&caller).fetch_add(1, Ordering::AcqRel);
         Some((waiter, caller))
     }
 
     /// Removes a waiting call, if it still waits.
-    fn leave(&self, caller: CallerNumber, number: u64) {
+    fn leave(&self, caller: &CallerNumber, number: u64) {
         let mut line = self.line.lock();
-        let Some(at) = line.queues.iter().position(|(of, _)| *of == caller) else { return };
+        let Some(at) = line.queues.iter().position(|(of, _)| of == caller) else { return };
         let Some((_, queue)) = line.queues.get_mut(at) else { return };
         let Some(place) = queue.iter().position(|waiter| waiter.number == number) else { return };
         drop(queue.remove(place));
@@ -237,29 +237,29 @@ impl Inner {
     }
 
     /// Whether another caller holds more slots than this one.
-    fn is_behind(&self, caller: CallerNumber) -> bool {
+    fn is_behind(&self, caller: &CallerNumber) -> bool {
         let own = self.held.of(caller).load(Ordering::Acquire);
         self.held.all().any(|held| held.load(Ordering::Acquire) > own)
     }
 }
 
 impl Line {
-    fn push(&mut self, caller: CallerNumber, waiter: Waiter) {
+    fn push(&mut self, caller: &CallerNumber, waiter: Waiter) {
         self.waiting += 1;
-        match self.queues.iter_mut().find(|(of, _)| *of == caller) {
+        match self.queues.iter_mut().find(|(of, _)| of == caller) {
             Some((_, queue)) => queue.push_back(waiter),
-            None => self.queues.push_back((caller, VecDeque::from([waiter]))),
+            None => self.queues.push_back((caller.clone(), VecDeque::from([waiter]))),
         }
     }
 
     /// Whether one more call of this caller may wait. Where callers share the queue, each may have
     /// one call there, and more as long as they are fewer than the places that are left.
-    fn has_room(&self, caller: CallerNumber, is_shared: bool, limit: usize) -> bool {
+    fn has_room(&self, caller: &CallerNumber, is_shared: bool, limit: usize) -> bool {
         let left = limit.saturating_sub(self.waiting);
         if !is_shared {
             return left > 0;
         }
-        let own = self.queues.iter().find(|(of, _)| *of == caller).map_or(0, |(_, queue)| queue.len());
+        let own = self.queues.iter().find(|(of, _)| of == caller).map_or(0, |(_, queue)| queue.len());
         own < left.max(limit.min(1))
     }
 }

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use tokio::sync::Mutex;
@@ -58,6 +59,8 @@ use crate::wire::frame::Bounds;
 
 /// The cause of a reload in the audit log: a changed file.
 const FILE_WATCH: &str = "file-watch";
+/// A last time in the store so far ahead of the clock is not one that a clock has shown.
+const FAR_AHEAD: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// Source of the configuration, and the way to read it again.
 pub(crate) struct ConfigSource {
@@ -171,7 +174,15 @@ impl Gateway {
         };
         if let Some(db) = &db {
             // A clock that was set back must not let what has expired begin anew.
-            clock::not_before(db.latest_time().run_now()?);
+            let latest = db.latest_time().run_now()?;
+            if latest > clock::since_1970() + FAR_AHEAD {
+                tracing::error!(
+                    seconds_since_1970 = latest.as_secs(),
+                    "the last time in headend.db is more than ten years ahead of the clock: every grant with a time and every open \
+                     approval counts as expired. Set the clock right; if it is right, put a copy of headend.db from before in its place"
+                );
+            }
+            clock::not_before(latest);
         }
         let leases = Leases::new(db.clone(), metrics.clone());
         let kept_logins = db.clone().filter(|_| source.remembers).map(Logins::new);
@@ -283,15 +294,18 @@ impl Gateway {
     }
 
     /// Reads the configuration again and applies it, all or nothing, for the person or signal `by`.
-    /// `action` is a reload, or the change of an upstream of that name in a file. Returns the plan.
+    /// `switched` is an upstream that was enabled or disabled in a file, for the record: if that is not what changes, the
+    /// record is that of a reload. Returns the plan.
     ///
     /// # Errors
     /// Why it was refused; nothing has changed then.
-    pub(crate) async fn reload(&self, action: OperatorAction, by: &str, name: Option<&str>) -> Result<Plan, String> {
+    pub(crate) async fn reload(&self, by: &str, switched: Option<(OperatorAction, &str)>) -> Result<Plan, String> {
         let _one_at_a_time = self.reloading.lock().await;
-        let record = self.service.audit.begin(action, by, name).await;
-        let record = record.map_err(|error| format!("nothing was done: {error}"))?;
-        self.apply((self.source.load)(), record).await
+        let action = switched.map_or(OperatorAction::Reload, |(action, _)| action);
+        let record = self.service.audit.begin(action, by, None).await;
+        let mut record = record.map_err(|error| format!("nothing was done: {error}"))?;
+        record.set_action(OperatorAction::Reload);
+        self.apply((self.source.load)(), record, switched).await
     }
 
     /// Reads changed files again and applies them, with an outcome in the log. Files that are as they were read last change nothing,
@@ -308,20 +322,32 @@ impl Gateway {
         if is_there && *self.source.files.lock() != loading.files {
             // A reload waits for no place in the log, so there is a record.
             if let Ok(record) = self.service.audit.begin(OperatorAction::Reload, FILE_WATCH, None).await {
-                drop(self.apply(loading, record).await);
+                drop(self.apply(loading, record, None).await);
             }
         }
         true
     }
 
     /// Applies a configuration that was read, and logs and records the outcome.
-    async fn apply(&self, loading: Loading, record: ActionRecord) -> Result<Plan, String> {
+    async fn apply(
+        &self,
+        loading: Loading,
+        mut record: ActionRecord,
+        switched: Option<(OperatorAction, &str)>,
+    ) -> Result<Plan, String> {
         systemd::reloading();
         let outcome = Box::pin(self.check_and_apply(loading)).await;
         systemd::ready();
         self.service.reload_ended(outcome.as_ref().map(drop).map_err(String::as_str));
         match &outcome {
             Ok(plan) => {
+                let changed = |action| if action == OperatorAction::Enable { &plan.start } else { &plan.stop };
+                if let Some((action, name)) = switched
+                    && changed(action).iter().any(|upstream| upstream.as_str() == name)
+                {
+                    record.set_action(action);
+                    record.set_name(name);
+                }
                 record.end(Ok(&plan.to_string()));
                 tracing::info!(plan = %plan, "configuration reloaded");
                 if !plan.opens.is_empty() {

@@ -69,10 +69,9 @@ impl MetricsPage {
             Auth::None => &[],
         };
         let names = tokens.iter().map(|(caller, _)| caller.as_str()).chain([LOCAL]);
-        let places: HashMap<usize, &str> =
-            names.filter_map(|name| Some((CallerNumber::of(name).own_place()?, name))).collect();
-        let counts = self.service.calls_of.all().map(|count| count.load(Ordering::Relaxed));
-        let named = counts.enumerate().map(|(place, count)| (places.get(&place).copied(), count));
+        let names: HashMap<usize, &str> = names.map(|name| (CallerNumber::of(name).get(), name)).collect();
+        let counts = self.service.calls_of.numbered();
+        let named = counts.map(|(number, count)| (number, names.get(&number).copied(), count.load(Ordering::Relaxed)));
         self.service.metrics.callers().observe(named);
     }
 

@@ -97,7 +97,7 @@ impl Admission {
 
     /// Whether every place for a call is taken, and the queue before them has no room for this
     /// caller. `is_shared`: there can be several callers.
-    pub(crate) fn is_full(&self, caller: CallerNumber, is_shared: bool) -> bool {
+    pub(crate) fn is_full(&self, caller: &CallerNumber, is_shared: bool) -> bool {
         self.in_flight.is_full(caller, is_shared)
     }
 
@@ -108,7 +108,7 @@ impl Admission {
 
     /// Takes a place among all calls, or one in the queue; `None` if the queue has no room for this
     /// caller.
-    pub(crate) fn enter(&self, caller: CallerNumber, is_shared: bool) -> Option<InFlight> {
+    pub(crate) fn enter(&self, caller: &CallerNumber, is_shared: bool) -> Option<InFlight> {
         if let Some(slot) = self.in_flight.try_take(caller) {
             return Some(InFlight::Running(slot));
         }
@@ -164,8 +164,8 @@ mod tests {
         let other = Limits { in_flight: 1, ..limits.clone() };
         admission.set_limits(&limits, &other);
         assert!(admission.admit("ci", 1).is_err(), "the same rate is not refilled");
-        let _held = admission.enter(CallerNumber::LOCAL, false);
-        assert!(matches!(admission.enter(CallerNumber::LOCAL, false), Some(InFlight::Queued(_))), "one call at once");
+        let _held = admission.enter(&CallerNumber::LOCAL, false);
+        assert!(matches!(admission.enter(&CallerNumber::LOCAL, false), Some(InFlight::Queued(_))), "one call at once");
         admission.set_limits(&other, &Limits { caller_burst: 4, ..other.clone() });
         assert!(admission.admit("ci", 4).is_ok());
     }

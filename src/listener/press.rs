@@ -116,7 +116,7 @@ impl BodyPace {
 
     /// Waits until the body is too slow for the room that it takes: it brings less than 64 KiB
     /// in 5 s while room is short for its caller. Never resolves for a body that takes no room.
-    pub(crate) async fn wait_until_too_slow(&mut self, received: usize, budget: &Budget, caller: CallerNumber) {
+    pub(crate) async fn wait_until_too_slow(&mut self, received: usize, budget: &Budget, caller: &CallerNumber) {
         if received < COUNTED_FROM {
             std::future::pending::<()>().await;
         }

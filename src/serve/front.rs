@@ -136,10 +136,10 @@ impl Front {
 
     /// Whether our own user, who has no quota, holds more places than it leaves to other callers: a
     /// quarter is theirs.
-    fn exceeds_local_share(&self, caller: CallerNumber) -> bool {
+    fn exceeds_local_share(&self, caller: &CallerNumber) -> bool {
         let number = self.terms.load().limits.connections;
         let theirs = number.div_ceil(4).min(number.saturating_sub(1));
-        caller == CallerNumber::LOCAL && self.service.budget.is_shared() && self.places.held(caller) > number - theirs
+        *caller == CallerNumber::LOCAL && self.service.budget.is_shared() && self.places.held(caller) > number - theirs
     }
 
     /// The place of a connection whose caller is known.

@@ -63,7 +63,7 @@ pub(super) async fn read_body(
     body: Incoming,
     headers: &HeaderMap,
     front: &Front,
-    caller: CallerNumber,
+    caller: &CallerNumber,
 ) -> Result<Bytes, Box<Reply>> {
     let (limit, patience) = {
         let terms = front.terms.load();
@@ -107,7 +107,7 @@ async fn receive(
     mut body: impl Body<Data = Bytes> + Unpin,
     bounds: BodyBounds,
     budget: &Arc<Budget>,
-    caller: CallerNumber,
+    caller: &CallerNumber,
 ) -> Result<Bytes, UnreadBody> {
     let BodyBounds { limit, patience, declared } = bounds;
     if declared.is_some_and(|length| length > limit) {
@@ -196,7 +196,7 @@ mod tests {
             let budget = Budget::new(8192 * KIB);
             let _held = is_short.then(|| budget.hold(7000 * KIB));
             let begun = Instant::now();
-            let read = receive(body(15, kib), BOUNDS, &budget, caller).await;
+            let read = receive(body(15, kib), BOUNDS, &budget, &caller).await;
             let after = read.err().map(|why| (why, begun.elapsed().as_secs()));
             assert_eq!(after, ends_after.map(|seconds| (UnreadBody::NoRoom, seconds)), "{label}");
         }
@@ -213,12 +213,12 @@ mod tests {
         };
         let begun = Instant::now();
         let crowd = (0..8).map(|_| async {
-            let ended = receive(endless(), BOUNDS, &budget, a).await;
+            let ended = receive(endless(), BOUNDS, &budget, &a).await;
             (ended, begun.elapsed().as_secs())
         });
         let other = async {
             sleep(Duration::from_secs(1)).await;
-            receive(body(2, 1000), BOUNDS, &budget, b).await.map(|bytes| bytes.len())
+            receive(body(2, 1000), BOUNDS, &budget, &b).await.map(|bytes| bytes.len())
         };
         let (mut ends, other) = tokio::join!(futures_util::future::join_all(crowd), other);
         ends.sort_by_key(|(_, seconds)| *seconds);

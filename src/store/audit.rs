@@ -9,7 +9,7 @@
 //! again; the first record then says how many are missing. `policy::chain` describes the format.
 //!
 //! Each process writes a chain of its own: the daemon `main`, and goes on with it after a restart; `headend stdio` alone
-//! `s-<random>`. At its start the writer compares the log with the head that the store kept. Half a line, as a crash leaves it, is cut
+//! `s-<random>`. The daemon locks the folder, so that no other one writes its chain. At its start the writer compares the log with the head that the store kept. Half a line, as a crash leaves it, is cut
 //! off. A log that was cut or rolled back is left as it is, and a new segment begins with the numbers that the store expected, so that
 //! `headend audit verify` names the gap from then on.
 
@@ -161,8 +161,8 @@ impl Audit {
             folder: folder.clone(),
             searches: Arc::new(Semaphore::new(SEARCHES)),
         })));
-        let setting = Setting { folder, options, form, db, metrics, shared, kept, queue: back, taken };
-        let start = match dormant::open(&setting) {
+        let mut setting = Setting { folder, options, form, db, metrics, shared, kept, lock: None, queue: back, taken };
+        let start = match dormant::open(&mut setting) {
             Err(source) if !dormant::passes(&source) => {
                 return Err(OpenError::Folder { path: setting.options.folder, source });
             }

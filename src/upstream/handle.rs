@@ -284,16 +284,16 @@ impl Handle {
     }
 
     /// A call slot, if one is free and no call waits for it.
-    pub(crate) fn free_slot(self: &Arc<Self>, caller: CallerNumber) -> Option<Slot> {
+    pub(crate) fn free_slot(self: &Arc<Self>, caller: &CallerNumber) -> Option<Slot> {
         self.slots.try_take(caller).map(|place| self.taken(place))
     }
 
     /// Waits for a call slot in its caller's turn: longer while the upstream starts, for which the
-    /// calls with slots wait too, and while another caller has more of them.
+    /// calls with slots wait too, and up to `call-max` while another caller has more of them.
     ///
     /// # Errors
     /// [`Reason::Busy`]: nothing was sent.
-    pub(crate) async fn slot(self: &Arc<Self>, caller: CallerNumber) -> Result<Slot, Failure> {
+    pub(crate) async fn slot(self: &Arc<Self>, caller: &CallerNumber) -> Result<Slot, Failure> {
         if let Some(slot) = self.free_slot(caller) {
             return Ok(slot);
         }
@@ -306,7 +306,7 @@ impl Handle {
         let mut queued = self.slots.queue(caller, is_shared).ok_or_else(busy)?;
         let start = if self.main.open_link().is_some() { Duration::ZERO } else { spec.start_wait };
         let patience = spec.queue_timeout + start;
-        let place = queued.wait(patience, patience.max(spec.call_timeout)).await;
+        let place = queued.wait(patience, patience.max(spec.call_max)).await;
         place.map(|place| self.taken(place)).ok_or_else(busy)
     }
 
@@ -345,3 +345,6 @@ impl Handle {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -141,42 +141,58 @@ fn shared() -> Arc<Budget> {
 }
 
 /// The room of a request.
-fn request(budget: &Arc<Budget>, caller: CallerNumber, kib: usize) -> Result<Room, NoRoom> {
+fn request(budget: &Arc<Budget>, caller: &CallerNumber, kib: usize) -> Result<Room, NoRoom> {
     let mut room = Room::of_request(budget, caller);
     room.try_grow_to(kib * KIB).map(|()| room)
 }
 
 /// The room of an answer for a caller.
-fn answer(budget: &Arc<Budget>, caller: CallerNumber, kib: usize) -> Result<Room, NoRoom> {
+fn answer(budget: &Arc<Budget>, caller: &CallerNumber, kib: usize) -> Result<Room, NoRoom> {
     let mut room = Room::new(budget);
-    room.use_share_of(caller);
+    room.use_share_of(caller.clone());
     room.try_grow_to(kib * KIB).map(|()| room)
 }
 
 #[test]
 fn each_of_several_callers_has_a_quarter_and_one_that_is_alone_has_all() {
     let budget = shared();
-    let mut held = vec![request(&budget, A, 32).unwrap(), answer(&budget, A, 32).unwrap()];
-    assert!(request(&budget, A, 16).is_err() && answer(&budget, A, 16).is_err(), "the share is used up");
-    held.push(request(&budget, b(), 64).unwrap());
+    let mut held = vec![request(&budget, &A, 32).unwrap(), answer(&budget, &A, 32).unwrap()];
+    assert!(request(&budget, &A, 16).is_err() && answer(&budget, &A, 16).is_err(), "the share is used up");
+    held.push(request(&budget, &b(), 64).unwrap());
     held.clear();
-    assert!(request(&budget, A, 200).is_ok(), "a message that its caller has no other beside");
+    assert!(request(&budget, &A, 200).is_ok(), "a message that its caller has no other beside");
     budget.set_shared(false);
-    let all: Result<Vec<Room>, NoRoom> = (0..4).map(|_| request(&budget, A, 64)).collect();
-    assert!(all.is_ok() && request(&budget, A, 16).is_err());
+    let all: Result<Vec<Room>, NoRoom> = (0..4).map(|_| request(&budget, &A, 64)).collect();
+    assert!(all.is_ok() && request(&budget, &A, 16).is_err());
     drop(all);
     assert_eq!(budget.used(), 0);
     assert!(budget.callers.all().all(|used| used.load(Ordering::Relaxed) == 0), "every share is given back");
 }
 
 #[test]
+fn of_many_callers_each_has_a_share_of_its_own() {
+    let budget = shared();
+    let many: Vec<CallerNumber> = (0..200).map(|n| CallerNumber::of(&format!("budget-many-{n}"))).collect();
+    for (greedy, other) in [(&many[0], &many[1]), (&many[198], &many[199])] {
+        let held = request(&budget, greedy, 64).unwrap();
+        assert!(request(&budget, greedy, 16).is_err(), "its share is used up");
+        let result = budget.try_count(bytes(32)).unwrap();
+        assert!(
+            budget.try_count_in_share(other.clone(), result).is_ok(),
+            "an executed result of another caller's is kept"
+        );
+        drop(held);
+    }
+}
+
+#[test]
 fn requests_leave_a_quarter_to_answers_and_answers_have_a_sixteenth_more() {
     let budget = shared();
     let callers: [CallerNumber; 4] = std::array::from_fn(|n| CallerNumber::of(&format!("budget-{n}")));
-    let requests: Vec<_> = callers.iter().filter_map(|caller| request(&budget, *caller, 64).ok()).collect();
+    let requests: Vec<_> = callers.iter().filter_map(|caller| request(&budget, caller, 64).ok()).collect();
     assert_eq!((requests.len(), budget.used()), (3, 192 * KIB));
     assert!(budget.is_short());
-    let answered = answer(&budget, callers[3], 64).unwrap();
+    let answered = answer(&budget, &callers[3], 64).unwrap();
     let mut line = Room::shared(&budget);
     line.try_grow_to(16 * KIB).unwrap();
     assert!(line.try_grow_to(17 * KIB).is_err() && !budget.is_overdrawn());
@@ -192,14 +208,14 @@ fn an_answer_counts_once_and_towards_its_caller_s_share_until_it_is_read() {
     let second = budget.try_count(bytes(32)).unwrap();
     assert_eq!(budget.try_count_in_share(A, second.clone()), Err(NoRoom));
     assert!(budget.try_count_in_share(b(), second).is_ok());
-    assert!(request(&budget, A, 32).is_err());
+    assert!(request(&budget, &A, 32).is_err());
     let slice = answer.slice(1..2);
     drop(answer);
-    assert!(request(&budget, A, 32).is_err());
+    assert!(request(&budget, &A, 32).is_err());
     drop(slice);
-    assert!(request(&budget, A, 32).is_ok() && budget.used() == 0);
-    let rewritten = budget.count_rewritten(A, bytes(80));
-    assert!(request(&budget, A, 16).is_err() && budget.used() == 80 * KIB);
+    assert!(request(&budget, &A, 32).is_ok() && budget.used() == 0);
+    let rewritten = budget.count_rewritten(&A, bytes(80));
+    assert!(request(&budget, &A, 16).is_err() && budget.used() == 80 * KIB);
     drop(rewritten);
     assert_eq!(budget.used(), 0);
 }
@@ -207,16 +223,16 @@ fn an_answer_counts_once_and_towards_its_caller_s_share_until_it_is_read() {
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_waits_for_its_own_share_makes_room_short_for_no_other() {
     let budget = shared();
-    let held = request(&budget, A, 64).unwrap();
-    assert!(budget.is_short_for(A) && !budget.is_short_for(b()));
+    let held = request(&budget, &A, 64).unwrap();
+    assert!(budget.is_short_for(&A) && !budget.is_short_for(&b()));
     let mut room = Room::new(&budget);
     room.use_share_of(A);
     let (grown, ()) = tokio::join!(room.grow_to(32 * KIB), async {
         tokio::time::sleep(Duration::from_secs(5)).await;
-        assert!(!budget.is_short() && answer(&budget, b(), 64).is_ok());
+        assert!(!budget.is_short() && answer(&budget, &b(), 64).is_ok());
         drop(held);
     });
     assert_eq!(grown, Ok(()));
     drop(room);
-    assert_eq!((budget.used(), budget.is_short_for(A)), (0, false));
+    assert_eq!((budget.used(), budget.is_short_for(&A)), (0, false));
 }

@@ -3,7 +3,7 @@
 use crate::base::callers::CallerNumber;
 
 /// The user of some room.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum User {
     /// The gateway itself, or a server.
     Gateway,
@@ -17,16 +17,16 @@ pub(super) enum User {
 }
 
 impl User {
-    pub(super) fn caller(self) -> Option<CallerNumber> {
+    pub(super) const fn caller(&self) -> Option<&CallerNumber> {
         match self {
             Self::Request(caller) | Self::Share(caller) => Some(caller),
-            Self::Answer(caller) => caller,
+            Self::Answer(caller) => caller.as_ref(),
             Self::Gateway => None,
         }
     }
 
     /// Whether its bytes count towards the limit of all messages.
-    pub(super) fn is_counted(self) -> bool {
+    pub(super) const fn is_counted(&self) -> bool {
         !matches!(self, Self::Share(_))
     }
 }

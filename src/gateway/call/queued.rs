@@ -36,13 +36,13 @@ impl Queued {
     ///
     /// # Errors
     /// It took too long, or too many wait.
-    pub(super) async fn slot(&mut self, handle: &Arc<Handle>, caller: CallerNumber) -> Result<Slot, Failure> {
+    pub(super) async fn slot(&mut self, handle: &Arc<Handle>, caller: &CallerNumber) -> Result<Slot, Failure> {
         if let Some(held) = self.held.take() {
             return Ok(held);
         }
         let wait = self.slot.get_or_insert_with(|| {
-            let handle = Arc::clone(handle);
-            Box::pin(async move { handle.slot(caller).await })
+            let (handle, caller) = (Arc::clone(handle), caller.clone());
+            Box::pin(async move { handle.slot(&caller).await })
         });
         let since = *self.slot_since.get_or_insert_with(clock::now);
         let slot = wait.await;

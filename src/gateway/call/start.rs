@@ -38,7 +38,8 @@ impl Call {
         if self.opening.is_none() {
             let since = clock::now();
             if let InFlight::Queued(queued) = &mut self.place {
-                let longest = self.handle.spec.load().call_timeout;
+                // A call that reports progress holds its place for so long.
+                let longest = self.handle.spec.load().call_max;
                 self.place = Box::pin(self.service.admission.wait(queued, longest)).await?;
             }
             let caller = self.access.caller();

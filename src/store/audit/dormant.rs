@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
+use super::MAIN;
 use super::queue::QUEUE;
 use super::recover::{self, Start};
 use super::ticket::{Job, Setting, Unrecorded};
@@ -17,9 +18,12 @@ pub(super) fn passes(error: &io::Error) -> bool {
     error.raw_os_error().is_some()
 }
 
-/// Makes the folder and finds the end of the chain, or begins it.
-pub(super) fn open(setting: &Setting) -> io::Result<Start> {
+/// Makes the folder and finds the end of the chain, or begins it. Locks the folder first for the daemon's chain.
+pub(super) fn open(setting: &mut Setting) -> io::Result<Start> {
     setting.folder.make()?;
+    if setting.options.chain == MAIN && setting.lock.is_none() {
+        setting.lock = setting.folder.lock(setting.db.path().parent())?;
+    }
     recover::resume(&setting.folder, &setting.options.chain, setting.kept.as_ref())
 }
 

@@ -1,11 +1,11 @@
 //! The files of the audit log: `audit-<chain>-<number>.jsonl` in one folder, for their owner alone.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, BufRead as _, BufReader, Read as _};
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
 
 use rustix::fs::{Mode, OFlags};
 
@@ -16,6 +16,10 @@ use crate::policy::chain::{Piece, date_of, timestamp};
 const EXTENSION: &str = ".jsonl";
 /// More bytes than a record needs to say its date.
 const BEGIN: u64 = 256;
+/// Looks at a lock that another process has, and the time between two: a daemon that has just ended
+/// has its files for a moment longer.
+const LOOKS: u32 = 50;
+const LOOK: Duration = Duration::from_millis(20);
 
 /// The folder of the log.
 #[derive(Clone, Debug)]
@@ -54,6 +58,31 @@ impl Folder {
     pub(super) fn make(&self) -> io::Result<()> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.path)?;
         guard::directory(&self.path, false).map_err(guard::refusal)
+    }
+
+    /// Locks the folder for a daemon for as long as the returned file is open: two daemons would write the same chain, whatever
+    /// path leads them here. Chains of other processes need no lock. Blocks. Returns `None` for a folder that is `state`, the
+    /// state directory, whose lock the daemon has, and on a file system without locks.
+    pub(super) fn lock(&self, state: Option<&Path>) -> io::Result<Option<File>> {
+        let directory = File::open(&self.path)?;
+        let inode = |data: fs::Metadata| (data.dev(), data.ino());
+        let of_state = state.and_then(|state| fs::metadata(state).ok()).map(inode);
+        if of_state == Some(inode(directory.metadata()?)) {
+            return Ok(None);
+        }
+        for _ in 0..LOOKS {
+            match directory.try_lock() {
+                Ok(()) => return Ok(Some(directory)),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(LOOK),
+                Err(TryLockError::Error(error)) => {
+                    tracing::warn!(error = %error, "the folder of the audit log cannot be locked; no other daemon may write there");
+                    return Ok(None);
+                }
+            }
+        }
+        let text =
+            "another headend daemon writes its log there; stop it, or give each its own folder with `[audit] path`";
+        Err(io::Error::other(text))
     }
 
     pub(crate) fn path(&self) -> &Path {

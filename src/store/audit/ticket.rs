@@ -1,5 +1,6 @@
 //! Shared by the log and its writer: settings, and records in flight.
 
+use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -57,6 +58,8 @@ pub(super) struct Setting {
     pub(super) metrics: AuditMetrics,
     pub(super) shared: Arc<Shared>,
     pub(super) kept: Option<Kept>,
+    /// The daemon's lock of the folder, once it has one.
+    pub(super) lock: Option<File>,
     /// The way back into the queue, which keeps no log open.
     pub(super) queue: mpsc::WeakSender<Job>,
     /// Changes when the writer has taken records out of the queue. Closed when no writer is left.

@@ -1,6 +1,6 @@
 //! Calls by caller. A caller has a series of its own if the configuration names it; all others share one.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use parking_lot::Mutex;
 use prometheus::IntCounterVec;
@@ -19,7 +19,7 @@ pub(crate) struct CallerMetrics {
 #[derive(Debug, Default)]
 struct PublishedCalls {
     /// The counts of the last scrape, by the number of the caller.
-    counts: Vec<usize>,
+    counts: HashMap<usize, usize>,
     /// Callers with a series.
     names: BTreeSet<String>,
 }
@@ -36,17 +36,14 @@ impl CallerMetrics {
 
     /// Sets the calls of all callers, just before a scrape: for each number of a caller the name that the configuration has
     /// for it, and the calls so far.
-    pub(crate) fn observe<'a>(&self, callers: impl Iterator<Item = (Option<&'a str>, usize)>) {
+    pub(crate) fn observe<'a>(&self, callers: impl Iterator<Item = (usize, Option<&'a str>, usize)>) {
         let Self { calls, published } = self;
         let mut published = published.lock();
         let PublishedCalls { counts, names } = &mut *published;
         let mut gone = std::mem::take(names);
-        for (number, (name, count)) in callers.enumerate() {
-            if counts.len() <= number {
-                counts.resize(number + 1, 0);
-            }
+        for (number, name, count) in callers {
             // Only what is new is added: a caller whose name left the configuration leaves its earlier calls behind.
-            let before = counts.get_mut(number).map_or(0, |before| std::mem::replace(before, count));
+            let before = counts.insert(number, count).unwrap_or_default();
             let added = u64::try_from(count.saturating_sub(before)).unwrap_or(u64::MAX);
             calls.with_label_values(&[name.unwrap_or(OTHERS)]).inc_by(added);
             if let Some(name) = name {
@@ -69,11 +66,11 @@ mod tests {
             let page = metrics.render();
             page.lines().filter_map(|line| line.strip_prefix("headend_caller_calls_total")).map(str::to_owned).collect()
         };
-        metrics.callers().observe([(Some("local"), 3), (Some("ci"), 5), (None, 1)].into_iter());
+        metrics.callers().observe([(0, Some("local"), 3), (1, Some("ci"), 5), (2, None, 1)].into_iter());
         assert_eq!(series(), [r#"{caller="(other)"} 1"#, r#"{caller="ci"} 5"#, r#"{caller="local"} 3"#]);
-        metrics.callers().observe([(Some("local"), 4), (None, 7), (None, 1)].into_iter());
+        metrics.callers().observe([(0, Some("local"), 4), (1, None, 7), (2, None, 1)].into_iter());
         assert_eq!(series(), [r#"{caller="(other)"} 3"#, r#"{caller="local"} 4"#]);
-        metrics.callers().observe([(Some("local"), 4), (Some("ci"), 8), (None, 1)].into_iter());
+        metrics.callers().observe([(0, Some("local"), 4), (1, Some("ci"), 8), (2, None, 1)].into_iter());
         assert_eq!(series(), [r#"{caller="(other)"} 3"#, r#"{caller="ci"} 1"#, r#"{caller="local"} 4"#]);
     }
 }
