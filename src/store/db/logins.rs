@@ -1,5 +1,6 @@
-//! Logins at upstreams, and the clients that were registered for them: the tables `logins`, `login_issuers` and
-//! `registrations`. Every process writes them. This file decides which of several processes renews a login, so looking at a row and claiming it must be one operation.
+//! Logins at upstreams, their issuers, and the clients that were registered for them: the tables `logins`, `login_issuers` and
+//! `registrations`. Every process writes them. This file decides which of several processes renews a login, so looking at a row and
+//! claiming it must be one operation.
 //!
 //! A row's version is another one after each change of its tokens, so a verdict about tokens that were exchanged meanwhile changes
 //! nothing. The mark `tried` says that a refresh token may have been used without an answer.
