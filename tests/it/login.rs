@@ -21,6 +21,7 @@ mod bounds;
 mod held;
 mod issuers;
 mod pages;
+mod proxied;
 
 /// A daemon before one server that wants a login, and that server's own log.
 struct World {
