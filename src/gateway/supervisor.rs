@@ -340,34 +340,6 @@ impl Supervisor {
         }
     }
 
-    fn order(&mut self, order: Order) {
-        match order {
-            Order::Apply { config, reply } => {
-                // An upstream that is switched off stays so while the configuration has it.
-                let off = self.config.off.clone();
-                let outcome = self.enforce(*config, &off);
-                self.parts.metrics.reloaded(outcome.is_ok(), clock::unix_seconds());
-                self.answer(reply, outcome);
-            }
-            Order::Review { reply } => {
-                self.review();
-                self.answer(reply, ());
-            }
-            Order::Restart { name, reply } => {
-                let outcome = self.restart(&name);
-                self.answer(reply, outcome);
-            }
-            Order::Login { name, lists_anew, reply } => {
-                let outcome = self.logged_in(&name, lists_anew);
-                self.answer(reply, outcome);
-            }
-            Order::Disable { name, reply } => {
-                let outcome = self.switch(&name, false);
-                self.answer(reply, outcome);
-            }
-        }
-    }
-
     /// Shows what the pins allow now, and lets start what may start.
     fn review(&mut self) {
         let revoked: Vec<UpstreamName> =
