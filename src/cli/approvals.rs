@@ -5,9 +5,8 @@ use clap::{Args, Subcommand};
 use self::group::Group;
 use super::daemon;
 use super::exit::{NO, OK, USAGE};
-use super::grants::date;
 use super::options::Common;
-use super::output::{Failure, print};
+use super::output::{Failure, date, print};
 use super::screen::Screen;
 use crate::policy::consent::view::Paint;
 use crate::store::approvals::Wish;
@@ -24,8 +23,8 @@ pub(super) use self::asker::{Asked, ask};
 pub(super) use self::place::Place;
 pub(super) use self::shown::field;
 
-/// What a person does after a yes that came when the agent had been told to stop.
-const TRY_AGAIN: &str = "Tell the agent to try again.";
+use self::shown::TRY_AGAIN;
+
 /// A shorter start of an id is refused.
 const MIN_PREFIX: usize = 4;
 

@@ -5,7 +5,7 @@ use clap::{Args, Subcommand};
 use super::approvals::{Place, field, one};
 use super::exit::{NO, OK, TEMPFAIL};
 use super::options::Common;
-use super::output::{Failure, print};
+use super::output::{Failure, date, print};
 use super::screen::{Column, Screen};
 use super::{operator, source};
 use crate::policy::OperatorAction;
@@ -114,13 +114,6 @@ fn list(rows: &[RawObject], denials: &[RawObject]) -> Result<u8, Failure> {
         lines.push(vec![id, caller, item, until, exact, evidence, by, uses, rule]);
     }
     print(&Screen::of_stdout().plain(&columns, &lines))
-}
-
-/// Seconds since 1970 as a date that people read.
-pub(super) fn date(seconds: &str) -> String {
-    let format = time::macros::format_description!("[year]-[month]-[day] [hour]:[minute]Z");
-    let date = seconds.parse().ok().and_then(|seconds| time::OffsetDateTime::from_unix_timestamp(seconds).ok());
-    date.and_then(|date| date.format(format).ok()).unwrap_or_else(|| seconds.to_owned())
 }
 
 fn revoke(common: &Common, place: &mut Place, id: Option<&str>) -> Result<usize, Failure> {

@@ -49,3 +49,10 @@ pub(super) fn complain(text: &str) {
 pub(super) fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
+
+/// Seconds since 1970 as a date that people read.
+pub(super) fn date(seconds: &str) -> String {
+    let format = time::macros::format_description!("[year]-[month]-[day] [hour]:[minute]Z");
+    let date = seconds.parse().ok().and_then(|seconds| time::OffsetDateTime::from_unix_timestamp(seconds).ok());
+    date.and_then(|date| date.format(format).ok()).unwrap_or_else(|| seconds.to_owned())
+}

@@ -100,10 +100,11 @@ async fn alone(loaded: Loaded, profile: Option<String>, inline: bool, times: Sto
             tell.cancel();
         }
     });
-    let serving = async {
+    // Boxed: there is one, and inlining it would grow this future.
+    let serving = Box::pin(async {
         lines::serve(client, stdin, tokio::io::stdout(), gateway.service.draining.clone()).await;
         ended.cancel();
-    };
+    });
     let shutting_down = async {
         tokio::select! {
             () = ended.cancelled() => {}

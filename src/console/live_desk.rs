@@ -17,7 +17,7 @@ use crate::engine::oauth::authorize::Callback;
 use crate::gateway::logins::{Begun, Done, NotTaken, PendingLogins};
 use crate::gateway::service::Service;
 use crate::gateway::supervisor::Order;
-use crate::policy::consent::{Answer, Arguments, Block, Closed, Grant, Lifetime, Prompt, PromptId, Wall};
+use crate::policy::consent::{Answer, Arguments, CallBlock, Closed, Grant, Lifetime, Prompt, PromptId, Wall};
 use crate::policy::{Digest, Evidence};
 use crate::store::audit::search::{CannotSearch, Page, Query};
 use crate::store::pins::{self, PinKind, Pins};
@@ -286,7 +286,7 @@ fn approval(service: &Service, prompt: Prompt) -> Approval {
     }
 }
 
-fn blocked(block: Block) -> BlockView {
+fn blocked(block: CallBlock) -> BlockView {
     BlockView {
         id: block.id.to_string(),
         caller: block.caller.to_string(),

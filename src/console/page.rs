@@ -163,7 +163,7 @@ impl Row {
 
 /// The row of a refusal of calls for a while.
 #[derive(Debug)]
-pub(crate) struct Blocked {
+pub(crate) struct BlockRow {
     pub(crate) id: String,
     pub(crate) caller: String,
     pub(crate) client: Option<String>,
@@ -172,7 +172,7 @@ pub(crate) struct Blocked {
     pub(crate) denied_by: Option<String>,
 }
 
-impl Blocked {
+impl BlockRow {
     pub(crate) fn new(block: &BlockView, now: Wall) -> Self {
         Self {
             id: block.id.clone(),
@@ -365,7 +365,7 @@ impl Group {
 pub(crate) struct Overview {
     pub(crate) frame: Frame,
     pub(crate) questions: Questions,
-    pub(crate) blocks: Vec<Blocked>,
+    pub(crate) blocks: Vec<BlockRow>,
     pub(crate) tiles: Vec<Tile>,
     pub(crate) troubled: usize,
     pub(crate) rows: Vec<Row>,

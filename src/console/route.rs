@@ -19,7 +19,7 @@ use super::form::{Form, form};
 use super::group_link::GroupLink;
 use super::login;
 use super::page::{
-    Blocked, Closed, Decisions, Frame, Granted, Grants, Group, OneApproval, Open, Overview, Pinned, Pins, Review, Row,
+    BlockRow, Closed, Decisions, Frame, Granted, Grants, Group, OneApproval, Open, Overview, Pinned, Pins, Review, Row,
     Section, SignIn, Tile, Upstreams,
 };
 use super::questions::Questions;
@@ -189,7 +189,7 @@ async fn show(console: &Console, head: &Parts, visitor: &Visitor) -> Response<Re
             tiles.sort_by_key(|tile| tile.tone != "danger");
             let troubled = tiles.iter().filter(|tile| tile.tone == "danger").count();
             let questions = Questions::new(&desk.approvals(), now);
-            let blocks = desk.blocks().iter().map(|block| Blocked::new(block, now)).collect();
+            let blocks = desk.blocks().iter().map(|block| BlockRow::new(block, now)).collect();
             let frame = frame(Section::Overview);
             reply::page(ok, &Overview { frame, questions, blocks, troubled, tiles, rows: rows(FEW) })
         }

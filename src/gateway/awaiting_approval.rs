@@ -19,7 +19,7 @@ use crate::base::never::or_never;
 use crate::engine::ask::ClientAnswer;
 use crate::engine::call::Progress;
 use crate::engine::failure::{Executed, Failure, Reason};
-use crate::engine::question::approval::{Effect, QuestionKind, Timing};
+use crate::engine::question::approval::{AnswerEffect, AnswerTiming, QuestionKind};
 use crate::gateway::answer::{Answer, refused};
 use crate::gateway::call::{ClientEvent, given_up};
 use crate::gateway::channel::{Channel, Note, Request, Room, Step};
@@ -292,11 +292,11 @@ impl Asking {
         };
         let waited = self.sent.take().map(|sent| clock::now().duration_since(sent));
         let is_unattended = self.service.held.is_unattended(&self.request.host());
-        let timing = Timing { waited, is_unattended };
+        let timing = AnswerTiming { waited, is_unattended };
         match self.service.hear(&self.request, kind, answer.and_then(Result::ok).as_ref(), timing) {
-            Effect::Answer(answer) => self.give(answer),
-            Effect::Wait if !is_unattended => {}
-            Effect::Wait | Effect::Unattended => self.hand_over(),
+            AnswerEffect::Answer(answer) => self.give(answer),
+            AnswerEffect::Wait if !is_unattended => {}
+            AnswerEffect::Wait | AnswerEffect::Unattended => self.hand_over(),
         }
     }
 

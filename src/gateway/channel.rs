@@ -15,7 +15,7 @@ use crate::gateway::quota::Place;
 use crate::mcp::input::InputRequest;
 use crate::mcp::meta::Meta;
 use crate::policy::consent::hold::Holder;
-use crate::policy::consent::unattended::Host;
+use crate::policy::consent::unattended::AskingHost;
 use crate::policy::consent::{Answer, PromptId};
 use crate::telemetry::metrics::UpstreamMetrics;
 use crate::wire::raw::{RawJson, RawObject};
@@ -77,8 +77,8 @@ pub(crate) struct Request {
 
 impl Request {
     /// The host that asks, for the memory of hosts without a person.
-    pub(crate) fn host(&self) -> Host {
-        Host { connection: self.client.connection(), holder: self.holder() }
+    pub(crate) fn host(&self) -> AskingHost {
+        AskingHost { connection: self.client.connection(), holder: self.holder() }
     }
 
     /// The client that waits for the call.

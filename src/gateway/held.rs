@@ -10,7 +10,7 @@ use crate::base::clock;
 use crate::config::Consent;
 use crate::gateway::client::ClientContext;
 use crate::policy::consent::hold::{Ended, Held, Holder, NotHeld};
-use crate::policy::consent::unattended::{Host, UnattendedHosts};
+use crate::policy::consent::unattended::{AskingHost, UnattendedHosts};
 
 /// All held calls, and the hosts whose calls are held since no person is there. Clones are the same.
 #[derive(Clone, Debug, Default)]
@@ -26,12 +26,12 @@ impl HeldCalls {
     }
 
     /// Whether the host was found to have no person shortly before.
-    pub(crate) fn is_unattended(&self, host: &Host) -> bool {
+    pub(crate) fn is_unattended(&self, host: &AskingHost) -> bool {
         self.unattended.lock().contains(host, clock::uptime())
     }
 
     /// Remembers whether a person is at the host.
-    pub(crate) fn set_unattended(&self, host: Host, is_unattended: bool) {
+    pub(crate) fn set_unattended(&self, host: AskingHost, is_unattended: bool) {
         let mut hosts = self.unattended.lock();
         if is_unattended {
             hosts.insert(host, clock::uptime());

@@ -25,7 +25,7 @@ mod post;
 mod program;
 
 use self::failed::{Failed, TIME};
-use self::notice::{Listed, notice, trial};
+use self::notice::{ListedApproval, notice, trial};
 use self::post::{Tls, post};
 
 /// Calls that come together are told together.
@@ -98,8 +98,8 @@ impl Notices {
             let page = self.page();
             let now = self.service.approvals.wall();
             let waits = |prompt: &Prompt| self.service.approvals.agent_wait(&prompt.id) != AgentWait::Stopped;
-            let told_now: Vec<Listed<'_>> =
-                fresh.iter().map(|prompt| Listed { prompt, waits: waits(prompt) }).collect();
+            let told_now: Vec<ListedApproval<'_>> =
+                fresh.iter().map(|prompt| ListedApproval { prompt, waits: waits(prompt) }).collect();
             let notice = notice(&told_now, open.len(), notify.arguments, page.as_deref(), now);
             told.extend(fresh.iter().map(|prompt| prompt.id));
             next = clock::now() + PAUSE;

@@ -28,6 +28,7 @@ use crate::store::db::{Db, DbError, Health};
 
 pub(crate) mod beside;
 mod blocks;
+mod client_wait;
 mod closed_by;
 mod group;
 mod journal;
@@ -43,7 +44,7 @@ mod unlisted;
 mod wish;
 
 pub(crate) use self::keeper::{DAEMON, Keeper};
-pub(crate) use self::kept::{Answered, Outcome, PromptRow, Revoked, Used};
+pub(crate) use self::kept::{AnswerOutcome, Answered, PromptRow, Revoked, Used};
 pub(crate) use self::seat::Seat;
 pub(crate) use self::span::Span;
 pub(crate) use self::wish::Wish;
@@ -100,7 +101,7 @@ struct Waiting {
 
 /// The end of a prompt, for late readers.
 #[derive(Debug)]
-struct Ending {
+struct PromptEnding {
     id: PromptId,
     how: Closed,
     is_late: bool,
@@ -115,7 +116,7 @@ struct Open {
     /// The once-grants of calls that waited for them and have not been decided again.
     reserved: HashMap<PromptId, Arc<Grant>>,
     /// The latest ends, oldest first.
-    closed: VecDeque<Ending>,
+    closed: VecDeque<PromptEnding>,
     /// Grants on their way to the disk, which may be revoked or invalidated on it.
     writing: HashMap<Arc<str>, Asked>,
     /// Grants that ended in this process and are live on the disk, which took no writes then.
@@ -229,38 +230,6 @@ impl Approvals {
             inner.tell();
         }
         Ok(opened.id)
-    }
-
-    /// When the client of a prompt was asked in the answer of its call, since 1970, if it has not come back yet.
-    pub(crate) fn asked_at(&self, id: &PromptId) -> Option<Duration> {
-        self.inner.lock().desk.asked_at(id)
-    }
-
-    /// Leaves a prompt to the console and the terminal: it is open as long as they may take, for other processes too.
-    fn hand_over(&self, id: &PromptId) {
-        let inner = &self.inner;
-        let mut open = inner.lock();
-        let Open { desk, waiting, consent, .. } = &mut *open;
-        let Some(waiting) = waiting.get_mut(id) else { return };
-        waiting.span = Span::Person(Duration::MAX);
-        let Some(prompt) = desk.extend(id, waiting.span.life(consent)) else { return };
-        if let Some(db) = &inner.db {
-            let details = prompt.details().encode().text().into_owned();
-            db.enter_prompt(inner.owner(), PromptRow::from(prompt), details).then(unlisted::unlisted);
-        }
-        inner.tell();
-    }
-
-    /// Whether the agent of an open prompt of this process still waits.
-    pub(crate) fn agent_wait(&self, id: &PromptId) -> AgentWait {
-        let now = self.wall();
-        self.inner.lock().desk.agent_wait(id, now)
-    }
-
-    /// Whether that prompt was allowed when its agent had been told to stop.
-    pub(crate) fn was_late(&self, id: &PromptId) -> bool {
-        let open = self.inner.lock();
-        open.closed.iter().rev().find(|ending| ending.id == *id).is_some_and(|ending| ending.is_late)
     }
 
     /// An open prompt of this process.
@@ -424,35 +393,6 @@ impl Approvals {
         Ok(of_memory + self.revoke_rows(id.map(str::to_owned), by, kept, hit).await?)
     }
 
-    /// A session or pipe ended, and its session grants with it.
-    pub(crate) fn session_ended(&self, session: u64) {
-        let inner = &self.inner;
-        let mut open = inner.lock();
-        open.desk.session_ended(session);
-        let over = |grant: &Grant| grant.lifetime() == Lifetime::Session && grant.asked().session == Some(session);
-        let grants = inner.grants.load();
-        if grants.iter().any(|grant| over(grant)) {
-            inner.grants.store(Arc::new(grants.without(over)));
-            inner.tell();
-        }
-    }
-
-    /// A caller's credential is not valid any more: its open prompts close, and what was granted for its sessions ends. Other
-    /// grants are for the caller, who may come back with another credential.
-    pub(crate) fn caller_left(&self, caller: &str) {
-        let inner = &self.inner;
-        let mut open = inner.lock();
-        let closed = open.desk.supersede(|prompt| *prompt.asked.caller == *caller);
-        closed.iter().for_each(|id| inner.close(&mut open, id, Closed::Superseded, None));
-        let over = |grant: &Grant| grant.lifetime() == Lifetime::Session && *grant.asked().caller == *caller;
-        let grants = inner.grants.load();
-        if grants.iter().any(|grant| over(grant)) {
-            grants.iter().filter(|grant| over(grant)).for_each(|grant| inner.invalidated(grant));
-            inner.grants.store(Arc::new(grants.without(over)));
-            inner.tell();
-        }
-    }
-
     /// Counts changes of prompts and grants.
     pub(crate) fn changed(&self) -> watch::Receiver<u64> {
         self.inner.changed.subscribe()
@@ -509,7 +449,7 @@ impl Inner {
             waiting.end.send_replace(Some(how));
             is_late = waiting.is_late && how == Closed::Granted;
         }
-        open.closed.push_back(Ending { id: *id, how, is_late });
+        open.closed.push_back(PromptEnding { id: *id, how, is_late });
         if open.closed.len() > MAX_CLOSED {
             open.closed.pop_front();
         }

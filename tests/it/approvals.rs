@@ -62,7 +62,8 @@ fn without_a_daemon_the_process_that_asked_takes_the_answer_from_the_store() {
     let approved = world.run(&["approvals", "approve", &id[..6], "--for", "8h"]);
     let text = String::from_utf8_lossy(&approved.stdout);
     assert!(approved.status.success(), "{}", said(&approved));
-    assert_eq!(text, "granted: tool fx__echo for caller local, for 8h, any arguments\n");
+    let granted = "granted: tool fx__echo for caller local, for 8h, any arguments\nTell the agent to try again.\n";
+    assert_eq!(text, granted, "its call was refused before");
     assert_eq!(client.call("fx__echo", arguments.clone()).text(), "by hand");
     assert_eq!(client.call("fx__echo", json!({"text": "other"})).text(), "other");
 

@@ -1,10 +1,10 @@
 //! One answer to several approvals of one caller about one item: all are shown, then a person is asked once.
 
-use super::TRY_AGAIN;
+use super::shown::TRY_AGAIN;
 use crate::cli::exit::{NO, OK, UNAVAILABLE, USAGE};
 use crate::cli::output::{Failure, print};
 use crate::cli::terminal;
-use crate::store::approvals::{Outcome, Wish};
+use crate::store::approvals::{AnswerOutcome, Wish};
 use crate::wire::digest::Digest;
 use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject};
@@ -25,7 +25,10 @@ impl Group<'_> {
     ///
     /// # Errors
     /// 64 for an answer that no group can have, or without a terminal to ask on; 1 when they are no group, or the person says no.
-    pub(super) fn answer(self, answer: impl FnMut(&str, Digest) -> Result<Outcome, Failure>) -> Result<u8, Failure> {
+    pub(super) fn answer(
+        self,
+        answer: impl FnMut(&str, Digest) -> Result<AnswerOutcome, Failure>,
+    ) -> Result<u8, Failure> {
         let verb = match self.wish {
             Wish::Deny => "Deny",
             Wish::Once => "Allow once",
@@ -70,7 +73,7 @@ impl Group<'_> {
     fn each(
         &self,
         members: &[&RawObject],
-        mut answer: impl FnMut(&str, Digest) -> Result<Outcome, Failure>,
+        mut answer: impl FnMut(&str, Digest) -> Result<AnswerOutcome, Failure>,
     ) -> Result<u8, Failure> {
         let mut told = Vec::with_capacity(members.len());
         let wanted = if self.wish == Wish::Deny { "denied" } else { "granted" };

@@ -7,7 +7,7 @@ use crate::cli::options::Common;
 use crate::cli::output::{Failure, complain};
 use crate::cli::{daemon, operator, source};
 use crate::policy::OperatorAction;
-use crate::store::approvals::{Outcome, Wish, beside, json};
+use crate::store::approvals::{AnswerOutcome, Wish, beside, json};
 use crate::store::audit::Journal;
 use crate::store::db::Db;
 use crate::store::directory::Store;
@@ -110,7 +110,7 @@ impl Place {
         id: &str,
         shown: Option<Digest>,
         wish: Wish,
-    ) -> Result<Outcome, Failure> {
+    ) -> Result<AnswerOutcome, Failure> {
         match self {
             Self::Daemon(daemon) => {
                 let mut params = RawObject::default();
@@ -120,7 +120,10 @@ impl Place {
                     params.set("digest", RawJson::string(&shown.hex()));
                 }
                 let answer = daemon.ask_as_operator("approvals.answer", Some(&params.encode().text()))?;
-                Ok(Outcome { word: answer.string("outcome").unwrap_or_default(), is_late: answer.is_true("late") })
+                Ok(AnswerOutcome {
+                    word: answer.string("outcome").unwrap_or_default(),
+                    is_late: answer.is_true("late"),
+                })
             }
             Self::Store { db, journal } => {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();

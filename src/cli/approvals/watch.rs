@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::TRY_AGAIN;
 use super::asker::{Asked, ask};
 use super::place::Place;
-use super::shown::field;
+use super::shown::{TRY_AGAIN, field};
 use crate::cli::daemon;
 use crate::cli::exit::{NO, OK, SOFTWARE, UNAVAILABLE};
 use crate::cli::options::Common;

@@ -48,7 +48,7 @@ pub mod unattended;
 pub mod view;
 
 pub use self::desk::{AgentWait, Answer, CannotAnswer, Closed, Desk, DeskLimits, Refused};
-pub use self::fatigue::{Block, DENIED, Denial};
+pub use self::fatigue::{CallBlock, DENIED, Denial};
 pub use self::grant::{Arguments, Consented, Grant, GrantRow, Grants, Lifetime, ONCE_LIFE};
 pub use self::prompt::Prompt;
 pub use self::shown::{Kept, Shown};

@@ -19,14 +19,20 @@ const ADVICE: &str = "Tell the agent to try again.";
 
 /// An approval of a notice.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Listed<'p> {
+pub(super) struct ListedApproval<'p> {
     pub(super) prompt: &'p Prompt,
     /// The agent still waits.
     pub(super) waits: bool,
 }
 
 /// A notice of these approvals, `open` being all that are.
-pub(super) fn notice(fresh: &[Listed<'_>], open: usize, arguments: bool, page: Option<&str>, now: Wall) -> Bytes {
+pub(super) fn notice(
+    fresh: &[ListedApproval<'_>],
+    open: usize,
+    arguments: bool,
+    page: Option<&str>,
+    now: Wall,
+) -> Bytes {
     let listed = fresh.iter().take(LISTED).map(|listed| approval(*listed, arguments, page, now));
     line(listed.collect(), fresh.len().saturating_sub(LISTED), open, page)
 }
@@ -50,8 +56,8 @@ fn line(approvals: Vec<RawJson>, more: usize, open: usize, page: Option<&str>) -
     encode(&out)
 }
 
-fn approval(listed: Listed<'_>, arguments: bool, page: Option<&str>, now: Wall) -> RawJson {
-    let Listed { prompt, waits } = listed;
+fn approval(listed: ListedApproval<'_>, arguments: bool, page: Option<&str>, now: Wall) -> RawJson {
+    let ListedApproval { prompt, waits } = listed;
     let texts = [("caller", &*prompt.asked.caller), ("item", &*prompt.asked.item), ("effect", &prompt.effect())];
     let mut out = RawObject::default();
     for (name, text) in texts {
@@ -123,8 +129,8 @@ mod tests {
     }
 
     fn read(prompts: &[Prompt], arguments: bool, page: Option<&str>) -> Value {
-        let listed: Vec<Listed<'_>> =
-            prompts.iter().map(|prompt| Listed { prompt, waits: prompt.until > 900 }).collect();
+        let listed: Vec<ListedApproval<'_>> =
+            prompts.iter().map(|prompt| ListedApproval { prompt, waits: prompt.until > 900 }).collect();
         let line = notice(&listed, 30, arguments, page, 42);
         assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1, "one line");
         serde_json::from_slice(&line).unwrap()

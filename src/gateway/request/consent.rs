@@ -32,7 +32,7 @@ use std::time::Duration;
 
 use crate::base::clock;
 use crate::engine::failure::{Executed, Failure, Reason};
-use crate::engine::question::approval::{self, Effect, QuestionKind, Timing, elsewhere, form, judge, page};
+use crate::engine::question::approval::{self, AnswerEffect, AnswerTiming, QuestionKind, elsewhere, form, judge, page};
 use crate::engine::state::{Carried, StateScope};
 use crate::gateway::answer::{Answer, refused};
 use crate::gateway::awaiting_approval::Asking;
@@ -136,10 +136,10 @@ impl Service {
                     GoingOn::Consent { .. } | GoingOn::Anew | GoingOn::Permitted(_) | GoingOn::Login(_) => None,
                 };
                 let waited = asked_at.map(|at| clock::since_1970().saturating_sub(at));
-                let timing = Timing { waited, is_unattended };
+                let timing = AnswerTiming { waited, is_unattended };
                 let effect = answer.map(|answer| self.hear(&request, kind, Some(answer), timing));
-                let is_held =
-                    effect == Some(Effect::Unattended) || (is_unattended && !matches!(effect, Some(Effect::Answer(_))));
+                let is_held = effect == Some(AnswerEffect::Unattended)
+                    || (is_unattended && !matches!(effect, Some(AnswerEffect::Answer(_))));
                 if is_held {
                     // A form would end the request, which is held instead.
                     seat.hand_over();
@@ -150,8 +150,8 @@ impl Service {
                 match (going_on, again) {
                     (_, None) => None,
                     (GoingOn::Consent { prompt: of, .. }, Some(again)) if of == prompt => Some(match effect {
-                        Some(Effect::Answer(answer)) => Channel::Answered(answer),
-                        Some(Effect::Wait | Effect::Unattended) | None => Channel::Waiting(again),
+                        Some(AnswerEffect::Answer(answer)) => Channel::Answered(answer),
+                        Some(AnswerEffect::Wait | AnswerEffect::Unattended) | None => Channel::Waiting(again),
                     }),
                     (
                         GoingOn::Consent { .. } | GoingOn::Anew | GoingOn::Permitted(_) | GoingOn::Login(_),
@@ -199,15 +199,15 @@ impl Service {
         request: &Request,
         kind: QuestionKind,
         answer: Option<&RawJson>,
-        timing: Timing,
-    ) -> Effect {
+        timing: AnswerTiming,
+    ) -> AnswerEffect {
         let effect = judge(kind, answer, timing);
         match effect {
-            Effect::Unattended => self.held.set_unattended(request.host(), true),
-            Effect::Answer(Agreed::Allow(_) | Agreed::Deny) if timing.is_unattended => {
+            AnswerEffect::Unattended => self.held.set_unattended(request.host(), true),
+            AnswerEffect::Answer(Agreed::Allow(_) | Agreed::Deny) if timing.is_unattended => {
                 self.held.set_unattended(request.host(), false);
             }
-            Effect::Answer(_) | Effect::Wait => {}
+            AnswerEffect::Answer(_) | AnswerEffect::Wait => {}
         }
         effect
     }
@@ -276,7 +276,7 @@ impl Service {
             Refused::Embargo { unanswered, until } => {
                 let text = format!(
                     "The last {unanswered} approvals of this item for this client were declined or not answered, so its calls are \
-                     refused for a while. Tell the user that the headend console can end this."
+                     refused for a while. Tell the user, who can end this in headend."
                 );
                 let wait = Duration::from_secs(until.saturating_sub(self.approvals.wall()));
                 let failure = Failure::new(Reason::Denied, Executed::No, text).retry_after(wait);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::journal::revocation;
-use super::kept::{Answered, Outcome, Revoked};
+use super::kept::{AnswerOutcome, Answered, Revoked};
 use super::{Approvals, PromptRow, Wish, json};
 use crate::base::clock;
 use crate::policy::consent::{CannotAnswer, PromptId, Wall};
@@ -57,7 +57,7 @@ impl Approvals {
         shown: Option<Digest>,
         wish: Wish,
         by: &str,
-    ) -> Result<Outcome, String> {
+    ) -> Result<AnswerOutcome, String> {
         let known = PromptId::parse(id).ok_or_else(|| CannotAnswer::Unknown.to_string())?;
         if self.prompt(&known).is_some() || self.is_denied(&known) {
             let answer = wish.answer(self.wall());
@@ -65,7 +65,7 @@ impl Approvals {
                 Some(shown) => self.answer_shown(&(known, shown), answer, Evidence::Operator, by).await,
                 None => self.answer(&known, answer, Evidence::Operator, by).await,
             };
-            return closed.map(|how| Outcome::of(how, self.was_late(&known))).map_err(|why| why.to_string());
+            return closed.map(|how| AnswerOutcome::of(how, self.was_late(&known))).map_err(|why| why.to_string());
         }
         match &self.inner.db {
             Some(db) => answer(db, id, shown, wish, by).await,
@@ -119,7 +119,13 @@ pub(crate) fn show(db: &Db, id: &str) -> Result<Option<RawJson>, DbError> {
 ///
 /// # Errors
 /// Why it does not count, or that the other process did not take it.
-pub(crate) async fn answer(db: &Db, id: &str, shown: Option<Digest>, wish: Wish, by: &str) -> Result<Outcome, String> {
+pub(crate) async fn answer(
+    db: &Db,
+    id: &str,
+    shown: Option<Digest>,
+    wish: Wish,
+    by: &str,
+) -> Result<AnswerOutcome, String> {
     let answer = shown.map_or_else(|| wish.to_string(), |shown| format!("{wish} {}", shown.hex()));
     let answered = Answered { prompt: id.to_owned(), answer, by: by.to_owned() };
     let told = |error: DbError| error.to_string();
@@ -131,7 +137,7 @@ pub(crate) async fn answer(db: &Db, id: &str, shown: Option<Digest>, wish: Wish,
     while clock::now() < deadline {
         let outcome = db.outcome(id.to_owned()).run().await;
         if let Some(outcome) = outcome.map_err(|error| error.to_string())? {
-            return Outcome::parse(&outcome).ok_or(outcome);
+            return AnswerOutcome::parse(&outcome).ok_or(outcome);
         }
         tokio::time::sleep(PAUSE).await;
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Approvals;
-use crate::policy::consent::{Block, PromptId};
+use crate::policy::consent::{CallBlock, PromptId};
 
 impl Approvals {
     /// Whether a person denied that prompt of this process, and the denial lasts.
@@ -13,13 +13,13 @@ impl Approvals {
     }
 
     /// The blocks of this process that last, the first to end first.
-    pub(crate) fn blocks(&self) -> Vec<Block> {
+    pub(crate) fn blocks(&self) -> Vec<CallBlock> {
         let now = self.wall();
         self.inner.lock().desk.blocks(now)
     }
 
     /// Ends a block of this process for the person `by`, who is recorded. Returns what it was; `None` where there is none.
-    pub(crate) fn unblock(&self, id: &str, by: &str) -> Option<Block> {
+    pub(crate) fn unblock(&self, id: &str, by: &str) -> Option<CallBlock> {
         let id = PromptId::parse(id)?;
         let now = self.wall();
         let ended = self.inner.lock().desk.end_block(&id, now)?;

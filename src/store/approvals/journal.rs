@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::closed_by::By;
 use super::{Approvals, Inner};
-use crate::policy::consent::{Asked, Block, CannotAnswer, Closed, Grant, PromptId};
+use crate::policy::consent::{Asked, CallBlock, CannotAnswer, Closed, Grant, PromptId};
 use crate::policy::{Entry, Event};
 use crate::store::audit::{Audit, RecordSlot};
 
@@ -45,7 +45,7 @@ impl Inner {
     }
 
     /// Records that the person `by` ended a block before its time.
-    pub(super) fn unblocked(&self, block: &Block, by: &Arc<str>) {
+    pub(super) fn unblocked(&self, block: &CallBlock, by: &Arc<str>) {
         let about_it = match &block.denial {
             Some(denial) => about(Event::Revoke, &block.id, &denial.asked),
             None => Entry {

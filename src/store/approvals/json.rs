@@ -1,7 +1,7 @@
 //! Prompts and grants as the admin socket and `--json` show them.
 
 use super::PromptRow;
-use crate::policy::consent::{AgentWait, Block, GrantRow, Wall};
+use crate::policy::consent::{AgentWait, CallBlock, GrantRow, Wall};
 use crate::wire::raw::{RawJson, RawObject};
 
 /// An open prompt with everything that a person is shown: [`prompt`], and the details of that prompt, which are an object.
@@ -84,7 +84,7 @@ pub(crate) fn grant(row: &GrantRow) -> RawJson {
 }
 
 /// A block; one of a denial says who denied what. Dates are seconds since 1970, `left` is in seconds.
-pub(crate) fn block(block: &Block, now: Wall) -> RawJson {
+pub(crate) fn block(block: &CallBlock, now: Wall) -> RawJson {
     let id = block.id.to_string();
     let mut out = RawObject::of_strings(&[("id", &id), ("caller", &block.caller), ("item", &block.item)]);
     if let Some(client) = &block.client {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::closed_by::By;
-use super::kept::{Answered, Outcome, Used};
+use super::kept::{AnswerOutcome, Answered, Used};
 use super::unlisted::unlisted;
 use super::{Approvals, Inner, Spent, Wish};
 use crate::base::clock;
@@ -180,7 +180,7 @@ impl Approvals {
                     Some(shown) => self.answer_shown(&(id, shown), answer, Evidence::Operator, &answered.by).await,
                     None => self.answer(&id, answer, Evidence::Operator, &answered.by).await,
                 };
-                let told = |how| Outcome::of(how, self.was_late(&id)).written();
+                let told = |how| AnswerOutcome::of(how, self.was_late(&id)).written();
                 closed.map_or_else(|why| why.to_string(), told)
             }
             None => "the answer cannot be read".to_owned(),

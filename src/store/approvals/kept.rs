@@ -66,14 +66,14 @@ pub(crate) struct Answered {
 
 /// The end of an approval by an operator's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Outcome {
+pub(crate) struct AnswerOutcome {
     /// The word of a [`Closed`].
     pub(crate) word: String,
     /// It was allowed when the agent had been told to stop.
     pub(crate) is_late: bool,
 }
 
-impl Outcome {
+impl AnswerOutcome {
     /// Behind the word of one in the store.
     const LATE: &str = " late";
 

@@ -345,7 +345,7 @@ async fn an_answer_that_another_process_left_counts_as_the_operators() {
         outcome
     });
     // No call waits for it.
-    assert_eq!((ran, outcome), ((), Ok(Outcome::of(Closed::Granted, true))));
+    assert_eq!((ran, outcome), ((), Ok(AnswerOutcome::of(Closed::Granted, true))));
     let grant = approvals.grants().claim(&action, approvals.wall(), None).unwrap().spend();
     assert_eq!((grant.evidence(), &**grant.by()), (Evidence::Operator, "uid:1"));
     assert_eq!(approvals.all_prompts().await.unwrap(), []);

@@ -4,8 +4,9 @@ use std::time::Instant;
 
 use super::abuse::echoed;
 use super::hold::LONG;
-use super::operator::headend;
 use super::*;
+use crate::harness::World;
+use crate::process::said;
 use crate::sse::OldClient;
 use crate::stdio::Pipe;
 
@@ -33,11 +34,12 @@ fn at_once<T>(text: &str, mut attempt: impl FnMut(&str) -> T) -> (String, T) {
 }
 
 /// Approves the open call with that argument.
-fn approve_call(stage: &Stage, argument: &str) {
-    let listed: Value = serde_json::from_str(&headend(stage, &["approvals", "--json"])).unwrap();
+fn approve_call(world: &World, argument: &str) {
+    let listed: Value = serde_json::from_slice(&world.run(&["approvals", "--json"]).stdout).unwrap();
     let is_it = |row: &&Value| row["message"].as_str().unwrap().contains(&format!("{argument:?}"));
     let row = listed["approvals"].as_array().unwrap().iter().find(is_it).unwrap();
-    headend(stage, &["approve", row["id"].as_str().unwrap()]);
+    let approved = world.run(&["approve", row["id"].as_str().unwrap()]);
+    assert!(approved.status.success(), "{}", said(&approved));
 }
 
 #[test]
@@ -52,7 +54,7 @@ fn a_legacy_client_that_answers_at_once_is_held_and_so_are_its_later_calls_besid
             call
         });
         assert!(call.next_within(Duration::from_millis(300)).is_err(), "{action}: it is held");
-        approve_call(&stage, &text);
+        approve_call(&stage.gateway.world, &text);
         assert_eq!(call.response()["result"]["content"][0]["text"], text, "{action}");
         for (how, response) in [("the operator", answer("decline")), ("the client", allow("once"))] {
             let text = format!("{action} later, {how}");
@@ -62,7 +64,7 @@ fn a_legacy_client_that_answers_at_once_is_held_and_so_are_its_later_calls_besid
             client.respond(&question["id"], response);
             if how == "the operator" {
                 assert!(later.next_within(Duration::from_millis(300)).is_err(), "{text}: it is held");
-                approve_call(&stage, &text);
+                approve_call(&stage.gateway.world, &text);
             }
             assert_eq!(later.response()["result"]["content"][0]["text"], text);
         }
@@ -87,7 +89,7 @@ fn a_modern_client_that_comes_back_at_once_is_held_for_the_console_and_so_are_it
             let words = format!("{action} later");
             let later = client.call(tool, json!({argument: words.as_str()}));
             assert_eq!(reason(&later), "awaiting_approval", "{text}: {}", later.raw);
-            approve_call(&stage, &words);
+            approve_call(&stage.gateway.world, &words);
             assert!(
                 !client.call(tool, json!({argument: words.as_str()})).is_error(),
                 "{text}: the approval stayed open"
@@ -106,9 +108,11 @@ fn a_modern_client_that_comes_back_at_once_is_held_for_the_console_and_so_are_it
 
 #[test]
 fn over_pipes_calls_of_a_host_without_a_person_are_held() {
-    let stage = Stage::with("hold = \"0s\"", "");
+    let policy = "default = \"ask\"\n[policy.consent]\nper-minute = 100\nhold = \"0s\"";
+    let gateway = Setup::new().policy(policy).fake("fx", &Fake::stdio("legacy")).start();
+    gateway.wait_for_tools(&["fx__echo"]);
     for era in Era::BOTH {
-        let pipe = Pipe::start(&stage.gateway.world, &stage.gateway.config, &[]);
+        let pipe = Pipe::start(&gateway.world, &gateway.config, &[]);
         let mut client = Mcp::stdio_with(pipe, era, forms());
         eventually("echo is listed", || client.tool_names().iter().any(|name| name == "fx__echo"));
         let (text, refused) = at_once(&format!("{era:?}"), |text| {
@@ -128,7 +132,7 @@ fn over_pipes_calls_of_a_host_without_a_person_are_held() {
         let words = format!("{era:?} later");
         let later = client.call("fx__echo", json!({"text": words.as_str()}));
         assert_eq!(reason(&later), "awaiting_approval", "{text}: {}", later.raw);
-        approve_call(&stage, &words);
+        approve_call(&gateway.world, &words);
         assert!(echoed(&client.call("fx__echo", json!({"text": words.as_str()})), &words), "{text}");
     }
 }
@@ -145,7 +149,7 @@ fn over_the_old_transport_calls_of_a_host_without_a_person_are_held() {
         client.message()
     });
     assert_eq!(response["result"]["_meta"]["headend/refusal"]["reason"], "awaiting_approval", "{text}: {response}");
-    approve_call(&stage, &text);
+    approve_call(&stage.gateway.world, &text);
     client.send("tools/call", echo(&text));
     assert_eq!(client.message()["result"]["content"][0]["text"], text);
 }

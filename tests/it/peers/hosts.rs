@@ -1,11 +1,12 @@
 //! Real hosts with a scripted model before a running daemon. Each host starts `headend stdio`
 //! itself, with only those variables that this host always passes on.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use self::desk::Desk;
 use self::host::{Host, Session};
 use super::Peers;
+use crate::process::{eventually, said};
 
 mod desk;
 mod host;
@@ -42,4 +43,39 @@ fn gemini_cli_uses_the_servers_of_the_daemon() {
 #[test]
 fn opencode_uses_the_servers_of_the_daemon() {
     lists_and_reads(Host::OpenCode, false);
+}
+
+/// The id of the open approval of a call of that tool.
+fn open_approval(desk: &Desk, tool: &str) -> String {
+    let mut id = None;
+    eventually(&format!("{tool} waits for an approval"), || {
+        let listed = desk.gateway.run(&["approvals", "--json"]);
+        let listed: Value = serde_json::from_slice(&listed.stdout).unwrap_or_default();
+        let open = listed["approvals"].as_array().into_iter().flatten().find(|approval| approval["item"] == tool);
+        id = open.and_then(|approval| approval["id"].as_str()).map(str::to_owned);
+        id.is_some()
+    });
+    id.unwrap()
+}
+
+#[test]
+fn calls_of_claude_code_without_a_person_wait_for_the_operator() {
+    let Some(peers) = Peers::find() else { return };
+    let Some(program) = Host::ClaudeCode.find(&peers) else { return };
+    let desk = Desk::new(false);
+    // The first needs no more than the client's word, for which Claude Code cancels the form at once.
+    let calls = [
+        ("fx__echo", json!({"text": "first"})),
+        ("fx__echo", json!({"text": "second"})),
+        ("fx__write", json!({"path": "a"})),
+    ];
+    let mut session = Session::start(&peers, &desk, Host::ClaudeCode, &program, &calls);
+    for (tool, _) in &calls {
+        let approved = desk.gateway.run(&["approve", &open_approval(&desk, tool)]);
+        assert!(approved.status.success(), "{tool}: {}", said(&approved));
+    }
+    session.wait_for_end();
+    let results = session.results();
+    let wanted = ["first", "second", "write"];
+    assert!(results.iter().zip(wanted).all(|(result, text)| result.contains(text)), "{results:?}\n{}", session.story());
 }

@@ -84,7 +84,7 @@ pub enum QuestionKind {
 
 /// The effect of a client's answer to a question about an approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effect {
+pub enum AnswerEffect {
     /// The approval is answered so.
     Answer(Answer),
     /// Nothing is decided, and the call waits on.
@@ -95,7 +95,7 @@ pub enum Effect {
 
 /// When a client answered a question.
 #[derive(Clone, Copy, Debug)]
-pub struct Timing {
+pub struct AnswerTiming {
     /// The time from the question to the answer; `None` where the gateway does not know when it asked.
     pub waited: Option<Duration>,
     /// The host was found to have no person shortly before.
@@ -106,16 +106,17 @@ pub struct Timing {
 ///
 /// Only a choice of the form can allow or deny. An answer without one refuses the call, unless it comes faster than a person can read or
 /// from a host without a person: that decides nothing.
-pub fn judge(kind: QuestionKind, result: Option<&RawJson>, timing: Timing) -> Effect {
+pub fn judge(kind: QuestionKind, result: Option<&RawJson>, timing: AnswerTiming) -> AnswerEffect {
     let is_quick = timing.waited.is_some_and(|waited| waited < REACTION);
-    match read(kind, result) {
-        Effect::Answer(Answer::Decline | Answer::Dismiss) | Effect::Wait
-            if is_quick && !accepts_nothing(kind, result) =>
-        {
-            Effect::Unattended
-        }
-        Effect::Answer(Answer::Decline | Answer::Dismiss) if timing.is_unattended => Effect::Wait,
-        effect => effect,
+    let effect = read(kind, result);
+    let is_refusal = matches!(effect, AnswerEffect::Answer(Answer::Decline | Answer::Dismiss));
+    let says_nothing = effect == AnswerEffect::Wait && !accepts_nothing(kind, result);
+    if is_quick && (is_refusal || says_nothing) {
+        AnswerEffect::Unattended
+    } else if timing.is_unattended && is_refusal {
+        AnswerEffect::Wait
+    } else {
+        effect
     }
 }
 
@@ -124,19 +125,19 @@ fn accepts_nothing(kind: QuestionKind, result: Option<&RawJson>) -> bool {
     kind != QuestionKind::Form && result.and_then(action).as_deref() == Some("accept")
 }
 
-fn read(kind: QuestionKind, result: Option<&RawJson>) -> Effect {
+fn read(kind: QuestionKind, result: Option<&RawJson>) -> AnswerEffect {
     let decision = || RawObject::parse(result?).ok()?.object("content")?.string(DECISION);
     match (result.and_then(action).as_deref(), kind) {
         (Some("accept"), QuestionKind::Form) => match decision().as_deref() {
-            Some(ONCE) => Effect::Answer(Answer::Allow(Lifetime::Once)),
-            Some(SESSION) => Effect::Answer(Answer::Allow(Lifetime::Session)),
-            Some(DENY) => Effect::Answer(Answer::Deny),
-            _ => Effect::Wait,
+            Some(ONCE) => AnswerEffect::Answer(Answer::Allow(Lifetime::Once)),
+            Some(SESSION) => AnswerEffect::Answer(Answer::Allow(Lifetime::Session)),
+            Some(DENY) => AnswerEffect::Answer(Answer::Deny),
+            _ => AnswerEffect::Wait,
         },
-        (Some("accept"), QuestionKind::Page | QuestionKind::Notice) => Effect::Wait,
-        (Some("decline"), _) => Effect::Answer(Answer::Decline),
-        (_, QuestionKind::Notice) => Effect::Wait,
-        (_, QuestionKind::Form | QuestionKind::Page) => Effect::Answer(Answer::Dismiss),
+        (Some("accept"), QuestionKind::Page | QuestionKind::Notice) => AnswerEffect::Wait,
+        (Some("decline"), _) => AnswerEffect::Answer(Answer::Decline),
+        (_, QuestionKind::Notice) => AnswerEffect::Wait,
+        (_, QuestionKind::Form | QuestionKind::Page) => AnswerEffect::Answer(Answer::Dismiss),
     }
 }
 
@@ -148,9 +149,9 @@ mod tests {
     #[test]
     fn only_a_choice_decides_and_declining_is_no_denial() {
         use QuestionKind::{Form, Notice, Page};
-        let [once, session] = [Lifetime::Once, Lifetime::Session].map(|life| Effect::Answer(Answer::Allow(life)));
-        let [deny, decline, dismiss] = [Answer::Deny, Answer::Decline, Answer::Dismiss].map(Effect::Answer);
-        let wait = Effect::Wait;
+        let [once, session] = [Lifetime::Once, Lifetime::Session].map(|life| AnswerEffect::Answer(Answer::Allow(life)));
+        let [deny, decline, dismiss] = [Answer::Deny, Answer::Decline, Answer::Dismiss].map(AnswerEffect::Answer);
+        let wait = AnswerEffect::Wait;
         for (label, result, [form, page, notice]) in [
             ("once", r#"{"action":"accept","content":{"decision":"once"}}"#, [once, wait, wait]),
             ("session", r#"{"action":"accept","content":{"decision":"session"}}"#, [session, wait, wait]),
@@ -166,21 +167,21 @@ mod tests {
         ] {
             for (kind, want) in [(Form, form), (Page, page), (Notice, notice)] {
                 for waited in [Some(REACTION), None] {
-                    let timing = Timing { waited, is_unattended: false };
+                    let timing = AnswerTiming { waited, is_unattended: false };
                     assert_eq!(judge(kind, Some(&RawJson::trusted(result)), timing), want, "{label}, {kind:?}");
                 }
             }
         }
-        let slow = Timing { waited: Some(REACTION), is_unattended: false };
+        let slow = AnswerTiming { waited: Some(REACTION), is_unattended: false };
         assert_eq!([Form, Page, Notice].map(|kind| judge(kind, None, slow)), [dismiss, dismiss, wait], "an error");
     }
 
     #[test]
     fn an_answer_that_no_person_can_have_given_decides_nothing_unless_it_chooses() {
         use QuestionKind::{Form, Notice, Page};
-        let once = Effect::Answer(Answer::Allow(Lifetime::Once));
-        let deny = Effect::Answer(Answer::Deny);
-        let (quick, later) = (Effect::Unattended, Effect::Wait);
+        let once = AnswerEffect::Answer(Answer::Allow(Lifetime::Once));
+        let deny = AnswerEffect::Answer(Answer::Deny);
+        let (quick, later) = (AnswerEffect::Unattended, AnswerEffect::Wait);
         // The answer at once, and a later one of a host without a person.
         for (label, result, [form, page, notice], [form_later, page_later, notice_later]) in [
             (
@@ -196,7 +197,7 @@ mod tests {
             ("nothing", "{}", [quick; 3], [later; 3]),
         ] {
             let result = RawJson::trusted(result);
-            let at = |waited, is_unattended| Timing { waited: Some(waited), is_unattended };
+            let at = |waited, is_unattended| AnswerTiming { waited: Some(waited), is_unattended };
             for (kind, at_once, from_unattended) in
                 [(Form, form, form_later), (Page, page, page_later), (Notice, notice, notice_later)]
             {

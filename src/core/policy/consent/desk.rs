@@ -29,7 +29,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::fatigue::{Block, Denial, Fatigue, STRIKES};
+use super::fatigue::{CallBlock, Denial, Fatigue, STRIKES};
 use super::grant::{Arguments, Grant, GrantRow, Lifetime};
 use super::{Asked, Prompt, PromptId, Shown, Wall};
 use crate::policy::{Digest, Evidence};
@@ -440,14 +440,14 @@ impl Desk {
     }
 
     /// The blocks that last, the first to end first.
-    pub fn blocks(&self, now: Wall) -> Vec<Block> {
-        let mut blocks: Vec<Block> = self.fatigue.blocks(now).collect();
+    pub fn blocks(&self, now: Wall) -> Vec<CallBlock> {
+        let mut blocks: Vec<CallBlock> = self.fatigue.blocks(now).collect();
         blocks.sort_by(|a, b| (a.until, &a.item, a.id).cmp(&(b.until, &b.item, b.id)));
         blocks
     }
 
     /// Ends a block before its time. Returns what it was.
-    pub fn end_block(&mut self, id: &PromptId, now: Wall) -> Option<Block> {
+    pub fn end_block(&mut self, id: &PromptId, now: Wall) -> Option<CallBlock> {
         self.fatigue.end_block(id, now)
     }
 

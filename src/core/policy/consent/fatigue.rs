@@ -35,7 +35,7 @@ const MAX_OF_CALLER: usize = 512;
 /// A refusal of calls for a while: of one action that a person denied, or of an item's calls to one client, after approvals that nobody
 /// answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Block {
+pub struct CallBlock {
     /// The prompt that was denied, else made of client and item, so that an operator can name it.
     pub id: PromptId,
     pub caller: Arc<str>,
@@ -78,7 +78,7 @@ pub(super) struct Fatigue {
     /// When each client's strikes of the last minute were.
     unanswered: HashMap<Holder, VecDeque<Wall>>,
     /// Denied actions.
-    denied: HashMap<Digest, Block>,
+    denied: HashMap<Digest, CallBlock>,
     /// By client, by item.
     strikes: HashMap<Holder, HashMap<Arc<str>, Strikes>>,
     swept: Wall,
@@ -121,10 +121,10 @@ impl Fatigue {
     }
 
     /// The blocks that last, in no order.
-    pub(super) fn blocks(&self, now: Wall) -> impl Iterator<Item = Block> {
+    pub(super) fn blocks(&self, now: Wall) -> impl Iterator<Item = CallBlock> {
         let of_client = move |(holder, items): (&Holder, &HashMap<Arc<str>, Strikes>)| {
             let lasting = items.iter().filter(|(_, strikes)| strikes.until > now);
-            let blocks: Vec<Block> = lasting.map(|(item, strikes)| block_of(holder, item, strikes.until)).collect();
+            let blocks: Vec<CallBlock> = lasting.map(|(item, strikes)| block_of(holder, item, strikes.until)).collect();
             blocks
         };
         let denied = self.denied.values().filter(move |block| block.until > now).cloned();
@@ -142,7 +142,7 @@ impl Fatigue {
     }
 
     /// Ends a block and forgets what led to it. Returns what it was.
-    pub(super) fn end_block(&mut self, id: &PromptId, now: Wall) -> Option<Block> {
+    pub(super) fn end_block(&mut self, id: &PromptId, now: Wall) -> Option<CallBlock> {
         let ended = self.blocks(now).find(|block| block.id == *id)?;
         if ended.denial.is_some() {
             self.undo_denial(id);
@@ -189,7 +189,7 @@ impl Fatigue {
     /// A person denied the call.
     pub(super) fn denied(&mut self, prompt: &Prompt, by: &str, evidence: Evidence, now: Wall) {
         let asked = &prompt.asked;
-        let block = Block {
+        let block = CallBlock {
             id: prompt.id,
             caller: Arc::clone(&asked.caller),
             client: prompt.shown.client.as_ref().map(|client| Arc::clone(&client.name)),
@@ -263,7 +263,7 @@ impl Fatigue {
 }
 
 /// The block of that client and item.
-fn block_of(holder: &Holder, item: &Arc<str>, until: Wall) -> Block {
+fn block_of(holder: &Holder, item: &Arc<str>, until: Wall) -> CallBlock {
     let mut bytes = Vec::new();
     for text in [&*holder.caller, &*holder.client, &**item] {
         bytes.extend_from_slice(&(text.len() as u64).to_be_bytes());
@@ -274,7 +274,7 @@ fn block_of(holder: &Holder, item: &Arc<str>, until: Wall) -> Block {
     id.iter_mut().zip(digest.bytes()).for_each(|(to, from)| *to = *from);
     let client = Some(&holder.client).filter(|client| ***client != *OTHERS).cloned();
     let (caller, item) = (Arc::clone(&holder.caller), Arc::clone(item));
-    Block { id: PromptId::new(id), caller, client, item, until, denial: None }
+    CallBlock { id: PromptId::new(id), caller, client, item, until, denial: None }
 }
 
 fn forget_old(times: &mut VecDeque<Wall>, now: Wall) {

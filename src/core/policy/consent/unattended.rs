@@ -16,26 +16,26 @@ pub const REMEMBERED: Duration = Duration::from_secs(600);
 /// Hosts that are remembered; the oldest gives way, and is asked again.
 const MAX_HOSTS: usize = 1024;
 
-/// Where a client asks: the number of its session, pipe or connection, which several clients behind a proxy share, and its name.
+/// The host that a call comes from: the number of its session, pipe or connection, which clients behind a proxy share, and its client.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Host {
+pub struct AskingHost {
     pub connection: u64,
     pub holder: Holder,
 }
 
 /// The hosts that were found to have no person, with the time of that. Times are of any clock that never goes back.
 #[derive(Debug, Default)]
-pub struct UnattendedHosts(HashMap<Host, Duration>);
+pub struct UnattendedHosts(HashMap<AskingHost, Duration>);
 
 impl UnattendedHosts {
     /// Whether the host was found to have no person in the last 10 minutes.
-    pub fn contains(&self, host: &Host, now: Duration) -> bool {
+    pub fn contains(&self, host: &AskingHost, now: Duration) -> bool {
         self.0.get(host).is_some_and(|since| now < *since + REMEMBERED)
     }
 
     /// Remembers that the host has no person. A host that is remembered already is so from its first time, so that it is asked again
     /// after 10 minutes.
-    pub fn insert(&mut self, host: Host, now: Duration) {
+    pub fn insert(&mut self, host: AskingHost, now: Duration) {
         self.0.retain(|_, since| now < *since + REMEMBERED);
         if self.0.len() >= MAX_HOSTS
             && !self.0.contains_key(&host)
@@ -47,7 +47,7 @@ impl UnattendedHosts {
     }
 
     /// Forgets the host: a choice came through it.
-    pub fn remove(&mut self, host: &Host) {
+    pub fn remove(&mut self, host: &AskingHost) {
         self.0.remove(host);
     }
 }
@@ -58,8 +58,8 @@ mod tests {
 
     use super::*;
 
-    fn host(connection: u64, client: &str) -> Host {
-        Host { connection, holder: Holder { caller: Arc::from("local"), client: Arc::from(client) } }
+    fn host(connection: u64, client: &str) -> AskingHost {
+        AskingHost { connection, holder: Holder { caller: Arc::from("local"), client: Arc::from(client) } }
     }
 
     const fn s(seconds: u64) -> Duration {

@@ -13,7 +13,7 @@ use super::link::{Events, Link};
 use crate::engine::ask::ClientAnswer;
 use crate::engine::call::{Outgoing, Progress};
 use crate::engine::failure::{Executed, Failure, Reason};
-use crate::engine::question::approval::{self, Effect, QuestionKind, Timing};
+use crate::engine::question::approval::{self, AnswerEffect, AnswerTiming, QuestionKind};
 use crate::engine::question::park::{ParkId, ParkTable};
 use crate::engine::route::{Params, Resume, RouteError, Routed, route};
 use crate::engine::state::{Carried, MAX_ROUNDS, Opened};
@@ -373,10 +373,10 @@ impl Gateway {
         chance: &mut Chance,
     ) {
         // The persons of the simulation take their time, and its clients do not come back.
-        let timing = Timing { waited: None, is_unattended: false };
+        let timing = AnswerTiming { waited: None, is_unattended: false };
         let answer = match approval::judge(QuestionKind::Form, answer, timing) {
-            Effect::Answer(answer) => answer,
-            Effect::Wait | Effect::Unattended => Answer::Dismiss,
+            AnswerEffect::Answer(answer) => answer,
+            AnswerEffect::Wait | AnswerEffect::Unattended => Answer::Dismiss,
         };
         let id: Arc<str> = format!("{:x}", u64::from_be_bytes(chance.bytes())).into();
         match self.desk.answer(prompt, answer, Evidence::Client, "client", self.wall(), id) {

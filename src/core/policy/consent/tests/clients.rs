@@ -6,7 +6,8 @@ use super::*;
 fn dismissed(desk: &mut Desk, asked: &Asked, client: &str, n: u8, now: Wall) -> Result<(), Refused> {
     let id = PromptId::new([n; 16]);
     desk.open(asked.clone(), by(client), id, now, 900, None)?;
-    desk.answer(&id, Answer::Dismiss, Evidence::Client, "client", now, Arc::from("")).unwrap();
+    let dismissed = desk.answer(&id, Answer::Dismiss, Evidence::Client, "client", now, Arc::from(""));
+    assert!(dismissed.is_ok_and(|grant| grant.is_none()));
     Ok(())
 }
 
