@@ -54,12 +54,15 @@ pub(super) fn run(common: &Common, args: GrantsArgs) -> Result<u8, Failure> {
         What::Revoke { id, all } => {
             let listed = [rows, denials].concat();
             let id = id.map(|start| named(&listed, &start)).transpose()?;
-            let is_denial = id.as_ref().is_some_and(|id| id.len() > ID_LEN);
+            if let Some(id) = id.as_deref().filter(|id| id.len() > ID_LEN) {
+                // A denial is named by the approval that was denied.
+                let ended = place.unblock(id)?;
+                let told = "the denial is taken back: the same call is asked about again\n";
+                return print(&if args.json { format!("{}\n", ended.encode().text()) } else { told.to_owned() });
+            }
             let count = revoke(common, &mut place, id.as_deref())?;
             if args.json {
                 print(&format!("{{\"revoked\":{count}}}\n"))?;
-            } else if is_denial && count > 0 {
-                print("the denial is taken back: the same call is asked about again\n")?;
             } else {
                 print(&format!("revoked {count} grant{}\n", if count == 1 { "" } else { "s" }))?;
             }

@@ -72,7 +72,7 @@ impl Place {
     }
 
     /// Ends a block of the daemon.
-    pub(super) fn unblock(&mut self, id: &str) -> Result<RawObject, Failure> {
+    pub(in crate::cli) fn unblock(&mut self, id: &str) -> Result<RawObject, Failure> {
         let Self::Daemon(daemon) = self else {
             return Err(Failure::new(NO, "no daemon answers, so nothing is blocked"));
         };

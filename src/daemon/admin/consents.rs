@@ -106,11 +106,6 @@ async fn revoke(gateway: &Gateway, params: &RawObject, by: &str) -> Result<RawJs
     if id.is_some() == all {
         return Err((code::INVALID_PARAMS, "write either `id` or `all`".to_owned()));
     }
-    if let Some(id) = id.as_deref().filter(|id| PromptId::parse(id).is_some()) {
-        // A denial is named by the approval that was denied.
-        let ended = gateway.service.approvals.unblock(id, by);
-        return Ok(RawObject::of([("revoked", RawJson::number(usize::from(ended.is_some())))]).encode());
-    }
     let revoked = gateway.service.approvals.revoke(id.as_deref(), by).await.map_err(|error| (1, error.to_string()))?;
     Ok(RawObject::of([("revoked", RawJson::number(revoked))]).encode())
 }

@@ -2,7 +2,6 @@
 
 use self::MethodEffect::{Act, Look, RecordedElsewhere};
 use crate::policy::OperatorAction;
-use crate::policy::consent::PromptId;
 use crate::store::audit::Audit;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -55,11 +54,6 @@ impl MethodEffect {
     /// Returns the effect of a method with these params; `None` if there is no such method.
     pub(super) fn of(method: &str, params: &RawObject) -> Option<Self> {
         let (_, effect) = METHODS.iter().find(|(name, _)| *name == method)?;
-        let id = params.string("id").filter(|id| PromptId::parse(id).is_some());
-        if method == "grants.revoke" && id.is_some() {
-            // It takes a denial back.
-            return Some(Act(OperatorAction::Unblock, Some("id")));
-        }
         let is_denial = method == "approvals.answer" && params.string("answer").as_deref() == Some("deny");
         Some(if is_denial { Act(OperatorAction::Deny, Some("id")) } else { *effect })
     }

@@ -69,7 +69,8 @@ fn with_a_terminal_a_person_types_the_code_that_only_the_terminal_shows() {
     let pin = r#"{"jsonrpc":"2.0","id":1,"method":"pins.approve","params":{"items":[]}}"#;
     let code = r#"{"jsonrpc":"2.0","id":1,"method":"operator.prove","params":{"code":""}}"#;
     let link = r#"{"jsonrpc":"2.0","id":1,"method":"console.link"}"#;
-    for told in told(&stage, &[&answer, pin, code, &answer, link]) {
+    let unblock = r#"{"jsonrpc":"2.0","id":1,"method":"approvals.unblock","params":{"id":"a"}}"#;
+    for told in told(&stage, &[&answer, pin, code, &answer, link, unblock]) {
         assert!(told["error"]["message"].as_str().is_some_and(|text| text.contains("code")), "{told}");
     }
     assert_eq!(operator::pending(&stage), [id], "nothing was answered");
