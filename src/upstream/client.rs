@@ -45,7 +45,7 @@ struct Pools {
     /// first needed.
     certificates: Arc<OnceLock<ClientConfig>>,
     /// Clients with the same certificates through proxies, while they are used.
-    proxied: Mutex<Vec<(Arc<Proxy>, Weak<Pools>)>>,
+    proxied: Mutex<Vec<(Arc<Proxy>, Weak<Self>)>>,
 }
 
 impl Pools {

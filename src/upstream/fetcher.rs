@@ -80,7 +80,11 @@ impl Fetcher {
         }
         let proxy = if reach == Reach::Loopback { None } else { self.proxy.route(url).map_err(NoAnswer::Proxy)? };
         match proxy {
-            Some(proxy) => self.converse_over(TokioIo::new(self.connect_by(proxy, url, reach).await?), request).await,
+            Some(proxy) => {
+                let stream = TokioIo::new(self.connect_by(proxy, url, reach).await?);
+                // Boxed: the stream may hold TLS of its own and would grow every request's future.
+                Box::pin(self.converse_over(stream, request)).await
+            }
             None => self.converse_over(self.connect(url, reach).await?, request).await,
         }
     }
