@@ -37,6 +37,7 @@ mod places;
 pub(crate) mod plan;
 mod problem;
 mod profile;
+mod proxy;
 mod remote;
 mod repeated;
 mod rules;
@@ -64,6 +65,7 @@ pub(crate) use self::model::{
 pub(crate) use self::notify::{Hook, Notified, Notify};
 pub(crate) use self::places::{Located, is_program, locate, preflight, state_dir, user_file};
 pub(crate) use self::problem::{Problem, Problems, Warning};
+pub(crate) use self::proxy::{Proxy, ProxySettings};
 pub(crate) use self::seen::Seen;
 pub(crate) use self::surroundings::{inherited, search_path};
 pub(crate) use self::units::{duration_text, parse_duration};

@@ -12,6 +12,7 @@ mod bell;
 mod cgroup;
 pub(crate) mod client;
 pub(crate) mod connections;
+pub(crate) mod connector;
 pub(crate) mod context;
 pub(crate) mod conversation;
 pub(crate) mod exchange;

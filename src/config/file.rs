@@ -202,6 +202,10 @@ impl<'s> Node<'s> {
         self.value.as_str().inspect(|_| self.is(|| json!({ "type": "string" })))
     }
 
+    pub(super) fn as_bool(&self) -> Option<bool> {
+        self.value.as_bool().inspect(|_| self.is(|| json!({ "type": "boolean" })))
+    }
+
     pub(super) fn is_array(&self) -> bool {
         self.value.as_array().is_some()
     }

@@ -18,6 +18,7 @@ use super::auth::UpstreamAuth;
 use super::consent::Consent;
 use super::expand::Template;
 use super::limits::Limits;
+use super::proxy::ProxySettings;
 use super::secret::{Secret, is_secret_name};
 
 /// Everything the gateway does, resolved: defaults filled in, secrets read, every value checked.
@@ -153,6 +154,8 @@ pub(crate) struct Upstream {
     pub(crate) target: Target,
     /// Of a server behind a URL: how the gateway logs in.
     pub(crate) auth: Option<UpstreamAuth>,
+    /// Of a server behind a URL: the way to it and to its authorization servers. No part of the launch.
+    pub(crate) proxy: ProxySettings,
     /// Secrets and variables that are not there, each with what to do; it is not started without them.
     pub(crate) lacks: Vec<String>,
     /// Whether `${VAR}` is put in; `None`: everywhere but in `command`.

@@ -6,6 +6,7 @@ use super::address::{is_loopback, is_public};
 use super::command::command;
 use super::expand::Template;
 use super::file::{Node, Table};
+use super::proxy::ProxySettings;
 use super::remote::{headers, url};
 use super::secret::{self, Lacks, Secret};
 
@@ -35,6 +36,8 @@ pub(crate) struct Hook {
     /// Its server is on this machine; every other one has to be on the internet.
     pub(crate) is_here: bool,
     pub(crate) headers: Vec<(String, Secret)>,
+    /// The way to it, as headend's environment says.
+    pub(crate) proxy: ProxySettings,
 }
 
 impl Hook {
@@ -104,7 +107,8 @@ fn hook(node: &Node<'_>) -> Option<Hook> {
         );
     }
     let (origin, headers) = (url.origin().ascii_serialization(), Vec::new());
-    Some(Hook { url: Secret::new(url.into()), origin, is_here, headers })
+    let proxy = ProxySettings::from_environment(node.source.env);
+    Some(Hook { url: Secret::new(url.into()), origin, is_here, headers, proxy })
 }
 
 #[cfg(test)]

@@ -239,6 +239,7 @@ fn upstream(out: &mut Out, upstream: &Upstream, enabled: bool) {
             out.string("url", &written.as_deref().map_or_else(|| shown_url(url), shown_template));
             out.string("transport", transport.into_str());
             out.raw("headers", &secrets(headers));
+            upstream.proxy.shown().iter().for_each(|proxy| out.string("proxy", proxy));
         }
     }
     out.string("era", upstream.era.into_str());

@@ -252,6 +252,7 @@ url = "https://a.example.com/mcp?key=abc&x=1"
 transport = "streamable-http"
 era = "modern"
 headers = { Authorization = { env = "A" } }
+proxy = "http://proxy.example.com:3128"
 [upstreams.off]
 command = ["/bin/off"]
 path = []

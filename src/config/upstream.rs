@@ -20,6 +20,7 @@ use super::file::{Node, Table};
 use super::filter::filter;
 use super::hints::hints;
 use super::model::{Confinement, Defaults, EraChoice, Instance, Start, Target, Transport, Upstream};
+use super::proxy::ProxySettings;
 use super::remote::{headers, url};
 use super::repeated::repeated;
 use super::secret::{self, Lacks, Secret};
@@ -109,6 +110,7 @@ fn one(name: UpstreamName, mut table: Table<'_>, max_length: usize, defaults: &D
     let target = target(&mut table, &mut lacks);
     let http = matches!(target, Some(Target::Http { .. }));
     let auth = login(&mut table, target.as_ref(), &mut lacks);
+    let proxy = proxy(&mut table, target.as_ref(), &mut lacks);
     let call_timeout = table.duration("call-timeout", &TIMES).unwrap_or(CALL_TIMEOUT);
     let call_max = call_max(&mut table, call_timeout);
     let in_flight = if http { HTTP_IN_FLIGHT } else { STDIO_IN_FLIGHT };
@@ -146,6 +148,7 @@ fn one(name: UpstreamName, mut table: Table<'_>, max_length: usize, defaults: &D
         resources: filter(&mut table, "resources", false),
         target: target.unwrap_or(placeholder),
         auth,
+        proxy,
         expand,
         expanded: lacks.expanded,
         lacks: lacks.found,
@@ -171,6 +174,21 @@ fn login(table: &mut Table<'_>, target: Option<&Target>, lacks: &mut Lacks) -> O
             None
         }
     }
+}
+
+/// Which proxy the connections to a server behind a URL take.
+fn proxy(table: &mut Table<'_>, target: Option<&Target>, lacks: &mut Lacks) -> ProxySettings {
+    match target {
+        Some(Target::Http { url, .. }) => return ProxySettings::read(table, url, lacks),
+        Some(Target::Stdio { .. }) => {
+            table.refuse(
+                "proxy",
+                "belongs to `url`; for a local program write env = { HTTPS_PROXY = \"http://proxy.example.com:3128\" }",
+            );
+        }
+        None => drop(table.take("proxy")),
+    }
+    ProxySettings::Direct
 }
 
 fn era(table: &mut Table<'_>, target: Option<&Target>) -> EraChoice {

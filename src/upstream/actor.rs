@@ -87,7 +87,7 @@ async fn serve_as(context: &Context, spec: &Upstream, hint: EraHint) -> Run {
                 }
                 Ok(remote) => Box::pin(http_actor::serve(context, &Arc::new(remote), hint)).await,
                 Err(why) => {
-                    health.lasts("correct `url` and `headers`, then `headend reload`");
+                    health.lasts("correct `url`, `headers` or the proxy, then `headend reload`");
                     Run { why, next: None, served: None }
                 }
             }

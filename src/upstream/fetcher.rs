@@ -3,6 +3,9 @@
 //! Each request has its own connection, so that no connection to one address answers for another name. The address is judged
 //! where it is connected to: a name is resolved once, each of its addresses judged, and one of those connected to. Nothing is
 //! followed, kept, or sent along that the request does not name.
+//!
+//! Where the configuration leads to a proxy, the proxy resolves the name and connects. Literal addresses and the addresses to which the
+//! name leads on this machine are judged before, all of them; a name that leads nowhere here is left to the proxy.
 
 use std::future::Future;
 use std::io;
@@ -23,10 +26,13 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
+use tower_service::Service as _;
 use url::{Host, Url};
 
+use crate::config::{Proxy, ProxySettings};
 use crate::engine::oauth::error::NoAnswer;
 use crate::engine::oauth::request::{Answer, Answered, Content, Request};
+use crate::upstream::connector::{Connector, ProxyError, ServerStream};
 use crate::upstream::trust::{Trust, refuses_certificate};
 use crate::wire::coding;
 use crate::wire::reach::{Reach, literal};
@@ -34,6 +40,8 @@ use crate::wire::reach::{Reach, literal};
 const TIME: Duration = Duration::from_secs(10);
 /// For one address of several: the next one may work.
 const CONNECT_TIME: Duration = Duration::from_secs(3);
+/// For a name that is left to a proxy if the look-up takes longer.
+pub(crate) const LOOK_UP_TIME: Duration = Duration::from_secs(3);
 const MAX_ADDRESSES: usize = 4;
 const MAX_BODY: usize = 1024 * 1024;
 const MAX_HEAD: usize = 64 * 1024;
@@ -43,17 +51,18 @@ const AGENT: HeaderValue = HeaderValue::from_static(concat!("headend/", env!("CA
 
 type Resolved = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
 
-/// The client, with the certificates of one upstream.
+/// The client, with the certificates and the proxy of one upstream.
 #[derive(Clone)]
 pub(crate) struct Fetcher {
     trust: Arc<Trust>,
+    proxy: ProxySettings,
     /// The system's resolver, or that of a test.
     resolve: Arc<dyn Fn(&str) -> Resolved + Send + Sync>,
 }
 
 impl Fetcher {
-    pub(crate) fn new(trust: Arc<Trust>) -> Self {
-        Self { trust, resolve: Arc::new(|name| Box::pin(system(name.to_owned()))) }
+    pub(crate) fn new(trust: Arc<Trust>, proxy: ProxySettings) -> Self {
+        Self { trust, proxy, resolve: Arc::new(|name| Box::pin(system(name.to_owned()))) }
     }
 
     /// Sends a request and reads its whole answer. Cancel-safe: the connection ends with the future.
@@ -65,24 +74,37 @@ impl Fetcher {
     }
 
     async fn exchange(&self, request: &Request) -> Answered {
-        let tcp = self.connect(&request.url, request.reach).await?;
+        let (url, reach) = (&request.url, request.reach);
+        if !reach.admits_host(url) || url.scheme() != "https" && reach != Reach::Loopback {
+            return Err(NoAnswer::Address);
+        }
+        let proxy = if reach == Reach::Loopback { None } else { self.proxy.route(url).map_err(NoAnswer::Proxy)? };
+        match proxy {
+            Some(proxy) => {
+                let stream = TokioIo::new(self.connect_by(proxy, url, reach).await?);
+                // Boxed: the stream may hold TLS of its own and would grow every request's future.
+                Box::pin(self.converse_over(stream, request)).await
+            }
+            None => self.converse_over(self.connect(url, reach).await?, request).await,
+        }
+    }
+
+    /// Exchanges the request for its answer on a connection to the server.
+    async fn converse_over(&self, stream: impl AsyncRead + AsyncWrite + Send + Unpin, request: &Request) -> Answered {
         if request.url.scheme() != "https" {
-            return converse(tcp, request).await;
+            return converse(stream, request).await;
         }
         let config = self.trust.config(request.reach != Reach::Public).ok_or(NoAnswer::Certificate)?;
         let name = server_name(&request.url).ok_or(NoAnswer::Address)?;
         let tls = TlsConnector::from(config)
-            .connect(name, tcp)
+            .connect(name, stream)
             .await
             .map_err(|error| if refuses_certificate(&error) { NoAnswer::Certificate } else { NoAnswer::Network })?;
         converse(tls, request).await
     }
 
-    /// A connection to an address that was judged.
+    /// Connects to an address that was judged.
     async fn connect(&self, url: &Url, reach: Reach) -> Result<TcpStream, NoAnswer> {
-        if !reach.admits_host(url) || url.scheme() != "https" && reach != Reach::Loopback {
-            return Err(NoAnswer::Address);
-        }
         let port = url.port_or_known_default().ok_or(NoAnswer::Address)?;
         let found = match (literal(url), url.host_str()) {
             (Some(address), _) => vec![address],
@@ -98,6 +120,24 @@ impl Fetcher {
             }
         }
         Err(last)
+    }
+
+    /// Opens a tunnel through the proxy, unless the name leads on this machine to an address that may not be connected to.
+    async fn connect_by(&self, proxy: &Arc<Proxy>, url: &Url, reach: Reach) -> Result<ServerStream, NoAnswer> {
+        if let (None, Some(name)) = (literal(url), url.host_str()) {
+            // Behind a proxy, names often lead nowhere here, or only after the time-outs of the resolver.
+            let found = timeout(LOOK_UP_TIME, (self.resolve)(name)).await;
+            let found = found.ok().and_then(Result::ok).unwrap_or_default();
+            if !found.into_iter().all(|address| reach.admits(address)) {
+                return Err(NoAnswer::Address);
+            }
+        }
+        let uri = url.as_str().parse().map_err(|_| NoAnswer::Address)?;
+        let opened = Connector::new(Some(Arc::clone(proxy))).call(uri).await;
+        opened.map_err(|error| match error.downcast_ref::<ProxyError>() {
+            Some(error) => NoAnswer::Proxy(error.text()),
+            None => NoAnswer::Network,
+        })
     }
 }
 

@@ -8,7 +8,7 @@ use crate::base::clock;
 use crate::catalog::name::UpstreamName;
 use crate::config::guard;
 use crate::config::secret::Secret;
-use crate::config::{AuthKind, Resource, Target, Upstream, UpstreamAuth};
+use crate::config::{AuthKind, ProxySettings, Resource, Target, Upstream, UpstreamAuth};
 use crate::engine::oauth::assertion::SigningKey;
 use crate::engine::oauth::authorize::Chance;
 use crate::engine::oauth::client::Configured;
@@ -69,6 +69,7 @@ fn entry(result: &'static str, upstream: &UpstreamName, why: &str) -> Entry {
 pub(crate) struct TermsOf {
     url: Url,
     auth: UpstreamAuth,
+    proxy: ProxySettings,
     /// The key that signs for the client, or why there is none.
     key: Option<Result<Arc<SigningKey>, String>>,
     /// The certificates, or why they cannot be used.
@@ -89,7 +90,7 @@ impl TermsOf {
         let pem = |secret: &'_ Option<Secret>| secret.as_ref().map(|pem| pem.expose().as_bytes().to_vec());
         let (ca, certificate) = (pem(&auth.ca), pem(&auth.client_certificate));
         let trust = Trust::of(ca.as_deref(), certificate.as_deref()).map(Arc::new);
-        Some(Self { url: url.clone(), auth, key, trust })
+        Some(Self { url: url.clone(), auth, proxy: spec.proxy.clone(), key, trust })
     }
 
     pub(crate) fn kind(&self) -> AuthKind {
@@ -110,7 +111,7 @@ impl TermsOf {
 
     /// The client for its documents and tokens. With certificates that cannot be used there are no terms, and so no request.
     pub(crate) fn fetcher(&self) -> Fetcher {
-        Fetcher::new(self.trust.clone().unwrap_or_default())
+        Fetcher::new(self.trust.clone().unwrap_or_default(), self.proxy.clone())
     }
 
     /// The client for the upstream itself, where it has certificates of its own.

@@ -73,15 +73,15 @@ impl Remote {
             fixed.insert(name, value);
         }
         let own = keeper.map(|keeper| keeper.client()).transpose()?.flatten();
-        let client = own.as_ref().unwrap_or(client);
+        let client = own.as_ref().unwrap_or(client).by(&spec.proxy, url)?;
         let prepared = client.prepare(&uri);
         prepared.map_err(|error| format!("the system's certificate store cannot be used: {error}"))?;
         let has_credential = spec.target.has_credential();
         let may_be_older = *transport == Transport::Auto;
-        let (url, client, health) = (url.clone(), client.clone(), Arc::clone(health));
+        let (url, health) = (url.clone(), Arc::clone(health));
         let keeper = keeper.cloned();
         let shown = spec.target.shown_url().unwrap_or_default();
-        let connections = HttpClient::connections(&uri);
+        let connections = client.connections(&uri);
         Ok(Self { url, uri, shown, fixed, has_credential, may_be_older, client, connections, health, keeper })
     }
 

@@ -70,6 +70,17 @@ impl std::fmt::Debug for Trust {
     }
 }
 
+/// Settings of TLS in which certificates are judged by the system's own store.
+///
+/// # Errors
+/// When that store cannot be used.
+pub(crate) fn tls_config() -> Result<ClientConfig, rustls::Error> {
+    use rustls_platform_verifier::BuilderVerifierExt as _;
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    Ok(builder.with_platform_verifier()?.with_no_client_auth())
+}
+
 fn chain(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, &'static str> {
     let found = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
     let found = found.map_err(|_| "is not PEM")?;

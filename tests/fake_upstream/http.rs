@@ -49,11 +49,12 @@ pub(crate) async fn serve(server: Arc<Server>, listen: SocketAddr) {
         _ => None,
     });
     let asked = Arc::clone(&server);
+    let origin = server.args.origin.clone().unwrap_or_else(|| format!("http://{address}"));
     let web = Arc::new(Web { server, sessions, opened: AtomicU64::new(0), polled: Polled::default() });
     let limit = axum::extract::DefaultBodyLimit::disable();
     let router = Router::new().route("/mcp", post(answer).get(listen_stream).delete(end)).layer(limit).with_state(web);
     let router = match life {
-        Some(life) => crate::login::in_front(router, asked, format!("http://{address}"), life),
+        Some(life) => crate::login::in_front(router, asked, origin, life),
         None => router,
     };
     axum::serve(listener, router).await.unwrap();

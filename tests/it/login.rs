@@ -19,6 +19,7 @@ use crate::upstream::{Fake, Listening, Log};
 
 mod held;
 mod pages;
+mod proxied;
 
 /// A daemon before one server that wants a login, and that server's own log.
 struct World {

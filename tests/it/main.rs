@@ -73,6 +73,7 @@ mod peers;
 mod pins;
 mod poison;
 mod process;
+mod proxy;
 mod read_me;
 mod reload;
 mod resume;

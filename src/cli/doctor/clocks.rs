@@ -7,9 +7,10 @@ use http::header::DATE;
 use http::{Request, Uri};
 use http_body_util::Full;
 use time::OffsetDateTime;
+use url::Url;
 
 use super::finding::Findings;
-use crate::config::{Config, Target};
+use crate::config::{Config, ProxySettings, Target, Upstream};
 use crate::upstream::client::HttpClient;
 
 /// How far off a clock may be: tokens and certificates are judged by minutes.
@@ -27,16 +28,16 @@ pub(super) fn look(config: &Config, state: Option<&Path>, found: &mut Findings) 
         return found.problem("clock", what, NEXT);
     }
     let urls = config.upstreams.iter().filter_map(|spec| match &spec.target {
-        Target::Http { url, .. } => Some((spec.name.to_string(), url.as_str().parse::<Uri>().ok()?)),
+        Target::Http { url, .. } => Some((spec, url)),
         Target::Stdio { .. } => None,
     });
-    let urls: Vec<(String, Uri)> = urls.take(ASKED).collect();
+    let urls: Vec<(&Upstream, &Url)> = urls.take(ASKED).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let (Ok(runtime), false) = (runtime, urls.is_empty()) else { return };
-    let asked = runtime.block_on(futures_util::future::join_all(urls.iter().map(|(_, url)| date(url))));
+    let asked = runtime.block_on(futures_util::future::join_all(urls.iter().map(|(spec, url)| date(&spec.proxy, url))));
     runtime.shutdown_background();
     let off = |theirs: SystemTime| now.duration_since(theirs).unwrap_or_else(|ahead| ahead.duration());
-    let mut known = urls.iter().zip(asked).filter_map(|((name, _), date)| Some((name, off(date?)))).peekable();
+    let mut known = urls.iter().zip(asked).filter_map(|((spec, _), date)| Some((&spec.name, off(date?)))).peekable();
     if known.peek().is_none() {
         return;
     }
@@ -50,10 +51,11 @@ pub(super) fn look(config: &Config, state: Option<&Path>, found: &mut Findings) 
 }
 
 /// The time by a server. The request carries no credentials; whatever the answer is, it has a date.
-async fn date(url: &Uri) -> Option<SystemTime> {
-    let client = HttpClient::new();
-    client.prepare(url).ok()?;
-    let request = Request::head(url.clone()).body(Full::default()).ok()?;
+async fn date(proxy: &ProxySettings, url: &Url) -> Option<SystemTime> {
+    let client = HttpClient::new().by(proxy, url).ok()?;
+    let uri = url.as_str().parse::<Uri>().ok()?;
+    client.prepare(&uri).ok()?;
+    let request = Request::head(uri).body(Full::default()).ok()?;
     let response = tokio::time::timeout(PATIENCE, client.request(request)).await.ok()?.ok()?;
     httpdate::parse_http_date(response.headers().get(DATE)?.to_str().ok()?).ok()
 }

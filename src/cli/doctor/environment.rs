@@ -12,7 +12,8 @@ use crate::store::pins::program_of;
 /// Variables that name files or folders of certificates.
 const CERTIFICATES: [&str; 5] =
     ["SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"];
-const PROXIES: [&str; 6] = ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
+/// The next step where a server behind a URL needs a proxy.
+const PROXY_LINE: &str = "write `proxy = \"http://proxy.example.com:3128\"` with your proxy in [upstreams.NAME], or set HTTPS_PROXY where the daemon is started";
 /// How often, and in which rhythm, it is looked whether a program has printed its version: five seconds.
 const LOOKS: u32 = 500;
 const LOOK: Duration = Duration::from_millis(10);
@@ -29,20 +30,31 @@ pub(super) fn variables(config: &Config, found: &mut Findings) {
             found.problem("certificates", format!("${name} names `{value}`, which is not there"), next);
         }
     }
-    let Some(proxy) = PROXIES.into_iter().find(|name| environment(name).is_some()) else { return };
-    let is_remote = |target: &Target| match target {
-        Target::Http { url, .. } => !matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]")),
-        Target::Stdio { .. } => false,
-    };
-    let mut remote = config.upstreams.iter().filter(|spec| is_remote(&spec.target));
-    if let Some(spec) = remote.next() {
-        let what = format!("${proxy} is set, and headend itself uses no proxy: `{}` is reached directly", spec.name);
-        found.add(
-            Level::Note,
-            "proxy",
-            what,
-            "where the network lets nothing out directly, put a bridge such as `npx mcp-remote URL` in its `command`",
-        );
+    proxies(config, found);
+}
+
+/// The way to the first server behind a URL that takes a proxy, and variables that name none.
+fn proxies(config: &Config, found: &mut Findings) {
+    let remote = config.upstreams.iter().filter_map(|spec| match &spec.target {
+        Target::Http { url, .. } => Some((spec, url)),
+        Target::Stdio { .. } => None,
+    });
+    let mut is_told = false;
+    for (spec, url) in remote {
+        match spec.proxy.route(url) {
+            Err(why) => return found.problem("proxy", why, PROXY_LINE.replace("NAME", spec.name.as_str())),
+            Ok(Some(proxy)) if !is_told => {
+                found.ok("proxy", format!("`{}` is reached through {proxy}", spec.name));
+                is_told = true;
+            }
+            Ok(_) => {}
+        }
+    }
+    let other = ["ALL_PROXY", "all_proxy"].into_iter().find(|name| environment(name).is_some());
+    let direct = config.upstreams.iter().find(|spec| !spec.target.is_here());
+    if let (Some(name), Some(spec), false) = (other, direct, is_told) {
+        let what = format!("${name} is set, which headend does not read: `{}` is reached directly", spec.name);
+        found.add(Level::Note, "proxy", what, PROXY_LINE.replace("NAME", spec.name.as_str()));
     }
 }
 

@@ -8,6 +8,11 @@ const SIGNS: &[(&[&str], &str)] = &[
          the unit; then start headend again",
     ),
     (
+        &["the proxy http", "the proxy in $"],
+        "correct `proxy` in [upstreams.NAME], or HTTPS_PROXY and NO_PROXY where the daemon is started; a user and a password stand before the \
+         host: `proxy = \"http://user:password@proxy.example.com:3128\"`, or in a file: `proxy = { file = \"/etc/headend/proxy\" }`",
+    ),
+    (
         &["docker daemon", "docker.sock", "docker desktop is not running", "podman.sock"],
         "start Docker (`sudo systemctl start docker`, or Docker Desktop) and put the user that runs headend into its group: \
          `sudo usermod -aG docker $USER`",
@@ -69,8 +74,8 @@ const SIGNS: &[(&[&str], &str)] = &[
             "dns error",
             "failed to lookup address",
         ],
-        "the name cannot be resolved: correct the address in [upstreams.NAME], or mend the network's DNS; behind a proxy name it in `env = { \
-         HTTPS_PROXY = \"http://proxy:port\" }`",
+        "the name cannot be resolved: correct the address in [upstreams.NAME], or mend the network's DNS; behind a proxy name it: for a \
+         `url` as `proxy = \"http://proxy.example.com:3128\"`, for a program as `env = { HTTPS_PROXY = \"http://proxy.example.com:3128\" }`",
     ),
     (&["connection refused", "econnrefused"], "start that server, or correct the address in [upstreams.NAME]"),
     (
@@ -111,7 +116,15 @@ mod tests {
             ("docker: Cannot connect to the Docker daemon at unix:///var/run/docker.sock.", "start Docker"),
             ("the server refuses the gateway's credentials with HTTP status 401 Unauthorized", "headers"),
             ("`initialize`: the server wants a login (HTTP status 401 Unauthorized)", "`headend login fx`"),
-            ("connect: Connection refused (os error 111)", "[upstreams.fx]"),
+            (
+                "connect: Connection refused (os error 111)",
+                "start that server, or correct the address in [upstreams.fx]",
+            ),
+            (
+                "connect: the proxy http://p:1 cannot be reached: Connection refused",
+                "correct `proxy` in [upstreams.fx]",
+            ),
+            ("dns error: failed to lookup address information", "proxy = \"http://proxy.example.com:3128\""),
             ("Error: GITHUB_TOKEN environment variable is required", "env ="),
             ("ModuleNotFoundError: No module named 'mcp'", "package"),
         ] {

@@ -28,6 +28,8 @@ fn a_reload_does_what_changed_and_nothing_else() {
         ),
         ("another directory of programs", BASE.replace("env =", "path = [\"/x\"]\nenv ="), "replace a"),
         ("another bound of its lists", BASE.replace("url =", "max-inventory = 9\nurl ="), "replace b"),
+        ("another proxy", BASE.replace("url =", "proxy = \"http://p:1\"\nurl ="), "replace b"),
+        ("no proxy", BASE.replace("url =", "proxy = \"none\"\nurl ="), "replace b"),
         ("a timeout", BASE.replace("url =", "call-timeout = \"9s\"\nurl ="), "change b"),
         ("a filter", BASE.replace("url =", "tools = { deny = [\"x\"] }\nurl ="), "change b; new names or views"),
         ("a profile", format!("{BASE}[profiles.p]\nupstreams = [\"a\"]\n"), "new names or views"),

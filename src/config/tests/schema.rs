@@ -1,6 +1,7 @@
 //! The JSON Schema of the configuration: made of what the cursor is asked for, and held against the shipped files.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use expect_test::expect_file;
 use serde_json::{Value, json};
@@ -35,6 +36,7 @@ c = { file = "/c" }
 d = { credential = "d" }
 [upstreams.b]
 url = "https://b"
+proxy = false
 roots = ["file:///b"]
 [upstreams.b.headers]
 a = "a"
@@ -43,17 +45,20 @@ c = { file = "/c" }
 d = { credential = "d" }
 [upstreams.c]
 url = "https://c"
+proxy = { env = "PROXY", prefix = "" }
 [upstreams.c.auth]
 type = "client-credentials"
 client-id = "c"
 client-secret = "a-secret-of-the-client"
 [upstreams.d]
 url = "https://d"
+proxy = { file = "/proxy" }
 [upstreams.d.auth]
 client-id = "d"
 client-secret = { env = "B", prefix = "" }
 [upstreams.e]
 url = "https://e"
+proxy = { credential = "proxy" }
 [upstreams.e.auth]
 client-id = "e"
 client-secret = { credential = "d" }
@@ -149,7 +154,9 @@ fn general(path: &str, named: &BTreeSet<String>) -> String {
 impl Known {
     fn learn(&mut self, text: &str) {
         let texts = [Text { origin: "t", text }];
-        let mut source = Source::new(&texts, &every, &paths);
+        let env = |name: &str| if name == "PROXY" { Some("http://proxy".to_owned()) } else { every(name) };
+        let read = |path: &Path| if path.ends_with("proxy") { Ok("http://proxy".to_owned()) } else { paths(path) };
+        let mut source = Source::new(&texts, &env, &read);
         with_root(&source, build::config).unwrap();
         let all = std::mem::take(&mut source.observed).all();
         let (problems, _) = source.into_findings();

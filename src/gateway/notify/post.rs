@@ -1,8 +1,9 @@
 //! A notifier behind a URL: one POST. Redirects are not followed, and the answer's body is not read.
 //!
 //! The addresses that the name leads to are judged, and the connection goes to one of the judged: all of this machine where the URL
-//! names this machine, else all of the internet.
+//! names this machine, else all of the internet. A proxy gets no name that leads here to another address.
 
+use std::error::Error;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::sync::{Arc, OnceLock};
@@ -11,19 +12,22 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::header::CONTENT_TYPE;
-use http::{HeaderName, HeaderValue, Request};
+use http::{HeaderName, HeaderValue, Request, StatusCode};
 use http_body_util::Full;
 use hyper_rustls::HttpsConnectorBuilder;
 use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::connect::dns::Name;
+use hyper_util::client::legacy::connect::{Connect, HttpConnector};
 use hyper_util::rt::TokioExecutor;
 use tower_service::Service;
+use url::{Host, Url};
 
 use super::failed::Failed;
 use crate::base::slots::Slot;
 use crate::config::{Hook, is_public};
-use crate::upstream::client::tls_config;
+use crate::upstream::connector::{Connector, ProxyError};
+use crate::upstream::fetcher::LOOK_UP_TIME;
+use crate::upstream::trust::tls_config;
 use crate::wire::foreign;
 
 /// Bytes of the answer's head.
@@ -44,13 +48,6 @@ pub(super) async fn post(hook: &Hook, notice: Bytes, tls: &Tls, place: Slot) -> 
             tls.get_or_init(|| made).clone()
         }
     };
-    let mut tcp = HttpConnector::new_with_resolver(Judged { is_here: hook.is_here, place: Arc::new(place) });
-    tcp.enforce_http(false);
-    let connector = HttpsConnectorBuilder::new().with_tls_config(config).https_or_http().enable_http1();
-    let client = Client::builder(TokioExecutor::new())
-        .pool_max_idle_per_host(0)
-        .http1_max_buf_size(HEAD)
-        .build(connector.wrap_connector(tcp));
     let mut request = Request::post(hook.url.expose()).body(Full::new(notice)).map_err(|error| unreached(&error))?;
     request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     for (name, value) in &hook.headers {
@@ -61,15 +58,60 @@ pub(super) async fn post(hook: &Hook, notice: Bytes, tls: &Tls, place: Slot) -> 
         value.set_sensitive(true);
         request.headers_mut().insert(name, value);
     }
-    let answer = client.request(request).await.map_err(|error| unreached(&cause(&error)))?;
-    let status = answer.status();
+    let tls = HttpsConnectorBuilder::new().with_tls_config(config).https_or_http().enable_http1();
+    let place = Arc::new(place);
+    let url = Url::parse(hook.url.expose()).map_err(|error| unreached(&error))?;
+    let status = match hook.proxy.route(&url).map_err(Failed::Unreached)? {
+        Some(proxy) => {
+            judge(&url, Arc::clone(&place)).await.map_err(|error| unreached(&error))?;
+            send(tls.wrap_connector(Connector::new(Some(Arc::clone(proxy)))), request).await?
+        }
+        None => {
+            let mut tcp = HttpConnector::new_with_resolver(Judged { is_here: hook.is_here, place: Arc::clone(&place) });
+            tcp.enforce_http(false);
+            send(tls.wrap_connector(tcp), request).await?
+        }
+    };
     if status.is_success() { Ok(()) } else { Err(Failed::Answer(status.as_u16())) }
 }
 
-/// The innermost reason, which names no URL.
-fn cause(error: &dyn std::error::Error) -> String {
+/// Sends one request on a connection of its own.
+async fn send<C>(connector: C, request: Request<Full<Bytes>>) -> Result<StatusCode, Failed>
+where
+    C: Connect + Clone + Send + Sync + 'static,
+{
+    let client =
+        Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).http1_max_buf_size(HEAD).build(connector);
+    let answer = client.request(request).await.map_err(|error| Failed::Unreached(cause(&error)))?;
+    Ok(answer.status())
+}
+
+/// Refuses a URL before it is sent to a proxy if its name leads here to an address that is not on the internet. A name that leads
+/// nowhere here is left to the proxy; literal addresses were judged with the configuration.
+async fn judge(url: &Url, place: Arc<Slot>) -> io::Result<()> {
+    let Some(Host::Domain(name)) = url.host() else { return Ok(()) };
+    let found = tokio::time::timeout(LOOK_UP_TIME, look_up(name.to_owned(), place)).await;
+    let found = found.ok().and_then(Result::ok).unwrap_or_default();
+    judged(found, false).map(drop)
+}
+
+/// Looks a name up, with a place that stays taken until the system ends the look-up.
+async fn look_up(name: String, place: Arc<Slot>) -> io::Result<Vec<SocketAddr>> {
+    let look_up = move || {
+        let found = (name.as_str(), 0).to_socket_addrs().map(Iterator::collect);
+        drop(place);
+        found
+    };
+    tokio::task::spawn_blocking(look_up).await?
+}
+
+/// The innermost reason, which names no URL, or what is wrong with the proxy.
+fn cause(error: &(dyn Error + 'static)) -> String {
     let mut inner = error;
     while let Some(source) = inner.source() {
+        if let Some(error) = inner.downcast_ref::<ProxyError>() {
+            return error.text();
+        }
         inner = source;
     }
     foreign::line(&inner.to_string()).chars().take(MAX_WHY).collect()
@@ -93,14 +135,7 @@ impl Service<Name> for Judged {
 
     fn call(&mut self, name: Name) -> Self::Future {
         let Self { is_here, place } = self.clone();
-        Box::pin(async move {
-            let look_up = move || {
-                let found = (name.as_str(), 0).to_socket_addrs().map(Iterator::collect);
-                drop(place);
-                found
-            };
-            judged(tokio::task::spawn_blocking(look_up).await??, is_here)
-        })
+        Box::pin(async move { judged(look_up(name.as_str().to_owned(), place).await?, is_here) })
     }
 }
 
@@ -123,6 +158,7 @@ fn judged(found: Vec<SocketAddr>, is_here: bool) -> io::Result<std::vec::IntoIte
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::slots::Slots;
 
     #[test]
     fn a_name_is_as_good_as_the_worst_of_its_addresses() {
@@ -140,6 +176,17 @@ mod tests {
             (&["127.0.0.1", "192.168.0.1"], true),
         ] {
             assert_eq!(of(found, is_here), None, "{found:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_name_of_this_machine_is_not_sent_to_a_proxy() {
+        let slots = Slots::new(3);
+        for (url, is_sent) in
+            [("https://localhost/", false), ("https://name.invalid/", true), ("https://1.1.1.1/", true)]
+        {
+            let place = Arc::new(slots.take().await);
+            assert_eq!(judge(&Url::parse(url).unwrap(), place).await.is_ok(), is_sent, "{url}");
         }
     }
 }

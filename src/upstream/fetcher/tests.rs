@@ -61,13 +61,13 @@ fn resolving(answers: impl Fn(usize) -> Vec<IpAddr> + Send + Sync + 'static) -> 
         let found = answers(count.fetch_add(1, Ordering::SeqCst));
         Box::pin(async move { Ok(found) })
     };
-    (Fetcher { resolve: Arc::new(resolve), ..Fetcher::new(Arc::default()) }, asked)
+    (Fetcher { resolve: Arc::new(resolve), ..Fetcher::new(Arc::default(), ProxySettings::Direct) }, asked)
 }
 
 #[tokio::test]
 async fn a_document_is_read_from_a_loopback_server_alone_where_loopback_is_meant() {
     let server = Server::new("127.0.0.1", json("{\"a\":1}")).await;
-    let fetcher = Fetcher::new(Arc::default());
+    let fetcher = Fetcher::new(Arc::default(), ProxySettings::Direct);
     for host in ["127.0.0.1", "localhost"] {
         let url = format!("http://{host}:{}/x?y=1", server.port);
         let answer = fetcher.send(&get(&url, Reach::Loopback)).await.unwrap();
@@ -85,7 +85,7 @@ async fn a_document_is_read_from_a_loopback_server_alone_where_loopback_is_meant
 async fn no_spelling_of_an_address_leads_where_it_may_not() {
     let v4 = Server::new("127.0.0.1", json("{}")).await;
     let all = Server::new("::", json("{}")).await;
-    let fetcher = Fetcher::new(Arc::default());
+    let fetcher = Fetcher::new(Arc::default(), ProxySettings::Direct);
     for host in [
         "127.1",
         "2130706433",
@@ -141,7 +141,7 @@ async fn answers_have_bounds_and_lead_nowhere() {
     let coded = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 1\r\n\r\nx".to_vec();
     let mut large = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n".to_vec();
     large.resize(MAX_BODY + 100, b' ');
-    let fetcher = Fetcher::new(Arc::default());
+    let fetcher = Fetcher::new(Arc::default(), ProxySettings::Direct);
     for (answer, want) in [
         (redirect, NoAnswer::Redirect),
         (coded, NoAnswer::NotJson),
@@ -164,6 +164,87 @@ async fn answers_have_bounds_and_lead_nowhere() {
 async fn a_server_that_never_answers_is_given_up() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
-    let answered = Fetcher::new(Arc::default()).send(&get(&url, Reach::Loopback)).await;
+    let answered = Fetcher::new(Arc::default(), ProxySettings::Direct).send(&get(&url, Reach::Loopback)).await;
     assert_eq!(answered.unwrap_err(), NoAnswer::Late);
+}
+
+/// A client that goes through a proxy at this server, and resolves names so.
+fn proxied(server: &Server, resolve: impl Fn(&str) -> Resolved + Send + Sync + 'static) -> Fetcher {
+    let proxy = Proxy::parse(&format!("http://me:canary@127.0.0.1:{}", server.port)).unwrap();
+    let fetcher = Fetcher::new(Arc::default(), ProxySettings::Always(Arc::new(proxy)));
+    Fetcher { resolve: Arc::new(resolve), ..fetcher }
+}
+
+fn found(addresses: &[&str]) -> Resolved {
+    let addresses = addresses.iter().map(|address| address.parse().unwrap()).collect();
+    Box::pin(async move { Ok(addresses) })
+}
+
+#[tokio::test]
+async fn no_inner_address_is_sent_to_a_proxy() {
+    let server = Server::new("127.0.0.1", b"HTTP/1.1 502 No\r\n\r\n".to_vec()).await;
+    let fetcher = proxied(&server, |name| match name {
+        "private.example" => found(&["10.0.0.1"]),
+        "both.example" => found(&["1.1.1.1", "10.0.0.1"]),
+        "mapped.example" => found(&["::ffff:169.254.169.254"]),
+        _ => found(&["127.0.0.1"]),
+    });
+    for host in [
+        "10.0.0.1",
+        "2130706433",
+        "169.254.169.254",
+        "[::1]",
+        "[fd00::1]",
+        "[64:ff9b::a9fe:a9fe]",
+        "private.example",
+        "both.example",
+        "mapped.example",
+        "localhost",
+        "here.example",
+    ] {
+        let answered = fetcher.send(&get(&format!("https://{host}/"), Reach::Public)).await;
+        assert_eq!(answered.unwrap_err(), NoAnswer::Address, "{host}");
+    }
+    for host in ["169.254.169.254", "127.0.0.1", "mapped.example", "here.example"] {
+        let answered = fetcher.send(&get(&format!("https://{host}/"), Reach::Private)).await;
+        assert_eq!(answered.unwrap_err(), NoAnswer::Address, "{host}");
+    }
+    assert_eq!(server.seen(), 0);
+}
+
+#[tokio::test]
+async fn a_name_that_leads_nowhere_here_is_left_to_the_proxy() {
+    let server = Server::new("127.0.0.1", b"HTTP/1.1 502 canary\r\n\r\n".to_vec()).await;
+    let fetcher = proxied(&server, |name| match name {
+        "unknown.example" => Box::pin(async { Err(io::Error::other("no such name")) }),
+        "empty.example" => found(&[]),
+        _ => found(&["1.1.1.1", "2606:4700::1111"]),
+    });
+    for (number, host) in ["unknown.example", "empty.example", "known.example", "1.1.1.1"].iter().enumerate() {
+        let NoAnswer::Proxy(why) = fetcher.send(&get(&format!("https://{host}/"), Reach::Public)).await.unwrap_err()
+        else {
+            panic!("{host}")
+        };
+        let port = server.port;
+        let want =
+            format!("the proxy http://127.0.0.1:{port} has no connection to {host}:443 (HTTP status 502 Bad Gateway)");
+        assert_eq!((why, server.seen()), (want, number + 1));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_up_without_an_end_leaves_the_name_to_the_proxy() {
+    let server = Server::new("127.0.0.1", b"HTTP/1.1 502 No\r\n\r\n".to_vec()).await;
+    let fetcher = proxied(&server, |_| Box::pin(std::future::pending()));
+    let answered = fetcher.send(&get("https://slow.example/", Reach::Public)).await;
+    assert!(matches!(answered, Err(NoAnswer::Proxy(_))), "{answered:?}");
+}
+
+#[tokio::test]
+async fn a_server_of_this_machine_is_asked_directly() {
+    let [proxy, server] = [Server::new("127.0.0.1", Vec::new()).await, Server::new("127.0.0.1", json("{}")).await];
+    let fetcher = proxied(&proxy, |_| found(&["127.0.0.1"]));
+    let url = format!("http://localhost:{}/", server.port);
+    assert_eq!(fetcher.send(&get(&url, Reach::Loopback)).await.unwrap().status, 200);
+    assert_eq!((proxy.seen(), server.seen()), (0, 1));
 }

@@ -173,5 +173,5 @@ fn may_have_arrived(error: &OAuthError) -> bool {
         // It was refused for another reason than the token.
         return false;
     };
-    !matches!(why, NoAnswer::Address | NoAnswer::Certificate)
+    !matches!(why, NoAnswer::Address | NoAnswer::Certificate | NoAnswer::Proxy(_))
 }

@@ -55,7 +55,7 @@ pub enum OAuthError {
 impl OAuthError {
     /// Whether asking again later may help without anything being changed.
     pub fn passes(&self) -> bool {
-        matches!(self, Self::NoAnswer(NoAnswer::Network | NoAnswer::Late | NoAnswer::Busy))
+        matches!(self, Self::NoAnswer(NoAnswer::Network | NoAnswer::Late | NoAnswer::Busy | NoAnswer::Proxy(_)))
     }
 
     /// Whether the server said that the grant, a refresh token or a code, is used up, revoked or expired.
@@ -78,7 +78,7 @@ pub enum Document {
 }
 
 /// A request without an answer that could be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoAnswer {
     #[error("it cannot be reached")]
     Network,
@@ -97,6 +97,9 @@ pub enum NoAnswer {
     TooLarge,
     #[error("its answer is not JSON")]
     NotJson,
+    /// The proxy on the way gave no connection; the text names it without its credentials.
+    #[error("{0}")]
+    Proxy(String),
 }
 
 /// An error code of a peer. Source: RFC 6749 4.1.2.1 and 5.2, RFC 7591 3.2.2, RFC 8707 2, `OpenID` Connect Core 3.1.2.6.

@@ -1,0 +1,31 @@
+//! A login at a server that is reached through a proxy alone.
+
+use super::*;
+use crate::proxy::{Network, behind_a_login, is_discreet, login_origin};
+
+#[test]
+fn a_login_and_its_tokens_go_through_the_proxy() {
+    let (network, folder) = (Network::new(), tempfile::tempdir().unwrap());
+    let log = Log::new(folder.path(), "server");
+    let origin = login_origin();
+    let fake = Fake::http("modern").behaving("login=3600").with("--origin", &origin).logging(&log);
+    let server = fake.spawn();
+    let gateway = behind_a_login(&network, &server, network.setup());
+    eventually("it wants a login", || status_of(&gateway, "docs")["state"] == "needs-login");
+    let (mut child, mut out, link) = begin(&gateway, &["login", "docs", "--paste"]);
+    assert!(link.starts_with(&format!("{origin}/authorize?")), "{link}\n{}", gateway.story());
+    // The browser of the person has a way of its own.
+    let answer = head(&link.replace(&origin, &format!("http://{}", server.address())), None, "GET");
+    writeln!(child.stdin.take().unwrap(), "{}", field(&answer, "location").expect(&answer)).unwrap();
+    let mut rest = String::new();
+    out.read_to_string(&mut rest).unwrap();
+    let done = child.wait_with_output().unwrap();
+    assert!(done.status.success(), "{rest}{}\n{}", said(&done), gateway.story());
+    gateway.wait_for_tools(&["docs__echo"]);
+    for what in ["register", "code"] {
+        assert_eq!(log.lines_with(&[&format!("\"login\":\"{what}\"")]).len(), 1, "{what}");
+    }
+    let lines = network.lines();
+    assert!(lines.iter().all(|line| line.starts_with("CONNECT server.proxied.invalid:443 ")), "{lines:?}");
+    is_discreet(&gateway);
+}
