@@ -1,0 +1,50 @@
+//! What a person at a terminal is told: addresses, clients and approvals in `status`, an approval on one line, the text of a result,
+//! times of the own zone, a key for a taken port, a server that is starting, and a doctor whose findings fit the screen.
+
+use std::io::{BufRead as _, BufReader};
+use std::net::TcpListener;
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use unicode_width::UnicodeWidthStr as _;
+
+use crate::harness::{Setup, World, headend};
+use crate::mcp::{Era, Mcp};
+use crate::process::{eventually, output_within, said, wait};
+use crate::stdio::Pipe;
+use crate::terminal::Terminal;
+use crate::upstream::Fake;
+
+/// A second caller's token.
+const TOKEN: &str = "token-of-the-second-caller-0123456789";
+/// A zone three hours east, without a file of zones.
+const ZONE: &str = "<+03>-3";
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn json_of(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", said(output)))
+}
+
+#[test]
+fn numbers_in_json_logs_are_numbers() {
+    let limit = "[[policy.limits]]\nid = \"few\"\ntools = [\"fx__*\"]\nrate = \"1/h\"";
+    let log = "[log]\nformat = \"json\"\nfilter = \"debug\"\n[upstreams.gone]\ncommand = [\"/bin/false\"]";
+    let gateway = Setup::new().fake("fx", &Fake::stdio("both")).toml(limit).toml(log).start();
+    gateway.wait_for_tools(&["fx__echo"]);
+    for _ in 0..2 {
+        gateway.modern().call("fx__echo", json!({"text": "x"}));
+    }
+    for member in ["retry_ms", "retry_after_ms"] {
+        let logged = |lines: &[String]| {
+            let records = lines.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+            records.into_iter().find_map(|record| record.get(member).cloned())
+        };
+        let value = gateway.stderr.wait_for(Duration::from_secs(20), logged).unwrap_or_else(|| panic!("no {member}"));
+        assert!(value.is_u64(), "{member}: {value}");
+    }
+}
+
