@@ -8,9 +8,10 @@ use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 use unicode_width::UnicodeWidthStr as _;
 
+use super::ends::end_when_unread;
 use super::exit::{CONFIG, NO, OK, SOFTWARE, TEMPFAIL, USAGE};
 use super::options::Common;
-use super::output::{Failure, print};
+use super::output::{Failure, follow, print};
 use super::screen::Screen;
 use super::source;
 use crate::config;
@@ -192,15 +193,16 @@ fn show(common: &Common, args: &TailArgs) -> Result<u8, Failure> {
     let first = lines.len().saturating_sub(args.lines);
     let mut fresh = lines.split_off(first);
     let screen = Screen::of_stdout();
+    if args.follow {
+        end_when_unread();
+    }
     loop {
         let text: String = fresh
             .iter()
             .map(|line| if args.json { foreign::json(line) + "\n" } else { readable(line, screen) })
             .collect();
-        if !text.is_empty() {
-            print(&text)?;
-        }
-        if !args.follow {
+        let is_read = text.is_empty() || follow(&text)?;
+        if !args.follow || !is_read {
             return Ok(OK);
         }
         std::thread::sleep(LOOK);

@@ -3,9 +3,10 @@
 use clap::Args;
 
 use super::daemon;
+use super::ends::end_when_unread;
 use super::exit::OK;
 use super::options::Common;
-use super::output::{Failure, print};
+use super::output::{Failure, follow};
 use super::screen::{Colour, Screen};
 use super::status::unknown;
 use crate::wire::foreign;
@@ -29,6 +30,9 @@ pub(super) struct LogsArgs {
 pub(super) fn run(common: &Common, args: &LogsArgs) -> Result<u8, Failure> {
     let mut daemon = daemon::connect(common, "admin", None)?;
     let screen = Screen::of_stdout();
+    if args.follow {
+        end_when_unread();
+    }
     let (mut log, mut last) = (None::<RawJson>, None::<RawJson>);
     loop {
         let mut params = RawObject::of_strings(&[("name", &args.name)]);
@@ -45,10 +49,8 @@ pub(super) fn run(common: &Common, args: &LogsArgs) -> Result<u8, Failure> {
         let answer = answer.map_err(|failure| unknown(&mut daemon, &args.name, failure))?;
         let lines = answer.list("lines").unwrap_or_default();
         let text: String = lines.iter().map(|line| shown(screen, line, args.json)).collect();
-        if !text.is_empty() {
-            print(&text)?;
-        }
-        if !args.follow {
+        let is_read = text.is_empty() || follow(&text)?;
+        if !args.follow || !is_read {
             return Ok(OK);
         }
         (log, last) = (answer.get("log").cloned(), answer.get("last").cloned());

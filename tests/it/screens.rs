@@ -30,6 +30,33 @@ fn json_of(output: &Output) -> Value {
 }
 
 #[test]
+fn a_command_that_follows_ends_with_its_reader_also_while_it_waits() {
+    let gateway = Setup::new().fake("fx", &Fake::stdio("both")).start();
+    gateway.wait_for_tools(&["fx__echo"]);
+    gateway.modern().call("fx__echo", json!({"text": "x"}));
+    for (args, reads) in [
+        (&["audit", "tail", "-f"][..], true),
+        (&["logs", "-f", "fx"][..], true),
+        (&["approvals", "--watch"][..], false),
+    ] {
+        let mut command = gateway.world.command(headend());
+        let mut child = command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut reader = BufReader::new(child.stdout.take().unwrap());
+        if reads {
+            let mut line = String::new();
+            reader.read_line(&mut line).unwrap();
+            assert!(!line.is_empty(), "{args:?}");
+        }
+        drop(reader);
+        let status = wait(&mut child, Duration::from_secs(20));
+        // It would go on for ever.
+        let _ignored = child.kill();
+        let _ignored = child.wait();
+        assert_eq!(status.and_then(|status| status.code()), Some(0), "{args:?}");
+    }
+}
+
+#[test]
 fn numbers_in_json_logs_are_numbers() {
     let limit = "[[policy.limits]]\nid = \"few\"\ntools = [\"fx__*\"]\nrate = \"1/h\"";
     let log = "[log]\nformat = \"json\"\nfilter = \"debug\"\n[upstreams.gone]\ncommand = [\"/bin/false\"]";

@@ -9,6 +9,7 @@ use super::asker::{Asked, ask};
 use super::place::Place;
 use super::shown::field;
 use crate::cli::daemon;
+use crate::cli::ends::end_when_unread;
 use crate::cli::exit::{NO, OK, SOFTWARE, UNAVAILABLE};
 use crate::cli::options::Common;
 use crate::cli::output::{Failure, complain, follow, print};
@@ -24,6 +25,9 @@ const LOOK: Duration = Duration::from_secs(1);
 pub(super) fn run(common: &Common, json: bool) -> Result<u8, Failure> {
     let asks = !json && terminal::is_here();
     end_at_ctrl_c(asks)?;
+    if !asks {
+        end_when_unread();
+    }
     // Where nothing answers at the start, that is said at once.
     let mut place = Some(Place::find(common)?);
     if asks {
