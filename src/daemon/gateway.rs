@@ -90,8 +90,10 @@ impl std::fmt::Debug for ConfigSource {
 pub(crate) enum StartError {
     #[error("{0}")]
     Config(String),
-    #[error("listen on {address}: {source}")]
+    #[error("{key}: {}; {}", unbound(*address, source), way_out(key, *address, source))]
     Listen {
+        /// The key of the configuration that names the address.
+        key: &'static str,
         address: SocketAddr,
         #[source]
         source: io::Error,
@@ -108,6 +110,25 @@ pub(crate) enum StartError {
     State(#[from] DbError),
     #[error("metrics: {0}")]
     Metrics(#[from] prometheus::Error),
+}
+
+/// An address that cannot be listened on, and why.
+pub(crate) fn unbound(address: SocketAddr, error: &io::Error) -> String {
+    if error.kind() == io::ErrorKind::AddrInUse {
+        format!("{address} is in use by another program")
+    } else {
+        format!("{address}: {error}")
+    }
+}
+
+/// What to do about an address that `key` names and that cannot be listened on.
+pub(crate) fn way_out(key: &str, address: SocketAddr, error: &io::Error) -> String {
+    let other = format!("write another address in {key}");
+    if error.kind() == io::ErrorKind::AddrInUse {
+        format!("`ss -ltnp 'sport = :{}'` names the program: end it, or {other}", address.port())
+    } else {
+        other
+    }
 }
 
 /// A running gateway without faces; HTTP, pipes and the admin socket are added by its owner.

@@ -25,6 +25,10 @@ use crate::serve::http_server::accept;
 use crate::serve::pages::{self, Served};
 use crate::store::directory::Store;
 
+/// Keys of the configuration that name the addresses.
+pub(crate) const SERVER: &str = "[server] listen";
+pub(crate) const METRICS: &str = "[metrics] listen";
+pub(crate) const CONSOLE: &str = "[console] listen";
 /// Longest time between two looks for sessions that are idle for too long.
 const SWEEP: Duration = Duration::from_secs(60);
 
@@ -49,16 +53,16 @@ impl Gateway {
         let mut addresses = Addresses::default();
         let mut listeners = Vec::new();
         for address in &config.server.listen {
-            listeners.push(bind(*address).await?);
+            listeners.push(bind(SERVER, *address).await?);
         }
         let metrics = match config.metrics {
-            Some(address) => Some(bind(address).await?),
+            Some(address) => Some(bind(METRICS, address).await?),
             None => None,
         };
         let console = match config.console.listen {
             Some(address) => {
                 let bound = console::bind(address, config.console.chosen).await;
-                Some(bound.map_err(|source| StartError::Listen { address, source })?)
+                Some(bound.map_err(|source| StartError::Listen { key: CONSOLE, address, source })?)
             }
             None => None,
         };
@@ -191,8 +195,8 @@ fn readiness(conditions: &[Condition]) -> (http::StatusCode, String) {
     (status, format!("{word}\n{lines}"))
 }
 
-async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
-    let failed = |source| StartError::Listen { address, source };
+async fn bind(key: &'static str, address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
+    let failed = |source| StartError::Listen { key, address, source };
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     let local = listener.local_addr().map_err(failed)?;
     Ok((listener, local))

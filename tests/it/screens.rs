@@ -57,6 +57,26 @@ fn a_command_that_follows_ends_with_its_reader_also_while_it_waits() {
 }
 
 #[test]
+fn a_taken_port_names_the_key_that_sets_it() {
+    let holder = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = holder.local_addr().unwrap();
+    for (key, text) in [
+        ("[server] listen", format!("[server]\nlisten = [\"{address}\"]\n")),
+        ("[metrics] listen", format!("[server]\nlisten = [\"127.0.0.1:0\"]\n[metrics]\nlisten = \"{address}\"\n")),
+        ("[console] listen", format!("[server]\nlisten = [\"127.0.0.1:0\"]\n[console]\nlisten = \"{address}\"\n")),
+    ] {
+        let world = World::new();
+        let config = world.write("headend.toml", &format!("{text}[policy]\ndefault = \"ask\"\n"));
+        let refused = world.run(&["serve", "--config", config.to_str().unwrap()]);
+        assert_eq!(refused.status.code(), Some(75), "{}", said(&refused));
+        let told = said(&refused).split_whitespace().collect::<Vec<_>>().join(" ");
+        let want = format!("{key}: {address} is in use by another program");
+        assert!(told.contains(&want), "{want}: {told}");
+        assert!(told.contains(&format!("`ss -ltnp 'sport = :{}'`", address.port())), "{told}");
+    }
+}
+
+#[test]
 fn numbers_in_json_logs_are_numbers() {
     let limit = "[[policy.limits]]\nid = \"few\"\ntools = [\"fx__*\"]\nrate = \"1/h\"";
     let log = "[log]\nformat = \"json\"\nfilter = \"debug\"\n[upstreams.gone]\ncommand = [\"/bin/false\"]";

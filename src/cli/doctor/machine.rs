@@ -1,7 +1,7 @@
 //! The daemon, the configuration file, the state directory and the ports.
 
 use std::io::ErrorKind;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, StatVfsMountFlags, access, statvfs};
@@ -13,6 +13,8 @@ use crate::cli::options::Common;
 use crate::cli::output::count;
 use crate::cli::source::{self, Loaded};
 use crate::config::{Config, state_dir};
+use crate::daemon::gateway::{unbound, way_out};
+use crate::daemon::listen::{CONSOLE, METRICS, SERVER};
 
 /// Less room than this is a full disk, in bytes.
 const LEAST_ROOM: u64 = 64 << 20;
@@ -181,24 +183,17 @@ pub(super) fn state(common: &Common, found: &mut Findings) -> Option<PathBuf> {
 
 /// The addresses that `serve` would listen on.
 pub(super) fn ports(config: &Config, found: &mut Findings) {
-    let own = config.server.listen.iter().map(|address| ("[server] listen", *address));
-    let metrics = config.metrics.map(|address| ("[metrics] listen", address));
+    let own = config.server.listen.iter().map(|address| (SERVER, *address));
+    let metrics = config.metrics.map(|address| (METRICS, address));
     // An address of the console that is not chosen gives way to another.
-    let console = config.console.listen.filter(|_| config.console.chosen).map(|address| ("[console] listen", address));
+    let console = config.console.listen.filter(|_| config.console.chosen).map(|address| (CONSOLE, address));
     for (key, address) in own.chain(metrics).chain(console).filter(|(_, address)| address.port() != 0) {
         match TcpListener::bind(address) {
             Ok(_) => found.ok("port", format!("{address} is free ({key})")),
             Err(error) => {
-                found.problem("port", format!("{address} ({key}): {}", refused(&error)), way_out(key, address))
+                let what = format!("{key}: {}", unbound(address, &error));
+                found.problem("port", what, way_out(key, address, &error));
             }
         }
     }
-}
-
-fn refused(error: &std::io::Error) -> String {
-    if error.kind() == ErrorKind::AddrInUse { "another program listens there".to_owned() } else { error.to_string() }
-}
-
-fn way_out(key: &str, address: SocketAddr) -> String {
-    format!("`ss -ltnp 'sport = :{}'` names the program: end it, or write another address in {key}", address.port())
 }
