@@ -28,6 +28,7 @@ pub(crate) mod quota;
 mod request;
 pub(crate) mod service;
 pub(crate) mod snapshot;
+mod starting;
 mod subscriptions;
 pub(crate) mod supervisor;
 pub(crate) mod turned_away;

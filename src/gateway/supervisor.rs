@@ -141,6 +141,7 @@ pub(crate) fn start(config: Config, parts: Parts) -> Result<Supervised, String> 
         handles: Vec::new(),
         completes: Vec::new(),
         tasks: Vec::new(),
+        unlisted: Vec::new(),
         input: Vec::new(),
         whole: Arc::new(View::new("", Catalog::default(), &policy)),
         profiles: HashMap::new(),

@@ -95,3 +95,52 @@ fn numbers_in_json_logs_are_numbers() {
     }
 }
 
+#[test]
+fn a_tool_of_a_server_that_starts_for_the_first_time_is_starting() {
+    let slow = Fake::stdio("legacy").behaving("slow-start=600000").command();
+    let rule = "[[policy.rules]]\nid = \"no\"\neffect = \"deny\"\ntools = [\"slow__*\"]\ncallers = [\"second\"]";
+    let profiles = "[profiles.without]\nupstreams = [\"fx\"]\n[profiles.few]\ntools = { allow = [\"fx__*\"] }\n\
+                    [profiles.bare]\nupstreams = [\"slow\"]\ntransparent = true";
+    let setup = Setup::new().second_caller(TOKEN).fake("fx", &Fake::stdio("both")).toml(rule).toml(profiles);
+    let gateway = setup
+        .toml(&format!("[upstreams.slow]\ncommand = {slow}\nstart-timeout = \"10m\"\ntools = {{ deny = [\"no_*\"] }}"))
+        .start();
+    gateway.wait_for_tools(&["fx__echo"]);
+    let at = |token: Option<String>, era: Era, path: &str| Mcp::http_at(gateway.address, token, era, path, json!({}));
+    let pipe = |era: Era| {
+        // It reads the configuration too.
+        let mut command = gateway.world.command(headend());
+        command.env("SECOND_TOKEN", TOKEN);
+        Mcp::stdio(Pipe::start_by(command, &gateway.config, &[]), era)
+    };
+    for era in Era::BOTH {
+        let local = |path: &str| at(gateway.token(), era, path);
+        for (mut client, name) in
+            [(local("/mcp"), "slow__anything"), (local("/mcp/bare"), "anything"), (pipe(era), "slow__anything")]
+        {
+            let answer = client.call(name, json!({}));
+            let text = answer.text();
+            assert!(
+                answer.is_error() && text.contains("The server `slow` has been starting for"),
+                "{era:?}: {}",
+                answer.raw
+            );
+            assert!(text.contains("Try again in"), "{era:?}: {text}");
+        }
+        for (mut client, name) in [
+            (local("/mcp"), "other__anything"),
+            (local("/mcp"), "fx__anything"),
+            (local("/mcp"), "slow__no_thing"),
+            (local("/mcp/without"), "slow__anything"),
+            (local("/mcp/few"), "slow__anything"),
+            (at(Some(TOKEN.to_owned()), era, "/mcp"), "slow__anything"),
+        ] {
+            let answer = client.call(name, json!({}));
+            assert_eq!(answer.code(), Some(-32602), "{era:?}, {name}: {}", answer.raw);
+            assert!(answer.raw.contains("Unknown tool"), "{era:?}, {name}: {}", answer.raw);
+        }
+    }
+    let called = gateway.run(&["call", "slow__anything"]);
+    assert!(called.status.code() == Some(1) && said(&called).contains("has been starting for"), "{}", said(&called));
+}
+
