@@ -9,3 +9,5 @@ pub(crate) mod gateway;
 pub(crate) mod listen;
 pub(crate) mod live;
 pub(crate) mod systemd;
+
+pub(crate) use crate::base::local_time;

@@ -8,6 +8,7 @@ use super::options::Common;
 use super::output::{Failure, print};
 use super::screen::{Column, Screen};
 use super::{operator, source};
+use crate::daemon::local_time::local_minute;
 use crate::policy::OperatorAction;
 use crate::store::approvals::beside;
 use crate::store::audit::Journal;
@@ -102,9 +103,7 @@ fn list(rows: &[RawObject]) -> Result<u8, Failure> {
 
 /// Seconds since 1970 as a date that people read.
 fn date(seconds: &str) -> String {
-    let format = time::macros::format_description!("[year]-[month]-[day] [hour]:[minute]Z");
-    let date = seconds.parse().ok().and_then(|seconds| time::OffsetDateTime::from_unix_timestamp(seconds).ok());
-    date.and_then(|date| date.format(format).ok()).unwrap_or_else(|| seconds.to_owned())
+    seconds.parse().map_or_else(|_| seconds.to_owned(), local_minute)
 }
 
 fn revoke(common: &Common, place: &mut Place, id: Option<&str>) -> Result<usize, Failure> {

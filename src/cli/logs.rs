@@ -9,6 +9,7 @@ use super::options::Common;
 use super::output::{Failure, follow};
 use super::screen::{Colour, Screen};
 use super::status::unknown;
+use crate::daemon::local_time::local_of;
 use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -64,7 +65,8 @@ fn shown(screen: Screen, line: &RawJson, json: bool) -> String {
     }
     let line = RawObject::parse(line).unwrap_or_default();
     let [time, from, text] = ["time", "from", "text"].map(|name| line.string(name).unwrap_or_default());
-    let (time, text) = (screen.paint(Colour::Pale, &foreign::line(&time)), foreign::line(&text).into_owned());
+    let (time, text) =
+        (screen.paint(Colour::Pale, &foreign::line(&local_of(&time))), foreign::line(&text).into_owned());
     // A program cannot write the mark: all of its lines stand behind a bar.
     if from == "stderr" {
         format!("{time} | {text}\n")

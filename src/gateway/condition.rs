@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::base::clock;
+use crate::base::local_time::local;
 use crate::gateway::service::Service;
-use crate::policy::chain::timestamp;
 use crate::telemetry::metrics::Shortage;
 use crate::upstream::handle::Handle;
 
@@ -51,7 +51,7 @@ pub(crate) fn conditions(service: &Service) -> Vec<Condition> {
     let places =
         "connections of clients were refused, since no place was left; see `max-connections` in [server.limits]";
     let store = service.approvals.store_health().and_then(|store| store.trouble()).map(|trouble| {
-        let since = timestamp(trouble.since.saturating_mul(1000));
+        let since = local(trouble.since);
         let then = "what it holds stays in force, and first sights, approvals, once-grants and limits are refused";
         let text = format!("the store takes no writes since {since} ({}); {then}", trouble.why);
         Condition { reason: STORE, text, stops_calls: false }

@@ -96,6 +96,30 @@ fn numbers_in_json_logs_are_numbers() {
 }
 
 #[test]
+fn times_are_of_the_own_zone_for_people_and_in_utc_in_json() {
+    let setup = Setup::new().policy("default = \"ask\"").fake("fx", &Fake::stdio("both"));
+    let gateway = setup.start();
+    gateway.wait_for_tools(&["fx__echo"]);
+    gateway.modern().call("fx__echo", json!({"text": "x"}));
+    let id = json_of(&gateway.run(&["approvals", "--json"]))["approvals"][0]["id"].as_str().unwrap().to_owned();
+    assert!(gateway.run(&["approve", &id, "--for", "8h"]).status.success());
+    let run = |zone: &str, args: &[&str]| {
+        let mut command = gateway.world.command(headend());
+        let child = command.args(args).env("TZ", zone).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        stdout(&output_within(child, Duration::from_secs(30), "headend"))
+    };
+    for args in [&["audit", "tail"][..], &["logs", "fx"], &["grants"]] {
+        let (east, utc) = (run(ZONE, args), run("UTC", args));
+        assert!(east.contains(" +03:00 ") && !east.contains("UTC"), "{args:?}: {east}");
+        assert!(utc.contains(" UTC ") && !utc.contains("Z "), "{args:?}: {utc}");
+    }
+    for args in [&["audit", "tail", "--json"][..], &["logs", "fx", "--json"]] {
+        let told = run(ZONE, args);
+        assert!(told.contains("Z\"") && !told.contains("+03:00"), "{args:?}: {told}");
+    }
+}
+
+#[test]
 fn a_tool_of_a_server_that_starts_for_the_first_time_is_starting() {
     let slow = Fake::stdio("legacy").behaving("slow-start=600000").command();
     let rule = "[[policy.rules]]\nid = \"no\"\neffect = \"deny\"\ntools = [\"slow__*\"]\ncallers = [\"second\"]";

@@ -14,7 +14,8 @@ use crate::cli::exit::{NO, OK, SOFTWARE, UNAVAILABLE};
 use crate::cli::options::Common;
 use crate::cli::output::{Failure, complain, follow, print};
 use crate::cli::terminal;
-use crate::policy::chain::timestamp;
+use crate::daemon::local_time::local;
+use crate::store::approvals::Wish;
 use crate::wire::foreign;
 use crate::wire::raw::RawObject;
 
@@ -108,7 +109,7 @@ fn line(row: &RawObject, json: bool) -> String {
         return foreign::json(&row.encode().text()) + "\n";
     }
     let opened = row.get("opened-at").and_then(|raw| raw.parse::<u64>().ok()).unwrap_or_default();
-    let time = timestamp(opened.saturating_mul(1000));
+    let time = local(opened);
     let [id, caller, kind, item, need] = ["id", "caller", "kind", "item", "min-evidence"].map(|name| field(row, name));
     format!("{time} {id} {caller} {kind} {item} (needs {need})\n")
 }
