@@ -115,7 +115,7 @@ enum Command {
     },
     /// Show the approved definitions and launches of upstreams and what changed since; approve or reject a change.
     Pins(pins::PinsArgs),
-    /// List open approvals; `approvals approve ID` and `approvals deny ID` answer one.
+    /// List open approvals, a line each; `approvals approve ID` and `approvals deny ID` answer one.
     ///
     /// Asks the daemon. Without a daemon it works on the state directory, and the process whose call waits takes the
     /// answer from there.

@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand};
 
 use self::group::Group;
+use self::list::{MIN_PREFIX, number};
 use super::daemon;
 use super::exit::{NO, OK, USAGE};
 use super::options::Common;
@@ -15,16 +16,14 @@ use crate::wire::raw::{RawJson, RawObject};
 
 mod asker;
 mod group;
+mod list;
 mod place;
 mod shown;
 mod watch;
 
-pub(super) use self::asker::{Asked, ask};
+pub(super) use self::asker::{Asked, Offer, ask};
 pub(super) use self::place::Place;
 pub(super) use self::shown::field;
-
-/// A shorter start of an id is refused.
-const MIN_PREFIX: usize = 4;
 
 #[derive(Clone, Debug, Default, Args)]
 pub(super) struct ApprovalsArgs {
@@ -136,19 +135,18 @@ pub(super) fn print_json(name: &str, rows: &[RawObject]) -> Result<u8, Failure> 
 }
 
 fn list(common: &Common, json: bool) -> Result<u8, Failure> {
-    let rows = Place::find(common)?.list("approvals.list", "approvals")?;
+    let mut rows = Place::find(common)?.list("approvals.list", "approvals")?;
+    rows.sort_by_key(|row| number(row, "opened-at"));
     if json {
         return print_json("approvals", &rows);
     }
     if rows.is_empty() {
         return print("no approval is open\n");
     }
-    let mut text: String = rows.iter().map(listed).collect();
-    text.push_str("all of the arguments: `headend approvals show ID`\n");
-    text.push_str(&Screen::of_stdout().paragraph(
-        "answer with `headend approve ID [--for once|session|8h|always]` or `headend deny ID`; several at once with their ids",
-    ));
-    print(&text)
+    let screen = Screen::of_stdout();
+    let ways = "`headend approvals show ID` shows the whole call; answer with `headend approve ID [--for once|session|8h|always]` or \
+                `headend deny ID`, several at once with their ids";
+    print(&format!("{}\n{}", list::table(screen, &rows), screen.paragraph(ways)))
 }
 
 fn show(common: &Common, start: &str, json: bool) -> Result<u8, Failure> {

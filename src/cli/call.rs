@@ -2,7 +2,9 @@
 
 use std::io::IsTerminal as _;
 
-use super::approvals::{self, Asked, Place};
+use clap::Args;
+
+use super::approvals::{self, Asked, Offer, Place};
 use super::daemon::{self, Daemon};
 use super::exit::{NO, USAGE};
 use super::options::Common;
@@ -57,9 +59,9 @@ fn approve(common: &Common, result: &RawObject) -> Result<bool, Failure> {
     if place.list("approvals.list", "approvals").is_err() {
         return Ok(false);
     }
-    match approvals::ask(common, &mut place, &id)? {
+    match approvals::ask(common, &mut place, &id, Offer::Once)? {
         // Another channel may have allowed it, and then it passes.
-        Asked::Allowed | Asked::Gone => Ok(true),
+        Asked::Allowed(_) | Asked::Gone => Ok(true),
         Asked::Denied => Err(Failure::new(NO, "denied: the call was not made")),
         Asked::Left | Asked::Over => Ok(false),
     }

@@ -13,6 +13,8 @@ use crate::wire::foreign;
 
 /// A narrower screen is taken for this wide: below it nothing can be laid out.
 const NARROWEST: usize = 40;
+/// Columns for a text of any length where lines may be as long as they need.
+const PLENTY: usize = 120;
 
 /// Where a command prints.
 #[derive(Clone, Copy, Debug)]
@@ -142,6 +144,11 @@ impl Screen {
         out
     }
 
+    /// The columns that are left beside those that are taken; plenty where lines may be as long as they need.
+    pub(super) fn room(self, taken: usize) -> usize {
+        self.width.map_or(PLENTY, |width| width.saturating_sub(taken))
+    }
+
     /// Whether lines of that width fit.
     pub(super) fn fits(self, width: usize) -> bool {
         self.width.is_none_or(|own| width <= own)
@@ -215,6 +222,23 @@ impl Screen {
     pub(super) fn plain(self, columns: &[Column], rows: &[Vec<String>]) -> String {
         self.table(columns, rows, |_, _| None, |_| None)
     }
+}
+
+/// Foreign text in one line of at most so many columns; an ellipsis stands for the rest.
+pub(super) fn shortened(text: &str, width: usize) -> String {
+    let text = foreign::line(text);
+    if text.width() <= width {
+        return text.into_owned();
+    }
+    let mut out = String::new();
+    for c in text.chars() {
+        out.push(c);
+        if out.width() >= width {
+            out.pop();
+            break;
+        }
+    }
+    out + "…"
 }
 
 /// A line up to the last word that fits, at least its first word, and what is behind it; `None` where it is one word. What stands in

@@ -168,3 +168,23 @@ fn a_tool_of_a_server_that_starts_for_the_first_time_is_starting() {
     assert!(called.status.code() == Some(1) && said(&called).contains("has been starting for"), "{}", said(&called));
 }
 
+#[test]
+fn approvals_are_a_line_each_the_oldest_first() {
+    let gateway = Setup::new().policy("default = \"ask\"").fake("fx", &Fake::stdio("both")).start();
+    gateway.wait_for_tools(&["fx__echo"]);
+    for text in ["1st", "2nd"] {
+        gateway.modern().call("fx__echo", json!({"text": format!("{text} {}", "word ".repeat(200))}));
+        // Ages are in seconds.
+        std::thread::sleep(Duration::from_millis(1100));
+    }
+    let (code, screen) = Terminal::wide(&gateway.world, 80, &["approvals"]).end();
+    assert_eq!(code, Some(0), "{screen}");
+    let rows: Vec<&str> = screen.lines().filter(|line| line.contains("fx__echo")).collect();
+    assert_eq!(rows.len(), 2, "{screen}");
+    assert!(rows[0].contains(": 1st") && rows[1].contains(": 2nd"), "{screen}");
+    assert!(screen.lines().all(|line| line.width() <= 80), "{screen}");
+    let id = rows[0].split_whitespace().next().unwrap();
+    let shown = gateway.run(&["approvals", "show", id]);
+    assert!(stdout(&shown).contains(&"word ".repeat(200)), "{}", said(&shown));
+}
+

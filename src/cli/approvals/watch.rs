@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::asker::{Asked, ask};
+use super::asker::{Asked, Offer, ask};
 use super::place::Place;
 use super::shown::field;
 use crate::cli::daemon;
@@ -13,6 +13,7 @@ use crate::cli::ends::end_when_unread;
 use crate::cli::exit::{NO, OK, SOFTWARE, UNAVAILABLE};
 use crate::cli::options::Common;
 use crate::cli::output::{Failure, complain, follow, print};
+use crate::cli::screen::Screen;
 use crate::cli::terminal;
 use crate::daemon::local_time::local;
 use crate::store::approvals::Wish;
@@ -32,7 +33,10 @@ pub(super) fn run(common: &Common, json: bool) -> Result<u8, Failure> {
     // Where nothing answers at the start, that is said at once.
     let mut place = Some(Place::find(common)?);
     if asks {
-        print("y allows a call once, n denies it, Enter leaves it open; Ctrl-C ends\n")?;
+        print(&Screen::of_stdout().paragraph(
+            "y allows a call once, 8 any arguments for 8 hours, a any arguments until the tool or its server changes; n denies it, \
+             Enter leaves it open; Ctrl-C ends",
+        ))?;
     }
     let mut seen: HashSet<String> = HashSet::new();
     loop {
@@ -87,9 +91,9 @@ fn rows(common: &Common, place: &mut Option<Place>) -> Result<Option<Vec<RawObje
 fn asked(common: &Common, place: &mut Place, id: &str, others: usize) -> Result<bool, Failure> {
     let waiting = if others == 0 { String::new() } else { format!("{others} more behind this one\n") };
     print(&format!("\n{waiting}"))?;
-    let text = match ask(common, place, id) {
+    let text = match ask(common, place, id, Offer::Longer) {
         Ok(Asked::Over) => return Ok(false),
-        Ok(Asked::Allowed) => "allowed once".to_owned(),
+        Ok(Asked::Allowed(wish)) => format!("allowed {}", how_long(wish)),
         Ok(Asked::Denied) => "denied".to_owned(),
         Ok(Asked::Left) => format!("left open; `headend approve {id}` and `headend deny {id}` answer it"),
         Ok(Asked::Gone) => "it was answered elsewhere or has expired".to_owned(),
@@ -101,6 +105,15 @@ fn asked(common: &Common, place: &mut Place, id: &str, others: usize) -> Result<
     };
     print(&format!("{}\n", foreign::line(&text)))?;
     Ok(true)
+}
+
+/// How long a yes lasts, with the way to take back what lasts.
+fn how_long(wish: Wish) -> String {
+    match wish {
+        Wish::For(_) | Wish::Session => format!("for {wish}, any arguments; `headend grants` lists it"),
+        Wish::Always => "until the tool or its server changes, any arguments; `headend grants` lists it".to_owned(),
+        Wish::Once | Wish::Deny => wish.to_string(),
+    }
 }
 
 /// An approval in one line.
