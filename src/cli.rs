@@ -105,14 +105,8 @@ enum Command {
     Console(JsonArgs),
     /// List the merged catalog as a client sees it, or show one tool; `--all` adds what is withheld, and why.
     Tools(tools::ToolsArgs),
-    /// Call one tool through the running daemon and print its result; exit 1 when the result is an error.
-    Call {
-        /// The exposed name, as `headend tools` lists it.
-        name: String,
-        /// The arguments, a JSON object.
-        #[arg(value_name = "JSON")]
-        arguments: Option<String>,
-    },
+    /// Call one tool through the running daemon and print the text of its result; exit 1 when the result is an error.
+    Call(call::CallArgs),
     /// Show the approved definitions and launches of upstreams and what changed since; approve or reject a change.
     Pins(pins::PinsArgs),
     /// List open approvals, a line each; `approvals approve ID` and `approvals deny ID` answer one.
@@ -290,7 +284,7 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Status { name, json } => status::run(&common, name.as_deref(), json.json),
         Command::Console(args) => console::run(&common, args.json),
         Command::Tools(args) => tools::run(&common, &args),
-        Command::Call { name, arguments } => call::run(&common, &name, arguments.as_deref()),
+        Command::Call(args) => call::run(&common, &args),
         Command::Pins(args) => pins::run(&common, &args),
         Command::Approvals(args) => approvals::run(&common, args),
         Command::Approve { args, json } => approvals::approve(&common, &args, json.json),

@@ -27,7 +27,10 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("status", "headend status\nheadend status files\nheadend status --json"),
     ("console", "headend console"),
     ("tools", "headend tools\nheadend tools files__read_file\nheadend tools --all\nheadend tools --tokens"),
-    ("call", "headend call time__now\nheadend call files__read_file '{\"path\": \"/srv/work/notes.md\"}'"),
+    (
+        "call",
+        "headend call time__now\nheadend call files__read_file '{\"path\": \"/srv/work/notes.md\"}'\nheadend call --json time__now",
+    ),
     ("pins", "headend pins --waiting\nheadend pins diff files__read_file\nheadend pins approve files"),
     ("approvals", "headend approvals\nheadend approvals show 4f2a\nheadend approvals --watch"),
     ("approve", "headend approve 4f2a\nheadend approve 4f2a --for 8h"),

@@ -188,3 +188,25 @@ fn approvals_are_a_line_each_the_oldest_first() {
     assert!(stdout(&shown).contains(&"word ".repeat(200)), "{}", said(&shown));
 }
 
+#[test]
+fn a_call_prints_text_for_people_and_the_result_where_asked() {
+    let gateway = Setup::new().policy("default = \"ask\"").fake("fx", &Fake::stdio("both")).start();
+    gateway.wait_for_tools(&["fx__echo"]);
+    let call = ["call", "fx__echo", r#"{"text": "said"}"#];
+    let mut terminal = Terminal::start(&gateway.world, &call, "");
+    terminal.wait_for("[y/N]");
+    terminal.type_in("\n");
+    let (code, screen) = terminal.end();
+    assert_eq!(code, Some(1), "{screen}");
+    // The words for a model are not for a person.
+    let flat = screen.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(flat.contains("it needs your approval. `headend approve") && !flat.contains("Stop here"), "{screen}");
+    let refused = json_of(&gateway.run(&[&call[..], &["--json"]].concat()));
+    assert_eq!(refused["_meta"]["headend/refusal"]["reason"], "awaiting_approval", "{refused}");
+    let mut terminal = Terminal::start(&gateway.world, &call, "");
+    terminal.wait_for("[y/N]");
+    terminal.type_in("y\n");
+    let (code, screen) = terminal.end();
+    assert!(code == Some(0) && screen.ends_with("said\r\n"), "{screen}");
+}
+
