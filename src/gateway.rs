@@ -13,6 +13,7 @@ mod channel;
 pub(crate) mod client;
 pub(crate) mod client_call;
 pub(crate) mod condition;
+pub(crate) mod connected;
 pub(crate) mod decision;
 pub(crate) mod dry_run;
 pub(crate) mod found;

@@ -19,9 +19,10 @@ use crate::config::plan::{Plan, diff};
 use crate::config::{self, Config, Loading, Seen};
 use crate::console::{self, Console};
 use crate::daemon::access::Users;
-use crate::daemon::doors::Doors;
+use crate::daemon::doors::{Addresses, Doors};
 use crate::daemon::systemd;
 use crate::gateway::admission::Admission;
+use crate::gateway::connected::ConnectedClients;
 use crate::gateway::held::HeldCalls;
 use crate::gateway::keys::Keys;
 use crate::gateway::listed::Listed;
@@ -150,8 +151,11 @@ pub(crate) struct Gateway {
     pub(super) sign_ins: Option<SignIns>,
     /// Set when HTTP is listened to.
     pub(super) doors: OnceLock<Doors>,
+    /// Set when HTTP is listened to.
+    pub(super) addresses: OnceLock<Addresses>,
     /// Set when the admin socket is served.
     pub(super) users: OnceLock<Users>,
+    pub(super) socket: OnceLock<PathBuf>,
     reloading: Mutex<()>,
     times: StopTimes,
 }
@@ -240,6 +244,7 @@ impl Gateway {
             admission: Admission::new(&limits),
             held: HeldCalls::default(),
             calls: AtomicU64::new(u64::from(u32::from_be_bytes(clock::random()))),
+            clients: ConnectedClients::default(),
             recent: Recent::default(),
             console: OnceLock::new(),
             ports: OnceLock::new(),
@@ -265,7 +270,9 @@ impl Gateway {
             store,
             sign_ins,
             doors: OnceLock::new(),
+            addresses: OnceLock::new(),
             users: OnceLock::new(),
+            socket: OnceLock::new(),
             reloading: Mutex::new(()),
             times,
         })

@@ -1,7 +1,6 @@
 //! The HTTP listeners: MCP, metrics and the console.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use crate::base::tally::Tally;
 use crate::config::Config;
 use crate::console::live_desk::LiveDesk;
 use crate::console::{self, Console, Doors};
-use crate::daemon::doors::room;
+use crate::daemon::doors::{Addresses, room};
 use crate::daemon::gateway::{Gateway, StartError};
 use crate::gateway::client::STATELESS;
 use crate::gateway::condition::{Condition, conditions};
@@ -31,17 +30,6 @@ pub(crate) const METRICS: &str = "[metrics] listen";
 pub(crate) const CONSOLE: &str = "[console] listen";
 /// Longest time between two looks for sessions that are idle for too long.
 const SWEEP: Duration = Duration::from_secs(60);
-
-/// Addresses of the gateway.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Addresses {
-    pub(crate) endpoints: Vec<String>,
-    pub(crate) metrics: Option<SocketAddr>,
-    /// The console's address, if it is on.
-    pub(crate) console: Option<Arc<str>>,
-    /// File with the access token, if clients need one.
-    pub(crate) token_file: Option<PathBuf>,
-}
 
 impl Gateway {
     /// Opens the HTTP listeners of the configuration.
@@ -113,7 +101,7 @@ impl Gateway {
                 }
             }
         });
-        Ok(addresses)
+        Ok(self.addresses.get_or_init(|| addresses).clone())
     }
 
     fn serve_console(&self, listener: TcpListener, local: SocketAddr) -> Result<Arc<str>, StartError> {

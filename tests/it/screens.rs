@@ -169,6 +169,38 @@ fn a_tool_of_a_server_that_starts_for_the_first_time_is_starting() {
 }
 
 #[test]
+fn status_has_addresses_clients_by_name_and_open_approvals() {
+    let setup = Setup::new().policy("default = \"ask\"").toml("[console]\nlisten = \"127.0.0.1:0\"");
+    let gateway = setup.fake("fx", &Fake::stdio("both")).start();
+    gateway.wait_for_tools(&["fx__echo"]);
+    let mut named = Mcp::http_named(gateway.address, gateway.token(), Era::Modern, "codex\u{1b}[2J");
+    named.call("fx__echo", json!({"text": "x"}));
+    let mut pipe = Mcp::stdio(Pipe::start(&gateway.world, &gateway.config, &[]), Era::LEGACY);
+    let _listed = pipe.tool_names();
+    let _session = gateway.legacy().tool_names();
+    let status = json_of(&gateway.run(&["status", "--json"]));
+    let addresses = &status["addresses"];
+    assert_eq!(addresses["mcp"], json!([format!("http://{}/mcp", gateway.address)]), "{status}");
+    for (name, part) in [("console", "http://127.0.0.1:"), ("metrics", "/metrics"), ("socket", "/headend.sock")] {
+        assert!(addresses[name].as_str().is_some_and(|address| address.contains(part)), "{name}: {addresses}");
+    }
+    let clients = status["clients"].as_array().unwrap();
+    assert!(clients.iter().any(|client| client["caller"] == "local" && client["name"] != ""), "{status}");
+    assert_eq!(status["approvals"]["open"], 1, "{status}");
+    let text = stdout(&gateway.run(&["status"]));
+    for part in ["listening: http://", "metrics http://", "socket /", "\nclients: ", "codex", "1 approval open, for "] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(!text.contains('\u{1b}'), "{text}");
+    drop((named, pipe));
+    eventually("the pipe's client has left", || {
+        let status = json_of(&gateway.run(&["status", "--json"]));
+        let clients = status["clients"].as_array().unwrap().clone();
+        !clients.iter().any(|client| client["name"].as_str().is_some_and(|name| name.contains("codex")))
+    });
+}
+
+#[test]
 fn approvals_are_a_line_each_the_oldest_first() {
     let gateway = Setup::new().policy("default = \"ask\"").fake("fx", &Fake::stdio("both")).start();
     gateway.wait_for_tools(&["fx__echo"]);
