@@ -180,6 +180,8 @@ enum Command {
     Logs(logs::LogsArgs),
     /// Look for what commonly goes wrong, and say the next step for each finding; exit 1 when there is a problem.
     ///
+    /// On a terminal it fits the screen: the two gravest findings are told in full, the others in a line each.
+    ///
     /// Looks at the daemon, the configuration, the state directory, ports, programs, certificates, proxies, the clock, hosts
     /// that still start a server themselves, and at each upstream with what it wrote last. Where no daemon runs, the
     /// upstreams are started for up to 20 seconds.

@@ -40,7 +40,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("enable", "headend enable files"),
     ("disable", "headend disable files"),
     ("restart", "headend restart files"),
-    ("doctor", "headend doctor\nheadend doctor --json"),
+    ("doctor", "headend doctor\nheadend doctor --all"),
     ("logs", "headend logs files\nheadend logs --follow files"),
     ("audit", "headend audit verify\nheadend audit tail --follow"),
     ("import", "headend import ~/.claude.json > headend.toml"),

@@ -21,6 +21,8 @@ const PLENTY: usize = 120;
 pub(super) struct Screen {
     /// `None` where lines may be as long as they need.
     width: Option<usize>,
+    /// Lines of a terminal; `None` elsewhere.
+    height: Option<usize>,
     colours: bool,
 }
 
@@ -65,17 +67,29 @@ impl Screen {
 
     fn of_stream(stream: &(impl IsTerminal + AsFd)) -> Self {
         let is_terminal = stream.is_terminal();
-        let own = is_terminal.then(|| tcgetwinsize(stream).ok()).flatten().map(|size| usize::from(size.ws_col));
+        let size = is_terminal.then(|| tcgetwinsize(stream).ok()).flatten();
+        let own = size.map(|size| usize::from(size.ws_col));
+        let height = size.map(|size| usize::from(size.ws_row)).filter(|height| *height > 0);
         let stated = || variable("COLUMNS").and_then(|text| text.parse().ok());
         let default = is_terminal.then_some(80);
         let width = own.filter(|width| *width > 0).or_else(stated).or(default).map(|width| width.max(NARROWEST));
         let is_plain = variable("NO_COLOR").is_some() || variable("TERM").is_some_and(|term| term == "dumb");
-        Self { width, colours: is_terminal && !is_plain }
+        Self { width, height, colours: is_terminal && !is_plain }
     }
 
     #[cfg(test)]
     pub(super) const fn of(width: Option<usize>) -> Self {
-        Self { width, colours: false }
+        Self { width, height: None, colours: false }
+    }
+
+    #[cfg(test)]
+    pub(super) const fn of_size(width: usize, height: usize) -> Self {
+        Self { width: Some(width), height: Some(height), colours: false }
+    }
+
+    /// Lines that a terminal shows at once; `None` where there is no end of them.
+    pub(super) const fn height(self) -> Option<usize> {
+        self.height
     }
 
     pub(super) const fn has_colours(self) -> bool {

@@ -242,3 +242,35 @@ fn a_call_prints_text_for_people_and_the_result_where_asked() {
     assert!(code == Some(0) && screen.ends_with("said\r\n"), "{screen}");
 }
 
+#[test]
+fn the_doctor_fits_a_screen() {
+    let setup = Setup::new();
+    let table = |n: usize| format!("[upstreams.server-{n}]\ncommand = [\"npx\", \"-y\", \"@example/server-{n}\"]\n");
+    let tables: String = (0..14).map(table).collect();
+    let servers: serde_json::Map<String, Value> = (0..14)
+        .map(|n| (format!("mine-{n}"), json!({"command": "npx", "args": ["-y", format!("@example/server-{n}")]})))
+        .collect();
+    std::fs::create_dir_all(setup.world.path("home/.cursor")).unwrap();
+    for file in ["home/.claude.json", "home/.cursor/mcp.json"] {
+        setup.world.write(file, &json!({"mcpServers": servers}).to_string());
+    }
+    std::fs::create_dir_all(setup.world.path("home/.npm/_npx/1/node_modules/@example/server-3")).unwrap();
+    let package = r#"{"name": "@example/server-3", "version": "2026.8.31"}"#;
+    setup.world.write("home/.npm/_npx/1/node_modules/@example/server-3/package.json", package);
+    let (world, config) = setup.toml(&tables).write();
+    let doctor = ["doctor", "--no-start", "--config", config.to_str().unwrap()];
+    let (_, screen) = Terminal::wide(&world, 80, &doctor).end();
+    assert!(screen.lines().count() < 24, "{} lines: {screen}", screen.lines().count());
+    assert!(screen.contains("PROBLEM") && screen.contains("`headend doctor --all`"), "{screen}");
+    assert!(!screen.contains("1.2.3"), "{screen}");
+    let whole = stdout(&world.run(&doctor));
+    let flat = whole.split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in [
+        ".claude.json still starts 14 servers itself that are here too",
+        "mcp.json still starts 14 servers itself",
+        "`@example/server-3@2026.8.31`",
+        "`@example/server-4@VERSION`",
+    ] {
+        assert_eq!(flat.matches(part).count(), 1, "{part}: {whole}");
+    }
+}

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, StatVfsMountFlags, access, statvfs};
 
 use super::finding::{Findings, Level};
+use super::versions;
 use crate::cli::daemon;
 use crate::cli::exit::UNAVAILABLE;
 use crate::cli::options::Common;
@@ -101,13 +102,35 @@ pub(super) fn configuration(
             "`headend import` takes them over from a host's file",
         );
     }
-    for warning in &loaded.warnings {
-        found.add(Level::Warning, "configuration", warning.to_string(), "`headend check` lists all warnings");
-    }
+    warnings(&loaded, found);
     if let Some(daemon) = daemon {
         compare(&loaded, daemon, found);
     }
     Some(loaded)
+}
+
+/// The warnings about the files of the configuration: those that say the same of a file are one finding.
+fn warnings(loaded: &Loaded, found: &mut Findings) {
+    let mut groups: Vec<((&str, String), Vec<&crate::config::Warning>)> = Vec::new();
+    for warning in loaded.warnings.iter().filter(|warning| !warning.message.contains(crate::config::UNPINNED)) {
+        // Names and values stand in backquotes.
+        let kind = warning.message.split('`').step_by(2).collect::<String>();
+        let key = (warning.origin.as_str(), kind);
+        match groups.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, group)) => group.push(warning),
+            None => groups.push((key, vec![warning])),
+        }
+    }
+    for (_, group) in groups {
+        let Some((first, others)) = group.split_first() else { continue };
+        let mut what = first.to_string();
+        if !others.is_empty() {
+            let places = others.iter().map(|warning| format!("`{}`", warning.path)).collect::<Vec<_>>().join(", ");
+            what.push_str(&format!("; the same of {places}"));
+        }
+        found.add(Level::Warning, "configuration", what, "`headend check` lists all warnings");
+    }
+    versions::look(&loaded.config, loaded.source.path.as_deref(), found);
 }
 
 /// Whether the daemon runs with this file, as it is now.
