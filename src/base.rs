@@ -7,6 +7,7 @@ pub(crate) mod callers;
 pub(crate) mod clock;
 pub(crate) mod descriptors;
 pub(crate) mod fair_slots;
+pub(crate) mod local_time;
 pub(crate) mod never;
 pub(crate) mod repoll;
 pub(crate) mod slots;

@@ -105,17 +105,11 @@ enum Command {
     Console(JsonArgs),
     /// List the merged catalog as a client sees it, or show one tool; `--all` adds what is withheld, and why.
     Tools(tools::ToolsArgs),
-    /// Call one tool through the running daemon and print its result; exit 1 when the result is an error.
-    Call {
-        /// The exposed name, as `headend tools` lists it.
-        name: String,
-        /// The arguments, a JSON object.
-        #[arg(value_name = "JSON")]
-        arguments: Option<String>,
-    },
+    /// Call one tool through the running daemon and print the text of its result; exit 1 when the result is an error.
+    Call(call::CallArgs),
     /// Show the approved definitions and launches of upstreams and what changed since; approve or reject a change.
     Pins(pins::PinsArgs),
-    /// List open approvals; `approvals approve ID` and `approvals deny ID` answer one.
+    /// List open approvals, a line each; `approvals approve ID` and `approvals deny ID` answer one.
     ///
     /// Asks the daemon. Without a daemon it works on the state directory, and the process whose call waits takes the
     /// answer from there.
@@ -185,6 +179,8 @@ enum Command {
     /// headend's.
     Logs(logs::LogsArgs),
     /// Look for what commonly goes wrong, and say the next step for each finding; exit 1 when there is a problem.
+    ///
+    /// On a terminal it fits the screen: the two gravest findings are told in full, the others in a line each.
     ///
     /// Looks at the daemon, the configuration, the state directory, ports, programs, certificates, proxies, the clock, hosts
     /// that still start a server themselves, and at each upstream with what it wrote last. Where no daemon runs, the
@@ -290,7 +286,7 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Status { name, json } => status::run(&common, name.as_deref(), json.json),
         Command::Console(args) => console::run(&common, args.json),
         Command::Tools(args) => tools::run(&common, &args),
-        Command::Call { name, arguments } => call::run(&common, &name, arguments.as_deref()),
+        Command::Call(args) => call::run(&common, &args),
         Command::Pins(args) => pins::run(&common, &args),
         Command::Approvals(args) => approvals::run(&common, args),
         Command::Approve { args, json } => approvals::approve(&common, &args, json.json),

@@ -51,6 +51,7 @@ mod upstream;
 pub(crate) use self::address::is_public;
 pub(crate) use self::audit::{Audit, OnFailure};
 pub(crate) use self::auth::{AuthKind, Resource, UpstreamAuth};
+pub(crate) use self::command::{UNPINNED, pinned, unpinned};
 pub(crate) use self::consent::{Consent, Operator};
 #[cfg(target_os = "linux")]
 pub(crate) use self::container::ContainerRun;

@@ -10,3 +10,5 @@ pub(crate) mod listen;
 pub(crate) mod live;
 mod scrape;
 pub(crate) mod systemd;
+
+pub(crate) use crate::base::local_time;

@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand};
 
 use self::group::Group;
+use self::list::{MIN_PREFIX, number};
 use super::daemon;
 use super::exit::{NO, OK, USAGE};
 use super::options::Common;
@@ -15,18 +16,16 @@ use crate::wire::raw::{RawJson, RawObject};
 
 mod asker;
 mod group;
+mod list;
 mod place;
 mod shown;
 mod watch;
 
-pub(super) use self::asker::{Asked, ask};
+pub(super) use self::asker::{Asked, Offer, ask};
 pub(super) use self::place::Place;
 pub(super) use self::shown::field;
 
 use self::shown::TRY_AGAIN;
-
-/// A shorter start of an id is refused.
-const MIN_PREFIX: usize = 4;
 
 #[derive(Clone, Debug, Default, Args)]
 pub(super) struct ApprovalsArgs {
@@ -164,7 +163,8 @@ fn unblock(common: &Common, start: &str, json: bool) -> Result<u8, Failure> {
 
 fn list(common: &Common, json: bool) -> Result<u8, Failure> {
     let mut place = Place::find(common)?;
-    let rows = place.list("approvals.list", "approvals")?;
+    let mut rows = place.list("approvals.list", "approvals")?;
+    rows.sort_by_key(|row| number(row, "opened-at"));
     let blocks = place.list("approvals.list", "blocks")?;
     if json {
         let lists = [("approvals", &rows), ("blocks", &blocks)];
@@ -176,13 +176,10 @@ fn list(common: &Common, json: bool) -> Result<u8, Failure> {
     if rows.is_empty() {
         return print(&format!("no approval is open\n{blocked}"));
     }
-    let mut text: String = rows.iter().map(listed).collect();
-    text.push_str(&blocked);
-    text.push_str("all of the arguments: `headend approvals show ID`\n");
-    text.push_str(&Screen::of_stdout().paragraph(
-        "answer with `headend approve ID [--for once|session|8h|always]` or `headend deny ID`; several at once with their ids",
-    ));
-    print(&text)
+    let screen = Screen::of_stdout();
+    let ways = "`headend approvals show ID` shows the whole call; answer with `headend approve ID [--for once|session|8h|always]` or \
+                `headend deny ID`, several at once with their ids";
+    print(&format!("{}{blocked}\n{}", list::table(screen, &rows), screen.paragraph(ways)))
 }
 
 fn show(common: &Common, start: &str, json: bool) -> Result<u8, Failure> {

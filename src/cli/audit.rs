@@ -8,12 +8,14 @@ use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 use unicode_width::UnicodeWidthStr as _;
 
+use super::ends::end_when_unread;
 use super::exit::{CONFIG, NO, OK, SOFTWARE, TEMPFAIL, USAGE};
 use super::options::Common;
-use super::output::{Failure, print};
+use super::output::{Failure, follow, print};
 use super::screen::Screen;
 use super::source;
 use crate::config;
+use crate::daemon::local_time::local_of;
 use crate::policy::Removal;
 use crate::policy::chain::Sound;
 use crate::store::audit::verify::{Anchor, Report, verify};
@@ -24,8 +26,8 @@ use crate::wire::foreign;
 const LOOK: Duration = Duration::from_millis(100);
 /// Digits of a digest that are shown where there is no room for all.
 const DIGITS: usize = 8;
-/// Where a record goes on: below its event, in columns.
-const INDENT: usize = 32;
+/// Columns from the end of a record's time to its event.
+const TO_EVENT: usize = 8;
 /// Removals that `verify` names for each chain.
 const SHOWN: usize = 3;
 
@@ -192,15 +194,16 @@ fn show(common: &Common, args: &TailArgs) -> Result<u8, Failure> {
     let first = lines.len().saturating_sub(args.lines);
     let mut fresh = lines.split_off(first);
     let screen = Screen::of_stdout();
+    if args.follow {
+        end_when_unread();
+    }
     loop {
         let text: String = fresh
             .iter()
             .map(|line| if args.json { foreign::json(line) + "\n" } else { readable(line, screen) })
             .collect();
-        if !text.is_empty() {
-            print(&text)?;
-        }
-        if !args.follow {
+        let is_read = text.is_empty() || follow(&text)?;
+        if !args.follow || !is_read {
             return Ok(OK);
         }
         std::thread::sleep(LOOK);
@@ -225,7 +228,8 @@ fn readable(line: &str, screen: Screen) -> String {
         record.remove(hidden);
     }
     let mut take = |name: &str| record.remove(name).map_or_else(|| "-".to_owned(), |value| shown(&value));
-    let mut out = format!("{} {:>6} {:<8} {:<9}", take("ts"), take("seq"), take("event"), take("result"));
+    let time = local_of(&take("ts"));
+    let mut out = format!("{time} {:>6} {:<8} {:<9}", take("seq"), take("event"), take("result"));
     let begin = out.len();
     let order =
         ["action", "name", "caller", "item", "count", "rule", "call", "by", "evidence", "grant", "prompt", "why"];
@@ -241,7 +245,7 @@ fn readable(line: &str, screen: Screen) -> String {
         let members = out.split_off(begin);
         out.push_str(&members.split(' ').map(cut).collect::<Vec<_>>().join(" "));
     }
-    screen.folded(out.trim_end(), INDENT)
+    screen.folded(out.trim_end(), time.width() + TO_EVENT)
 }
 
 /// Digests of definitions, launches and arguments, and ids that are as long.
@@ -266,7 +270,10 @@ mod tests {
     #[test]
     fn a_record_is_one_line_that_steers_no_terminal() {
         let line = r#"{"v":1,"seq":7,"ts":"2026-11-21T10:00:00.000Z","event":"decision","caller":"ci","item":"a__b\u001b[2J\n","result":"deny","why":"rule \"x\" matches","prev":"00","hash":"11"}"#;
-        let want = "2026-11-21T10:00:00.000Z      7 decision deny      caller=ci item=\"a__b\\u001b[2J\\n\" why=\"rule \\\"x\\\" matches\"\n";
+        let time = local_of("2026-11-21T10:00:00.000Z");
+        let want = format!(
+            "{time}      7 decision deny      caller=ci item=\"a__b\\u001b[2J\\n\" why=\"rule \\\"x\\\" matches\"\n"
+        );
         let plain = Screen::of(None);
         assert_eq!(readable(line, plain), want);
         assert_eq!(readable("x\u{1b}", plain), "not a record: x\\u{1b}\n");
@@ -278,7 +285,11 @@ mod tests {
         let line = format!(
             r#"{{"v":1,"seq":28,"ts":"2026-11-23T04:40:49.889Z","event":"pin","item":"memory__add_observations","result":"pinned","why":"first sight","definition":"{digest}","prev":"00","hash":"11"}}"#
         );
-        let wanted = "2026-11-23T04:40:49.889Z     28 pin      pinned    item=memory__add_observations\n                                why=\"first sight\" definition=1ce75224\n";
+        let time = local_of("2026-11-23T04:40:49.889Z");
+        let indent = " ".repeat(time.len() + TO_EVENT);
+        let wanted = format!(
+            "{time}     28 pin      pinned    item=memory__add_observations\n{indent}why=\"first sight\" definition=1ce75224\n"
+        );
         assert_eq!(readable(&line, Screen::of(Some(80))), wanted);
         assert!(
             readable(&line, Screen::of(None)).contains(digest)

@@ -2,9 +2,11 @@
 
 use std::io::IsTerminal as _;
 
-use super::approvals::{self, Asked, Place};
+use clap::Args;
+
+use super::approvals::{self, Asked, Offer, Place};
 use super::daemon::{self, Daemon};
-use super::exit::{NO, USAGE};
+use super::exit::{NO, OK, USAGE};
 use super::options::Common;
 use super::output::{Failure, complain, print};
 use super::terminal;
@@ -12,8 +14,21 @@ use super::tools::unknown;
 use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject};
 
-pub(super) fn run(common: &Common, name: &str, arguments: Option<&str>) -> Result<u8, Failure> {
-    let arguments = arguments.unwrap_or("{}");
+#[derive(Clone, Debug, Args)]
+pub(super) struct CallArgs {
+    /// The exposed name, as `headend tools` lists it.
+    name: String,
+    /// The arguments, a JSON object.
+    #[arg(value_name = "JSON")]
+    arguments: Option<String>,
+    /// Print the result as the server sent it, and ask nothing.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(common: &Common, args: &CallArgs) -> Result<u8, Failure> {
+    let name = &args.name;
+    let arguments = args.arguments.as_deref().unwrap_or("{}");
     let is_object = serde_json::from_str::<&serde_json::value::RawValue>(arguments)
         .is_ok_and(|value| value.get().trim_start().starts_with('{'));
     if !is_object {
@@ -26,24 +41,65 @@ pub(super) fn run(common: &Common, name: &str, arguments: Option<&str>) -> Resul
     let call =
         |daemon: &mut Daemon| daemon.ask("call", Some(&params)).map_err(|failure| unknown(daemon, name, failure));
     let mut result = call(&mut daemon)?;
-    if approve(common, &result)? {
+    if !args.json && approve(common, &result)? {
         result = call(&mut daemon)?;
     }
     let is_error = result.is_true("isError");
-    let mut out = String::new();
-    for block in result.list("content").unwrap_or_default() {
-        let text = RawObject::parse(&block).ok().filter(|b| b.string("type").as_deref() == Some("text"));
-        match text.and_then(|block| block.string("text")) {
-            Some(text) => out.push_str(&foreign::block(&text)),
-            None => out.push_str(&foreign::block(&block.text())),
-        }
-        out.push('\n');
-    }
-    let code = print(&out)?;
-    if let Some(command) = approving(&result).filter(|_| std::io::stderr().is_terminal()) {
-        complain(&format!("to allow this call once, run `{command}`; then call again"));
+    let command = approving(&result).filter(|_| !args.json && std::io::stderr().is_terminal());
+    let code = match &command {
+        _ if args.json => print(&format!("{}\n", foreign::json(&result.encode().text())))?,
+        // The text of the refusal is for a model.
+        Some(_) if std::io::stdout().is_terminal() => OK,
+        _ => print(&told(&result))?,
+    };
+    if let Some(command) = command {
+        complain(&format!(
+            "the call was not made: it needs your approval. `{command}` allows it once; then call again"
+        ));
     }
     Ok(if is_error { NO } else { code })
+}
+
+/// A result for people: its texts as they are, and a line for what is none.
+fn told(result: &RawObject) -> String {
+    let mut out = String::new();
+    let content = result.list("content").unwrap_or_default();
+    for block in &content {
+        out.push_str(&RawObject::parse(block).ok().and_then(|block| shown(&block)).unwrap_or_else(|| raw(block)));
+        out.push('\n');
+    }
+    if let Some(structured) = result.get("structuredContent").filter(|_| content.is_empty()) {
+        out.push_str(&format!("{}\n", raw(structured)));
+    }
+    out
+}
+
+fn raw(json: &RawJson) -> String {
+    foreign::json(&json.text())
+}
+
+/// A block of a result for people; `None` for one of an unknown kind.
+fn shown(block: &RawObject) -> Option<String> {
+    let line = |name: &str| block.string(name).map(|text| foreign::line(&text).into_owned());
+    match block.string("type")?.as_str() {
+        "text" => block.string("text").map(|text| foreign::block(&text).into_owned()),
+        kind @ ("image" | "audio") => Some(binary(kind, line("mimeType"), block.get("data")?)),
+        "resource_link" => Some(format!("{}: {}", line("name")?, line("uri")?)),
+        "resource" => {
+            let resource = block.object("resource")?;
+            let text = resource.string("text").map(|text| foreign::block(&text).into_owned());
+            let mime = resource.string("mimeType").map(|mime| foreign::line(&mime).into_owned());
+            let uri = foreign::line(&resource.string("uri")?).into_owned();
+            text.or_else(|| Some(binary(&uri, mime, resource.get("blob")?)))
+        }
+        _ => None,
+    }
+}
+
+/// One line in the place of bytes, of which `data` is the base64 text.
+fn binary(what: &str, mime: Option<String>, data: &RawJson) -> String {
+    let mime = mime.map(|mime| format!(", {mime}")).unwrap_or_default();
+    format!("[{what}{mime}, about {} bytes; `--json` prints them]", data.bytes().len() / 4 * 3)
 }
 
 /// Asks about the approval that the call waits for, where a person is here to answer as the operator. Whether the call may be made
@@ -57,7 +113,7 @@ fn approve(common: &Common, result: &RawObject) -> Result<bool, Failure> {
     if place.list("approvals.list", "approvals").is_err() {
         return Ok(false);
     }
-    match approvals::ask(common, &mut place, &id)? {
+    match approvals::ask(common, &mut place, &id, Offer::Once)? {
         // Another channel may have allowed it, and then it passes.
         Asked::Allowed { .. } | Asked::Gone => Ok(true),
         Asked::Denied => {
@@ -75,4 +131,23 @@ fn approving(result: &RawObject) -> Option<String> {
 
 fn approval(result: &RawObject) -> Option<RawObject> {
     result.object("_meta")?.object("headend/refusal")?.object("approval")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_is_told_as_text_and_bytes_are_one_line() {
+        let result = RawJson::trusted(
+            r#"{"content":[{"type":"text","text":"one\nt\u001bwo"},{"type":"image","mimeType":"image/png","data":"AAAAAAAA"},
+            {"type":"resource_link","name":"note","uri":"note://1"},{"type":"resource","resource":{"uri":"note://1","text":"Milk"}},
+            {"type":"resource","resource":{"uri":"note://2","blob":"AAAA"}},{"type":"odd","a":1}]}"#,
+        );
+        let wanted = "one\nt\\u{1b}wo\n[image, image/png, about 6 bytes; `--json` prints them]\nnote: note://1\nMilk\n\
+                      [note://2, about 3 bytes; `--json` prints them]\n{\"type\":\"odd\",\"a\":1}\n";
+        assert_eq!(told(&RawObject::parse(&result).unwrap()), wanted);
+        let structured = RawJson::trusted(r#"{"content":[],"structuredContent":{"a":1}}"#);
+        assert_eq!(told(&RawObject::parse(&structured).unwrap()), "{\"a\":1}\n");
+    }
 }

@@ -7,8 +7,8 @@ use clap::Args;
 
 use super::exit::{NO, OK};
 use super::options::Common;
-use super::output::{Failure, count, print};
-use super::screen::{Colour, Screen};
+use super::output::{Failure, print};
+use super::screen::Screen;
 use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -19,6 +19,8 @@ mod hosts;
 mod machine;
 mod servers;
 mod signs;
+mod told;
+mod versions;
 
 use self::finding::{Finding, Findings, Level};
 
@@ -27,6 +29,9 @@ pub(super) struct DoctorArgs {
     /// Start no upstream where no daemon runs.
     #[arg(long)]
     no_start: bool,
+    /// Print every finding in full, also where they do not fit the screen.
+    #[arg(long)]
+    all: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -56,36 +61,8 @@ pub(super) fn run(common: &Common, args: DoctorArgs) -> Result<u8, Failure> {
         servers::look(&status, &mut found);
     }
     let problems = found.number(Level::Problem);
-    print(&if args.json { json(&found) } else { text(Screen::of_stdout(), &found) })?;
+    print(&if args.json { json(&found) } else { told::text(Screen::of_stdout(), &found, args.all) })?;
     Ok(if problems > 0 { NO } else { OK })
-}
-
-fn text(screen: Screen, found: &Findings) -> String {
-    let mut out = String::new();
-    for finding in &found.0 {
-        let (colour, word) = match finding.level {
-            Level::Ok => (Colour::Good, "ok"),
-            Level::Note => (Colour::Pale, "note"),
-            Level::Warning => (Colour::Busy, "WARNING"),
-            Level::Problem => (Colour::Bad, "PROBLEM"),
-        };
-        let line = screen.indented("         ", &format!("{}: {}", finding.about, finding.what));
-        let rest = line.get(9..).unwrap_or_default();
-        out.push_str(&format!("{}{}{rest}", screen.paint(colour, word), " ".repeat(9 - word.len())));
-        for quoted in &finding.quoted {
-            out.push_str(&format!("         | {}\n", foreign::line(quoted)));
-        }
-        if !finding.next.is_empty() {
-            out.push_str(&screen.indented("      -> ", &finding.next).replace("\n      -> ", "\n         "));
-        }
-    }
-    let verdict = match (found.number(Level::Problem), found.number(Level::Warning)) {
-        (0, 0) => "no problems".to_owned(),
-        (0, warnings) => count(warnings, "warning"),
-        (problems, 0) => count(problems, "problem"),
-        (problems, warnings) => format!("{}, {}", count(problems, "problem"), count(warnings, "warning")),
-    };
-    format!("{out}\n{verdict}\n")
 }
 
 fn json(found: &Findings) -> String {

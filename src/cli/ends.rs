@@ -1,11 +1,11 @@
-//! Why `headend stdio` ends although its stdin is open: a signal, or a host that has closed the other end of stdout.
+//! Why a command ends although its input goes on: a signal, or a reader that has closed the other end of stdout.
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
-use super::exit::SOFTWARE;
+use super::exit::{OK, SOFTWARE};
 use super::output::Failure;
 
 /// Waits for the reasons.
@@ -48,6 +48,17 @@ impl Ends {
             () = unread => tracing::info!("the host has closed stdout: shutting down"),
         }
     }
+}
+
+/// Ends the process once stdout has no reader any more, also while the command waits for news: for commands that only print.
+pub(super) fn end_when_unread() {
+    let watching = std::thread::Builder::new().name("stdout".to_owned()).spawn(|| {
+        if until_unread() {
+            std::process::exit(i32::from(OK));
+        }
+    });
+    // Without the thread the next write finds out.
+    drop(watching);
 }
 
 /// Blocks until stdout has no reader any more; a file and `/dev/null` have none to lose. `false` if that cannot be seen.

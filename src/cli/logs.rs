@@ -3,11 +3,13 @@
 use clap::Args;
 
 use super::daemon;
+use super::ends::end_when_unread;
 use super::exit::OK;
 use super::options::Common;
-use super::output::{Failure, print};
+use super::output::{Failure, follow};
 use super::screen::{Colour, Screen};
 use super::status::unknown;
+use crate::daemon::local_time::local_of;
 use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -29,6 +31,9 @@ pub(super) struct LogsArgs {
 pub(super) fn run(common: &Common, args: &LogsArgs) -> Result<u8, Failure> {
     let mut daemon = daemon::connect(common, "admin", None)?;
     let screen = Screen::of_stdout();
+    if args.follow {
+        end_when_unread();
+    }
     let (mut log, mut last) = (None::<RawJson>, None::<RawJson>);
     loop {
         let mut params = RawObject::of_strings(&[("name", &args.name)]);
@@ -45,10 +50,8 @@ pub(super) fn run(common: &Common, args: &LogsArgs) -> Result<u8, Failure> {
         let answer = answer.map_err(|failure| unknown(&mut daemon, &args.name, failure))?;
         let lines = answer.list("lines").unwrap_or_default();
         let text: String = lines.iter().map(|line| shown(screen, line, args.json)).collect();
-        if !text.is_empty() {
-            print(&text)?;
-        }
-        if !args.follow {
+        let is_read = text.is_empty() || follow(&text)?;
+        if !args.follow || !is_read {
             return Ok(OK);
         }
         (log, last) = (answer.get("log").cloned(), answer.get("last").cloned());
@@ -62,7 +65,8 @@ fn shown(screen: Screen, line: &RawJson, json: bool) -> String {
     }
     let line = RawObject::parse(line).unwrap_or_default();
     let [time, from, text] = ["time", "from", "text"].map(|name| line.string(name).unwrap_or_default());
-    let (time, text) = (screen.paint(Colour::Pale, &foreign::line(&time)), foreign::line(&text).into_owned());
+    let (time, text) =
+        (screen.paint(Colour::Pale, &foreign::line(&local_of(&time))), foreign::line(&text).into_owned());
     // A program cannot write the mark: all of its lines stand behind a bar.
     if from == "stderr" {
         format!("{time} | {text}\n")

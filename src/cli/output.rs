@@ -4,6 +4,7 @@ use std::io::Write as _;
 
 use super::exit::{OK, SOFTWARE};
 use super::screen::Screen;
+use crate::daemon::local_time::local_minute;
 use crate::wire::foreign;
 
 /// Why a command failed, and its exit code.
@@ -52,7 +53,5 @@ pub(super) fn count(number: usize, noun: &str) -> String {
 
 /// Seconds since 1970 as a date that people read.
 pub(super) fn date(seconds: &str) -> String {
-    let format = time::macros::format_description!("[year]-[month]-[day] [hour]:[minute]Z");
-    let date = seconds.parse().ok().and_then(|seconds| time::OffsetDateTime::from_unix_timestamp(seconds).ok());
-    date.and_then(|date| date.format(format).ok()).unwrap_or_else(|| seconds.to_owned())
+    seconds.parse().map_or_else(|_| seconds.to_owned(), local_minute)
 }

@@ -13,12 +13,16 @@ use crate::wire::foreign;
 
 /// A narrower screen is taken for this wide: below it nothing can be laid out.
 const NARROWEST: usize = 40;
+/// Columns for a text of any length where lines may be as long as they need.
+const PLENTY: usize = 120;
 
 /// Where a command prints.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Screen {
     /// `None` where lines may be as long as they need.
     width: Option<usize>,
+    /// Lines of a terminal; `None` elsewhere.
+    height: Option<usize>,
     colours: bool,
 }
 
@@ -63,17 +67,29 @@ impl Screen {
 
     fn of_stream(stream: &(impl IsTerminal + AsFd)) -> Self {
         let is_terminal = stream.is_terminal();
-        let own = is_terminal.then(|| tcgetwinsize(stream).ok()).flatten().map(|size| usize::from(size.ws_col));
+        let size = is_terminal.then(|| tcgetwinsize(stream).ok()).flatten();
+        let own = size.map(|size| usize::from(size.ws_col));
+        let height = size.map(|size| usize::from(size.ws_row)).filter(|height| *height > 0);
         let stated = || variable("COLUMNS").and_then(|text| text.parse().ok());
         let default = is_terminal.then_some(80);
         let width = own.filter(|width| *width > 0).or_else(stated).or(default).map(|width| width.max(NARROWEST));
         let is_plain = variable("NO_COLOR").is_some() || variable("TERM").is_some_and(|term| term == "dumb");
-        Self { width, colours: is_terminal && !is_plain }
+        Self { width, height, colours: is_terminal && !is_plain }
     }
 
     #[cfg(test)]
     pub(super) const fn of(width: Option<usize>) -> Self {
-        Self { width, colours: false }
+        Self { width, height: None, colours: false }
+    }
+
+    #[cfg(test)]
+    pub(super) const fn of_size(width: usize, height: usize) -> Self {
+        Self { width: Some(width), height: Some(height), colours: false }
+    }
+
+    /// Lines that a terminal shows at once; `None` where there is no end of them.
+    pub(super) const fn height(self) -> Option<usize> {
+        self.height
     }
 
     pub(super) const fn has_colours(self) -> bool {
@@ -140,6 +156,11 @@ impl Screen {
             out.push_str(&format!("{name}{gap}{}", value.trim_start_matches(' ')));
         }
         out
+    }
+
+    /// The columns that are left beside those that are taken; plenty where lines may be as long as they need.
+    pub(super) fn room(self, taken: usize) -> usize {
+        self.width.map_or(PLENTY, |width| width.saturating_sub(taken))
     }
 
     /// Whether lines of that width fit.
@@ -215,6 +236,23 @@ impl Screen {
     pub(super) fn plain(self, columns: &[Column], rows: &[Vec<String>]) -> String {
         self.table(columns, rows, |_, _| None, |_| None)
     }
+}
+
+/// Foreign text in one line of at most so many columns; an ellipsis stands for the rest.
+pub(super) fn shortened(text: &str, width: usize) -> String {
+    let text = foreign::line(text);
+    if text.width() <= width {
+        return text.into_owned();
+    }
+    let mut out = String::new();
+    for c in text.chars() {
+        out.push(c);
+        if out.width() >= width {
+            out.pop();
+            break;
+        }
+    }
+    out + "…"
 }
 
 /// A line up to the last word that fits, at least its first word, and what is behind it; `None` where it is one word. What stands in

@@ -6,6 +6,7 @@ use super::meant::meant;
 use super::options::Common;
 use super::output::{Failure, count, print};
 use super::screen::{Colour, Column, Screen};
+use crate::policy::LOCAL;
 use crate::wire::foreign;
 use crate::wire::raw::RawObject;
 
@@ -60,6 +61,9 @@ fn all(screen: Screen, status: &RawObject, upstreams: &[RawObject]) -> String {
     ));
     let config = status.string("config").unwrap_or_else(|| "none, the built-in default or the command line".to_owned());
     out.push_str(&screen.paragraph(&format!("configuration: {config}")));
+    for line in [addresses(status), clients(status), approvals(status)].into_iter().flatten() {
+        out.push_str(&screen.paragraph(&line));
+    }
     out.push('\n');
     let degraded = status.objects("degraded");
     for condition in &degraded {
@@ -95,6 +99,41 @@ fn all(screen: Screen, status: &RawObject, upstreams: &[RawObject]) -> String {
         out.push_str(&format!("\n{notes}"));
     }
     out
+}
+
+/// Where the daemon can be reached.
+fn addresses(status: &RawObject) -> Option<String> {
+    let addresses = status.object("addresses")?;
+    let mcp = addresses.get("mcp").and_then(|raw| raw.parse::<Vec<String>>().ok()).unwrap_or_default();
+    let others = ["console", "metrics", "socket"].map(|name| Some(format!("{name} {}", addresses.string(name)?)));
+    let parts: Vec<String> = mcp.into_iter().chain(others.into_iter().flatten()).collect();
+    (!parts.is_empty()).then(|| format!("listening: {}", parts.join(", ")))
+}
+
+/// The connected clients by the names that they gave themselves, each with the number of its connections and its caller.
+fn clients(status: &RawObject) -> Option<String> {
+    status.list("clients")?;
+    let shown = |client: &RawObject| {
+        let name = client.string("name").filter(|name| !name.is_empty()).unwrap_or_else(|| "without a name".to_owned());
+        let caller = client.string("caller").filter(|caller| caller != LOCAL);
+        let caller = caller.map(|caller| format!(" of {caller}")).unwrap_or_default();
+        match field(client, "connections").as_str() {
+            "1" => format!("{name}{caller}"),
+            many => format!("{name}{caller} ({many} times)"),
+        }
+    };
+    let mut parts: Vec<String> = status.objects("clients").iter().map(shown).collect();
+    parts.extend(status.get("clients-not-shown").map(|more| format!("{} more", more.text())));
+    Some(format!("clients: {}", if parts.is_empty() { "none is connected".to_owned() } else { parts.join(", ") }))
+}
+
+/// The open approvals, if there are any.
+fn approvals(status: &RawObject) -> Option<String> {
+    let approvals = status.object("approvals")?;
+    let open = approvals.get("open").and_then(|open| open.parse::<usize>().ok()).filter(|open| *open > 0)?;
+    let age = approvals.get("oldest-seconds").map(|_| field(&approvals, "oldest-seconds")).unwrap_or_default();
+    let oldest = if open == 1 { format!("for {age}") } else { format!("the oldest for {age}") };
+    Some(format!("{} open, {oldest}: `headend approvals`", count(open, "approval")))
 }
 
 /// The daemon's error, with the upstreams that may be meant where there is none of that name.

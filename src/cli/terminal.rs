@@ -13,20 +13,23 @@ use super::output::Failure;
 /// Longest answer that is read.
 const MAX_ANSWER: usize = 256;
 
+/// The choices of a question that only a yes answers.
+pub(super) const YES_OR_NO: &str = "[y/N]";
+
 /// Whether a person can read the output and answer: stdin and stdout are terminals.
 pub(super) fn is_here() -> bool {
     std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
 }
 
 /// A person's answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Reply {
     /// `y` or `yes`.
     Yes,
     /// `n` or `no`.
     No,
-    /// Another word, or none.
-    Neither,
+    /// Another word; empty without one.
+    Word(String),
     /// The question was withdrawn before an answer.
     Withdrawn,
     /// No input is left.
@@ -39,14 +42,14 @@ pub(super) enum Reply {
 /// # Errors
 /// 70 when the terminal cannot be read or written.
 pub(super) fn ask(question: &str) -> Result<bool, Failure> {
-    Ok(reply(question, || true)? == Reply::Yes)
+    Ok(reply(question, YES_OR_NO, || true)? == Reply::Yes)
 }
 
-/// The same for a question that is withdrawn once `stands` is false, which is looked at each second.
+/// Asks on the terminal, with `choices` behind the question. It is withdrawn once `stands` is false, which is looked at each second.
 ///
 /// # Errors
 /// 70 when the terminal cannot be read or written.
-pub(super) fn reply(question: &str, mut stands: impl FnMut() -> bool) -> Result<Reply, Failure> {
+pub(super) fn reply(question: &str, choices: &str, mut stands: impl FnMut() -> bool) -> Result<Reply, Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::new(SOFTWARE, format!("the terminal: {error}"));
     let show = |text: &str| {
         let mut out = std::io::stdout().lock();
@@ -56,7 +59,7 @@ pub(super) fn reply(question: &str, mut stands: impl FnMut() -> bool) -> Result<
     let input = std::io::stdin();
     tcflush(&input, QueueSelector::IFlush).map_err(|error| failed(&error))?;
     // From here on an answer counts.
-    show(" [y/N] ")?;
+    show(&format!(" {choices} "))?;
     while !is_typed(&input).map_err(|error| failed(&error))? {
         if !stands() {
             show("\n")?;
@@ -67,11 +70,12 @@ pub(super) fn reply(question: &str, mut stands: impl FnMut() -> bool) -> Result<
     if is_over {
         show("\n")?;
     }
-    Ok(match answer.to_ascii_lowercase().as_str() {
+    let answer = answer.to_ascii_lowercase();
+    Ok(match answer.as_str() {
         "y" | "yes" => Reply::Yes,
         "n" | "no" => Reply::No,
         "" if is_over => Reply::Over,
-        _ => Reply::Neither,
+        _ => Reply::Word(answer),
     })
 }
 

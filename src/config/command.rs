@@ -5,6 +5,9 @@ use super::expand::Template;
 use super::file::Node;
 use super::secret::{self, Lacks};
 
+/// The words of the warning about a package without a version.
+pub(crate) const UNPINNED: &str = "has no version, so what runs can change at any start";
+
 /// Reads it and warns of what is probably not meant.
 pub(super) fn command(node: &Node<'_>, lacks: &mut Lacks) -> Option<Vec<Template>> {
     if let Some(line) = node.as_str() {
@@ -44,10 +47,7 @@ pub(super) fn command(node: &Node<'_>, lacks: &mut Lacks) -> Option<Vec<Template
         ));
     }
     if let Some(package) = unpinned(&words) {
-        node.warning(format!(
-            "`{package}` has no version, so what runs can change at any start; write `{package}{}`",
-            pin(&words)
-        ));
+        node.warning(format!("`{package}` {UNPINNED}; write `{}`", pinned(&words, package, "VERSION")));
     }
     words.first().is_some_and(|program| !program.is_empty()).then_some(())?;
     if lacks.expands.is_none() && words.iter().any(|word| word.contains("${")) {
@@ -69,7 +69,7 @@ pub(super) fn command(node: &Node<'_>, lacks: &mut Lacks) -> Option<Vec<Template
 }
 
 /// The package that a runner would fetch in its newest version.
-fn unpinned(command: &[String]) -> Option<&str> {
+pub(crate) fn unpinned(command: &[String]) -> Option<&str> {
     let program = command.first()?.rsplit('/').next()?;
     let arguments = command.get(1..)?;
     let package = match program {
@@ -82,7 +82,9 @@ fn unpinned(command: &[String]) -> Option<&str> {
     (!version && !local).then_some(package)
 }
 
-fn pin(command: &[String]) -> &'static str {
-    let python = command.first().is_some_and(|program| program.ends_with("uvx"));
-    if python { "==1.2.3" } else { "@1.2.3" }
+/// A package with its version, as the runner of this command reads it.
+pub(crate) fn pinned(command: &[String], package: &str, version: &str) -> String {
+    let is_python = command.first().is_some_and(|program| program.ends_with("uvx"));
+    let between = if is_python { "==" } else { "@" };
+    format!("{package}{between}{version}")
 }

@@ -5,7 +5,8 @@ use super::desk::{Approval, Found, Member, PinKey, Reply, Steer};
 use super::form::Form;
 use super::session::{Notice, Visitor};
 use super::site::Console;
-use super::text::{capitalised, clock, visible};
+use super::text::{capitalised, visible};
+use crate::base::local_time::local_clock;
 use crate::gateway::logins::Begun;
 use crate::policy::OperatorAction;
 use crate::policy::consent::{Closed, DENIED};
@@ -90,11 +91,11 @@ fn told(asked: Option<&Approval>, reply: Reply, now: u64) -> String {
     match reply {
         Reply::Deny => format!(
             "Denied: this call of {name} by {caller} is not made. The same call is refused until {}; Undo takes that back.",
-            clock(now + DENIED)
+            local_clock(now + DENIED)
         ),
         Reply::Once => format!("Allowed once: {name} for {caller}, with exactly these arguments."),
         Reply::Session => format!("Allowed for the session of {caller}: {all}, until that session ends, or {until}."),
-        Reply::Hour => format!("Allowed for 1 hour: {all}, until {}, or {until}.", clock(now + 3600)),
+        Reply::Hour => format!("Allowed for 1 hour: {all}, until {}, or {until}.", local_clock(now + 3600)),
         Reply::Always => format!("Allowed always: {all}, {until}. Grants has it, to be revoked."),
     }
 }

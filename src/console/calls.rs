@@ -9,6 +9,7 @@ use super::page::Frame;
 use super::reply;
 use super::site::Console;
 use super::text::{Piece, PieceKind, When, capitalised, counted, json, visible};
+use crate::base::local_time::{local, local_of, zone};
 use crate::listener::body::ReplyBody;
 use crate::policy::consent::Wall;
 use crate::store::audit::past::Cursor;
@@ -57,6 +58,8 @@ struct Calls {
     decisions: Vec<Choice>,
     outcomes: Vec<Choice>,
     rows: Vec<Row>,
+    /// The zone of their times.
+    zone: String,
     /// Why there are none.
     problem: Option<&'static str>,
     /// How much was read.
@@ -104,6 +107,7 @@ pub(super) async fn show(console: &Console, frame: Frame, query: &str) -> Respon
         decisions: choices(DECISIONS.into_iter().map(|(value, text)| (value, text.to_owned())), &query.decision),
         outcomes: choices(outcomes(), &query.outcome),
         rows: rows.iter().map(|row| Row::new(row, now)).collect(),
+        zone: zone(now),
         problem,
         read: format!("{} looked at", counted(usize::try_from(tally.lines).unwrap_or(usize::MAX), "record")),
         damaged,
@@ -219,18 +223,29 @@ fn took(us: u64) -> String {
     }
 }
 
-/// The moment of a record: the time of day for people, with the day where it is not today.
+/// The moment of a record: the time of the day for people, with the day where it is not today, and with the zone where that is
+/// another one than now.
 fn moment(date: &str, now: Wall) -> When {
-    let today = super::text::moment(now);
-    let time = date.get(11..19).unwrap_or(date);
-    let day = date.get(..10).filter(|day| today.get(..10) != Some(*day));
-    let words = day.map_or_else(|| time.to_owned(), |day| format!("{day} {time}"));
-    When { words: visible(&words), moment: visible(date) }
+    let (shown, today) = (local_of(date), local(now));
+    let is_now = |part: std::ops::RangeFrom<usize>| shown.get(part.clone()) == today.get(part);
+    let shown = if is_now(20..) { shown.get(..19).unwrap_or(&shown) } else { &shown };
+    let words = if shown.get(..10) == today.get(..10) { shown.get(11..).unwrap_or(shown) } else { shown };
+    When { words: visible(words), moment: visible(date) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_moment_has_the_day_where_it_is_not_today() {
+        let now = 1_795_867_509;
+        let words = |date: &str| moment(date, now).words;
+        assert_eq!(words("2026-11-28T12:05:01.250Z"), local(now - 8)[11..19]);
+        assert_eq!(words("2026-11-01T12:05:01.250Z")[..19], local_of("2026-11-01T12:05:01.250Z")[..19]);
+        assert_eq!(words("yesterday"), "yesterday");
+        assert_eq!(moment("2026-11-28T12:05:01.250Z", now).moment, "2026-11-28T12:05:01.250Z");
+    }
 
     #[test]
     fn an_address_leads_to_the_same_filter() {

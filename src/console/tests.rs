@@ -7,6 +7,7 @@ use self::fake::{FakeDesk, HOSTILE, approval, hostile};
 use super::desk::{Approval, Desk};
 use super::site::MAX_ACTIONS;
 use super::*;
+use crate::base::local_time::local_clock;
 use crate::base::task_group::TaskGroup;
 use crate::policy::Said;
 use crate::store::audit::Audit;
@@ -284,6 +285,8 @@ async fn every_button_reaches_the_desk() {
     let stage = Stage::set(FakeDesk::busy()).await;
     let cookie = stage.sign_in().await;
     let csrf = stage.get("/", &cookie).await.csrf();
+    let until = local_clock(stage.desk.now() + 3600);
+    let hour = format!("with any arguments, until {until}, or until the tool or its server changes.");
     for (word, reply) in
         [("deny", "Deny"), ("once", "Once"), ("session", "Session"), ("hour", "Hour"), ("always", "Always")]
     {
@@ -298,7 +301,7 @@ async fn every_button_reaches_the_desk() {
             "deny" => "Denied: this call of x by local is not made.",
             "once" => "Allowed once: x for local, with exactly these arguments.",
             "session" => "until that session ends, or until the tool or its server changes.",
-            "hour" => "with any arguments, until 15:13 UTC, or until the tool or its server changes.",
+            "hour" => &hour,
             _ => "Allowed always: all calls of x by local, with any arguments, until the tool or its server changes.",
         };
         assert!(stage.get("/", &cookie).await.body.contains(told), "{word}");

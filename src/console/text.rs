@@ -274,11 +274,6 @@ pub(crate) fn moment(at: Wall) -> String {
     time.and_then(|time| time.format(&Rfc3339).ok()).unwrap_or_default()
 }
 
-/// The time of the day: `14:05 UTC`.
-pub(crate) fn clock(at: Wall) -> String {
-    moment(at).get(11..16).map(|time| format!("{time} UTC")).unwrap_or_default()
-}
-
 /// `1 tool`, `2 tools`.
 pub(crate) fn counted(count: usize, one: &str) -> String {
     let mut text = format!("{count} {one}");

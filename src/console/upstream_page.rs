@@ -6,6 +6,7 @@ use super::desk::{ToolView, UpstreamDetail};
 use super::login_desk::HeldLogin;
 use super::page::{Frame, Tile};
 use super::text::{Piece, PieceKind, block, capitalised, counted, moment, span, visible};
+use crate::base::local_time::{local, zone};
 use crate::mcp::weight;
 use crate::policy::consent::Wall;
 use crate::upstream::logbook::{LogLine, Origin};
@@ -29,6 +30,8 @@ pub(crate) struct UpstreamPage {
     /// Whose login is in use, where and for how long.
     login: Option<String>,
     lines: Vec<Line>,
+    /// The zone of their times.
+    zone: String,
     tools: Vec<Tool>,
     total: String,
     withheld: Vec<Withheld>,
@@ -81,6 +84,7 @@ impl UpstreamPage {
             wants_login: login.as_ref().is_some_and(|login| login.is_wanted),
             login: login.as_ref().and_then(|login| login.held.as_ref()).map(held),
             lines: lines.iter().map(Line::new).collect(),
+            zone: lines.last().map(|line| zone(line.at / 1000)).unwrap_or_default(),
             total: format!("{}, about {} tokens together", counted(tools.len(), "tool"), weight::tokens(bytes)),
             tools,
             withheld,
@@ -96,9 +100,9 @@ fn held(login: &HeldLogin) -> String {
 
 impl Line {
     fn new(line: &LogLine) -> Self {
-        let moment = moment(Wall::from(line.at / 1000));
-        let clock = moment.get(11..19).unwrap_or_default().to_owned();
-        Self { clock, moment, is_own: line.origin == Origin::Headend, pieces: block(&line.text) }
+        let at = Wall::from(line.at / 1000);
+        let clock = local(at).get(11..19).unwrap_or_default().to_owned();
+        Self { clock, moment: moment(at), is_own: line.origin == Origin::Headend, pieces: block(&line.text) }
     }
 }
 

@@ -46,6 +46,7 @@ mod login;
 mod logs;
 mod methods;
 mod pins;
+mod presence;
 mod proof;
 mod restart;
 mod tool;
@@ -103,6 +104,7 @@ pub(crate) async fn bind(path: &Path, access: &Access) -> io::Result<UnixListene
 /// Serves the socket until the gateway drains.
 pub(crate) async fn serve(gateway: Arc<Gateway>, listener: UnixListener, path: PathBuf, access: Access) {
     let users = gateway.users.get_or_init(|| Users::new(access));
+    gateway.socket.get_or_init(|| path.clone());
     let draining = gateway.service.draining.clone();
     let lobby = Lobby::for_operators("admin", UNGREETED, gateway.service.metrics.clone());
     let foreign = Tally::default();
@@ -375,7 +377,7 @@ async fn perform(
         return outcome;
     }
     match method {
-        "status" => Ok(status(gateway)),
+        "status" => Ok(presence::with_approvals(gateway, status(gateway)).await),
         "tools" => tools::list(gateway, caller, params),
         "tools.show" => tool::show(gateway, params),
         "reload" => reload(gateway, by, params).await,
@@ -460,6 +462,8 @@ pub(crate) fn status(gateway: &Gateway) -> RawJson {
     out.set("generation", RawJson::number(snapshot.generation));
     out.set("sessions", RawJson::number(gateway.sessions.len()));
     out.set("in-flight", RawJson::number(in_flight));
+    presence::add_addresses(&mut out, gateway);
+    presence::add_clients(&mut out, gateway);
     out.set("withheld-items", RawJson::number(snapshot.dropped.len()));
     let degraded = conditions(service).into_iter().map(|condition| {
         let mut out = RawObject::of_strings(&[("reason", condition.reason), ("text", &condition.text)]);

@@ -17,6 +17,17 @@ use crate::listener::guard::Guard;
 use crate::serve::front::Front;
 use crate::serve::pages;
 
+/// Addresses of the gateway.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Addresses {
+    pub(crate) endpoints: Vec<String>,
+    pub(crate) metrics: Option<SocketAddr>,
+    /// The console's address, if it is on.
+    pub(crate) console: Option<Arc<str>>,
+    /// File with the access token, if clients need one.
+    pub(crate) token_file: Option<PathBuf>,
+}
+
 /// Exchanged by a reload, one by one.
 #[derive(Debug)]
 pub(crate) struct Doors {

@@ -23,9 +23,10 @@ use crate::config::plan::{Plan, diff};
 use crate::config::{self, Config, Loading, Seen};
 use crate::console::{self, Console};
 use crate::daemon::access::Users;
-use crate::daemon::doors::Doors;
+use crate::daemon::doors::{Addresses, Doors};
 use crate::daemon::systemd;
 use crate::gateway::admission::Admission;
+use crate::gateway::connected::ConnectedClients;
 use crate::gateway::held::HeldCalls;
 use crate::gateway::keys::Keys;
 use crate::gateway::listed::Listed;
@@ -96,8 +97,10 @@ impl std::fmt::Debug for ConfigSource {
 pub(crate) enum StartError {
     #[error("{0}")]
     Config(String),
-    #[error("listen on {address}: {source}")]
+    #[error("{key}: {}; {}", unbound(*address, source), way_out(key, *address, source))]
     Listen {
+        /// The key of the configuration that names the address.
+        key: &'static str,
         address: SocketAddr,
         #[source]
         source: io::Error,
@@ -114,6 +117,25 @@ pub(crate) enum StartError {
     State(#[from] DbError),
     #[error("metrics: {0}")]
     Metrics(#[from] prometheus::Error),
+}
+
+/// An address that cannot be listened on, and why.
+pub(crate) fn unbound(address: SocketAddr, error: &io::Error) -> String {
+    if error.kind() == io::ErrorKind::AddrInUse {
+        format!("{address} is in use by another program")
+    } else {
+        format!("{address}: {error}")
+    }
+}
+
+/// What to do about an address that `key` names and that cannot be listened on.
+pub(crate) fn way_out(key: &str, address: SocketAddr, error: &io::Error) -> String {
+    let other = format!("write another address in {key}");
+    if error.kind() == io::ErrorKind::AddrInUse {
+        format!("`ss -ltnp 'sport = :{}'` names the program: end it, or {other}", address.port())
+    } else {
+        other
+    }
 }
 
 /// A running gateway without faces; HTTP, pipes and the admin socket are added by its owner.
@@ -135,8 +157,11 @@ pub(crate) struct Gateway {
     pub(super) sign_ins: Option<SignIns>,
     /// Set when HTTP is listened to.
     pub(super) doors: OnceLock<Doors>,
+    /// Set when HTTP is listened to.
+    pub(super) addresses: OnceLock<Addresses>,
     /// Set when the admin socket is served.
     pub(super) users: OnceLock<Users>,
+    pub(super) socket: OnceLock<PathBuf>,
     reloading: Mutex<()>,
     times: StopTimes,
 }
@@ -238,6 +263,7 @@ impl Gateway {
             held: HeldCalls::default(),
             calls: AtomicU64::new(u64::from(u32::from_be_bytes(clock::random()))),
             calls_of: CallerCounts::default(),
+            clients: ConnectedClients::default(),
             recent: Recent::default(),
             console: OnceLock::new(),
             ports: OnceLock::new(),
@@ -264,7 +290,9 @@ impl Gateway {
             store,
             sign_ins,
             doors: OnceLock::new(),
+            addresses: OnceLock::new(),
             users: OnceLock::new(),
+            socket: OnceLock::new(),
             reloading: Mutex::new(()),
             times,
         })

@@ -1,7 +1,6 @@
 //! The HTTP listeners: MCP, metrics and the console.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use crate::base::tally::Tally;
 use crate::config::Config;
 use crate::console::live_desk::LiveDesk;
 use crate::console::{self, Console, Doors};
-use crate::daemon::doors::room;
+use crate::daemon::doors::{Addresses, room};
 use crate::daemon::gateway::{Gateway, StartError};
 use crate::daemon::scrape::MetricsPage;
 use crate::gateway::client::STATELESS;
@@ -26,19 +25,12 @@ use crate::serve::http_server::accept;
 use crate::serve::pages::{self, Served};
 use crate::store::directory::Store;
 
+/// Keys of the configuration that name the addresses.
+pub(crate) const SERVER: &str = "[server] listen";
+pub(crate) const METRICS: &str = "[metrics] listen";
+pub(crate) const CONSOLE: &str = "[console] listen";
 /// Longest time between two looks for sessions that are idle for too long.
 const SWEEP: Duration = Duration::from_secs(60);
-
-/// Addresses of the gateway.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Addresses {
-    pub(crate) endpoints: Vec<String>,
-    pub(crate) metrics: Option<SocketAddr>,
-    /// The console's address, if it is on.
-    pub(crate) console: Option<Arc<str>>,
-    /// File with the access token, if clients need one.
-    pub(crate) token_file: Option<PathBuf>,
-}
 
 impl Gateway {
     /// Opens the HTTP listeners of the configuration.
@@ -50,16 +42,16 @@ impl Gateway {
         let mut addresses = Addresses::default();
         let mut listeners = Vec::new();
         for address in &config.server.listen {
-            listeners.push(bind(*address).await?);
+            listeners.push(bind(SERVER, *address).await?);
         }
         let metrics = match config.metrics {
-            Some(address) => Some(bind(address).await?),
+            Some(address) => Some(bind(METRICS, address).await?),
             None => None,
         };
         let console = match config.console.listen {
             Some(address) => {
                 let bound = console::bind(address, config.console.chosen).await;
-                Some(bound.map_err(|source| StartError::Listen { address, source })?)
+                Some(bound.map_err(|source| StartError::Listen { key: CONSOLE, address, source })?)
             }
             None => None,
         };
@@ -110,7 +102,7 @@ impl Gateway {
                 }
             }
         });
-        Ok(addresses)
+        Ok(self.addresses.get_or_init(|| addresses).clone())
     }
 
     fn serve_console(&self, listener: TcpListener, local: SocketAddr) -> Result<Arc<str>, StartError> {
@@ -188,8 +180,8 @@ fn readiness(conditions: &[Condition]) -> (http::StatusCode, String) {
     (status, format!("{word}\n{lines}"))
 }
 
-async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
-    let failed = |source| StartError::Listen { address, source };
+async fn bind(key: &'static str, address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
+    let failed = |source| StartError::Listen { key, address, source };
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     let local = listener.local_addr().map_err(failed)?;
     Ok((listener, local))

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::base::clock;
+use crate::base::local_time::local;
 use crate::gateway::service::Service;
-use crate::policy::chain::timestamp;
 use crate::telemetry::metrics::Shortage;
 use crate::upstream::handle::Handle;
 
@@ -56,13 +56,13 @@ pub(crate) fn conditions(service: &Service) -> Vec<Condition> {
     let places =
         "connections of clients were refused, since no place was left; see `max-connections` in [server.limits]";
     let store = service.approvals.store_health().and_then(|store| store.trouble()).map(|trouble| {
-        let since = timestamp(trouble.since.saturating_mul(1000));
+        let since = local(trouble.since);
         let then = "what it holds stays in force, and first sights, approvals, once-grants and limits are refused";
         let text = format!("the store takes no writes since {since} ({}); {then}", trouble.why);
         Condition { reason: STORE, text, stops_calls: false }
     });
     let configuration = service.refused_reload.load_full().map(|refused| {
-        let since = timestamp(refused.since.saturating_mul(1000));
+        let since = local(refused.since);
         let then = "the one of before stays in force; `headend check` names every problem";
         let text = format!("the configuration was refused at {since} ({}); {then}", refused.why);
         Condition { reason: CONFIGURATION, text, stops_calls: false }

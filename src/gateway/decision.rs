@@ -158,7 +158,7 @@ impl Service {
                     item.kind = action.kind.into_str(),
                     item.name = &*action.listed,
                     why,
-                    retry_after_ms = record.retry_after().map(|wait| wait.as_millis()),
+                    retry_after_ms = record.retry_after().map(clock::millis),
                     call.id = call.map(|call| format!("{call:x}")),
                     "decision"
                 )

@@ -103,6 +103,9 @@ impl Service {
                 {
                     return answer;
                 }
+                if let Some(answer) = self.starting(snapshot, client, method, params) {
+                    return answer;
+                }
                 self.turned_away.tell(snapshot, client, method, params);
                 if let Some(answer) = self.gone(client, method, params) {
                     return answer;

@@ -16,6 +16,7 @@ use crate::config::Limits;
 use crate::gateway::admission::{Admission, InFlight};
 use crate::gateway::answer::Answer;
 use crate::gateway::client::ClientContext;
+use crate::gateway::connected::ConnectedClients;
 use crate::gateway::held::HeldCalls;
 use crate::gateway::keys::Keys;
 use crate::gateway::listed::Listed;
@@ -67,6 +68,8 @@ pub(crate) struct Service {
     pub(crate) turned_away: TurnedAway,
     /// The tools that clients' own lists have shown lately.
     pub(crate) listed: Listed,
+    /// The clients that are connected, for `status`.
+    pub(crate) clients: ConnectedClients,
     /// The last decisions, for the console.
     pub(crate) recent: Recent,
     pub(crate) started: Instant,

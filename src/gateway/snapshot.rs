@@ -36,6 +36,8 @@ pub(crate) struct Snapshot {
     pub(crate) completes: Vec<bool>,
     /// The upstreams that have the tasks of 2026-07-28.
     pub(crate) tasks: Vec<bool>,
+    /// The upstreams of which no list is known yet, not even of an earlier run.
+    pub(crate) unlisted: Vec<bool>,
     /// What rules say of the input that each upstream may ask for.
     pub(crate) input: Vec<InputRules>,
     /// What clients without a profile see.

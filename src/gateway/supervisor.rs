@@ -177,6 +177,7 @@ fn build(
         handles: Vec::new(),
         completes: Vec::new(),
         tasks: Vec::new(),
+        unlisted: Vec::new(),
         input: Vec::new(),
         whole: Arc::new(View::new("", Catalog::default(), &policy)),
         profiles: HashMap::new(),

@@ -194,6 +194,9 @@ impl Received<'_> {
         // Only for addresses it matters where the client is.
         let is_here = offered.url && self.seat.is_here(self.headers);
         let name = params.meta.client_info().and_then(|info| self.seat.last_name.lock().read(info));
+        if let Some(name) = &name {
+            self.seat.entry.get_or_init(|| self.front.service.clients.enter(&self.caller, Some(name.clone())));
+        }
         let connection = self.seat.number;
         let client = ClientContext { offered, is_here, name, connection, ..self.client(revision) };
         if method == Method::Listen {

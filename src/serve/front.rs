@@ -1,7 +1,7 @@
 //! Shared state of one listener's connections, and the state of one connection.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -15,6 +15,7 @@ use crate::base::clock;
 use crate::base::fair_slots::{FairSlot, FairSlots};
 use crate::base::tally::Tally;
 use crate::config::{Limits, Server};
+use crate::gateway::connected::ConnectedClient;
 use crate::gateway::quota::{Good, Place};
 use crate::gateway::service::Service;
 use crate::listener::address::{Failures, Network};
@@ -174,11 +175,14 @@ pub(crate) struct Seat {
     pub(super) number: u64,
     /// What modern clients on it called themselves.
     pub(super) last_name: Mutex<LastName>,
+    /// Its entry among the connected clients, once a modern client has said its name.
+    pub(super) entry: OnceLock<ConnectedClient>,
 }
 
 impl Seat {
     pub(super) fn new(network: Network, standing: Standing<Network, Held>) -> Self {
-        Self { network, standing, number: fresh_number(), last_name: Mutex::default() }
+        let (number, last_name, entry) = (fresh_number(), Mutex::default(), OnceLock::new());
+        Self { network, standing, number, last_name, entry }
     }
 
     /// Whether the client of this request is on this machine.

@@ -23,11 +23,13 @@ use crate::gateway::call::ClientEvent;
 use crate::gateway::client::ClientContext;
 use crate::gateway::client_call::ClientCall;
 use crate::gateway::client_call::Handled;
+use crate::gateway::connected::ConnectedClient;
 use crate::gateway::quota::Good;
 use crate::gateway::service::Service;
 use crate::listener::pieces::{Pieces, Queued};
 use crate::listener::press::BodyPace;
 use crate::mcp::capability::initialize_result;
+use crate::mcp::client_name::ClientName;
 use crate::mcp::input::Kinds;
 use crate::mcp::version::{Era, Revision};
 use crate::serve::feed::News;
@@ -113,6 +115,7 @@ pub(crate) async fn serve_to(
         tasks: tasks.clone(),
         protocol: Protocol::default(),
         legacy: OnceLock::new(),
+        entry: OnceLock::new(),
         tag: ClientTag::new(),
     });
     let (budget, caller) = (&connection.client.service.budget, connection.client.access.caller());
@@ -218,6 +221,8 @@ struct Connection {
     protocol: Protocol,
     /// What it is as a legacy client, once it has said `initialize`.
     legacy: OnceLock<ClientContext>,
+    /// Its entry among the connected clients, once it has said something.
+    entry: OnceLock<ConnectedClient>,
     tag: Arc<ClientTag>,
 }
 
@@ -259,6 +264,7 @@ impl Connection {
                 }
             }
             Step::Initialize(id, revision, capabilities, name) => {
+                self.enter(|| name.clone());
                 // Once a connection.
                 drop(self.legacy.set(self.context(revision).initialized(capabilities.as_ref(), name)));
                 self.answer(&id, Answer::ok(initialize_result(revision))).await;
@@ -293,6 +299,11 @@ impl Connection {
         ClientContext { tag: Some(Arc::clone(&self.tag)), is_here: self.client.is_here, ..client }
     }
 
+    /// Enters the client among those that are connected, once.
+    fn enter(&self, name: impl FnOnce() -> Option<ClientName>) {
+        self.entry.get_or_init(|| self.client.service.clients.enter(&self.client.caller, name()));
+    }
+
     fn admit(&self, requests: usize) -> Result<(), OverRate> {
         if self.client.by_post { Ok(()) } else { self.client.service.admission.admit(&self.client.caller, requests) }
     }
@@ -303,6 +314,7 @@ impl Connection {
         let client = match self.legacy.get().filter(|_| revision.era() == Era::Legacy) {
             Some(client) => client.clone(),
             None => {
+                self.enter(|| params.meta.client_info().and_then(ClientName::read));
                 let offered = Kinds::of(params.meta.input_capabilities().as_ref());
                 ClientContext { offered, ..self.context(revision) }
             }

@@ -21,6 +21,7 @@ use crate::base::clock;
 use crate::engine::client::{Client, Step};
 use crate::engine::session_id::{SessionOwner, SessionTerms};
 use crate::gateway::client::ClientContext;
+use crate::gateway::connected::Named;
 use crate::mcp::log::LogLevel;
 use crate::serve::open_request::Protocol;
 use crate::serve::replay::{self, Streams};
@@ -150,6 +151,13 @@ impl Sessions {
 
     pub(crate) fn len(&self) -> usize {
         self.table.lock().len()
+    }
+
+    /// The clients of the sessions at the endpoint. One over HTTP+SSE is among those that speak in lines.
+    pub(crate) fn clients(&self) -> Vec<Named> {
+        let table = self.table.lock();
+        let sessions = table.values().filter(|session| session.pipe.is_none());
+        sessions.map(|session| (Arc::clone(&session.client.caller), session.client.name.clone())).collect()
     }
 
     /// Puts other bounds in force. Sessions beyond a smaller number stay.

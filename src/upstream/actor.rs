@@ -327,7 +327,7 @@ fn kind(context: &Context) -> Kind {
 /// Logs a failure. One that repeats what was `told` last is told to those who look closely, and once more when it has become a
 /// habit. So is every further one of a URL: what a server that goes away and comes back says meanwhile differs each time.
 fn tell(context: &Context, why: &str, told: &str, failures: u32, wait: Duration) {
-    let (name, retry_ms, health) = (&context.handle.name, wait.as_millis(), &context.handle.health);
+    let (name, retry_ms, health) = (&context.handle.name, clock::millis(wait), &context.handle.health);
     let is_still_away = !told.is_empty() && kind(context) == Kind::Connection;
     let (next, stderr) = (health.remedy(), health.stderr().join("\n"));
     let stderr = Some(stderr.as_str()).filter(|lines| !lines.is_empty());

@@ -148,7 +148,7 @@ impl Handle {
         self.excess.store(Arc::new(excess));
         for (list, excess) in List::ALL.into_iter().zip(excess).filter(|(_, excess)| !excess.is_none()) {
             tracing::warn!(
-                upstream.name = %self.name, list = list.member(), not_offered = %excess, max_inventory = self.spec.load().max_inventory,
+                upstream.name = %self.name, list = list.member(), not_offered = excess.items, or_more = excess.or_more, max_inventory = self.spec.load().max_inventory,
                 "the list is longer than `max-inventory`: its first items are offered"
             );
         }

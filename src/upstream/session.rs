@@ -333,6 +333,11 @@ impl Lane {
         }
     }
 
+    /// The refusal of a call while the upstream starts; `None` while it does not.
+    pub(crate) fn starting(&self, spec: &Upstream) -> Option<Failure> {
+        matches!(*self.state(), LinkState::Starting).then(|| self.late(spec))
+    }
+
     /// The upstream still starts, and takes as long as the last time, or its `start-timeout`.
     fn late(&self, spec: &Upstream) -> Failure {
         let LinkState::Starting = *self.state() else { return self.down(Duration::from_secs(5)) };

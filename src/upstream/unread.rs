@@ -102,7 +102,7 @@ impl UnreadLists {
                 }
             }
             (None, Some(trouble)) => {
-                let retry_ms = trouble.again.saturating_duration_since(clock::now()).as_millis();
+                let retry_ms = clock::millis(trouble.again.saturating_duration_since(clock::now()));
                 if let Some(count) = health.lines.unread.count(clock::uptime()).filter(|_| !is_known) {
                     tracing::warn!(upstream.name = %self.upstream, list = name, error = %trouble.why, retry_ms, count, "list not read; its items stay as they are known");
                 }

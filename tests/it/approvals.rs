@@ -54,7 +54,7 @@ fn without_a_daemon_the_process_that_asked_takes_the_answer_from_the_store() {
     let id = approvals[0]["id"].as_str().unwrap();
     let shown = world.run(&["approvals"]);
     let text = String::from_utf8_lossy(&shown.stdout);
-    assert!(text.contains(id) && text.contains("headend asks") && text.contains("by hand"), "{text}");
+    assert!(text.contains(&id[..8]) && text.contains("fx__echo") && text.contains("by hand"), "{text}");
 
     assert_eq!(world.run(&["approve", &id[..3]]).status.code(), Some(64), "three characters are too few");
     assert_eq!(world.run(&["approve", "zzzzzz"]).status.code(), Some(1));

@@ -80,6 +80,7 @@ mod reload;
 mod resume;
 mod revive;
 mod rules;
+mod screens;
 mod sealed;
 mod sessions;
 mod soak;

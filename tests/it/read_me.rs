@@ -178,7 +178,11 @@ fn the_first_minute_goes_as_it_is_printed() {
             (["headend", "call", "notes__add"], true) => output.status.success() && text.contains("Added note://2"),
             (["headend", "approvals"], _) => {
                 let shown = String::from_utf8_lossy(&output.stdout).into_owned();
-                id = shown.split_whitespace().next().map(|id| id.chars().take(4).collect());
+                id = shown
+                    .lines()
+                    .nth(1)
+                    .and_then(|row| row.split_whitespace().next())
+                    .map(|id| id.chars().take(4).collect());
                 text.contains("notes__add")
             }
             (["headend", "approve", "ID"], _) => output.status.success(),

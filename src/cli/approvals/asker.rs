@@ -1,23 +1,29 @@
 //! A question about one approval at the terminal: it is shown as a whole, and the answer is about what was shown.
 
+use std::time::Duration;
+
 use super::place::Place;
 use super::shown;
 use crate::cli::exit::{NO, UNAVAILABLE};
 use crate::cli::options::Common;
 use crate::cli::output::{Failure, print};
 use crate::cli::screen::Screen;
-use crate::cli::terminal::{self, Reply};
+use crate::cli::terminal::{self, Reply, YES_OR_NO};
 use crate::policy::consent::view::Paint;
 use crate::store::approvals::Wish;
 use crate::wire::digest::Digest;
 use crate::wire::foreign;
 use crate::wire::raw::RawObject;
 
+const EIGHT_HOURS: Duration = Duration::from_secs(8 * 3600);
+
 /// The outcome of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cli) enum Asked {
-    /// The call may be made once.
+    /// The call may be made.
     Allowed {
+        /// For how long, as the answer says.
+        wish: Wish,
         /// Its agent was told to stop before.
         is_late: bool,
     },
@@ -30,11 +36,20 @@ pub(in crate::cli) enum Asked {
     Over,
 }
 
-/// Shows the approval and asks whether its call is allowed once.
+/// The answers that a person is offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::cli) enum Offer {
+    /// Once, or no.
+    Once,
+    /// Also for eight hours, and until the tool changes.
+    Longer,
+}
+
+/// Shows the approval and asks whether its call is allowed.
 ///
 /// # Errors
 /// Why it could not be asked about, or the answer could not be given.
-pub(in crate::cli) fn ask(common: &Common, place: &mut Place, id: &str) -> Result<Asked, Failure> {
+pub(in crate::cli) fn ask(common: &Common, place: &mut Place, id: &str, offer: Offer) -> Result<Asked, Failure> {
     let approval = match place.show(id) {
         Ok(approval) => approval,
         Err(failure) if failure.code == NO => return Ok(Asked::Gone),
@@ -44,18 +59,28 @@ pub(in crate::cli) fn ask(common: &Common, place: &mut Place, id: &str) -> Resul
     let digest = approval.string("digest").as_deref().and_then(Digest::from_hex).ok_or_else(old)?;
     let paint = if Screen::of_stdout().has_colours() { Paint::TERMINAL } else { Paint::NONE };
     print(&format!("{}\n", shown::told(&approval, &paint)))?;
-    let wish = match terminal::reply("Allow this call once?", || is_open(place, id))? {
+    let (question, choices) = match offer {
+        Offer::Once => ("Allow this call once?", YES_OR_NO),
+        Offer::Longer => ("Allow this call?", "[y: once, 8: any arguments for 8 h, a: always, n: no]"),
+    };
+    let wish = match terminal::reply(question, choices, || is_open(place, id))? {
         Reply::Yes => Wish::Once,
         Reply::No => Wish::Deny,
-        Reply::Neither => return Ok(Asked::Left),
+        Reply::Word(word) => match word.as_str() {
+            "8" | "8h" if offer == Offer::Longer => Wish::For(EIGHT_HOURS),
+            "a" | "always" if offer == Offer::Longer => Wish::Always,
+            _ => return Ok(Asked::Left),
+        },
         Reply::Withdrawn => return Ok(Asked::Gone),
         Reply::Over => return Ok(Asked::Over),
     };
     place.permit(common)?;
     let outcome = place.answer(common, id, Some(digest), wish)?;
     match (wish, outcome.word.as_str()) {
-        (Wish::Once, "granted") => Ok(Asked::Allowed { is_late: outcome.is_late }),
-        (_, "denied") => Ok(Asked::Denied),
+        (Wish::Deny, "denied") => Ok(Asked::Denied),
+        (Wish::Once | Wish::Session | Wish::For(_) | Wish::Always, "granted") => {
+            Ok(Asked::Allowed { wish, is_late: outcome.is_late })
+        }
         (_, other) => Err(Failure::new(NO, format!("the answer does not count: {}", foreign::line(other)))),
     }
 }

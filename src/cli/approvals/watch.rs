@@ -5,15 +5,18 @@ use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::asker::{Asked, ask};
+use super::asker::{Asked, Offer, ask};
 use super::place::Place;
 use super::shown::{TRY_AGAIN, field};
 use crate::cli::daemon;
+use crate::cli::ends::end_when_unread;
 use crate::cli::exit::{NO, OK, SOFTWARE, UNAVAILABLE};
 use crate::cli::options::Common;
 use crate::cli::output::{Failure, complain, follow, print};
+use crate::cli::screen::Screen;
 use crate::cli::terminal;
-use crate::policy::chain::timestamp;
+use crate::daemon::local_time::local;
+use crate::store::approvals::Wish;
 use crate::wire::foreign;
 use crate::wire::raw::RawObject;
 
@@ -24,10 +27,16 @@ const LOOK: Duration = Duration::from_secs(1);
 pub(super) fn run(common: &Common, json: bool) -> Result<u8, Failure> {
     let asks = !json && terminal::is_here();
     end_at_ctrl_c(asks)?;
+    if !asks {
+        end_when_unread();
+    }
     // Where nothing answers at the start, that is said at once.
     let mut place = Some(Place::find(common)?);
     if asks {
-        print("y allows a call once, n denies it, Enter leaves it open; Ctrl-C ends\n")?;
+        print(&Screen::of_stdout().paragraph(
+            "y allows a call once, 8 any arguments for 8 hours, a any arguments until the tool or its server changes; n denies it, \
+             Enter leaves it open; Ctrl-C ends",
+        ))?;
     }
     let mut seen: HashSet<String> = HashSet::new();
     loop {
@@ -82,10 +91,11 @@ fn rows(common: &Common, place: &mut Option<Place>) -> Result<Option<Vec<RawObje
 fn asked(common: &Common, place: &mut Place, id: &str, others: usize) -> Result<bool, Failure> {
     let waiting = if others == 0 { String::new() } else { format!("{others} more behind this one\n") };
     print(&format!("\n{waiting}"))?;
-    let text = match ask(common, place, id) {
+    let text = match ask(common, place, id, Offer::Longer) {
         Ok(Asked::Over) => return Ok(false),
-        Ok(Asked::Allowed { is_late: false }) => "allowed once".to_owned(),
-        Ok(Asked::Allowed { is_late: true }) => format!("allowed once. {TRY_AGAIN}"),
+        Ok(Asked::Allowed { wish, is_late }) => {
+            format!("allowed {}{}", how_long(wish), if is_late { format!(". {TRY_AGAIN}") } else { String::new() })
+        }
         Ok(Asked::Denied) => "denied; the same call stays refused for 10 minutes".to_owned(),
         Ok(Asked::Left) => format!("left open; `headend approve {id}` and `headend deny {id}` answer it"),
         Ok(Asked::Gone) => "it was answered elsewhere or has expired".to_owned(),
@@ -99,13 +109,22 @@ fn asked(common: &Common, place: &mut Place, id: &str, others: usize) -> Result<
     Ok(true)
 }
 
+/// How long a yes lasts, with the way to take back what lasts.
+fn how_long(wish: Wish) -> String {
+    match wish {
+        Wish::For(_) | Wish::Session => format!("for {wish}, any arguments; `headend grants` lists it"),
+        Wish::Always => "until the tool or its server changes, any arguments; `headend grants` lists it".to_owned(),
+        Wish::Once | Wish::Deny => wish.to_string(),
+    }
+}
+
 /// An approval in one line.
 fn line(row: &RawObject, json: bool) -> String {
     if json {
         return foreign::json(&row.encode().text()) + "\n";
     }
     let opened = row.get("opened-at").and_then(|raw| raw.parse::<u64>().ok()).unwrap_or_default();
-    let time = timestamp(opened.saturating_mul(1000));
+    let time = local(opened);
     let [id, caller, kind, item, need] = ["id", "caller", "kind", "item", "min-evidence"].map(|name| field(row, name));
     format!("{time} {id} {caller} {kind} {item} (needs {need})\n")
 }

@@ -7,23 +7,49 @@ use crate::cli::import::{Started, in_one_form, started};
 use crate::config::{Auth, Config, Target, Template, guard};
 
 pub(super) fn look(config: &Config, state: Option<&Path>, found: &mut Findings) {
-    for server in started() {
-        judge(config, state, &server, found);
+    let servers = started();
+    let mut files: Vec<&Path> = Vec::new();
+    for server in &servers {
+        if !files.contains(&server.file.as_path()) {
+            files.push(&server.file);
+        }
+    }
+    for file in files {
+        let of_file = || servers.iter().filter(|server| server.file == file);
+        let twice: Vec<(&str, String)> = of_file()
+            .filter_map(|server| {
+                let spec = config.upstreams.iter().find(|spec| is_same(&spec.target, server))?;
+                Some((server.name.as_str(), spec.name.to_string()))
+            })
+            .collect();
+        started_twice(file, &twice, found);
+        let others = of_file().filter(|server| !twice.iter().any(|(name, _)| *name == server.name));
+        others.for_each(|server| judge_token(config, state, server, found));
     }
 }
 
-fn judge(config: &Config, state: Option<&Path>, server: &Started, found: &mut Findings) {
+/// One finding about the servers that a file's host starts itself although they are upstreams here.
+fn started_twice(file: &Path, twice: &[(&str, String)], found: &mut Findings) {
+    let (file, quoted) = (file.display(), |name: &str| format!("{name:?}"));
+    let (what, entries) = match twice {
+        [] => return,
+        [(name, own)] => (format!("{} itself, which is `{own}` here", quoted(name)), format!("entry {}", quoted(name))),
+        many => {
+            let here = many.iter().map(|(name, own)| format!("{} (`{own}`)", quoted(name))).collect::<Vec<_>>();
+            let names = many.iter().map(|(name, _)| quoted(name)).collect::<Vec<_>>();
+            (
+                format!("{} servers itself that are here too, {}", many.len(), here.join(", ")),
+                format!("entries {}", names.join(", ")),
+            )
+        }
+    };
+    let next =
+        format!("take the {entries} out of {file} and restart that host; it reaches them by its entry for headend");
+    found.problem("host", format!("{file} still starts {what}: those calls pass no policy and no log"), next);
+}
+
+fn judge_token(config: &Config, state: Option<&Path>, server: &Started, found: &mut Findings) {
     let (file, name) = (server.file.display(), &server.name);
-    if let Some(spec) = config.upstreams.iter().find(|spec| is_same(&spec.target, server)) {
-        let what = format!(
-            "{file} still starts {name:?} itself, which is `{}` here: those calls pass no policy and no log",
-            spec.name
-        );
-        let next = format!(
-            "take the entry {name:?} out of {file} and restart that host; it reaches the server by its entry for headend"
-        );
-        return found.problem("host", what, next);
-    }
     if server.url.as_deref().is_some_and(|url| leads_here(config, url)) && refuses(config, state, server) {
         let token = state.map(|dir| dir.join("token").display().to_string()).unwrap_or_default();
         let what = format!("the entry {name:?} of {file} sends headend a token that it does not know");

@@ -1,18 +1,21 @@
 //! The daemon, the configuration file, the state directory and the ports.
 
 use std::io::ErrorKind;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, StatVfsMountFlags, access, statvfs};
 
 use super::finding::{Findings, Level};
+use super::versions;
 use crate::cli::daemon;
 use crate::cli::exit::UNAVAILABLE;
 use crate::cli::options::Common;
 use crate::cli::output::count;
 use crate::cli::source::{self, Loaded};
 use crate::config::{Config, state_dir};
+use crate::daemon::gateway::{unbound, way_out};
+use crate::daemon::listen::{CONSOLE, METRICS, SERVER};
 
 /// Less room than this is a full disk, in bytes.
 const LEAST_ROOM: u64 = 64 << 20;
@@ -99,13 +102,35 @@ pub(super) fn configuration(
             "`headend import` takes them over from a host's file",
         );
     }
-    for warning in &loaded.warnings {
-        found.add(Level::Warning, "configuration", warning.to_string(), "`headend check` lists all warnings");
-    }
+    warnings(&loaded, found);
     if let Some(daemon) = daemon {
         compare(&loaded, daemon, found);
     }
     Some(loaded)
+}
+
+/// The warnings about the files of the configuration: those that say the same of a file are one finding.
+fn warnings(loaded: &Loaded, found: &mut Findings) {
+    let mut groups: Vec<((&str, String), Vec<&crate::config::Warning>)> = Vec::new();
+    for warning in loaded.warnings.iter().filter(|warning| !warning.message.contains(crate::config::UNPINNED)) {
+        // Names and values stand in backquotes.
+        let kind = warning.message.split('`').step_by(2).collect::<String>();
+        let key = (warning.origin.as_str(), kind);
+        match groups.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, group)) => group.push(warning),
+            None => groups.push((key, vec![warning])),
+        }
+    }
+    for (_, group) in groups {
+        let Some((first, others)) = group.split_first() else { continue };
+        let mut what = first.to_string();
+        if !others.is_empty() {
+            let places = others.iter().map(|warning| format!("`{}`", warning.path)).collect::<Vec<_>>().join(", ");
+            what.push_str(&format!("; the same of {places}"));
+        }
+        found.add(Level::Warning, "configuration", what, "`headend check` lists all warnings");
+    }
+    versions::look(&loaded.config, loaded.source.path.as_deref(), found);
 }
 
 /// Whether the daemon runs with this file, as it is now.
@@ -181,24 +206,17 @@ pub(super) fn state(common: &Common, found: &mut Findings) -> Option<PathBuf> {
 
 /// The addresses that `serve` would listen on.
 pub(super) fn ports(config: &Config, found: &mut Findings) {
-    let own = config.server.listen.iter().map(|address| ("[server] listen", *address));
-    let metrics = config.metrics.map(|address| ("[metrics] listen", address));
+    let own = config.server.listen.iter().map(|address| (SERVER, *address));
+    let metrics = config.metrics.map(|address| (METRICS, address));
     // An address of the console that is not chosen gives way to another.
-    let console = config.console.listen.filter(|_| config.console.chosen).map(|address| ("[console] listen", address));
+    let console = config.console.listen.filter(|_| config.console.chosen).map(|address| (CONSOLE, address));
     for (key, address) in own.chain(metrics).chain(console).filter(|(_, address)| address.port() != 0) {
         match TcpListener::bind(address) {
             Ok(_) => found.ok("port", format!("{address} is free ({key})")),
             Err(error) => {
-                found.problem("port", format!("{address} ({key}): {}", refused(&error)), way_out(key, address))
+                let what = format!("{key}: {}", unbound(address, &error));
+                found.problem("port", what, way_out(key, address, &error));
             }
         }
     }
-}
-
-fn refused(error: &std::io::Error) -> String {
-    if error.kind() == ErrorKind::AddrInUse { "another program listens there".to_owned() } else { error.to_string() }
-}
-
-fn way_out(key: &str, address: SocketAddr) -> String {
-    format!("`ss -ltnp 'sport = :{}'` names the program: end it, or write another address in {key}", address.port())
 }

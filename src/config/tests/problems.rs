@@ -581,9 +581,9 @@ fn what_is_risky_but_possible_is_warned_of() {
         (
             "unpinned npx",
             "[upstreams.x]\ncommand=[\"npx\",\"-y\",\"@a/foo\"]\n",
-            "`@a/foo` has no version, so what runs can change at any start; write `@a/foo@1.2.3`",
+            "`@a/foo` has no version, so what runs can change at any start; write `@a/foo@VERSION`",
         ),
-        ("unpinned uvx", "[upstreams.x]\ncommand=[\"uvx\",\"foo\"]\n", "write `foo==1.2.3`"),
+        ("unpinned uvx", "[upstreams.x]\ncommand=[\"uvx\",\"foo\"]\n", "write `foo==VERSION`"),
         (
             "a container that stays",
             "[upstreams.x]\ncommand=[\"docker\",\"run\",\"-i\",\"mcp/time\"]\n",

@@ -110,9 +110,11 @@ impl Draft {
         let has_tasks =
             |(inventory, revision): &(Inventory, Revision)| inventory.tasks && revision.era() == Era::Modern;
         let tasks: Vec<bool> = known.iter().map(|known| known.is_some_and(has_tasks)).collect();
+        let unlisted: Vec<bool> = managed.iter().map(|m| m.inventory.is_none()).collect();
         let same = whole.same_as(&old.whole.catalog)
             && completes == old.completes
             && tasks == old.tasks
+            && unlisted == old.unlisted
             && ttl_ms == old.ttl_ms
             && dropped == old.dropped
             && profiles
@@ -130,6 +132,7 @@ impl Draft {
             handles: managed.iter().map(|m| Arc::clone(&m.handle)).collect(),
             completes,
             tasks,
+            unlisted,
             input: managed.iter().map(|m| InputRules::new(policy, m.handle.name.as_str())).collect(),
             whole: Arc::new(View::new("", whole, policy)),
             profiles,

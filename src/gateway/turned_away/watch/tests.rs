@@ -58,6 +58,7 @@ fn gateway() -> Gateway {
         handles: Vec::new(),
         completes: Vec::new(),
         tasks: Vec::new(),
+        unlisted: Vec::new(),
         input: Vec::new(),
         whole: Arc::new(View::new("", merge(&[source], rules).0, &policy)),
         profiles: std::collections::HashMap::new(),

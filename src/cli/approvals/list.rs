@@ -1,0 +1,109 @@
+//! The list of open approvals, a line each.
+
+use unicode_width::UnicodeWidthStr as _;
+
+use super::shown::field;
+use crate::cli::screen::{Column, Screen, shortened};
+use crate::cli::status::time;
+use crate::wire::raw::RawObject;
+
+/// A shorter start of an id is refused.
+pub(super) const MIN_PREFIX: usize = 4;
+/// Characters of an id that are shown where they tell it from the others.
+const ID: usize = 8;
+/// Where there is less room for the arguments, they are left out.
+const LEAST_ARGUMENTS: usize = 12;
+const COLUMNS: [Column; 7] = [
+    Column { head: "ID", rank: 0 },
+    Column { head: "ASKED", rank: 1 },
+    Column { head: "LEFT", rank: 4 },
+    Column { head: "CALLER", rank: 3 },
+    Column { head: "NEEDS", rank: 5 },
+    Column { head: "CALL", rank: 0 },
+    Column { head: "ARGUMENTS", rank: 2 },
+];
+
+/// The rows as a table, in their order. Arguments are cut where the screen ends.
+pub(super) fn table(screen: Screen, rows: &[RawObject]) -> String {
+    let ids: Vec<String> = rows.iter().map(|row| field(row, "id")).collect();
+    let length = (MIN_PREFIX.max(ID)..).find(|length| are_apart(&ids, *length)).unwrap_or(ID);
+    let mut cells: Vec<Vec<String>> = rows
+        .iter()
+        .zip(&ids)
+        .map(|(row, id)| {
+            let ago = format!("{} ago", time(number(row, "age")));
+            let (left, message) = (time(number(row, "left")), row.string("message").unwrap_or_default());
+            let [caller, needs, item] = ["caller", "min-evidence", "item"].map(|name| field(row, name));
+            let id = id.chars().take(length).collect();
+            vec![id, ago, left, caller, needs, item, arguments(&message)]
+        })
+        .collect();
+    let width = |at: usize, head: &str| {
+        cells.iter().filter_map(|row| row.get(at)).map(|cell| cell.width()).max().unwrap_or(0).max(head.len())
+    };
+    let last = COLUMNS.len() - 1;
+    let taken: usize = COLUMNS.iter().take(last).enumerate().map(|(at, column)| width(at, column.head) + 2).sum();
+    let room = screen.room(taken).max(LEAST_ARGUMENTS);
+    cells.iter_mut().filter_map(|row| row.last_mut()).for_each(|cell| *cell = shortened(cell, room));
+    screen.plain(&COLUMNS, &cells)
+}
+
+/// A member that is a number; 0 without one.
+pub(super) fn number(row: &RawObject, name: &str) -> u64 {
+    row.get(name).and_then(|raw| raw.parse().ok()).unwrap_or_default()
+}
+
+/// Whether the first so many characters tell each id from the others.
+fn are_apart(ids: &[String], length: usize) -> bool {
+    let starts: std::collections::HashSet<&str> = ids.iter().map(|id| id.get(..length).unwrap_or(id)).collect();
+    starts.len() == ids.len() || ids.iter().all(|id| id.len() <= length)
+}
+
+/// The arguments on one line. In a message they are the lines with an indent, which no other line has.
+fn arguments(message: &str) -> String {
+    let mut out = String::new();
+    for line in message.lines().filter_map(|line| line.strip_prefix("  ")) {
+        let line = line.trim();
+        // Texts of several lines stand behind bars, below their name.
+        let line = line.strip_prefix("| ").unwrap_or(line);
+        out.push_str(match out.chars().next_back() {
+            None => "",
+            Some(':') => " ",
+            Some(_) => ", ",
+        });
+        out.push_str(line);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::raw::RawJson;
+
+    #[test]
+    fn an_approval_is_one_line_whatever_its_arguments_are() {
+        let row = |id: &str, text: &str| {
+            let message = format!(
+                "headend asks\narguments: 9 bytes\n  path: \"/x\"\n  text:\n    | {text}\ndefinition 1\nNo answer"
+            );
+            let mut row =
+                RawObject::of_strings(&[("id", id), ("caller", "local"), ("item", "fx__edit"), ("message", &message)]);
+            row.set("age", RawJson::number(75_u64));
+            row.set("left", RawJson::number(825_u64));
+            row
+        };
+        let rows = [row("abcdefghijkl", &"\"long\" ".repeat(40)), row("abcdefghizzz", "\"\u{1b}[2J\"")];
+        for width in [40, 80, 200] {
+            let text = table(Screen::of(Some(width)), &rows);
+            assert_eq!(text.lines().count(), 3, "{text}");
+            assert!(text.lines().all(|line| line.width() <= width), "{text}");
+            assert!(text.contains("abcdefghij ") && text.contains("fx__edit") && !text.contains('\u{1b}'), "{text}");
+        }
+        let wide = table(Screen::of(None), &rows);
+        assert!(
+            wide.contains("75 s ago") && wide.contains("13 min") && wide.contains("path: \"/x\", text: "),
+            "{wide}"
+        );
+    }
+}

@@ -1,0 +1,57 @@
+//! Calls of tools of a server that starts for the first time, so that none of its tools is known yet.
+
+use std::sync::Arc;
+
+use crate::base::clock;
+use crate::catalog::filter::Filter as Patterns;
+use crate::catalog::name::canonical;
+use crate::config::{Filter, Upstream};
+use crate::gateway::answer::{Answer, refused};
+use crate::gateway::client::ClientContext;
+use crate::gateway::service::Service;
+use crate::gateway::snapshot::Snapshot;
+use crate::mcp::method::Method;
+use crate::policy::{Facts, Kind};
+use crate::wire::raw::RawObject;
+
+impl Service {
+    /// The refusal of a call whose tool may belong to a server that is starting and has never listed its tools. The name, the
+    /// configuration and the rules decide: the client learns of no server that could not show it a tool of that name, and of no
+    /// tool.
+    pub(super) fn starting(
+        &self,
+        snapshot: &Arc<Snapshot>,
+        client: &ClientContext,
+        method: Method,
+        params: &RawObject,
+    ) -> Option<Answer> {
+        let name = params.said("name").filter(|_| method == Method::ToolsCall)?;
+        let unlisted = snapshot.handles.iter().zip(&snapshot.unlisted).filter(|(_, unlisted)| **unlisted);
+        let failure = unlisted.into_iter().find_map(|(handle, _)| {
+            let spec = handle.spec.load();
+            handle.main.starting(&spec).filter(|_| may_show(snapshot, client, &spec, &name))
+        })?;
+        Some(refused(&failure, &self.labels(method, clock::now()), client.revision))
+    }
+}
+
+/// Whether the upstream could show the client a tool of that exposed name.
+fn may_show(snapshot: &Snapshot, client: &ClientContext, spec: &Upstream, name: &str) -> bool {
+    let profile = client.profile.as_deref().and_then(|name| snapshot.config.profiles.iter().find(|p| p.name == name));
+    let prefix = if profile.is_some_and(|profile| profile.transparent) { "" } else { spec.prefix.as_str() };
+    let Some(local) = name.strip_prefix(prefix).filter(|local| !local.is_empty()) else { return false };
+    let renamed = spec.tools.rename.iter().find(|(_, own)| own == local).map(|(original, _)| original.as_str());
+    let original = renamed.unwrap_or(local);
+    let canonical = canonical(&spec.name, original);
+    let rules = snapshot.policy.item_rules(Kind::Tool, spec.name.as_str(), &canonical);
+    let view = client.profile.as_deref().unwrap_or_default();
+    let in_profile =
+        profile.is_none_or(|profile| profile.upstreams.contains(&spec.name) && admits(&profile.tools, &canonical));
+    in_profile
+        && admits(&spec.tools, original)
+        && !snapshot.policy.hidden(&rules, &client.caller, view, Facts::default())
+}
+
+fn admits(filter: &Filter, name: &str) -> bool {
+    Patterns::build(&filter.allow, &filter.deny, &[]).is_ok_and(|patterns| patterns.admits(name))
+}
