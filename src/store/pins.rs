@@ -16,6 +16,7 @@ use crate::mcp::item::Definition;
 use crate::policy::{Digest, OnChange, PinState, Trust};
 use crate::store::db::{Db, DbError};
 
+mod announce;
 mod book;
 mod error;
 mod forms;
