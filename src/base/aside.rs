@@ -26,14 +26,15 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
+    use crate::base::task_group::TaskGroup;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn other_tasks_go_on_beside_work_on_the_only_thread() {
         let (done, is_done) = mpsc::channel();
-        let other = tokio::spawn(async move { done.send(7).unwrap() });
-        let work = tokio::spawn(async move { run_aside(|| is_done.recv().unwrap()) });
-        assert_eq!(work.await.unwrap(), 7, "the work waits for the other task");
-        other.await.unwrap();
+        let tasks = TaskGroup::default();
+        tasks.spawn("other", async move { done.send(7).unwrap() });
+        let work = tasks.carry_out("work", async move { run_aside(|| is_done.recv().unwrap()) });
+        assert_eq!(work.await, Some(7), "the work waits for the other task");
     }
 
     #[tokio::test]

@@ -38,6 +38,8 @@ use crate::upstream::login_parts::LoginParts;
 use crate::upstream::owner::Marks;
 use crate::upstream::spawner::{Intake, Spawner};
 
+mod draft;
+mod made;
 mod making;
 mod order;
 mod pinned;
@@ -48,7 +50,7 @@ mod steered;
 
 pub(crate) use self::order::Order;
 
-use self::making::{Afterwards, Making};
+use self::made::{Afterwards, Making};
 use self::room::{MAX_INVENTORY_BYTES, too_many_bytes};
 
 /// How long the first lists wait for upstreams that are still starting.

@@ -16,6 +16,7 @@ use crate::mcp::item::Definition;
 use crate::policy::{Digest, OnChange, PinState, Trust};
 use crate::store::db::{Db, DbError};
 
+mod announce;
 mod book;
 mod error;
 mod forms;
@@ -135,23 +136,19 @@ impl Pins {
 
     /// Takes steps, on disk first, and announces the changes. Blocks where there is a disk.
     fn take_now(&self, steps: Vec<(PinKey, Step)>) -> Result<Vec<Stepped>, DbError> {
-        let (stepped, stored) = self.store_now(steps, Vec::new())?;
+        let (stepped, stored) = self.store_now(steps, &[])?;
         self.tell(&stored, None, 0);
         Ok(stepped)
     }
 
     /// Removes pins and takes steps without a word about them. Blocks where there is a disk.
-    fn store_now(
-        &self,
-        steps: Vec<(PinKey, Step)>,
-        forget: Vec<PinKey>,
-    ) -> Result<(Vec<Stepped>, Vec<Stored>), DbError> {
+    fn store_now(&self, steps: Vec<(PinKey, Step)>, forget: &[PinKey]) -> Result<(Vec<Stepped>, Vec<Stored>), DbError> {
         let now = clock::unix_seconds();
         let taken = match &self.0.db {
-            Some(db) => db.take_steps(steps, forget.clone(), now).run_now()?,
+            Some(db) => db.take_steps(steps, forget.to_vec(), now).run_now()?,
             None => self.take_in_memory(steps, now),
         };
-        let stored = self.put(&taken, &forget);
+        let stored = self.put(&taken, forget);
         Ok((taken.stepped, stored))
     }
 

@@ -29,7 +29,7 @@ struct Pace {
     /// End of the last reading.
     ended: Option<Instant>,
     /// The last reading has not been judged yet.
-    awaits_judgement: bool,
+    is_unjudged: bool,
     rests_until: Option<Instant>,
 }
 
@@ -63,14 +63,14 @@ impl Allowance {
         pace.differing = if differs { before.saturating_add(1).min(16) } else { before / 2 };
         let pause = pace.differing.checked_sub(BURST).map_or(Duration::ZERO, |over| INTERVAL * (1 << over));
         pace.rests_until = Some(now + pause.min(LONGEST_PAUSE));
-        (pace.ended, pace.awaits_judgement) = (Some(now), true);
+        (pace.ended, pace.is_unjudged) = (Some(now), true);
     }
 
     /// Takes note of how long it took to judge the readings that ended.
     pub(crate) fn judged(&mut self, took: Duration, now: Instant) {
         let until = now + took.saturating_mul(REST).min(LONGEST_REST);
-        for pace in self.0.iter_mut().filter(|pace| pace.awaits_judgement) {
-            pace.awaits_judgement = false;
+        for pace in self.0.iter_mut().filter(|pace| pace.is_unjudged) {
+            pace.is_unjudged = false;
             pace.rests_until = Some(pace.rests_until.map_or(until, |earlier| earlier.max(until)));
         }
     }

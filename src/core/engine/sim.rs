@@ -547,7 +547,7 @@ fn changes_during_a_reading_are_read_once_more() {
 }
 
 #[test]
-fn a_server_that_changes_all_the_time_is_read_once_a_second_and_still_seen() {
+fn a_server_that_changes_all_the_time_is_read_less_and_less_often_and_still_seen() {
     let mut world = World::new().upstream("a", Revision::V2025_11_25, &["t"]);
     let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}).to_string();
     let readings = |world: &World| {
@@ -563,8 +563,10 @@ fn a_server_that_changes_all_the_time_is_read_once_a_second_and_still_seen() {
         world.pass(Duration::from_millis(100));
     }
     let asked = readings(&world) - before;
-    assert!((10..=15).contains(&asked), "{asked} readings in ten seconds");
-    world.pass(Duration::from_secs(1));
+    assert!((7..=9).contains(&asked), "{asked} readings in ten seconds");
+    for _ in 0..60 {
+        world.pass(Duration::from_secs(1));
+    }
     assert_eq!(world.upstreams[0].inventory.items(List::Tools).len(), 101, "the last change is seen too");
 }
 

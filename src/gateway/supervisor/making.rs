@@ -4,19 +4,9 @@
 //! once one is in force that has it.
 
 use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
 
 use super::Supervisor;
-use super::publication::Made;
-
-/// Tells a task that a snapshot is in force.
-pub(super) type Afterwards = Box<dyn FnOnce() + Send>;
-
-/// A snapshot that is being made.
-pub(super) struct Making {
-    pub(super) made: JoinHandle<Made>,
-    afterwards: Vec<Afterwards>,
-}
+use super::made::{Made, Making};
 
 impl Supervisor {
     /// Wants a snapshot; nothing happens if clients would see the same, unless `forced`.

@@ -4,8 +4,6 @@ use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::Supervisor;
-use crate::base::clock;
 use crate::config::Config;
 use crate::config::plan::Plan;
 use crate::upstream::handle::Handle;
@@ -36,43 +34,5 @@ impl Order {
         let (reply, answer) = oneshot::channel();
         orders.send(order(reply)).await.ok()?;
         answer.await.ok()
-    }
-}
-
-impl Supervisor {
-    /// Carries out an order, and answers it once clients see what came of it.
-    pub(super) fn order(&mut self, order: Order) {
-        // An order that changes nothing waits for no snapshot that others want.
-        let earlier = self.wanted.take();
-        self.carry_out(order);
-        earlier.into_iter().for_each(|is_forced| self.publish(is_forced));
-    }
-
-    fn carry_out(&mut self, order: Order) {
-        match order {
-            Order::Apply { config, reply } => {
-                // An upstream that is switched off stays so while the configuration has it.
-                let off = self.config.off.clone();
-                let outcome = self.enforce(*config, &off);
-                self.parts.metrics.reloaded(outcome.is_ok(), clock::unix_seconds());
-                self.answer(reply, outcome);
-            }
-            Order::Review { reply } => {
-                self.review();
-                self.answer(reply, ());
-            }
-            Order::Restart { name, reply } => {
-                let outcome = self.restart(&name);
-                self.answer(reply, outcome);
-            }
-            Order::Login { name, lists_anew, reply } => {
-                let outcome = self.logged_in(&name, lists_anew);
-                self.answer(reply, outcome);
-            }
-            Order::Disable { name, reply } => {
-                let outcome = self.switch(&name, false);
-                self.answer(reply, outcome);
-            }
-        }
     }
 }

@@ -5,7 +5,7 @@ use std::cell::{OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
 
 use super::Managed;
-use super::publication::Draft;
+use super::draft::Draft;
 use crate::catalog::inventory::{Gap, Inventory};
 use crate::catalog::merge::Dropped;
 use crate::catalog::name::{ItemKind, UpstreamName, expose};

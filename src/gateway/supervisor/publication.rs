@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::draft::Draft;
+use super::made::Made;
 use super::pinned::Shown;
 use super::{Managed, Supervisor, TTL_DEGRADED_MS};
 use crate::base::clock;
@@ -14,42 +16,17 @@ use crate::catalog::filter::Filter;
 use crate::catalog::inventory::Inventory;
 use crate::catalog::merge::{Catalog, Dropped, Filters, NamingRules, Source, merge};
 use crate::catalog::name::UpstreamName;
-use crate::config::{Config, ShownHints, Target, Upstream, Uris};
+use crate::config::{ShownHints, Target, Upstream, Uris};
 use crate::gateway::snapshot::{InputRules, Snapshot, View};
 use crate::mcp::method::List;
 use crate::mcp::version::{Era, Revision};
-use crate::policy::{Annotator, Limiter, MAX_SINGLE_CHANGES, Policy};
-use crate::store::pins::Pins;
+use crate::policy::{Annotator, MAX_SINGLE_CHANGES};
 use crate::upstream::handle::Handle;
 
 /// How long a dead upstream's items stay listed.
 const GRACE: Duration = Duration::from_secs(600);
 /// Freshness told to modern clients while all is well, in milliseconds.
 const TTL_MS: u32 = 60_000;
-
-/// Everything that a snapshot is made of, so that it can be made beside the supervisor.
-pub(super) struct Draft {
-    pub(super) config: Arc<Config>,
-    pub(super) policy: Arc<Policy>,
-    pub(super) limiter: Arc<Limiter>,
-    pub(super) pins: Pins,
-    /// The upstreams in the configuration's order.
-    pub(super) managed: Vec<Managed>,
-    /// The snapshot that clients see now.
-    pub(super) old: Arc<Snapshot>,
-    /// Make a snapshot even if clients would see the same.
-    pub(super) is_forced: bool,
-}
-
-/// A snapshot that was made of a draft.
-pub(super) struct Made {
-    /// `None` if clients would see the same.
-    pub(super) snapshot: Option<Snapshot>,
-    /// Number of items of each upstream that wait for the operator.
-    waiting: Vec<usize>,
-    /// The upstreams that were read anew, each with its part of the time that judging took.
-    judged: Vec<(Arc<Handle>, Duration)>,
-}
 
 impl Draft {
     /// Judges all inventories and makes a snapshot of what clients may see of them. Blocks.

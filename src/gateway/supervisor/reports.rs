@@ -6,10 +6,11 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use super::Supervisor;
-use super::making::Afterwards;
+use super::made::Afterwards;
 use super::room::{refuse, too_many_bytes};
 use crate::base::aside::{MANY_ITEMS, run_aside_if};
 use crate::base::clock;
+use crate::catalog::name::UpstreamName;
 use crate::policy::MAX_SINGLE_CHANGES;
 use crate::upstream::context::{News, Report};
 use crate::upstream::link::LinkState;
@@ -51,7 +52,7 @@ impl Supervisor {
                 managed.inventory.iter().for_each(|known| inventory.keep(&known.0, most));
                 managed.heard = true;
                 let bytes = inventory.bytes();
-                refuse(managed, &inventory, (bytes > room).then(|| too_many_bytes(bytes)));
+                refuse(&managed.handle, &inventory, (bytes > room).then(|| too_many_bytes(bytes)));
                 if bytes > room {
                     return;
                 }
@@ -103,5 +104,11 @@ impl Supervisor {
                 tracing::warn!(upstream.name = %name, error = %error, count, "inventory not kept on disk");
             }
         }));
+    }
+
+    /// Bytes that the inventory of an upstream may have beside those of all others.
+    pub(super) fn inventory_room(&self, upstream: &UpstreamName) -> usize {
+        let others = self.managed.iter().filter(|(name, _)| *name != upstream);
+        self.max_inventory_bytes.saturating_sub(others.map(|(_, managed)| managed.bytes).sum())
     }
 }

@@ -1,23 +1,14 @@
 //! The room for the inventories of all upstreams.
 
-use super::{Managed, Supervisor};
 use crate::base::clock;
 use crate::catalog::inventory::Inventory;
-use crate::catalog::name::UpstreamName;
 use crate::engine::lists::Trouble;
 use crate::mcp::method::List;
+use crate::upstream::handle::Handle;
 use crate::upstream::unread::Readers;
 
 /// Bytes that the inventories of all upstreams may have together.
 pub(super) const MAX_INVENTORY_BYTES: usize = 256 << 20;
-
-impl Supervisor {
-    /// Bytes that the inventory of an upstream may have beside those of all others.
-    pub(super) fn inventory_room(&self, upstream: &UpstreamName) -> usize {
-        let others = self.managed.iter().filter(|(name, _)| *name != upstream);
-        self.max_inventory_bytes.saturating_sub(others.map(|(_, managed)| managed.bytes).sum())
-    }
-}
 
 /// Says that an inventory is refused, and what to do.
 pub(super) fn too_many_bytes(bytes: usize) -> String {
@@ -29,9 +20,9 @@ pub(super) fn too_many_bytes(bytes: usize) -> String {
 }
 
 /// Tells why an inventory is refused, or that it is taken.
-pub(super) fn refuse(managed: &Managed, inventory: &Inventory, why: Option<String>) {
+pub(super) fn refuse(handle: &Handle, inventory: &Inventory, why: Option<String>) {
     let trouble = why.map(|why| Trouble { why, attempts: 1, again: clock::now() });
-    let (handle, refused) = (&managed.handle, inventory.longest());
+    let refused = inventory.longest();
     for list in List::ALL {
         let trouble = trouble.clone().filter(|_| list == refused);
         handle.unread.told(list, Readers::Gateway, trouble, &handle.health);

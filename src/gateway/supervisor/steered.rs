@@ -1,13 +1,51 @@
-//! Orders about one upstream: start anew, by the operator or because its login has changed; be off while the process runs.
+//! Carries out orders. Those about one upstream: start anew, by the operator or because its login has changed; be off while the process runs.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Supervisor;
+use super::order::Order;
+use crate::base::clock;
 use crate::catalog::name::UpstreamName;
 use crate::upstream::handle::Handle;
 
 impl Supervisor {
+    /// Carries out an order, and answers it once clients see what came of it.
+    pub(super) fn order(&mut self, order: Order) {
+        // An order that changes nothing waits for no snapshot that others want.
+        let earlier = self.wanted.take();
+        self.carry_out(order);
+        earlier.into_iter().for_each(|is_forced| self.publish(is_forced));
+    }
+
+    fn carry_out(&mut self, order: Order) {
+        match order {
+            Order::Apply { config, reply } => {
+                // An upstream that is switched off stays so while the configuration has it.
+                let off = self.config.off.clone();
+                let outcome = self.enforce(*config, &off);
+                self.parts.metrics.reloaded(outcome.is_ok(), clock::unix_seconds());
+                self.answer(reply, outcome);
+            }
+            Order::Review { reply } => {
+                self.review();
+                self.answer(reply, ());
+            }
+            Order::Restart { name, reply } => {
+                let outcome = self.restart(&name);
+                self.answer(reply, outcome);
+            }
+            Order::Login { name, lists_anew, reply } => {
+                let outcome = self.logged_in(&name, lists_anew);
+                self.answer(reply, outcome);
+            }
+            Order::Disable { name, reply } => {
+                let outcome = self.switch(&name, false);
+                self.answer(reply, outcome);
+            }
+        }
+    }
+
     /// Starts an upstream for the operator: anew, or for the first time since it was switched off.
     pub(super) fn restart(&mut self, name: &str) -> Result<Arc<Handle>, String> {
         if !self.is_off(name) {

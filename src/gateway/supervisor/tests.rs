@@ -100,7 +100,7 @@ async fn the_supervisor_takes_orders_and_reports_while_a_reading_is_judged() {
     let second = report(&supervisor, "big", tools(2_000, "two"));
     let other = report(&supervisor, "small", tools(1, "one"));
     let reports_in = supervisor.reports.clone();
-    let run = tokio::spawn(supervisor.run(reports, orders));
+    supervised.tasks.spawn("supervisor", supervisor.run(reports, orders));
     let told = |report: Report| {
         let (told, shown) = oneshot::channel();
         (Report { shown: Some(told), ..report }, shown)
@@ -125,7 +125,7 @@ async fn the_supervisor_takes_orders_and_reports_while_a_reading_is_judged() {
     assert_eq!(shown(&supervised), 1, "the changed tools are withheld");
     supervised.stop.cancel();
     drop(reports_in);
-    run.await.unwrap();
+    supervised.tasks.join().await;
 }
 
 #[tokio::test]

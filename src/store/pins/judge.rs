@@ -120,7 +120,7 @@ impl Pins {
         let (mut steps, mut forget, mut stored) = (steps.peekable(), forget, Vec::new());
         while steps.peek().is_some() || !forget.is_empty() {
             let piece = steps.by_ref().take(PIECE).collect();
-            match self.store_now(piece, std::mem::take(&mut forget)) {
+            match self.store_now(piece, &std::mem::take(&mut forget)) {
                 Ok((_, news)) => stored.extend(news),
                 Err(error) => return (stored, Err(error)),
             }

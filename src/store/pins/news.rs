@@ -1,17 +1,11 @@
-//! News of pins: changes that were made together, and their lines in the log and the audit log.
-//!
-//! A server can change all of its items at every reading of its lists. A reading that changes more
-//! than [`MAX_SINGLE_CHANGES`] pins has one audit record and one log line for all of them.
+//! News of pins: changes that were made together, and their audit records.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::{PinKey, PinKind, Pins, Record};
-use crate::base::clock;
-use crate::base::tally::Tally;
+use super::{PinKey, PinKind, Record};
 use crate::catalog::name::UpstreamName;
-use crate::policy::{Digest, Entry, Event, ListChange, ListChanges, MAX_SINGLE_CHANGES, PinState};
-use crate::wire::foreign;
+use crate::policy::{Digest, Entry, Event, ListChange, ListChanges, PinState};
 
 /// A pin has changed, or is new.
 #[derive(Clone, Debug)]
@@ -86,7 +80,7 @@ impl Stored {
         self.old.as_ref().filter(|old| old.pin == self.new.pin)
     }
 
-    fn is_change(&self) -> bool {
+    pub(super) fn is_change(&self) -> bool {
         self.same().is_none_or(|old| old.confirmed != self.new.confirmed)
     }
 
@@ -97,15 +91,15 @@ impl Stored {
 
     /// Whether the change is announced. The first inventory of a launch is not, nor is a pin at
     /// first sight; an operator's confirmation is.
-    fn is_news(&self) -> bool {
+    pub(super) fn is_news(&self) -> bool {
         self.is_logged() && (self.old.is_some() || self.new.pin.state() != PinState::Pinned)
     }
 
-    fn is_logged(&self) -> bool {
+    pub(super) fn is_logged(&self) -> bool {
         self.same().is_none_or(|old| old.confirmed != self.new.confirmed && self.is_decided())
     }
 
-    fn change(&self, by: Option<&Arc<str>>) -> PinChange {
+    pub(super) fn change(&self, by: Option<&Arc<str>>) -> PinChange {
         let Self { key, old, new } = self;
         let pinned = new.visible();
         let over = old.as_ref().and_then(Record::visible).filter(|was| pinned != Some(*was));
@@ -114,7 +108,7 @@ impl Stored {
         PinChange { key: key.clone(), over, state, digest, why, by: by.cloned() }
     }
 
-    fn listed(&self) -> ListChange<'_> {
+    pub(super) fn listed(&self) -> ListChange<'_> {
         let (key, pin) = (&self.key, self.new.pin);
         ListChange {
             kind: key.kind.into_str(),
@@ -124,83 +118,5 @@ impl Stored {
             approved: pin.approved(),
             waiting: pin.waiting(),
         }
-    }
-}
-
-impl Pins {
-    /// Logs changes and hands them to the hook. `by` is the person who decided, if one did. `removed`
-    /// is the number of items that the reading before had, if a reading made the changes.
-    pub(super) fn tell(&self, stored: &[Stored], by: Option<&Arc<str>>, removed: u64) {
-        if !stored.iter().any(Stored::is_change) {
-            return;
-        }
-        let mut groups: BTreeMap<&UpstreamName, Vec<&Stored>> = BTreeMap::new();
-        for one in stored.iter().filter(|one| one.is_logged()) {
-            groups.entry(&one.key.upstream).or_default().push(one);
-        }
-        for (upstream, group) in groups {
-            let (launches, items): (Vec<&Stored>, Vec<&Stored>) =
-                group.into_iter().partition(|one| one.key.kind == PinKind::Launch);
-            let news = items.iter().filter(|one| one.is_news()).count();
-            let summary = (by.is_none() && news > MAX_SINGLE_CHANGES)
-                .then(|| ListChanges::new(items.iter().map(|one| one.listed()).collect(), removed));
-            match &summary {
-                Some(summary) => log_many(upstream, summary),
-                None => items.iter().for_each(|one| log(one)),
-            }
-            launches.iter().for_each(|one| log(one));
-            self.call_hook(upstream, &items, by, summary);
-            self.call_hook(upstream, &launches, by, None);
-        }
-        self.0.changed.send_modify(|count| *count = count.wrapping_add(1));
-    }
-
-    fn call_hook(
-        &self,
-        upstream: &UpstreamName,
-        stored: &[&Stored],
-        by: Option<&Arc<str>>,
-        summary: Option<ListChanges>,
-    ) {
-        let Some(hook) = self.0.hook.get() else { return };
-        let news = stored.iter().filter(|one| one.is_news());
-        let changes: Vec<PinChange> = news.map(|one| one.change(by)).collect();
-        if !changes.is_empty() {
-            hook(&PinNews { upstream: upstream.clone(), changes, summary });
-        }
-    }
-}
-
-/// Lines about definitions that changed, which a server can do as often as it likes.
-static CHANGED: Tally = Tally::of(200);
-
-/// Writes one line for a change, with digests and never a text.
-fn log(Stored { key, old, new }: &Stored) {
-    let name = key.canonical();
-    let short = |digest: Option<Digest>| digest.map_or_else(|| "none".to_owned(), |digest| digest.short());
-    let (approved, waiting) = (short(new.pin.approved()), short(new.pin.waiting()));
-    let (item, kind, why) = (foreign::line(&name), key.kind.into_str(), &*new.by);
-    match (new.pin.state(), old) {
-        (PinState::Pinned, None) => tracing::debug!(item = %item, kind, approved, "pinned at first sight"),
-        (PinState::Pinned, Some(_)) => tracing::info!(item = %item, kind, approved, why, "pinned"),
-        (PinState::Rejected, _) => tracing::info!(item = %item, kind, waiting, why, "rejected"),
-        (PinState::Changed, _) => {
-            if let Some(count) = CHANGED.count(clock::uptime()) {
-                tracing::warn!(item = %item, kind, approved, waiting, why, count, "changed and withheld");
-            }
-        }
-        // The supervisor logs withheld items.
-        (PinState::Quarantined, _) => tracing::debug!(item = %item, kind, waiting, why, "waits for approval"),
-    }
-}
-
-/// Writes one line for all changes of a reading.
-fn log_many(upstream: &UpstreamName, changes: &ListChanges) {
-    let ListChanges { added, changed, withheld, removed, digest } = changes;
-    if let Some(count) = CHANGED.count(clock::uptime()) {
-        tracing::warn!(
-            upstream.name = %upstream, added, changed, withheld, removed, digest = digest.short(), count,
-            "one reading of the lists changed many items"
-        );
     }
 }

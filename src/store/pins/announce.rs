@@ -1,0 +1,93 @@
+//! Announces changes of pins: to the log, and to the hook that records them.
+//!
+//! A server can change all of its items at every reading of its lists. A reading that changes more
+//! than [`MAX_SINGLE_CHANGES`] pins has one audit record and one log line for all of them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::news::{PinChange, PinNews, Stored};
+use super::{PinKind, Pins};
+use crate::base::clock;
+use crate::base::tally::Tally;
+use crate::catalog::name::UpstreamName;
+use crate::policy::{Digest, ListChanges, MAX_SINGLE_CHANGES, PinState};
+use crate::wire::foreign;
+
+impl Pins {
+    /// Logs changes and hands them to the hook. `by` is the person who decided, if one did. `removed`
+    /// is the number of items that the reading before had, if a reading made the changes.
+    pub(super) fn tell(&self, stored: &[Stored], by: Option<&Arc<str>>, removed: u64) {
+        if !stored.iter().any(Stored::is_change) {
+            return;
+        }
+        let mut groups: BTreeMap<&UpstreamName, Vec<&Stored>> = BTreeMap::new();
+        for one in stored.iter().filter(|one| one.is_logged()) {
+            groups.entry(&one.key.upstream).or_default().push(one);
+        }
+        for (upstream, group) in groups {
+            let (launches, items): (Vec<&Stored>, Vec<&Stored>) =
+                group.into_iter().partition(|one| one.key.kind == PinKind::Launch);
+            let news = items.iter().filter(|one| one.is_news()).count();
+            let summary = (by.is_none() && news > MAX_SINGLE_CHANGES)
+                .then(|| ListChanges::new(items.iter().map(|one| one.listed()).collect(), removed));
+            match &summary {
+                Some(summary) => log_many(upstream, summary),
+                None => items.iter().for_each(|one| log(one)),
+            }
+            launches.iter().for_each(|one| log(one));
+            self.call_hook(upstream, &items, by, summary);
+            self.call_hook(upstream, &launches, by, None);
+        }
+        self.0.changed.send_modify(|count| *count = count.wrapping_add(1));
+    }
+
+    fn call_hook(
+        &self,
+        upstream: &UpstreamName,
+        stored: &[&Stored],
+        by: Option<&Arc<str>>,
+        summary: Option<ListChanges>,
+    ) {
+        let Some(hook) = self.0.hook.get() else { return };
+        let news = stored.iter().filter(|one| one.is_news());
+        let changes: Vec<PinChange> = news.map(|one| one.change(by)).collect();
+        if !changes.is_empty() {
+            hook(&PinNews { upstream: upstream.clone(), changes, summary });
+        }
+    }
+}
+
+/// Lines about definitions that changed, which a server can do as often as it likes.
+static CHANGED: Tally = Tally::of(200);
+
+/// Writes one line for a change, with digests and never a text.
+fn log(Stored { key, old, new }: &Stored) {
+    let name = key.canonical();
+    let short = |digest: Option<Digest>| digest.map_or_else(|| "none".to_owned(), |digest| digest.short());
+    let (approved, waiting) = (short(new.pin.approved()), short(new.pin.waiting()));
+    let (item, kind, why) = (foreign::line(&name), key.kind.into_str(), &*new.by);
+    match (new.pin.state(), old) {
+        (PinState::Pinned, None) => tracing::debug!(item = %item, kind, approved, "pinned at first sight"),
+        (PinState::Pinned, Some(_)) => tracing::info!(item = %item, kind, approved, why, "pinned"),
+        (PinState::Rejected, _) => tracing::info!(item = %item, kind, waiting, why, "rejected"),
+        (PinState::Changed, _) => {
+            if let Some(count) = CHANGED.count(clock::uptime()) {
+                tracing::warn!(item = %item, kind, approved, waiting, why, count, "changed and withheld");
+            }
+        }
+        // The supervisor logs withheld items.
+        (PinState::Quarantined, _) => tracing::debug!(item = %item, kind, waiting, why, "waits for approval"),
+    }
+}
+
+/// Writes one line for all changes of a reading.
+fn log_many(upstream: &UpstreamName, changes: &ListChanges) {
+    let ListChanges { added, changed, withheld, removed, digest } = changes;
+    if let Some(count) = CHANGED.count(clock::uptime()) {
+        tracing::warn!(
+            upstream.name = %upstream, added, changed, withheld, removed, digest = digest.short(), count,
+            "one reading of the lists changed many items"
+        );
+    }
+}
