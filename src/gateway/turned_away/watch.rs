@@ -46,10 +46,10 @@ impl Watch {
                 () = stop.cancelled() => break,
             }
             tokio::time::sleep(REST).await;
-            self.look(&service, &mut batch);
+            self.look(&service, &mut batch, &stop).await;
             self.sum_up(&service, clock::uptime());
         }
-        self.look(&service, &mut batch);
+        self.look(&service, &mut batch, &stop).await;
         self.sum_up(&service, Duration::MAX - EVERY);
     }
 
@@ -57,7 +57,8 @@ impl Watch {
         self.refusals.next().into_iter().chain(self.missed_due).min()
     }
 
-    fn look(&mut self, service: &Service, batch: &mut Vec<Call>) {
+    /// Records calls of hidden items, each as soon as the audit log has a place for its record, or `stop` fires.
+    async fn look(&mut self, service: &Service, batch: &mut Vec<Call>, stop: &CancellationToken) {
         while let Ok(call) = self.calls.try_recv() {
             batch.push(call);
         }
@@ -69,8 +70,14 @@ impl Watch {
             let own = self.refusals.refused(&action.caller, &action.listed, clock::uptime());
             let decision = Decision::Deny { rule, hidden: true };
             if own {
-                // Nothing waits for it.
-                drop(service.write_down(&Record::new(&action, &decision), None));
+                let recorded = service.write_down(&Record::new(&action, &decision), None);
+                if recorded.waits_for_place() {
+                    // The request does not wait, so this task does; calls that come meanwhile are counted.
+                    tokio::select! {
+                        () = recorded.placed() => {}
+                        () = stop.cancelled() => {}
+                    }
+                }
             } else {
                 service.metrics.decision(decision.into_str(), decision.rule());
             }

@@ -4,12 +4,20 @@
 //! A record has its place when it is handed over, whether a task awaits it or not. There is one
 //! queue, so the log has the records in the order in which they were handed over.
 //!
-//! - Up to [`QUEUE`] records, no task waits.
-//! - Up to [`BACKLOG`] more, calls wait until the writer has caught up ([`Recorded::written`],
-//!   [`Recorded::placed`]). Denials, revocations and ends of calls have taken effect, and only
-//!   their records wait.
-//! - Beyond that, calls, grants, logins and operators wait for a place. Any other record is lost:
-//!   it is counted, both logs say so, and the gateway is degraded.
+//! - Up to [`QUEUE`] records, no task waits. Decisions about calls have no further places: beyond
+//!   that, the task of the call keeps its record and waits ([`Recorded::written`],
+//!   [`Recorded::placed`]).
+//! - [`BACKLOG`] more places are for what has taken effect: ends of calls, changes of pins, sums
+//!   of calls of hidden items.
+//! - [`RESERVE`] more places are for answers, revocations, operators' actions and the gateway
+//!   itself, so that no client and no server keeps their records out.
+//! - Beyond that, grants, logins and operators wait for a place. Any other record is lost, and so
+//!   is that of a call whose client goes away while its task waits: the record is counted, both
+//!   logs say so, and the gateway is degraded.
+//!
+//! Arguments in queued records have a bound too: those from
+//! [`COUNTED_FROM`](crate::base::budget::COUNTED_FROM) on take room in the byte budget for as long
+//! as the record waits, and smaller ones are bounded by the number of decisions and approvals.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,13 +29,18 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use super::ticket::{Job, Shared, Ticket, Unrecorded};
 use crate::base::clock;
 use crate::base::tally::Tally;
-use crate::policy::Entry;
+use crate::policy::{Entry, Event};
 use crate::telemetry::metrics::AuditMetrics;
 
 /// Records that may wait for the writer before calls wait with them.
 pub(super) const QUEUE: usize = 1024;
-/// Further records, for which no task waits: as many as there can be grants and open approvals.
+/// Further records of what clients and servers have brought about, for which no task waits.
 pub(super) const BACKLOG: usize = 16 * 1024;
+/// Further records of what people and the gateway did: as many as there can be grants and open
+/// approvals.
+pub(super) const RESERVE: usize = 16 * 1024;
+/// Places that are left while the writer has caught up.
+const CAUGHT_UP: usize = BACKLOG + RESERVE;
 /// How long a loss is shown after the last lost record.
 pub(crate) const LOSS_SHOWN: Duration = Duration::from_secs(600);
 /// Lines about lost records.
@@ -46,7 +59,7 @@ impl RecordQueue {
     /// Makes an empty queue. Returns its other end too, and the sender by which the writer says
     /// that it has taken records.
     pub(super) fn new(deny: bool, metrics: AuditMetrics) -> (Arc<Self>, mpsc::Receiver<Job>, watch::Sender<()>) {
-        let (jobs, received) = mpsc::channel(QUEUE + BACKLOG);
+        let (jobs, received) = mpsc::channel(QUEUE + CAUGHT_UP);
         let (says, taken) = watch::channel(());
         let shared = Arc::new(Shared {
             healthy: AtomicBool::new(true),
@@ -113,19 +126,27 @@ impl RecordQueue {
     pub(super) fn record(self: &Arc<Self>, entry: Entry, is_durable: bool) -> Recorded {
         let waits = is_durable || (self.denies() && !self.is_healthy());
         let (answer, answered) = waits.then(oneshot::channel).unzip();
+        let spared = spared_by(entry.event);
         let ticket = Ticket { entry, at: clock::unix_millis(), durable: waits, answer };
-        let unsent = match self.jobs.try_send(Job::Record(ticket)) {
-            Ok(()) => None,
-            Err(mpsc::error::TrySendError::Full(job) | mpsc::error::TrySendError::Closed(job)) => Some(job),
-        };
+        let unsent = self.place(Job::Record(ticket), spared).err();
         let places = self.jobs.capacity();
-        if waits || places < BACKLOG + QUEUE / 2 {
+        if waits || places < CAUGHT_UP + QUEUE / 2 {
             self.shared.urgent.notify_one();
         }
-        if unsent.is_none() && answered.is_none() && places >= BACKLOG {
+        if unsent.is_none() && answered.is_none() && places >= CAUGHT_UP {
             return Recorded::Accepted;
         }
-        Recorded::Pending(Box::new(Pending { queue: Arc::clone(self), unsent, answered }))
+        Recorded::Pending(Box::new(Pending { queue: Arc::clone(self), unsent, spared, answered }))
+    }
+
+    /// Puts a record in the queue, if more places are left than it has to spare. Tasks that do this
+    /// at the same moment may each take one place more.
+    #[expect(clippy::result_large_err, reason = "the record itself, which is moved on")]
+    fn place(&self, job: Job, spared: usize) -> Result<(), Job> {
+        if self.jobs.capacity() <= spared {
+            return Err(job);
+        }
+        self.jobs.try_send(job).map_err(mpsc::error::TrySendError::into_inner)
     }
 
     /// Waits for a place for one record.
@@ -141,20 +162,20 @@ impl RecordQueue {
     }
 
     fn is_behind(&self) -> bool {
-        self.jobs.capacity() < BACKLOG
+        self.jobs.capacity() < CAUGHT_UP
     }
 
-    /// Waits until the writer has caught up.
+    /// Waits until at least so many places are left.
     ///
     /// # Errors
     /// [`Unrecorded`]: no writer is left.
-    async fn caught_up(&self) -> Result<(), Unrecorded> {
+    async fn has_places(&self, places: usize) -> Result<(), Unrecorded> {
         let mut taken = self.taken.clone();
         loop {
             taken.mark_unchanged();
             // Records that a writer left behind are gone with it.
             taken.has_changed().map_err(|_| Unrecorded)?;
-            if !self.is_behind() {
+            if self.jobs.capacity() >= places {
                 return Ok(());
             }
             taken.changed().await.map_err(|_| Unrecorded)?;
@@ -173,6 +194,15 @@ impl RecordQueue {
         if let Some(count) = LOST.count(now) {
             tracing::error!(count, "records of the audit log are lost, since its queue is full");
         }
+    }
+}
+
+/// The number of places that records of this event leave to others.
+const fn spared_by(event: Event) -> usize {
+    match event {
+        Event::Decision => CAUGHT_UP,
+        Event::Outcome | Event::Refusals | Event::Pin | Event::Launch => RESERVE,
+        Event::Prompt | Event::Answer | Event::Grant | Event::Revoke | Event::Gateway | Event::Action => 0,
     }
 }
 
@@ -224,6 +254,8 @@ pub(crate) struct Pending {
     queue: Arc<RecordQueue>,
     /// The record, if it found no place.
     unsent: Option<Job>,
+    /// Places that the record leaves to others.
+    spared: usize,
     /// For a record that has to be on disk.
     answered: Option<oneshot::Receiver<Result<(), Unrecorded>>>,
 }
@@ -231,16 +263,17 @@ pub(crate) struct Pending {
 impl Pending {
     async fn written(mut self) -> Result<(), Unrecorded> {
         let failed = if self.queue.denies() { Err(Unrecorded) } else { Ok(()) };
-        if self.unsent.is_some() {
-            let Ok(place) = self.queue.jobs.reserve().await else { return failed };
-            if let Some(job) = self.unsent.take() {
-                place.send(job);
+        while let Some(job) = self.unsent.take() {
+            // Kept here while this waits: it is lost if the task ends meanwhile.
+            self.unsent = self.queue.place(job, self.spared).err();
+            if self.unsent.is_some() && self.queue.has_places(self.spared + 1).await.is_err() {
+                return failed;
             }
             self.queue.shared.urgent.notify_one();
         }
         match self.answered.take() {
             Some(answered) => answered.await.unwrap_or(failed),
-            None => self.queue.caught_up().await.or(failed),
+            None => self.queue.has_places(CAUGHT_UP).await.or(failed),
         }
     }
 }

@@ -106,9 +106,9 @@ async fn what_finds_no_place_or_is_too_long_is_counted_and_summed_up() {
     for _ in 0..QUEUE + 5 {
         turned_away.tell(&snapshot, &client(), Method::ToolsCall, &params("fx__hidden"));
     }
-    watch.look(&gateway.service, &mut Vec::new());
+    watch.look(&gateway.service, &mut Vec::new(), &CancellationToken::new()).await;
     turned_away.tell(&snapshot, &client(), Method::ToolsCall, &params(&"x".repeat(MAX_NAME + 1)));
-    watch.look(&gateway.service, &mut Vec::new());
+    watch.look(&gateway.service, &mut Vec::new(), &CancellationToken::new()).await;
     assert_eq!(watch.missed.load(Ordering::Relaxed), 6);
     watch.sum_up(&gateway.service, Duration::ZERO);
     assert_eq!((watch.missed.load(Ordering::Relaxed), watch.missed_due), (0, Some(EVERY)));

@@ -13,7 +13,7 @@ use crate::telemetry::metrics::Metrics;
 /// Answers of each kind.
 const ANSWERS: usize = 512;
 
-fn log(dir: &Path, db: Db, metrics: &Metrics) -> Audit {
+pub(super) fn log(dir: &Path, db: Db, metrics: &Metrics) -> Audit {
     let options = Options {
         folder: dir.join("audit"),
         chain: MAIN.to_owned(),
@@ -26,12 +26,13 @@ fn log(dir: &Path, db: Db, metrics: &Metrics) -> Audit {
     Audit::open(options, db, metrics.audit()).unwrap()
 }
 
+/// A record that may take every place of the queue.
 fn filling() -> Entry {
-    Entry::new(Event::Outcome)
+    Entry::new(Event::Action)
 }
 
 /// The members `event`, `prompt` or `grant`, and `result` of all records, oldest first.
-fn records(dir: &Path) -> Vec<(String, String, String)> {
+pub(super) fn records(dir: &Path) -> Vec<(String, String, String)> {
     let mut past = Past::begin(Folder::at(dir.join("audit")), &Begin::Latest).unwrap();
     let mut all = Vec::new();
     while let Some(found) = past.next() {
@@ -128,7 +129,7 @@ async fn a_record_without_a_place_is_lost_aloud_and_a_grant_waits_for_its_place(
         drop(audit.record(filling(), false));
         handed_over += 1;
     }
-    assert_eq!(handed_over, 1024 + 16 * 1024 + 1, "the bound of the queue");
+    assert_eq!(handed_over, 1024 + 2 * 16 * 1024 + 1, "the bound of the queue");
 
     let no = approvals.answer(&denied, Answer::Deny, Evidence::Operator, "uid:1").await;
     assert_eq!(no, Ok(Closed::Denied), "at once, though its record is lost");
@@ -145,7 +146,49 @@ async fn a_record_without_a_place_is_lost_aloud_and_a_grant_waits_for_its_place(
 
     let all = records(dir.path());
     assert_eq!(counts(&all, "answer"), HashMap::from([((granted.to_string(), "granted".to_owned()), 1)]));
-    assert_eq!(counts(&all, "outcome").values().sum::<usize>() as u64, handed_over, "one was lost, one came later");
+    assert_eq!(counts(&all, "action").values().sum::<usize>() as u64, handed_over, "one was lost, one came later");
     assert_eq!(counts(&all, "gateway"), HashMap::from([((String::new(), "lost".to_owned()), 1)]));
     assert!(metrics.render().contains("headend_audit_failures_total 2"));
+}
+
+#[tokio::test]
+async fn calls_and_their_ends_keep_no_record_of_an_operator_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path()).unwrap();
+    let metrics = Metrics::new().unwrap();
+    let limits = Consent { per_minute: 100, max_open: 100, ..Consent::default() };
+    let approvals = Approvals::open(db.clone(), &limits).unwrap();
+    let audit = log(dir.path(), db, &metrics);
+    approvals.record_in(audit.clone());
+    let ids: Vec<_> =
+        (0..64).map(|n| approvals.ask(asked("ci", &format!("fx__{n}"), "{}"), shown()).unwrap()).collect();
+    audit.flush().await;
+    let writer = audit.hold().await;
+    // Clients make calls that a rule denies, and hang up.
+    let refused = |_| audit.record(Entry::new(Event::Decision), false);
+    let denials: Vec<_> = (0..1030).map(refused).collect();
+    let waiting = denials.iter().filter(|record| record.waits_for_place()).count();
+    assert_eq!((waiting, audit.loss()), (6, None), "the tasks of the last calls keep their records");
+    drop(denials);
+    assert!(audit.loss().unwrap().contains("lost: 6,"), "no client waits for them any more");
+    let mut ends = 0;
+    while !audit.loss().unwrap().contains("lost: 7,") {
+        drop(audit.record(Entry::new(Event::Outcome), false));
+        ends += 1;
+    }
+    assert_eq!(ends, 16 * 1024 + 1, "ends of calls have places of their own");
+
+    for id in &ids {
+        assert_eq!(approvals.answer(id, Answer::Deny, Evidence::Operator, "uid:1").await, Ok(Closed::Denied));
+    }
+    let mut late = Box::pin(audit.record(Entry::new(Event::Decision), false).written());
+    assert!(futures_util::poll!(&mut late).is_pending());
+    drop(writer);
+    late.await.unwrap();
+    audit.flush().await;
+    let all = records(dir.path());
+    let denied = ids.iter().map(|id| ((id.to_string(), "denied".to_owned()), 1)).collect();
+    assert_eq!(counts(&all, "answer"), denied, "each denial is in the log once");
+    assert_eq!(counts(&all, "decision").values().sum::<usize>(), 1024 + 1);
+    assert!(metrics.render().contains("headend_audit_failures_total 7"));
 }
