@@ -19,7 +19,6 @@ use crate::daemon::file_watch::FileWatch;
 use crate::daemon::gateway::{Gateway, StartError, StopTimes, or_never};
 use crate::daemon::listen::Addresses;
 use crate::daemon::systemd;
-use crate::policy::OperatorAction;
 use crate::store::approvals::Keeper;
 use crate::store::audit::MAIN;
 use crate::telemetry::logs;
@@ -239,7 +238,7 @@ async fn until_stopped(gateway: &Arc<Gateway>, signals: &mut Signals) {
         let changed = or_never(watch.as_ref().map(|watch| watch.changed(|| gateway.source.look())));
         tokio::select! {
             // `reload` logs its outcome.
-            _ = signals.hangup.recv() => drop(gateway.reload(OperatorAction::Reload, "sighup", None).await),
+            _ = signals.hangup.recv() => drop(gateway.reload("sighup", None).await),
             look = changed => {
                 // A write may have begun since that look.
                 if !gateway.reload_changed(look.as_deref()).await && let Some(watch) = &watch {

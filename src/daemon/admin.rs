@@ -348,7 +348,9 @@ async fn operate(
     let performed = Box::pin(perform(gateway, caller, &by, proof, request, &params));
     match effect {
         MethodEffect::Look | MethodEffect::RecordedElsewhere => performed.await,
-        MethodEffect::Act(action) => recorded(&gateway.service.audit, action, &by, &params, performed).await,
+        MethodEffect::Act(action, about) => {
+            recorded(&gateway.service.audit, (action, about), &by, &params, performed).await
+        }
     }
 }
 
@@ -389,16 +391,17 @@ async fn perform(
 /// Reads the configuration again, for `headend enable` and `disable` after they have changed it, or
 /// says what would change.
 async fn reload(gateway: &Gateway, by: &str, params: &RawObject) -> Result<RawJson, (i64, String)> {
-    let (action, name) = match params.string("for").as_deref() {
-        Some("enable") => (OperatorAction::Enable, params.string("name")),
-        Some("disable") => (OperatorAction::Disable, params.string("name")),
-        Some(_) | None => (OperatorAction::Reload, None),
+    let action = match params.string("for").as_deref() {
+        Some("enable") => Some(OperatorAction::Enable),
+        Some("disable") => Some(OperatorAction::Disable),
+        Some(_) | None => None,
     };
+    let switched = action.and_then(|action| Some((action, params.string("name")?)));
     let file = params.string("config").map(PathBuf::from);
     let plan = if params.is_true("dry-run") {
         gateway.rehearse(file.as_deref())
     } else {
-        gateway.reload(action, by, name.as_deref()).await
+        gateway.reload(by, switched.as_ref().map(|(action, name)| (*action, name.as_str()))).await
     };
     plan.map(|plan| RawObject::of_strings(&[("plan", &plan.to_string())]).encode()).map_err(|why| (1, why))
 }

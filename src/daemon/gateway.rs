@@ -276,15 +276,18 @@ impl Gateway {
     }
 
     /// Reads the configuration again and applies it, all or nothing, for the person or signal `by`.
-    /// `action` is a reload, or the change of an upstream of that name in a file. Returns the plan.
+    /// `switched` is an upstream that was enabled or disabled in a file, for the record: if that is not what changes, the
+    /// record is that of a reload. Returns the plan.
     ///
     /// # Errors
     /// Why it was refused; nothing has changed then.
-    pub(crate) async fn reload(&self, action: OperatorAction, by: &str, name: Option<&str>) -> Result<Plan, String> {
+    pub(crate) async fn reload(&self, by: &str, switched: Option<(OperatorAction, &str)>) -> Result<Plan, String> {
         let _one_at_a_time = self.reloading.lock().await;
-        let record = self.service.audit.begin(action, by, name).await;
-        let record = record.map_err(|error| format!("nothing was done: {error}"))?;
-        self.apply((self.source.load)(), record).await
+        let action = switched.map_or(OperatorAction::Reload, |(action, _)| action);
+        let record = self.service.audit.begin(action, by, None).await;
+        let mut record = record.map_err(|error| format!("nothing was done: {error}"))?;
+        record.set_action(OperatorAction::Reload);
+        self.apply((self.source.load)(), record, switched).await
     }
 
     /// Reads changed files again and applies them, with an outcome in the log. Files that are as they were read last change nothing,
@@ -301,20 +304,32 @@ impl Gateway {
         if is_there && *self.source.files.lock() != loading.files {
             // A reload waits for no place in the log, so there is a record.
             if let Ok(record) = self.service.audit.begin(OperatorAction::Reload, FILE_WATCH, None).await {
-                drop(self.apply(loading, record).await);
+                drop(self.apply(loading, record, None).await);
             }
         }
         true
     }
 
     /// Applies a configuration that was read, and logs and records the outcome.
-    async fn apply(&self, loading: Loading, record: ActionRecord) -> Result<Plan, String> {
+    async fn apply(
+        &self,
+        loading: Loading,
+        mut record: ActionRecord,
+        switched: Option<(OperatorAction, &str)>,
+    ) -> Result<Plan, String> {
         systemd::reloading();
         let outcome = Box::pin(self.check_and_apply(loading)).await;
         systemd::ready();
         self.service.reload_ended(outcome.as_ref().map(drop).map_err(String::as_str));
         match &outcome {
             Ok(plan) => {
+                let changed = |action| if action == OperatorAction::Enable { &plan.start } else { &plan.stop };
+                if let Some((action, name)) = switched
+                    && changed(action).iter().any(|upstream| upstream.as_str() == name)
+                {
+                    record.set_action(action);
+                    record.set_name(name);
+                }
                 record.end(Ok(&plan.to_string()));
                 tracing::info!(plan = %plan, "configuration reloaded");
                 if !plan.opens.is_empty() {

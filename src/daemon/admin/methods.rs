@@ -10,8 +10,8 @@ use crate::wire::raw::{RawJson, RawObject};
 pub(super) enum MethodEffect {
     /// Changes nothing.
     Look,
-    /// An operator's action.
-    Act(OperatorAction),
+    /// An operator's action, and the param that says what it is about.
+    Act(OperatorAction, Option<&'static str>),
     /// Recorded where it is carried out: a call as a decision, a reload together with those by
     /// signal, a wrong code once a minute.
     RecordedElsewhere,
@@ -19,28 +19,28 @@ pub(super) enum MethodEffect {
 
 /// All methods. A method that is missing here does not exist.
 pub(super) const METHODS: [(&str, MethodEffect); 25] = [
-    ("approvals.answer", Act(OperatorAction::Approve)),
+    ("approvals.answer", Act(OperatorAction::Approve, Some("id"))),
     ("approvals.list", Look),
-    ("approvals.notify", Act(OperatorAction::Notify)),
+    ("approvals.notify", Act(OperatorAction::Notify, None)),
     ("approvals.show", Look),
     ("call", RecordedElsewhere),
-    ("console.link", Act(OperatorAction::ConsoleLink)),
+    ("console.link", Act(OperatorAction::ConsoleLink, None)),
     ("grants.list", Look),
-    ("grants.revoke", Act(OperatorAction::Revoke)),
-    ("login.begin", Act(OperatorAction::LoginBegin)),
-    ("login.paste", Act(OperatorAction::LoginEnd)),
+    ("grants.revoke", Act(OperatorAction::Revoke, Some("id"))),
+    ("login.begin", Act(OperatorAction::LoginBegin, Some("name"))),
+    ("login.paste", Act(OperatorAction::LoginEnd, None)),
     ("login.wait", Look),
-    ("logout", Act(OperatorAction::Logout)),
+    ("logout", Act(OperatorAction::Logout, Some("name"))),
     ("logs", Look),
     ("operator.challenge", Look),
     ("operator.prove", RecordedElsewhere),
-    ("pins.approve", Act(OperatorAction::PinsApprove)),
+    ("pins.approve", Act(OperatorAction::PinsApprove, Some("name"))),
     ("pins.diff", Look),
     ("pins.list", Look),
-    ("pins.reject", Act(OperatorAction::PinsReject)),
+    ("pins.reject", Act(OperatorAction::PinsReject, Some("name"))),
     ("pins.show", Look),
     ("reload", RecordedElsewhere),
-    ("restart", Act(OperatorAction::Restart)),
+    ("restart", Act(OperatorAction::Restart, Some("name"))),
     ("status", Look),
     ("tools", Look),
     ("tools.show", Look),
@@ -54,7 +54,7 @@ impl MethodEffect {
     pub(super) fn of(method: &str, params: &RawObject) -> Option<Self> {
         let (_, effect) = METHODS.iter().find(|(name, _)| *name == method)?;
         let is_denial = method == "approvals.answer" && params.string("answer").as_deref() == Some("deny");
-        Some(if is_denial { Act(OperatorAction::Deny) } else { *effect })
+        Some(if is_denial { Act(OperatorAction::Deny, Some("id")) } else { *effect })
     }
 }
 
@@ -64,25 +64,33 @@ impl MethodEffect {
 /// As those of the action, and that it cannot be recorded, so that it was not done.
 pub(super) async fn recorded(
     audit: &Audit,
-    action: OperatorAction,
+    (action, about): (OperatorAction, Option<&'static str>),
     by: &str,
     params: &RawObject,
     performed: impl Future<Output = Result<RawJson, (i64, String)>>,
 ) -> Result<RawJson, (i64, String)> {
-    // The id of a login opens its page, so it is in no record.
-    let is_of_login = action == OperatorAction::LoginEnd;
-    let name = params.string("name").or_else(|| params.string("id").filter(|_| !is_of_login));
-    let name = name.or_else(|| params.is_true("all").then(|| "all".to_owned()));
+    let is_all = action == OperatorAction::Revoke && params.is_true("all");
+    let is_of_pins = matches!(action, OperatorAction::PinsApprove | OperatorAction::PinsReject);
+    let has_items = is_of_pins && params.get("items").is_some();
+    // A param that the method does not read says nothing about the action.
+    let name = if is_all {
+        Some("all".to_owned())
+    } else {
+        about.filter(|_| !has_items).and_then(|about| params.string(about))
+    };
     let record = audit.begin(action, by, name.as_deref()).await;
     let mut record = record.map_err(|error| (1, format!("nothing was done: {error}")))?;
-    if let Some(items) = params.list("items") {
+    if let Some(items) = params.list("items").filter(|_| has_items) {
         record.set_count(items.len());
     }
     let outcome = performed.await;
     match &outcome {
         Ok(answer) => {
             let answer = RawObject::parse(answer).unwrap_or_default();
-            if let Some(upstream) = answer.string("upstream").filter(|_| is_of_login) {
+            // The id of a login opens its page, so the record has the name of its upstream instead.
+            if action == OperatorAction::LoginEnd
+                && let Some(upstream) = answer.string("upstream")
+            {
                 record.set_name(&upstream);
             }
             record.end(Ok(&told(&answer)));

@@ -131,7 +131,7 @@ async fn each_method_that_is_more_than_a_look_leaves_one_record_and_a_look_leave
         let outcome = stage.ask(LOCAL, method, &params).await;
         let actions = stage.actions().await;
         let wanted = match (method, effect) {
-            (_, MethodEffect::Act(action)) => vec![(action.into_str(), &*own)],
+            (_, MethodEffect::Act(action, _)) => vec![(action.into_str(), &*own)],
             ("reload", _) => vec![("reload", &*own)],
             ("operator.prove", _) => vec![("wrong-code", "unknown")],
             // A call is a decision, and one of nothing is none.
@@ -171,7 +171,7 @@ async fn a_record_of_an_action_says_what_it_was_about_and_its_outcome() {
         ["deny", &no, "done", "outcome: denied"],
         ["approve", &no, "refused", "no open approval with that id; it was answered or has expired"],
         ["revoke", "all", "done", "revoked: 1"],
-        ["disable", "fx", "done", "nothing changed"],
+        ["reload", "", "done", "nothing changed"],
         ["restart", "fy", "refused", "there is no upstream `fy`; `headend status` lists them"],
     ];
     let mut actions = stage.actions().await;
@@ -190,4 +190,40 @@ async fn a_record_of_an_action_says_what_it_was_about_and_its_outcome() {
     let log = std::fs::read_to_string(stage.dir.path().join("state/audit/audit-main-000001.jsonl")).unwrap();
     let revoked = log.lines().find(|line| line.contains(r#""event":"revoke""#)).unwrap();
     assert!(revoked.contains(&format!(r#""by":"{own}""#)), "{revoked}");
+}
+
+#[tokio::test]
+async fn a_param_that_a_method_does_not_read_is_no_name_in_its_record() {
+    let stage = Stage::set();
+    let (yes, no) = (stage.open_approval("fx__a"), stage.open_approval("fx__b"));
+    let answer = |id: &str, answer: &str| format!(r#"{{"id":"{id}","answer":"{answer}","name":"harmless"}}"#);
+    for (method, params, wanted) in [
+        ("approvals.answer", answer(&yes, "once"), ["approve", &yes]),
+        ("approvals.answer", answer(&no, "deny"), ["deny", &no]),
+        ("approvals.notify", r#"{"name":"x","id":"y"}"#.to_owned(), ["notify", ""]),
+        ("grants.revoke", r#"{"all":true,"name":"one"}"#.to_owned(), ["revoke", "all"]),
+        ("grants.revoke", r#"{"id":"zzz","name":"all"}"#.to_owned(), ["revoke", "zzz"]),
+        ("console.link", r#"{"name":"x","all":true}"#.to_owned(), ["console-link", ""]),
+        ("restart", r#"{"id":"fx","all":true,"items":[1]}"#.to_owned(), ["restart", ""]),
+        ("pins.approve", r#"{"items":[],"name":"fx__a"}"#.to_owned(), ["pins-approve", ""]),
+        ("login.paste", r#"{"id":"secret","name":"x"}"#.to_owned(), ["login-end", ""]),
+        ("logout", r#"{"name":"fx","id":"x"}"#.to_owned(), ["logout", "fx"]),
+        ("reload", r#"{"for":"enable","name":"github"}"#.to_owned(), ["reload", ""]),
+        ("reload", r#"{"for":"disable","name":"fx"}"#.to_owned(), ["reload", ""]),
+    ] {
+        // Most are refused, which is on record too.
+        drop(stage.ask(LOCAL, method, &params).await);
+        let actions = stage.actions().await;
+        let [action, _, name, ..] = actions.last().unwrap();
+        assert_eq!([action, name], wanted, "{method} {params}");
+    }
+    let config = stage.dir.path().join("headend.toml");
+    for (enabled, word) in [(false, "disable"), (true, "enable")] {
+        let text = format!("[upstreams.fx]\ncommand = [\"/no/such/program\"]\nenabled = {enabled}\n");
+        std::fs::write(&config, text).unwrap();
+        stage.ask(LOCAL, "reload", &format!(r#"{{"for":"{word}","name":"fx"}}"#)).await.unwrap();
+        let actions = stage.actions().await;
+        let [action, _, name, ..] = actions.last().unwrap();
+        assert_eq!([action, name], [word, "fx"], "that upstream is what changed");
+    }
 }

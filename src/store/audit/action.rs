@@ -85,6 +85,11 @@ impl ActionRecord {
         self.change(|entry| entry.by = Some(Arc::from(by)));
     }
 
+    /// Sets the action, if that is known only now.
+    pub(crate) fn set_action(&mut self, action: OperatorAction) {
+        self.change(|entry| entry.action = Some(action));
+    }
+
     /// Sets what the action is about, if that is known only now.
     pub(crate) fn set_name(&mut self, name: &str) {
         self.change(|entry| entry.name = Some(Arc::from(shortened(name))));
