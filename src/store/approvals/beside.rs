@@ -80,19 +80,15 @@ fn now(db: &Db) -> Result<Wall, DbError> {
     Ok(clock::since_1970().as_secs())
 }
 
-/// The open prompts in a store without a daemon, the oldest first. Blocks. Removes those of a daemon that was killed.
+/// The open prompts in a store without a daemon, the oldest first. Blocks. Leaves out those of a daemon that was killed, which
+/// the next daemon ends.
 ///
 /// # Errors
 /// When the database cannot be read.
 pub(crate) fn prompts(db: &Db) -> Result<Vec<PromptRow>, DbError> {
-    if let Some(dir) = db.path().parent() {
-        lock::while_free(dir, || match db.remove_prompts_of_daemons().run_now() {
-            Err(error) if !error.is_unwritable() => Err(error),
-            Ok(()) | Err(_) => Ok(()),
-        })
-        .transpose()?;
-    }
-    db.prompts(now(db)?).run_now()
+    let now = now(db)?;
+    let without_daemon = |dir| lock::while_free(dir, || db.prompts_without_daemons(now).run_now());
+    db.path().parent().and_then(without_daemon).unwrap_or_else(|| db.prompts(now).run_now())
 }
 
 /// The same as an object with a list of that name. Blocks.

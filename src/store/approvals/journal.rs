@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::closed_by::By;
-use super::{Approvals, Inner};
+use super::{Approvals, Inner, PromptRow};
 use crate::policy::consent::{Asked, CannotAnswer, Closed, Grant, PromptId};
-use crate::policy::{Entry, Event};
+use crate::policy::{Entry, Event, Kind};
 use crate::store::audit::{Audit, RecordSlot};
 
 impl Approvals {
@@ -32,6 +32,20 @@ impl Inner {
             Some(slot) => slot.record(entry),
             None => self.record(entry),
         }
+    }
+
+    /// Records that an approval ended with the daemon that opened it, which could not record that.
+    pub(super) fn superseded(&self, row: &PromptRow) {
+        self.record(Entry {
+            caller: Some(Arc::from(row.caller.as_str())),
+            upstream: Some(Arc::from(row.upstream.as_str())),
+            kind: row.kind.parse::<Kind>().ok(),
+            item: Some(Arc::from(row.item.as_str())),
+            rule: Some(Arc::from(row.rule.as_str())),
+            prompt: Some(Arc::from(row.id.as_str())),
+            result: Closed::Superseded.into_str(),
+            ..Entry::new(Event::Answer)
+        });
     }
 
     /// Records that the person `by` took a grant back.

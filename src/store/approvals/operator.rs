@@ -1,5 +1,7 @@
 //! The settings of gateways for the operator's commands, kept for commands that find no daemon.
 
+use std::sync::Arc;
+
 use super::keeper::{DAEMON, Keeper};
 use super::unlisted::unlisted;
 use super::{Approvals, Inner};
@@ -7,11 +9,14 @@ use crate::config::Operator;
 
 impl Approvals {
     /// Keeps the setting in the store, from here on after each change too. The first keeper stays. A daemon, which has the
-    /// lock of the state directory, ends the open approvals of daemons before it: their calls ended with them.
+    /// lock of the state directory, ends and records the open approvals of daemons before it: their calls ended with them.
     pub(crate) fn keep_operator(&self, keeper: Keeper) {
         let _first_stays = self.inner.keeper.set(keeper);
         if let (Some(db), Keeper::Daemon) = (&self.inner.db, keeper) {
-            db.remove_prompts_of_daemons().then(unlisted);
+            let inner = Arc::clone(&self.inner);
+            db.remove_prompts_of_daemons().then(move |removed| {
+                unlisted(removed.map(|rows| rows.iter().for_each(|row| inner.superseded(row))));
+            });
         }
         self.write_operator();
     }

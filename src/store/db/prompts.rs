@@ -14,6 +14,9 @@ use crate::store::seal::{Opened, Seals};
 
 /// How long unclaimed answers are kept, in seconds.
 const KEPT: Wall = 3600;
+/// Columns of a row of the list.
+const COLUMNS: &str =
+    "id, caller, upstream, kind, item, exposed, rule, need, destructive, session, message, opened_at, until";
 
 impl Db {
     /// Enters a prompt of the process `owner`.
@@ -45,21 +48,37 @@ impl Db {
         self.write(move |connection| delete(connection, &id))
     }
 
-    /// Removes the open approvals of all daemons. The caller has the lock of the state directory and opened none itself.
-    pub(crate) fn remove_prompts_of_daemons(&self) -> Operation<'_, impl Work<Out = ()>> {
-        let sql = "DELETE FROM prompts WHERE substr(owner, 1, length(?1)) = ?1";
-        self.write(move |connection| connection.execute(sql, [DAEMON]).map(drop))
+    /// Removes the open approvals of all daemons, and returns them with an empty message. The caller has the lock of the state
+    /// directory and opened none itself.
+    pub(crate) fn remove_prompts_of_daemons(&self) -> Operation<'_, impl Work<Out = Vec<PromptRow>>> {
+        self.write(move |connection| {
+            let sql = format!("DELETE FROM prompts WHERE substr(owner, 1, length(?1)) = ?1 RETURNING {COLUMNS}");
+            let mut statement = connection.prepare(&sql)?;
+            let rows = statement.query_map([DAEMON], |row| row_of(row, String::new()))?;
+            rows.collect()
+        })
     }
 
     /// The open prompts of all processes, oldest first. One whose message does not open is left out.
     pub(crate) fn prompts(&self, now: Wall) -> Operation<'_, impl Work<Out = Vec<PromptRow>>> {
+        self.prompts_of(now, true)
+    }
+
+    /// The same without those of daemons, for commands that know that no daemon runs.
+    pub(crate) fn prompts_without_daemons(&self, now: Wall) -> Operation<'_, impl Work<Out = Vec<PromptRow>>> {
+        self.prompts_of(now, false)
+    }
+
+    fn prompts_of(&self, now: Wall, with_daemons: bool) -> Operation<'_, impl Work<Out = Vec<PromptRow>>> {
         let seals = self.seals.clone();
         self.read(move |connection| {
-            let sql = "SELECT id, caller, upstream, kind, item, exposed, rule, need, destructive, session, message, opened_at, until \
-                       FROM prompts WHERE until > ?1 ORDER BY opened_at, id";
-            let mut statement = connection.prepare_cached(sql)?;
+            let sql = format!(
+                "SELECT {COLUMNS} FROM prompts WHERE until > ?1 AND (?2 OR substr(owner, 1, length(?3)) <> ?3) \
+                 ORDER BY opened_at, id"
+            );
+            let mut statement = connection.prepare_cached(&sql)?;
             let now = signed(meta::not_before(connection, now)?);
-            let rows = statement.query_map([now], |row| read(row, &seals))?;
+            let rows = statement.query_map(params![now, with_daemons, DAEMON], |row| read(row, &seals))?;
             rows.filter_map(Result::transpose).collect()
         })
     }
@@ -171,9 +190,13 @@ pub(super) fn delete(connection: &Connection, id: &str) -> rusqlite::Result<()> 
 
 fn read(row: &Row<'_>, seals: &Seals) -> rusqlite::Result<Option<PromptRow>> {
     let (id, stored): (String, String) = (row.get(0)?, row.get(10)?);
-    let Some(message) = seals.opened(&place("message", &id), stored) else { return Ok(None) };
-    Ok(Some(PromptRow {
-        id,
+    seals.opened(&place("message", &id), stored).map(|message| row_of(row, message)).transpose()
+}
+
+/// Reads [`COLUMNS`] but the message, which is sealed.
+fn row_of(row: &Row<'_>, message: String) -> rusqlite::Result<PromptRow> {
+    Ok(PromptRow {
+        id: row.get(0)?,
         caller: row.get(1)?,
         upstream: row.get(2)?,
         kind: row.get(3)?,
@@ -186,7 +209,7 @@ fn read(row: &Row<'_>, seals: &Seals) -> rusqlite::Result<Option<PromptRow>> {
         message,
         opened_at: unsigned(row.get(11)?),
         until: unsigned(row.get(12)?),
-    }))
+    })
 }
 
 /// Answers for the prompts of the process `owner` that it has not judged.
@@ -198,8 +221,9 @@ pub(super) fn answers(connection: &Connection, owner: &str) -> rusqlite::Result<
     statement.query_map([owner], read)?.collect()
 }
 
-/// Drops expired rows, also those of processes that ended without doing so.
+/// Drops expired rows, also those of processes that ended without doing so. The next daemon ends and records those of daemons.
 pub(super) fn sweep(connection: &Connection, now: Wall) -> rusqlite::Result<()> {
-    connection.execute("DELETE FROM prompts WHERE until <= ?1", [signed(now)])?;
+    let sql = "DELETE FROM prompts WHERE until <= ?1 AND substr(owner, 1, length(?2)) <> ?2";
+    connection.execute(sql, params![signed(now), DAEMON])?;
     connection.execute("DELETE FROM answers WHERE at <= ?1", [signed(now.saturating_sub(KEPT))]).map(|_| ())
 }
