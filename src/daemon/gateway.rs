@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use tokio::sync::Mutex;
@@ -56,6 +57,8 @@ use crate::wire::frame::Bounds;
 
 /// The cause of a reload in the audit log: a changed file.
 const FILE_WATCH: &str = "file-watch";
+/// A last time in the store so far ahead of the clock is not one that a clock has shown.
+const FAR_AHEAD: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// Source of the configuration, and the way to read it again.
 pub(crate) struct ConfigSource {
@@ -169,7 +172,15 @@ impl Gateway {
         };
         if let Some(db) = &db {
             // A clock that was set back must not let what has expired begin anew.
-            clock::not_before(db.latest_time().run_now()?);
+            let latest = db.latest_time().run_now()?;
+            if latest > clock::since_1970() + FAR_AHEAD {
+                tracing::error!(
+                    seconds_since_1970 = latest.as_secs(),
+                    "the last time in headend.db is more than ten years ahead of the clock: every grant with a time and every open \
+                     approval counts as expired. Set the clock right; if it is right, put a copy of headend.db from before in its place"
+                );
+            }
+            clock::not_before(latest);
         }
         let leases = Leases::new(db.clone(), metrics.clone());
         let kept_logins = db.clone().filter(|_| source.remembers).map(Logins::new);
