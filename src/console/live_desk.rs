@@ -12,6 +12,7 @@ use super::desk::{
 };
 use super::login_desk::LoginDesk;
 use super::text::capitalised;
+use crate::config::HostCommand;
 use crate::engine::oauth::authorize::Callback;
 use crate::gateway::logins::{Begun, Done, NotTaken, PendingLogins};
 use crate::gateway::service::Service;
@@ -159,6 +160,10 @@ impl Desk for LiveDesk {
 
     fn reject_pin<'a>(&'a self, pin: &'a PinKey, digest: &'a str) -> BoxFuture<'a, Result<(), String>> {
         Box::pin(self.judge(pin, digest, false))
+    }
+
+    fn host_command(&self) -> Option<String> {
+        self.service.host_command.get().map(HostCommand::line)
     }
 
     fn upstreams(&self) -> Vec<UpstreamView> {

@@ -259,6 +259,7 @@ impl Connection {
                 }
             }
             Step::Initialize(id, revision, capabilities, name) => {
+                self.client.service.name_host(|| name.clone());
                 // Once a connection.
                 drop(self.legacy.set(self.context(revision).initialized(capabilities.as_ref(), name)));
                 self.answer(&id, Answer::ok(initialize_result(revision))).await;
@@ -303,6 +304,7 @@ impl Connection {
         let client = match self.legacy.get().filter(|_| revision.era() == Era::Legacy) {
             Some(client) => client.clone(),
             None => {
+                self.client.service.name_host(|| params.meta.client_name());
                 let offered = Kinds::of(params.meta.input_capabilities().as_ref());
                 ClientContext { offered, ..self.context(revision) }
             }
