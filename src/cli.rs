@@ -12,6 +12,7 @@ mod check;
 mod console;
 mod daemon;
 mod doctor;
+mod door;
 mod ends;
 mod exchange;
 mod exit;
@@ -70,7 +71,8 @@ struct Cli {
 const AFTER: &str = "\
 Configuration is looked up in this order: --config, $HEADEND_CONFIG, $XDG_CONFIG_HOME/headend/headend.toml
 (~/.config/headend/headend.toml), /etc/headend/headend.toml. State (the tokens, what upstreams offered last, grants) lives in
-$STATE_DIRECTORY, else $XDG_STATE_HOME/headend (~/.local/state/headend).
+$STATE_DIRECTORY, else $XDG_STATE_HOME/headend (~/.local/state/headend). The daemon is looked for at --socket or $HEADEND_SOCKET;
+without them at [admin] socket, at the address in the state directory, then in the runtime directories.
 
 Exit codes: 0 done, 1 the answer is no, 64 wrong usage, 69 no daemon, 70 internal error,
 75 something that passes is in the way, such as a store that cannot be read; 78 wrong configuration.";
@@ -80,6 +82,10 @@ enum Command {
     /// Run the daemon: MCP over HTTP, metrics, the admin socket. The default command.
     Serve(ServeArgs),
     /// Be one stdio MCP server for a host: attached to the running daemon, or the whole gateway in this process.
+    ///
+    /// A daemon that starts or ends is waited for, 8 s at most. Where one has the state directory and does not answer, or
+    /// nothing answers at a socket that is named, the lists that were kept are shown, calls are refused and no server is
+    /// started until the daemon answers.
     Stdio(StdioArgs),
     /// Write a first configuration file with comments; never over one that exists.
     ///

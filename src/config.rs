@@ -27,6 +27,7 @@ pub(crate) mod fuzz;
 pub(crate) mod guard;
 mod hints;
 mod home;
+mod host_command;
 mod limits;
 mod managers;
 mod merge;
@@ -57,6 +58,7 @@ pub(crate) use self::consent::{Consent, Operator};
 pub(crate) use self::container::ContainerRun;
 pub(crate) use self::doubts::{doubts, unasked};
 pub(crate) use self::expand::Template;
+pub(crate) use self::host_command::HostCommand;
 pub(crate) use self::limits::Limits;
 pub(crate) use self::managers::{is_same_place, known_directories, version_folders};
 pub(crate) use self::model::{

@@ -27,6 +27,7 @@ mod prepared;
 pub(crate) mod question;
 pub(crate) mod quota;
 mod request;
+pub(crate) mod role;
 pub(crate) mod service;
 pub(crate) mod snapshot;
 mod starting;

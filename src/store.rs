@@ -8,6 +8,7 @@
 //! pin registry ([`pins`]), the last decisions ([`recent`]), ended sessions ([`sessions`]), used states ([`states`]),
 //! sign-outs that wait for the disk ([`sign_ins`]).
 
+pub(crate) mod address;
 pub(crate) mod approvals;
 pub(crate) mod audit;
 pub(crate) mod db;
@@ -20,6 +21,7 @@ pub(crate) mod leases;
 mod lock;
 pub(crate) mod logins;
 pub(crate) mod pins;
+pub(crate) mod presence;
 pub(crate) mod recent;
 pub(crate) mod seal;
 pub(crate) mod sessions;

@@ -42,6 +42,9 @@ pub(super) fn run(common: &Common, args: DoctorArgs) -> Result<u8, Failure> {
     let mut daemon = machine::daemon(common, &mut found);
     let loaded = machine::configuration(common, daemon.as_mut(), &mut found);
     let state = machine::state(common, &mut found);
+    if let (Some(daemon), Some(state)) = (&daemon, &state) {
+        machine::compare_state(daemon, state, &mut found);
+    }
     if let Some(loaded) = &loaded {
         if daemon.is_none() {
             machine::ports(&loaded.config, &mut found);
@@ -51,7 +54,7 @@ pub(super) fn run(common: &Common, args: DoctorArgs) -> Result<u8, Failure> {
         hosts::look(&loaded.config, state.as_deref(), &mut found);
         clocks::look(&loaded.config, state.as_deref(), &mut found);
     }
-    let is_startable = !args.no_start && state.is_some() && !machine::is_denied(common);
+    let is_startable = !args.no_start && state.is_some() && common.socket.is_none() && !machine::is_denied(common);
     let told = match (daemon, loaded) {
         (Some(mut daemon), _) => daemon.ask("status", None).ok(),
         (None, Some(loaded)) if is_startable => servers::started(loaded, &mut found),

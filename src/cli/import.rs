@@ -101,7 +101,7 @@ pub(super) fn run(common: &Common, args: &ImportArgs) -> Result<u8, Failure> {
     let imported = imported(&files, home.as_deref(), &target).map_err(|error| Failure::new(CONFIG, error))?;
     let silent = silent(args, &imported, &target.present)?;
     let (text, told) = composed(&imported, silent, &target.present, &heading(args, &files, &target));
-    let done = if args.write { added(&imported, &target, &text) } else { print(&text) };
+    let done = if args.write { added(common, &imported, &target, &text) } else { print(&text) };
     done.inspect(|_| {
         told.iter().for_each(|text| complain(text));
         provide(&imported);
@@ -120,7 +120,7 @@ fn heading(args: &ImportArgs, files: &[HostText], target: &Target) -> String {
 }
 
 /// Adds the text to the configuration file and says what to do next.
-fn added(imported: &Imported, target: &Target, text: &str) -> Result<u8, Failure> {
+fn added(common: &Common, imported: &Imported, target: &Target, text: &str) -> Result<u8, Failure> {
     let path = target.path.display();
     if imported.blocks.is_empty() {
         return print(&format!("Nothing to add: {path} has every server of these files.\n"));
@@ -141,6 +141,10 @@ fn added(imported: &Imported, target: &Target, text: &str) -> Result<u8, Failure
         }
     }
     out.push_str(&screen.paragraph("Next: `headend check`, then start `headend`, or `headend reload` if it runs."));
+    let admin = source::quiet(common).map(|config| config.admin).unwrap_or_default();
+    let command = source::host_command(common, &admin, Some(&target.path)).line();
+    let hosts = format!("Then give each host this one server, and remove the others from it: `{command}`");
+    out.push_str(&screen.paragraph(&hosts));
     print(&out)
 }
 

@@ -10,7 +10,7 @@ pub(super) struct Common {
     /// The configuration file.
     #[arg(long, value_name = "PATH", env = "HEADEND_CONFIG", global = true)]
     pub(super) config: Option<PathBuf>,
-    /// The daemon's admin socket.
+    /// The daemon's admin socket; no other one is looked for then.
     #[arg(long, value_name = "PATH", env = "HEADEND_SOCKET", global = true)]
     pub(super) socket: Option<PathBuf>,
     /// Log filter: a level, or `target=level` pairs. Logs go to stderr. [default: info]

@@ -2,27 +2,28 @@
 //!
 //! When the daemon goes away, headend answers the calls in flight with an error, looks for the daemon and repeats the
 //! handshake. Until then the host's requests wait, though not for long; the host notices nothing but failed calls.
+//! Where no daemon answers from the start, a gateway in this process stands in for it until one does.
 //!
 //! One loop, which never waits for one side alone: a daemon that is busy, or a host that reads nothing, keeps it neither
 //! from the other side nor from its end.
 
 use std::io;
-use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Stdout};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::UnixStream;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
-use super::daemon::{self, Daemon};
+use super::daemon::Daemon;
+use super::door::Door;
 use super::ends::Ends;
-use super::exit::{OK, SOFTWARE, UNAVAILABLE};
-use super::options::Common;
+use super::exit::{OK, SOFTWARE};
 use super::output::Failure;
-use crate::daemon::gateway::{StopTimes, or_never};
+use crate::daemon::gateway::{Gateway, StopTimes, or_never};
+use crate::serve::lines;
 use crate::wire::lines::LineDecoder;
 
 mod talk;
@@ -33,83 +34,48 @@ use self::talk::Talk;
 const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
 /// Bytes that wait for one side before the other is read no further.
 const HIGH_WATER: usize = 1 << 20;
-/// How often to look for a daemon that went away.
-const LOOK_AGAIN: Duration = Duration::from_millis(250);
-/// How long a request waits for it. Hosts give a request up after a minute or so.
+/// Bytes on their way to the stand-in, and from it.
+const STAND_IN_BYTES: usize = 64 * 1024;
+/// How long a request waits for a daemon that went away. Hosts give a request up after a minute or so.
 const GAP: Duration = Duration::from_secs(25);
 
-/// Where the daemon is, and which one it has to be.
-#[derive(Clone, Debug)]
-pub(super) struct Door {
-    pub(super) common: Common,
-    pub(super) profile: Option<String>,
-    /// The configuration file that it must serve.
-    pub(super) config: PathBuf,
-}
-
-/// Why no daemon is attached to.
-#[derive(Debug)]
-pub(super) enum Closed {
-    Away(Failure),
-    /// It has another configuration file.
-    Other,
-}
-
-impl Door {
-    /// Connects to the daemon. Blocks.
-    ///
-    /// # Errors
-    /// [`Closed`].
-    pub(super) fn knock(&self) -> Result<Daemon, Closed> {
-        let daemon = daemon::connect(&self.common, "mcp", self.profile.as_deref()).map_err(Closed::Away)?;
-        // Two paths may lead to one file.
-        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        let same = daemon.hello.config.as_ref().is_some_and(|named| real(Path::new(named)) == real(&self.config));
-        if same { Ok(daemon) } else { Err(Closed::Other) }
-    }
-
-    /// Knocks until the daemon is back.
-    async fn wait(self, until: Instant) -> Result<Link, Failure> {
-        loop {
-            tokio::time::sleep(LOOK_AGAIN).await;
-            let door = self.clone();
-            let knocked = tokio::task::spawn_blocking(move || door.knock()).await;
-            let failure = match knocked {
-                Ok(Ok(daemon)) => return Link::open(daemon),
-                Ok(Err(Closed::Away(failure))) => failure,
-                Ok(Err(Closed::Other)) => {
-                    let text = "the daemon that answers now serves another configuration file";
-                    Failure::new(UNAVAILABLE, text)
-                }
-                Err(error) => Failure::new(SOFTWARE, format!("look for the daemon: {error}")),
-            };
-            if Instant::now() >= until {
-                let text = format!("the daemon went away and did not come back in time: {}", failure.text);
-                return Err(Failure::new(failure.code, text));
-            }
-        }
-    }
-}
-
-/// A connection to the daemon.
+/// The other end of the relay's lines.
 struct Link {
-    read: OwnedReadHalf,
-    write: OwnedWriteHalf,
+    read: Box<dyn AsyncRead + Send + Unpin>,
+    write: Box<dyn AsyncWrite + Send + Unpin>,
     lines: LineDecoder,
 }
 
 impl Link {
+    fn of(read: impl AsyncRead + Send + Unpin + 'static, write: impl AsyncWrite + Send + Unpin + 'static) -> Self {
+        Self { read: Box::new(read), write: Box::new(write), lines: LineDecoder::new(MAX_LINE_BYTES) }
+    }
+
     fn open(daemon: Daemon) -> Result<Self, Failure> {
         let failed = |error: io::Error| Failure::new(SOFTWARE, format!("the admin socket: {error}"));
         daemon.stream.set_nonblocking(true).map_err(failed)?;
         let (read, write) = UnixStream::from_std(daemon.stream).map_err(failed)?.into_split();
-        Ok(Self { read, write, lines: LineDecoder::new(MAX_LINE_BYTES) })
+        Ok(Self::of(read, write))
+    }
+
+    /// Connects to a gateway in this process.
+    fn into_stand_in(gateway: &Gateway, profile: Option<&str>) -> Self {
+        let (ours, theirs) = tokio::io::duplex(STAND_IN_BYTES);
+        let client = gateway.line_client(gateway.own_caller(), profile.map(Into::into));
+        let (read, write) = tokio::io::split(theirs);
+        let stop = gateway.service.draining.clone();
+        gateway.service.tasks.spawn("stand-in", lines::serve(client, read, write, stop));
+        let (read, write) = tokio::io::split(ours);
+        Self::of(read, write)
     }
 }
 
+/// A search for the daemon.
+type Search = Pin<Box<dyn Future<Output = Result<Link, Failure>> + Send>>;
+
 /// The daemon is away.
 struct Away {
-    back: Pin<Box<dyn Future<Output = Result<Link, Failure>> + Send>>,
+    back: Search,
     /// When the requests that wait are answered; `None` once that is done.
     gap_ends: Option<Instant>,
 }
@@ -124,84 +90,162 @@ enum Event {
     End,
 }
 
-/// Relays until stdin ends, the host closes stdout, a signal comes, or the daemon stays away for longer than `patience`.
+/// Relays to a daemon until stdin ends, the host closes stdout, a signal comes, or the daemon stays away for longer than `patience`.
 ///
 /// # Errors
 /// 70 when the socket cannot be used, 69 when the daemon stays away.
 pub(super) async fn run(door: Door, daemon: Daemon, patience: Duration, times: StopTimes) -> Result<u8, Failure> {
     let mut ends = Ends::watch()?;
-    let (mut stdin, mut stdout) = (tokio::io::stdin(), tokio::io::stdout());
-    let mut from_client = LineDecoder::new(MAX_LINE_BYTES);
-    let mut talk = Talk::default();
-    let (mut to_daemon, mut to_client) = (BytesMut::new(), BytesMut::new());
-    // Until everything in `to_client` has gone, and stdout says so.
-    let mut unwritten = false;
-    let mut link = Some(Link::open(daemon)?);
-    let mut away: Option<Away> = None;
-    let outcome = loop {
-        unwritten |= !to_client.is_empty();
-        let (unsent, unread) = (to_daemon.len(), to_client.len());
-        let may_hear = talk.waiting() + unsent < HIGH_WATER;
-        let (reading, writing) = match &mut link {
-            Some(Link { read, write, lines }) => {
-                let reading = async move { read.read_buf(lines.buffer()).await };
-                (Some(reading), Some(write.write_buf(&mut to_daemon)))
-            }
-            None => (None, None),
-        };
-        let gap_ends = away.as_ref().and_then(|away| away.gap_ends);
-        let event = tokio::select! {
-            () = ends.wait() => Event::End,
-            got = stdin.read_buf(from_client.buffer()), if may_hear => Event::FromClient(got),
-            done = write_out(&mut stdout, &mut to_client), if unwritten => Event::ToClient(done),
-            got = or_never(reading), if unread < HIGH_WATER => Event::FromDaemon(got),
-            done = or_never(writing), if unsent > 0 => Event::ToDaemon(done),
-            found = or_never(away.as_mut().map(|away| away.back.as_mut())) => Event::Back(found),
-            () = or_never(gap_ends.map(tokio::time::sleep_until)) => Event::GapOver,
-        };
-        match event {
-            Event::End => break Ok(OK),
-            Event::FromClient(Ok(1..)) => talk.hear_client(&mut from_client, &mut to_daemon, &mut to_client),
-            // A client that ends its input, or reads no more, has no use for answers.
-            Event::FromClient(_) | Event::ToClient(Err(_)) => return Ok(OK),
-            Event::ToClient(Ok(())) => unwritten = false,
-            Event::FromDaemon(Ok(1..)) => {
-                if let Some(link) = &mut link {
-                    talk.hear_daemon(&mut link.lines, &mut to_client);
+    let relay = Relay {
+        stdin: tokio::io::stdin(),
+        stdout: tokio::io::stdout(),
+        search: |patience| search(door.clone(), patience),
+        patience,
+        last_answers: times.answers,
+    };
+    Box::pin(relay.run(Link::open(daemon)?, None, ends.wait())).await
+}
+
+/// Relays to a gateway that stands in for the daemon, and to the daemon as soon as one answers.
+///
+/// # Errors
+/// As [`run`], once a daemon has answered.
+pub(super) async fn stand_in(
+    door: Door,
+    gateway: Gateway,
+    profile: Option<&str>,
+    patience: Duration,
+    times: StopTimes,
+) -> Result<u8, Failure> {
+    let mut ends = Ends::watch()?;
+    let link = Link::into_stand_in(&gateway, profile);
+    let relay = Relay {
+        stdin: tokio::io::stdin(),
+        stdout: tokio::io::stdout(),
+        search: |patience| search(door.clone(), patience),
+        patience,
+        last_answers: times.answers,
+    };
+    Box::pin(relay.run(link, Some(gateway), ends.wait())).await
+}
+
+/// Looks for the daemon, for as long as `patience` lasts; without one, for ever.
+fn search(door: Door, patience: Option<Duration>) -> Search {
+    Box::pin(async move { Link::open(door.wait(patience).await?) })
+}
+
+/// The host's side of a relay.
+struct Relay<R, W, S> {
+    stdin: R,
+    stdout: W,
+    /// Begins a search for the daemon, for so long.
+    search: S,
+    /// How long a daemon that went away is looked for.
+    patience: Duration,
+    /// How long the last answers may take to be written.
+    last_answers: Duration,
+}
+
+impl<R, W, S> Relay<R, W, S>
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+    S: Fn(Option<Duration>) -> Search,
+{
+    /// Relays until `end`. With a `stand_in`, `link` leads to it.
+    async fn run(self, link: Link, stand_in: Option<Gateway>, end: impl Future<Output = ()>) -> Result<u8, Failure> {
+        let Self { mut stdin, mut stdout, search, patience, last_answers } = self;
+        let mut stand_in = stand_in;
+        let mut from_client = LineDecoder::new(MAX_LINE_BYTES);
+        let mut talk = if stand_in.is_some() { Talk::with_stand_in() } else { Talk::default() };
+        let (mut to_daemon, mut to_client) = (BytesMut::new(), BytesMut::new());
+        // True while stdout has not taken all of `to_client`.
+        let mut unwritten = false;
+        let mut link = Some(link);
+        let mut away = stand_in.is_some().then(|| Away { back: search(None), gap_ends: None });
+        tokio::pin!(end);
+        let outcome = loop {
+            unwritten |= !to_client.is_empty();
+            let (unsent, unread) = (to_daemon.len(), to_client.len());
+            let may_hear = talk.waiting() + unsent < HIGH_WATER;
+            let (reading, writing) = match &mut link {
+                Some(Link { read, write, lines }) => {
+                    let reading = async move { read.read_buf(lines.buffer()).await };
+                    (Some(reading), Some(write.write_buf(&mut to_daemon)))
+                }
+                None => (None, None),
+            };
+            let gap_ends = away.as_ref().and_then(|away| away.gap_ends);
+            let event = tokio::select! {
+                () = &mut end => Event::End,
+                got = stdin.read_buf(from_client.buffer()), if may_hear => Event::FromClient(got),
+                done = write_out(&mut stdout, &mut to_client), if unwritten => Event::ToClient(done),
+                got = or_never(reading), if unread < HIGH_WATER => Event::FromDaemon(got),
+                done = or_never(writing), if unsent > 0 => Event::ToDaemon(done),
+                found = or_never(away.as_mut().map(|away| away.back.as_mut())) => Event::Back(found),
+                () = or_never(gap_ends.map(tokio::time::sleep_until)) => Event::GapOver,
+            };
+            match event {
+                Event::End => break Ok(OK),
+                Event::FromClient(Ok(1..)) => talk.hear_client(&mut from_client, &mut to_daemon, &mut to_client),
+                // A client that ends its input, or reads no more, has no use for answers.
+                Event::FromClient(_) | Event::ToClient(Err(_)) => return Ok(OK),
+                Event::ToClient(Ok(())) => unwritten = false,
+                Event::FromDaemon(Ok(1..)) => {
+                    if let Some(link) = &mut link {
+                        talk.hear_daemon(&mut link.lines, &mut to_client);
+                    }
+                }
+                Event::ToDaemon(Ok(1..)) => {}
+                Event::FromDaemon(_) | Event::ToDaemon(_) => {
+                    tracing::warn!("the daemon went away; looking for it");
+                    link = None;
+                    to_daemon.clear();
+                    talk.lost(&mut to_client);
+                    let gap_ends = Some(Instant::now() + GAP.min(patience));
+                    away = Some(Away { back: search(Some(patience)), gap_ends });
+                }
+                Event::Back(Ok(found)) => {
+                    tracing::info!("the daemon is back");
+                    (link, away) = (Some(found), None);
+                    if let Some(gateway) = stand_in.take() {
+                        to_daemon.clear();
+                        talk.leave_stand_in(&mut to_client);
+                        end_stand_in(&gateway).await;
+                    }
+                    talk.found(&mut to_daemon);
+                }
+                Event::Back(Err(failure)) => break Err(failure),
+                Event::GapOver => {
+                    talk.give_up_waiting(&mut to_client);
+                    away.iter_mut().for_each(|away| away.gap_ends = None);
                 }
             }
-            Event::ToDaemon(Ok(1..)) => {}
-            Event::FromDaemon(_) | Event::ToDaemon(_) => {
-                tracing::warn!("the daemon went away; looking for it");
-                link = None;
-                to_daemon.clear();
-                talk.lost(&mut to_client);
-                let now = Instant::now();
-                let back = Box::pin(door.clone().wait(now + patience));
-                away = Some(Away { back, gap_ends: Some(now + GAP.min(patience)) });
-            }
-            Event::Back(Ok(found)) => {
-                tracing::info!("the daemon is back");
-                (link, away) = (Some(found), None);
-                talk.found(&mut to_daemon);
-            }
-            Event::Back(Err(failure)) => break Err(failure),
-            Event::GapOver => {
-                talk.give_up_waiting(&mut to_client);
-                away.iter_mut().for_each(|away| away.gap_ends = None);
-            }
+        };
+        talk.end(&mut to_client);
+        // A host that reads nothing loses its last answers.
+        drop(tokio::time::timeout(last_answers, write_out(&mut stdout, &mut to_client)).await);
+        if let Some(gateway) = &stand_in {
+            end_stand_in(gateway).await;
         }
-    };
-    talk.end(&mut to_client);
-    // A host that reads nothing loses its last answers.
-    drop(tokio::time::timeout(times.answers, write_out(&mut stdout, &mut to_client)).await);
-    outcome
+        outcome
+    }
+}
+
+/// Ends a gateway that has started nothing and has nothing to finish.
+async fn end_stand_in(gateway: &Gateway) {
+    let hurry = CancellationToken::new();
+    hurry.cancel();
+    Box::pin(gateway.shut_down(&hurry)).await;
 }
 
 /// Writes all of it. Cancel-safe: bytes that were not written stay.
-async fn write_out(stdout: &mut Stdout, bytes: &mut BytesMut) -> io::Result<()> {
+async fn write_out(stdout: &mut (impl AsyncWrite + Unpin), bytes: &mut BytesMut) -> io::Result<()> {
     while !bytes.is_empty() {
         stdout.write_buf(bytes).await?;
     }
     stdout.flush().await
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,7 @@ use crate::wire::foreign;
 use crate::wire::raw::RawObject;
 
 pub(super) fn run(common: &Common, name: &str) -> Result<u8, Failure> {
-    let mut daemon = daemon::connect(common, "admin", None).map_err(|failure| {
+    let mut daemon = daemon::connect(common, "admin", None).map_err(Failure::from).map_err(|failure| {
         let text = format!(
             "{}, which starts every upstream; a host that runs `headend stdio` without a daemon starts its own",
             failure.text

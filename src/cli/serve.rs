@@ -97,7 +97,8 @@ async fn serve(common: &Common, loaded: Loaded, inline: bool, begun: Instant) ->
     // First of all: until then a signal ends the process by itself, and SIGHUP would too.
     let mut signals = Signals::watch()?;
     warn(&loaded, inline);
-    let (embedded, socket) = (loaded.embedded, source::own_socket(common, &loaded.config));
+    let (embedded, socket) = (loaded.embedded, source::own_socket(common, &loaded.config.admin));
+    let host_command = source::host_command(common, &loaded.config.admin, loaded.source.path.as_deref());
     let access = Access::of(&loaded.config.admin).map_err(|why| Failure::new(CONFIG, why))?;
     let wants_token = matches!(loaded.config.server.auth, Auth::Token { .. });
     let store = source::store(&loaded.config)?;
@@ -111,6 +112,7 @@ async fn serve(common: &Common, loaded: Loaded, inline: bool, begun: Instant) ->
     let config = loaded.config;
     let gateway = Gateway::build(config, loaded.source, Some(store), MAIN, StopTimes::DAEMON).map_err(start_failure)?;
     let gateway = Arc::new(gateway);
+    gateway.service.host_command.get_or_init(|| host_command);
     gateway.service.approvals.keep_operator(Keeper::Daemon);
     let addresses = gateway.listen().await.map_err(start_failure)?;
     if let Some(path) = socket {

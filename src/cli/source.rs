@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use super::exit::{CONFIG, TEMPFAIL, USAGE};
 use super::options::Common;
 use super::output::Failure;
-use crate::config::{self, Config, Loading, Located, Target, Template, Warning, guard};
+use crate::config::{self, Admin, Config, HostCommand, Loading, Located, Target, Template, Warning, guard};
 use crate::daemon::gateway::ConfigSource;
 use crate::store::directory::Store;
 use crate::store::seal::KeySource;
@@ -183,14 +183,18 @@ pub(super) fn existing_store(common: &Common) -> Result<Option<Store>, Failure> 
     Store::open(dir, key).map(Some).map_err(|error| Failure::new(TEMPFAIL, error))
 }
 
-/// Default places of the admin socket.
-pub(super) fn default_sockets() -> Vec<PathBuf> {
-    let runtime = ["RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR"].into_iter().filter_map(environment).map(PathBuf::from);
-    let state = config::state_dir(&environment);
-    runtime.chain(state).map(|dir| dir.join("headend.sock")).collect()
+/// The command by which hosts reach a daemon that is started as this command is, with that configuration file.
+pub(super) fn host_command(common: &Common, admin: &Admin, file: Option<&Path>) -> HostCommand {
+    let places = config::state_dir(&environment).zip(own_socket(common, admin));
+    let uid = rustix::process::getuid().as_raw();
+    places
+        .map_or_else(HostCommand::default, |(state, socket)| HostCommand::of(file, &state, &socket, &environment, uid))
 }
 
 /// The socket of the daemon itself.
-pub(super) fn own_socket(common: &Common, config: &Config) -> Option<PathBuf> {
-    common.socket.clone().or_else(|| config.admin.socket.clone()).or_else(|| default_sockets().into_iter().next())
+pub(super) fn own_socket(common: &Common, admin: &Admin) -> Option<PathBuf> {
+    let named = common.socket.clone().or_else(|| admin.socket.clone());
+    let runtime = ["RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR"].into_iter().filter_map(environment).map(PathBuf::from);
+    let mut directories = runtime.chain(config::state_dir(&environment));
+    named.or_else(|| directories.next().map(|directory| directory.join("headend.sock")))
 }

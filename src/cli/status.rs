@@ -6,6 +6,7 @@ use super::meant::meant;
 use super::options::Common;
 use super::output::{Failure, count, print};
 use super::screen::{Colour, Column, Screen};
+use super::source;
 use crate::policy::LOCAL;
 use crate::wire::foreign;
 use crate::wire::raw::RawObject;
@@ -29,7 +30,8 @@ const COLUMNS: [(&str, Column); 12] = [
 const WORKS: [&str; 5] = ["ready", "idle", "starting", "stopped", "disabled"];
 
 pub(super) fn run(common: &Common, name: Option<&str>, json: bool) -> Result<u8, Failure> {
-    let status = daemon::connect(common, "admin", None)?.ask("status", None)?;
+    let mut daemon = daemon::connect(common, "admin", None).map_err(|failure| beside(common, &failure.into()))?;
+    let status = daemon.ask("status", None)?;
     let upstreams = status.objects("upstreams");
     let screen = Screen::of_stdout();
     if let Some(name) = name {
@@ -48,6 +50,15 @@ pub(super) fn run(common: &Common, name: Option<&str>, json: bool) -> Result<u8,
     print(&all(screen, &status, &upstreams))
 }
 
+/// The failure to find a daemon, with the gateways that run without one.
+fn beside(common: &Common, failure: &Failure) -> Failure {
+    let store = source::existing_store(common).ok().flatten();
+    let others = store.map(|store| store.other_gateways()).unwrap_or_default();
+    let lines: String =
+        others.iter().map(|other| format!("\n{other} runs without one, with upstreams of its own")).collect();
+    Failure::new(failure.code, format!("{}{lines}", failure.text))
+}
+
 /// The gateway and all upstreams.
 fn all(screen: Screen, status: &RawObject, upstreams: &[RawObject]) -> String {
     let number = |name: &str| status.get(name).and_then(|count| count.parse::<usize>().ok()).unwrap_or_default();
@@ -63,6 +74,17 @@ fn all(screen: Screen, status: &RawObject, upstreams: &[RawObject]) -> String {
     out.push_str(&screen.paragraph(&format!("configuration: {config}")));
     for line in [addresses(status), clients(status), approvals(status)].into_iter().flatten() {
         out.push_str(&screen.paragraph(&line));
+    }
+    if let Some(command) = status.string("host-command").filter(|command| command != "headend stdio") {
+        out.push_str(&screen.paragraph(&format!("hosts: {}", foreign::line(&command))));
+    }
+    for other in status.objects("other-gateways") {
+        let pid = field(&other, "pid");
+        let host = other.string("host").map(|host| format!(" for {}", foreign::line(&host))).unwrap_or_default();
+        let text = format!(
+            "another gateway: `headend stdio`{host} (pid {pid}) runs upstreams of its own on this state directory"
+        );
+        out.push_str(&screen.paragraph(&text));
     }
     out.push('\n');
     let degraded = status.objects("degraded");

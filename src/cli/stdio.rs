@@ -1,11 +1,13 @@
 //! `headend stdio`: one MCP server on stdin and stdout.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
 use tokio_util::io::InspectReader;
 use tokio_util::sync::CancellationToken;
 
+use super::door::{Door, HostServer};
 use super::ends::Ends;
 use super::exit::{CONFIG, OK, USAGE};
 use super::options::Common;
@@ -17,6 +19,7 @@ use crate::daemon::gateway::{Gateway, StopTimes};
 use crate::serve::lines;
 use crate::store::approvals::Keeper;
 use crate::store::audit::chain_of_its_own;
+use crate::store::directory::Store;
 
 /// Name of the profile that `--transparent` makes.
 const TRANSPARENT: &str = "transparent";
@@ -29,7 +32,7 @@ pub(super) struct StdioArgs {
     /// Expose names and URIs of the one upstream unchanged, without a prefix.
     #[arg(long)]
     transparent: bool,
-    /// Never attach to a running daemon.
+    /// Never attach to a running daemon: start every upstream in this process.
     #[arg(long)]
     no_daemon: bool,
     /// Serve this profile.
@@ -39,25 +42,56 @@ pub(super) struct StdioArgs {
 
 pub(super) fn run(common: &Common, args: &StdioArgs) -> Result<u8, Failure> {
     serve::close_memory();
-    let mut loaded = source::load(common, &args.upstreams)?;
-    let _guard = serve::start_logs(common, &loaded.config.log)?;
+    // A daemon may read a configuration that this process cannot: hosts pass few variables.
+    let loaded = source::load(common, &args.upstreams);
+    let config = loaded.as_ref().ok().map(|loaded| &loaded.config);
+    let _guard = serve::start_logs(common, &config.map(|config| config.log.clone()).unwrap_or_default())?;
     let times = StopTimes::PIPE;
-    let path = loaded.source.path.as_ref().filter(|_| args.upstreams.is_empty() && !args.no_daemon && !loaded.embedded);
-    if let Some(path) = path {
-        let door = relay::Door { common: common.clone(), profile: args.profile.clone(), config: path.clone() };
-        match door.knock() {
-            Ok(daemon) => {
-                let patience = loaded.config.stdio.reconnect_timeout;
+    if args.upstreams.is_empty() && !args.no_daemon {
+        let patience = config.map(|config| config.stdio).unwrap_or_default().reconnect_timeout;
+        let store = source::existing_store(common).ok().flatten();
+        let is_held = || store.as_ref().is_some_and(Store::has_daemon);
+        let door = Door::of(common, args.profile.clone());
+        match door.choose(is_held, patience)? {
+            HostServer::Attach(daemon) => {
                 return serve::block_on(times, relay::run(door, daemon, patience, times));
             }
-            Err(relay::Closed::Other) => {
-                tracing::info!("the running daemon has another configuration; serving alone");
+            HostServer::StandIn => {
+                tracing::warn!(
+                    "the daemon does not answer: its tools are listed as they were last seen, and no call is made until it answers"
+                );
+                let mut loaded = loaded?;
+                let profile = profile(args, &mut loaded)?;
+                return serve::block_on(times, stand_in(door, loaded, profile, patience));
             }
-            Err(relay::Closed::Away(_)) => {}
+            HostServer::Alone { told: Some(told) } => {
+                tracing::warn!("{told}. Here the servers are started once more");
+            }
+            HostServer::Alone { told: None } => {}
         }
     }
-    let profile = if args.transparent { Some(transparent(&mut loaded)?) } else { args.profile.clone() };
+    let mut loaded = loaded?;
+    let profile = profile(args, &mut loaded)?;
     serve::block_on(times, alone(loaded, profile, !args.upstreams.is_empty(), times))
+}
+
+/// The profile of the client.
+fn profile(args: &StdioArgs, loaded: &mut Loaded) -> Result<Option<String>, Failure> {
+    if args.transparent {
+        return transparent(loaded).map(Some);
+    }
+    if let Some(name) = args.profile.as_ref().filter(|name| !loaded.config.profiles.iter().any(|p| p.name == **name)) {
+        return Err(Failure::new(CONFIG, format!("there is no profile {name:?}")));
+    }
+    Ok(args.profile.clone())
+}
+
+/// Runs a gateway that starts no server, until the daemon answers.
+async fn stand_in(door: Door, loaded: Loaded, profile: Option<String>, patience: Duration) -> Result<u8, Failure> {
+    let times = StopTimes::PIPE;
+    let store = source::store(&loaded.config)?;
+    let gateway = Gateway::stand_in(loaded.config, loaded.source, store, times).map_err(serve::start_failure)?;
+    Box::pin(relay::stand_in(door, gateway, profile.as_deref(), patience, times)).await
 }
 
 fn transparent(loaded: &mut Loaded) -> Result<String, Failure> {
@@ -83,15 +117,17 @@ fn transparent(loaded: &mut Loaded) -> Result<String, Failure> {
 async fn alone(loaded: Loaded, profile: Option<String>, inline: bool, times: StopTimes) -> Result<u8, Failure> {
     let mut ends = Ends::watch()?;
     serve::warn(&loaded, inline);
-    if let Some(name) = profile.as_ref().filter(|name| !loaded.config.profiles.iter().any(|p| p.name == **name)) {
-        return Err(Failure::new(CONFIG, format!("there is no profile {name:?}")));
-    }
     // Upstreams of the command line keep nothing on disk. Those of a file need an audit log, so without a state
     // directory headend serves nothing.
     let store = if inline { None } else { Some(source::store(&loaded.config)?) };
+    let presence = store.as_ref().map(Store::announce).transpose();
     let gateway = Gateway::build(loaded.config, loaded.source, store, &chain_of_its_own(), times)
         .map_err(serve::start_failure)?;
     gateway.service.approvals.keep_operator(Keeper::Alone);
+    match presence {
+        Ok(presence) => drop(presence.map(|presence| gateway.service.presence.set(presence))),
+        Err(error) => tracing::debug!(error = %error, "the state directory does not show this gateway to others"),
+    }
     let client = gateway.line_client(gateway.own_caller(), profile.map(Arc::from));
     let (input_ended, ended) = (CancellationToken::new(), CancellationToken::new());
     let tell = input_ended.clone();

@@ -26,8 +26,12 @@ pub(super) fn run(common: &Common, name: &str, on: bool) -> Result<u8, Failure> 
     let main = loaded.config.path.clone().ok_or_else(none)?;
     let daemon = match daemon::connect(common, "admin", None) {
         Ok(daemon) => Some(daemon),
-        Err(failure) if failure.text.starts_with("no daemon answers") => None,
-        Err(failure) => return Err(failure),
+        Err(daemon::NoDaemon::Silent(failure))
+            if failure.text.starts_with("no daemon answers") && common.socket.is_none() =>
+        {
+            None
+        }
+        Err(failure) => return Err(failure.into()),
     };
     let whole = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     if let Some(other) = daemon.as_ref().and_then(|daemon| daemon.hello.config.as_ref()).map(PathBuf::from)

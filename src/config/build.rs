@@ -352,8 +352,14 @@ fn admin(table: Option<Table<'_>>) -> Admin {
     admin
 }
 
+impl Default for Stdio {
+    fn default() -> Self {
+        Self { reconnect_timeout: RECONNECT_TIMEOUT }
+    }
+}
+
 fn stdio(table: Option<Table<'_>>) -> Stdio {
-    let mut stdio = Stdio { reconnect_timeout: RECONNECT_TIMEOUT };
+    let mut stdio = Stdio::default();
     let Some(mut table) = table else { return stdio };
     stdio.reconnect_timeout = table.duration("reconnect-timeout", &RECONNECT_RANGE).unwrap_or(stdio.reconnect_timeout);
     table.finish();
@@ -389,8 +395,14 @@ fn secrets(table: Option<Table<'_>>) -> Secrets {
     Secrets { key }
 }
 
+impl Default for Log {
+    fn default() -> Self {
+        Self { filter: LOG.to_owned(), format: LogFormat::Auto }
+    }
+}
+
 fn log(table: Option<Table<'_>>) -> Log {
-    let mut log = Log { filter: LOG.to_owned(), format: LogFormat::Auto };
+    let mut log = Log::default();
     let Some(mut table) = table else { return log };
     if let Some(node) = table.take("filter") {
         log.filter = node.string().unwrap_or_default();

@@ -51,6 +51,8 @@ pub(crate) trait Desk: LoginDesk + Send + Sync + 'static {
     fn troubles(&self) -> Vec<String>;
     fn upstreams(&self) -> Vec<UpstreamView>;
     fn upstream(&self, name: &str) -> Option<UpstreamDetail>;
+    /// The command by which hosts reach this daemon, where one exists.
+    fn host_command(&self) -> Option<String>;
     /// Acts on an upstream of the running daemon, and says what came of it. No file changes.
     fn steer<'a>(&'a self, name: &'a str, steer: Steer) -> BoxFuture<'a, Result<String, String>>;
     /// The last decisions, latest first.

@@ -13,6 +13,7 @@ use super::desk::{
 };
 use super::login_desk::LoginDesk;
 use super::text::capitalised;
+use crate::config::HostCommand;
 use crate::engine::oauth::authorize::Callback;
 use crate::gateway::condition::{self, conditions};
 use crate::gateway::logins::{Begun, Done, NotTaken, PendingLogins};
@@ -178,6 +179,10 @@ impl Desk for LiveDesk {
     fn troubles(&self) -> Vec<String> {
         let others = conditions(&self.service).into_iter().filter(|condition| condition.reason != condition::UPSTREAMS);
         others.map(|condition| sentence(&condition.text)).collect()
+    }
+
+    fn host_command(&self) -> Option<String> {
+        self.service.host_command.get().map(HostCommand::line)
     }
 
     fn upstreams(&self) -> Vec<UpstreamView> {

@@ -423,6 +423,8 @@ pub(crate) struct Pins {
 #[template(path = "upstreams.html", config = "src/console/askama.toml")]
 pub(crate) struct Upstreams {
     pub(crate) frame: Frame,
+    /// The command by which hosts reach this daemon.
+    pub(crate) host_command: Option<String>,
     pub(crate) tiles: Vec<Tile>,
 }
 

@@ -203,7 +203,10 @@ async fn show(console: &Console, head: &Parts, visitor: &Visitor) -> Response<Re
             let reviews = pins.iter().filter_map(|pin| Review::new(pin, now)).collect();
             reply::page(ok, &Pins { frame: frame(Section::Pins), reviews, pinned: Pinned::all(&pins) })
         }
-        "/upstreams" => reply::page(ok, &Upstreams { frame: frame(Section::Upstreams), tiles: tiles() }),
+        "/upstreams" => {
+            let host_command = desk.host_command();
+            reply::page(ok, &Upstreams { frame: frame(Section::Upstreams), host_command, tiles: tiles() })
+        }
         "/group" => {
             let query = head.uri.query().unwrap_or_default();
             let mut of: HashMap<_, _> = form_urlencoded::parse(query.as_bytes()).collect();

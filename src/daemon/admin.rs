@@ -33,6 +33,8 @@ use crate::policy::OperatorAction;
 use crate::policy::chain::timestamp;
 use crate::serve::lines;
 use crate::store::db::Health;
+use crate::store::directory::Store;
+use crate::store::presence::OtherGateway;
 use crate::upstream::link::LinkState;
 use crate::wire::code;
 use crate::wire::frame::{Bounds, Frame};
@@ -41,6 +43,7 @@ use crate::wire::raw::{RawJson, RawObject};
 
 mod call;
 mod consents;
+mod hello;
 mod late;
 mod login;
 mod logs;
@@ -53,15 +56,15 @@ mod tool;
 mod tools;
 mod upstream;
 
+pub(crate) use self::hello::{Hello, hello_line};
 pub(crate) use self::late::{passes, serve_later};
 pub(crate) use self::pins::{listed, outcome};
 pub(crate) use self::proof::fresh_code;
 
+use self::hello::{HELLO, own_hello, publish};
 use self::methods::{MethodEffect, recorded};
 use self::proof::Proof;
 
-/// Version of the hello; a newer major version is refused.
-const HELLO: u64 = 1;
 const MAX_HELLO_BYTES: u64 = 64 * 1024;
 /// Longest request of the operator, in bytes.
 const MAX_LINE_BYTES: usize = 4 << 20;
@@ -101,10 +104,28 @@ pub(crate) async fn bind(path: &Path, access: &Access) -> io::Result<UnixListene
     Ok(listener)
 }
 
-/// Serves the socket until the gateway drains.
-pub(crate) async fn serve(gateway: Arc<Gateway>, listener: UnixListener, path: PathBuf, access: Access) {
-    let users = gateway.users.get_or_init(|| Users::new(access));
+/// Publishes the socket's address at once, and returns the task that serves the socket until the gateway drains.
+pub(crate) fn serve(
+    gateway: Arc<Gateway>,
+    listener: UnixListener,
+    path: PathBuf,
+    access: Access,
+) -> impl Future<Output = ()> + Send {
     gateway.socket.get_or_init(|| path.clone());
+    let published = publish(&gateway, &path);
+    async move {
+        accept(gateway, listener, access).await;
+        if let Some((address, state)) = published {
+            address.remove(&state);
+        }
+        // Another process may have removed the path already.
+        drop(std::fs::remove_file(path));
+    }
+}
+
+/// Accepts connections until the gateway drains.
+async fn accept(gateway: Arc<Gateway>, listener: UnixListener, access: Access) {
+    let users = gateway.users.get_or_init(|| Users::new(access));
     let draining = gateway.service.draining.clone();
     let lobby = Lobby::for_operators("admin", UNGREETED, gateway.service.metrics.clone());
     let foreign = Tally::default();
@@ -137,39 +158,6 @@ pub(crate) async fn serve(gateway: Arc<Gateway>, listener: UnixListener, path: P
             }
         });
     }
-    // Another process may have removed the path already.
-    drop(std::fs::remove_file(path));
-}
-
-/// First line of either side.
-#[derive(Debug, serde::Deserialize)]
-pub(crate) struct Hello {
-    pub(crate) headend: u64,
-    #[serde(default)]
-    pub(crate) want: String,
-    #[serde(default)]
-    pub(crate) config: Option<String>,
-    #[serde(default)]
-    pub(crate) profile: Option<String>,
-    #[serde(default)]
-    pub(crate) error: Option<String>,
-    #[serde(default)]
-    pub(crate) version: Option<String>,
-}
-
-/// A hello as a line.
-pub(crate) fn hello_line(want: &str, config: Option<&str>, profile: Option<&str>, error: Option<&str>) -> String {
-    let member = |name: &str, value: Option<&str>| {
-        value.map(|v| format!(r#","{name}":{}"#, RawJson::string(v).text())).unwrap_or_default()
-    };
-    format!(
-        r#"{{"headend":{HELLO},"want":{},"version":"{}"{}{}{}}}"#,
-        RawJson::string(want).text(),
-        env!("CARGO_PKG_VERSION"),
-        member("config", config),
-        member("profile", profile),
-        member("error", error),
-    ) + "\n"
 }
 
 async fn connection(
@@ -204,6 +192,7 @@ async fn connection(
         return Ok(());
     }
     let config = gateway.source.path.as_ref().map(|path| path.display().to_string());
+    let state = gateway.store.as_ref().map(|store| store.dir().display().to_string());
     let refuse = |error: &str| hello_line("", config.as_deref(), None, Some(error));
     let hello: Hello = match serde_json::from_str(&first) {
         Ok(hello) => hello,
@@ -218,7 +207,7 @@ async fn connection(
     }
     match hello.want.as_str() {
         "mcp" | "admin" => {
-            let line = hello_line(&hello.want, config.as_deref(), hello.profile.as_deref(), None);
+            let line = own_hello(&hello, config.as_deref(), state.as_deref());
             write.write_all(line.as_bytes()).await?;
         }
         other => {
@@ -471,8 +460,19 @@ pub(crate) fn status(gateway: &Gateway) -> RawJson {
         out.encode()
     });
     out.set("degraded", RawJson::list(degraded));
+    let command = service.host_command.get().map(|command| RawJson::string(&command.line()));
+    out.set_some("host-command", command);
+    let others = gateway.store.as_ref().map(Store::other_gateways).unwrap_or_default();
+    out.set("other-gateways", RawJson::list(others.iter().map(other_gateway)));
     out.set_some("store", service.approvals.store_health().map(|store| store_status(store)));
     out.set("upstreams", RawJson::list(upstreams.chain(disabled)));
+    out.encode()
+}
+
+/// A gateway of `headend stdio` that runs on the state directory of this one.
+fn other_gateway(other: &OtherGateway) -> RawJson {
+    let mut out = RawObject::of([("pid", RawJson::number(u64::from(other.pid)))]);
+    out.set_some("host", other.host.as_deref().map(RawJson::string));
     out.encode()
 }
 

@@ -32,6 +32,7 @@ use crate::gateway::keys::Keys;
 use crate::gateway::listed::Listed;
 use crate::gateway::logins::PendingLogins;
 use crate::gateway::notify::Notices;
+use crate::gateway::role::GatewayRole;
 use crate::gateway::service::Service;
 use crate::gateway::supervisor::{self, Order, Parts, Supervised};
 use crate::gateway::turned_away;
@@ -179,8 +180,35 @@ impl Gateway {
         chain: &str,
         times: StopTimes,
     ) -> Result<Self, StartError> {
+        Self::build_as(GatewayRole::Serve, config, source, store, chain, times)
+    }
+
+    /// Builds a gateway that stands in for a daemon: it shows the lists of that store, starts no upstream and records nothing.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub(crate) fn stand_in(
+        config: Config,
+        source: ConfigSource,
+        store: Store,
+        times: StopTimes,
+    ) -> Result<Self, StartError> {
+        Self::build_as(GatewayRole::StandIn, config, source, Some(store), "", times)
+    }
+
+    fn build_as(
+        role: GatewayRole,
+        config: Config,
+        source: ConfigSource,
+        store: Option<Store>,
+        chain: &str,
+        times: StopTimes,
+    ) -> Result<Self, StartError> {
         let metrics = Metrics::new()?;
-        let db = store.as_ref().map(Store::db).transpose()?;
+        let serves = role == GatewayRole::Serve;
+        let pinned = store.as_ref().map(Store::db).transpose()?;
+        // A stand-in reads the pins, and leaves everything else in the store to the daemon.
+        let db = pinned.clone().filter(|_| serves);
         let audit = match (&store, &db) {
             (Some(store), Some(db)) => audit::open_in(store.dir(), db, &config.audit, chain, metrics.audit())?,
             _ => Audit::none(),
@@ -193,7 +221,7 @@ impl Gateway {
         let budget = Budget::new(limits.buffered_bytes);
         budget.set_shared(config.has_many_callers());
         metrics.reloaded(true, clock::unix_seconds());
-        let pins = match db.clone().filter(|_| source.remembers) {
+        let pins = match pinned.filter(|_| source.remembers) {
             Some(db) => Pins::open(db)?,
             None => Pins::memory(),
         };
@@ -224,7 +252,8 @@ impl Gateway {
             pins: pins.clone(),
             leases: leases.clone(),
             times,
-            marks: Marks::claim(store.as_ref().map(Store::dir)),
+            marks: Marks::claim(store.as_ref().filter(|_| serves).map(Store::dir)),
+            role,
         };
         let keys = Keys::open(db.as_ref())?.ok_or_else(|| StartError::Config("no key could be made".to_owned()))?;
         let kept_sessions = db.clone().map(SessionStore::open).transpose()?.flatten();
@@ -243,6 +272,9 @@ impl Gateway {
         let (tasks, draining, giving_up) = (TaskGroup::default(), CancellationToken::new(), CancellationToken::new());
         let (turned_away, watch) = turned_away::watch::queue();
         let service = Arc::new(Service {
+            role,
+            presence: OnceLock::new(),
+            host_command: OnceLock::new(),
             turned_away,
             listed: Listed::default(),
             snapshots: Arc::clone(&supervised.snapshots),

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crate::base::clock;
 use crate::engine::route::{Params, RouteError};
-use crate::gateway::answer::{Answer, CallLabels, invalid, label, not_found};
+use crate::gateway::answer::{Answer, CallLabels, invalid, label, not_found, refused};
 use crate::gateway::client::ClientContext;
 use crate::gateway::client_call::Handled;
 use crate::gateway::service::Service;
@@ -47,6 +47,9 @@ impl Service {
         }
         if !method.defined_in(era) {
             return Handled::Answer(not_found(&request.method, era));
+        }
+        if let Some(failure) = self.role.refusal(method) {
+            return Handled::Answer(refused(&failure, &self.labels(method, arrived), client.revision));
         }
         match method {
             Method::Ping => Handled::Answer(Answer::ok(RawJson::EMPTY_OBJECT)),

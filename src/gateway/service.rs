@@ -12,7 +12,7 @@ use crate::base::budget::Budget;
 use crate::base::callers::CallerCounts;
 use crate::base::clock;
 use crate::base::task_group::TaskGroup;
-use crate::config::Limits;
+use crate::config::{HostCommand, Limits};
 use crate::gateway::admission::{Admission, InFlight};
 use crate::gateway::answer::Answer;
 use crate::gateway::client::ClientContext;
@@ -20,14 +20,17 @@ use crate::gateway::connected::ConnectedClients;
 use crate::gateway::held::HeldCalls;
 use crate::gateway::keys::Keys;
 use crate::gateway::listed::Listed;
+use crate::gateway::role::GatewayRole;
 use crate::gateway::snapshot::Snapshot;
 use crate::gateway::turned_away::TurnedAway;
+use crate::mcp::client_name::ClientName;
 use crate::mcp::elicitation::Own;
 use crate::mcp::method::List;
 use crate::policy;
 use crate::store::approvals::Approvals;
 use crate::store::audit::Audit;
 use crate::store::leases::Leases;
+use crate::store::presence::Presence;
 use crate::store::recent::Recent;
 use crate::telemetry::metrics::Metrics;
 use crate::upstream::parks::Parks;
@@ -37,6 +40,11 @@ use crate::wire::raw::RawObject;
 /// What all connections share.
 #[derive(Debug)]
 pub(crate) struct Service {
+    pub(crate) role: GatewayRole,
+    /// The file that shows this process to others on its state directory; `headend stdio` alone has one.
+    pub(crate) presence: OnceLock<Presence>,
+    /// The command by which hosts reach this daemon; the daemon alone has one.
+    pub(crate) host_command: OnceLock<HostCommand>,
     pub(crate) snapshots: Arc<ArcSwap<Snapshot>>,
     /// Counts snapshots; listeners wait for it to grow.
     pub(crate) generation: watch::Receiver<u64>,
@@ -117,6 +125,15 @@ impl Service {
         if !*self.settled.borrow() {
             // The sender lives as long as the gateway.
             drop(self.settled.clone().wait_for(|settled| *settled).await);
+        }
+    }
+
+    /// Shows others the name of the client, where this process is the gateway of one client.
+    pub(crate) fn name_host(&self, name: impl FnOnce() -> Option<ClientName>) {
+        if let Some(presence) = self.presence.get()
+            && let Some(name) = name()
+        {
+            presence.name_host(&name.name);
         }
     }
 

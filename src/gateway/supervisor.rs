@@ -23,6 +23,7 @@ use crate::catalog::merge::{Catalog, Filters};
 use crate::catalog::name::UpstreamName;
 use crate::config::plan::{Plan, diff};
 use crate::config::{self, Config, Upstream};
+use crate::gateway::role::GatewayRole;
 use crate::gateway::snapshot::{Snapshot, View};
 use crate::mcp::version::Revision;
 use crate::policy::{Annotator, Kind, LOCAL, Limiter, Policy};
@@ -36,6 +37,7 @@ use crate::upstream::context::{Context, Report};
 use crate::upstream::handle::Handle;
 use crate::upstream::login_parts::LoginParts;
 use crate::upstream::owner::Marks;
+use crate::upstream::session::Lane;
 use crate::upstream::spawner::{Intake, Spawner};
 
 mod draft;
@@ -76,6 +78,7 @@ pub(crate) struct Parts {
     pub(crate) pins: Pins,
     pub(crate) times: StopTimes,
     pub(crate) marks: Marks,
+    pub(crate) role: GatewayRole,
 }
 
 /// The supervisor's ends that others hold.
@@ -216,10 +219,13 @@ fn build(
         dropped: Tally::of(200),
         unread: Tally::default(),
     };
-    let may_start = |spec: &&Upstream| forbidden(&supervisor.policy, &spec.name).is_none();
-    supervisor.parts.pins.pin_new_launches(supervisor.config.upstreams.iter().filter(may_start));
-    if let Some(store) = &supervisor.parts.store {
-        store.forget_strays(&supervisor.inventory_keys());
+    let serves = supervisor.parts.role == GatewayRole::Serve;
+    if serves {
+        let may_start = |spec: &&Upstream| forbidden(&supervisor.policy, &spec.name).is_none();
+        supervisor.parts.pins.pin_new_launches(supervisor.config.upstreams.iter().filter(may_start));
+        if let Some(store) = &supervisor.parts.store {
+            store.forget_strays(&supervisor.inventory_keys());
+        }
     }
     for upstream in supervisor.config.upstreams.clone() {
         supervisor.launch(upstream)?;
@@ -227,7 +233,7 @@ fn build(
     // No client is there yet that this could hold up.
     let draft = supervisor.draft(true);
     supervisor.put(draft.make());
-    supervisor.settle(false);
+    supervisor.settle(!serves);
     let supervised = Supervised { snapshots, generation, settled, orders: orders_in, stop, tasks };
     Ok((supervisor, reports, orders, supervised))
 }
@@ -311,10 +317,14 @@ impl Supervisor {
             marks: self.parts.marks.clone(),
             gate: Arc::new(LaunchGate::new(self.parts.pins.clone(), &spec, forbidden(&self.policy, &spec.name))),
         };
-        // Before its remembered items are shown; the actor asks again and says why where it may not start.
-        drop(spawner.gate.pass(&spec));
+        let serves = self.parts.role == GatewayRole::Serve;
+        if serves {
+            // Before its remembered items are shown; the actor asks again and says why where it may not start.
+            drop(spawner.gate.pass(&spec));
+        }
         let gate = Arc::clone(&spawner.gate);
-        let handle = Arc::new(Handle::new(spec, metrics, spawner.clone(), actor::open));
+        let opener = if serves { actor::open } else { leave_closed };
+        let handle = Arc::new(Handle::new(spec, metrics, spawner.clone(), opener));
         let context = Context {
             handle: Arc::clone(&handle),
             lane: Arc::clone(&handle.main),
@@ -324,12 +334,14 @@ impl Supervisor {
             is_known: is_whole,
             lists_first: false,
         };
-        self.actors.spawn("upstream", actor::run(context));
+        if serves {
+            self.actors.spawn("upstream", actor::run(context));
+        }
         let inventory = remembered.map(|r| Arc::new((r.inventory, r.revision)));
         if let Some(known) = &inventory {
             handle.listed(&known.0);
         }
-        let (heard, down_since) = (inventory.is_some(), None);
+        let (heard, down_since) = (inventory.is_some() && serves, None);
         let (is_read, removed, is_fresh) = (false, 0, false);
         let managed =
             Managed { handle, stop, gate, filters, inventory, bytes, is_read, removed, is_fresh, down_since, heard };
@@ -448,6 +460,9 @@ impl Supervisor {
         });
     }
 }
+
+/// Opens no session: the opener of a process that starts no upstream.
+fn leave_closed(_: &Arc<Handle>, _: &Spawner, _: &Arc<Lane>) {}
 
 /// Why a rule forbids the launch of an upstream. What the configuration names is launched unless a rule denies that.
 fn forbidden(policy: &Policy, upstream: &UpstreamName) -> Option<String> {

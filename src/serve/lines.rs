@@ -265,6 +265,7 @@ impl Connection {
             }
             Step::Initialize(id, revision, capabilities, name) => {
                 self.enter(|| name.clone());
+                self.client.service.name_host(|| name.clone());
                 // Once a connection.
                 drop(self.legacy.set(self.context(revision).initialized(capabilities.as_ref(), name)));
                 self.answer(&id, Answer::ok(initialize_result(revision))).await;
@@ -315,6 +316,7 @@ impl Connection {
             Some(client) => client.clone(),
             None => {
                 self.enter(|| params.meta.client_info().and_then(ClientName::read));
+                self.client.service.name_host(|| params.meta.client_name());
                 let offered = Kinds::of(params.meta.input_capabilities().as_ref());
                 ClientContext { offered, ..self.context(revision) }
             }

@@ -19,7 +19,8 @@ use crate::mcp::version::{Era, Revision};
 use crate::store::db::{Db, DbError};
 use crate::store::disk_use;
 use crate::store::files;
-use crate::store::lock::{LockError, StateLock};
+use crate::store::lock::{self, LockError, StateLock};
+use crate::store::presence::{self, OtherGateway, Presence};
 use crate::store::seal::KeySource;
 use crate::telemetry::metrics::DiskUse;
 use crate::wire::raw::RawJson;
@@ -94,6 +95,24 @@ impl Store {
     /// When another one runs with it.
     pub(crate) async fn lock(&self) -> Result<StateLock, LockError> {
         StateLock::take(&self.dir).await
+    }
+
+    /// Whether a daemon has this directory: one that runs, that starts or that ends.
+    pub(crate) fn has_daemon(&self) -> bool {
+        lock::is_held(&self.dir)
+    }
+
+    /// Shows this process to others, as a gateway of its own on this directory.
+    ///
+    /// # Errors
+    /// When its file cannot be written.
+    pub(crate) fn announce(&self) -> io::Result<Presence> {
+        Presence::announce(&self.dir)
+    }
+
+    /// The gateways of other processes that run on this directory, the daemon aside.
+    pub(crate) fn other_gateways(&self) -> Vec<OtherGateway> {
+        presence::others(&self.dir)
     }
 
     /// The access token and the file that holds it, generated at first use with mode 0600.

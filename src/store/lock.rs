@@ -103,6 +103,12 @@ pub(crate) fn while_free<T>(dir: &Path, work: impl FnOnce() -> T) -> Option<T> {
     directory.try_lock().is_ok().then(work)
 }
 
+/// Whether a daemon has the directory: one that runs, that starts or that ends.
+pub(crate) fn is_held(dir: &Path) -> bool {
+    // Shared, so that processes that look at once do not see each other.
+    File::open(dir).is_ok_and(|directory| matches!(directory.try_lock_shared(), Err(TryLockError::WouldBlock)))
+}
+
 /// The process that the file names, unless it has ended.
 fn holder(file: File) -> Option<Pid> {
     let mut pid = String::new();
@@ -135,6 +141,15 @@ mod tests {
             assert!(clock::now() < until, "{error}");
             sleep(LOOK).await;
         }
+    }
+
+    #[tokio::test]
+    async fn a_daemon_is_seen_by_its_lock_on_the_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(!is_held(dir.path()) && !is_held(&dir.path().join("none")));
+        let _lock = StateLock::take(dir.path()).await.unwrap();
+        fs::remove_file(dir.path().join("headend.lock")).unwrap();
+        assert!(is_held(dir.path()));
     }
 
     #[tokio::test(start_paused = true)]

@@ -51,6 +51,7 @@ mod harness;
 mod health;
 mod hidden;
 mod hints;
+mod home_alone;
 mod http;
 mod import;
 mod init;

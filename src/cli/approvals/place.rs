@@ -35,7 +35,7 @@ impl Place {
     pub(in crate::cli) fn find(common: &Common) -> Result<Self, Failure> {
         match daemon::connect(common, "admin", None) {
             Ok(daemon) => return Ok(Self::Daemon(daemon)),
-            Err(failure) if common.socket.is_some() => return Err(failure),
+            Err(failure) if common.socket.is_some() => return Err(failure.into()),
             Err(_) => {}
         }
         let store = source::existing_store(common)?.filter(Store::has_db);

@@ -9,13 +9,13 @@ use rustix::fs::{Access, StatVfsMountFlags, access, statvfs};
 use super::finding::{Findings, Level};
 use super::versions;
 use crate::cli::daemon;
-use crate::cli::exit::UNAVAILABLE;
 use crate::cli::options::Common;
 use crate::cli::output::count;
 use crate::cli::source::{self, Loaded};
 use crate::config::{Config, state_dir};
 use crate::daemon::gateway::{unbound, way_out};
 use crate::daemon::listen::{CONSOLE, METRICS, SERVER};
+use crate::store::directory::Store;
 
 /// Less room than this is a full disk, in bytes.
 const LEAST_ROOM: u64 = 64 << 20;
@@ -36,11 +36,16 @@ pub(super) fn daemon(common: &Common, found: &mut Findings) -> Option<daemon::Da
             }
             Some(daemon)
         }
-        Err(failure) if is_denied(common) || failure.code != UNAVAILABLE => {
+        Err(daemon::NoDaemon::Silent(failure)) if is_denied(common) => {
             found.problem("daemon", failure.text, "run this command as that user; what follows is seen by yours");
             None
         }
-        Err(failure) if failure.text.starts_with("no daemon answers") => {
+        Err(daemon::NoDaemon::Silent(failure)) if common.socket.is_some() => {
+            let next = "start that daemon, or leave --socket and $HEADEND_SOCKET out to look for one";
+            found.problem("daemon", failure.text, next);
+            None
+        }
+        Err(daemon::NoDaemon::Silent(failure)) if failure.text.starts_with("no daemon answers") => {
             found.add(
                 Level::Note,
                 "daemon",
@@ -49,7 +54,7 @@ pub(super) fn daemon(common: &Common, found: &mut Findings) -> Option<daemon::Da
             );
             None
         }
-        Err(failure) => {
+        Err(daemon::NoDaemon::Silent(failure) | daemon::NoDaemon::Refused(failure)) => {
             found.problem(
                 "daemon",
                 failure.text,
@@ -66,6 +71,18 @@ pub(super) fn is_denied(common: &Common) -> bool {
         std::os::unix::net::UnixStream::connect(path).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
     };
     daemon::candidates(common).iter().any(is_denied)
+}
+
+/// Whether the daemon keeps its state where this command looks for it.
+pub(super) fn compare_state(daemon: &daemon::Daemon, own: &Path, found: &mut Findings) {
+    let canonical = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    if let Some(theirs) = daemon.hello.state.as_deref().filter(|theirs| canonical(Path::new(theirs)) != canonical(own))
+    {
+        let what = format!("the daemon's is {theirs}, and this command's is {}", own.display());
+        let next =
+            format!("set $XDG_STATE_HOME as the daemon has it, or give hosts `--socket {}`", daemon.socket.display());
+        found.add(Level::Warning, "state", what, next);
+    }
 }
 
 /// The configuration, where it is right.
@@ -140,13 +157,15 @@ fn compare(loaded: &Loaded, daemon: &mut daemon::Daemon, found: &mut Findings) {
     let ours = loaded.source.path.as_ref().map(|path| canonical(path));
     if theirs != ours {
         let theirs = theirs.map_or_else(|| "no file".to_owned(), |path| path.display().to_string());
-        let what = format!("the daemon runs with another one: {theirs}");
-        found.add(
-            Level::Warning,
-            "configuration",
-            what,
-            "name the same by --config, or restart the daemon with this one",
+        let what = format!(
+            "the daemon runs with another one: {theirs}; a host that starts `headend stdio` as this command is started runs \
+             upstreams of its own"
         );
+        let next = format!(
+            "name the same by --config, and give hosts `--socket {}` too; or restart the daemon with this one",
+            daemon.socket.display()
+        );
+        found.add(Level::Warning, "configuration", what, next);
         return;
     }
     match daemon.ask("reload", Some(r#"{"dry-run":true}"#)).map(|answer| answer.string("plan").unwrap_or_default()) {
@@ -193,8 +212,13 @@ pub(super) fn state(common: &Common, found: &mut Findings) -> Option<PathBuf> {
         return None;
     }
     match source::existing_store(common) {
-        Ok(_) => {
+        Ok(store) => {
             found.ok(about, shown.to_string());
+            for other in store.iter().flat_map(Store::other_gateways) {
+                let what = format!("{other} runs on this state directory, with upstreams of its own");
+                let next = "where a daemon runs, restart that host: it then uses the daemon's upstreams";
+                found.add(Level::Note, "gateways", what, next);
+            }
             Some(dir)
         }
         Err(failure) => {

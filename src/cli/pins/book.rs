@@ -51,9 +51,10 @@ impl Book {
     pub(super) fn open(common: &Common) -> Result<Self, Failure> {
         match daemon::connect(common, "admin", None) {
             Ok(daemon) => Ok(Self::Daemon(daemon)),
+            Err(failure) if common.socket.is_some() => Err(failure.into()),
             Err(failure) => {
                 let store = source::existing_store(common)?.filter(Store::has_db);
-                let Some(store) = store else { return Err(failure) };
+                let Some(store) = store else { return Err(failure.into()) };
                 let fault = |error: &dyn std::fmt::Display| Failure::new(SOFTWARE, error);
                 let unusable = |error| Failure::new(TEMPFAIL, error);
                 let db = store.db().map_err(unusable)?;

@@ -1,7 +1,7 @@
 //! The conversation that the relay passes on, as far as it has to know it: open requests, the handshake, and the lines that
 //! wait for a daemon. A value without I/O.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use bytes::{Bytes, BytesMut};
 
@@ -14,6 +14,8 @@ use crate::wire::raw::RawJson;
 
 /// Requests to remember in each direction. The client's beyond that get no answer when the daemon goes away.
 const MAX_OPEN: usize = 4096;
+/// Bytes of requests that are kept until a stand-in answers them.
+const MAX_UNANSWERED_BYTES: usize = 1 << 20;
 
 /// The end of the requests that are open when the daemon goes away; the answer says which.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -47,9 +49,39 @@ pub(super) struct Talk {
     /// Ids of this daemon's own requests. An answer to another daemon's question could hit an equal id.
     asked: HashSet<IdKey>,
     waiting: Vec<Bytes>,
+    /// Requests that a stand-in has not answered; `None` before a daemon.
+    unanswered: Option<UnansweredRequests>,
+}
+
+/// The lines of requests that a stand-in has not answered, oldest first: a daemon is sent them. Bounded by their bytes.
+#[derive(Default)]
+struct UnansweredRequests {
+    lines: VecDeque<(IdKey, Bytes)>,
+    bytes: usize,
+}
+
+impl UnansweredRequests {
+    fn add(&mut self, key: IdKey, line: &Bytes) {
+        if self.bytes + line.len() <= MAX_UNANSWERED_BYTES {
+            self.bytes += line.len();
+            self.lines.push_back((key, line.clone()));
+        }
+    }
+
+    fn remove(&mut self, key: &IdKey) {
+        let at = self.lines.iter().position(|(open, _)| open == key);
+        if let Some((_, line)) = at.and_then(|at| self.lines.remove(at)) {
+            self.bytes -= line.len();
+        }
+    }
 }
 
 impl Talk {
+    /// A conversation that begins with a gateway that stands in for the daemon.
+    pub(super) fn with_stand_in() -> Self {
+        Self { unanswered: Some(UnansweredRequests::default()), ..Self::default() }
+    }
+
     /// Bytes that wait for the daemon to come back.
     pub(super) fn waiting(&self) -> usize {
         self.waiting.iter().map(Bytes::len).sum()
@@ -69,6 +101,9 @@ impl Talk {
                         self.initialize = Some(line.clone());
                     }
                     if self.open.len() < MAX_OPEN {
+                        if let Some(unanswered) = &mut self.unanswered {
+                            unanswered.add(request.id.key(), &line);
+                        }
                         self.open.insert(request.id.key(), request.id);
                     }
                 }
@@ -101,6 +136,7 @@ impl Talk {
                     let key = response.id.and_then(ClientId::from_raw).map(|id| id.key());
                     if let Some(key) = key {
                         self.open.remove(&key);
+                        self.unanswered.iter_mut().for_each(|unanswered| unanswered.remove(&key));
                         if self.swallow.as_ref() == Some(&key) {
                             self.swallow = None;
                             continue;
@@ -121,6 +157,26 @@ impl Talk {
         self.refuse_open(Fate::Unknown, to_client);
         (self.daemon, self.swallow) = (Daemon::Away, None);
         self.asked.clear();
+    }
+
+    /// Leaves the stand-in: the daemon is sent the requests that have no answer yet, and the client lists anew, since the kept lists
+    /// may differ from the daemon's.
+    pub(super) fn leave_stand_in(&mut self, to_client: &mut BytesMut) {
+        let UnansweredRequests { lines, .. } = self.unanswered.take().unwrap_or_default();
+        let resent: HashSet<&IdKey> = lines.iter().map(|(key, _)| key).collect();
+        let is_lost = |key: &IdKey, _: &mut ClientId| !resent.contains(key);
+        for (_, id) in self.open.extract_if(is_lost) {
+            refuse(&id, Fate::NotMade, to_client);
+        }
+        self.waiting = lines.into_iter().map(|(_, line)| line).collect();
+        (self.daemon, self.swallow) = (Daemon::Away, None);
+        self.asked.clear();
+        if self.initialized.is_some() {
+            for list in ["tools", "prompts", "resources"] {
+                let notice = format!(r#"{{"jsonrpc":"2.0","method":"notifications/{list}/list_changed"}}"#);
+                push(to_client, notice.as_bytes());
+            }
+        }
     }
 
     /// It did not come back soon.
@@ -287,6 +343,40 @@ mod tests {
         assert!(both.at_client()[0].contains(r#""id":1"#));
         both.talk.found(&mut both.daemon);
         assert!(both.at_daemon().is_empty());
+    }
+
+    #[test]
+    fn a_daemon_is_sent_what_the_stand_in_has_not_answered() {
+        let mut both = Both { talk: Talk::with_stand_in(), ..Both::default() };
+        both.client_says(INITIALIZE);
+        both.daemon_says(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
+        both.client_says(INITIALIZED);
+        both.client_says(CALL);
+        both.client_says(&CALL.replace('7', "8"));
+        both.daemon_says(r#"{"jsonrpc":"2.0","id":7,"result":{}}"#);
+        both.at_daemon();
+        both.at_client();
+        both.talk.leave_stand_in(&mut both.client);
+        let told = both.at_client();
+        assert!(told.len() == 3 && told[0].contains("notifications/tools/list_changed"), "{told:?}");
+        both.talk.found(&mut both.daemon);
+        assert_eq!(both.at_daemon(), [INITIALIZE, INITIALIZED, &CALL.replace('7', "8")]);
+        both.daemon_says(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
+        assert!(both.at_client().is_empty(), "the stand-in has answered it");
+        both.daemon_says(r#"{"jsonrpc":"2.0","id":8,"result":{}}"#);
+        assert_eq!(both.at_client().len(), 1);
+    }
+
+    #[test]
+    fn a_handshake_that_the_stand_in_has_not_answered_is_the_daemons() {
+        let mut both = Both { talk: Talk::with_stand_in(), ..Both::default() };
+        both.client_says(INITIALIZE);
+        both.at_daemon();
+        both.talk.leave_stand_in(&mut both.client);
+        both.talk.found(&mut both.daemon);
+        assert_eq!(both.at_daemon(), [INITIALIZE]);
+        both.daemon_says(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
+        assert_eq!(both.at_client().len(), 1);
     }
 
     #[test]

@@ -415,6 +415,10 @@ impl Desk for FakeDesk {
         ]
     }
 
+    fn host_command(&self) -> Option<String> {
+        Some("headend stdio --config '/etc/my <b>.toml' --socket /run/x.sock".to_owned())
+    }
+
     fn upstreams(&self) -> Vec<UpstreamView> {
         upstreams()
     }

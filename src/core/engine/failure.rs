@@ -15,7 +15,8 @@ use crate::wire::raw::RawJson;
 /// and 1003 (awaiting approval). The reason `awaiting_approval` comes with `approval = {id, command, url}`: the open approval, the
 /// operator's command and the page if there is a console; the reason `needs_login` with `login = {upstream, command}`; where too many are open or were not answered, with `counted`, the numbers.
 /// The text is for a model and has none of them: an agent with a shell can run a command that it is shown. `unrecorded` means that the audit log takes no records, or that the use of a once-grant could
-/// not be kept. `gone` means that a list of this client has shown the tool, and that it is not offered any more. An upstream's
+/// not be kept. `gone` means that a list of this client has shown the tool, and that it is not offered any more. `daemon_away` means that
+/// `headend stdio` stands in for a daemon that does not answer. An upstream's
 /// HTTP status never becomes ours: HTTP 429 and 503 speak of the transport alone. These words are reserved for the gateway, see
 /// [`crate::mcp::voice`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +61,8 @@ pub enum Reason {
     /// The audit log cannot be written, or a consent's use cannot be kept.
     Unrecorded,
     ShuttingDown,
+    /// The daemon does not answer, and this process only stands in for it.
+    DaemonAway,
     /// The client's own list showed the tool within the last hour, and it is not offered any more.
     Gone,
 }
@@ -164,6 +167,7 @@ impl Failure {
             | Reason::NeedsLogin
             | Reason::Unrecorded
             | Reason::ShuttingDown
+            | Reason::DaemonAway
             | Reason::Gone => code::INTERNAL,
         };
         let data = RawJson::trusted(self.facts(call));

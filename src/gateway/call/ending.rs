@@ -95,7 +95,7 @@ impl Call {
 
     pub(super) fn fail(&mut self, failure: &Failure) -> ClientEvent {
         let outcome = match failure.reason {
-            Reason::UpstreamDown | Reason::ShuttingDown => OutcomeLabel::UpstreamDown,
+            Reason::UpstreamDown | Reason::ShuttingDown | Reason::DaemonAway => OutcomeLabel::UpstreamDown,
             Reason::UpstreamCrashed => OutcomeLabel::Crashed,
             Reason::UpstreamTimeout => OutcomeLabel::Timeout,
             Reason::UpstreamProtocol | Reason::ResultTooLarge => OutcomeLabel::Protocol,

@@ -20,6 +20,7 @@ fn supervisor(names: &[&str]) -> (Supervisor, mpsc::Receiver<Report>, mpsc::Rece
     let metrics = Metrics::new().unwrap();
     let limits = &config.server.limits;
     let parts = Parts {
+        role: GatewayRole::Serve,
         metrics: metrics.clone(),
         store: None,
         http: HttpClient::new(),

@@ -36,6 +36,16 @@ fn claude_code_uses_the_servers_of_a_daemon_with_moved_directories() {
 }
 
 #[test]
+fn codex_uses_the_servers_of_the_daemon() {
+    lists_and_reads(Host::Codex, false);
+}
+
+#[test]
+fn codex_uses_the_servers_of_a_daemon_with_moved_directories() {
+    lists_and_reads(Host::Codex, true);
+}
+
+#[test]
 fn gemini_cli_uses_the_servers_of_the_daemon() {
     lists_and_reads(Host::Gemini, false);
 }

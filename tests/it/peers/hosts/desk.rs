@@ -3,8 +3,13 @@
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt as _, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::Value;
 
 use crate::harness::{Gateway, Setup, World, headend};
+use crate::process::output_within;
 use crate::upstream::{Fake, toml_array};
 
 /// Calls wait for an approval longer than any test takes.
@@ -57,6 +62,16 @@ impl Desk {
     /// Returns the variables of the user's login session.
     pub(super) fn session(&self) -> &[(String, String)] {
         &self.session
+    }
+
+    /// Returns the command by which hosts reach the daemon, as it shows it.
+    pub(super) fn host_line(&self) -> String {
+        let mut command = self.gateway.world.command(headend());
+        command.env_clear().envs(self.session.iter().cloned()).args(["status", "--json"]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let shown = output_within(command.spawn().unwrap(), Duration::from_secs(30), "headend status");
+        let shown: Value = serde_json::from_slice(&shown.stdout).unwrap();
+        shown["host-command"].as_str().unwrap().to_owned()
     }
 
     /// Checks that neither the daemon nor a host started a server that ran already.

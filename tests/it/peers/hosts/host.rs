@@ -13,6 +13,7 @@ use crate::harness::{World, headend, left_out};
 use crate::peers::Peers;
 use crate::peers::logins::parts::Peer;
 use crate::process::{Lines, end, wait};
+use crate::upstream::toml_array;
 
 /// Time for one run of a host; a loaded machine starts Node in seconds.
 const RUN: Duration = Duration::from_secs(240);
@@ -22,6 +23,7 @@ const TASK: &str = "Go on.";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Host {
     ClaudeCode,
+    Codex,
     Gemini,
     OpenCode,
 }
@@ -47,6 +49,7 @@ impl Host {
     pub(super) fn find(self, peers: &Peers) -> Option<PathBuf> {
         let place = match self {
             Self::ClaudeCode => ".bin/claude",
+            Self::Codex => ".bin/codex",
             Self::Gemini => ".bin/gemini",
             // The package of this platform is installed by name: a registry may lack the others.
             Self::OpenCode => "opencode-linux-x64-baseline/bin/opencode",
@@ -62,9 +65,11 @@ impl Host {
 
     /// Writes the host's configuration: the model at `url`, headend as the only server, its tools
     /// allowed, and no traffic but with these two.
-    fn configure(self, world: &World, url: &str) -> Launch {
+    fn configure(self, desk: &Desk, url: &str) -> Launch {
+        let world = &desk.gateway.world;
         match self {
             Self::ClaudeCode => claude_code(world, url),
+            Self::Codex => codex(desk, url),
             Self::Gemini => gemini(world, url),
             Self::OpenCode => opencode(world, url),
         }
@@ -93,6 +98,37 @@ fn claude_code(world: &World, url: &str) -> Launch {
         ("ENABLE_TOOL_SEARCH", "false"),
     ];
     Launch::new(&[&model[..], &server[..]].concat(), &variables)
+}
+
+/// Codex passes no variable of a login session, so it is given the line that the daemon shows for hosts.
+fn codex(desk: &Desk, url: &str) -> Launch {
+    let line = desk.host_line();
+    let arguments: Vec<&str> = line.split(' ').skip(1).collect();
+    let config = format!(
+        r#"model = "scripted"
+model_provider = "scripted"
+approval_policy = "never"
+check_for_update_on_startup = false
+
+[analytics]
+enabled = false
+
+[model_providers.scripted]
+name = "scripted"
+base_url = "{url}/v1"
+wire_api = "responses"
+
+[mcp_servers.headend]
+command = "{}"
+args = {}
+required = true
+default_tools_approval_mode = "approve"
+"#,
+        headend(),
+        toml_array(arguments)
+    );
+    write(&desk.gateway.world, "home/.codex", "config.toml", &config);
+    Launch::new(&["exec", "--skip-git-repo-check", TASK], &[])
 }
 
 fn gemini(world: &World, url: &str) -> Launch {
@@ -149,7 +185,7 @@ impl Session {
         let job: Vec<Value> =
             calls.iter().map(|(tool, arguments)| json!({"tool": tool, "arguments": arguments})).collect();
         let model = Peer::start(peers, world, "model.mjs", &[&Value::from(job).to_string()], &[]);
-        let launch = host.configure(world, &model.said("url"));
+        let launch = host.configure(desk, &model.said("url"));
         let mut command = Command::new(program);
         command.args(launch.arguments).env_clear().envs(desk.session().iter().cloned()).envs(launch.variables);
         // The launchers of hosts are scripts for Node.

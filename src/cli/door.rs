@@ -1,0 +1,260 @@
+//! The way from `headend stdio` to its daemon: which one it has to be, how long it is waited for, and what takes its place.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::daemon::{self, Daemon, NoDaemon};
+use super::exit::{SOFTWARE, UNAVAILABLE};
+use super::options::Common;
+use super::output::Failure;
+use super::source::environment;
+use crate::config::{Located, locate};
+
+/// How often to look for a daemon that went away.
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
+/// How often to look for one that is not waited for: each look reads the configuration.
+const SELDOM: Duration = Duration::from_secs(1);
+/// How long the start of `headend stdio` waits for a daemon that starts or ends. Hosts give a server ten seconds to start.
+const START_WAIT: Duration = Duration::from_secs(8);
+
+/// Where the daemon is, and which one it has to be.
+#[derive(Clone, Debug)]
+pub(super) struct Door {
+    pub(super) common: Common,
+    pub(super) profile: Option<String>,
+    /// The configuration file that it must serve; `None` where any will do.
+    pub(super) config: Option<PathBuf>,
+}
+
+/// Why no daemon is attached to.
+#[derive(Debug)]
+pub(super) enum NoAttachment {
+    Away(NoDaemon),
+    /// It runs with another configuration file than this command.
+    Other {
+        text: String,
+    },
+}
+
+/// The server of a host's lines.
+#[derive(Debug)]
+pub(super) enum HostServer<D> {
+    /// The daemon.
+    Attach(D),
+    /// A gateway that starts nothing, until the daemon answers.
+    StandIn,
+    /// The whole gateway in this process, with what is to be told about a daemon that cannot be used.
+    Alone { told: Option<String> },
+}
+
+impl Door {
+    /// The door of a command line. A configuration that nobody named, and that is not there, fits every daemon; so does any that
+    /// nobody named beside a socket that somebody did.
+    pub(super) fn of(common: &Common, profile: Option<String>) -> Self {
+        let named = common.config.is_some() || common.socket.is_none();
+        let config = match locate(common.config.as_deref(), &environment) {
+            Located::File(path) if named => Some(path),
+            Located::File(_) | Located::Embedded => None,
+        };
+        Self { common: common.clone(), profile, config }
+    }
+
+    /// Connects to the daemon. Blocks.
+    ///
+    /// # Errors
+    /// [`NoAttachment`].
+    pub(super) fn knock(&self) -> Result<Daemon, NoAttachment> {
+        let daemon = daemon::connect(&self.common, "mcp", self.profile.as_deref()).map_err(NoAttachment::Away)?;
+        let theirs = daemon.hello.config.as_ref().map(PathBuf::from);
+        match &self.config {
+            Some(ours) if !theirs.as_ref().is_some_and(|theirs| is_same(theirs, ours)) => {
+                Err(NoAttachment::Other { text: difference(&daemon, ours) })
+            }
+            Some(_) | None => Ok(daemon),
+        }
+    }
+
+    /// Decides who serves the host: the daemon, if it answers in time.
+    ///
+    /// # Errors
+    /// 69 when the daemon that was named, or that has the state directory, refuses.
+    pub(super) fn choose(&self, is_held: impl Fn() -> bool, patience: Duration) -> Result<HostServer<Daemon>, Failure> {
+        let looks = START_WAIT.min(patience).as_millis() / LOOK_AGAIN.as_millis();
+        let pause = || std::thread::sleep(LOOK_AGAIN);
+        choose(self.common.socket.is_some(), looks, || self.knock(), is_held, pause)
+    }
+
+    /// Knocks until the daemon answers, for as long as `patience` lasts.
+    ///
+    /// # Errors
+    /// 69 when the time is over; 70 when nothing can be looked for.
+    pub(super) async fn wait(self, patience: Option<Duration>) -> Result<Daemon, Failure> {
+        let until = patience.map(|patience| Instant::now() + patience);
+        loop {
+            tokio::time::sleep(if until.is_some() { LOOK_AGAIN } else { SELDOM }).await;
+            let door = self.clone();
+            let knocked = tokio::task::spawn_blocking(move || door.knock()).await;
+            let failure = match knocked {
+                Ok(Ok(daemon)) => return Ok(daemon),
+                Ok(Err(NoAttachment::Away(failure))) => failure.into(),
+                Ok(Err(NoAttachment::Other { .. })) => {
+                    let text = "the daemon that answers now serves another configuration file";
+                    Failure::new(UNAVAILABLE, text)
+                }
+                Err(error) => Failure::new(SOFTWARE, format!("look for the daemon: {error}")),
+            };
+            if until.is_some_and(|until| Instant::now() >= until) {
+                let text = format!("the daemon went away and did not come back in time: {}", failure.text);
+                return Err(Failure::new(failure.code, text));
+            }
+        }
+    }
+}
+
+/// [`Door::choose`], with a daemon that was named or not.
+fn choose<D>(
+    is_named: bool,
+    looks: u128,
+    mut knock: impl FnMut() -> Result<D, NoAttachment>,
+    is_held: impl Fn() -> bool,
+    mut pause: impl FnMut(),
+) -> Result<HostServer<D>, Failure> {
+    let mut left = looks;
+    loop {
+        let closed = match knock() {
+            Ok(daemon) => return Ok(HostServer::Attach(daemon)),
+            Err(NoAttachment::Other { text }) if is_named => return Err(Failure::new(UNAVAILABLE, text)),
+            Err(NoAttachment::Other { text }) => return Ok(HostServer::Alone { told: Some(text) }),
+            Err(NoAttachment::Away(closed)) => closed,
+        };
+        // A daemon that restarts has the lock again by the end of the wait.
+        let waits = left > 0 && (left < looks || is_held());
+        if waits {
+            left -= 1;
+            pause();
+            continue;
+        }
+        let is_free = !is_named && !is_held();
+        return match closed {
+            NoDaemon::Silent(_) if is_free => Ok(HostServer::Alone { told: None }),
+            NoDaemon::Refused(failure) if is_free => Ok(HostServer::Alone { told: Some(failure.text) }),
+            NoDaemon::Silent(_) => Ok(HostServer::StandIn),
+            NoDaemon::Refused(failure) => Err(failure),
+        };
+    }
+}
+
+/// Whether two paths lead to one file.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    real(one) == real(other)
+}
+
+/// Says that the daemon has another configuration, and how a host gets that daemon.
+fn difference(daemon: &Daemon, ours: &Path) -> String {
+    let theirs = daemon.hello.config.as_deref();
+    let socket = daemon.socket.display();
+    let state =
+        daemon.hello.state.as_ref().map(|state| format!(" and the state directory {state}")).unwrap_or_default();
+    let option = theirs.map(|theirs| format!("--config {theirs} ")).unwrap_or_default();
+    format!(
+        "the daemon at {socket} runs with {}{state}, and this command with {}; to use that daemon, write \
+         `headend stdio {option}--socket {socket}`",
+        theirs.unwrap_or("no configuration file"),
+        ours.display()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::{Cell, RefCell};
+
+    use super::*;
+
+    fn silent() -> Result<(), NoAttachment> {
+        Err(NoAttachment::Away(NoDaemon::Silent(Failure::new(UNAVAILABLE, "silent"))))
+    }
+
+    fn refused() -> Result<(), NoAttachment> {
+        Err(NoAttachment::Away(NoDaemon::Refused(Failure::new(UNAVAILABLE, "refused"))))
+    }
+
+    fn other() -> Result<(), NoAttachment> {
+        Err(NoAttachment::Other { text: "other".to_owned() })
+    }
+
+    /// Chooses with these answers, the last of which repeats, and the lock held for so many pauses. Returns the choice and the
+    /// number of pauses.
+    fn chosen(
+        is_named: bool,
+        answers: &[fn() -> Result<(), NoAttachment>],
+        held: usize,
+    ) -> (Result<HostServer<()>, Failure>, usize) {
+        let (pauses, answers) = (Cell::new(0), RefCell::new(answers.iter().peekable()));
+        let knock = || {
+            let mut answers = answers.borrow_mut();
+            let answer = answers.next().unwrap();
+            if answers.peek().is_none() {
+                *answers = std::slice::from_ref(answer).iter().peekable();
+            }
+            answer()
+        };
+        let chosen = choose(is_named, 4, knock, || pauses.get() < held, || pauses.set(pauses.get() + 1));
+        (chosen, pauses.get())
+    }
+
+    #[test]
+    fn a_daemon_that_answers_is_attached_to_at_once() {
+        for named in [false, true] {
+            assert!(matches!(chosen(named, &[|| Ok(())], 9), (Ok(HostServer::Attach(())), 0)), "{named}");
+        }
+    }
+
+    #[test]
+    fn a_free_state_directory_is_served_alone_at_once() {
+        assert!(matches!(chosen(false, &[silent], 0), (Ok(HostServer::Alone { told: None }), 0)));
+        assert!(matches!(chosen(false, &[refused], 0), (Ok(HostServer::Alone { told: Some(_) }), 0)));
+    }
+
+    #[test]
+    fn a_daemon_that_restarts_is_waited_for_also_while_the_lock_is_free_in_between() {
+        let answers: &[fn() -> Result<(), NoAttachment>] = &[silent, silent, silent, || Ok(())];
+        assert!(matches!(chosen(false, answers, 99), (Ok(HostServer::Attach(())), 3)));
+        assert!(matches!(chosen(false, answers, 1), (Ok(HostServer::Attach(())), 3)));
+    }
+
+    #[test]
+    fn a_daemon_that_has_the_lock_and_stays_silent_gets_a_stand_in_and_one_that_refuses_an_error() {
+        assert!(matches!(chosen(false, &[silent], 99), (Ok(HostServer::StandIn), 4)));
+        assert!(matches!(chosen(false, &[refused], 99), (Err(failure), 4) if failure.text == "refused"));
+        assert!(
+            matches!(chosen(false, &[silent], 2), (Ok(HostServer::Alone { told: None }), 4)),
+            "it has ended for good"
+        );
+    }
+
+    #[test]
+    fn a_socket_that_is_named_never_starts_servers() {
+        assert!(matches!(chosen(true, &[silent], 0), (Ok(HostServer::StandIn), 0)), "nothing to wait for");
+        assert!(matches!(chosen(true, &[silent], 99), (Ok(HostServer::StandIn), 4)));
+        assert!(matches!(chosen(true, &[refused], 0), (Err(failure), 0) if failure.text == "refused"));
+        assert!(matches!(chosen(true, &[other], 0), (Err(failure), 0) if failure.text == "other"));
+    }
+
+    #[test]
+    fn a_daemon_with_another_configuration_is_told_about() {
+        assert!(
+            matches!(chosen(false, &[other], 99), (Ok(HostServer::Alone { told: Some(text) }), 0) if text == "other")
+        );
+    }
+
+    #[test]
+    fn any_daemon_will_do_where_nobody_named_a_configuration() {
+        let common = Common { socket: Some("/x.sock".into()), ..Common::default() };
+        assert_eq!(Door::of(&common, None).config, None);
+        let common = Common { config: Some("/x.toml".into()), ..common };
+        assert_eq!(Door::of(&common, None).config, Some("/x.toml".into()));
+    }
+}

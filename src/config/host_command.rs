@@ -1,0 +1,80 @@
+//! The command by which a host starts headend. Hosts pass few variables: `HOME` among them, and none that moves a directory.
+
+use std::path::{Path, PathBuf};
+
+use super::places::{Located, locate, state_dir};
+use crate::wire::foreign;
+
+/// The command by which a host reaches a daemon.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HostCommand {
+    /// The configuration file and the socket, where a host does not find them by itself.
+    named: Option<(Option<PathBuf>, PathBuf)>,
+}
+
+impl HostCommand {
+    /// The command for a daemon with that configuration file, state directory and socket. `env` is the daemon's environment, and `uid`
+    /// its user.
+    pub(crate) fn of(
+        config: Option<&Path>,
+        state: &Path,
+        socket: &Path,
+        env: &dyn Fn(&str) -> Option<String>,
+        uid: u32,
+    ) -> Self {
+        let left = |name: &str| env(name).filter(|_| name == "HOME");
+        let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let (config, socket) = (config.map(absolute), absolute(socket));
+        let finds_config = config.as_ref().is_none_or(|config| locate(None, &left) == Located::File(config.clone()));
+        // The address of the socket is in the state directory.
+        let runtime = [format!("/run/user/{uid}"), "/run/headend".to_owned()];
+        let finds_socket = state_dir(&left).is_some_and(|dir| dir == absolute(state))
+            || runtime.iter().any(|dir| Path::new(dir).join("headend.sock") == socket);
+        Self { named: (!finds_config || !finds_socket).then_some((config, socket)) }
+    }
+
+    /// The command as a line for a shell.
+    pub(crate) fn line(&self) -> String {
+        let mut line = "headend stdio".to_owned();
+        if let Some((config, socket)) = &self.named {
+            let paths = config.iter().map(|config| ("--config", config)).chain([("--socket", socket)]);
+            for (option, path) in paths {
+                line.push_str(&format!(" {option} {}", foreign::word(&path.to_string_lossy())));
+            }
+        }
+        line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_names_what_a_host_does_not_find() {
+        let home = tempfile::tempdir().unwrap();
+        let at = |inside: &str| home.path().join(inside);
+        std::fs::create_dir_all(at(".config/headend")).unwrap();
+        std::fs::write(at(".config/headend/headend.toml"), "").unwrap();
+        let env = |name: &str| match name {
+            "HOME" => Some(home.path().display().to_string()),
+            "XDG_STATE_HOME" => Some("/elsewhere".to_owned()),
+            _ => None,
+        };
+        let line = |config: Option<PathBuf>, state: &Path, socket: &str| {
+            HostCommand::of(config.as_deref(), state, Path::new(socket), &env, 7).line()
+        };
+        let (own, state) = (at(".config/headend/headend.toml"), at(".local/state/headend"));
+        let plain = "headend stdio";
+        assert_eq!(line(Some(own.clone()), &state, "/any/where.sock"), plain, "its address is in the state directory");
+        assert_eq!(line(None, &state, "/any/where.sock"), plain);
+        let moved = Path::new("/elsewhere/headend");
+        assert_eq!(line(Some(own.clone()), moved, "/run/user/7/headend.sock"), plain);
+        assert_eq!(line(Some(own.clone()), moved, "/run/headend/headend.sock"), plain);
+        let named = format!("headend stdio --config {} --socket /any/where.sock", own.display());
+        assert_eq!(line(Some(own), moved, "/any/where.sock"), named);
+        let named = "headend stdio --config '/my files/h.toml' --socket /run/user/7/headend.sock";
+        assert_eq!(line(Some("/my files/h.toml".into()), &state, "/run/user/7/headend.sock"), named);
+        assert_eq!(line(None, moved, "/any/where.sock"), "headend stdio --socket /any/where.sock");
+    }
+}

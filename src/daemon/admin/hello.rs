@@ -1,0 +1,60 @@
+//! The first line of either side of the admin socket, and the address at which clients find it.
+
+use std::path::{Path, PathBuf};
+
+use crate::daemon::gateway::Gateway;
+use crate::store::address::{DaemonAddress, Machine};
+use crate::wire::raw::{RawJson, RawObject};
+
+/// Version of the hello; a newer major version is refused.
+pub(super) const HELLO: u64 = 1;
+
+/// Writes the socket's address into the state directory, for clients whose environment lacks the runtime directory.
+pub(super) fn publish(gateway: &Gateway, socket: &Path) -> Option<(DaemonAddress, PathBuf)> {
+    let state = gateway.store.as_ref()?.dir().to_owned();
+    let address = DaemonAddress::of(socket, Machine::own());
+    if let Err(error) = address.write(&state) {
+        tracing::warn!(error = %error, "the address of the admin socket is not in the state directory: hosts that drop $XDG_RUNTIME_DIR do not find this daemon");
+    }
+    Some((address, state))
+}
+
+/// First line of either side.
+#[derive(Debug, serde::Deserialize)]
+pub(crate) struct Hello {
+    pub(crate) headend: u64,
+    #[serde(default)]
+    pub(crate) want: String,
+    #[serde(default)]
+    pub(crate) config: Option<String>,
+    /// The daemon's state directory.
+    #[serde(default)]
+    pub(crate) state: Option<String>,
+    #[serde(default)]
+    pub(crate) profile: Option<String>,
+    #[serde(default)]
+    pub(crate) error: Option<String>,
+    #[serde(default)]
+    pub(crate) version: Option<String>,
+}
+
+/// A hello as a line.
+pub(crate) fn hello_line(want: &str, config: Option<&str>, profile: Option<&str>, error: Option<&str>) -> String {
+    hello_of(want, &[("config", config), ("profile", profile), ("error", error)])
+}
+
+/// The daemon's answer to a hello that it accepts.
+pub(super) fn own_hello(theirs: &Hello, config: Option<&str>, state: Option<&str>) -> String {
+    hello_of(&theirs.want, &[("config", config), ("state", state), ("profile", theirs.profile.as_deref())])
+}
+
+fn hello_of(want: &str, members: &[(&str, Option<&str>)]) -> String {
+    let mut line = RawObject::default();
+    line.set("headend", RawJson::number(HELLO));
+    line.set("want", RawJson::string(want));
+    line.set("version", RawJson::string(env!("CARGO_PKG_VERSION")));
+    for (name, value) in members {
+        line.set_some(name, value.map(RawJson::string));
+    }
+    format!("{}\n", line.encode().text())
+}
