@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -19,8 +19,7 @@ pub(crate) use crate::base::clock::now;
 pub(crate) use crate::base::never::or_never;
 pub(crate) use crate::base::stop::StopTimes;
 use crate::base::task_group::TaskGroup;
-use crate::config::plan::{Plan, diff};
-use crate::config::{self, Config, Loading, Seen};
+use crate::config::{Config, Loading, Seen};
 use crate::console::{self, Console};
 use crate::daemon::access::Users;
 use crate::daemon::doors::{Addresses, Doors};
@@ -34,14 +33,14 @@ use crate::gateway::logins::PendingLogins;
 use crate::gateway::notify::Notices;
 use crate::gateway::role::GatewayRole;
 use crate::gateway::service::Service;
-use crate::gateway::supervisor::{self, Order, Parts, Supervised};
+use crate::gateway::supervisor::{self, Parts, Supervised};
 use crate::gateway::turned_away;
 use crate::listener::credentials::Caller;
 use crate::policy::{Entry, LOCAL, OperatorAction};
 use crate::serve::lines::LineClient;
 use crate::serve::sessions::{SessionLimits, Sessions};
 use crate::store::approvals::Approvals;
-use crate::store::audit::action::{ActionRecord, WrongAttempts};
+use crate::store::audit::action::WrongAttempts;
 use crate::store::audit::{self, Audit, OpenError};
 use crate::store::db::DbError;
 use crate::store::directory::Store;
@@ -59,8 +58,8 @@ use crate::upstream::parks::Parks;
 use crate::upstream::spawner::Intake;
 use crate::wire::frame::Bounds;
 
-/// The cause of a reload in the audit log: a changed file.
-const FILE_WATCH: &str = "file-watch";
+mod reload;
+
 /// A last time in the store so far ahead of the clock is not one that a clock has shown.
 const FAR_AHEAD: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
@@ -353,111 +352,6 @@ impl Gateway {
         }
     }
 
-    /// Reads the configuration again and applies it, all or nothing, for the person or signal `by`.
-    /// `switched` is an upstream that was enabled or disabled in a file, for the record: if that is not what changes, the
-    /// record is that of a reload. Returns the plan.
-    ///
-    /// # Errors
-    /// Why it was refused; nothing has changed then.
-    pub(crate) async fn reload(&self, by: &str, switched: Option<(OperatorAction, &str)>) -> Result<Plan, String> {
-        let _one_at_a_time = self.reloading.lock().await;
-        let action = switched.map_or(OperatorAction::Reload, |(action, _)| action);
-        let record = self.service.audit.begin(action, by, None).await;
-        let mut record = record.map_err(|error| format!("nothing was done: {error}"))?;
-        record.set_action(OperatorAction::Reload);
-        self.apply((self.source.load)(), record, switched).await
-    }
-
-    /// Reads changed files again and applies them, with an outcome in the log. Files that are as they were read last change nothing,
-    /// and neither does a missing configuration, which may be about to be replaced.
-    ///
-    /// Returns `false`, and changes nothing, if the files differ from `look`.
-    pub(crate) async fn reload_changed(&self, look: Option<&[Seen]>) -> bool {
-        let _one_at_a_time = self.reloading.lock().await;
-        let is_there = self.source.path.as_ref().is_some_and(|path| path.exists());
-        let loading = (self.source.load)();
-        if look.is_some_and(|look| look != loading.files) {
-            return false;
-        }
-        if is_there && *self.source.files.lock() != loading.files {
-            // A reload waits for no place in the log, so there is a record.
-            if let Ok(record) = self.service.audit.begin(OperatorAction::Reload, FILE_WATCH, None).await {
-                drop(self.apply(loading, record, None).await);
-            }
-        }
-        true
-    }
-
-    /// Applies a configuration that was read, and logs and records the outcome.
-    async fn apply(
-        &self,
-        loading: Loading,
-        mut record: ActionRecord,
-        switched: Option<(OperatorAction, &str)>,
-    ) -> Result<Plan, String> {
-        systemd::reloading();
-        let outcome = Box::pin(self.check_and_apply(loading)).await;
-        systemd::ready();
-        self.service.reload_ended(outcome.as_ref().map(drop).map_err(String::as_str));
-        match &outcome {
-            Ok(plan) => {
-                let changed = |action| if action == OperatorAction::Enable { &plan.start } else { &plan.stop };
-                if let Some((action, name)) = switched
-                    && changed(action).iter().any(|upstream| upstream.as_str() == name)
-                {
-                    record.set_action(action);
-                    record.set_name(name);
-                }
-                record.end(Ok(&plan.to_string()));
-                tracing::info!(plan = %plan, "configuration reloaded");
-                if !plan.opens.is_empty() {
-                    let opens = plan.opens.join(", ");
-                    tracing::warn!(opens = %opens, "the new configuration allows more than the old one");
-                    // The reload has happened, whatever becomes of its record.
-                    drop(self.service.audit.record(Entry::gateway("opened", opens), true));
-                }
-            }
-            Err(why) => {
-                record.end(Err(why));
-                self.service.metrics.reloaded(false, clock::unix_seconds());
-                tracing::error!(error = %why, "configuration refused, the old one stays in force");
-            }
-        }
-        outcome
-    }
-
-    /// What a reload would change, of another file where one is given. Nothing changes.
-    ///
-    /// # Errors
-    /// Why it would be refused.
-    pub(crate) fn rehearse(&self, file: Option<&Path>) -> Result<Plan, String> {
-        let Loading { outcome, .. } = file.map_or_else(|| (self.source.load)(), config::load);
-        let (config, _) = outcome?;
-        drop(self.make_ready(&config)?);
-        let now = &self.service.snapshots.load().config;
-        let plan = diff(now, &config.without(&now.off));
-        plan.refusal().map_or(Ok(plan), Err)
-    }
-
-    async fn check_and_apply(&self, loading: Loading) -> Result<Plan, String> {
-        *self.source.files.lock() = loading.files;
-        let (config, warnings) = loading.outcome?;
-        let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
-        let warned = std::mem::replace(&mut *self.source.warned.lock(), warnings.clone());
-        for warning in warnings.iter().filter(|warning| !warned.contains(warning)) {
-            tracing::warn!(warning = %warning, "configuration");
-        }
-        let ready = self.make_ready(&config)?;
-        let before = Arc::clone(&self.service.snapshots.load().config);
-        let order = |reply| Order::Apply { config: Box::new(config), reply };
-        let applied = Order::ask(&self.supervised.orders, order).await;
-        let plan = applied.ok_or_else(|| "the gateway is shutting down".to_owned())??;
-        self.put_in_force(&before, ready).await;
-        // Grants end with their upstream, even if one of the same name is added later.
-        self.service.approvals.invalidate(|asked| plan.stop.iter().any(|name| *name.as_str() == *asked.upstream));
-        Ok(plan)
-    }
-
     /// Shuts everything down in order; every step has its own time limit. A second signal (`hurry`) skips the waiting.
     pub(crate) async fn shut_down(&self, hurry: &CancellationToken) {
         let times = self.times;
@@ -539,6 +433,7 @@ pub(super) fn session_limits(config: &Config) -> SessionLimits {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config;
 
     #[tokio::test]
     async fn a_file_that_was_written_since_the_look_is_not_applied() {

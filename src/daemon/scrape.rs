@@ -69,7 +69,13 @@ impl MetricsPage {
             Auth::None => &[],
         };
         let names = tokens.iter().map(|(caller, _)| caller.as_str()).chain([LOCAL]);
-        let names: HashMap<usize, &str> = names.map(|name| (CallerNumber::of(name).get(), name)).collect();
+        // A count is there from the first look on, so that each name has a series before its first call.
+        let count_of = |name| {
+            let caller = CallerNumber::of(name);
+            self.service.calls_of.of(&caller);
+            (caller.get(), name)
+        };
+        let names: HashMap<usize, &str> = names.map(count_of).collect();
         let counts = self.service.calls_of.numbered();
         let named = counts.map(|(number, count)| (number, names.get(&number).copied(), count.load(Ordering::Relaxed)));
         self.service.metrics.callers().observe(named);

@@ -484,16 +484,6 @@ impl Inner {
     fn add(&self, grant: Arc<Grant>) {
         self.grants.store(Arc::new(self.grants.load().with(grant)));
     }
-
-    fn drop_grants(&self, gone: impl Fn(&Grant) -> bool) {
-        let open = self.lock();
-        let grants = self.grants.load();
-        if grants.iter().any(|grant| gone(grant)) {
-            self.grants.store(Arc::new(grants.without(gone)));
-            self.tell();
-        }
-        drop(open);
-    }
 }
 
 const fn desk_limits(consent: &Consent) -> DeskLimits {

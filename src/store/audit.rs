@@ -47,7 +47,7 @@ mod ticket;
 pub(crate) mod verify;
 mod writer;
 
-pub(crate) use self::files::Folder;
+pub(crate) use self::files::{Folder, MAIN};
 pub(crate) use self::heads::Kept;
 pub(crate) use self::journal::Journal;
 pub(crate) use self::queue::{RecordSlot, Recorded};
@@ -60,9 +60,6 @@ use self::ticket::{Job, Setting, Settings};
 /// Searches at once, and how long another one waits.
 const SEARCHES: usize = 2;
 const SEARCH_WAIT: Duration = Duration::from_secs(5);
-
-/// Name of the daemon's chain.
-pub(crate) const MAIN: &str = "main";
 
 /// Why the log could not be opened.
 #[derive(Debug, thiserror::Error)]

@@ -226,6 +226,17 @@ fn read(answered: &Answered) -> Option<(PromptId, Option<Digest>, Wish)> {
 }
 
 impl Inner {
+    /// Forgets the grants that `gone` names.
+    pub(super) fn drop_grants(&self, gone: impl Fn(&Grant) -> bool) {
+        let open = self.lock();
+        let grants = self.grants.load();
+        if grants.iter().any(|grant| gone(grant)) {
+            self.grants.store(Arc::new(grants.without(gone)));
+            self.tell();
+        }
+        drop(open);
+    }
+
     /// A grant is on the disk, or is not.
     fn kept(
         &self,

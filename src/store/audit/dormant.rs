@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use super::MAIN;
+use super::files::MAIN;
 use super::queue::QUEUE;
 use super::recover::{self, Start};
 use super::ticket::{Job, Setting, Unrecorded};

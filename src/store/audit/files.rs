@@ -12,6 +12,8 @@ use rustix::fs::{Mode, OFlags};
 use crate::config::guard;
 use crate::policy::chain::{Piece, date_of, timestamp};
 
+/// Name of the daemon's chain.
+pub(crate) const MAIN: &str = "main";
 /// Behind the name of each segment.
 const EXTENSION: &str = ".jsonl";
 /// More bytes than a record needs to say its date.

@@ -99,10 +99,11 @@ fn without_commands_the_page_alone_answers() {
     let terminal = Terminal::controlling(&stage.gateway.world, &["approve", id]);
     let (ended, screen) = terminal.end();
     assert!(ended == Some(1) && screen.contains("operator = \"none\""), "{screen}");
-    // A command that does not reach the daemon goes by the daemon's setting too.
+    // A socket that is named and does not answer opens no way past the daemon.
     let config = stage.gateway.world.write("other.toml", "[policy]\ndefault = \"allow\"\n");
     let config = config.to_str().unwrap();
-    refused(&stage, &["pins", "reject", "fx__env", "--socket", "/nowhere", "--config", config], "operator = \"none\"");
+    let astray = alone(&stage, &["pins", "reject", "fx__env", "--socket", "/nowhere", "--config", config]);
+    assert!(astray.status.code() == Some(69) && said(&astray).contains("no daemon answers"), "{}", said(&astray));
 
     let mut browser = Browser::signed_in(&stage.gateway);
     browser.answer(id, "once");
