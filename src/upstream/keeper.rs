@@ -344,6 +344,11 @@ impl Keeper {
         inner.rest.as_ref().filter(|(until, _)| clock::now() < *until).map(|(_, why)| why.clone())
     }
 
+    /// Why headend has no token at the moment that it gets without a person; `None` if it has one, or if a person logs in.
+    pub(crate) fn unattended_failure(&self) -> Option<String> {
+        if self.terms.kind() == AuthKind::OAuth { None } else { self.rest() }
+    }
+
     /// A server that issues tokens could not be asked: the next attempt waits.
     fn failed(&self, error: &dyn fmt::Display) -> HttpError {
         let why = format!("the login cannot be renewed: {error}");

@@ -209,6 +209,12 @@ impl Remote {
             self.health.failed(why.clone());
             return Err(HttpError::MoreScopes(why));
         }
+        // No person can log in there, so the reason is what helps.
+        let unattended = self.keeper.as_ref().filter(|_| status == StatusCode::UNAUTHORIZED);
+        if let Some(why) = unattended.and_then(|keeper| keeper.unattended_failure()) {
+            self.health.failed(why.clone());
+            return Err(HttpError::NoToken(why));
+        }
         let error = HttpError::Unadmitted(standing, status);
         if status == StatusCode::FORBIDDEN && had.is_some() {
             // The login is good for everything else.
