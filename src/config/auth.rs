@@ -120,7 +120,7 @@ pub(super) fn read(mut table: Table<'_>, upstream: &Url, has_credential: bool, l
         table.problem("`type = \"workload\"` needs `client-id` and `assertion-file`");
     }
     if let Some(credential) = credential.filter(|_| issuers.len() != 1) {
-        table.problem(&format!(
+        table.problem(format!(
             "{credential} needs `issuers` with one authorization server, the one that knows this client: \
              `issuers = [\"https://login.example.com\"]`"
         ));
