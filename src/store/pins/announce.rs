@@ -15,9 +15,10 @@ use crate::policy::{Digest, ListChanges, MAX_SINGLE_CHANGES, PinState};
 use crate::wire::foreign;
 
 impl Pins {
-    /// Logs changes and hands them to the hook. `by` is the person who decided, if one did. `removed`
-    /// is the number of items that the reading before had, if a reading made the changes.
-    pub(super) fn tell(&self, stored: &[Stored], by: Option<&Arc<str>>, removed: u64) {
+    /// Logs changes and hands them to the hook. `by` is the person who decided, if one did.
+    /// `removed` is the number of items that the reading before had and this one lacks; `None` if no
+    /// reading made the changes.
+    pub(super) fn tell(&self, stored: &[Stored], by: Option<&Arc<str>>, removed: Option<u64>) {
         if !stored.iter().any(Stored::is_change) {
             return;
         }
@@ -29,8 +30,9 @@ impl Pins {
             let (launches, items): (Vec<&Stored>, Vec<&Stored>) =
                 group.into_iter().partition(|one| one.key.kind == PinKind::Launch);
             let news = items.iter().filter(|one| one.is_news()).count();
-            let summary = (by.is_none() && news > MAX_SINGLE_CHANGES)
-                .then(|| ListChanges::new(items.iter().map(|one| one.listed()).collect(), removed));
+            let summary = removed
+                .filter(|_| news > MAX_SINGLE_CHANGES)
+                .map(|removed| ListChanges::new(items.iter().map(|one| one.listed()).collect(), removed));
             match &summary {
                 Some(summary) => log_many(upstream, summary),
                 None => items.iter().for_each(|one| log(one)),

@@ -1,5 +1,6 @@
-//! Judges the items that an upstream lists by their pins, in pieces: no lock and no operation on the
-//! store covers more than [`PIECE`] items, so that others go on meanwhile.
+//! Judges the items that an upstream lists by their pins, in pieces: no operation on the store and
+//! no lock but that of [`Pins::make_room`] covers more than [`PIECE`] items, so that others go on
+//! meanwhile.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -26,7 +27,7 @@ pub(crate) struct ListedItems<'i> {
     /// The items are those of an earlier run, so that one that is as approved does not replace the
     /// change that waits.
     pub(crate) is_recalled: bool,
-    /// Number of items that the reading before had.
+    /// Number of items that the reading before had and this one lacks.
     pub(crate) removed: u64,
     /// Set if the tools among the items are all that the upstream has.
     pub(crate) reading: Option<Reading>,
@@ -34,8 +35,8 @@ pub(crate) struct ListedItems<'i> {
 
 impl Pins {
     /// Judges the items that an upstream lists. New and changed items are stored before this
-    /// returns, and a reading that changes many is announced once. `doubt` names a reason against an
-    /// item; it is called only for a decision. Blocks.
+    /// returns, and a reading that changes many is announced once. `doubt` names a reason against
+    /// an item; it is called only for a decision. Blocks.
     pub(crate) fn judge(
         &self,
         upstream: &UpstreamName,
@@ -82,7 +83,7 @@ impl Pins {
             // The launch counts as listed only after all of its tools.
             let launch = reading.map(|reading| (PinKey::launch(upstream), Step::Listed(reading)));
             let (stored, outcome) = self.take_in_pieces(steps.chain(launch), forget);
-            self.tell(&stored, None, removed);
+            self.tell(&stored, None, Some(removed));
             outcome.err()
         };
         let judge = |book: &Book, item: &Definition| {
@@ -128,9 +129,9 @@ impl Pins {
         (stored, Ok(()))
     }
 
-    /// Drops pins of vanished items for new ones, and names the new items that find no room: the last ones in the upstream's order.
-    /// Resources come and go; pins of tools and prompts never give way, so that a server cannot push one out to bring it
-    /// back changed.
+    /// Drops pins of vanished items for new ones, and names the new items that find no room: the
+    /// last ones in the upstream's order. Resources come and go; pins of tools and prompts never
+    /// give way, so that a server cannot push one out to bring it back changed.
     fn make_room<'i>(
         &self,
         upstream: &UpstreamName,

@@ -62,7 +62,7 @@ impl Pins {
             Some(db) => db.take_steps(steps, Vec::new(), now).run().await?,
             None => self.take_in_memory(steps, now),
         };
-        self.tell(&self.put(&taken, &[]), Some(&by), 0);
+        self.tell(&self.put(&taken, &[]), Some(&by), None);
         let mut stepped = taken.stepped.into_iter();
         let told = |decision: &Decision| {
             let unknown = || PinError::Unknown(decision.name.clone());
