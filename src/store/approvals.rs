@@ -296,25 +296,23 @@ impl Approvals {
             let now = self.wall();
             let mut open = inner.lock();
             inner.expire(&mut open, now);
-            if matches!(answer, Answer::Allow(_)) {
+            let is_yes = matches!(answer, Answer::Allow(_));
+            if is_yes {
                 inner.has_room(&open, id)?;
-                if let Some(denial) = open.desk.denial(id, now) {
-                    // The yes is recorded as the answer to the same prompt, whose end is known already.
-                    let (asked, span) = (denial.asked.clone(), Span::Client);
-                    // The time to an answer is that of the denial, which has been counted.
-                    let (end, opened) = (watch::Sender::new(None), clock::now());
-                    open.waiting.insert(*id, Waiting { asked, span, opened, end, is_late: true });
-                } else {
-                    let is_late = open.desk.agent_wait(id, now) == AgentWait::Stopped;
-                    open.waiting.get_mut(id).into_iter().for_each(|waiting| waiting.is_late = is_late);
-                }
             }
+            let denied = open.desk.denial(id, now).filter(|_| is_yes).map(|denial| denial.asked.clone());
+            let is_late = open.desk.agent_wait(id, now) == AgentWait::Stopped;
             let grant_id = Arc::from(HEXLOWER.encode(&clock::random::<8>()));
-            let answered = open.desk.answer(id, answer, evidence, by, now, grant_id);
-            if answered.is_err() && open.desk.get(id).is_none() {
-                open.waiting.remove(id);
+            let answered = open.desk.answer(id, answer, evidence, by, now, grant_id)?;
+            if let Some(asked) = denied {
+                // The yes is recorded as the answer to the same prompt, whose end is known already.
+                // The time to an answer is that of the denial, which has been counted.
+                let (end, opened) = (watch::Sender::new(None), clock::now());
+                open.waiting.insert(*id, Waiting { asked, span: Span::Client, opened, end, is_late: true });
+            } else if is_yes && let Some(waiting) = open.waiting.get_mut(id) {
+                waiting.is_late = is_late;
             }
-            match answered? {
+            match answered {
                 None => {
                     let how = match answer {
                         Answer::Deny => Closed::Denied,

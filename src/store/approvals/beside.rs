@@ -47,7 +47,8 @@ impl Approvals {
         Ok(Some(json::whole(row, details.as_deref().unwrap_or("{}"), now)))
     }
 
-    /// The operator's answer to a prompt of whichever process; `shown` is the digest of what was shown of it. Says what came of it.
+    /// The operator's answer to a prompt of whichever process; `shown` is the digest of what was
+    /// shown of it. Says what came of it.
     ///
     /// # Errors
     /// Why it does not count.
@@ -80,8 +81,8 @@ fn now(db: &Db) -> Result<Wall, DbError> {
     Ok(clock::since_1970().as_secs())
 }
 
-/// The open prompts in a store without a daemon, the oldest first. Blocks. Leaves out those of a daemon that was killed, which
-/// the next daemon ends.
+/// The open prompts in a store without a daemon, the oldest first. Blocks. Leaves out those of a
+/// daemon that was killed, which the next daemon ends.
 ///
 /// # Errors
 /// When the database cannot be read.

@@ -1,4 +1,5 @@
-//! Refusals of calls for a while, as an operator sees and ends them. They are in the memory of the process that refuses.
+//! Refusals of calls for a while, as an operator sees and ends them. They are in the memory of the
+//! process that refuses.
 
 use std::sync::Arc;
 
@@ -18,7 +19,8 @@ impl Approvals {
         self.inner.lock().desk.blocks(now)
     }
 
-    /// Ends a block of this process for the person `by`, who is recorded. Returns what it was; `None` where there is none.
+    /// Ends a block of this process for the person `by`, who is recorded. Returns what it was;
+    /// `None` where there is none.
     pub(crate) fn unblock(&self, id: &str, by: &str) -> Option<CallBlock> {
         let id = PromptId::parse(id)?;
         let now = self.wall();

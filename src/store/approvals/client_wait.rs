@@ -1,5 +1,5 @@
-//! What approvals have to do with the clients behind them: whether an agent still waits, a call that is left to the console and the terminal,
-//! sessions and callers that leave.
+//! What approvals have to do with the clients behind them: whether an agent still waits, a call
+//! that is left to the console and the terminal, sessions and callers that leave.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,12 +8,14 @@ use super::{Approvals, Open, PromptRow, Span, unlisted};
 use crate::policy::consent::{AgentWait, Closed, Grant, Lifetime, PromptId};
 
 impl Approvals {
-    /// When the client of a prompt was asked in the answer of its call, since 1970, if it has not come back yet.
+    /// When the client of a prompt was asked in the answer of its call, since 1970, if it has not
+    /// come back yet.
     pub(crate) fn asked_at(&self, id: &PromptId) -> Option<Duration> {
         self.inner.lock().desk.asked_at(id)
     }
 
-    /// Leaves a prompt to the console and the terminal: it is open as long as they may take, for other processes too.
+    /// Leaves a prompt to the console and the terminal: it is open as long as they may take, for
+    /// other processes too.
     pub(super) fn hand_over(&self, id: &PromptId) {
         let inner = &self.inner;
         let mut open = inner.lock();
@@ -53,8 +55,9 @@ impl Approvals {
         }
     }
 
-    /// A caller's credential is not valid any more: its open prompts close, and what was granted for its sessions ends. Other
-    /// grants are for the caller, who may come back with another credential.
+    /// A caller's credential is not valid any more: its open prompts close, and what was granted
+    /// for its sessions ends. Other grants are for the caller, who may come back with another
+    /// credential.
     pub(crate) fn caller_left(&self, caller: &str) {
         let inner = &self.inner;
         let mut open = inner.lock();

@@ -46,7 +46,8 @@ pub(crate) fn prompt(row: &PromptRow, now: Wall) -> RawJson {
     out.encode()
 }
 
-/// The same with what is known of the agent: `waits`, and `wait-left` in seconds where that is known.
+/// The same with what is known of the agent: `waits`, and `wait-left` in seconds where that is
+/// known.
 pub(crate) fn with_wait(prompt: &RawJson, wait: AgentWait) -> RawJson {
     let mut out = RawObject::parse(prompt).unwrap_or_default();
     out.set("waits", RawJson::boolean(wait != AgentWait::Stopped));
@@ -83,7 +84,8 @@ pub(crate) fn grant(row: &GrantRow) -> RawJson {
     out.encode()
 }
 
-/// A block; one of a denial says who denied what. Dates are seconds since 1970, `left` is in seconds.
+/// A block; one of a denial says who denied what. Dates are seconds since 1970, `left` is in
+/// seconds.
 pub(crate) fn block(block: &CallBlock, now: Wall) -> RawJson {
     let id = block.id.to_string();
     let mut out = RawObject::of_strings(&[("id", &id), ("caller", &block.caller), ("item", &block.item)]);

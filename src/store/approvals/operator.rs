@@ -8,8 +8,9 @@ use super::{Approvals, Inner};
 use crate::config::Operator;
 
 impl Approvals {
-    /// Keeps the setting in the store, from here on after each change too. The first keeper stays. A daemon, which has the
-    /// lock of the state directory, ends and records the open approvals of daemons before it: their calls ended with them.
+    /// Keeps the setting in the store, from here on after each change too. The first keeper stays.
+    /// A daemon, which has the lock of the state directory, ends and records the open approvals of
+    /// daemons before it: their calls ended with them.
     pub(crate) fn keep_operator(&self, keeper: Keeper) {
         let _first_stays = self.inner.keeper.set(keeper);
         if let (Some(db), Keeper::Daemon) = (&self.inner.db, keeper) {

@@ -271,6 +271,20 @@ async fn a_grant_that_is_revoked_while_it_is_written_is_none() {
 }
 
 #[tokio::test]
+async fn an_answer_that_comes_while_a_yes_is_written_takes_nothing_of_it_away() {
+    for late in [Answer::Deny, Answer::Decline, Answer::Dismiss] {
+        let dir = tempfile::tempdir().unwrap();
+        let approvals = kept(&dir);
+        let id = approvals.ask(asked("ci", "fx__echo", "{}"), shown()).unwrap();
+        let yes = approvals.answer(&id, Answer::Allow(Lifetime::Once), Evidence::Operator, "uid:1");
+        let other = approvals.answer(&id, late, Evidence::Client, "client");
+        let (heard, closed, other) = tokio::join!(biased; approvals.settled(&id), yes, other);
+        assert_eq!((closed, other), (Ok(Closed::Granted), Err(CannotAnswer::Unknown)), "{late:?}");
+        assert_eq!(heard, Closed::Granted, "{late:?}: the call that waits hears of the yes");
+    }
+}
+
+#[tokio::test]
 async fn revoked_grants_are_gone_here_elsewhere_and_afterwards() {
     let dir = tempfile::tempdir().unwrap();
     let (one, other) = (kept(&dir), kept(&dir));
