@@ -133,6 +133,8 @@ struct Supervisor {
     /// A snapshot is wanted, even if clients would see the same if true.
     wanted: Option<bool>,
     making: Option<Making>,
+    /// The pins that other processes changed are to be read before the next snapshot is made.
+    refresh_due: bool,
     /// What is to be told once the next snapshot is in force.
     afterwards: Vec<Afterwards>,
     /// Bytes that all inventories may have together.
@@ -209,6 +211,7 @@ fn build(
         saving: None,
         wanted: None,
         making: None,
+        refresh_due: false,
         afterwards: Vec::new(),
         max_inventory_bytes: MAX_INVENTORY_BYTES,
         took_writes: true,
@@ -248,6 +251,10 @@ impl Supervisor {
         let mut refresh = tokio::time::interval(REFRESH);
         let mut news = Vec::with_capacity(REPORTS);
         loop {
+            // A draft writes pins, and announces them itself.
+            if self.making.is_none() && std::mem::take(&mut self.refresh_due) {
+                self.refresh().await;
+            }
             self.make();
             while self.saving.is_none() && !self.unsaved.is_empty() {
                 self.remember();
@@ -261,8 +268,7 @@ impl Supervisor {
                 _ = or_never(self.saving.as_mut()) => self.saving = None,
                 // Only the time of a dead upstream's items runs out without a report.
                 _ = grace.tick(), if self.managed.values().any(|m| m.down_since.is_some()) => self.publish(false),
-                // A draft writes pins, and announces them itself.
-                _ = refresh.tick(), if self.making.is_none() => self.refresh().await,
+                _ = refresh.tick() => self.refresh_due = true,
                 () = self.stop.cancelled() => break,
             }
         }
@@ -319,7 +325,8 @@ impl Supervisor {
         };
         let serves = self.parts.role == GatewayRole::Serve;
         if serves {
-            // Before its remembered items are shown; the actor asks again and says why where it may not start.
+            // Before its remembered items are shown; the actor asks again and says why where it may
+            // not start.
             drop(spawner.gate.pass(&spec));
         }
         let gate = Arc::clone(&spawner.gate);

@@ -33,6 +33,13 @@ struct Pace {
     rests_until: Option<Instant>,
 }
 
+impl Pace {
+    /// Lets the list rest until that time, and no shorter than before.
+    fn rest(&mut self, until: Instant) {
+        self.rests_until = Some(self.rests_until.map_or(until, |earlier| earlier.max(until)));
+    }
+}
+
 /// The pace of each list.
 #[derive(Debug, Default)]
 pub(crate) struct Allowance([Pace; 4]);
@@ -62,7 +69,8 @@ impl Allowance {
         // One reading that does not differ takes back as much as half of all that did.
         pace.differing = if differs { before.saturating_add(1).min(16) } else { before / 2 };
         let pause = pace.differing.checked_sub(BURST).map_or(Duration::ZERO, |over| INTERVAL * (1 << over));
-        pace.rests_until = Some(now + pause.min(LONGEST_PAUSE));
+        // The rest for what judging an earlier reading took may last longer.
+        pace.rest(now + pause.min(LONGEST_PAUSE));
         (pace.ended, pace.is_unjudged) = (Some(now), true);
     }
 
@@ -71,7 +79,7 @@ impl Allowance {
         let until = now + took.saturating_mul(REST).min(LONGEST_REST);
         for pace in self.0.iter_mut().filter(|pace| pace.is_unjudged) {
             pace.is_unjudged = false;
-            pace.rests_until = Some(pace.rests_until.map_or(until, |earlier| earlier.max(until)));
+            pace.rest(until);
         }
     }
 }
@@ -91,6 +99,21 @@ mod tests {
         assert_eq!(allowance.due(List::Tools, now), now);
         assert_eq!(allowance.due(List::Prompts, start), start, "each list has its own");
         assert!(allowance.take(List::Prompts, start));
+    }
+
+    #[test]
+    fn a_reading_that_ends_after_the_one_before_was_judged_shortens_no_rest() {
+        let start = epoch();
+        let mut allowance = Allowance::default();
+        assert!(allowance.take(List::Tools, start));
+        allowance.ended(List::Tools, false, start);
+        assert!(allowance.take(List::Tools, start));
+        let judged = start + Duration::from_secs(10);
+        allowance.judged(Duration::from_secs(10), judged);
+        let rest = allowance.due(List::Tools, judged);
+        assert_eq!(rest, judged + Duration::from_secs(90));
+        allowance.ended(List::Tools, false, judged);
+        assert_eq!(allowance.due(List::Tools, judged), rest);
     }
 
     /// Reads the list as soon as it is due. Returns the time of that reading.

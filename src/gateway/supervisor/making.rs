@@ -1,7 +1,7 @@
 //! Makes snapshots one after the other, each on a thread of its own, while the supervisor goes on.
 //!
-//! Reports and orders that come meanwhile are in the next snapshot. What waits for a snapshot is told
-//! once one is in force that has it.
+//! Reports and orders that come meanwhile are in the next snapshot. What waits for a snapshot is
+//! told once one is in force that has it.
 
 use tokio::sync::oneshot;
 
@@ -25,12 +25,14 @@ impl Supervisor {
         self.making = Some(Making { made: tokio::task::spawn_blocking(move || draft.make()), afterwards });
     }
 
-    /// Puts the snapshot in force that was made, unless its configuration or upstreams are not those
-    /// of now: then another one is made.
+    /// Puts the snapshot in force that was made, unless its configuration or upstreams are not
+    /// those of now: then another one is made.
     pub(super) fn made(&mut self, made: Option<Made>) {
         let Some(Making { mut afterwards, .. }) = self.making.take() else { return };
         let Some(made) = made else {
             tracing::error!("a snapshot could not be made; clients see the one before");
+            afterwards.append(&mut self.afterwards);
+            self.afterwards = afterwards;
             return;
         };
         if made.snapshot.as_ref().is_some_and(|snapshot| !self.is_current(snapshot)) {

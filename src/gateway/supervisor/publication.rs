@@ -1,7 +1,7 @@
 //! The only write of the snapshot: what every upstream lists, merged, with rules and handles beside it.
 //!
-//! Judging and merging large inventories takes long, so a snapshot is made of a [`Draft`] on a thread
-//! of its own, while the supervisor goes on.
+//! Judging and merging large inventories takes long, so a snapshot is made of a [`Draft`] on a
+//! thread of its own, while the supervisor goes on.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -88,7 +88,9 @@ impl Draft {
             |(inventory, revision): &(Inventory, Revision)| inventory.tasks && revision.era() == Era::Modern;
         let tasks: Vec<bool> = known.iter().map(|known| known.is_some_and(has_tasks)).collect();
         let unlisted: Vec<bool> = managed.iter().map(|m| m.inventory.is_none()).collect();
-        let same = whole.same_as(&old.whole.catalog)
+        // A forced snapshot may have been lost; a new configuration still has to come into force.
+        let same = Arc::ptr_eq(&self.config, &old.config)
+            && whole.same_as(&old.whole.catalog)
             && completes == old.completes
             && tasks == old.tasks
             && unlisted == old.unlisted
@@ -195,8 +197,8 @@ impl Supervisor {
             && snapshot.handles.iter().all(is_managed)
     }
 
-    /// Puts a snapshot in force, then tells listeners, so that whoever asks again sees the new lists.
-    /// Each upstream's lists rest for its part of the time that it took.
+    /// Puts a snapshot in force, then tells listeners, so that whoever asks again sees the new
+    /// lists. Each upstream's lists rest for its part of the time that it took.
     pub(super) fn put(&self, made: Made) {
         let Made { snapshot, waiting, judged } = made;
         if let Some(snapshot) = snapshot {

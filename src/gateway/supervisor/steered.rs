@@ -1,4 +1,5 @@
-//! Carries out orders. Those about one upstream: start anew, by the operator or because its login has changed; be off while the process runs.
+//! Carries out orders. Those about one upstream: start anew, by the operator or because its login
+//! has changed; be off while the process runs.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

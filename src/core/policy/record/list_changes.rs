@@ -29,7 +29,7 @@ pub struct ListChanges {
     pub changed: u64,
     /// Items among the added and changed ones that clients do not see.
     pub withheld: u64,
-    /// Items that the reading before had. Their pins stay.
+    /// Items that the reading before had and this one lacks. Their pins stay.
     pub removed: u64,
     /// SHA-256 over one line for each changed pin, see [`Self::new`].
     pub digest: Digest,
