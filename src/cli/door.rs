@@ -1,4 +1,5 @@
-//! The way from `headend stdio` to its daemon: which one it has to be, how long it is waited for, and what takes its place.
+//! The way from `headend stdio` to its daemon: which one it has to be, how long it is waited for,
+//! and what takes its place.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,7 +17,8 @@ use crate::config::{Located, locate};
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 /// How often to look for one that is not waited for: each look reads the configuration.
 const SELDOM: Duration = Duration::from_secs(1);
-/// How long the start of `headend stdio` waits for a daemon that starts or ends. Hosts give a server ten seconds to start.
+/// How long the start of `headend stdio` waits for a daemon that starts or ends. Hosts give a
+/// server ten seconds to start.
 const START_WAIT: Duration = Duration::from_secs(8);
 
 /// Where the daemon is, and which one it has to be.
@@ -45,13 +47,14 @@ pub(super) enum HostServer<D> {
     Attach(D),
     /// A gateway that starts nothing, until the daemon answers.
     StandIn,
-    /// The whole gateway in this process, with what is to be told about a daemon that cannot be used.
+    /// The whole gateway in this process, with what is to be told about a daemon that cannot be
+    /// used.
     Alone { told: Option<String> },
 }
 
 impl Door {
-    /// The door of a command line. A configuration that nobody named, and that is not there, fits every daemon; so does any that
-    /// nobody named beside a socket that somebody did.
+    /// The door of a command line. A configuration that nobody named, and that is not there, fits
+    /// every daemon; so does any that nobody named beside a socket that somebody did.
     pub(super) fn of(common: &Common, profile: Option<String>) -> Self {
         let named = common.config.is_some() || common.socket.is_none();
         let config = match locate(common.config.as_deref(), &environment) {
@@ -81,9 +84,11 @@ impl Door {
     /// # Errors
     /// 69 when the daemon that was named, or that has the state directory, refuses.
     pub(super) fn choose(&self, is_held: impl Fn() -> bool, patience: Duration) -> Result<HostServer<Daemon>, Failure> {
-        let looks = START_WAIT.min(patience).as_millis() / LOOK_AGAIN.as_millis();
+        // A daemon that accepts and says nothing takes its time too.
+        let until = Instant::now() + START_WAIT.min(patience);
+        let is_over = || Instant::now() >= until;
         let pause = || std::thread::sleep(LOOK_AGAIN);
-        choose(self.common.socket.is_some(), looks, || self.knock(), is_held, pause)
+        choose(self.common.socket.is_some(), is_over, || self.knock(), is_held, pause)
     }
 
     /// Knocks until the daemon answers, for as long as `patience` lasts.
@@ -116,12 +121,12 @@ impl Door {
 /// [`Door::choose`], with a daemon that was named or not.
 fn choose<D>(
     is_named: bool,
-    looks: u128,
+    is_over: impl Fn() -> bool,
     mut knock: impl FnMut() -> Result<D, NoAttachment>,
     is_held: impl Fn() -> bool,
     mut pause: impl FnMut(),
 ) -> Result<HostServer<D>, Failure> {
-    let mut left = looks;
+    let mut has_waited = false;
     loop {
         let closed = match knock() {
             Ok(daemon) => return Ok(HostServer::Attach(daemon)),
@@ -130,9 +135,8 @@ fn choose<D>(
             Err(NoAttachment::Away(closed)) => closed,
         };
         // A daemon that restarts has the lock again by the end of the wait.
-        let waits = left > 0 && (left < looks || is_held());
-        if waits {
-            left -= 1;
+        if !is_over() && (has_waited || is_held()) {
+            has_waited = true;
             pause();
             continue;
         }
@@ -185,8 +189,8 @@ mod tests {
         Err(NoAttachment::Other { text: "other".to_owned() })
     }
 
-    /// Chooses with these answers, the last of which repeats, and the lock held for so many pauses. Returns the choice and the
-    /// number of pauses.
+    /// Chooses with these answers, the last of which repeats, and the lock held for so many pauses.
+    /// Returns the choice and the number of pauses.
     fn chosen(
         is_named: bool,
         answers: &[fn() -> Result<(), NoAttachment>],
@@ -201,7 +205,8 @@ mod tests {
             }
             answer()
         };
-        let chosen = choose(is_named, 4, knock, || pauses.get() < held, || pauses.set(pauses.get() + 1));
+        let chosen =
+            choose(is_named, || pauses.get() == 4, knock, || pauses.get() < held, || pauses.set(pauses.get() + 1));
         (chosen, pauses.get())
     }
 

@@ -1,8 +1,9 @@
 //! `headend stdio` attached to a daemon: passes lines both ways and remembers the handshake.
 //!
-//! When the daemon goes away, headend answers the calls in flight with an error, looks for the daemon and repeats the
-//! handshake. Until then the host's requests wait, though not for long; the host notices nothing but failed calls.
-//! Where no daemon answers from the start, a gateway in this process stands in for it until one does.
+//! When the daemon goes away, headend answers the calls in flight with an error, looks for the
+//! daemon and repeats the handshake. Until then the host's requests wait, though not for long; the
+//! host notices nothing but failed calls. Where no daemon answers from the start, a gateway in this
+//! process stands in for it until one does.
 //!
 //! One loop, which never waits for one side alone: a daemon that is busy, or a host that reads nothing, keeps it neither
 //! from the other side nor from its end.
@@ -36,10 +37,11 @@ const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
 const HIGH_WATER: usize = 1 << 20;
 /// Bytes on their way to the stand-in, and from it.
 const STAND_IN_BYTES: usize = 64 * 1024;
-/// How long a request waits for a daemon that went away. Hosts give a request up after a minute or so.
+/// How long a request waits for a daemon that went away. Hosts give a request up after a minute or
+/// so.
 const GAP: Duration = Duration::from_secs(25);
 
-/// The other end of the relay's lines.
+/// A connection to the gateway that answers the lines of the relay: the daemon or its stand-in.
 struct Link {
     read: Box<dyn AsyncRead + Send + Unpin>,
     write: Box<dyn AsyncWrite + Send + Unpin>,
@@ -90,20 +92,13 @@ enum Event {
     End,
 }
 
-/// Relays to a daemon until stdin ends, the host closes stdout, a signal comes, or the daemon stays away for longer than `patience`.
+/// Relays to a daemon until stdin ends, the host closes stdout, a signal comes, or the daemon stays
+/// away for longer than `patience`.
 ///
 /// # Errors
 /// 70 when the socket cannot be used, 69 when the daemon stays away.
 pub(super) async fn run(door: Door, daemon: Daemon, patience: Duration, times: StopTimes) -> Result<u8, Failure> {
-    let mut ends = Ends::watch()?;
-    let relay = Relay {
-        stdin: tokio::io::stdin(),
-        stdout: tokio::io::stdout(),
-        search: |patience| search(door.clone(), patience),
-        patience,
-        last_answers: times.answers,
-    };
-    Box::pin(relay.run(Link::open(daemon)?, None, ends.wait())).await
+    relay(door, Link::open(daemon)?, None, patience, times).await
 }
 
 /// Relays to a gateway that stands in for the daemon, and to the daemon as soon as one answers.
@@ -117,8 +112,19 @@ pub(super) async fn stand_in(
     patience: Duration,
     times: StopTimes,
 ) -> Result<u8, Failure> {
-    let mut ends = Ends::watch()?;
     let link = Link::into_stand_in(&gateway, profile);
+    relay(door, link, Some(gateway), patience, times).await
+}
+
+/// Relays stdin and stdout over `link`, and over the daemons that are found after it.
+async fn relay(
+    door: Door,
+    link: Link,
+    stand_in: Option<Gateway>,
+    patience: Duration,
+    times: StopTimes,
+) -> Result<u8, Failure> {
+    let mut ends = Ends::watch()?;
     let relay = Relay {
         stdin: tokio::io::stdin(),
         stdout: tokio::io::stdout(),
@@ -126,7 +132,7 @@ pub(super) async fn stand_in(
         patience,
         last_answers: times.answers,
     };
-    Box::pin(relay.run(link, Some(gateway), ends.wait())).await
+    Box::pin(relay.run(link, stand_in, ends.wait())).await
 }
 
 /// Looks for the daemon, for as long as `patience` lasts; without one, for ever.
@@ -202,6 +208,9 @@ where
                     link = None;
                     to_daemon.clear();
                     talk.lost(&mut to_client);
+                    if let Some(gateway) = stand_in.take() {
+                        end_stand_in(&gateway).await;
+                    }
                     let gap_ends = Some(Instant::now() + GAP.min(patience));
                     away = Some(Away { back: search(Some(patience)), gap_ends });
                 }

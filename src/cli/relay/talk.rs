@@ -9,8 +9,8 @@ use crate::wire::code;
 use crate::wire::frame::Frame;
 use crate::wire::id::{ClientId, IdKey};
 use crate::wire::lines::{Line, LineDecoder};
-use crate::wire::message::{self, Message};
-use crate::wire::raw::RawJson;
+use crate::wire::message::{self, Message, Notification};
+use crate::wire::raw::{RawJson, RawObject};
 
 /// Requests to remember in each direction. The client's beyond that get no answer when the daemon goes away.
 const MAX_OPEN: usize = 4096;
@@ -53,7 +53,8 @@ pub(super) struct Talk {
     unanswered: Option<UnansweredRequests>,
 }
 
-/// The lines of requests that a stand-in has not answered, oldest first: a daemon is sent them. Bounded by their bytes.
+/// The lines of requests that a stand-in has not answered, oldest first: a daemon is sent them.
+/// Bounded by their bytes.
 #[derive(Default)]
 struct UnansweredRequests {
     lines: VecDeque<(IdKey, Bytes)>,
@@ -116,6 +117,13 @@ impl Talk {
                 Some(Message::Notification(notice)) if notice.method == "notifications/initialized" => {
                     self.initialized = Some(line.clone());
                 }
+                // A stand-in never answers it then, and the daemon need not hear of it.
+                Some(Message::Notification(notice)) if notice.method == "notifications/cancelled" => {
+                    if let (Some(unanswered), Some(key)) = (&mut self.unanswered, cancelled(&notice)) {
+                        unanswered.remove(&key);
+                        self.open.remove(&key);
+                    }
+                }
                 // A batch, or a line that the daemon complains about.
                 Some(Message::Notification(_)) | None => {}
             }
@@ -155,12 +163,14 @@ impl Talk {
     /// The daemon went away. It may have executed the open requests.
     pub(super) fn lost(&mut self, to_client: &mut BytesMut) {
         self.refuse_open(Fate::Unknown, to_client);
+        // Requests that have their refusal are not sent again.
+        self.unanswered = None;
         (self.daemon, self.swallow) = (Daemon::Away, None);
         self.asked.clear();
     }
 
-    /// Leaves the stand-in: the daemon is sent the requests that have no answer yet, and the client lists anew, since the kept lists
-    /// may differ from the daemon's.
+    /// Leaves the stand-in: the daemon is sent the requests that have no answer yet, and the client
+    /// lists anew, since the kept lists may differ from the daemon's.
     pub(super) fn leave_stand_in(&mut self, to_client: &mut BytesMut) {
         let UnansweredRequests { lines, .. } = self.unanswered.take().unwrap_or_default();
         let resent: HashSet<&IdKey> = lines.iter().map(|(key, _)| key).collect();
@@ -218,6 +228,12 @@ impl Talk {
             }
         }
     }
+}
+
+/// The id of the request that a cancellation names.
+fn cancelled(notice: &Notification) -> Option<IdKey> {
+    let params = notice.params.as_ref().and_then(|params| RawObject::parse(params).ok())?;
+    params.get("requestId").cloned().and_then(ClientId::from_raw).map(|id| id.key())
 }
 
 fn parsed(line: &Bytes) -> Option<Message> {
@@ -353,7 +369,9 @@ mod tests {
         both.client_says(INITIALIZED);
         both.client_says(CALL);
         both.client_says(&CALL.replace('7', "8"));
+        both.client_says(&CALL.replace('7', "9"));
         both.daemon_says(r#"{"jsonrpc":"2.0","id":7,"result":{}}"#);
+        both.client_says(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":9}}"#);
         both.at_daemon();
         both.at_client();
         both.talk.leave_stand_in(&mut both.client);

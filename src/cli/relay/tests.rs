@@ -45,8 +45,8 @@ impl Side {
     }
 }
 
-/// A gateway that stands in before one server that `marker` would show to have been started, and whose tool is known from an
-/// earlier run.
+/// A gateway that stands in before one server that `marker` would show to have been started, and
+/// whose tool is known from an earlier run.
 fn gateway(dir: &Path, marker: &Path) -> Gateway {
     let text = format!(
         "[policy]\ndefault = \"allow\"\n[upstreams.notes]\ncommand = [\"/usr/bin/touch\", {:?}]\n",
