@@ -21,7 +21,7 @@ use crate::process::{alive, eventually, installed, output_within, said, within};
 use crate::stdio::Pipe;
 
 /// The README's length is bounded, so that a newcomer reads it to its end.
-const MAX_LINES: usize = 260;
+const MAX_LINES: usize = 250;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
