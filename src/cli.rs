@@ -83,9 +83,9 @@ enum Command {
     Serve(ServeArgs),
     /// Be one stdio MCP server for a host: attached to the running daemon, or the whole gateway in this process.
     ///
-    /// A daemon that starts or ends is waited for, 8 s at most. Where one has the state directory and does not answer, or
-    /// nothing answers at a socket that is named, the lists that were kept are shown, calls are refused and no server is
-    /// started until the daemon answers.
+    /// A daemon that starts or ends is waited for, 8 s at most. Where one has the state directory
+    /// and does not answer, or nothing answers at a socket that is named, the lists that were kept
+    /// are shown, calls are refused and no server is started until the daemon answers.
     Stdio(StdioArgs),
     /// Write a first configuration file with comments; never over one that exists.
     ///
@@ -111,7 +111,8 @@ enum Command {
     Console(JsonArgs),
     /// List the merged catalog as a client sees it, or show one tool; `--all` adds what is withheld, and why.
     Tools(tools::ToolsArgs),
-    /// Call one tool through the running daemon and print the text of its result; exit 1 when the result is an error.
+    /// Call one tool through the running daemon and print the text of its result; exit 1 when the
+    /// result is an error.
     Call(call::CallArgs),
     /// Show the approved definitions and launches of upstreams and what changed since; approve or reject a change.
     Pins(pins::PinsArgs),
@@ -186,7 +187,8 @@ enum Command {
     Logs(logs::LogsArgs),
     /// Look for what commonly goes wrong, and say the next step for each finding; exit 1 when there is a problem.
     ///
-    /// On a terminal it fits the screen: the two gravest findings are told in full, the others in a line each.
+    /// On a terminal it fits the screen: the two gravest findings are told in full, the others in a
+    /// line each.
     ///
     /// Looks at the daemon, the configuration, the state directory, ports, programs, certificates, proxies, the clock, hosts
     /// that still start a server themselves, and at each upstream with what it wrote last. Where no daemon runs, the

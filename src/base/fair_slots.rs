@@ -7,7 +7,8 @@
 //!
 //! If several callers share the queue, a caller's calls take no more of it than they leave free, so
 //! that others find room. A call waits for the time of the queue; if another caller holds more
-//! slots than its own by then, it waits as long as a call may take with all its progress, in which a slot becomes free.
+//! slots than its own by then, it waits as long as a call may take with all its progress, in which
+//! a slot becomes free.
 //!
 //! To take or to give back a slot while no call waits is one change of a number. Everything else is
 //! under a lock.

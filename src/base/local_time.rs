@@ -1,11 +1,13 @@
 //! Moments as people read them: the date and the time of this machine's zone, with the zone.
 //!
-//! `chrono` reads the zone (`$TZ`, else `/etc/localtime`) without the C library. `time` asks that library, which is unsound as long
-//! as another thread may change the environment, so it refuses where there are several threads.
+//! `chrono` reads the zone (`$TZ`, else `/etc/localtime`) without the C library. `time` asks that
+//! library, which is unsound as long as another thread may change the environment, so it refuses
+//! where there are several threads.
 
 use chrono::{DateTime, Local, Offset as _, TimeZone};
 
-/// `2026-11-28 13:05:09 +01:00`, or `UTC` in place of an offset that is none; the number itself if no calendar has it.
+/// `2026-11-28 13:05:09 +01:00`, or `UTC` in place of an offset that is none; the number itself if
+/// no calendar has it.
 pub(crate) fn local(seconds_since_1970: u64) -> String {
     told(&Local, seconds_since_1970, "%Y-%m-%d %H:%M:%S")
 }

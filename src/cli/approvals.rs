@@ -140,7 +140,8 @@ pub(super) fn one<'r>(rows: &'r [RawObject], start: &str, what: &str) -> Result<
     }
 }
 
-/// The one of these objects with that id or start of one, or the whole id: an object that has just ended is told apart elsewhere.
+/// Returns the id of the object whose id begins with `start`. A whole id is returned as it is, also
+/// if its object is not in the list: the daemon knows whether it has just ended.
 fn id_of(rows: &[RawObject], start: &str, what: &str) -> Result<String, Failure> {
     const WHOLE: usize = 26;
     match one(rows, start, what) {

@@ -40,8 +40,8 @@ impl From<NoDaemon> for Failure {
     }
 }
 
-/// The sockets to try, most specific first: the one that is named, or else every place at which a daemon of this user or of the system
-/// may have one.
+/// The sockets to try, most specific first: the one that is named, or else every place at which a
+/// daemon of this user or of the system may have one.
 pub(super) fn candidates(common: &Common) -> Vec<PathBuf> {
     if let Some(path) = &common.socket {
         return vec![path.clone()];
@@ -113,8 +113,8 @@ pub(super) fn connect(common: &Common, want: &str, profile: Option<&str>) -> Res
     Err(NoDaemon::Silent(Failure::new(UNAVAILABLE, text)))
 }
 
-/// Whether a daemon of that user is trusted with what a client says: our own user's, root's, and that of the system service, whose
-/// runtime directory belongs to its user.
+/// Whether a daemon of that user is trusted with what a client says: our own user's, root's, and
+/// that of the system service, whose runtime directory belongs to its user.
 fn is_trusted(peer: u32, own: u32, system: Option<u32>) -> bool {
     peer == own || peer == 0 || Some(peer) == system
 }

@@ -1,4 +1,5 @@
-//! Why a command ends although its input goes on: a signal, or a reader that has closed the other end of stdout.
+//! Why a command ends although its input goes on: a signal, or a reader that has closed the other
+//! end of stdout.
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -50,7 +51,8 @@ impl Ends {
     }
 }
 
-/// Ends the process once stdout has no reader any more, also while the command waits for news: for commands that only print.
+/// Ends the process once stdout has no reader any more, also while the command waits for news: for
+/// commands that only print.
 pub(super) fn end_when_unread() {
     let watching = std::thread::Builder::new().name("stdout".to_owned()).spawn(|| {
         if until_unread() {

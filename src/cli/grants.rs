@@ -29,7 +29,8 @@ pub(super) struct GrantsArgs {
 enum What {
     /// List grants. The default.
     List,
-    /// Take grants back; the calls that they allowed need an approval again. A denial can be taken back too.
+    /// Take grants back; the calls that they allowed need an approval again. A denial can be taken
+    /// back too.
     Revoke {
         /// The id of the grant or denial, or the start of it (4 characters or more).
         #[arg(required_unless_present = "all", conflicts_with = "all")]

@@ -179,8 +179,8 @@ fn log_in(imported: &Imported) {
     }
 }
 
-/// Returns the default for servers whose host says nothing: `--allow-all`, or the answer given on the
-/// terminal. Without a terminal it is that of an empty answer.
+/// Returns the default for servers whose host says nothing: `--allow-all`, or the answer given on
+/// the terminal. Without a terminal it is that of an empty answer.
 fn silent(args: &ImportArgs, imported: &Imported, present: &Present) -> Result<Silent, Failure> {
     if args.allow_all {
         return Ok(Silent::Allow);

@@ -158,7 +158,8 @@ impl Screen {
         out
     }
 
-    /// The columns that are left beside those that are taken; plenty where lines may be as long as they need.
+    /// The columns that are left beside those that are taken; plenty where lines may be as long as
+    /// they need.
     pub(super) fn room(self, taken: usize) -> usize {
         self.width.map_or(PLENTY, |width| width.saturating_sub(taken))
     }

@@ -183,7 +183,8 @@ pub(super) fn existing_store(common: &Common) -> Result<Option<Store>, Failure> 
     Store::open(dir, key).map(Some).map_err(|error| Failure::new(TEMPFAIL, error))
 }
 
-/// The command by which hosts reach a daemon that is started as this command is, with that configuration file.
+/// The command by which hosts reach a daemon that is started as this command is, with that
+/// configuration file.
 pub(super) fn host_command(common: &Common, admin: &Admin, file: Option<&Path>) -> HostCommand {
     let places = config::state_dir(&environment).zip(own_socket(common, admin));
     let uid = rustix::process::getuid().as_raw();

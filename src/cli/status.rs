@@ -132,7 +132,8 @@ fn addresses(status: &RawObject) -> Option<String> {
     (!parts.is_empty()).then(|| format!("listening: {}", parts.join(", ")))
 }
 
-/// The connected clients by the names that they gave themselves, each with the number of its connections and its caller.
+/// The connected clients by the names that they gave themselves, each with the number of its
+/// connections and its caller.
 fn clients(status: &RawObject) -> Option<String> {
     status.list("clients")?;
     let shown = |client: &RawObject| {

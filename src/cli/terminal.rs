@@ -45,7 +45,8 @@ pub(super) fn ask(question: &str) -> Result<bool, Failure> {
     Ok(reply(question, YES_OR_NO, || true)? == Reply::Yes)
 }
 
-/// Asks on the terminal, with `choices` behind the question. It is withdrawn once `stands` is false, which is looked at each second.
+/// Asks on the terminal, with `choices` behind the question. It is withdrawn once `stands` is
+/// false, which is looked at each second.
 ///
 /// # Errors
 /// 70 when the terminal cannot be read or written.

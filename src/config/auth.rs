@@ -15,8 +15,8 @@ use super::secret::{self, Lacks, Secret};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct UpstreamAuth {
     pub(crate) kind: AuthKind,
-    /// The only authorization servers that may issue tokens, as texts; empty: the one of the first login. Exactly one beside a
-    /// credential, which is sent to no other.
+    /// The only authorization servers that may issue tokens, as texts; empty: the one of the first
+    /// login. Exactly one beside a credential, which is sent to no other.
     pub(crate) issuers: Vec<String>,
     pub(crate) client_id: Option<String>,
     pub(crate) client_secret: Option<Secret>,

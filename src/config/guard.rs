@@ -1,7 +1,8 @@
-//! Opens files that others may have laid: regular files alone, of bounded size, whose owner is checked.
+//! Opens files that others may have laid: regular files alone, of bounded size, whose owner is
+//! checked.
 //!
-//! Opening never waits for a named pipe, and no device is read. headend trusts files of its own user and of root, and only if no
-//! other user may write them.
+//! Opening never waits for a named pipe, and no device is read. headend trusts files of its own
+//! user and of root, and only if no other user may write them.
 //!
 //! A check covers the file itself, or in [`directory`] a directory, and not the directories above it. A symbolic link
 //! may lead to a file of the configuration, as Kubernetes and many administrators do it; the check covers its target.

@@ -1,4 +1,5 @@
-//! The command by which a host starts headend. Hosts pass few variables: `HOME` among them, and none that moves a directory.
+//! The command by which a host starts headend. Hosts pass few variables: `HOME` among them, and
+//! none that moves a directory.
 
 use std::path::{Path, PathBuf};
 
@@ -13,8 +14,8 @@ pub(crate) struct HostCommand {
 }
 
 impl HostCommand {
-    /// The command for a daemon with that configuration file, state directory and socket. `env` is the daemon's environment, and `uid`
-    /// its user.
+    /// The command for a daemon with that configuration file, state directory and socket. `env` is
+    /// the daemon's environment, and `uid` its user.
     pub(crate) fn of(
         config: Option<&Path>,
         state: &Path,

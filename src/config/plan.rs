@@ -17,8 +17,9 @@ use self::opens::opens;
 pub(crate) struct Plan {
     pub(crate) start: Vec<UpstreamName>,
     pub(crate) stop: Vec<UpstreamName>,
-    /// Their launch identity, surroundings, proxy or the bound of their lists changed, or other callers come to a process that has asked
-    /// its one caller so far: start the new one, then drain the old one.
+    /// Their launch identity, surroundings, proxy or the bound of their lists changed, or other
+    /// callers come to a process that has asked its one caller so far: start the new one, then
+    /// drain the old one.
     pub(crate) replace: Vec<UpstreamName>,
     /// Upstreams that keep running.
     pub(crate) keep: Vec<UpstreamName>,
@@ -58,8 +59,8 @@ pub(crate) fn diff(old: &Config, new: &Config) -> Plan {
             {
                 &mut plan.replace
             }
-            // Its lists are read with that bound, a process keeps its environment, a connection its proxy, and another account may see
-            // another server.
+            // Its lists are read with that bound, a process keeps its environment, a connection its
+            // proxy, and another account may see another server.
             Some(before)
                 if before.auth != upstream.auth
                     || before.proxy != upstream.proxy
@@ -167,8 +168,8 @@ impl Config {
 }
 
 impl Upstream {
-    /// The name under which its lists are kept. Behind a URL it depends on the upstream's name: a server lists what the account may
-    /// use, and of two upstreams with one URL each has its own.
+    /// The name under which its lists are kept. Behind a URL it depends on the upstream's name: a
+    /// server lists what the account may use, and of two upstreams with one URL each has its own.
     pub(crate) fn inventory_key(&self) -> String {
         let launch = self.launch_identity();
         match &self.target {

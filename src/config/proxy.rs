@@ -1,5 +1,5 @@
-//! Proxies of connections that headend itself makes: the key `proxy` of an upstream, and the variables `HTTPS_PROXY`, `HTTP_PROXY`
-//! and `NO_PROXY`.
+//! Proxies of connections that headend itself makes: the key `proxy` of an upstream, and the
+//! variables `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`.
 //!
 //! [`ProxySettings::route`] alone decides whether a connection is direct or which proxy it takes.
 
@@ -125,11 +125,12 @@ impl ProxySettings {
         }
     }
 
-    /// The proxy for connections to this URL; `None` for direct ones. A server on this machine is reached directly unless `proxy` names
-    /// a proxy for it.
+    /// The proxy for connections to this URL; `None` for direct ones. A server on this machine is
+    /// reached directly unless `proxy` names a proxy for it.
     ///
     /// # Errors
-    /// The variable that decides has a value that names no usable proxy: a sentence for the operator.
+    /// The variable that decides has a value that names no usable proxy: a sentence for the
+    /// operator.
     pub(crate) fn route(&self, url: &Url) -> Result<Option<&Arc<Proxy>>, String> {
         match self {
             Self::Direct => Ok(None),
@@ -139,7 +140,8 @@ impl ProxySettings {
     }
 }
 
-/// The proxy that the key names. A lacking secret or variable keeps the upstream from being started.
+/// The proxy that the key names. A lacking secret or variable keeps the upstream from being
+/// started.
 fn proxy(node: &Node<'_>, url: &Url, lacks: &mut Lacks) -> Option<Proxy> {
     let before = lacks.found.len();
     let found = secret::read_or_lack(node, lacks).map(|found| found.expanded(node, lacks))?;
@@ -166,7 +168,8 @@ fn proxy(node: &Node<'_>, url: &Url, lacks: &mut Lacks) -> Option<Proxy> {
     Some(proxy)
 }
 
-/// The variables of the environment about proxies, as curl reads them: lower case goes before upper case.
+/// The variables of the environment about proxies, as curl reads them: lower case goes before upper
+/// case.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProxyVariables {
     https: Option<Variable>,

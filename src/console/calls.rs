@@ -223,8 +223,8 @@ fn took(us: u64) -> String {
     }
 }
 
-/// The moment of a record: the time of the day for people, with the day where it is not today, and with the zone where that is
-/// another one than now.
+/// The moment of a record: the time of the day for people, with the day where it is not today, and
+/// with the zone where that is another one than now.
 fn moment(date: &str, now: Wall) -> When {
     let (shown, today) = (local_of(date), local(now));
     let is_now = |part: std::ops::RangeFrom<usize>| shown.get(part.clone()) == today.get(part);

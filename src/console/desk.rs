@@ -47,7 +47,8 @@ pub(crate) trait Desk: LoginDesk + Send + Sync + 'static {
     /// Approves the text that was shown and no later one: `digest` is that of the shown text.
     fn approve_pin<'a>(&'a self, pin: &'a PinKey, digest: &'a str) -> BoxFuture<'a, Result<(), String>>;
     fn reject_pin<'a>(&'a self, pin: &'a PinKey, digest: &'a str) -> BoxFuture<'a, Result<(), String>>;
-    /// A sentence for each thing that does not work, but for upstreams, which [`Desk::upstreams`] has.
+    /// A sentence for each thing that does not work, but for upstreams, which [`Desk::upstreams`]
+    /// has.
     fn troubles(&self) -> Vec<String>;
     fn upstreams(&self) -> Vec<UpstreamView>;
     fn upstream(&self, name: &str) -> Option<UpstreamDetail>;

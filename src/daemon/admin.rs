@@ -104,7 +104,8 @@ pub(crate) async fn bind(path: &Path, access: &Access) -> io::Result<UnixListene
     Ok(listener)
 }
 
-/// Publishes the socket's address at once, and returns the task that serves the socket until the gateway drains.
+/// Publishes the socket's address at once, and returns the task that serves the socket until the
+/// gateway drains.
 pub(crate) fn serve(
     gateway: Arc<Gateway>,
     listener: UnixListener,

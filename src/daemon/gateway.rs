@@ -182,7 +182,8 @@ impl Gateway {
         Self::build_as(GatewayRole::Serve, config, source, store, chain, times)
     }
 
-    /// Builds a gateway that stands in for a daemon: it shows the lists of that store, starts no upstream and records nothing.
+    /// Builds a gateway that stands in for a daemon: it shows the lists of that store, starts no
+    /// upstream and records nothing.
     ///
     /// # Errors
     /// [`StartError`].
@@ -393,7 +394,8 @@ impl Gateway {
     }
 }
 
-/// Gives what older versions kept for a launch to the one upstream that has it. The next start tries again what fails.
+/// Gives what older versions kept for a launch to the one upstream that has it. The next start
+/// tries again what fails.
 fn adopt(config: &Config, store: Option<&Store>, logins: Option<&Logins>) {
     let all = || config.upstreams.iter().chain(&config.disabled);
     if let Some(store) = store {

@@ -1,7 +1,8 @@
 //! The page of the metrics: numbers that other places keep are set just before each scrape.
 //!
-//! Files and processes are read on a thread where that may block, by one scrape at a time. Where the system does not answer in
-//! time, the page shows the numbers of the scrape before, and the thread goes on alone.
+//! Files and processes are read on a thread where that may block, by one scrape at a time. Where
+//! the system does not answer in time, the page shows the numbers of the scrape before, and the
+//! thread goes on alone.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -69,7 +70,8 @@ impl MetricsPage {
             Auth::None => &[],
         };
         let names = tokens.iter().map(|(caller, _)| caller.as_str()).chain([LOCAL]);
-        // A count is there from the first look on, so that each name has a series before its first call.
+        // A count is there from the first look on, so that each name has a series before its first
+        // call.
         let count_of = |name| {
             let caller = CallerNumber::of(name);
             self.service.calls_of.of(&caller);

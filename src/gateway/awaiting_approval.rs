@@ -3,9 +3,10 @@
 //! Whoever agrees, the call is then decided again from the start, against the snapshot of that moment: the consent is a grant
 //! that this decision finds. Whoever does not, in time or at all, has it refused.
 //!
-//! A call whose client cannot give the approval is *held* while a person does so elsewhere. It has no place among the calls of its
-//! caller, no slot of its upstream and uses no limit; its place among the held calls bounds it. The approval outlives the wait. A call
-//! is also held from the moment on when its client's answer shows that no person is there.
+//! A call whose client cannot give the approval is *held* while a person does so elsewhere. It has
+//! no place among the calls of its caller, no slot of its upstream and uses no limit; its place
+//! among the held calls bounds it. The approval outlives the wait. A call is also held from the
+//! moment on when its client's answer shows that no person is there.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -300,7 +301,8 @@ impl Asking {
         }
     }
 
-    /// Holds the call for the console and the terminal, since no person is at its host; it may be held already.
+    /// Holds the call for the console and the terminal, since no person is at its host; it may be
+    /// held already.
     fn hand_over(&mut self) {
         if self.is_held() {
             return;

@@ -44,12 +44,13 @@ pub(crate) enum Channel {
     Answered(Answer),
     /// A modern client was asked, and comes back without an answer of its own; it is asked again with this result.
     Waiting(RawJson),
-    /// The approval comes from elsewhere, and the call is refused so if that takes too long. Its client may be asked all the same.
+    /// The approval comes from elsewhere, and the call is refused so if that takes too long. Its
+    /// client may be asked all the same.
     Elsewhere { refusal: Box<Failure>, note: Option<Note> },
 }
 
-/// A question to the client of a held call: a form without fields that says where the approval can be given, or, at a host where no
-/// person was lately, the question that such a client gets.
+/// A question to the client of a held call: a form without fields that says where the approval can
+/// be given, or, at a host where no person was lately, the question that such a client gets.
 pub(crate) struct Note {
     pub(crate) client_requests: Arc<ClientRequests>,
     pub(crate) question: InputRequest,

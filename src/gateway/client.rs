@@ -40,8 +40,8 @@ pub(crate) struct ClientContext {
     pub(crate) log: Option<Arc<LogSwitch>>,
     /// What a legacy client watches.
     pub(crate) watched: Option<Arc<Subscriptions>>,
-    /// Number of the connection, on which a client without a session is told from others; unique within this process with the
-    /// numbers of sessions and pipes.
+    /// Number of the connection, on which a client without a session is told from others; unique
+    /// within this process with the numbers of sessions and pipes.
     pub(crate) connection: u64,
     /// Below the caller: the session or the pipe.
     pub(crate) tag: Option<Arc<ClientTag>>,

@@ -78,8 +78,8 @@ pub(crate) fn conditions(service: &Service) -> Vec<Condition> {
         .collect()
 }
 
-/// Whether calls of an upstream may succeed. One that rests starts with its first call; one that starts anew and takes long is no
-/// longer counted on.
+/// Whether calls of an upstream may succeed. One that rests starts with its first call; one that
+/// starts anew and takes long is no longer counted on.
 fn works(state: &str, restarts: u64, age: Duration) -> bool {
     match state {
         "idle" | "ready" => true,

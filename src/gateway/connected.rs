@@ -12,8 +12,8 @@ use crate::mcp::client_name::ClientName;
 /// A caller, and the name of a client of it by its own word; `None` for one without a name.
 pub(crate) type Named = (Arc<str>, Option<ClientName>);
 
-/// The clients on pipes and on HTTP connections of the modern era. There are never more than connections, which have a bound of
-/// their own. Clones are the same.
+/// The clients on pipes and on HTTP connections of the modern era. There are never more than
+/// connections, which have a bound of their own. Clones are the same.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ConnectedClients(Arc<Mutex<HashMap<u64, Named, RandomState>>>);
 

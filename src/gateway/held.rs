@@ -12,7 +12,8 @@ use crate::gateway::client::ClientContext;
 use crate::policy::consent::hold::{Ended, Held, Holder, NotHeld};
 use crate::policy::consent::unattended::{AskingHost, UnattendedHosts};
 
-/// All held calls, and the hosts whose calls are held since no person is there. Clones are the same.
+/// All held calls, and the hosts whose calls are held since no person is there. Clones are the
+/// same.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HeldCalls {
     held: Arc<Mutex<Held>>,

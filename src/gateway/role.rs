@@ -8,13 +8,14 @@ use crate::mcp::method::Method;
 pub(crate) enum GatewayRole {
     /// Starts the upstreams and makes calls.
     Serve,
-    /// Stands in for a daemon that does not answer: shows the lists that are kept on disk, starts no upstream, makes no call and
-    /// records nothing.
+    /// Stands in for a daemon that does not answer: shows the lists that are kept on disk, starts
+    /// no upstream, makes no call and records nothing.
     StandIn,
 }
 
 impl GatewayRole {
-    /// Why a request is not carried out; `None` for one that needs no upstream, and in a process that serves.
+    /// Why a request is not carried out; `None` for one that needs no upstream, and in a process
+    /// that serves.
     pub(super) fn refusal(self, method: Method) -> Option<Failure> {
         let needs_upstream = match method {
             Method::ToolsCall

@@ -41,7 +41,8 @@ use crate::wire::raw::RawObject;
 #[derive(Debug)]
 pub(crate) struct Service {
     pub(crate) role: GatewayRole,
-    /// The file that shows this process to others on its state directory; `headend stdio` alone has one.
+    /// The file that shows this process to others on its state directory; `headend stdio` alone has
+    /// one.
     pub(crate) presence: OnceLock<Presence>,
     /// The command by which hosts reach this daemon; the daemon alone has one.
     pub(crate) host_command: OnceLock<HostCommand>,

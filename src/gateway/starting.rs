@@ -1,4 +1,5 @@
-//! Calls of tools of a server that starts for the first time, so that none of its tools is known yet.
+//! Calls of tools of a server that starts for the first time, so that none of its tools is known
+//! yet.
 
 use std::sync::Arc;
 
@@ -15,9 +16,9 @@ use crate::policy::{Facts, Kind};
 use crate::wire::raw::RawObject;
 
 impl Service {
-    /// The refusal of a call whose tool may belong to a server that is starting and has never listed its tools. The name, the
-    /// configuration and the rules decide: the client learns of no server that could not show it a tool of that name, and of no
-    /// tool.
+    /// The refusal of a call whose tool may belong to a server that is starting and has never
+    /// listed its tools. The name, the configuration and the rules decide: the client learns of no
+    /// server that could not show it a tool of that name, and of no tool.
     pub(super) fn starting(
         &self,
         snapshot: &Arc<Snapshot>,

@@ -153,7 +153,8 @@ impl Sessions {
         self.table.lock().len()
     }
 
-    /// The clients of the sessions at the endpoint. One over HTTP+SSE is among those that speak in lines.
+    /// The clients of the sessions at the endpoint. One over HTTP+SSE is among those that speak in
+    /// lines.
     pub(crate) fn clients(&self) -> Vec<Named> {
         let table = self.table.lock();
         let sessions = table.values().filter(|session| session.pipe.is_none());

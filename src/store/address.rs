@@ -1,5 +1,5 @@
-//! The address of a daemon's admin socket, in its state directory: a client whose environment lacks the runtime directory finds the
-//! daemon by it.
+//! The address of a daemon's admin socket, in its state directory: a client whose environment lacks
+//! the runtime directory finds the daemon by it.
 
 use std::fs;
 use std::io::{self, Read as _};
@@ -61,7 +61,8 @@ impl DaemonAddress {
         files::with_fresh(dir, FILE, &text, |fresh| fs::rename(fresh, dir.join(FILE)))
     }
 
-    /// Removes the address from a state directory, unless another daemon has written its own meanwhile.
+    /// Removes the address from a state directory, unless another daemon has written its own
+    /// meanwhile.
     pub(crate) fn remove(&self, dir: &Path) {
         if Self::read_any(dir).is_ok_and(|found| found == *self)
             && let Err(error) = fs::remove_file(dir.join(FILE))
@@ -70,8 +71,8 @@ impl DaemonAddress {
         }
     }
 
-    /// Reads the address in a state directory. `None` without one, and for one that other users could have written, of another
-    /// host or of an earlier boot.
+    /// Reads the address in a state directory. `None` without one, and for one that other users
+    /// could have written, of another host or of an earlier boot.
     pub(crate) fn find(dir: &Path, machine: &Machine) -> Option<Self> {
         match Self::read_any(dir) {
             Ok(found) => Some(found).filter(|found| found.machine == *machine && found.socket.is_absolute()),

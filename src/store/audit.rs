@@ -8,10 +8,12 @@
 //! wait for proof (`on-failure = "deny"`), which refuses its call until the disk takes records
 //! again; the first record then says how many are missing. `policy::chain` describes the format.
 //!
-//! Each process writes a chain of its own: the daemon `main`, and goes on with it after a restart; `headend stdio` alone
-//! `s-<random>`. The daemon locks the folder, so that no other one writes its chain. At its start the writer compares the log with the head that the store kept. Half a line, as a crash leaves it, is cut
-//! off. A log that was cut or rolled back is left as it is, and a new segment begins with the numbers that the store expected, so that
-//! `headend audit verify` names the gap from then on.
+//! Each process writes a chain of its own: the daemon `main`, and goes on with it after a restart;
+//! `headend stdio` alone `s-<random>`. The daemon locks the folder, so that no other one writes its
+//! chain. At its start the writer compares the log with the head that the store kept. Half a line,
+//! as a crash leaves it, is cut off. A log that was cut or rolled back is left as it is, and a new
+//! segment begins with the numbers that the store expected, so that `headend audit verify` names
+//! the gap from then on.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -174,7 +176,8 @@ impl Audit {
         self.0.is_some()
     }
 
-    /// The size of the log, with the chains of other processes, and the time of its last write. Blocks.
+    /// The size of the log, with the chains of other processes, and the time of its last write.
+    /// Blocks.
     pub(crate) fn disk_use(&self) -> DiskUse {
         let Some(inner) = &self.0 else { return DiskUse::default() };
         // A folder that cannot be read now shows no files.

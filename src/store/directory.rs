@@ -216,8 +216,8 @@ impl Store {
         }
     }
 
-    /// Gives each catalog of a version that kept it by launch alone to the upstream with that launch, behind a URL; removes one that
-    /// several of these have.
+    /// Gives each catalog of a version that kept it by launch alone to the upstream with that
+    /// launch, behind a URL; removes one that several of these have.
     pub(crate) fn adopt_catalogs<'a>(&self, upstreams: impl Iterator<Item = &'a Upstream>) {
         let mut owners: HashMap<String, Vec<String>> = HashMap::new();
         for upstream in upstreams {
@@ -240,7 +240,8 @@ impl Store {
         }
     }
 
-    /// Removes catalogs of a week ago that none of these keys names, and what a process that died left of one.
+    /// Removes catalogs of a week ago that none of these keys names, and what a process that died
+    /// left of one.
     pub(crate) fn forget_strays(&self, keys: &HashSet<String>) {
         let Ok(entries) = fs::read_dir(&self.dir) else { return };
         for entry in entries.flatten() {

@@ -5,7 +5,8 @@ use std::time::UNIX_EPOCH;
 
 use crate::telemetry::metrics::DiskUse;
 
-/// Adds up the sizes of files. A file that is not there, or has just been removed, has none. Blocks.
+/// Adds up the sizes of files. A file that is not there, or has just been removed, has none.
+/// Blocks.
 pub(super) fn measure(files: impl Iterator<Item = PathBuf>) -> DiskUse {
     let mut used = DiskUse::default();
     for data in files.filter_map(|file| std::fs::symlink_metadata(file).ok()) {

@@ -51,7 +51,8 @@ pub(super) fn with_fresh(
     written
 }
 
-/// Content of a file of the state directory with at most `most` bytes, and its time of modification.
+/// Content of a file of the state directory with at most `most` bytes, and its time of
+/// modification.
 pub(super) fn read(path: &Path, forbidden: u32, most: u64) -> io::Result<(Vec<u8>, SystemTime)> {
     let file = guard::open(path, OFlags::RDONLY, forbidden)?;
     Ok((guard::read_bounded(&file, most)?, file.metadata()?.modified()?))

@@ -1,5 +1,6 @@
-//! Logins at upstreams over restarts and processes. A login lies in the store sealed; it belongs to one upstream with one launch, and
-//! to the issuer whose tokens it holds. Its issuer is kept beyond its end: another one needs the operator's word.
+//! Logins at upstreams over restarts and processes. A login lies in the store sealed; it belongs to
+//! one upstream with one launch, and to the issuer whose tokens it holds. Its issuer is kept beyond
+//! its end: another one needs the operator's word.
 //!
 //! One process at a time renews a login: it claims the row, and every other one waits for the new row. Servers end a login when they
 //! see a refresh token twice, so the new one is on disk before anything is done with the tokens that came with it. A claim ends by
@@ -93,8 +94,8 @@ impl Logins {
         self.db.login_issuer(key.clone()).run().await
     }
 
-    /// Gives logins of before version 9 of the store to the upstreams with their launch; removes one that several of these have.
-    /// Blocks.
+    /// Gives logins of before version 9 of the store to the upstreams with their launch; removes
+    /// one that several of these have. Blocks.
     ///
     /// # Errors
     /// When that is not on disk.

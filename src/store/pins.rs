@@ -137,7 +137,7 @@ impl Pins {
     /// Takes steps, on disk first, and announces the changes. Blocks where there is a disk.
     fn take_now(&self, steps: Vec<(PinKey, Step)>) -> Result<Vec<Stepped>, DbError> {
         let (stepped, stored) = self.store_now(steps, &[])?;
-        self.tell(&stored, None, 0);
+        self.tell(&stored, None, None);
         Ok(stepped)
     }
 
@@ -195,7 +195,7 @@ impl Pins {
             });
             stored.collect::<Vec<_>>()
         };
-        self.tell(&news, None, 0);
+        self.tell(&news, None, None);
         Ok(true)
     }
 
@@ -267,7 +267,7 @@ impl Pins {
             Some(db) => db.take_steps(steps, Vec::new(), now).run().await?,
             None => self.take_in_memory(steps, now),
         };
-        self.tell(&self.put(&taken, &[]), by.as_ref(), 0);
+        self.tell(&self.put(&taken, &[]), by.as_ref(), None);
         for (_, after) in taken.stepped {
             drop(after?);
         }

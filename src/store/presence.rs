@@ -1,4 +1,5 @@
-//! The gateways of `headend stdio` that run on a state directory: each has a file there, which it locks for as long as it runs.
+//! The gateways of `headend stdio` that run on a state directory: each has a file there, which it
+//! locks for as long as it runs.
 
 use std::fmt;
 use std::fs::{self, File, TryLockError};
@@ -96,7 +97,8 @@ fn write(file: &mut File, own: &OtherGateway) -> io::Result<()> {
     file.write_all(&text)
 }
 
-/// The gateways of other processes that run on a state directory, by process id. Removes the files of those that have ended.
+/// The gateways of other processes that run on a state directory, by process id. Removes the files
+/// of those that have ended.
 pub(crate) fn others(dir: &Path) -> Vec<OtherGateway> {
     let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };
     let is_one = |name: &str| name.starts_with(PREFIX) && name.ends_with(SUFFIX);

@@ -49,7 +49,8 @@ pub(crate) fn set_filter(filter: &str) {
     }
 }
 
-/// Returns how many lines were dropped since the process started, because stderr did not take them in time.
+/// Returns how many lines were dropped since the process started, because stderr did not take them
+/// in time.
 pub(crate) fn dropped_lines() -> u64 {
     sink::dropped()
 }

@@ -3,8 +3,8 @@
 //! Label values come from the configuration and from closed sets, never from clients or upstreams. A call touches only
 //! handles that were resolved before: its path has no look-up by label.
 //!
-//! Long, and one file on purpose: a metric is declared, registered, counted and forgotten here. Families that nothing else needs
-//! have files of their own.
+//! Long, and one file on purpose: a metric is declared, registered, counted and forgotten here.
+//! Families that nothing else needs have files of their own.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -554,7 +554,8 @@ impl UpstreamMetrics {
         &self.0.in_flight
     }
 
-    /// A process that was started, counted until the value is dropped. `guard` is the number of its guard.
+    /// A process that was started, counted until the value is dropped. `guard` is the number of its
+    /// guard.
     pub(crate) fn process(&self, guard: Option<u32>) -> Running {
         self.0.processes.inc();
         let usage = Arc::clone(&self.0.families.0.usage);

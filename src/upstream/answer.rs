@@ -45,7 +45,8 @@ pub(crate) enum HttpError {
     Unadmitted(Standing, StatusCode),
     /// The login cannot be renewed at the moment: nothing was sent, and nothing is known of the server.
     NoToken(String),
-    /// HTTP 403: the server wants scopes that headend does not ask for by itself, and has not looked at the message.
+    /// HTTP 403: the server wants scopes that headend does not ask for by itself, and has not
+    /// looked at the message.
     MoreScopes(String),
     Status(StatusCode),
     Protocol(String),

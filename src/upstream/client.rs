@@ -1,4 +1,5 @@
-//! The HTTP clients of all upstreams: connections to one of them over plain HTTP, and pools for the rest.
+//! The HTTP clients of all upstreams: connections to one of them over plain HTTP, and pools for the
+//! rest.
 
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -41,8 +42,8 @@ struct Pools {
     plain: Pool<Connector>,
     /// Set up for the first upstream that needs it.
     tls: OnceLock<Pool<HttpsConnector<Connector>>>,
-    /// The certificates that servers are judged by: those of one upstream, or the system's, which take megabytes and are read when
-    /// first needed.
+    /// The certificates that servers are judged by: those of one upstream, or the system's, which
+    /// take megabytes and are read when first needed.
     certificates: Arc<OnceLock<ClientConfig>>,
     /// Clients with the same certificates through proxies, while they are used.
     proxied: Mutex<Vec<(Arc<Proxy>, Weak<Self>)>>,
@@ -68,8 +69,8 @@ impl HttpClient {
         Self(Pools::new(None, Arc::new(OnceLock::from(config))))
     }
 
-    /// Returns the client with the same certificates for connections to this URL, which the settings lead directly or through a proxy.
-    /// All upstreams behind one proxy share a client.
+    /// Returns the client with the same certificates for connections to this URL, which the
+    /// settings lead directly or through a proxy. All upstreams behind one proxy share a client.
     ///
     /// # Errors
     /// The settings name no usable proxy: a sentence for the operator.

@@ -1,8 +1,9 @@
 //! Opens connections to servers: directly, or through the proxy that the configuration decides on.
 //!
-//! For an `https` URL the proxy makes a tunnel (CONNECT), in which TLS is spoken with the server, so certificates are judged as on a
-//! direct connection. Requests for a plain `http` URL go to the proxy with the whole URL in their first line.
-//! Source: RFC 9110, section 9.3.6; RFC 9112, section 3.2.
+//! For an `https` URL the proxy makes a tunnel (CONNECT), in which TLS is spoken with the server,
+//! so certificates are judged as on a direct connection. Requests for a plain `http` URL go to the
+//! proxy with the whole URL in their first line. Source: RFC 9110, section 9.3.6; RFC 9112, section
+//! 3.2.
 
 use std::error::Error;
 use std::io;
@@ -33,7 +34,8 @@ const CONNECT_TIME: Duration = Duration::from_secs(5);
 const KEEPALIVE: Duration = Duration::from_secs(15);
 /// A host that answers none of so many in a row is gone, a minute after its last packet.
 const KEEPALIVES: u32 = 3;
-/// Longest wait for a proxy, which itself has to reach the server: connection, TLS with an `https` proxy and its answer.
+/// Longest wait for a proxy, which itself has to reach the server: connection, TLS with an `https`
+/// proxy and its answer.
 const PROXY_TIME: Duration = Duration::from_secs(10);
 /// Bytes of a proxy's answer to CONNECT.
 const MAX_HEAD: usize = 16 * 1024;
@@ -56,7 +58,8 @@ struct ProxyDialer {
     tls: Arc<OnceLock<HttpsConnector<HttpConnector>>>,
 }
 
-/// Why a proxy gave no connection. The text names the proxy without its credentials and holds nothing that the proxy wrote.
+/// Why a proxy gave no connection. The text names the proxy without its credentials and holds
+/// nothing that the proxy wrote.
 #[derive(Debug, thiserror::Error)]
 #[error("the proxy {proxy} {what}")]
 pub(crate) struct ProxyError {
@@ -168,7 +171,8 @@ impl ProxyError {
     }
 }
 
-/// Asks the proxy for a connection to a server and returns the stream, which leads to the server from then on.
+/// Asks the proxy for a connection to a server and returns the stream, which leads to the server
+/// from then on.
 async fn tunnel(stream: TransportStream, proxy: &Proxy, dst: &Uri) -> Result<TransportStream, ProxyError> {
     let garbled = || ProxyError::of(proxy, "does not answer as an HTTP proxy");
     let host = dst.host().unwrap_or_default();

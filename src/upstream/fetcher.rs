@@ -4,8 +4,9 @@
 //! where it is connected to: a name is resolved once, each of its addresses judged, and one of those connected to. Nothing is
 //! followed, kept, or sent along that the request does not name.
 //!
-//! Where the configuration leads to a proxy, the proxy resolves the name and connects. Literal addresses and the addresses to which the
-//! name leads on this machine are judged before, all of them; a name that leads nowhere here is left to the proxy.
+//! Where the configuration leads to a proxy, the proxy resolves the name and connects. Literal
+//! addresses and the addresses to which the name leads on this machine are judged before, all of
+//! them; a name that leads nowhere here is left to the proxy.
 
 use std::future::Future;
 use std::io;
@@ -122,10 +123,12 @@ impl Fetcher {
         Err(last)
     }
 
-    /// Opens a tunnel through the proxy, unless the name leads on this machine to an address that may not be connected to.
+    /// Opens a tunnel through the proxy, unless the name leads on this machine to an address that
+    /// may not be connected to.
     async fn connect_by(&self, proxy: &Arc<Proxy>, url: &Url, reach: Reach) -> Result<ServerStream, NoAnswer> {
         if let (None, Some(name)) = (literal(url), url.host_str()) {
-            // Behind a proxy, names often lead nowhere here, or only after the time-outs of the resolver.
+            // Behind a proxy, names often lead nowhere here, or only after the time-outs of the
+            // resolver.
             let found = timeout(LOOK_UP_TIME, (self.resolve)(name)).await;
             let found = found.ok().and_then(Result::ok).unwrap_or_default();
             if !found.into_iter().all(|address| reach.admits(address)) {

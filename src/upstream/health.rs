@@ -1,10 +1,12 @@
 //! The health of an upstream for operators: its state, whether it accepts the gateway's credentials, its last error, and
 //! whether that will pass by itself.
 //!
-//! The state is that of the main lane, corrected by what calls over HTTP see. Without a connection the upstream is `down` at once.
-//! A broken connection, a call without an answer in time, and several answers in a row that the server fails are a doubt: the main
-//! lane then asks the server for a sign of life, and ends if there is none. A server behind a URL that was down, and a program
-//! whose start failed, stay so until they are ready, whatever their next starts do. The log has one line for each change.
+//! The state is that of the main lane, corrected by what calls over HTTP see. Without a connection
+//! the upstream is `down` at once. A broken connection, a call without an answer in time, and
+//! several answers in a row that the server fails are a doubt: the main lane then asks the server
+//! for a sign of life, and ends if there is none. A server behind a URL that was down, and a
+//! program whose start failed, stay so until they are ready, whatever their next starts do. The log
+//! has one line for each change.
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -273,14 +273,15 @@ impl Keeper {
         Ok(terms)
     }
 
-    /// The most scopes that headend asks for without a person: those of the configuration, else those of its first token.
+    /// The most scopes that headend asks for without a person: those of the configuration, else
+    /// those of its first token.
     fn most_scopes(&self) -> Option<Vec<String>> {
         let configured = self.terms.scopes();
         if configured.is_empty() { self.inner.lock().first_scopes.clone() } else { Some(configured.to_vec()) }
     }
 
-    /// Why headend does not ask for the scopes of this challenge; `None` if a person would be asked, or if they are no more than it
-    /// may ask for.
+    /// Why headend does not ask for the scopes of this challenge; `None` if a person would be
+    /// asked, or if they are no more than it may ask for.
     pub(crate) fn refuses_scopes(&self, challenge: &Challenge) -> Option<String> {
         if self.terms.kind() == AuthKind::OAuth || challenge.error != Some(Complaint::InsufficientScope) {
             return None;
@@ -344,7 +345,8 @@ impl Keeper {
         inner.rest.as_ref().filter(|(until, _)| clock::now() < *until).map(|(_, why)| why.clone())
     }
 
-    /// Why headend has no token at the moment that it gets without a person; `None` if it has one, or if a person logs in.
+    /// Why headend has no token at the moment that it gets without a person; `None` if it has one,
+    /// or if a person logs in.
     pub(crate) fn unattended_failure(&self) -> Option<String> {
         if self.terms.kind() == AuthKind::OAuth { None } else { self.rest() }
     }

@@ -1,7 +1,9 @@
-//! CPU time and memory of the processes of upstreams, read from `/proc`. A system without it has none.
+//! CPU time and memory of the processes of upstreams, read from `/proc`. A system without it has
+//! none.
 //!
-//! All processes of an upstream are below its guard, those too whose parent has ended. The time of a process that has ended is
-//! in that of the parent that waited for it, so a guard's own children count as they end.
+//! All processes of an upstream are below its guard, those too whose parent has ended. The time of
+//! a process that has ended is in that of the parent that waited for it, so a guard's own children
+//! count as they end.
 
 use std::collections::HashMap;
 use std::fs;
@@ -11,7 +13,8 @@ use crate::telemetry::metrics::Usage;
 
 /// Processes that are looked at; where there are more of them, nothing is said.
 const MOST: usize = 32_768;
-/// Length of a tick: `USER_HZ` is 100 on each architecture that headend is built for. Source: `times(2)`.
+/// Length of a tick: `USER_HZ` is 100 on each architecture that headend is built for. Source:
+/// `times(2)`.
 const TICK: Duration = Duration::from_millis(10);
 
 /// A process as `/proc/<pid>/stat` shows it. Source: `proc_pid_stat(5)`.
@@ -35,8 +38,8 @@ impl ProcessTimes {
     }
 }
 
-/// Returns the usage of the processes below each guard; empty if it cannot be told. Reads a small file for each process of the
-/// system, and blocks that long.
+/// Returns the usage of the processes below each guard; empty if it cannot be told. Reads a small
+/// file for each process of the system, and blocks that long.
 pub(crate) fn below(guards: &[u32]) -> HashMap<u32, Usage> {
     if guards.is_empty() {
         return HashMap::new();
@@ -79,7 +82,8 @@ fn resident(pid: u32) -> Option<u64> {
     resident_in(&String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/status")).ok()?))
 }
 
-/// Reads `/proc/<pid>/status`, which counts in KiB whatever the size of a page is. Source: `proc_pid_status(5)`.
+/// Reads `/proc/<pid>/status`, which counts in KiB whatever the size of a page is. Source:
+/// `proc_pid_status(5)`.
 fn resident_in(status: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)

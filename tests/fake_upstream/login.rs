@@ -1,9 +1,11 @@
-//! An authorization server in front of `/mcp`, for `--behaviour login=SECONDS`: tokens that live so long, refresh tokens that are
-//! exchanged at each use, and families of them that end when one comes a second time. Its page agrees at once. Clients and workloads get
-//! tokens of their own. Everything that it is asked goes to the log.
+//! An authorization server in front of `/mcp`, for `--behaviour login=SECONDS`: tokens that live so
+//! long, refresh tokens that are exchanged at each use, and families of them that end when one
+//! comes a second time. Its page agrees at once. Clients and workloads get tokens of their own.
+//! Everything that it is asked goes to the log.
 //!
-//! A POST to `/set` changes what it says from then on: `issuer` is the one that the resource's metadata names, `page` the origin of the
-//! login page, `needed` a scope without which a token is refused with 403.
+//! A POST to `/set` changes what it says from then on: `issuer` is the one that the resource's
+//! metadata names, `page` the origin of the login page, `needed` a scope without which a token is
+//! refused with 403.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};

@@ -88,7 +88,8 @@ struct Args {
     /// Damages its answers, always in the same way for the same seed; stdio only.
     #[arg(long)]
     damage: Option<u64>,
-    /// The origin that the documents of `login` name, where others reach it by another one than its own address.
+    /// The origin that the documents of `login` name, where others reach it by another one than its
+    /// own address.
     #[arg(long)]
     origin: Option<String>,
     #[arg(long = "behaviour", value_parser = Behaviour::parse)]

@@ -1,5 +1,6 @@
-//! `headend stdio` and the commands with only those variables that hosts, cron and `su` pass: they find the daemon of their user
-//! and start no server twice, also while it restarts and while it does not answer.
+//! `headend stdio` and the commands with only those variables that hosts, cron and `su` pass: they
+//! find the daemon of their user and start no server twice, also while it restarts and while it
+//! does not answer.
 
 use std::fs::{self, DirBuilder, File};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
@@ -33,7 +34,8 @@ struct User {
 }
 
 impl User {
-    /// The configuration and the state are in their default places, or in those that variables of the session name.
+    /// The configuration and the state are in their default places, or in those that variables of
+    /// the session name.
     fn new(is_moved: bool) -> Self {
         Self::with(is_moved, "")
     }

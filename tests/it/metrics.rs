@@ -1,5 +1,5 @@
-//! The page of the metrics: numbers of approvals, callers, files and processes of a running daemon, and the files for Prometheus and
-//! Grafana in `config/` that go by them.
+//! The page of the metrics: numbers of approvals, callers, files and processes of a running daemon,
+//! and the files for Prometheus and Grafana in `config/` that go by them.
 
 use std::fs;
 use std::path::{Path, PathBuf};

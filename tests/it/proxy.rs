@@ -1,4 +1,5 @@
-//! Proxies between headend and servers behind URLs, in which the names of the servers lead nowhere on this machine.
+//! Proxies between headend and servers behind URLs, in which the names of the servers lead nowhere
+//! on this machine.
 
 use std::collections::HashMap;
 use std::fs;

@@ -1,5 +1,6 @@
-//! What a person at a terminal is told: addresses, clients and approvals in `status`, an approval on one line, the text of a result,
-//! times of the own zone, a key for a taken port, a server that is starting, and a doctor whose findings fit the screen.
+//! What a person at a terminal is told: addresses, clients and approvals in `status`, an approval
+//! on one line, the text of a result, times of the own zone, a key for a taken port, a server that
+//! is starting, and a doctor whose findings fit the screen.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;

@@ -24,7 +24,7 @@ pub(in crate::cli) enum Asked {
     Allowed {
         /// For how long, as the answer says.
         wish: Wish,
-        /// Its agent was told to stop before.
+        /// True if the agent had been told to stop before the answer.
         is_late: bool,
     },
     Denied,

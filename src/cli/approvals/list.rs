@@ -59,7 +59,8 @@ fn are_apart(ids: &[String], length: usize) -> bool {
     starts.len() == ids.len() || ids.iter().all(|id| id.len() <= length)
 }
 
-/// The arguments on one line. In a message they are the lines with an indent, which no other line has.
+/// The arguments on one line. In a message they are the lines with an indent, which no other line
+/// has.
 fn arguments(message: &str) -> String {
     let mut out = String::new();
     for line in message.lines().filter_map(|line| line.strip_prefix("  ")) {

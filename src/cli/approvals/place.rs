@@ -52,9 +52,9 @@ impl Place {
             Self::Nowhere => return Ok(Vec::new()),
             Self::Store { db, .. } => {
                 let answer = match name {
-                    // Grants have no sealed columns.
                     // Blocks are in the memory of a gateway.
                     "blocks" | "denials" => json::list(name, std::iter::empty()),
+                    // Grants have no sealed columns.
                     "grants" => json::list(name, db.grants().run_now().map_err(failed)?.iter().map(json::grant)),
                     _ => beside::listed(db, name).map_err(failed)?,
                 };
@@ -74,7 +74,10 @@ impl Place {
     /// Ends a block of the daemon.
     pub(in crate::cli) fn unblock(&mut self, id: &str) -> Result<RawObject, Failure> {
         let Self::Daemon(daemon) = self else {
-            return Err(Failure::new(NO, "no daemon answers, so nothing is blocked"));
+            return Err(Failure::new(
+                NO,
+                "no daemon answers; a block of a `headend stdio` without one ends with it, or by itself",
+            ));
         };
         let params = RawObject::of_strings(&[("id", id)]);
         daemon.ask_as_operator("approvals.unblock", Some(&params.encode().text()))

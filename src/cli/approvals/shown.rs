@@ -5,7 +5,7 @@ use crate::wire::foreign;
 use crate::wire::foreign::marked::Marked;
 use crate::wire::raw::RawObject;
 
-/// What a person does after a yes that came when the agent had been told to stop.
+/// The next step after a yes that came when the agent had been told to stop.
 pub(super) const TRY_AGAIN: &str = "Tell the agent to try again.";
 
 /// All of it, for people. Colours are those of `paint`.

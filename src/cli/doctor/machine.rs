@@ -126,7 +126,8 @@ pub(super) fn configuration(
     Some(loaded)
 }
 
-/// The warnings about the files of the configuration: those that say the same of a file are one finding.
+/// The warnings about the files of the configuration: those that say the same of a file are one
+/// finding.
 fn warnings(loaded: &Loaded, found: &mut Findings) {
     let mut groups: Vec<((&str, String), Vec<&crate::config::Warning>)> = Vec::new();
     for warning in loaded.warnings.iter().filter(|warning| !warning.message.contains(crate::config::UNPINNED)) {

@@ -1,5 +1,5 @@
-//! The findings as text: the gravest first. On a terminal the first two are told in full, and the others are a line each, so that
-//! all of it fits the screen.
+//! The findings as text: the gravest first. On a terminal the first two are told in full, and the
+//! others are a line each, so that all of it fits the screen.
 
 use super::finding::{Finding, Findings, Level};
 use crate::cli::output::count;
@@ -61,7 +61,7 @@ fn fitted(screen: Screen, height: usize, findings: &[&Finding], verdict: &str) -
         labelled(screen, Level::Ok, &line)
     };
     let mut is_cut = first.iter().any(|finding| finding.quoted.len() > QUOTED);
-    // What follows: a line for the end and one for the prompt.
+    // Two more lines are needed: the verdict and the prompt of the shell.
     let taken = out.lines().count() + fine.lines().count() + 2;
     let room = height.saturating_sub(taken).max(1);
     let shown = if others.len() > room { room - 1 } else { others.len() };

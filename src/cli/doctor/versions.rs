@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use super::finding::{Findings, Level};
 use crate::cli::source::environment;
-use crate::config::{Config, Target, pinned, unpinned};
+use crate::config::{Config, Target, guard, pinned, unpinned};
 use crate::wire::raw::{RawJson, RawObject};
 
 /// Folders of a cache that are looked into.
@@ -48,7 +48,8 @@ pub(super) fn look(config: &Config, file: Option<&Path>, found: &mut Findings) {
     found.add(Level::Warning, "versions", what, next.join("; "));
 }
 
-/// The version that a runner has fetched last, which is the one that runs; `None` where that is not known.
+/// The version that a runner has fetched last, which is the one that runs; `None` where that is not
+/// known.
 fn running(command: &[String], package: &str) -> Option<String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '@' | '/' | '-' | '_' | '.');
     if !package.chars().all(is_plain) || package.contains("..") {
@@ -73,11 +74,8 @@ fn running(command: &[String], package: &str) -> Option<String> {
 fn of_npx(cache: &Path, package: &str) -> Option<String> {
     let files = folders(cache).map(|folder| folder.join("node_modules").join(package).join("package.json"));
     let (_, newest) = files.filter_map(|file| Some((changed(&file)?, file))).max()?;
-    if std::fs::metadata(&newest).ok()?.len() > MOST_BYTES {
-        return None;
-    }
-    let text = std::fs::read_to_string(newest).ok()?;
-    version(RawObject::parse(&RawJson::trusted(text)).ok()?.string("version")?)
+    let text = guard::read_regular(&newest, MOST_BYTES).ok()?;
+    version(RawObject::parse(&RawJson::checked(text).ok()?).ok()?.string("version")?)
 }
 
 /// Finds the newest `PACKAGE-VERSION.dist-info` of uv's unpacked packages.

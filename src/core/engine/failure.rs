@@ -9,16 +9,20 @@ use crate::wire::raw::RawJson;
 
 /// Why a call got no answer of its upstream, and whether the upstream may have executed it.
 ///
-/// A failure of `tools/call` on which a model could act is a result with `isError` and `_meta["headend/refusal"] = {reason,
-/// executed: "no"|"unknown", retryable, retry-after-ms, call-id}`. A protocol violation of the upstream, and every failure
-/// of another method, is a JSON-RPC error with the same object in `data`: -32603, or our own 1001 (denied), 1002 (limited)
-/// and 1003 (awaiting approval). The reason `awaiting_approval` comes with `approval = {id, command, url}`: the open approval, the
-/// operator's command and the page if there is a console; the reason `needs_login` with `login = {upstream, command}`; where too many are open or were not answered, with `counted`, the numbers.
-/// The text is for a model and has none of them: an agent with a shell can run a command that it is shown. `unrecorded` means that the audit log takes no records, or that the use of a once-grant could
-/// not be kept. `gone` means that a list of this client has shown the tool, and that it is not offered any more. `daemon_away` means that
-/// `headend stdio` stands in for a daemon that does not answer. An upstream's
-/// HTTP status never becomes ours: HTTP 429 and 503 speak of the transport alone. These words are reserved for the gateway, see
-/// [`crate::mcp::voice`].
+/// A failure of `tools/call` on which a model could act is a result with `isError` and
+/// `_meta["headend/refusal"] = {reason, executed: "no"|"unknown", retryable, retry-after-ms,
+/// call-id}`. A protocol violation of the upstream, and every failure of another method, is a
+/// JSON-RPC error with the same object in `data`: -32603, or our own 1001 (denied), 1002 (limited)
+/// and 1003 (awaiting approval). The reason `awaiting_approval` comes with `approval = {id,
+/// command, url}`: the open approval, the operator's command and the page if there is a console;
+/// the reason `needs_login` with `login = {upstream, command}`; where too many are open or were not
+/// answered, with `counted`, the numbers. The text is for a model and has none of them: an agent
+/// with a shell can run a command that it is shown. `unrecorded` means that the audit log takes no
+/// records, or that the use of a once-grant could not be kept. `gone` means that a list of this
+/// client has shown the tool, and that it is not offered any more. `daemon_away` means that
+/// `headend stdio` stands in for a daemon that does not answer. An upstream's HTTP status never
+/// becomes ours: HTTP 429 and 503 speak of the transport alone. These words are reserved for the
+/// gateway, see [`crate::mcp::voice`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     pub reason: Reason,

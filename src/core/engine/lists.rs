@@ -173,7 +173,8 @@ impl Lists {
         }
     }
 
-    /// The supervisor has judged what was read, which took so long: the lists rest before they are read again.
+    /// The supervisor has judged what was read, which took so long: the lists rest before they are
+    /// read again.
     pub fn judged(&mut self, took: Duration, now: Instant) {
         self.allowance.judged(took, now);
     }

@@ -34,10 +34,10 @@
 //! `why` the outcome in words. What the action did to each approval, grant or pin has lines of its
 //! own.
 //!
-//! One reading of an upstream's lists that changes more than 20 pins is one line with `"event":"pin"`
-//! and `"result":"relisted"`: `count` is the number of changed pins, `changes` has the counts of
-//! items that were `added`, `changed`, `withheld` and `removed`, and a `digest` over all changes,
-//! whose text `policy::record::ListChanges` describes.
+//! One reading of an upstream's lists that changes more than 20 pins is one line with
+//! `"event":"pin"` and `"result":"relisted"`: `count` is the number of changed pins, `changes` has
+//! the counts of items that were `added`, `changed`, `withheld` and `removed`, and a `digest` over
+//! all changes, whose text `policy::record::ListChanges` describes.
 //!
 //! The chain shows every change but one: a tail that was cut off leaves a chain that is sound. So the last record's number and
 //! hash (the *head*) are kept elsewhere as well: in the store, and in the journal with every thousandth record.

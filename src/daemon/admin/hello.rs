@@ -9,7 +9,8 @@ use crate::wire::raw::{RawJson, RawObject};
 /// Version of the hello; a newer major version is refused.
 pub(super) const HELLO: u64 = 1;
 
-/// Writes the socket's address into the state directory, for clients whose environment lacks the runtime directory.
+/// Writes the socket's address into the state directory, for clients whose environment lacks the
+/// runtime directory.
 pub(super) fn publish(gateway: &Gateway, socket: &Path) -> Option<(DaemonAddress, PathBuf)> {
     let state = gateway.store.as_ref()?.dir().to_owned();
     let address = DaemonAddress::of(socket, Machine::own());

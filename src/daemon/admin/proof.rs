@@ -16,7 +16,8 @@ use crate::config::Operator;
 use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject};
 
-/// The methods that answer approvals, take denials back, decide pins, or open the console to a browser.
+/// The methods that answer approvals, take denials back, decide pins, or open the console to a
+/// browser.
 const GUARDED: [&str; 5] = ["approvals.answer", "approvals.unblock", "pins.approve", "pins.reject", LINK];
 /// The one that stays where no command may answer: somebody has to get to the page.
 const LINK: &str = "console.link";

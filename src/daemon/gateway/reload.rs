@@ -17,8 +17,8 @@ const FILE_WATCH: &str = "file-watch";
 
 impl Gateway {
     /// Reads the configuration again and applies it, all or nothing, for the person or signal `by`.
-    /// `switched` is an upstream that was enabled or disabled in a file, for the record: if that is not what changes, the
-    /// record is that of a reload. Returns the plan.
+    /// `switched` is an upstream that was enabled or disabled in a file, for the record: if that is
+    /// not what changes, the record is that of a reload. Returns the plan.
     ///
     /// # Errors
     /// Why it was refused; nothing has changed then.
@@ -31,8 +31,9 @@ impl Gateway {
         self.apply((self.source.load)(), record, switched).await
     }
 
-    /// Reads changed files again and applies them, with an outcome in the log. Files that are as they were read last change nothing,
-    /// and neither does a missing configuration, which may be about to be replaced.
+    /// Reads changed files again and applies them, with an outcome in the log. Files that are as
+    /// they were read last change nothing, and neither does a missing configuration, which may be
+    /// about to be replaced.
     ///
     /// Returns `false`, and changes nothing, if the files differ from `look`.
     pub(crate) async fn reload_changed(&self, look: Option<&[Seen]>) -> bool {

@@ -1,7 +1,8 @@
 //! A notifier behind a URL: one POST. Redirects are not followed, and the answer's body is not read.
 //!
-//! The addresses that the name leads to are judged, and the connection goes to one of the judged: all of this machine where the URL
-//! names this machine, else all of the internet. A proxy gets no name that leads here to another address.
+//! The addresses that the name leads to are judged, and the connection goes to one of the judged:
+//! all of this machine where the URL names this machine, else all of the internet. A proxy gets no
+//! name that leads here to another address.
 
 use std::error::Error;
 use std::io;
@@ -86,8 +87,9 @@ where
     Ok(answer.status())
 }
 
-/// Refuses a URL before it is sent to a proxy if its name leads here to an address that is not on the internet. A name that leads
-/// nowhere here is left to the proxy; literal addresses were judged with the configuration.
+/// Refuses a URL before it is sent to a proxy if its name leads here to an address that is not on
+/// the internet. A name that leads nowhere here is left to the proxy; literal addresses were judged
+/// with the configuration.
 async fn judge(url: &Url, place: Arc<Slot>) -> io::Result<()> {
     let Some(Host::Domain(name)) = url.host() else { return Ok(()) };
     let found = tokio::time::timeout(LOOK_UP_TIME, look_up(name.to_owned(), place)).await;

@@ -7,12 +7,15 @@
 //! | has URL elicitation | the same two, with the approval's page. `accept` only means that the client opens the page: a legacy call waits `timeout` and closes its approval; a modern one waits 20 s and is asked again |
 //! | anything else, or no console for the page | held for `hold`, then refused with `awaiting_approval`; the approval stays open. A legacy client that has forms gets one without fields that says where the approval can be given: declining refuses the call, other answers mean nothing |
 //!
-//! A person's denial, by the choice of our form, on the console or at a terminal, blocks the same call for 10 minutes. A client that
-//! declines or cancels refuses this call alone. A form that is accepted without a valid choice decides nothing: the call waits on.
+//! A person's denial, by the choice of our form, on the console or at a terminal, blocks the same
+//! call for 10 minutes. A client that declines or cancels refuses this call alone. A form that is
+//! accepted without a valid choice decides nothing: the call waits on.
 //!
-//! An answer without a choice that comes faster than a person can read ([`unattended`](crate::policy::consent::unattended)) decides
-//! nothing either: its host has no person. The call is held for the console and the terminal, and so are the later ones of that session,
-//! pipe or connection for 10 minutes. A legacy client is asked beside them, in case somebody is there after all.
+//! An answer without a choice that comes faster than a person can read
+//! ([`unattended`](crate::policy::consent::unattended)) decides nothing either: its host has no
+//! person. The call is held for the console and the terminal, and so are the later ones of that
+//! session, pipe or connection for 10 minutes. A legacy client is asked beside them, in case
+//! somebody is there after all.
 //!
 //! A modern client's repeated request is held likewise, while its person opens the page or where it brings no answer: the 20 s are
 //! those of a client whose calls are not held. A call is refused at once where `hold` is zero, where its caller has `max-held` calls held or all have 256, in a batch

@@ -57,7 +57,8 @@ impl Watch {
         self.refusals.next().into_iter().chain(self.missed_due).min()
     }
 
-    /// Records calls of hidden items, each as soon as the audit log has a place for its record, or `stop` fires.
+    /// Records calls of hidden items, each as soon as the audit log has a place for its record, or
+    /// `stop` fires.
     async fn look(&mut self, service: &Service, batch: &mut Vec<Call>, stop: &CancellationToken) {
         while let Ok(call) = self.calls.try_recv() {
             batch.push(call);
@@ -72,7 +73,8 @@ impl Watch {
             if own {
                 let recorded = service.write_down(&Record::new(&action, &decision), None);
                 if recorded.waits_for_place() {
-                    // The request does not wait, so this task does; calls that come meanwhile are counted.
+                    // The request does not wait, so this task does; calls that come meanwhile are
+                    // counted.
                     tokio::select! {
                         () = recorded.placed() => {}
                         () = stop.cancelled() => {}

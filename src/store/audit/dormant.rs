@@ -18,7 +18,8 @@ pub(super) fn passes(error: &io::Error) -> bool {
     error.raw_os_error().is_some()
 }
 
-/// Makes the folder and finds the end of the chain, or begins it. Locks the folder first for the daemon's chain.
+/// Makes the folder and finds the end of the chain, or begins it. Locks the folder first for the
+/// daemon's chain.
 pub(super) fn open(setting: &mut Setting) -> io::Result<Start> {
     setting.folder.make()?;
     if setting.options.chain == MAIN && setting.lock.is_none() {

@@ -62,9 +62,10 @@ impl Folder {
         guard::directory(&self.path, false).map_err(guard::refusal)
     }
 
-    /// Locks the folder for a daemon for as long as the returned file is open: two daemons would write the same chain, whatever
-    /// path leads them here. Chains of other processes need no lock. Blocks. Returns `None` for a folder that is `state`, the
-    /// state directory, whose lock the daemon has, and on a file system without locks.
+    /// Locks the folder for a daemon for as long as the returned file is open: two daemons would
+    /// write the same chain, whatever path leads them here. Chains of other processes need no lock.
+    /// Blocks. Returns `None` for a folder that is `state`, the state directory, whose lock the
+    /// daemon has, and on a file system without locks.
     pub(super) fn lock(&self, state: Option<&Path>) -> io::Result<Option<File>> {
         let directory = File::open(&self.path)?;
         let inode = |data: fs::Metadata| (data.dev(), data.ino());

@@ -1,8 +1,8 @@
 //! The queue before the writer of the audit log: which tasks wait for a place in it, and which
 //! records are lost.
 //!
-//! A record has its place when it is handed over, whether a task awaits it or not. There is one
-//! queue, so the log has the records in the order in which they were handed over.
+//! A record that finds a place has it when it is handed over, whether a task awaits it or not.
+//! There is one queue, so the log has the records in the order in which they got their places.
 //!
 //! - Up to [`QUEUE`] records, no task waits. Decisions about calls have no further places: beyond
 //!   that, the task of the call keeps its record and waits ([`Recorded::written`],

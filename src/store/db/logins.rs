@@ -1,6 +1,7 @@
-//! Logins at upstreams, their issuers, and the clients that were registered for them: the tables `logins`, `login_issuers` and
-//! `registrations`. Every process writes them. This file decides which of several processes renews a login, so looking at a row and
-//! claiming it must be one operation.
+//! Logins at upstreams, their issuers, and the clients that were registered for them: the tables
+//! `logins`, `login_issuers` and `registrations`. Every process writes them. This file decides
+//! which of several processes renews a login, so looking at a row and claiming it must be one
+//! operation.
 //!
 //! A row's version is another one after each change of its tokens, so a verdict about tokens that were exchanged meanwhile changes
 //! nothing. The mark `tried` says that a refresh token may have been used without an answer.
@@ -31,8 +32,8 @@ pub(crate) enum Claim {
     Moved,
 }
 
-/// The upstream of a login: its name, and its launch, which is one address with one set of headers. Two upstreams with one launch have
-/// two logins, since rules open them apart.
+/// The upstream of a login: its name, and its launch, which is one address with one set of headers.
+/// Two upstreams with one launch have two logins, since rules open them apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LoginKey {
     /// Empty for a login of before version 9 of the store that no upstream has adopted.
@@ -69,7 +70,8 @@ impl Db {
         })
     }
 
-    /// Keeps a login that a person has made, in place of any other of that upstream, and its issuer beyond its end.
+    /// Keeps a login that a person has made, in place of any other of that upstream, and its issuer
+    /// beyond its end.
     pub(crate) fn keep_login(
         &self,
         key: LoginKey,
@@ -106,8 +108,8 @@ impl Db {
         })
     }
 
-    /// Gives each login of before version 9 to the upstream with its launch. If several of these have it, it is removed: nothing says
-    /// for which of them it was given.
+    /// Gives each login of before version 9 to the upstream with its launch. If several of these
+    /// have it, it is removed: nothing says for which of them it was given.
     pub(crate) fn adopt_logins(&self, keys: Vec<LoginKey>) -> Operation<'_, impl Work<Out = ()>> {
         let seals = self.seals.clone();
         self.write(move |connection| {
@@ -118,7 +120,8 @@ impl Db {
                     Owner::Several => remove_unowned(connection, "logins", &launch)?,
                 }
             }
-            // A login has its registration in it. Without an old one, the next login registers headend again.
+            // A login has its registration in it. Without an old one, the next login registers
+            // headend again.
             for launch in unowned(connection, "registrations")? {
                 if !matches!(owner(&keys, &launch), Owner::Unknown) {
                     remove_unowned(connection, "registrations", &launch)?;
@@ -220,8 +223,8 @@ impl Db {
         })
     }
 
-    /// Keeps a registration. Of one upstream only the last issuer's stays: a server that moves to another issuer leaves the one of
-    /// before.
+    /// Keeps a registration. Of one upstream only the last issuer's stays: a server that moves to
+    /// another issuer leaves the one of before.
     pub(crate) fn keep_registration(
         &self,
         key: LoginKey,
@@ -275,7 +278,8 @@ fn remove_unowned(connection: &Connection, table: &str, launch: &str) -> rusqlit
     connection.execute(&format!("DELETE FROM {table} WHERE upstream = '' AND launch = ?1"), [launch]).map(drop)
 }
 
-/// Seals the old login with this launch for its upstream, and keeps its issuer. A login that was given since then stays.
+/// Seals the old login with this launch for its upstream, and keeps its issuer. A login that was
+/// given since then stays.
 fn adopt_login(connection: &Connection, seals: &Seals, key: &LoginKey) -> rusqlite::Result<()> {
     let sql = "SELECT issuer, value FROM logins WHERE upstream = '' AND launch = ?1";
     let (issuer, stored): (String, String) =

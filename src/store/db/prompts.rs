@@ -48,8 +48,8 @@ impl Db {
         self.write(move |connection| delete(connection, &id))
     }
 
-    /// Removes the open approvals of all daemons, and returns them with an empty message. The caller has the lock of the state
-    /// directory and opened none itself.
+    /// Removes the open approvals of all daemons, and returns them with an empty message. The
+    /// caller has the lock of the state directory and opened none itself.
     pub(crate) fn remove_prompts_of_daemons(&self) -> Operation<'_, impl Work<Out = Vec<PromptRow>>> {
         self.write(move |connection| {
             let sql = format!("DELETE FROM prompts WHERE substr(owner, 1, length(?1)) = ?1 RETURNING {COLUMNS}");
@@ -221,7 +221,8 @@ pub(super) fn answers(connection: &Connection, owner: &str) -> rusqlite::Result<
     statement.query_map([owner], read)?.collect()
 }
 
-/// Drops expired rows, also those of processes that ended without doing so. The next daemon ends and records those of daemons.
+/// Drops expired rows, also those of processes that ended without doing so. The next daemon ends
+/// and records those of daemons.
 pub(super) fn sweep(connection: &Connection, now: Wall) -> rusqlite::Result<()> {
     let sql = "DELETE FROM prompts WHERE until <= ?1 AND substr(owner, 1, length(?2)) <> ?2";
     connection.execute(sql, params![signed(now), DAEMON])?;

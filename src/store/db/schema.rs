@@ -142,8 +142,9 @@ CREATE TABLE registrations (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// Version 9: a login belongs to an upstream, not to all with its launch. Rows of before have the empty name until an upstream adopts
-/// them, which the values are sealed anew for; a start of the daemon does that.
+/// Version 9: a login belongs to an upstream, not to all with its launch. Rows of before have the
+/// empty name until an upstream adopts them, which the values are sealed anew for; a start of the
+/// daemon does that.
 const OWNERS: &str = "
 CREATE TABLE owned_logins (
     upstream TEXT NOT NULL, launch TEXT NOT NULL, issuer TEXT NOT NULL, version INTEGER NOT NULL,

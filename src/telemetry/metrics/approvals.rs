@@ -9,7 +9,8 @@ use super::builder::{Builder, signed};
 use crate::policy::Evidence;
 use crate::policy::consent::Closed;
 
-/// From the answer of a client without a person to the longest time that an approval usually stays open, in seconds.
+/// From the answer of a client without a person to the longest time that an approval usually stays
+/// open, in seconds.
 const ANSWER_BUCKETS: &[f64] = &[0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0];
 
 /// The channel of an approval that ended without an answer.

@@ -1,4 +1,5 @@
-//! Calls by caller. A caller has a series of its own if the configuration names it; all others share one.
+//! Calls by caller. A caller has a series of its own if the configuration names it; all others
+//! share one.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -7,7 +8,8 @@ use prometheus::IntCounterVec;
 
 use super::builder::Builder;
 
-/// The label of all callers that the configuration does not name. No name of a caller may contain a parenthesis.
+/// The label of all callers that the configuration does not name. No name of a caller may contain a
+/// parenthesis.
 const OTHERS: &str = "(other)";
 
 #[derive(Debug)]
@@ -34,15 +36,16 @@ impl CallerMetrics {
         Ok(Self { calls, published: Mutex::default() })
     }
 
-    /// Sets the calls of all callers, just before a scrape: for each number of a caller the name that the configuration has
-    /// for it, and the calls so far.
+    /// Sets the calls of all callers, just before a scrape: for each number of a caller the name
+    /// that the configuration has for it, and the calls so far.
     pub(crate) fn observe<'a>(&self, callers: impl Iterator<Item = (usize, Option<&'a str>, usize)>) {
         let Self { calls, published } = self;
         let mut published = published.lock();
         let PublishedCalls { counts, names } = &mut *published;
         let mut gone = std::mem::take(names);
         for (number, name, count) in callers {
-            // Only what is new is added: a caller whose name left the configuration leaves its earlier calls behind.
+            // Only what is new is added: a caller whose name left the configuration leaves its
+            // earlier calls behind.
             let before = counts.insert(number, count).unwrap_or_default();
             let added = u64::try_from(count.saturating_sub(before)).unwrap_or(u64::MAX);
             calls.with_label_values(&[name.unwrap_or(OTHERS)]).inc_by(added);

@@ -98,7 +98,8 @@ impl UsageMetrics {
         for (guard, GuardEntry { upstream, counted }) in guards {
             let (Some(used), Some(sum)) = (used.get(guard), sums.get_mut(upstream.as_str())) else { continue };
             sum.memory = sum.memory.saturating_add(used.memory);
-            // A process whose parent does not wait for it takes its time along, and a counter must not go back.
+            // A process whose parent does not wait for it takes its time along, and a counter must
+            // not go back.
             sum.cpu = sum.cpu.saturating_add(used.cpu.saturating_sub(*counted));
             *counted = used.cpu.max(*counted);
         }

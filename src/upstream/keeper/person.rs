@@ -51,7 +51,8 @@ impl Keeper {
         }
     }
 
-    /// The scopes of the login in the store that another one replaces, none if it is of another issuer; `None` without a login.
+    /// The scopes of the login in the store that another one replaces, none if it is of another
+    /// issuer; `None` without a login.
     pub(crate) async fn scopes_before(&self, issuer: &str) -> Option<Vec<String>> {
         let held = self.parts.logins.as_ref()?.get(&self.key).await.ok().flatten()?;
         let tokens = held.login.tokens;

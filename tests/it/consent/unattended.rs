@@ -1,4 +1,5 @@
-//! Hosts without a person: their programs answer our questions at once, as `claude -p` and `codex exec` do.
+//! Hosts without a person: their programs answer our questions at once, as `claude -p` and `codex
+//! exec` do.
 
 use std::time::Instant;
 
@@ -20,7 +21,8 @@ fn answer(action: &str) -> Value {
     json!({"action": action})
 }
 
-/// Answers as quickly as a program does. Where the machine was too slow for that, it is tried again with another text.
+/// Answers as quickly as a program does. Where the machine was too slow for that, it is tried again
+/// with another text.
 fn at_once<T>(text: &str, mut attempt: impl FnMut(&str) -> T) -> (String, T) {
     for round in 0..20 {
         let text = format!("{text} {round}");

@@ -1,4 +1,5 @@
-//! Issuers: a credential goes to its own alone, and a login stays with its first one. Two upstreams with one URL have two logins.
+//! Issuers: a credential goes to its own alone, and a login stays with its first one. Two upstreams
+//! with one URL have two logins.
 
 use rcgen::KeyPair;
 

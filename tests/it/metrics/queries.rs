@@ -1,5 +1,6 @@
-//! Queries of the dashboard and the alerts in `config/`, and the series that they need. Read from their text: metric names with
-//! their matchers, `by (…)` before an aggregation, and labels in legends and annotations.
+//! Queries of the dashboard and the alerts in `config/`, and the series that they need. Read from
+//! their text: metric names with their matchers, `by (…)` before an aggregation, and labels in
+//! legends and annotations.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,7 +44,8 @@ impl Series {
         series
     }
 
-    /// The reasons why a query would find nothing; empty if each metric is there with the labels that the query names.
+    /// The reasons why a query would find nothing; empty if each metric is there with the labels
+    /// that the query names.
     pub(super) fn lacks(&self, query: &Query) -> Vec<String> {
         let selectors = selectors(&query.text);
         if selectors.is_empty() {
@@ -132,7 +134,8 @@ fn end_of_string(text: &str, begin: usize) -> usize {
     at
 }
 
-/// The metrics of a query. Functions stand before a parenthesis, and keywords are those that are used here.
+/// The metrics of a query. Functions stand before a parenthesis, and keywords are those that are
+/// used here.
 fn selectors(text: &str) -> Vec<Selector> {
     let bytes = text.as_bytes();
     let (mut found, mut at) = (Vec::new(), 0);

@@ -73,7 +73,8 @@ fn calls_of_claude_code_without_a_person_wait_for_the_operator() {
     let Some(peers) = Peers::find() else { return };
     let Some(program) = Host::ClaudeCode.find(&peers) else { return };
     let desk = Desk::new(false);
-    // The first needs no more than the client's word, for which Claude Code cancels the form at once.
+    // The first needs no more than the client's word, for which Claude Code cancels the form at
+    // once.
     let calls = [
         ("fx__echo", json!({"text": "first"})),
         ("fx__echo", json!({"text": "second"})),

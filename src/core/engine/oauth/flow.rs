@@ -35,7 +35,8 @@ pub struct Known {
     pub registrations: Vec<Registration>,
     /// Issuer and scopes of the login that is to get more rights.
     pub granted: Option<(String, Vec<String>)>,
-    /// The most scopes that headend may ask for without a person; `None` before its first token if none are configured.
+    /// The most scopes that headend may ask for without a person; `None` before its first token if
+    /// none are configured.
     pub most: Option<Vec<String>>,
 }
 

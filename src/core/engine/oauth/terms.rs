@@ -16,11 +16,14 @@ use crate::wire::reach::{Reach, is_loopback};
 pub struct Terms {
     /// The upstream's URL of the configuration.
     pub url: Url,
-    /// Issuers that the operator pins, as text; none: any that the server names, or `first_issuer` alone.
+    /// Issuers that the operator pins, as text; none: any that the server names, or `first_issuer`
+    /// alone.
     pub issuers: Vec<String>,
-    /// Issuer of the first login at this upstream, from the store. It counts while `issuers` is empty.
+    /// Issuer of the first login at this upstream, from the store. It counts while `issuers` is
+    /// empty.
     pub first_issuer: Option<String>,
-    /// True if headend logs in by itself, with a credential of the configuration or of its platform.
+    /// True if headend logs in by itself, with a credential of the configuration or of its
+    /// platform.
     pub is_unattended: bool,
     pub client: Option<Configured>,
     /// Where the operator serves our client id metadata document.
@@ -89,13 +92,15 @@ impl Terms {
         Ok(url)
     }
 
-    /// Checks that a login at this issuer is one that the operator wants. Nothing is sent to an issuer before this check.
+    /// Checks that a login at this issuer is one that the operator wants. Nothing is sent to an
+    /// issuer before this check.
     ///
-    /// A credential belongs to one issuer: the configuration names it, since whatever the server names would get the credential.
+    /// A credential belongs to one issuer: the configuration names it, since whatever the server
+    /// names would get the credential.
     ///
     /// # Errors
-    /// [`OAuthError::OneIssuer`] if a credential has no issuer of its own or several, [`OAuthError::NotPinned`], and
-    /// [`OAuthError::OtherThanFirst`].
+    /// [`OAuthError::OneIssuer`] if a credential has no issuer of its own or several,
+    /// [`OAuthError::NotPinned`], and [`OAuthError::OtherThanFirst`].
     pub fn check_issuer(&self, issuer: &str) -> Result<(), OAuthError> {
         let has_credential = self.is_unattended || self.client.as_ref().is_some_and(Configured::has_credential);
         if has_credential && self.issuers.len() != 1 {

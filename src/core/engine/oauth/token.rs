@@ -121,8 +121,8 @@ impl Login {
     /// The request that renews the tokens; `None` for a login without a refresh token.
     ///
     /// # Errors
-    /// [`OAuthError::NoClient`] where the operator's client is gone, those of [`Terms::check_issuer`],
-    /// [`OAuthError::Unreachable`], [`OAuthError::Key`].
+    /// [`OAuthError::NoClient`] where the operator's client is gone, those of
+    /// [`Terms::check_issuer`], [`OAuthError::Unreachable`], [`OAuthError::Key`].
     pub fn refresh(&self, terms: &Terms, moment: Moment) -> Result<Option<Request>, OAuthError> {
         let Some(token) = &self.tokens.refresh else { return Ok(None) };
         let client = self.client(terms)?;

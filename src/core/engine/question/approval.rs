@@ -12,7 +12,8 @@ use crate::wire::raw::{RawJson, RawObject};
 /// Its name among those of `inputRequests`; no upstream's question has it.
 pub const KEY: &str = "gw.consent";
 
-/// The form whose answer decides. No choice is made in advance, so a person who only confirms the form decides nothing.
+/// The form whose answer decides. No choice is made in advance, so a person who only confirms the
+/// form decides nothing.
 ///
 /// `has_session` says whether what is allowed for a session ends with one.
 pub fn form(message: &str, has_session: bool) -> InputRequest {
@@ -36,11 +37,11 @@ pub fn page(message: &str, url: &str) -> InputRequest {
     ))
 }
 
-/// The form without fields of a call that is held: it says where the call can be approved. Declining refuses that call, and the form
-/// can allow nothing.
+/// The form without fields of a call that is held: it says where the call can be approved.
+/// Declining refuses that call, and the form can allow nothing.
 ///
-/// `console` is the console's address, where it can take the answer. `name` is the item's canonical name; one that could be read
-/// as anything but a name is left out.
+/// `console` is the console's address, where it can take the answer. `name` is the item's canonical
+/// name; one that could be read as anything but a name is left out.
 pub fn elsewhere(kind: Kind, name: &str, upstream: &str, console: Option<&str>) -> InputRequest {
     let is_name =
         |text: &str| text.len() <= 64 && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b));
@@ -89,14 +90,16 @@ pub enum AnswerEffect {
     Answer(Answer),
     /// Nothing is decided, and the call waits on.
     Wait,
-    /// Nothing is decided, since no person can have read the question: the call waits for the console and the terminal.
+    /// Nothing is decided, since no person can have read the question: the call waits for the
+    /// console and the terminal.
     Unattended,
 }
 
 /// When a client answered a question.
 #[derive(Clone, Copy, Debug)]
 pub struct AnswerTiming {
-    /// The time from the question to the answer; `None` where the gateway does not know when it asked.
+    /// The time from the question to the answer; `None` where the gateway does not know when it
+    /// asked.
     pub waited: Option<Duration>,
     /// The host was found to have no person shortly before.
     pub is_unattended: bool,
@@ -104,8 +107,8 @@ pub struct AnswerTiming {
 
 /// Judges a client's answer to a question of that kind; `None` stands for an error in its place.
 ///
-/// Only a choice of the form can allow or deny. An answer without one refuses the call, unless it comes faster than a person can read or
-/// from a host without a person: that decides nothing.
+/// Only a choice of the form can allow or deny. An answer without one refuses the call, unless it
+/// comes faster than a person can read or from a host without a person: that decides nothing.
 pub fn judge(kind: QuestionKind, result: Option<&RawJson>, timing: AnswerTiming) -> AnswerEffect {
     let is_quick = timing.waited.is_some_and(|waited| waited < REACTION);
     let effect = read(kind, result);
@@ -120,7 +123,8 @@ pub fn judge(kind: QuestionKind, result: Option<&RawJson>, timing: AnswerTiming)
     }
 }
 
-/// Whether the answer accepts a question without a choice to make, which says no more than that it was received.
+/// Whether the answer accepts a question without a choice to make, which says no more than that it
+/// was received.
 fn accepts_nothing(kind: QuestionKind, result: Option<&RawJson>) -> bool {
     kind != QuestionKind::Form && result.and_then(action).as_deref() == Some("accept")
 }

@@ -1,7 +1,8 @@
 //! Against approval fatigue: bounds on a caller's approvals, and refusals after denials and unanswered ones.
 //!
-//! What nobody answered counts by caller and by the name that the client gives itself, so that one host does not silence the others of its
-//! caller. A caller has eight names; all further ones count as one. Denials count by caller.
+//! What nobody answered counts by caller and by the name that the client gives itself, so that one
+//! host does not silence the others of its caller. A caller has eight names; all further ones count
+//! as one. Denials count by caller.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -32,8 +33,8 @@ const MINUTE: Wall = 60;
 const MAX_ENTRIES: usize = 8192;
 const MAX_OF_CALLER: usize = 512;
 
-/// A refusal of calls for a while: of one action that a person denied, or of an item's calls to one client, after approvals that nobody
-/// answered.
+/// A refusal of calls for a while: of one action that a person denied, or of an item's calls to one
+/// client, after approvals that nobody answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallBlock {
     /// The prompt that was denied, else made of client and item, so that an operator can name it.
@@ -173,8 +174,8 @@ impl Fatigue {
         strikes && denied && (self.unanswered.contains_key(&holder) || self.unanswered.len() < MAX_ENTRIES)
     }
 
-    /// How many prompts of the client ended without an answer within a minute, and the seconds until it may open another one;
-    /// `None` when it may.
+    /// How many prompts of the client ended without an answer within a minute, and the seconds
+    /// until it may open another one; `None` when it may.
     pub(super) fn wait(
         &mut self,
         asked: &Asked,

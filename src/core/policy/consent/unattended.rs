@@ -1,8 +1,9 @@
 //! Hosts without a person: their programs answer forms faster than a person can read them.
 //!
-//! Such an answer says nothing of what a person wants, so the call is held for the console and the terminal, and so are the later calls of
-//! that session, pipe or connection for 10 minutes. A quick choice of the form stays the client's word: it is no sign of a person,
-//! and none that there is nobody.
+//! Such an answer says nothing of what a person wants, so the call is held for the console and the
+//! terminal, and so are the later calls of that session, pipe or connection for 10 minutes. A quick
+//! choice of the form stays the client's word: it is no sign of a person, and none that there is
+//! nobody.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -16,14 +17,16 @@ pub const REMEMBERED: Duration = Duration::from_secs(600);
 /// Hosts that are remembered; the oldest gives way, and is asked again.
 const MAX_HOSTS: usize = 1024;
 
-/// The host that a call comes from: the number of its session, pipe or connection, which clients behind a proxy share, and its client.
+/// The host that a call comes from: the number of its session, pipe or connection, which clients
+/// behind a proxy share, and its client.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AskingHost {
     pub connection: u64,
     pub holder: Holder,
 }
 
-/// The hosts that were found to have no person, with the time of that. Times are of any clock that never goes back.
+/// The hosts that were found to have no person, with the time of that. Times are of any clock that
+/// never goes back.
 #[derive(Debug, Default)]
 pub struct UnattendedHosts(HashMap<AskingHost, Duration>);
 
@@ -33,8 +36,8 @@ impl UnattendedHosts {
         self.0.get(host).is_some_and(|since| now < *since + REMEMBERED)
     }
 
-    /// Remembers that the host has no person. A host that is remembered already is so from its first time, so that it is asked again
-    /// after 10 minutes.
+    /// Remembers that the host has no person. A host that is remembered already is so from its
+    /// first time, so that it is asked again after 10 minutes.
     pub fn insert(&mut self, host: AskingHost, now: Duration) {
         self.0.retain(|_, since| now < *since + REMEMBERED);
         if self.0.len() >= MAX_HOSTS

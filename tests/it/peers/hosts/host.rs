@@ -100,7 +100,8 @@ fn claude_code(world: &World, url: &str) -> Launch {
     Launch::new(&[&model[..], &server[..]].concat(), &variables)
 }
 
-/// Codex passes no variable of a login session, so it is given the line that the daemon shows for hosts.
+/// Codex passes no variable of a login session, so it is given the line that the daemon shows for
+/// hosts.
 fn codex(desk: &Desk, url: &str) -> Launch {
     let line = desk.host_line();
     let arguments: Vec<&str> = line.split(' ').skip(1).collect();

@@ -258,7 +258,8 @@ fn a_credential_goes_to_its_one_issuer_and_to_no_other() {
                 assert_eq!(error, OAuthError::OneIssuer, "{label} {pins:?}");
             }
         }
-        // A server without metadata is its own authorization server, and no more entitled to the credential.
+        // A server without metadata is its own authorization server, and no more entitled to the
+        // credential.
         terms.issuers.clear();
         let mut flow = begin(terms.clone(), kind.clone());
         let asked = play(&mut flow, &World::new());

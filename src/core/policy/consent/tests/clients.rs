@@ -1,4 +1,5 @@
-//! Approvals that nobody answered count by client, and the blocks that come of them and of denials can be ended.
+//! Approvals that nobody answered count by client, and the blocks that come of them and of denials
+//! can be ended.
 
 use super::*;
 
