@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use self::desk::Desk;
 use self::host::{Host, Session};
 use super::Peers;
+use crate::console::Browser;
 use crate::process::{eventually, said};
 
 mod desk;
@@ -68,25 +69,43 @@ fn open_approval(desk: &Desk, tool: &str) -> String {
     id.unwrap()
 }
 
-#[test]
-fn calls_of_claude_code_without_a_person_wait_for_the_operator() {
+/// Has the host make a call that needs the client's word at most and one that needs the
+/// operator's, and the same again: the operator allows the first two by the command, the others on
+/// the console.
+fn waits_for_the_operator(host: Host) {
     let Some(peers) = Peers::find() else { return };
-    let Some(program) = Host::ClaudeCode.find(&peers) else { return };
+    let Some(program) = host.find(&peers) else { return };
     let desk = Desk::new(false);
-    // The first needs no more than the client's word, for which Claude Code cancels the form at
-    // once.
     let calls = [
         ("fx__echo", json!({"text": "first"})),
-        ("fx__echo", json!({"text": "second"})),
         ("fx__write", json!({"path": "a"})),
+        ("fx__echo", json!({"text": "second"})),
+        ("fx__write", json!({"path": "b"})),
     ];
-    let mut session = Session::start(&peers, &desk, Host::ClaudeCode, &program, &calls);
-    for (tool, _) in &calls {
-        let approved = desk.gateway.run(&["approve", &open_approval(&desk, tool)]);
-        assert!(approved.status.success(), "{tool}: {}", said(&approved));
+    let mut session = Session::start(&peers, &desk, host, &program, &calls);
+    let mut console = Browser::signed_in(&desk.gateway);
+    for (place, (tool, _)) in calls.iter().enumerate() {
+        let id = open_approval(&desk, tool);
+        if place < 2 {
+            let approved = desk.gateway.run(&["approve", &id]);
+            assert!(approved.status.success(), "{tool}: {}", said(&approved));
+        } else {
+            console.answer(&id, "once");
+        }
     }
     session.wait_for_end();
     let results = session.results();
-    let wanted = ["first", "second", "write"];
+    let wanted = ["first", "write", "second", "write"];
     assert!(results.iter().zip(wanted).all(|(result, text)| result.contains(text)), "{results:?}\n{}", session.story());
+    desk.started_each_server_once();
+}
+
+#[test]
+fn calls_of_claude_code_without_a_person_wait_for_the_operator() {
+    waits_for_the_operator(Host::ClaudeCode);
+}
+
+#[test]
+fn calls_of_codex_without_a_person_wait_for_the_operator() {
+    waits_for_the_operator(Host::Codex);
 }
