@@ -58,6 +58,7 @@ pub(crate) use self::consent::{Consent, Operator};
 pub(crate) use self::container::ContainerRun;
 pub(crate) use self::doubts::{doubts, unasked};
 pub(crate) use self::expand::Template;
+pub(crate) use self::folder::NAME as CONF_D;
 pub(crate) use self::host_command::HostCommand;
 pub(crate) use self::limits::Limits;
 pub(crate) use self::managers::{is_same_place, known_directories, version_folders};
@@ -66,7 +67,7 @@ pub(crate) use self::model::{
     ShownHints, Start, Target, Transport, Upstream, Uris,
 };
 pub(crate) use self::notify::{Hook, Notified, Notify};
-pub(crate) use self::places::{Located, is_program, locate, preflight, state_dir, user_file};
+pub(crate) use self::places::{Located, SYSTEM, is_program, locate, preflight, state_dir, user_file};
 pub(crate) use self::problem::{Problem, Problems, Warning};
 pub(crate) use self::proxy::{Proxy, ProxySettings};
 pub(crate) use self::seen::Seen;

@@ -8,6 +8,7 @@ pub(crate) mod file_watch;
 pub(crate) mod gateway;
 pub(crate) mod listen;
 pub(crate) mod live;
+pub(crate) mod own_places;
 mod scrape;
 pub(crate) mod systemd;
 

@@ -1,5 +1,7 @@
 //! `headend approvals`, `headend approve`, `headend deny`: open approvals and the operator's answers.
 
+use std::sync::Arc;
+
 use clap::{Args, Subcommand};
 
 use self::group::Group;
@@ -77,6 +79,10 @@ pub(super) struct ApproveArgs {
     /// tool changes.
     #[arg(long = "for", value_name = "HOW-LONG", default_value = "once")]
     how_long: String,
+    /// With `--for always`: only calls whose paths lie below this folder, or whose URLs are of
+    /// this site, such as `https://host/`.
+    #[arg(long, value_name = "PATH")]
+    below: Option<String>,
     /// Allow several without a question; without a terminal this is the only way.
     #[arg(long)]
     yes: bool,
@@ -116,6 +122,11 @@ pub(super) fn approve(common: &Common, args: &ApproveArgs, json: bool) -> Result
         let text = format!("--for {:?}: write once, session, always, or a time such as 8h or 30d", args.how_long);
         Failure::new(USAGE, text)
     })?;
+    let wish = match (&args.below, wish) {
+        (None, wish) => wish,
+        (Some(base), Wish::Always) => Wish::Below(Arc::from(base.as_str())),
+        (Some(_), _) => return Err(Failure::new(USAGE, "--below goes with --for always")),
+    };
     answer(common, &Chosen { ids: &args.ids, wish, yes: args.yes, json })
 }
 
@@ -178,8 +189,8 @@ fn list(common: &Common, json: bool) -> Result<u8, Failure> {
         return print(&format!("no approval is open\n{blocked}"));
     }
     let screen = Screen::of_stdout();
-    let ways = "`headend approvals show ID` shows the whole call; answer with `headend approve ID [--for once|session|8h|always]` or \
-                `headend deny ID`, several at once with their ids";
+    let ways = "`headend approvals show ID` shows the whole call; answer with `headend approve ID [--for once|session|8h|always] [--below PATH]` \
+                or `headend deny ID`, several at once with their ids";
     print(&format!("{}{blocked}\n{}", list::table(screen, &rows), screen.paragraph(ways)))
 }
 
@@ -237,12 +248,12 @@ struct Chosen<'a> {
 }
 
 fn answer(common: &Common, chosen: &Chosen<'_>) -> Result<u8, Failure> {
-    let Chosen { ids, wish, json, .. } = *chosen;
+    let Chosen { ids, ref wish, json, .. } = *chosen;
     let mut place = Place::find(common)?;
     let rows = place.list("approvals.list", "approvals")?;
     let [start] = ids else {
         let rows = ids.iter().map(|start| one(&rows, start, "open approval")).collect::<Result<Vec<_>, Failure>>()?;
-        let group = Group { rows, show: listed, wish, yes: chosen.yes, json };
+        let group = Group { rows, show: listed, wish: wish.clone(), yes: chosen.yes, json };
         let mut is_permitted = false;
         return group.answer(|id, digest| {
             if !std::mem::replace(&mut is_permitted, true) {
@@ -251,7 +262,7 @@ fn answer(common: &Common, chosen: &Chosen<'_>) -> Result<u8, Failure> {
             place.answer(common, id, Some(digest), wish)
         });
     };
-    let blocks = if wish == Wish::Deny { Vec::new() } else { place.list("approvals.list", "blocks")? };
+    let blocks = if *wish == Wish::Deny { Vec::new() } else { place.list("approvals.list", "blocks")? };
     let denied: Vec<RawObject> = blocks.into_iter().filter(|row| row.get("denied-at").is_some()).collect();
     let row = match one(&rows, start, "open approval") {
         Err(failure) if failure.code == NO => one(&denied, start, "open approval")?,
@@ -284,11 +295,12 @@ fn answer(common: &Common, chosen: &Chosen<'_>) -> Result<u8, Failure> {
             Wish::Session => ", for its session, any arguments".to_owned(),
             Wish::For(_) => format!(", for {wish}, any arguments"),
             Wish::Always => ", until it or its server changes, any arguments".to_owned(),
+            Wish::Below(base) => format!(", until it or its server changes, below {}", foreign::line(base)),
         };
         let (kind, item, caller) = (field(row, "kind"), field(row, "item"), field(row, "caller"));
         let after = if outcome.is_late { format!("{TRY_AGAIN}\n") } else { String::new() };
         print(&format!("{}: {kind} {item} for caller {caller}{how_long}\n{after}", foreign::line(&outcome.word)))?;
     }
-    let done = granted || wish == Wish::Deny;
+    let done = granted || *wish == Wish::Deny;
     Ok(if done { OK } else { NO })
 }

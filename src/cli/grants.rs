@@ -105,6 +105,7 @@ fn list(rows: &[RawObject], denials: &[RawObject]) -> Result<u8, Failure> {
             names
                 .map(|name| match (name, row.get("until")) {
                     ("lifetime", Some(until)) => format!("until {}", date(&until.text())),
+                    ("arguments", _) if row.get("below").is_some() => format!("below {}", field(row, "below")),
                     _ => field(row, name),
                 })
                 .to_vec(),

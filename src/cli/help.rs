@@ -33,7 +33,10 @@ const EXAMPLES: &[(&str, &str)] = &[
     ),
     ("pins", "headend pins --waiting\nheadend pins diff files__read_file\nheadend pins approve files"),
     ("approvals", "headend approvals\nheadend approvals show 4f2a\nheadend approvals --watch"),
-    ("approve", "headend approve 4f2a\nheadend approve 4f2a --for 8h"),
+    (
+        "approve",
+        "headend approve 4f2a\nheadend approve 4f2a --for 8h\nheadend approve 4f2a --for always --below ~/project",
+    ),
     ("deny", "headend deny 4f2a"),
     ("grants", "headend grants\nheadend grants revoke 4f2a\nheadend grants revoke --all"),
     ("reload", "headend reload --dry-run\nheadend reload"),

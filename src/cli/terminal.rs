@@ -28,7 +28,7 @@ pub(super) enum Reply {
     Yes,
     /// `n` or `no`.
     No,
-    /// Another word; empty without one.
+    /// Another text as it was typed; empty without one.
     Word(String),
     /// The question was withdrawn before an answer.
     Withdrawn,
@@ -71,8 +71,7 @@ pub(super) fn reply(question: &str, choices: &str, mut stands: impl FnMut() -> b
     if is_over {
         show("\n")?;
     }
-    let answer = answer.to_ascii_lowercase();
-    Ok(match answer.as_str() {
+    Ok(match answer.to_ascii_lowercase().as_str() {
         "y" | "yes" => Reply::Yes,
         "n" | "no" => Reply::No,
         "" if is_over => Reply::Over,

@@ -9,7 +9,7 @@ use super::model::{Config, Target};
 use super::surroundings::{Lookup, search_path};
 
 /// The configuration of the whole machine.
-const SYSTEM: &str = "/etc/headend/headend.toml";
+pub(crate) const SYSTEM: &str = "/etc/headend/headend.toml";
 
 /// Search path where the environment has no `PATH`.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";

@@ -44,7 +44,7 @@ async fn recorded(
 const fn action_of(reply: Reply) -> OperatorAction {
     match reply {
         Reply::Deny => OperatorAction::Deny,
-        Reply::Once | Reply::Session | Reply::Hour | Reply::Always => OperatorAction::Approve,
+        Reply::Once | Reply::Session | Reply::Hour | Reply::Always | Reply::Below => OperatorAction::Approve,
     }
 }
 
@@ -69,12 +69,13 @@ pub(super) async fn answer(console: &Console, id: &str, visitor: &Visitor, form:
         Found::Closed(_) | Found::Unknown => None,
     };
     let by = visitor.name();
+    let base = if reply == Reply::Below { form.field("below")? } else { "" };
     let answered = async {
-        match console.desk.answer(&member, reply).await {
+        match console.desk.answer(&member, reply, base).await {
             Ok(ending) => {
                 tracing::info!(approval = id, ending = ?ending, "answered in the console");
                 let after = if console.desk.was_late(id) { TRY_AGAIN } else { "" };
-                Notice::good(told(asked.as_deref(), reply, console.desk.now()) + after)
+                Notice::good(told(asked.as_deref(), reply, base, console.desk.now()) + after)
             }
             Err(text) => Notice::bad(text),
         }
@@ -83,7 +84,7 @@ pub(super) async fn answer(console: &Console, id: &str, visitor: &Visitor, form:
 }
 
 /// An answer and how far it goes.
-fn told(asked: Option<&Approval>, reply: Reply, now: u64) -> String {
+fn told(asked: Option<&Approval>, reply: Reply, base: &str, now: u64) -> String {
     let Some(asked) = asked else { return if reply == Reply::Deny { "Denied.".into() } else { "Allowed.".into() } };
     let (name, caller) = (visible(&asked.exposed), visible(&asked.caller));
     let all = format!("all calls of {name} by {caller}, with any arguments");
@@ -96,6 +97,10 @@ fn told(asked: Option<&Approval>, reply: Reply, now: u64) -> String {
         Reply::Once => format!("Allowed once: {name} for {caller}, with exactly these arguments."),
         Reply::Session => format!("Allowed for the session of {caller}: {all}, until that session ends, or {until}."),
         Reply::Hour => format!("Allowed for 1 hour: {all}, until {}, or {until}.", local_clock(now + 3600)),
+        Reply::Below => format!(
+            "Allowed always below {}: calls of {name} by {caller}, {until}. Grants has it, to be revoked.",
+            visible(base)
+        ),
         Reply::Always => format!("Allowed always: {all}, {until}. Grants has it, to be revoked."),
     }
 }

@@ -101,6 +101,12 @@ pub(crate) struct Card {
     pub(crate) arguments_digest: String,
     pub(crate) definition_digest: String,
     pub(crate) has_session: bool,
+    /// Folders or the site below which it can be allowed, the nearest first.
+    pub(crate) below: Vec<String>,
+    /// What such a grant covers.
+    pub(crate) covers: String,
+    /// The words of its button.
+    pub(crate) below_word: &'static str,
     /// Whether the console's evidence suffices to allow it.
     pub(crate) answerable: bool,
     pub(crate) asked: When,
@@ -173,6 +179,13 @@ impl Card {
             arguments_digest: approval.arguments_digest.clone(),
             definition_digest: approval.definition_digest.clone(),
             has_session: approval.has_session,
+            below: approval.below.iter().map(|offer| visible(&offer.base)).collect(),
+            below_word: if approval.below.iter().any(|offer| offer.base.contains("://")) {
+                "Always for this site"
+            } else {
+                "Always below this folder"
+            },
+            covers: approval.below.first().map(|offer| visible(&offer.covers)).unwrap_or_default(),
             answerable: approval.need <= Evidence::Page,
             asked: When::past(now, approval.opened_at),
             left: span(approval.until.saturating_sub(now)),

@@ -6,7 +6,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 
 use super::login_desk::{LoginDesk, LoginView};
-use crate::policy::consent::{AgentWait, Closed, Kept, Lifetime, Wall};
+use crate::policy::consent::{AgentWait, Below, Closed, Kept, Lifetime, Wall};
 use crate::policy::{Evidence, PinState, Said};
 use crate::store::audit::search::{CannotSearch, Page, Query};
 use crate::store::recent::DecisionView;
@@ -22,8 +22,8 @@ pub(crate) trait Desk: LoginDesk + Send + Sync + 'static {
     /// Open approvals, oldest first.
     fn approvals(&self) -> Vec<Approval>;
     fn approval(&self, id: &str) -> Found;
-    /// Answers an approval as it was shown.
-    fn answer<'a>(&'a self, member: &'a Member, reply: Reply) -> BoxFuture<'a, Result<Closed, String>>;
+    /// Answers an approval as it was shown. `base` is the folder or site of a grant below one.
+    fn answer<'a>(&'a self, member: &'a Member, reply: Reply, base: &'a str) -> BoxFuture<'a, Result<Closed, String>>;
     /// Whether that approval was given when its agent had been told to stop.
     fn was_late(&self, id: &str) -> bool;
     /// Answers several approvals of one group: allows each once, or denies them. The inner errors are about one approval each, which
@@ -117,10 +117,27 @@ pub(crate) struct Approval {
     pub(crate) definition_digest: String,
     /// Whether a session grant makes sense: the caller has a session.
     pub(crate) has_session: bool,
+    /// Grants below a folder or for a site that are offered, the narrowest first.
+    pub(crate) below: Vec<Offer>,
     pub(crate) need: Evidence,
     pub(crate) opened_at: Wall,
     pub(crate) until: Wall,
     pub(crate) agent: AgentWait,
+}
+
+/// A grant below a folder or for a site.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Offer {
+    /// The folder, or the URL of the site.
+    pub(crate) base: String,
+    /// Sentences about what it covers.
+    pub(crate) covers: String,
+}
+
+impl From<&Below> for Offer {
+    fn from(below: &Below) -> Self {
+        Self { base: below.base().to_owned(), covers: below.told() }
+    }
 }
 
 impl Approval {
@@ -149,6 +166,8 @@ pub(crate) enum Reply {
     Hour,
     /// Until the item or its server changes.
     Always,
+    /// Likewise, for calls below a folder or for a site that the form names.
+    Below,
 }
 
 /// A refusal of an item's calls for a while.
@@ -175,6 +194,8 @@ pub(crate) struct GrantView {
     pub(crate) lifetime: Lifetime,
     /// Only exactly these arguments.
     pub(crate) exact: bool,
+    /// The folder or site that it is for, where it is for one.
+    pub(crate) below: Option<Offer>,
     pub(crate) destructive: bool,
     pub(crate) evidence: Evidence,
     pub(crate) by: String,

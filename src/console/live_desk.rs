@@ -8,7 +8,7 @@ use futures_util::future::{BoxFuture, join_all};
 use tokio::sync::{mpsc, watch};
 
 use super::desk::{
-    Approval, BlockView, Desk, Found, GrantView, Member, Part, PinKey, PinView, Reply, Steer, UpstreamDetail,
+    Approval, BlockView, Desk, Found, GrantView, Member, Offer, Part, PinKey, PinView, Reply, Steer, UpstreamDetail,
     UpstreamView,
 };
 use super::login_desk::LoginDesk;
@@ -19,7 +19,7 @@ use crate::gateway::condition::{self, conditions};
 use crate::gateway::logins::{Begun, Done, NotTaken, PendingLogins};
 use crate::gateway::service::Service;
 use crate::gateway::supervisor::Order;
-use crate::policy::consent::{Answer, Arguments, CallBlock, Closed, Grant, Lifetime, Prompt, PromptId, Wall};
+use crate::policy::consent::{Answer, Arguments, Below, CallBlock, Closed, Grant, Lifetime, Prompt, PromptId, Wall};
 use crate::policy::{Digest, Evidence};
 use crate::store::audit::search::{CannotSearch, Page, Query};
 use crate::store::pins::{self, PinKind, Pins};
@@ -91,7 +91,7 @@ impl Desk for LiveDesk {
         approvals.settled(&id).now_or_never().map_or(Found::Closed(Closed::TimedOut), Found::Closed)
     }
 
-    fn answer<'a>(&'a self, member: &'a Member, reply: Reply) -> BoxFuture<'a, Result<Closed, String>> {
+    fn answer<'a>(&'a self, member: &'a Member, reply: Reply, base: &'a str) -> BoxFuture<'a, Result<Closed, String>> {
         Box::pin(async move {
             let shown = shown(member).ok_or_else(|| FOREIGN_FORM.to_owned())?;
             let answer = match reply {
@@ -100,6 +100,7 @@ impl Desk for LiveDesk {
                 Reply::Session => Answer::Allow(Lifetime::Session),
                 Reply::Hour => Answer::Allow(Lifetime::Until(self.now() + 3600)),
                 Reply::Always => Answer::Allow(Lifetime::UntilChanged),
+                Reply::Below => Answer::AllowBelow(Arc::from(base)),
             };
             let answered = self.service.approvals.answer_shown(&shown, answer, Evidence::Page, BY).await;
             answered.map_err(|error| sentence(&error))
@@ -120,7 +121,7 @@ impl Desk for LiveDesk {
             let answer = match reply {
                 Reply::Deny => Some(Answer::Deny),
                 Reply::Once => Some(Answer::Allow(Lifetime::Once)),
-                Reply::Session | Reply::Hour | Reply::Always => None,
+                Reply::Session | Reply::Hour | Reply::Always | Reply::Below => None,
             };
             let (members, answer) = members.zip(answer).ok_or_else(|| FOREIGN_FORM.to_owned())?;
             let answered = self.service.approvals.answer_group(&members, answer, Evidence::Page, BY).await;
@@ -270,6 +271,7 @@ fn approval(service: &Service, prompt: Prompt) -> Approval {
     let agent = service.approvals.agent_wait(&prompt.id);
     let (outcome, digest) = (prompt.outcome(), prompt.digest().hex());
     let (asked, shown) = (prompt.asked, prompt.shown);
+    let below = Below::offers(&asked, &shown, service.approvals.grants().places());
     Approval {
         id: prompt.id.to_string(),
         digest,
@@ -291,6 +293,7 @@ fn approval(service: &Service, prompt: Prompt) -> Approval {
         arguments_digest: asked.arguments.short(),
         definition_digest: asked.definition.short(),
         has_session: asked.session.is_some(),
+        below: below.iter().map(Offer::from).collect(),
         need: asked.need,
         opened_at: prompt.opened_at,
         until: prompt.until,
@@ -319,6 +322,7 @@ fn granted(grant: &Grant) -> GrantView {
         rule: asked.rule.to_string(),
         lifetime: grant.lifetime(),
         exact: grant.arguments() == Arguments::Exact,
+        below: grant.arguments().below().map(|below| Offer::from(&**below)),
         destructive: asked.destructive,
         evidence: grant.evidence(),
         by: grant.by().to_string(),

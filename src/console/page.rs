@@ -194,7 +194,7 @@ pub(crate) struct Granted {
     pub(crate) item: String,
     pub(crate) destructive: bool,
     pub(crate) lifetime: String,
-    pub(crate) scope: &'static str,
+    pub(crate) scope: String,
     pub(crate) by: String,
     pub(crate) level: &'static str,
     pub(crate) rule: String,
@@ -223,7 +223,11 @@ impl Granted {
             item: visible(&grant.item),
             destructive: grant.destructive,
             lifetime,
-            scope: if grant.exact { "these arguments only" } else { "any arguments" },
+            scope: match &grant.below {
+                Some(below) => format!("below {}. {}", visible(&below.base), visible(&below.covers)),
+                None if grant.exact => "these arguments only".to_owned(),
+                None => "any arguments".to_owned(),
+            },
             by: visible(&grant.by),
             level: match grant.evidence {
                 Evidence::Client => "asked in the client",

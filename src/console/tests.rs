@@ -13,6 +13,7 @@ use crate::policy::Said;
 use crate::store::audit::Audit;
 
 mod actions;
+mod below;
 mod browser;
 mod fake;
 mod fake_calls;

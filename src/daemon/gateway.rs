@@ -23,6 +23,7 @@ use crate::config::{Config, Loading, Seen};
 use crate::console::{self, Console};
 use crate::daemon::access::Users;
 use crate::daemon::doors::{Addresses, Doors};
+use crate::daemon::own_places::own_places;
 use crate::daemon::systemd;
 use crate::gateway::admission::Admission;
 use crate::gateway::connected::ConnectedClients;
@@ -266,6 +267,8 @@ impl Gateway {
         pins.on_change(Box::new(move |news| pins_changed(news, &invalidated, &told)));
         approvals.record_in(audit.clone());
         approvals.count_in(metrics.approvals().clone());
+        let state = store.as_ref().map(Store::dir);
+        approvals.set_places(own_places(source.path.as_deref(), &source.files.lock(), state));
         let supervised = supervisor::start(config, parts).map_err(StartError::Config)?;
         supervised.tasks.spawn("approvals", approvals.clone().run(supervised.stop.clone()));
         let approvals = Arc::new(approvals);

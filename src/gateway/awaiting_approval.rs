@@ -259,7 +259,7 @@ impl Asking {
                 Some(ClientEvent::Question(message))
             }
             Channel::Answered(answer) => {
-                let answer = *answer;
+                let answer = answer.clone();
                 self.give(answer);
                 None
             }

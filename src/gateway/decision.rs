@@ -97,7 +97,8 @@ impl Service {
         } else {
             let own = going_on.prompt();
             let consent = |rule: &Arc<str>, need| {
-                self.approvals.grants().claim(&Asked::new(action, rule, need), self.approvals.wall(), own)
+                let asked = Asked::new(action, rule, need);
+                self.approvals.grants().claim_call(&asked, action.arguments.as_ref(), self.approvals.wall(), own)
             };
             decide(policy, rules, action, &consent, limiter, clock::since_1970())
         };

@@ -39,6 +39,7 @@ mod keeper;
 mod kept;
 mod numbers;
 mod operator;
+mod own_places;
 mod release;
 mod seat;
 mod span;
@@ -229,7 +230,7 @@ impl Approvals {
             let (end, now) = (watch::Sender::new(None), clock::now());
             open.waiting.insert(opened.id, Waiting { asked, span, opened: now, end, is_late: false });
             if let (Some(db), Some(prompt)) = (&inner.db, open.desk.get(&opened.id)) {
-                let details = prompt.details().encode().text().into_owned();
+                let details = prompt.details(inner.grants.load().places()).encode().text().into_owned();
                 db.enter_prompt(inner.owner(), PromptRow::from(prompt), details).then(unlisted::unlisted);
             }
             inner.opened.notify_one();
@@ -287,16 +288,18 @@ impl Approvals {
         evidence: Evidence,
         by: &str,
     ) -> Result<Closed, CannotAnswer> {
-        let slot = match answer {
-            Answer::Allow(_) => self.inner.reserve().await?,
-            Answer::Deny | Answer::Decline | Answer::Dismiss => RecordSlot::default(),
+        let is_yes = answer.lifetime().is_some();
+        let slot = if is_yes { self.inner.reserve().await? } else { RecordSlot::default() };
+        let no = match answer {
+            Answer::Deny => Closed::Denied,
+            Answer::Decline => Closed::Declined,
+            Answer::Dismiss | Answer::Allow(_) | Answer::AllowBelow(_) => Closed::Dismissed,
         };
         let grant = {
             let inner = &self.inner;
             let now = self.wall();
             let mut open = inner.lock();
             inner.expire(&mut open, now);
-            let is_yes = matches!(answer, Answer::Allow(_));
             if is_yes {
                 inner.has_room(&open, id)?;
             }
@@ -314,14 +317,9 @@ impl Approvals {
             }
             match answered {
                 None => {
-                    let how = match answer {
-                        Answer::Deny => Closed::Denied,
-                        Answer::Decline => Closed::Declined,
-                        Answer::Dismiss | Answer::Allow(_) => Closed::Dismissed,
-                    };
-                    let by = By { evidence, who: Arc::from(by), grant: None, slot: None };
-                    inner.close(&mut open, id, how, Some(by));
-                    return Ok(how);
+                    let by = By { evidence, who: Arc::from(by), grant: None, scope: None, slot: None };
+                    inner.close(&mut open, id, no, Some(by));
+                    return Ok(no);
                 }
                 Some(grant) if grant.lifetime() == Lifetime::Session || inner.db.is_none() => {
                     let grant = Arc::new(grant);

@@ -11,6 +11,7 @@ use crate::upstream::{Fake, Log};
 
 mod abuse;
 mod asked;
+mod below;
 mod binding;
 mod completions;
 mod denied;

@@ -10,6 +10,7 @@ use crate::harness::{Setup, World};
 use crate::process::said;
 use crate::upstream::Fake;
 
+mod below;
 pub(crate) mod week;
 
 /// The configuration under which the week was.

@@ -175,6 +175,7 @@ fn as_before(world: &World, url: &str) {
     let connection = database(world);
     // First: these write the rows anew, and this connection leaves what they replace.
     connection.execute("ALTER TABLE prompts DROP COLUMN details", []).unwrap();
+    connection.execute("ALTER TABLE grants DROP COLUMN below", []).unwrap();
     for column in ["confirmed", "lacks_askers", "doubted"] {
         connection.execute(&format!("ALTER TABLE pins DROP COLUMN {column}"), []).unwrap();
     }
@@ -216,7 +217,7 @@ fn a_store_of_before_opens_and_is_sealed_and_what_was_decided_holds() {
     assert!(diff(&gateway.world, "docs").contains(QUERY));
     assert_eq!(stored(&gateway.world, digests), before, "digests of pins stay");
     // An older program would not know the launch by its sealed text, and would let a rejected one start.
-    assert_eq!(stored(&gateway.world, "SELECT CAST(user_version AS TEXT) FROM pragma_user_version"), ["9"]);
+    assert_eq!(stored(&gateway.world, "SELECT CAST(user_version AS TEXT) FROM pragma_user_version"), ["10"]);
 }
 
 #[test]

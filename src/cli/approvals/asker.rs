@@ -1,5 +1,6 @@
 //! A question about one approval at the terminal: it is shown as a whole, and the answer is about what was shown.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::place::Place;
@@ -18,7 +19,7 @@ use crate::wire::raw::RawObject;
 const EIGHT_HOURS: Duration = Duration::from_secs(8 * 3600);
 
 /// The outcome of a question.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::cli) enum Asked {
     /// The call may be made.
     Allowed {
@@ -59,30 +60,48 @@ pub(in crate::cli) fn ask(common: &Common, place: &mut Place, id: &str, offer: O
     let digest = approval.string("digest").as_deref().and_then(Digest::from_hex).ok_or_else(old)?;
     let paint = if Screen::of_stdout().has_colours() { Paint::TERMINAL } else { Paint::NONE };
     print(&format!("{}\n", shown::told(&approval, &paint)))?;
+    let below: Vec<String> = approval.objects("below").iter().filter_map(|one| one.string("base")).collect();
     let (question, choices) = match offer {
         Offer::Once => ("Allow this call once?", YES_OR_NO),
-        Offer::Longer => ("Allow this call?", "[y: once, 8: any arguments for 8 h, a: always, n: no]"),
+        Offer::Longer if below.is_empty() => {
+            ("Allow this call?", "[y: once, 8: any arguments for 8 h, a: always, n: no]")
+        }
+        Offer::Longer => {
+            ("Allow this call?", "[y: once, 8: any arguments for 8 h, a: always, b1 or b PATH: always below it, n: no]")
+        }
     };
     let wish = match terminal::reply(question, choices, || is_open(place, id))? {
         Reply::Yes => Wish::Once,
         Reply::No => Wish::Deny,
-        Reply::Word(word) => match word.as_str() {
+        Reply::Word(word) => match word.to_ascii_lowercase().as_str() {
             "8" | "8h" if offer == Offer::Longer => Wish::For(EIGHT_HOURS),
             "a" | "always" if offer == Offer::Longer => Wish::Always,
+            _ if offer == Offer::Longer => match chosen(&word, &below) {
+                Some(base) => Wish::Below(base),
+                None => return Ok(Asked::Left),
+            },
             _ => return Ok(Asked::Left),
         },
         Reply::Withdrawn => return Ok(Asked::Gone),
         Reply::Over => return Ok(Asked::Over),
     };
     place.permit(common)?;
-    let outcome = place.answer(common, id, Some(digest), wish)?;
+    let outcome = place.answer(common, id, Some(digest), &wish)?;
     match (wish, outcome.word.as_str()) {
         (Wish::Deny, "denied") => Ok(Asked::Denied),
-        (Wish::Once | Wish::Session | Wish::For(_) | Wish::Always, "granted") => {
-            Ok(Asked::Allowed { wish, is_late: outcome.is_late })
-        }
+        (wish, "granted") if wish != Wish::Deny => Ok(Asked::Allowed { wish, is_late: outcome.is_late }),
         (_, other) => Err(Failure::new(NO, format!("the answer does not count: {}", foreign::line(other)))),
     }
+}
+
+/// The folder or site that an answer such as `b`, `b2` or `b /srv/project` names.
+fn chosen(word: &str, below: &[String]) -> Option<Arc<str>> {
+    let rest = word.strip_prefix(['b', 'B'])?;
+    if let Some(base) = rest.strip_prefix(' ').map(str::trim).filter(|base| !base.is_empty()) {
+        return Some(Arc::from(base));
+    }
+    let number: usize = if rest.is_empty() { 1 } else { rest.parse().ok()? };
+    below.get(number.checked_sub(1)?).map(|base| Arc::from(base.as_str()))
 }
 
 /// Whether the approval is still open; in doubt it is, and the answer shows it.

@@ -29,10 +29,10 @@ impl Group<'_> {
         self,
         answer: impl FnMut(&str, Digest) -> Result<AnswerOutcome, Failure>,
     ) -> Result<u8, Failure> {
-        let verb = match self.wish {
+        let verb = match &self.wish {
             Wish::Deny => "Deny",
             Wish::Once => "Allow once",
-            Wish::Session | Wish::For(_) | Wish::Always => {
+            Wish::Session | Wish::For(_) | Wish::Always | Wish::Below(_) => {
                 let text = "several approvals are allowed once or denied; give longer grants one by one";
                 return Err(Failure::new(USAGE, text));
             }
@@ -110,10 +110,10 @@ impl Group<'_> {
                 let why = why.as_ref().map(|why| format!(": {}", foreign::line(why))).unwrap_or_default();
                 format!("{}: {}{why}\n", foreign::line(id), foreign::line(outcome))
             });
-            let after = match self.wish {
+            let after = match &self.wish {
                 Wish::Deny => "the same calls stay refused for 10 minutes; `headend grants` lists them\n".to_owned(),
-                Wish::Once | Wish::Session | Wish::For(_) | Wish::Always if is_late => format!("{TRY_AGAIN}\n"),
-                Wish::Once | Wish::Session | Wish::For(_) | Wish::Always => String::new(),
+                _ if is_late => format!("{TRY_AGAIN}\n"),
+                Wish::Once | Wish::Session | Wish::For(_) | Wish::Always | Wish::Below(_) => String::new(),
             };
             print(&(lines.collect::<String>() + &after))?;
         }

@@ -112,7 +112,7 @@ impl Place {
         common: &Common,
         id: &str,
         shown: Option<Digest>,
-        wish: Wish,
+        wish: &Wish,
     ) -> Result<AnswerOutcome, Failure> {
         match self {
             Self::Daemon(daemon) => {
@@ -139,9 +139,11 @@ impl Place {
                 // A denial takes effect whatever becomes of its record.
                 let (action, opened) = match wish {
                     Wish::Deny => (OperatorAction::Deny, opened),
-                    Wish::Once | Wish::Session | Wish::For(_) | Wish::Always => (OperatorAction::Approve, Ok(opened?)),
+                    Wish::Once | Wish::Session | Wish::For(_) | Wish::Always | Wish::Below(_) => {
+                        (OperatorAction::Approve, Ok(opened?))
+                    }
                 };
-                let answered = runtime.block_on(beside::answer(db, id, shown, wish, &operator::user()));
+                let answered = runtime.block_on(beside::answer(db, id, shown, wish.clone(), &operator::user()));
                 let outcome = answered.as_ref().map(|outcome| &*outcome.word).map_err(String::as_str);
                 let record = operator::record(action, Some(id), outcome);
                 let written = opened.and_then(|open| journal.insert(open).write([record]).map_err(unrecorded));

@@ -61,13 +61,30 @@ pub(super) fn told(approval: &RawObject, paint: &Paint) -> String {
     if let Some(outcome) = approval.string("outcome") {
         out.push_str(&format!("\n{}\n", foreign::line(&outcome)));
     }
+    out.push_str(&below(approval));
     out
+}
+
+/// The grants below a folder that are offered, by numbers.
+fn below(approval: &RawObject) -> String {
+    let offers = approval.objects("below");
+    let mut out = String::new();
+    for (at, offer) in offers.iter().enumerate() {
+        out.push_str(&format!(
+            "{}b{}  always below {}\n",
+            if at == 0 { "\n" } else { "" },
+            at + 1,
+            field(offer, "base")
+        ));
+    }
+    offers.first().map_or(String::new(), |offer| format!("{out}    {}\n", field(offer, "covers")))
 }
 
 /// The commands that answer it.
 pub(super) fn commands(approval: &RawObject) -> String {
     let id = field(approval, "id");
-    format!("headend approve {id} [--for once|session|8h|always]\nheadend deny {id}\n")
+    let below = if approval.objects("below").is_empty() { "" } else { " [--below PATH]" };
+    format!("headend approve {id} [--for once|session|8h|always]{below}\nheadend deny {id}\n")
 }
 
 /// The arguments as they are read, all of those that were kept.

@@ -34,8 +34,8 @@ pub(super) fn run(common: &Common, json: bool) -> Result<u8, Failure> {
     let mut place = Some(Place::find(common)?);
     if asks {
         print(&Screen::of_stdout().paragraph(
-            "y allows a call once, 8 any arguments for 8 hours, a any arguments until the tool or its server changes; n denies it, \
-             Enter leaves it open; Ctrl-C ends",
+            "y allows a call once, 8 any arguments for 8 hours, a any arguments until the tool or its server changes, b those below a \
+             folder; n denies it, Enter leaves it open; Ctrl-C ends",
         ))?;
     }
     let mut seen: HashSet<String> = HashSet::new();
@@ -94,7 +94,7 @@ fn asked(common: &Common, place: &mut Place, id: &str, others: usize) -> Result<
     let text = match ask(common, place, id, Offer::Longer) {
         Ok(Asked::Over) => return Ok(false),
         Ok(Asked::Allowed { wish, is_late }) => {
-            format!("allowed {}{}", how_long(wish), if is_late { format!(". {TRY_AGAIN}") } else { String::new() })
+            format!("allowed {}{}", how_long(&wish), if is_late { format!(". {TRY_AGAIN}") } else { String::new() })
         }
         Ok(Asked::Denied) => "denied; the same call stays refused for 10 minutes".to_owned(),
         Ok(Asked::Left) => format!("left open; `headend approve {id}` and `headend deny {id}` answer it"),
@@ -110,10 +110,11 @@ fn asked(common: &Common, place: &mut Place, id: &str, others: usize) -> Result<
 }
 
 /// How long a yes lasts, with the way to take back what lasts.
-fn how_long(wish: Wish) -> String {
+fn how_long(wish: &Wish) -> String {
     match wish {
         Wish::For(_) | Wish::Session => format!("for {wish}, any arguments; `headend grants` lists it"),
         Wish::Always => "until the tool or its server changes, any arguments; `headend grants` lists it".to_owned(),
+        Wish::Below(_) => format!("{wish}; `headend grants` lists it"),
         Wish::Once | Wish::Deny => wish.to_string(),
     }
 }

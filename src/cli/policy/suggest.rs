@@ -13,13 +13,19 @@ use crate::cli::options::Common;
 use crate::cli::output::{Failure, count, print};
 use crate::cli::source;
 use crate::config::{Config, show};
+use crate::daemon::own_places::own_places;
 use crate::gateway::dry_run::{Offered, offered};
+use crate::policy::consent::Places;
 use crate::policy::habit::{Approvals, Catalogue, ENOUGH, Habits, Known, LeftOut, Replay, Suggestion, Why};
 use crate::policy::{Kind, PolicyProblem};
+use crate::store::directory::Store;
 use crate::wire::foreign;
 
 /// Columns of what is printed, where names allow it.
 const WIDTH: usize = 80;
+/// The warning above a rule for a tool that may overwrite.
+const OVERWRITES: &str = "this tool may overwrite or delete what lies below that folder; the rule lets it do so without a question. \
+                          Symbolic links are the server's matter.";
 /// Items that are named for each reason to leave some out.
 const NAMED: usize = 3;
 
@@ -37,15 +43,16 @@ pub(crate) struct SuggestArgs {
 pub(super) struct Present<'c> {
     config: &'c Config,
     items: HashMap<(Kind, Arc<str>), Known>,
+    places: Places,
 }
 
 impl<'c> Present<'c> {
-    pub(super) fn of(config: &'c Config, offered: &[Offered]) -> Self {
+    pub(super) fn of(config: &'c Config, offered: &[Offered], places: Places) -> Self {
         let known = |one: &Offered| {
             let known = Known { facts: one.facts, arguments: one.arguments.clone() };
             ((one.kind, Arc::clone(&one.canonical)), known)
         };
-        Self { config, items: offered.iter().map(known).collect() }
+        Self { config, items: offered.iter().map(known).collect(), places }
     }
 }
 
@@ -56,6 +63,10 @@ impl Catalogue for Present<'_> {
 
     fn known(&self, kind: Kind, name: &str) -> Option<Known> {
         self.items.get(&(kind, Arc::from(name))).cloned()
+    }
+
+    fn places(&self) -> Places {
+        self.places.clone()
     }
 }
 
@@ -82,7 +93,9 @@ pub(crate) fn run(common: &Common, args: &SuggestArgs) -> Result<u8, Failure> {
     let store = source::existing_store(common)?;
     let offered = offered(&loaded.config, store.as_ref()).map_err(|text| Failure::new(SOFTWARE, text))?;
     let log = Log::of(common, args.since)?;
-    let report = report(&loaded.config, &Present::of(&loaded.config, &offered), &log)?;
+    let (source, state) = (&loaded.source, store.as_ref().map(Store::dir));
+    let places = own_places(source.path.as_deref(), &source.files.lock(), state);
+    let report = report(&loaded.config, &Present::of(&loaded.config, &offered, places), &log)?;
     report.reading.warn();
     print(&if args.json { json(&report) } else { text(&report, args.since) })?;
     Ok(OK)
@@ -173,6 +186,9 @@ fn told(one: &Tried) -> Vec<String> {
         count(as_usize(yes.all()), "approval"),
         ways.join(", ")
     )];
+    if one.suggestion.overwrites {
+        lines.push(format!("WARNING: {OVERWRITES}"));
+    }
     if one.unapproved > 0 {
         let number = one.unapproved;
         lines.push(format!("Also lets through: {number} of these questions, to which nobody said yes."));
@@ -268,7 +284,8 @@ fn as_usize(number: u64) -> usize {
 
 fn json(report: &Report) -> String {
     let rules = report.rules.iter().map(|one| {
-        let Suggestion { rule, yes: Approvals { client, page, operator }, also, is_blind } = &one.suggestion;
+        let Suggestion { rule, yes: Approvals { client, page, operator }, also, is_blind, overwrites } =
+            &one.suggestion;
         serde_json::json!({
             "id": rule.id,
             "toml": show::rule_text(rule),
@@ -277,6 +294,7 @@ fn json(report: &Report) -> String {
             "approvals": { "client": client, "console": page, "operator": operator },
             "any-arguments": is_blind,
             "also-allows": also,
+            "warning": overwrites.then_some(OVERWRITES),
         })
     });
     let left_out = report

@@ -152,6 +152,7 @@ pub(super) fn approval(id: &str, exposed: &str, upstream: &str, said: Said, age:
         arguments_digest: "9f2c41d7".to_owned(),
         definition_digest: "03be55a1".to_owned(),
         has_session: said.server.read_only != Some(true),
+        below: Vec::new(),
         need: if destructive { Evidence::Page } else { Evidence::Client },
         opened_at: NOW - age,
         until: NOW + 900 - age,
@@ -314,7 +315,7 @@ impl Desk for FakeDesk {
         if self.done().iter().any(|line| line.contains(id)) { Found::Closed(Closed::Granted) } else { Found::Unknown }
     }
 
-    fn answer<'a>(&'a self, member: &'a Member, reply: Reply) -> BoxFuture<'a, Result<Closed, String>> {
+    fn answer<'a>(&'a self, member: &'a Member, reply: Reply, base: &'a str) -> BoxFuture<'a, Result<Closed, String>> {
         Box::pin(async move {
             let (id, digest) = member;
             let mut approvals = self.approvals.lock();
@@ -325,7 +326,7 @@ impl Desk for FakeDesk {
             }
             approvals.remove(at);
             drop(approvals);
-            self.did(format!("answer {id} {reply:?}"));
+            self.did(format!("answer {id} {reply:?} {base}").trim_end().to_owned());
             Ok(if reply == Reply::Deny { Closed::Denied } else { Closed::Granted })
         })
     }
@@ -342,7 +343,7 @@ impl Desk for FakeDesk {
         Box::pin(async move {
             let mut answered = Vec::new();
             for member in members {
-                answered.push(self.answer(member, reply).await);
+                answered.push(self.answer(member, reply, "").await);
             }
             Ok(answered)
         })

@@ -20,8 +20,9 @@ use crate::wire::raw::RawJson;
 pub(in crate::policy) mod fuzz;
 mod json;
 mod matcher;
+pub(in crate::policy) mod outline;
 mod pointer;
-mod text;
+pub(in crate::policy) mod text;
 
 pub use self::matcher::{ArgumentSpec, JsonType, MatcherSpec, Scalar};
 

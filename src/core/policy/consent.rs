@@ -27,9 +27,10 @@
 //! | live | revoked; definition or launch changed; its session is over | gone |
 //!
 //! Grants know a rule by its id and outlive other changes of it, except that evidence which no longer suffices covers
-//! nothing. Session grants are never on disk. Prompts and the memory of denials and dismissals end with the process. A
-//! continuation of a permitted call needs no other approval: it is held against deny rules and pins again
-//! (`decide_again`). A state that is sent a second time is a call of its own.
+//! nothing. A grant is for the exact arguments, for any, or for those below a folder ([`below`]).
+//! Session grants are never on disk. Prompts and the memory of denials and dismissals end with the
+//! process. A continuation of a permitted call needs no other approval: it is held against deny
+//! rules and pins again (`decide_again`). A state that is sent a second time is a call of its own.
 
 use std::fmt;
 use std::sync::Arc;
@@ -38,6 +39,8 @@ use data_encoding::BASE32_NOPAD;
 
 use super::{Action, Digest, Evidence, Kind};
 
+mod answer;
+pub mod below;
 mod desk;
 mod fatigue;
 mod grant;
@@ -47,7 +50,9 @@ mod shown;
 pub mod unattended;
 pub mod view;
 
-pub use self::desk::{AgentWait, Answer, CannotAnswer, Closed, Desk, DeskLimits, Refused};
+pub use self::answer::{Answer, CannotAnswer};
+pub use self::below::{Below, CannotBelow, Places};
+pub use self::desk::{AgentWait, Closed, Desk, DeskLimits, Refused};
 pub use self::fatigue::{CallBlock, DENIED, Denial};
 pub use self::grant::{Arguments, Consented, Grant, GrantRow, Grants, Lifetime, ONCE_LIFE};
 pub use self::prompt::Prompt;

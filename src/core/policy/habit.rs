@@ -4,8 +4,10 @@
 //! An operator who is tired of questions pastes what is suggested, so a suggestion covers what was approved and little else:
 //!
 //! - Approvals count, not calls: one grant for an hour is one approval, however often its caller uses it.
-//! - An item that was denied once, by a person or a rule, or that its server or the operator calls destructive, is left out for all
-//!   callers.
+//! - An item that was denied once, by a person or a rule, is left out for all callers. So is one
+//!   that its server or the operator calls destructive, except a tool that may overwrite: its rule
+//!   takes calls below the folders that were approved, never segments that begin with a dot, and is
+//!   marked ([`Suggestion::overwrites`]). A tool whose name removes or runs something is none.
 //! - Names stand for themselves: an item or a caller whose name has a character that means something in patterns is left out, since
 //!   its escaped form would be a name as well, which a server could use.
 //! - A server's word only narrows a rule: a rule with `claims` ends to hold when the server says something else.

@@ -73,7 +73,9 @@ async fn answer(gateway: &Gateway, params: &RawObject, by: &str) -> Result<RawJs
     let wrong = |what: &str| (code::INVALID_PARAMS, what.to_owned());
     let id = params.string("id").ok_or_else(|| wrong("`id` is missing"))?;
     let wish = params.string("answer").as_deref().and_then(Wish::parse);
-    let wish = wish.ok_or_else(|| wrong("`answer` must be deny, once, session, always or a time such as 8h"))?;
+    let wish = wish.ok_or_else(|| {
+        wrong("`answer` must be deny, once, session, always, always below PATH, or a time such as 8h")
+    })?;
     let shown = params.string("digest").map(|text| Digest::from_hex(&text).ok_or_else(|| wrong("`digest` is none")));
     let answered = gateway.service.approvals.operator_answers(&id, shown.transpose()?, wish, by).await;
     let outcome = answered.map_err(|why| (1, why))?;

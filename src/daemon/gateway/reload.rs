@@ -6,10 +6,12 @@ use super::Gateway;
 use crate::base::clock;
 use crate::config::plan::{Plan, diff};
 use crate::config::{self, Loading, Seen};
+use crate::daemon::own_places::own_places;
 use crate::daemon::systemd;
 use crate::gateway::supervisor::Order;
 use crate::policy::{Entry, OperatorAction};
 use crate::store::audit::action::ActionRecord;
+use crate::store::directory::Store;
 use std::sync::Arc;
 
 /// The cause of a reload in the audit log: a changed file.
@@ -104,6 +106,8 @@ impl Gateway {
     }
 
     async fn check_and_apply(&self, loading: Loading) -> Result<Plan, String> {
+        let state = self.store.as_ref().map(Store::dir);
+        self.service.approvals.set_places(own_places(self.source.path.as_deref(), &loading.files, state));
         *self.source.files.lock() = loading.files;
         let (config, warnings) = loading.outcome?;
         let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();

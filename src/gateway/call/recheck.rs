@@ -5,8 +5,10 @@ use std::sync::Arc;
 use crate::catalog::merge::Entry;
 use crate::engine::failure::{Executed, Failure, Reason};
 use crate::gateway::call::Call;
-use crate::policy::consent::Asked;
+use crate::policy::consent::below::Given;
+use crate::policy::consent::{Asked, Grant};
 use crate::policy::{AGAIN_RULE, Action, Decision, decide_again, still_allowed};
+use crate::wire::raw::RawJson;
 
 impl Call {
     /// The call was refused before it was sent, so it uses no limit up.
@@ -53,8 +55,12 @@ impl Call {
             matches!(decide_again(&snapshot.policy, &rules, &action), Decision::Allow(_))
         } else {
             // The rules may ask for more by now than the approval gave: another rule, or more evidence.
+            let (grants, text) = (self.service.approvals.grants(), action.arguments.as_ref().map(RawJson::text));
+            let given = text.as_deref().map(Given::new);
             let consented = |rule: &Arc<str>, need| {
-                self.permit.grant().is_some_and(|grant| grant.covers(&Asked::new(&action, rule, need)))
+                let asked = Asked::new(&action, rule, need);
+                let covers = |grant: &Grant| grant.covers_call(&asked, given.as_ref(), grants.places());
+                self.permit.grant().is_some_and(|grant| covers(grant))
             };
             still_allowed(&snapshot.policy, &rules, &action, &consented)
         };

@@ -36,7 +36,7 @@ impl Approvals {
     pub(crate) async fn show(&self, id: &str) -> Result<Option<RawJson>, DbError> {
         let now = self.wall();
         if let Some(prompt) = PromptId::parse(id).and_then(|id| self.prompt(&id)) {
-            let details = prompt.details().encode();
+            let details = prompt.details(self.grants().places()).encode();
             let whole = json::whole(&PromptRow::from(&prompt), &details.text(), now);
             return Ok(Some(json::with_wait(&whole, self.agent_wait(&prompt.id))));
         }

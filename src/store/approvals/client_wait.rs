@@ -24,7 +24,7 @@ impl Approvals {
         waiting.span = Span::Person(Duration::MAX);
         let Some(prompt) = desk.extend(id, waiting.span.life(consent)) else { return };
         if let Some(db) = &inner.db {
-            let details = prompt.details().encode().text().into_owned();
+            let details = prompt.details(inner.grants.load().places()).encode().text().into_owned();
             db.enter_prompt(inner.owner(), PromptRow::from(prompt), details).then(unlisted::unlisted);
         }
         inner.tell();

@@ -13,6 +13,8 @@ pub(super) struct By {
     pub(super) who: Arc<str>,
     /// The grant, if there is one.
     pub(super) grant: Option<Arc<str>>,
+    /// The folder or site of the grant, and what it judges.
+    pub(super) scope: Option<String>,
     /// The place that was kept for the record, if any.
     pub(super) slot: Option<RecordSlot>,
 }
@@ -23,6 +25,7 @@ impl By {
             evidence: grant.evidence(),
             who: Arc::clone(grant.by()),
             grant: Some(Arc::clone(grant.id())),
+            scope: grant.arguments().below().map(|below| below.scope()),
             slot: None,
         }
     }

@@ -50,7 +50,7 @@ impl Approvals {
         if !is_one || members.len() > MAX_MEMBERS {
             return Err(CannotAnswer::NotAGroup);
         }
-        Ok(join_all(members.iter().map(|member| self.answer_shown(member, answer, evidence, by))).await)
+        Ok(join_all(members.iter().map(|member| self.answer_shown(member, answer.clone(), evidence, by))).await)
     }
 }
 

@@ -26,8 +26,9 @@ impl Inner {
 
     pub(super) fn ended(&self, id: &PromptId, asked: &Asked, how: Closed, by: Option<By>) {
         let entry = Entry { result: how.into_str(), ..about(Event::Answer, id, asked) };
-        let Some(By { evidence, who, grant, slot }) = by else { return self.record(entry) };
-        let entry = Entry { evidence: Some(evidence), by: Some(who), grant, ..entry };
+        let Some(By { evidence, who, grant, scope, slot }) = by else { return self.record(entry) };
+        let why = scope.map_or(entry.why, Into::into);
+        let entry = Entry { evidence: Some(evidence), by: Some(who), grant, why, ..entry };
         match slot {
             Some(slot) => slot.record(entry),
             None => self.record(entry),

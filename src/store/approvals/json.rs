@@ -75,6 +75,11 @@ pub(crate) fn grant(row: &GrantRow) -> RawJson {
         ("definition", &definition),
         ("launch", &launch),
     ]);
+    if let Some(below) = row.arguments.below() {
+        out.set("below", RawJson::string(below.base()));
+        out.set("judges", RawJson::list(below.judged().iter().map(|pointer| RawJson::string(pointer))));
+        out.set("covers", RawJson::string(&below.told()));
+    }
     if let Some(until) = row.lifetime.until() {
         out.set("until", RawJson::number(until));
     }

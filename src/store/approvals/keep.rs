@@ -218,8 +218,9 @@ impl Approvals {
 
 /// An answer as it was left: the prompt, the digest of what was shown of it, and the wish.
 fn read(answered: &Answered) -> Option<(PromptId, Option<Digest>, Wish)> {
-    let (wish, shown) = match answered.answer.split_once(' ') {
-        Some((wish, shown)) => (wish, Some(Digest::from_hex(shown)?)),
+    let with_digest = |(wish, shown)| Some((wish, Digest::from_hex(shown)?));
+    let (wish, shown) = match answered.answer.rsplit_once(' ').and_then(with_digest) {
+        Some((wish, shown)) => (wish, Some(shown)),
         None => (answered.answer.as_str(), None),
     };
     Some((PromptId::parse(&answered.prompt)?, shown, Wish::parse(wish)?))

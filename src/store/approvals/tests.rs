@@ -6,6 +6,7 @@ use crate::store::lock::StateLock;
 use crate::telemetry::metrics::Metrics;
 use crate::wire::raw::{RawJson, RawObject};
 
+mod below;
 mod full_queue;
 mod killed;
 mod numbers;
@@ -202,7 +203,7 @@ async fn whoever_waits_for_a_prompt_learns_how_it_ended() {
     ];
     for (n, (answer, closed)) in cases.into_iter().enumerate() {
         let id = approvals.ask(asked("ci", &format!("fx__{n}"), "{}"), shown()).unwrap();
-        let answering = approvals.answer(&id, answer, Evidence::Page, "page");
+        let answering = approvals.answer(&id, answer.clone(), Evidence::Page, "page");
         let (settled, answered) = tokio::join!(approvals.settled(&id), answering);
         assert_eq!((settled, answered), (closed, Ok(closed)));
         assert_eq!(approvals.settled(&id).await, closed, "also afterwards");
@@ -277,7 +278,7 @@ async fn an_answer_that_comes_while_a_yes_is_written_takes_nothing_of_it_away() 
         let approvals = kept(&dir);
         let id = approvals.ask(asked("ci", "fx__echo", "{}"), shown()).unwrap();
         let yes = approvals.answer(&id, Answer::Allow(Lifetime::Once), Evidence::Operator, "uid:1");
-        let other = approvals.answer(&id, late, Evidence::Client, "client");
+        let other = approvals.answer(&id, late.clone(), Evidence::Client, "client");
         let (heard, closed, other) = tokio::join!(biased; approvals.settled(&id), yes, other);
         assert_eq!((closed, other), (Ok(Closed::Granted), Err(CannotAnswer::Unknown)), "{late:?}");
         assert_eq!(heard, Closed::Granted, "{late:?}: the call that waits hears of the yes");

@@ -1,6 +1,8 @@
-//! An operator's answer as it is written: `deny`, `once`, `session`, a time such as `8h`, `always`.
+//! An operator's answer as it is written: `deny`, `once`, `session`, a time such as `8h`, `always`,
+//! `always below /srv/project`.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::{duration_text, parse_duration};
@@ -9,8 +11,11 @@ use crate::policy::consent::{Answer, Lifetime, Wall};
 /// Longest time of a grant; beyond it `always` is meant.
 const MAX_TIME: Duration = Duration::from_secs(366 * 24 * 3600);
 
+/// Before the folder or site of an answer that names one.
+const BELOW: &str = "always below ";
+
 /// An operator's answer. A time starts when the answer counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Wish {
     Deny,
     Once,
@@ -18,6 +23,8 @@ pub(crate) enum Wish {
     For(Duration),
     /// Until the definition or the launch changes.
     Always,
+    /// Likewise, for calls below that folder or for that site. Older programs refuse the text.
+    Below(Arc<str>),
 }
 
 impl Wish {
@@ -28,6 +35,7 @@ impl Wish {
             "once" => Some(Self::Once),
             "session" => Some(Self::Session),
             "always" => Some(Self::Always),
+            below if below.starts_with(BELOW) => below.strip_prefix(BELOW).map(|base| Self::Below(Arc::from(base))),
             time => {
                 parse_duration(time).filter(|time| (Duration::from_secs(1)..=MAX_TIME).contains(time)).map(Self::For)
             }
@@ -35,13 +43,14 @@ impl Wish {
     }
 
     /// The answer that it is now.
-    pub(crate) fn answer(self, now: Wall) -> Answer {
+    pub(crate) fn answer(&self, now: Wall) -> Answer {
         match self {
             Self::Deny => Answer::Deny,
             Self::Once => Answer::Allow(Lifetime::Once),
             Self::Session => Answer::Allow(Lifetime::Session),
             Self::For(time) => Answer::Allow(Lifetime::Until(now + time.as_secs())),
             Self::Always => Answer::Allow(Lifetime::UntilChanged),
+            Self::Below(base) => Answer::AllowBelow(Arc::clone(base)),
         }
     }
 }
@@ -54,6 +63,7 @@ impl fmt::Display for Wish {
             Self::Session => f.write_str("session"),
             Self::For(time) => f.write_str(&duration_text(*time)),
             Self::Always => f.write_str("always"),
+            Self::Below(base) => write!(f, "{BELOW}{base}"),
         }
     }
 }
@@ -64,11 +74,11 @@ mod tests {
 
     #[test]
     fn wishes_read_back_as_written() {
-        for text in ["deny", "once", "session", "always", "90s", "8h", "30d"] {
+        for text in ["deny", "once", "session", "always", "90s", "8h", "30d", "always below /srv/a b"] {
             let wish = Wish::parse(text).unwrap();
             assert_eq!(Wish::parse(&wish.to_string()), Some(wish), "{text}");
         }
-        for text in ["", "never", "0s", "500ms", "367d", "8", "Once", "once "] {
+        for text in ["", "never", "0s", "500ms", "367d", "8", "Once", "once ", "always /srv", "always below"] {
             assert_eq!(Wish::parse(text), None, "{text:?}");
         }
     }

@@ -14,7 +14,7 @@ use crate::store::approvals::{Revoked, Used};
 const KEPT: Wall = 90 * 24 * 3600;
 
 const COLUMNS: &str = "id, caller, upstream, kind, item, definition, launch, arguments, rule, need, destructive, scope, \
-                       lifetime, until, evidence, by, granted_at, last_used, uses";
+                       below, lifetime, until, evidence, by, granted_at, last_used, uses";
 
 impl Db {
     /// All live grants. A malformed row covers nothing.
@@ -61,14 +61,15 @@ pub(super) fn insert(connection: &Connection, row: &GrantRow) -> rusqlite::Resul
     let GrantRow { id, asked, arguments, lifetime, evidence, by, granted_at, last_used, uses } = row;
     let sql = format!(
         "INSERT INTO grants ({COLUMNS}, state) VALUES (:id, :caller, :upstream, :kind, :item, :definition, :launch, \
-         :arguments, :rule, :need, :destructive, :scope, :lifetime, :until, :evidence, :by, :granted_at, :last_used, :uses, \
+         :arguments, :rule, :need, :destructive, :scope, :below, :lifetime, :until, :evidence, :by, :granted_at, :last_used, :uses, \
          'live')"
     );
     let values = named_params! {
         ":id": &**id, ":caller": &*asked.caller, ":upstream": &*asked.upstream, ":kind": asked.kind.into_str(),
         ":item": &*asked.item, ":definition": asked.definition.hex(), ":launch": asked.launch.hex(),
         ":arguments": asked.arguments.hex(), ":rule": &*asked.rule, ":need": asked.need.into_str(),
-        ":destructive": asked.destructive, ":scope": arguments.into_str(), ":lifetime": lifetime.into_str(),
+        ":destructive": asked.destructive, ":scope": arguments.into_str(),
+        ":below": arguments.below().map(|below| below.text()), ":lifetime": lifetime.into_str(),
         ":until": lifetime.until().map(signed), ":evidence": evidence.into_str(), ":by": &**by,
         ":granted_at": signed(*granted_at), ":last_used": signed(*last_used), ":uses": signed(*uses),
     };
@@ -126,7 +127,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Option<GrantRow>> {
     };
     let parts = (
         asked()?,
-        text("scope")?.parse::<Arguments>().ok(),
+        Arguments::parse(&text("scope")?, row.get::<_, Option<String>>("below")?.as_deref()),
         Lifetime::parse(&text("lifetime")?, until).filter(|lifetime| *lifetime != Lifetime::Session),
         text("evidence")?.parse::<Evidence>().ok(),
     );

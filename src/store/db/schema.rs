@@ -9,7 +9,7 @@
 use rusqlite::{Connection, TransactionBehavior};
 
 /// The step at place 0 leads from an empty file to version 1, the next one to version 2, and so on.
-const STEPS: &[&str] = &[TABLES, SEALED, SESSIONS, STATES, DETAILS, CONFIRMED, SIGN_INS, LOGINS, OWNERS];
+const STEPS: &[&str] = &[TABLES, SEALED, SESSIONS, STATES, DETAILS, CONFIRMED, SIGN_INS, LOGINS, OWNERS, BELOW];
 /// The version of this program.
 pub(super) const VERSION: usize = STEPS.len();
 
@@ -165,6 +165,12 @@ ALTER TABLE owned_registrations RENAME TO registrations;
 CREATE TABLE login_issuers (
     upstream TEXT NOT NULL, launch TEXT NOT NULL, issuer TEXT NOT NULL, PRIMARY KEY (upstream, launch)
 ) STRICT, WITHOUT ROWID;
+";
+
+/// Version 10: the folder or site of a grant with the scope `below`, as JSON. A program of before
+/// would not know the scope; like a rule of the configuration it names no value of a call.
+const BELOW: &str = "
+ALTER TABLE grants ADD COLUMN below TEXT;
 ";
 
 /// Reasons not to use a file.

@@ -27,6 +27,7 @@ pub(super) fn grants() -> Vec<GrantView> {
         rule: "ask-writes".to_owned(),
         lifetime,
         exact: matches!(lifetime, Lifetime::Once),
+        below: None,
         destructive: item.contains("delete"),
         evidence: if caller == "ci" { Evidence::Operator } else { Evidence::Page },
         by: if caller == "ci" { "uid:1000" } else { "console" }.to_owned(),

@@ -84,7 +84,7 @@ pub enum QuestionKind {
 }
 
 /// The effect of a client's answer to a question about an approval.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AnswerEffect {
     /// The approval is answered so.
     Answer(Answer),
@@ -153,9 +153,10 @@ mod tests {
     #[test]
     fn only_a_choice_decides_and_declining_is_no_denial() {
         use QuestionKind::{Form, Notice, Page};
-        let [once, session] = [Lifetime::Once, Lifetime::Session].map(|life| AnswerEffect::Answer(Answer::Allow(life)));
-        let [deny, decline, dismiss] = [Answer::Deny, Answer::Decline, Answer::Dismiss].map(AnswerEffect::Answer);
-        let wait = AnswerEffect::Wait;
+        let [once, session] =
+            &[Lifetime::Once, Lifetime::Session].map(|life| AnswerEffect::Answer(Answer::Allow(life)));
+        let [deny, decline, dismiss] = &[Answer::Deny, Answer::Decline, Answer::Dismiss].map(AnswerEffect::Answer);
+        let wait = &AnswerEffect::Wait;
         for (label, result, [form, page, notice]) in [
             ("once", r#"{"action":"accept","content":{"decision":"once"}}"#, [once, wait, wait]),
             ("session", r#"{"action":"accept","content":{"decision":"session"}}"#, [session, wait, wait]),
@@ -172,20 +173,21 @@ mod tests {
             for (kind, want) in [(Form, form), (Page, page), (Notice, notice)] {
                 for waited in [Some(REACTION), None] {
                     let timing = AnswerTiming { waited, is_unattended: false };
-                    assert_eq!(judge(kind, Some(&RawJson::trusted(result)), timing), want, "{label}, {kind:?}");
+                    assert_eq!(&judge(kind, Some(&RawJson::trusted(result)), timing), want, "{label}, {kind:?}");
                 }
             }
         }
         let slow = AnswerTiming { waited: Some(REACTION), is_unattended: false };
-        assert_eq!([Form, Page, Notice].map(|kind| judge(kind, None, slow)), [dismiss, dismiss, wait], "an error");
+        let want = [dismiss, dismiss, wait].map(AnswerEffect::clone);
+        assert_eq!([Form, Page, Notice].map(|kind| judge(kind, None, slow)), want, "an error");
     }
 
     #[test]
     fn an_answer_that_no_person_can_have_given_decides_nothing_unless_it_chooses() {
         use QuestionKind::{Form, Notice, Page};
-        let once = AnswerEffect::Answer(Answer::Allow(Lifetime::Once));
-        let deny = AnswerEffect::Answer(Answer::Deny);
-        let (quick, later) = (AnswerEffect::Unattended, AnswerEffect::Wait);
+        let once = &AnswerEffect::Answer(Answer::Allow(Lifetime::Once));
+        let deny = &AnswerEffect::Answer(Answer::Deny);
+        let (quick, later) = (&AnswerEffect::Unattended, &AnswerEffect::Wait);
         // The answer at once, and a later one of a host without a person.
         for (label, result, [form, page, notice], [form_later, page_later, notice_later]) in [
             (
@@ -207,8 +209,8 @@ mod tests {
             {
                 let [before, after] = [Duration::ZERO, REACTION - Duration::from_millis(1)]
                     .map(|waited| judge(kind, Some(&result), at(waited, false)));
-                assert_eq!((before, after), (at_once, at_once), "{label}, {kind:?}");
-                assert_eq!(judge(kind, Some(&result), at(REACTION, true)), from_unattended, "{label}, {kind:?}");
+                assert_eq!((&before, &after), (at_once, at_once), "{label}, {kind:?}");
+                assert_eq!(&judge(kind, Some(&result), at(REACTION, true)), from_unattended, "{label}, {kind:?}");
             }
         }
     }

@@ -2,12 +2,13 @@
 //!
 //! Each has one plain spelling that every program reads alike. Whatever is spelled otherwise is unknown.
 
+use core::fmt;
 use core::net::IpAddr;
 
 use crate::policy::truth::Truth;
 
 /// A directory in its plain spelling, or what is wrong with it.
-pub(super) fn base(path: &str) -> Result<Box<str>, String> {
+pub(in crate::policy) fn base(path: &str) -> Result<Box<str>, String> {
     let trimmed = if path.len() > 1 { path.strip_suffix('/').unwrap_or(path) } else { path };
     if !is_plain_path(trimmed) {
         return Err(format!(
@@ -18,7 +19,7 @@ pub(super) fn base(path: &str) -> Result<Box<str>, String> {
 }
 
 /// Whether a path is the directory or lies below it, links aside.
-pub(super) fn is_under(path: &str, base: &str) -> Truth {
+pub(in crate::policy) fn is_under(path: &str, base: &str) -> Truth {
     let path = if path.len() > 1 { path.strip_suffix('/').unwrap_or(path) } else { path };
     if !is_plain_path(path) {
         return Truth::Unknown;
@@ -81,6 +82,40 @@ impl Domain {
 /// Whether the URL's host is one of them.
 pub(super) fn url_host(url: &str, hosts: &[Domain]) -> Truth {
     host_of(url).map_or(Truth::Unknown, |host| Truth::from(hosts.iter().any(|wanted| wanted.has(&host))))
+}
+
+/// The scheme, host and port of an `http` or `https` URL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::policy) struct Origin {
+    is_secure: bool,
+    host: String,
+    port: u16,
+}
+
+impl Origin {
+    /// Reads a URL that is spelled so that all readers find the same; `None` for any other text.
+    pub(in crate::policy) fn of(url: &str) -> Option<Self> {
+        let host = host_of(url)?;
+        let (scheme, rest) = url.split_once("://")?;
+        let is_secure = scheme.eq_ignore_ascii_case("https");
+        if !is_secure && !scheme.eq_ignore_ascii_case("http") {
+            return None;
+        }
+        let authority = rest.split(['/', '?', '#']).next()?;
+        let stated = authority.rsplit_once(':').filter(|(_, port)| !port.ends_with(']'));
+        let default = if is_secure { 443 } else { 80 };
+        Some(Self { is_secure, host, port: stated.map_or(Some(default), |(_, port)| port.parse().ok())? })
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { is_secure, host, port } = self;
+        let (scheme, default) = if *is_secure { ("https", 443) } else { ("http", 80) };
+        let [open, close] = if host.contains(':') { ["[", "]"] } else { ["", ""] };
+        write!(f, "{scheme}://{open}{host}{close}")?;
+        if *port == default { f.write_str("/") } else { write!(f, ":{port}/") }
+    }
 }
 
 /// The host of an http or websocket URL that is spelled so that all readers find the same.

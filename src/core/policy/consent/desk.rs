@@ -29,6 +29,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::answer::{Answer, CannotAnswer, may_allow, once};
+use super::below::{Below, Places, given};
 use super::fatigue::{CallBlock, Denial, Fatigue, STRIKES};
 use super::grant::{Arguments, Grant, GrantRow, Lifetime};
 use super::{Asked, Prompt, PromptId, Shown, Wall};
@@ -48,17 +50,6 @@ pub struct DeskLimits {
     pub max_open: usize,
     /// Prompts of one client that may end without an answer within a minute; then it opens none for the rest of it.
     pub per_minute: usize,
-}
-
-/// A person's answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
-    Allow(Lifetime),
-    Deny,
-    /// The client refused this call, and nothing says that a person did.
-    Decline,
-    /// Closed without saying either.
-    Dismiss,
 }
 
 /// How a prompt ended.
@@ -99,41 +90,6 @@ pub enum Refused {
     Full { retry: Duration },
     #[error("an approval cannot be kept, since the store takes no writes")]
     NotKept,
-}
-
-/// Why an answer does not count. The prompt stays as it was.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CannotAnswer {
-    #[error("no open approval with that id; it was answered or has expired")]
-    Unknown,
-    #[error("this needs evidence {} or more: {}", .0.into_str(), who_may(*.0))]
-    Evidence(Evidence),
-    #[error("it is not what was shown; look at it again")]
-    NotShown,
-    #[error("they are of several callers or items, or too many; answer them one by one")]
-    NotAGroup,
-    #[error("several approvals are allowed once or denied; give longer grants one by one")]
-    OnlyOnce,
-    #[error("an answer that came through the client may allow once or for its session, nothing longer")]
-    TooLong,
-    #[error("this call was denied; it can be allowed once, and for longer when it is asked about again")]
-    Denied,
-    #[error("the caller has no session, or it has ended; allow once, for a time, or always")]
-    NoSession,
-    #[error("that time is over already")]
-    Past,
-    #[error("there are too many grants; revoke some with `headend grants revoke`")]
-    Full,
-    #[error("the answer could not be kept, so it does not count: {0}")]
-    NotKept(String),
-}
-
-fn who_may(need: Evidence) -> &'static str {
-    match need {
-        Evidence::Client => "the client's user",
-        Evidence::Page => "a person on the console page, or the operator on the command line",
-        Evidence::Operator => "the operator on the command line",
-    }
 }
 
 /// Whether the agent whose call a prompt is about still waits for the answer.
@@ -193,11 +149,17 @@ pub struct Desk {
     /// The number of the prompt that was opened last.
     opened: u64,
     fatigue: Fatigue,
+    places: Arc<Places>,
 }
 
 impl Desk {
     pub fn new(limits: DeskLimits) -> Self {
-        Self { limits, prompts: HashMap::new(), opened: 0, fatigue: Fatigue::default() }
+        Self { limits, prompts: HashMap::new(), opened: 0, fatigue: Fatigue::default(), places: Arc::default() }
+    }
+
+    /// Sets the folders that no grant below a folder takes.
+    pub fn set_places(&mut self, places: Arc<Places>) {
+        self.places = places;
     }
 
     /// Puts other bounds in force, for open prompts too: beyond `max_open` the newest ones of a caller close, and none stays open
@@ -339,7 +301,7 @@ impl Desk {
         now: Wall,
         grant_id: Arc<str>,
     ) -> Result<Option<Grant>, CannotAnswer> {
-        if let (Answer::Allow(lifetime), Some(denial)) = (answer, self.denial(id, now)) {
+        if let (Some(lifetime), Some(denial)) = (answer.lifetime(), self.denial(id, now)) {
             let asked = denial.asked.clone();
             if evidence == Evidence::Client {
                 return Err(CannotAnswer::Unknown);
@@ -352,16 +314,21 @@ impl Desk {
             return Ok(Some(Grant::new(once(asked, evidence, by, now, grant_id))));
         }
         let entry = self.prompts.get(id).filter(|entry| now < entry.prompt.until).ok_or(CannotAnswer::Unknown)?;
-        if let Answer::Allow(lifetime) = answer {
+        if let Some(lifetime) = answer.lifetime() {
             may_allow(&entry.prompt.asked, lifetime, evidence, now)?;
         }
+        let below = match &answer {
+            Answer::AllowBelow(base) => Some(Below::of(&entry.prompt.asked, &entry.prompt.shown, base, &self.places)?),
+            Answer::Allow(_) | Answer::Deny | Answer::Decline | Answer::Dismiss => None,
+        };
         let Some(Entry { prompt, tie, number, .. }) = self.prompts.remove(id) else {
             return Err(CannotAnswer::Unknown);
         };
-        match answer {
-            Answer::Allow(lifetime) => {
+        match (answer.lifetime(), answer) {
+            (Some(lifetime), _) => {
                 self.fatigue.answered(&prompt.asked, &prompt.shown.client_name(), now);
-                let arguments = Arguments::of(lifetime, evidence, prompt.asked.destructive);
+                let usual = || Arguments::of(lifetime, evidence, prompt.asked.destructive);
+                let arguments = below.map_or_else(usual, |below| Arguments::Below(Arc::new(below)));
                 let (asked, by) = (prompt.asked, Arc::from(by));
                 let row = GrantRow {
                     id: grant_id,
@@ -377,11 +344,11 @@ impl Desk {
                 let is_for_call = lifetime == Lifetime::Once && tie == Tie::Held;
                 return Ok(Some(if is_for_call { Grant::for_call(row, *id) } else { Grant::new(row) }));
             }
-            Answer::Deny => {
+            (None, Answer::Deny) => {
                 self.fatigue.answered(&prompt.asked, &prompt.shown.client_name(), now);
                 self.fatigue.denied(&prompt, by, evidence, now);
             }
-            Answer::Decline | Answer::Dismiss => self.fatigue.strike(&prompt, now, number, self.opened),
+            (None, _) => self.fatigue.strike(&prompt, now, number, self.opened),
         }
         Ok(None)
     }
@@ -410,7 +377,10 @@ impl Desk {
         if grant.is_once() {
             return Vec::new();
         }
-        let is_answered = |prompt: &Prompt| now < prompt.until && grant.covers(&prompt.asked);
+        let covers = |prompt: &Prompt| {
+            grant.covers_call(&prompt.asked, given(&prompt.asked, &prompt.shown).as_ref(), &self.places)
+        };
+        let is_answered = |prompt: &Prompt| now < prompt.until && covers(prompt);
         let answered = self.prompts.values().filter(|entry| is_answered(&entry.prompt));
         let mut answered: Vec<(u64, PromptId)> = answered.map(|entry| (entry.number, entry.prompt.id)).collect();
         answered.sort_unstable();
@@ -474,25 +444,5 @@ impl Desk {
     #[cfg(test)]
     pub(super) fn largest_memory(&self) -> usize {
         self.fatigue.largest()
-    }
-}
-
-/// A grant for one call with exactly the arguments of that action.
-fn once(asked: Asked, evidence: Evidence, by: &str, now: Wall, id: Arc<str>) -> GrantRow {
-    let (lifetime, arguments) = (Lifetime::Once, Arguments::Exact);
-    GrantRow { id, asked, arguments, lifetime, evidence, by: Arc::from(by), granted_at: now, last_used: 0, uses: 0 }
-}
-
-fn may_allow(asked: &Asked, lifetime: Lifetime, evidence: Evidence, now: Wall) -> Result<(), CannotAnswer> {
-    if evidence < asked.need {
-        return Err(CannotAnswer::Evidence(asked.need));
-    }
-    match lifetime {
-        Lifetime::Once => Ok(()),
-        Lifetime::Session if asked.session.is_none() => Err(CannotAnswer::NoSession),
-        Lifetime::Session => Ok(()),
-        Lifetime::Until(_) | Lifetime::UntilChanged if evidence == Evidence::Client => Err(CannotAnswer::TooLong),
-        Lifetime::Until(until) if until <= now => Err(CannotAnswer::Past),
-        Lifetime::Until(_) | Lifetime::UntilChanged => Ok(()),
     }
 }

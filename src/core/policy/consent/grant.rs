@@ -10,8 +10,9 @@
 //! | claimed | `spend`: the call goes on | consumed |
 //!
 //! Consumed, expired, revoked and invalidated are final, and such a grant is in no [`Grants`] any more. A grant covers an
-//! action if, and only if, caller, kind, item, upstream, definition, launch and rule are equal, the arguments are equal or any,
-//! the session is equal where the grant is for a session, and its evidence is at least what the action needs.
+//! action if, and only if, caller, kind, item, upstream, definition, launch and rule are equal, the
+//! arguments are equal, any or below the folder that it names ([`Below`]), the session is equal
+//! where the grant is for a session, and its evidence is at least what the action needs.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,19 +20,23 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use foldhash::fast::RandomState;
 
+use super::below::{Below, Given, Places};
 use super::{Asked, PromptId, Wall};
 use crate::policy::Evidence;
+use crate::wire::raw::RawJson;
 
 /// Life of an unused once-grant, in seconds: after a day its call is long forgotten.
 pub const ONCE_LIFE: Wall = 24 * 3600;
 
 /// Which arguments a grant covers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr)]
+#[derive(Clone, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(const_into_str, serialize_all = "lowercase")]
 pub enum Arguments {
     /// The arguments that were shown.
     Exact,
     Any,
+    /// Those that name places below a folder, or at a site.
+    Below(Arc<Below>),
 }
 
 impl Arguments {
@@ -42,6 +47,24 @@ impl Arguments {
             Lifetime::Session | Lifetime::Until(_) | Lifetime::UntilChanged => {
                 if destructive && evidence == Evidence::Client { Self::Exact } else { Self::Any }
             }
+        }
+    }
+
+    /// Reads the word of a variant and the text of [`Self::below`].
+    pub fn parse(word: &str, below: Option<&str>) -> Option<Self> {
+        match (word, below) {
+            ("exact", None) => Some(Self::Exact),
+            ("any", None) => Some(Self::Any),
+            ("below", Some(text)) => Below::parse(text).map(|below| Self::Below(Arc::new(below))),
+            _ => None,
+        }
+    }
+
+    /// The folder or site that it names, where it is for one.
+    pub const fn below(&self) -> Option<&Arc<Below>> {
+        match self {
+            Self::Below(below) => Some(below),
+            Self::Exact | Self::Any => None,
         }
     }
 }
@@ -154,8 +177,8 @@ impl Grant {
         &self.row.asked
     }
 
-    pub const fn arguments(&self) -> Arguments {
-        self.row.arguments
+    pub fn arguments(&self) -> Arguments {
+        self.row.arguments.clone()
     }
 
     pub const fn lifetime(&self) -> Lifetime {
@@ -242,16 +265,26 @@ impl Grant {
         !self.is_once() && self.is_like(action)
     }
 
-    /// Whether it was given for this action, its evidence included. Says nothing about its state.
+    /// Whether it was given for this action, its evidence included. Says nothing about its state. A
+    /// grant below a folder covers nothing here, since that needs the arguments: see
+    /// [`Self::covers_call`].
     pub fn covers(&self, action: &Asked) -> bool {
-        let given = &self.row.asked;
-        let exact = self.row.arguments == Arguments::Exact;
-        // The client's user did not agree to a destructive tool in general; the tool became one since.
-        let too_wide = action.destructive && self.row.evidence == Evidence::Client && !exact;
-        self.is_like(action)
-            && given.item == action.item
-            && (given.arguments == action.arguments || !exact)
-            && !too_wide
+        self.covers_call(action, None, &Places::default())
+    }
+
+    /// Whether it was given for this action, with these arguments where they are known.
+    pub fn covers_call(&self, action: &Asked, given: Option<&Given<'_>>, places: &Places) -> bool {
+        let asked = &self.row.asked;
+        let are_covered = || match &self.row.arguments {
+            Arguments::Exact => asked.arguments == action.arguments,
+            // The client's user did not agree to a destructive tool in general; the tool became one
+            // since.
+            Arguments::Any => !action.destructive || self.row.evidence != Evidence::Client,
+            Arguments::Below(below) => {
+                self.row.evidence != Evidence::Client && given.is_some_and(|given| below.covers(given, places))
+            }
+        };
+        self.is_like(action) && asked.item == action.item && are_covered()
     }
 
     /// Whether it was given for an action like this one, the name of the item and the arguments aside.
@@ -281,11 +314,22 @@ pub struct Grants {
     /// Seconds after which an unused grant ends.
     unused: Wall,
     len: usize,
+    places: Arc<Places>,
 }
 
 impl Grants {
     pub fn new(unused: Wall) -> Self {
-        Self { callers: HashMap::default(), unused, len: 0 }
+        Self { callers: HashMap::default(), unused, len: 0, places: Arc::default() }
+    }
+
+    /// The same grants with other folders that no grant below a folder takes.
+    pub fn with_places(&self, places: Arc<Places>) -> Self {
+        Self { places, ..self.clone() }
+    }
+
+    /// The folders that no grant below a folder takes.
+    pub const fn places(&self) -> &Arc<Places> {
+        &self.places
     }
 
     /// The same grants with another time of disuse.
@@ -311,9 +355,23 @@ impl Grants {
     /// several calls goes before it. `own` is the prompt that the call waited for: its once-grant goes before others, and no
     /// other call gets it as long as this one waits.
     pub fn claim(&self, asked: &Asked, now: Wall, own: Option<&PromptId>) -> Option<Consented> {
+        self.claim_call(asked, None, now, own)
+    }
+
+    /// The same for a call with these arguments, which a grant below a folder may cover too.
+    pub fn claim_call(
+        &self,
+        asked: &Asked,
+        arguments: Option<&RawJson>,
+        now: Wall,
+        own: Option<&PromptId>,
+    ) -> Option<Consented> {
         let grants = self.callers.get(&*asked.caller)?.get(&*asked.item)?;
+        let text = arguments.map(RawJson::text);
+        let given = text.as_deref().map(Given::new);
+        let covers = |grant: &Grant| grant.covers_call(asked, given.as_ref(), &self.places);
         let fitting = |once: bool| {
-            let fits = move |grant: &&Arc<Grant>| grant.is_once() == once && grant.covers(asked);
+            let fits = move |grant: &&Arc<Grant>| grant.is_once() == once && covers(grant);
             grants.iter().filter(fits).filter(|grant| !grant.is_over(now, self.unused))
         };
         let free = |grant: &&Arc<Grant>| {
@@ -342,7 +400,7 @@ impl Grants {
     /// Without those that are gone.
     pub fn without(&self, gone: impl Fn(&Grant) -> bool) -> Self {
         let kept = self.iter().filter(|grant| !gone(grant)).cloned();
-        kept.fold(Self::new(self.unused), |mut grants, grant| {
+        kept.fold(Self::new(self.unused).with_places(Arc::clone(&self.places)), |mut grants, grant| {
             let (caller, item) = (Arc::clone(&grant.asked().caller), Arc::clone(&grant.asked().item));
             Arc::make_mut(grants.callers.entry(caller).or_default()).entry(item).or_default().push(grant);
             grants.len += 1;

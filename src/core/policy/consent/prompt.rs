@@ -1,5 +1,6 @@
 //! A prompt and its message.
 
+use super::below::{Below, Places};
 use super::shown::Kept;
 use super::view::Paint;
 use super::{Asked, PromptId, Shown, Wall};
@@ -115,8 +116,9 @@ impl Prompt {
     }
 
     /// All that a person is shown beyond the message, for other processes. `arguments` are the exact ones; `arguments-beginning` stands
-    /// for those that are too long to be kept.
-    pub fn details(&self) -> RawObject {
+    /// for those that are too long to be kept. `below` are the grants
+    /// below a folder that are offered, the narrowest first.
+    pub fn details(&self, places: &Places) -> RawObject {
         let Self { asked, shown, .. } = self;
         let (arguments, definition) = (asked.arguments.short(), asked.definition.short());
         let (effect, outcome) = (self.effect(), self.outcome());
@@ -135,6 +137,8 @@ impl Prompt {
             Kept::Whole(json) => out.set("arguments", RawJson::trusted(json.to_string())),
             Kept::Beginning(text) => out.set("arguments-beginning", RawJson::string(text)),
         }
+        let offer = |one: &Below| RawObject::of_strings(&[("base", one.base()), ("covers", &one.told())]).encode();
+        out.set("below", RawJson::list(Below::offers(asked, shown, places).iter().map(offer)));
         out
     }
 }

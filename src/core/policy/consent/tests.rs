@@ -180,7 +180,8 @@ fn a_client_says_who_it_is_and_a_long_description_is_cut() {
 
 #[test]
 fn other_processes_get_all_of_the_arguments_or_a_beginning_that_says_so() {
-    let details = |arguments: &str| prompt(asked(), "delete", Said::default(), Some(arguments)).details();
+    let details =
+        |arguments: &str| prompt(asked(), "delete", Said::default(), Some(arguments)).details(&Places::default());
     let whole = details("{ \"a\" : [1.50, \"\\u202e\"]\n}");
     assert_eq!(whole.get("arguments").unwrap().text(), r#"{"a":[1.50,"\u202e"]}"#);
     assert_eq!(

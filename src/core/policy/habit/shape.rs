@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use super::answers::Approvals;
 use crate::policy::arguments::is_plain_path;
+use crate::policy::arguments::outline::Outline;
 use crate::policy::{ArgumentSpec, Evidence, MatcherSpec, Scalar};
 
 /// Shapes of one habit. A further one is not suggested.
@@ -48,6 +49,11 @@ pub(super) struct Shapes {
 struct Shape {
     arguments: BTreeMap<String, Values>,
     yes: Approvals,
+    /// Pointers to texts that name a place, of all calls.
+    places: BTreeSet<String>,
+    /// A call had a command, a query or code, or arguments that two readers may take for different
+    /// ones.
+    is_odd: bool,
 }
 
 /// The approved values of one argument.
@@ -69,6 +75,9 @@ pub(super) struct Taken {
     /// Calls that the rule takes beside the approved ones, a clause each.
     pub(super) also: Vec<String>,
     pub(super) yes: Approvals,
+    /// Each place that a call names is judged by a condition, one of them by a folder, and all
+    /// arguments are known.
+    pub(super) is_below: bool,
 }
 
 impl Shapes {
@@ -83,6 +92,7 @@ impl Shapes {
         };
         if let Some(shape) = self.shapes.iter_mut().find(same) {
             shape.yes.add(evidence);
+            shape.look_at(text);
             return shape.arguments.iter_mut().map(|(name, values)| values.add(arguments.get(name), has_room)).sum();
         }
         let is_odd = |name: &String| name == "*" || name.len() > MAX_VALUE;
@@ -102,8 +112,10 @@ impl Shapes {
             bytes += name.len() + 256 + values.add(Some(value), true);
             (name.clone(), values)
         });
-        let mut shape = Shape { arguments: values.collect(), yes: Approvals::default() };
+        let (yes, places) = (Approvals::default(), BTreeSet::new());
+        let mut shape = Shape { arguments: values.collect(), yes, places, is_odd: false };
         shape.yes.add(evidence);
+        shape.look_at(text);
         self.shapes.push(shape);
         bytes
     }
@@ -135,7 +147,23 @@ impl Shapes {
         if schema.is_none() {
             taken.also.push("any further argument: what this tool takes is not known here".to_owned());
         }
+        taken.is_below = schema.is_some() && shape.is_below(&taken.conditions);
         (taken.conditions.len() <= MAX_CONDITIONS).then_some(taken)
+    }
+}
+
+impl Shape {
+    fn look_at(&mut self, text: Option<&str>) {
+        match text.and_then(Outline::of) {
+            Some(outline) if outline.command.is_none() => self.places.extend(outline.places),
+            Some(_) | None => self.is_odd = true,
+        }
+    }
+
+    fn is_below(&self, conditions: &[ArgumentSpec]) -> bool {
+        let is_judged = |place: &String| conditions.iter().any(|spec| spec.pointer == *place);
+        let is_folder = |spec: &ArgumentSpec| matches!(spec.matcher, MatcherSpec::PathUnder(_));
+        !self.is_odd && self.places.iter().all(is_judged) && conditions.iter().any(is_folder)
     }
 }
 

@@ -8,7 +8,11 @@ use super::answers::Approvals;
 use super::find::{Habit, Habits, Seen};
 use super::item::Item;
 use super::shape::Taken;
-use crate::policy::{Claims, Digest, Effect, Facts, Hints, Kind, Policy, PolicySpec, RuleSpec};
+use crate::policy::arguments::outline::{is_command, is_named};
+use crate::policy::consent::{Below, Places};
+use crate::policy::{
+    ArgumentSpec, Claims, Digest, Effect, Facts, Hints, Kind, MatcherSpec, Policy, PolicySpec, RuleSpec,
+};
 
 /// Rules that are suggested, the most useful first.
 const MAX_RULES: usize = 100;
@@ -16,6 +20,13 @@ const MAX_RULES: usize = 100;
 const MAX_NAMES: usize = 200;
 /// Before the id of each rule.
 const ID: &str = "habit";
+/// Segments of a path none of which begins with a dot.
+const NO_DOTS: &str = "^(/[^/.][^/]*)+/?$";
+/// Words in the names of tools that remove things, whatever else they do.
+const REMOVES: &[&str] = &[
+    "delete", "remove", "erase", "unlink", "rm", "rmdir", "drop", "purge", "prune", "reset", "empty", "trash", "wipe",
+    "clear", "truncate", "destroy", "kill", "clean",
+];
 /// Characters of an item's name in the id of its rule.
 const ID_NAME: usize = 32;
 
@@ -33,6 +44,10 @@ pub trait Catalogue {
     fn has(&self, upstream: &str) -> bool;
     /// The item as it was offered last.
     fn known(&self, kind: Kind, name: &str) -> Option<Known>;
+    /// Folders that no rule for a tool that may overwrite takes.
+    fn places(&self) -> Places {
+        Places::default()
+    }
 }
 
 /// A rule that would have saved questions.
@@ -45,6 +60,9 @@ pub struct Suggestion {
     pub also: Vec<String>,
     /// The log has no arguments of these calls.
     pub is_blind: bool,
+    /// The tool is destructive by the word of its server or the operator, and the rule takes it
+    /// below folders alone.
+    pub overwrites: bool,
 }
 
 /// Why an item has no rule.
@@ -95,6 +113,7 @@ struct Draft {
     claims: Hints,
     taken: Taken,
     is_blind: bool,
+    overwrites: bool,
 }
 
 impl Habits {
@@ -104,10 +123,15 @@ impl Habits {
         let mut drafts = Vec::new();
         for (item, seen) in &self.items {
             let known = catalogue.known(item.kind, &item.name);
-            let why = why_not(item, seen, known.as_ref(), catalogue);
+            let beside = beside_destruction(item, seen, known.as_ref(), catalogue);
+            let why = if is_destructive(seen, known.as_ref()) { Some(Why::Destructive) } else { beside };
+            let may_overwrite = why == Some(Why::Destructive) && beside.is_none() && overwrites(item, seen);
             for (caller, habit) in &seen.callers {
-                let found =
-                    if why.is_none() { drafts_of(item, caller, seen, habit, known.as_ref()) } else { Vec::new() };
+                let is_open = why.is_none() || may_overwrite;
+                let mut found = if is_open { drafts_of(item, caller, seen, habit, known.as_ref()) } else { Vec::new() };
+                if may_overwrite {
+                    found.retain_mut(|draft| draft.keep_below(&catalogue.places()));
+                }
                 if found.is_empty() {
                     let exact = Policy::is_exact(caller);
                     let why = why.unwrap_or(if exact { Why::Few } else { Why::Name });
@@ -137,15 +161,25 @@ impl Habits {
     }
 }
 
-/// Why an item has no rule for any caller.
-fn why_not(item: &Item, seen: &Seen, known: Option<&Known>, catalogue: &dyn Catalogue) -> Option<Why> {
+/// Whether the server or the operator called an item destructive, in the log or now.
+fn is_destructive(seen: &Seen, known: Option<&Known>) -> bool {
     let destroys = |known: &Known| {
         let Facts { annotations, claims } = known.facts;
         annotations.known_destructive || claims.hints.destructive == Some(true)
     };
-    if seen.is_destructive || known.is_some_and(destroys) {
-        Some(Why::Destructive)
-    } else if seen.denied > 0 {
+    seen.is_destructive || known.is_some_and(destroys)
+}
+
+/// Whether a destructive item is a tool that may overwrite, by its name, and neither removes nor
+/// runs anything.
+fn overwrites(item: &Item, seen: &Seen) -> bool {
+    let tool = item.name.strip_prefix(&*seen.upstream).unwrap_or(&item.name);
+    item.kind == Kind::Tool && !is_named(tool, REMOVES) && !is_command(tool)
+}
+
+/// Why an item has no rule for any caller, destruction aside.
+fn beside_destruction(item: &Item, seen: &Seen, known: Option<&Known>, catalogue: &dyn Catalogue) -> Option<Why> {
+    if seen.denied > 0 {
         Some(Why::Denied)
     } else if !catalogue.has(&seen.upstream) {
         Some(Why::Gone)
@@ -171,6 +205,7 @@ fn drafts_of(item: &Item, caller: &str, seen: &Seen, habit: &Habit, known: Optio
         claims: narrowing(seen.claims.as_ref(), known),
         taken,
         is_blind,
+        overwrites: false,
     };
     if item.kind == Kind::Resource {
         return vec![draft(Taken { yes: habit.yes, ..Taken::default() }, false)];
@@ -191,6 +226,11 @@ fn narrowing(claims: Option<&Claims>, known: Option<&Known>) -> Hints {
         (_, Some(false)) => Hints { destructive: Some(false), ..Hints::default() },
         _ => Hints::default(),
     }
+}
+
+/// The pointer and the folder of a condition that has one.
+fn folder(spec: &ArgumentSpec) -> Option<(String, String)> {
+    if let MatcherSpec::PathUnder(folder) = &spec.matcher { Some((spec.pointer.clone(), folder.clone())) } else { None }
 }
 
 fn conditions(draft: &Draft) -> String {
@@ -225,6 +265,19 @@ fn joined(drafts: Vec<Draft>, key: impl Fn(&Draft) -> (BTreeSet<String>, String)
 }
 
 impl Draft {
+    /// Makes it a rule for a tool that may overwrite: below its folders, in segments without a dot.
+    /// False where it is none.
+    fn keep_below(&mut self, places: &Places) -> bool {
+        let folders: Vec<(String, String)> = self.taken.conditions.iter().filter_map(folder).collect();
+        let no_dots = |(pointer, _): &(String, String)| ArgumentSpec {
+            pointer: pointer.clone(),
+            matcher: MatcherSpec::Regex(NO_DOTS.to_owned()),
+        };
+        self.taken.conditions.extend(folders.iter().map(no_dots));
+        self.overwrites = true;
+        self.taken.is_below && folders.iter().all(|(_, folder)| Below::is_folder(folder, places))
+    }
+
     fn rule(self) -> Suggestion {
         let mut rule = RuleSpec {
             id: String::new(),
@@ -260,7 +313,8 @@ impl Draft {
         let plain = first.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' });
         let name: String = plain.take(ID_NAME).collect();
         rule.id = format!("{ID}-{name}-{}", digest.get(..6).unwrap_or_default());
-        Suggestion { rule, yes: self.taken.yes, also: self.taken.also, is_blind: self.is_blind }
+        let (yes, also) = (self.taken.yes, self.taken.also);
+        Suggestion { rule, yes, also, is_blind: self.is_blind, overwrites: self.overwrites }
     }
 }
 
@@ -298,3 +352,6 @@ impl Suggestions {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

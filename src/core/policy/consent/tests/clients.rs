@@ -111,22 +111,22 @@ fn a_denial_is_listed_with_its_person_and_can_be_taken_back() {
 #[test]
 fn a_denied_call_can_be_allowed_once_by_the_evidence_that_it_needs_and_not_by_its_client() {
     let mut desk = desk();
-    let (once, hour) = (Answer::Allow(Lifetime::Once), Answer::Allow(Lifetime::Until(5000)));
+    let (once, hour) = (&Answer::Allow(Lifetime::Once), &Answer::Allow(Lifetime::Until(5000)));
     let action = Asked { need: Evidence::Operator, ..asked() };
     let id = denied(&mut desk, &action, 1, 100);
     for (answer, evidence, why) in [
         (once, Evidence::Client, CannotAnswer::Unknown),
         (once, Evidence::Page, CannotAnswer::Evidence(Evidence::Operator)),
         (hour, Evidence::Operator, CannotAnswer::Denied),
-        (Answer::Deny, Evidence::Operator, CannotAnswer::Unknown),
+        (&Answer::Deny, Evidence::Operator, CannotAnswer::Unknown),
     ] {
-        let answered = desk.answer(&id, answer, evidence, "op", 200, Arc::from("g"));
+        let answered = desk.answer(&id, answer.clone(), evidence, "op", 200, Arc::from("g"));
         assert_eq!(answered.unwrap_err(), why, "{answer:?} by {evidence:?}");
         assert!(desk.denial(&id, 200).is_some(), "it blocks on");
     }
-    let late = desk.answer(&id, once, Evidence::Operator, "op", 100 + DENIED, Arc::from("g"));
+    let late = desk.answer(&id, once.clone(), Evidence::Operator, "op", 100 + DENIED, Arc::from("g"));
     assert_eq!(late.unwrap_err(), CannotAnswer::Unknown, "its time is over");
-    let grant = desk.answer(&id, once, Evidence::Operator, "op", 200, Arc::from("g")).unwrap().unwrap();
+    let grant = desk.answer(&id, once.clone(), Evidence::Operator, "op", 200, Arc::from("g")).unwrap().unwrap();
     assert!(grant.is_once() && !grant.is_reserved() && grant.covers(&action));
     assert!(!grant.covers(&Asked { arguments: Digest::of(b"other"), ..action }));
     assert!(desk.denial(&id, 200).is_none() && desk.blocks(200).is_empty());

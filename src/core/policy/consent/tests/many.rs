@@ -80,10 +80,10 @@ fn six_equal_calls_are_six_members_and_one_once_is_for_one_of_them() {
     for n in 1..=6 {
         open(&mut desk, &asked(), n, 0).unwrap();
     }
-    let once = Answer::Allow(Lifetime::Once);
+    let once = || Answer::Allow(Lifetime::Once);
     let grant_of = |desk: &mut Desk, n: u8| {
         let id = Arc::from(format!("grant {n}"));
-        let grant = desk.answer(&PromptId::new([n; 16]), once, Evidence::Page, "me", 1, id).unwrap().unwrap();
+        let grant = desk.answer(&PromptId::new([n; 16]), once(), Evidence::Page, "me", 1, id).unwrap().unwrap();
         Arc::new(grant)
     };
     let (second, fifth) = (grant_of(&mut desk, 2), grant_of(&mut desk, 5));

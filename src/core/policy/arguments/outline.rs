@@ -1,0 +1,221 @@
+//! The outline of arguments: which members they have, of which types, and which texts name a place
+//! on a disk or a network.
+//!
+//! A path in it is a JSON pointer in which `*` stands for every element of an array.
+
+use std::collections::{BTreeSet, HashSet};
+
+use super::json::Json;
+use super::pointer::{Pointer, Quantifier};
+use crate::policy::truth::Truth;
+
+/// Members of an outline; arguments with more have none.
+const MAX_MEMBERS: usize = 64;
+/// Bytes of all members of an outline.
+const MAX_BYTES: usize = 4096;
+/// Longest text that names a place, in bytes.
+const MAX_PLACE: usize = 4096;
+/// Names of arguments whose text is a place, whatever it looks like.
+const PLACES: &[&str] = &[
+    "path",
+    "paths",
+    "file",
+    "files",
+    "filename",
+    "filenames",
+    "filepath",
+    "filepaths",
+    "dir",
+    "dirs",
+    "directory",
+    "directories",
+    "folder",
+    "folders",
+    "source",
+    "src",
+    "destination",
+    "dest",
+    "dst",
+    "target",
+    "cwd",
+    "root",
+    "roots",
+    "repo",
+    "repository",
+    "workspace",
+    "url",
+    "urls",
+    "uri",
+    "uris",
+    "href",
+    "link",
+    "endpoint",
+    "host",
+    "hostname",
+    "domain",
+    "server",
+    "proxy",
+    "remote",
+];
+/// Names of arguments and tools that are commands, queries or code.
+const COMMANDS: &[&str] = &[
+    "command",
+    "commands",
+    "cmd",
+    "cmdline",
+    "shell",
+    "bash",
+    "sh",
+    "script",
+    "scripts",
+    "code",
+    "query",
+    "queries",
+    "sql",
+    "exec",
+    "execute",
+    "eval",
+    "evaluate",
+    "expression",
+    "expr",
+    "statement",
+    "statements",
+    "program",
+    "argv",
+    "args",
+    "javascript",
+    "python",
+    "graphql",
+    "cypher",
+    "mutation",
+    "xpath",
+    "jq",
+    "run",
+];
+
+/// The members of one call's arguments.
+#[derive(Debug)]
+pub(in crate::policy) struct Outline<'a> {
+    root: Json<'a>,
+    /// `<type> <pointer>` for each member and element; the type of a switch is its value.
+    pub(in crate::policy) members: BTreeSet<String>,
+    /// Pointers to texts that name a place, by their own name or by their look.
+    pub(in crate::policy) places: BTreeSet<String>,
+    /// Values at these pointers, each once.
+    pub(in crate::policy) values: BTreeSet<(String, String)>,
+    /// The name of an argument that is a command, a query or code.
+    pub(in crate::policy) command: Option<String>,
+    /// Bytes of the members.
+    bytes: usize,
+}
+
+impl<'a> Outline<'a> {
+    /// Reads arguments; `None` where two readers may find different ones, or they have too many
+    /// members.
+    pub(in crate::policy) fn of(json: &'a str) -> Option<Self> {
+        let root = Json::read(json.as_bytes())?;
+        let (members, places, values) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        let mut outline = Self { root: Json::Null, members, places, values, command: None, bytes: 0 };
+        matches!(root, Json::Object(_)).then_some(())?;
+        outline.add("", "", &root)?;
+        Some(Self { root, ..outline })
+    }
+
+    /// Whether each value that the pointers lead to is a text that passes the test, and each leads
+    /// to one.
+    pub(in crate::policy) fn all_texts(&self, pointers: &[String], test: &dyn Fn(&str) -> bool) -> bool {
+        let holds = |value: Option<&Json<'_>>| Truth::from(value.and_then(Json::as_text).is_some_and(test));
+        pointers.iter().all(|pointer| {
+            let Ok(pointer) = Pointer::parse(pointer) else { return false };
+            [Quantifier::All, Quantifier::Any].iter().all(|of| pointer.evaluate(&self.root, *of, &holds) == Truth::Yes)
+        })
+    }
+
+    fn add(&mut self, pointer: &str, name: &str, value: &Json<'_>) -> Option<()> {
+        let kind = match value {
+            Json::Null => "null",
+            Json::Boolean(true) => "true",
+            Json::Boolean(false) => "false",
+            Json::Number(_) => "number",
+            Json::Text(_) => "text",
+            Json::List(_) => "list",
+            Json::Object(_) => "object",
+        };
+        let member = format!("{kind} {pointer}");
+        let length = member.len();
+        if self.members.insert(member) {
+            self.bytes += length;
+        }
+        if self.members.len() > MAX_MEMBERS || self.bytes > MAX_BYTES {
+            return None;
+        }
+        match value {
+            Json::Text(text) if is_named(name, PLACES) || looks_like_place(text) => {
+                self.places.insert(pointer.to_owned());
+                self.values.insert((pointer.to_owned(), text.clone().into_owned()));
+                (self.values.len() <= MAX_MEMBERS && text.len() <= MAX_PLACE).then_some(())
+            }
+            Json::List(items) => items.iter().try_for_each(|item| self.add(&format!("{pointer}/*"), name, item)),
+            Json::Object(members) => {
+                let mut seen = HashSet::new();
+                members.iter().try_for_each(|(key, value)| {
+                    // Some readers take keys for one that differ in case alone.
+                    if **key == *"*" || !seen.insert(key.to_lowercase()) {
+                        return None;
+                    }
+                    if is_named(key, COMMANDS) {
+                        self.command = Some(key.clone().into_owned());
+                    }
+                    self.add(&format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1")), key, value)
+                })
+            }
+            Json::Null | Json::Boolean(_) | Json::Number(_) | Json::Text(_) => Some(()),
+        }
+    }
+}
+
+/// Whether an argument or a tool of that name takes a command, a query or code.
+pub(in crate::policy) fn is_command(name: &str) -> bool {
+    is_named(name, COMMANDS)
+}
+
+/// Whether one of the words of a name is among these or ends in one: `fileName`, `FILE-name2` and
+/// `logfile` have `file`.
+pub(in crate::policy) fn is_named(name: &str, words: &[&str]) -> bool {
+    const MIN_ENDING: usize = 4;
+    let letters: Vec<char> = name.chars().collect();
+    let mut spaced = String::new();
+    for (at, c) in letters.iter().enumerate() {
+        let next_is_small = letters.get(at + 1).is_some_and(|next| next.is_lowercase());
+        let before = at.checked_sub(1).and_then(|at| letters.get(at));
+        let begins = before.is_some_and(|before| before.is_lowercase() || (before.is_uppercase() && next_is_small));
+        if !c.is_alphabetic() || (c.is_uppercase() && begins) {
+            spaced.push(' ');
+        }
+        if c.is_alphabetic() {
+            spaced.extend(c.to_lowercase());
+        }
+    }
+    let is_one =
+        |word: &str| words.iter().any(|known| word == *known || (known.len() >= MIN_ENDING && word.ends_with(known)));
+    spaced.split(' ').any(is_one)
+}
+
+/// Whether a text may be taken for a path or a URL: one line that begins like one, or leads
+/// upwards.
+fn looks_like_place(text: &str) -> bool {
+    let is_around = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '"' | '\'' | '`' | '\u{feff}');
+    let text = text.trim_matches(is_around);
+    let is_url = text.split_whitespace().next().is_some_and(|word| word.contains("://"));
+    if text.contains(['\n', '\r']) {
+        return is_url;
+    }
+    let parts = || text.split(['/', '\\']);
+    let is_drive = text.chars().nth(1) == Some(':') && text.starts_with(|c: char| c.is_ascii_alphabetic());
+    text.starts_with(['/', '\\', '~'])
+        || parts().any(|part| part == "..")
+        || parts().next() == Some(".")
+        || is_drive
+        || is_url
+        || ["file:", "data:"].iter().any(|scheme| text.to_ascii_lowercase().starts_with(scheme))
+}

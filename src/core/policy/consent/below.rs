@@ -1,0 +1,287 @@
+//! Grants below a folder or for one site: which calls they cover, and where they are not offered.
+//!
+//! Such a grant judges each argument of the approved call that names a place, by its JSON pointer;
+//! other texts and numbers may be anything. It covers a call if, and only if:
+//!
+//! - each judged argument is there, is a text, and lies below the folder, as `path-under` of a
+//!   rule reads it: absolute, without dots, NUL or percent signs; or is a URL with the scheme, host
+//!   and port of the site and without a user;
+//! - the call has no member, type of a value or switch that the approved call lacked;
+//! - no other text of it looks like a path or a URL;
+//! - no judged path has a segment that begins with a dot, or has to do with headend's own files.
+//!
+//! The judgement is lexical. Symbolic links and redirects are the server's matter, and the person
+//! is told so.
+
+use std::cell::OnceCell;
+use std::collections::BTreeSet;
+
+use super::Asked;
+use super::shown::{Kept, Shown};
+use crate::policy::Kind;
+use crate::policy::arguments::outline::{Outline, is_command};
+use crate::policy::arguments::text::{Origin, base, is_plain_path, is_under};
+use crate::policy::truth::Truth;
+use crate::wire::raw::{RawJson, RawObject};
+
+/// Folders that are offered for one call, the nearest first.
+const MAX_OFFERS: usize = 4;
+/// Folders that are looked at for them.
+const MAX_TRIED: usize = 16;
+/// Longest base, in bytes.
+const MAX_BASE: usize = 1024;
+/// Folders of people, whatever `HOME` says: a service has none of its own.
+const HOMES: &[&str] = &["/home", "/Users"];
+
+/// Folders of this machine that no grant below a folder takes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Places {
+    /// Home directories: neither they nor folders above them are a base.
+    pub homes: Vec<String>,
+    /// The files and folders of headend's own configuration and state.
+    pub own: Vec<String>,
+}
+
+impl Places {
+    /// Whether a path may be one of headend's own, be below it or above it.
+    fn has(&self, path: &str) -> bool {
+        let path = path.trim_end_matches('/');
+        self.own.iter().any(|own| is_under(path, own) != Truth::No || is_under(own, path) != Truth::No)
+    }
+
+    /// Whether a folder is a home directory or above one.
+    fn are_below(&self, folder: &str) -> bool {
+        let is_people = |parent: &str| folder.rsplit_once('/').is_some_and(|(before, _)| before == parent);
+        let known = self.homes.iter().map(String::as_str).chain(HOMES.iter().copied()).chain(["/root"]);
+        HOMES.iter().any(|parent| is_people(parent))
+            || known.into_iter().any(|home| is_under(home, folder) != Truth::No)
+    }
+}
+
+/// Why a call is not allowed below a folder or for a site.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CannotBelow {
+    #[error("only calls of tools, whose arguments are kept whole, can be allowed below a folder")]
+    Item,
+    #[error("`{0}` may be a command, a query or code, so calls of this tool are not allowed below a folder")]
+    Command(String),
+    #[error("no argument of this call is an absolute path or a URL, so there is nothing to judge")]
+    NoPlace,
+    #[error("`{0}` of this call is not below {1}, or is a path that headend does not judge")]
+    Outside(String, String),
+    #[error("{0}")]
+    Base(String),
+}
+
+/// The part of the arguments that a grant covers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Below {
+    base: String,
+    /// JSON pointers of the arguments that are judged.
+    judged: Vec<String>,
+    /// Members that the approved call had, as [`Outline::members`] has them.
+    members: BTreeSet<String>,
+}
+
+/// The arguments of one call, whose outline is made at most once.
+#[derive(Debug)]
+pub struct Given<'a> {
+    json: &'a str,
+    outline: OnceCell<Option<Outline<'a>>>,
+}
+
+impl<'a> Given<'a> {
+    /// The arguments as they are sent, which are JSON.
+    pub const fn new(json: &'a str) -> Self {
+        Self { json, outline: OnceCell::new() }
+    }
+
+    fn outline(&self) -> Option<&Outline<'a>> {
+        self.outline.get_or_init(|| Outline::of(self.json)).as_ref()
+    }
+}
+
+impl Below {
+    /// The grant for a call below that folder, or for the site of that URL.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn of(asked: &Asked, shown: &Shown, base: &str, places: &Places) -> Result<Self, CannotBelow> {
+        let given = given(asked, shown).ok_or(CannotBelow::Item)?;
+        Self::with(judgeable(asked, &given)?, base, places)
+    }
+
+    fn with(outline: &Outline<'_>, base: &str, places: &Places) -> Result<Self, CannotBelow> {
+        let this = Self {
+            base: checked(base, places)?,
+            judged: outline.places.iter().cloned().collect(),
+            members: outline.members.clone(),
+        };
+        match outline.values.iter().find(|(_, value)| !this.has(value, places)) {
+            Some((pointer, _)) => Err(CannotBelow::Outside(pointer.clone(), this.base)),
+            None if this.takes(outline, places) => Ok(this),
+            None => Err(CannotBelow::Item),
+        }
+    }
+
+    /// The grants that a person is offered for a call, the narrowest first.
+    pub fn offers(asked: &Asked, shown: &Shown, places: &Places) -> Vec<Self> {
+        let Some(given) = given(asked, shown) else { return Vec::new() };
+        let Ok(outline) = judgeable(asked, &given) else { return Vec::new() };
+        let mut values = outline.values.iter().map(|(pointer, value)| (pointer, value.as_str()));
+        let Some((pointer, first)) = values.next() else { return Vec::new() };
+        if let Some(origin) = Origin::of(first) {
+            return Self::with(outline, &origin.to_string(), places).into_iter().collect();
+        }
+        let is_folder = ["repo", "dir", "folder", "cwd", "root", "workspace"].iter().any(|word| pointer.contains(word));
+        let folder = |path: &str| if is_folder { Some(path.to_owned()) } else { parent(path) };
+        let nearest = values
+            .fold(folder(first.trim_end_matches('/')), |near, (_, path)| near.and_then(|near| common(&near, path)));
+        let above = std::iter::successors(nearest, |folder| parent(folder));
+        let offered = above.take(MAX_TRIED).filter_map(|folder| Self::with(outline, &folder, places).ok());
+        offered.take(MAX_OFFERS).collect()
+    }
+
+    /// Whether a rule or a grant may take all calls below that folder.
+    pub(in crate::policy) fn is_folder(folder: &str, places: &Places) -> bool {
+        checked(folder, places).is_ok_and(|base| is_plain_path(&base)) && !places.has(folder)
+    }
+
+    /// Whether it covers a call with these arguments.
+    pub fn covers(&self, given: &Given<'_>, places: &Places) -> bool {
+        given.outline().is_some_and(|outline| self.takes(outline, places))
+    }
+
+    fn takes(&self, outline: &Outline<'_>, places: &Places) -> bool {
+        let is_known = |pointer: &String| self.judged.contains(pointer);
+        !self.judged.is_empty()
+            && outline.members.is_subset(&self.members)
+            && outline.places.iter().all(is_known)
+            && outline.all_texts(&self.judged, &|text| self.has(text, places))
+    }
+
+    /// Whether a place is below the folder, or at the site.
+    fn has(&self, text: &str, places: &Places) -> bool {
+        match Origin::of(&self.base) {
+            Some(origin) => Origin::of(text).is_some_and(|other| other == origin),
+            None => {
+                let is_hidden = text.split('/').any(|part| part.starts_with('.'));
+                !text.contains('\0') && is_under(text, &self.base) == Truth::Yes && !is_hidden && !places.has(text)
+            }
+        }
+    }
+
+    /// The folder, or the URL of the site.
+    pub fn base(&self) -> &str {
+        &self.base
+    }
+
+    /// JSON pointers of the arguments that are judged.
+    pub fn judged(&self) -> &[String] {
+        &self.judged
+    }
+
+    /// The folder or site and the judged arguments, for the audit log.
+    pub fn scope(&self) -> String {
+        format!("below {}, judged by {}", self.base, self.judged.join(", "))
+    }
+
+    /// Sentences about what it covers, for a person.
+    pub fn told(&self) -> String {
+        let judged = self.judged.join(", ");
+        let members = self.members.iter().filter_map(|member| member.split_once(' '));
+        let any = members
+            .filter(|(kind, at)| matches!(*kind, "text" | "number") && !self.judged.iter().any(|judged| judged == at));
+        let any: Vec<&str> = any.map(|(_, pointer)| pointer).collect();
+        let any = if any.is_empty() { String::new() } else { format!("; any: {}", any.join(", ")) };
+        let (what, matter) = match Origin::of(&self.base) {
+            Some(_) => ("of this scheme, host and port", "Redirects"),
+            None => ("below it, without segments that begin with a dot and headend's own files", "Symbolic links"),
+        };
+        format!("Judged: {judged}, {what}{any}. A call with a further argument asks. {matter} are the server's matter.")
+    }
+
+    /// As it is kept.
+    pub fn text(&self) -> String {
+        let list = |texts: &mut dyn Iterator<Item = &String>| RawJson::list(texts.map(|text| RawJson::string(text)));
+        let mut out = RawObject::of_strings(&[("base", &self.base)]);
+        out.set("judged", list(&mut self.judged.iter()));
+        out.set("members", list(&mut self.members.iter()));
+        out.encode().text().into_owned()
+    }
+
+    /// Reads what [`Self::text`] wrote.
+    pub fn parse(text: &str) -> Option<Self> {
+        let object = RawObject::parse(&RawJson::checked(text.to_owned()).ok()?).ok()?;
+        let list = |name: &str| -> Option<Vec<String>> {
+            object.list(name)?.iter().map(|raw| raw.parse::<String>().ok()).collect()
+        };
+        let (base, judged) = (object.string("base")?, list("judged")?);
+        let is_whole = !judged.is_empty() && (Origin::of(&base).is_some() || is_plain_path(&base));
+        is_whole.then_some(Self { base, judged, members: list("members")?.into_iter().collect() })
+    }
+}
+
+/// The arguments of a tool's call, if they are kept whole.
+pub(super) fn given<'a>(asked: &Asked, shown: &'a Shown) -> Option<Given<'a>> {
+    match &shown.arguments {
+        Kept::Whole(json) if asked.kind == Kind::Tool => Some(Given::new(json)),
+        Kept::Whole(_) | Kept::Beginning(_) => None,
+    }
+}
+
+/// The outline of arguments that such a grant may be about.
+fn judgeable<'g>(asked: &Asked, given: &'g Given<'_>) -> Result<&'g Outline<'g>, CannotBelow> {
+    let item = &*asked.item;
+    let tool = item.strip_prefix(&*asked.upstream).unwrap_or(item).trim_start_matches('_');
+    if is_command(tool) {
+        return Err(CannotBelow::Command(tool.to_owned()));
+    }
+    let outline = given.outline().ok_or(CannotBelow::Item)?;
+    match &outline.command {
+        Some(name) => Err(CannotBelow::Command(name.clone())),
+        None if outline.places.is_empty() => Err(CannotBelow::NoPlace),
+        None => Ok(outline),
+    }
+}
+
+/// A folder or the URL of a site in its plain spelling.
+fn checked(text: &str, places: &Places) -> Result<String, CannotBelow> {
+    let refused = |why: String| Err(CannotBelow::Base(why));
+    if text.len() > MAX_BASE {
+        return refused(format!("must not be longer than {MAX_BASE} bytes"));
+    }
+    if text.contains("://") {
+        let whole = Origin::of(text).filter(|_| text.splitn(4, '/').nth(3).is_none_or(str::is_empty));
+        return match whole {
+            Some(origin) if !text.contains(['?', '#']) => Ok(origin.to_string()),
+            _ => refused(format!("`{text}` is no site: write its scheme, host and port, such as https://host/")),
+        };
+    }
+    let folder = base(text).map_err(CannotBelow::Base)?;
+    if folder.split('/').any(|part| part.starts_with('.')) {
+        return refused(format!("`{text}` has a segment that begins with a dot"));
+    }
+    if places.are_below(&folder) {
+        return refused(format!("`{text}` is a home directory or above one; name a folder in it"));
+    }
+    if places.own.iter().any(|own| is_under(&folder, own) != Truth::No) {
+        return refused(format!("`{text}` belongs to headend's own configuration or state"));
+    }
+    Ok(folder.into_string())
+}
+
+/// The folder of a path; `None` at the root.
+fn parent(path: &str) -> Option<String> {
+    path.rsplit_once('/').map(|(parent, _)| parent.to_owned()).filter(|parent| !parent.is_empty())
+}
+
+/// The folder that is both or holds both; `None` where that is the root.
+fn common(one: &str, other: &str) -> Option<String> {
+    let same = one.split('/').zip(other.split('/')).take_while(|(one, other)| one == other);
+    let folder = same.map(|(part, _)| part).collect::<Vec<_>>().join("/");
+    (!folder.is_empty()).then_some(folder)
+}
+
+#[cfg(test)]
+mod tests;
