@@ -7,6 +7,7 @@ use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 mod approvals;
 mod audit;
+mod backup;
 mod call;
 mod check;
 mod console;
@@ -197,6 +198,15 @@ enum Command {
     /// Verify and read the audit log, without a daemon.
     #[command(subcommand)]
     Audit(audit::AuditCommand),
+    /// Write a copy of the state directory into a new folder, with a running daemon or without one.
+    ///
+    /// The copy has grants, pins, limits, logins, the token of clients and the catalogs of upstreams.
+    /// Left out are once-grants, open approvals, sessions, the console's token, the audit log, the
+    /// configuration and, unless `--with-key` is given, the key that opens the logins.
+    ///
+    /// To restore it, stop headend, put the folder in the place of the state directory and start
+    /// headend: `headend status` then names what to review.
+    Backup(backup::BackupArgs),
     /// Turn the servers of other hosts into a configuration, on stdout or in the configuration file (`--write`).
     ///
     /// Finds the files of this user's hosts, or reads those that are named: Claude Desktop, Claude Code, Cursor, VS Code, Cline, Roo
@@ -309,6 +319,7 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Logs(args) => logs::run(&common, &args),
         Command::Doctor(args) => doctor::run(&common, args),
         Command::Audit(command) => audit::run(&common, command),
+        Command::Backup(args) => backup::run(&common, &args),
         Command::Import(args) => import::run(&common, &args),
         Command::Demo { name } => demo(&name),
         Command::Completions { shell } => {

@@ -11,6 +11,7 @@
 pub(crate) mod address;
 pub(crate) mod approvals;
 pub(crate) mod audit;
+pub(crate) mod backup;
 pub(crate) mod db;
 pub(crate) mod directory;
 mod disk_use;
@@ -23,6 +24,7 @@ pub(crate) mod logins;
 pub(crate) mod pins;
 pub(crate) mod presence;
 pub(crate) mod recent;
+pub(crate) mod restored;
 pub(crate) mod seal;
 pub(crate) mod sessions;
 pub(crate) mod sign_ins;

@@ -8,9 +8,11 @@ use super::options::Common;
 use super::output::{Failure, date, print};
 use super::screen::{Column, Screen};
 use super::{operator, source};
+use crate::daemon::local_time::local_minute;
 use crate::policy::OperatorAction;
 use crate::store::approvals::beside;
 use crate::store::audit::Journal;
+use crate::store::restored::NOTHING_DUE;
 use crate::wire::raw::{RawJson, RawObject};
 
 /// Digits of a grant's id.
@@ -39,10 +41,18 @@ enum What {
         #[arg(long)]
         all: bool,
     },
+    /// Say that you have reviewed grants and tokens after the restore of a backup; `headend status`
+    /// asks for it until then.
+    Reviewed,
 }
 
 pub(super) fn run(common: &Common, args: GrantsArgs) -> Result<u8, Failure> {
     let mut place = Place::find(common)?;
+    if matches!(args.what, Some(What::Reviewed)) {
+        let outcome = reviewed(common, &mut place)?;
+        let object = || RawObject::of_strings(&[("outcome", &outcome)]).encode().text().into_owned();
+        return print(&if args.json { format!("{}\n", object()) } else { format!("{outcome}\n") });
+    }
     let rows = place.list("grants.list", "grants")?;
     let denials = place.list("grants.list", "denials")?;
     match args.what.unwrap_or(What::List) {
@@ -51,7 +61,7 @@ pub(super) fn run(common: &Common, args: GrantsArgs) -> Result<u8, Failure> {
             let lists = lists.map(|(name, rows)| (name, RawJson::list(rows.iter().map(RawObject::encode))));
             print(&format!("{}\n", RawObject::of(lists).encode().text()))
         }
-        What::List => list(&rows, &denials),
+        What::List | What::Reviewed => list(&rows, &denials),
         What::Revoke { id, all } => {
             let listed = [rows, denials].concat();
             let id = id.map(|start| named(&listed, &start)).transpose()?;
@@ -119,6 +129,26 @@ fn list(rows: &[RawObject], denials: &[RawObject]) -> Result<u8, Failure> {
         lines.push(vec![id, caller, item, until, exact, evidence, by, uses, rule]);
     }
     print(&Screen::of_stdout().plain(&columns, &lines))
+}
+
+/// Ends the review of a restored store, and says of which backup.
+fn reviewed(common: &Common, place: &mut Place) -> Result<String, Failure> {
+    let db = match place {
+        Place::Daemon(daemon) => {
+            let answer = daemon.ask("grants.reviewed", None)?;
+            return Ok(answer.string("outcome").unwrap_or_default());
+        }
+        Place::Nowhere => return Err(Failure::new(NO, NOTHING_DUE)),
+        Place::Store { db, .. } => db,
+    };
+    let unrecorded = |why| Failure::new(TEMPFAIL, format!("not recorded: {why}"));
+    let journal = Journal::open(db, &source::audit(common)).map_err(unrecorded)?;
+    let ended = db.end_restore_review().run_now().map_err(|error| Failure::new(TEMPFAIL, error))?;
+    let outcome = ended.map(|time| format!("reviewed the backup of {}", local_minute(time))).ok_or(NOTHING_DUE);
+    let told = outcome.as_ref().map(String::as_str).map_err(|why| *why);
+    let record = operator::record(OperatorAction::Review, None, told);
+    journal.write([record]).map_err(unrecorded)?;
+    outcome.map_err(|why| Failure::new(NO, why))
 }
 
 fn revoke(common: &Common, place: &mut Place, id: Option<&str>) -> Result<usize, Failure> {

@@ -96,6 +96,10 @@ fn all(screen: Screen, status: &RawObject, upstreams: &[RawObject]) -> String {
             field(condition, "text")
         )));
     }
+    if let Some(restored) = status.object("restored") {
+        out.push_str(&screen.paragraph(&field(&restored, "text")));
+        out.push('\n');
+    }
     out.push_str(if degraded.is_empty() { "" } else { "\n" });
     if upstreams.is_empty() {
         out.push_str("no upstream is configured; write a table [upstreams.NAME], or run `headend import`\n");

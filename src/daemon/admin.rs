@@ -452,8 +452,7 @@ pub(crate) fn status(gateway: &Gateway) -> RawJson {
     out.set("generation", RawJson::number(snapshot.generation));
     out.set("sessions", RawJson::number(gateway.sessions.len()));
     out.set("in-flight", RawJson::number(in_flight));
-    presence::add_addresses(&mut out, gateway);
-    presence::add_clients(&mut out, gateway);
+    presence::add(&mut out, gateway);
     out.set("withheld-items", RawJson::number(snapshot.dropped.len()));
     let degraded = conditions(service).into_iter().map(|condition| {
         let mut out = RawObject::of_strings(&[("reason", condition.reason), ("text", &condition.text)]);

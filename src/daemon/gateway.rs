@@ -49,6 +49,7 @@ use crate::store::leases::Leases;
 use crate::store::logins::{LoginKey, Logins};
 use crate::store::pins::{PinNews, Pins};
 use crate::store::recent::Recent;
+use crate::store::restored::RestoreReview;
 use crate::store::sessions::SessionStore;
 use crate::store::sign_ins::SignIns;
 use crate::telemetry::metrics::Metrics;
@@ -155,6 +156,8 @@ pub(crate) struct Gateway {
     pub(super) wrong_codes: WrongAttempts,
     pub(super) store: Option<Store>,
     /// `None` where nothing outlives the process.
+    pub(super) restore_review: Option<RestoreReview>,
+    /// `None` where nothing outlives the process.
     pub(super) sign_ins: Option<SignIns>,
     /// Set when HTTP is listened to.
     pub(super) doors: OnceLock<Doors>,
@@ -238,9 +241,11 @@ impl Gateway {
             }
             clock::not_before(latest);
         }
+        let is_daemon = chain == audit::MAIN;
+        let restore_review = db.clone().map(|db| RestoreReview::open(db, is_daemon)).transpose()?;
         let leases = Leases::new(db.clone(), metrics.clone());
         let kept_logins = db.clone().filter(|_| source.remembers).map(Logins::new);
-        if chain == audit::MAIN {
+        if is_daemon {
             adopt(&config, store.as_ref(), kept_logins.as_ref());
         }
         let login_parts = LoginParts::new(kept_logins, audit.clone());
@@ -270,6 +275,9 @@ impl Gateway {
         let state = store.as_ref().map(Store::dir);
         approvals.set_places(own_places(source.path.as_deref(), &source.files.lock(), state));
         let supervised = supervisor::start(config, parts).map_err(StartError::Config)?;
+        if let Some(review) = restore_review.clone().filter(|_| is_daemon) {
+            supervised.tasks.spawn("restored", review.record(audit.clone()));
+        }
         supervised.tasks.spawn("approvals", approvals.clone().run(supervised.stop.clone()));
         let approvals = Arc::new(approvals);
         let (tasks, draining, giving_up) = (TaskGroup::default(), CancellationToken::new(), CancellationToken::new());
@@ -323,6 +331,7 @@ impl Gateway {
             notices,
             wrong_codes,
             store,
+            restore_review,
             sign_ins,
             doors: OnceLock::new(),
             addresses: OnceLock::new(),

@@ -29,6 +29,7 @@ use crate::wire::secrets::Secrets;
 
 mod approvals;
 mod audit;
+mod backup;
 mod closing;
 mod error;
 mod grants;
@@ -41,12 +42,14 @@ mod number;
 mod open;
 mod pins;
 mod prompts;
+mod restored;
 mod schema;
 mod sessions;
 mod sign_ins;
 mod states;
 mod thread;
 
+pub(crate) use self::backup::{BackupRows, back_up};
 pub(crate) use self::error::DbError;
 pub(crate) use self::health::Health;
 pub(crate) use self::job::Work;
@@ -60,7 +63,7 @@ use self::job::{Begun, Job, Place};
 /// Operations that may wait for the thread.
 const QUEUE: usize = 4096;
 /// The file in the state directory.
-const FILE: &str = "headend.db";
+pub(crate) const FILE: &str = "headend.db";
 /// The threads of the databases of this process.
 static THREADS: Running = Running::new();
 
@@ -138,13 +141,14 @@ impl Db {
         self.seals.has_lost()
     }
 
-    /// Secrets for that purpose, made of the keys of the store and of its installation; `None` where there is no key. Blocks.
+    /// Secrets for that purpose, made of the keys of the store and of its identity; `None` where
+    /// there is no key. Blocks.
     ///
     /// # Errors
     /// When it cannot be read.
     pub(crate) fn secrets(&self, purpose: &str) -> Result<Option<Secrets>, DbError> {
-        let installation = self.installation_key().run_now()?;
-        Ok(self.seals.secrets(purpose, &installation))
+        let identity = self.identity().run_now()?;
+        Ok(self.seals.secrets(purpose, &identity))
     }
 
     /// Waits for all operations begun before this one: their writes are on disk.

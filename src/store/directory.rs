@@ -35,6 +35,9 @@ const STRAY_LIFE: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Largest kept catalog of an upstream, in bytes.
 const MAX_INVENTORY: u64 = 256 << 20;
 
+/// The file of the access token.
+pub(crate) const TOKEN_FILE: &str = "token";
+
 /// The state directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Store {
@@ -121,7 +124,7 @@ impl Store {
     /// When the file can neither be read nor written.
     pub(crate) fn token(&self) -> io::Result<(String, PathBuf)> {
         // Users whom the operator lets read it may connect.
-        self.token_in("token", guard::SHARED)
+        self.token_in(TOKEN_FILE, guard::SHARED)
     }
 
     /// The operator's token for the console, generated at first use with mode 0600. Clients hold the other one.
@@ -264,6 +267,23 @@ impl Store {
         let path = self.dir.join(name);
         files::with_fresh(&self.dir, name, text, |fresh| fs::rename(fresh, &path))
     }
+}
+
+/// Names of the kept catalogs in a state directory.
+///
+/// # Errors
+/// When the directory cannot be read.
+pub(super) fn catalogs(dir: &Path) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        // A name that is not UTF-8 is not ours.
+        let Ok(name) = entry?.file_name().into_string() else { continue };
+        if name.starts_with("inventory-") && name.ends_with(".json") {
+            names.push(name);
+        }
+    }
+    names.sort();
+    Ok(names)
 }
 
 fn inventory_file(key: &str) -> String {

@@ -16,7 +16,7 @@ use crate::upstream::Fake;
 
 /// Commands that leave a record of their action, and how the test writes them; `ID` is an
 /// approval's id, `ITEM` a changed tool.
-const ACTIONS: [(&str, &str, &str); 16] = [
+const ACTIONS: [(&str, &str, &str); 17] = [
     ("approvals approve", "approvals approve ID", "approve"),
     ("approvals deny", "approvals deny ID", "deny"),
     ("approvals notify", "approvals notify", "notify"),
@@ -26,6 +26,7 @@ const ACTIONS: [(&str, &str, &str); 16] = [
     ("deny", "deny ID", "deny"),
     ("disable", "disable gx", "disable"),
     ("enable", "enable gx", "enable"),
+    ("grants reviewed", "grants reviewed", "review"),
     ("grants revoke", "grants revoke --all", "revoke"),
     ("login", "login fx", "login-begin"),
     ("logout", "logout fx", "logout"),
@@ -38,11 +39,12 @@ const ACTIONS: [(&str, &str, &str); 16] = [
 /// Commands that change nothing of a gateway or its store, or leave other records: `call` a
 /// decision, `serve` and `stdio` the start. `import` and `init` write a file, which the gateway
 /// reads later.
-const OTHERS: [&str; 23] = [
+const OTHERS: [&str; 24] = [
     "approvals list",
     "approvals show",
     "audit tail",
     "audit verify",
+    "backup",
     "call",
     "check",
     "completions",
@@ -159,8 +161,8 @@ fn each_command_is_a_look_or_leaves_one_record() {
     let (world, mut client, mut before) = (&gateway.world, gateway.modern(), 0);
     for (_, line, action) in ACTIONS {
         let told = play(world, &mut client, &mut before, (line, action), &own_user());
-        // The approval is open, so nothing is blocked.
-        let is_done = !matches!(action, "notify" | "unblock" | "login-begin" | "logout");
+        // The approval is open, so nothing is blocked, and nothing was restored.
+        let is_done = !matches!(action, "notify" | "review" | "unblock" | "login-begin" | "logout");
         assert!(told[1] == "done" || !is_done, "{line}: {told}");
     }
 }
@@ -236,7 +238,9 @@ fn commands_without_a_daemon_leave_one_record_each() {
             .contains(&command)
         {
             let told = play(&world, &mut client, &mut before, (line, action), &by);
-            assert_eq!(told[1], "done", "{line}: {told}");
+            // Nothing was restored.
+            let wanted = if action == "review" { "refused" } else { "done" };
+            assert_eq!(told[1], wanted, "{line}: {told}");
         }
     }
     let verified = world.run(&["audit", "verify"]);

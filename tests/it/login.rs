@@ -22,6 +22,7 @@ mod held;
 mod issuers;
 mod pages;
 mod proxied;
+mod restored;
 
 /// A daemon before one server that wants a login, and that server's own log.
 struct World {

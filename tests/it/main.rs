@@ -20,6 +20,7 @@ mod admission;
 mod approvals;
 mod asking;
 mod audit;
+mod backup;
 mod bounds;
 mod bridges;
 mod buffered;

@@ -74,6 +74,10 @@ pub(super) fn look(status: &RawObject, found: &mut Findings) {
             );
         }
     }
+    if let Some(text) = status.object("restored").and_then(|restored| restored.string("text")) {
+        let next = "`headend grants` lists the grants; `headend grants reviewed` ends this notice";
+        found.add(Level::Warning, "restored", text, next);
+    }
     let mut ready: Vec<String> = Vec::new();
     for upstream in status.objects("upstreams") {
         let text = |name: &str| upstream.string(name).unwrap_or_default();

@@ -1,9 +1,11 @@
 //! The operator's methods about open approvals and grants.
 
 use crate::daemon::gateway::Gateway;
+use crate::daemon::local_time::local_minute;
 use crate::policy::Digest;
 use crate::policy::consent::{CannotAnswer, GrantRow, PromptId};
 use crate::store::approvals::{PromptRow, Wish, json};
+use crate::store::restored::NOTHING_DUE;
 use crate::wire::code;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -14,13 +16,14 @@ pub(super) async fn operate(
     method: &str,
     params: &RawObject,
 ) -> Option<Result<RawJson, (i64, String)>> {
-    const METHODS: [&str; 7] = [
+    const METHODS: [&str; 8] = [
         "approvals.list",
         "approvals.show",
         "approvals.answer",
         "approvals.notify",
         "approvals.unblock",
         "grants.list",
+        "grants.reviewed",
         "grants.revoke",
     ];
     if !METHODS.contains(&method) {
@@ -33,6 +36,7 @@ pub(super) async fn operate(
         "approvals.notify" => notify(gateway).await,
         "approvals.unblock" => unblock(gateway, params, by),
         "grants.list" => Ok(grants(gateway)),
+        "grants.reviewed" => reviewed(gateway).await,
         _ => revoke(gateway, params, by).await,
     })
 }
@@ -100,6 +104,14 @@ fn grants(gateway: &Gateway) -> RawJson {
     let denials = blocks.iter().filter(|block| block.denial.is_some());
     let denials = RawJson::list(denials.map(|block| json::block(block, now)));
     RawObject::of([("grants", RawJson::list(rows.iter().map(json::grant))), ("denials", denials)]).encode()
+}
+
+/// Ends the review of a restored store.
+async fn reviewed(gateway: &Gateway) -> Result<RawJson, (i64, String)> {
+    let review = gateway.restore_review.as_ref().ok_or_else(|| (1, NOTHING_DUE.to_owned()))?;
+    let backup_time = review.end().await.map_err(|why| (1, why))?;
+    let outcome = format!("reviewed the backup of {}", local_minute(backup_time));
+    Ok(RawObject::of_strings(&[("outcome", &outcome)]).encode())
 }
 
 async fn revoke(gateway: &Gateway, params: &RawObject, by: &str) -> Result<RawJson, (i64, String)> {

@@ -18,7 +18,7 @@ pub(super) enum MethodEffect {
 }
 
 /// All methods. A method that is missing here does not exist.
-pub(super) const METHODS: [(&str, MethodEffect); 26] = [
+pub(super) const METHODS: [(&str, MethodEffect); 27] = [
     ("approvals.answer", Act(OperatorAction::Approve, Some("id"))),
     ("approvals.list", Look),
     ("approvals.notify", Act(OperatorAction::Notify, None)),
@@ -27,6 +27,7 @@ pub(super) const METHODS: [(&str, MethodEffect); 26] = [
     ("call", RecordedElsewhere),
     ("console.link", Act(OperatorAction::ConsoleLink, None)),
     ("grants.list", Look),
+    ("grants.reviewed", Act(OperatorAction::Review, None)),
     ("grants.revoke", Act(OperatorAction::Revoke, Some("id"))),
     ("login.begin", Act(OperatorAction::LoginBegin, Some("name"))),
     ("login.paste", Act(OperatorAction::LoginEnd, None)),

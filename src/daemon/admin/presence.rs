@@ -2,13 +2,27 @@
 
 use super::RawObject;
 use crate::daemon::gateway::Gateway;
+use crate::policy::chain::timestamp;
+use crate::store::restored::{self, RestoreReview};
 use crate::wire::raw::RawJson;
 
 /// Names of clients that are listed; the others are counted.
 const MOST_CLIENTS: usize = 100;
 
+/// Adds addresses, clients, and the review that a restored store waits for.
+pub(super) fn add(out: &mut RawObject, gateway: &Gateway) {
+    add_addresses(out, gateway);
+    add_clients(out, gateway);
+    if let Some(backup_time) = gateway.restore_review.as_ref().and_then(RestoreReview::backup_time) {
+        let mut restored = RawObject::of_strings(&[("text", &restored::due(backup_time))]);
+        let time = timestamp(backup_time.saturating_mul(1000));
+        restored.set("backup-time", RawJson::string(&time));
+        out.set("restored", restored.encode());
+    }
+}
+
 /// Adds the addresses that the gateway listens on.
-pub(super) fn add_addresses(out: &mut RawObject, gateway: &Gateway) {
+fn add_addresses(out: &mut RawObject, gateway: &Gateway) {
     let mut addresses = RawObject::default();
     if let Some(listens) = gateway.addresses.get() {
         addresses.set("mcp", RawJson::list(listens.endpoints.iter().map(|url| RawJson::string(url))));
@@ -23,7 +37,7 @@ pub(super) fn add_addresses(out: &mut RawObject, gateway: &Gateway) {
 }
 
 /// Adds the connected clients by the names that they gave themselves, which nothing proves.
-pub(super) fn add_clients(out: &mut RawObject, gateway: &Gateway) {
+fn add_clients(out: &mut RawObject, gateway: &Gateway) {
     let counted = gateway.service.clients.counted(gateway.sessions.clients());
     let more: usize = counted.iter().skip(MOST_CLIENTS).map(|(.., count)| count).sum();
     let clients = counted.iter().take(MOST_CLIENTS).map(|(caller, name, count)| {

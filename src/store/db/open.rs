@@ -10,7 +10,7 @@ use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use rusqlite::backup::Backup;
+use rusqlite::backup::{Backup, StepResult};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
@@ -179,15 +179,88 @@ pub(super) fn copied(path: &Path) -> Result<Copied, DbError> {
             continue;
         }
         harden(&connection).map_err(sql)?;
-        let taken = schema::taken(&connection, schema::VERSION).map_err(|obstacle| stopped(path, obstacle))?;
-        if taken != schema::VERSION {
-            let why = "it was not made whole, or by an older headend, and has to be written first".to_owned();
-            return Err(DbError::Failed { path: path.to_owned(), why });
-        }
+        judge_version(&connection, path)?;
         connection.pragma_update(None, "query_only", true).map_err(sql)?;
         return Ok(Copied { connection, stamp });
     }
     Err(DbError::Busy { path: path.to_owned() })
+}
+
+/// Copies the file's content of one moment into memory while other processes may write it. The file
+/// is not changed, and must be of this program's version.
+///
+/// # Errors
+/// When not all that was committed can be read.
+pub(super) fn snapshot(path: &Path) -> Result<Connection, DbError> {
+    judged(path)?;
+    let source = match source(path) {
+        Ok(source) => source,
+        // Its disk takes no writes, not even those of a reader.
+        Err(error) if error.is_unwritable() => {
+            let Copied { connection, .. } = copied(path)?;
+            connection.pragma_update(None, "query_only", false).map_err(|error| told(path, &error))?;
+            return Ok(connection);
+        }
+        Err(error) => return Err(error),
+    };
+    let copy = whole(&source).map_err(|error| told(path, &error))?;
+    copy.ok_or_else(|| DbError::Busy { path: path.to_owned() })
+}
+
+/// Opens the file to read it beside other processes. Closing it leaves its log.
+fn source(path: &Path) -> Result<Connection, DbError> {
+    let sql = |error: rusqlite::Error| told(path, &error);
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let source = Connection::open_with_flags(path, flags).map_err(sql)?;
+    source.busy_timeout(OPENING).map_err(sql)?;
+    source.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(sql)?;
+    harden(&source).map_err(sql)?;
+    judge_version(&source, path)?;
+    Ok(source)
+}
+
+/// Copies a database in one step, which is one moment of it; `None` if it was locked for too long.
+fn whole(source: &Connection) -> rusqlite::Result<Option<Connection>> {
+    let until = clock::now() + OPENING;
+    let mut copy = Connection::open_in_memory()?;
+    let is_done = {
+        let backup = Backup::new(source, &mut copy)?;
+        loop {
+            if backup.step(-1)? == StepResult::Done {
+                break true;
+            }
+            if clock::now() >= until {
+                break false;
+            }
+            std::thread::sleep(RETRY);
+        }
+    };
+    Ok(is_done.then_some(copy))
+}
+
+/// Judges a copy that was written: whole, and of this program's version.
+///
+/// # Errors
+/// What is wrong with it.
+pub(super) fn check_copy(path: &Path) -> Result<(), DbError> {
+    let copy = as_it_lies(path).map_err(|error| told(path, &error))?;
+    let verdict = copy.query_row("PRAGMA integrity_check(1)", [], |row| row.get::<_, String>(0));
+    let verdict = verdict.map_err(|error| told(path, &error))?;
+    if verdict != "ok" {
+        let why = format!("the copy is not what was written: {verdict}");
+        return Err(DbError::Failed { path: path.to_owned(), why });
+    }
+    judge_version(&copy, path)
+}
+
+/// Refuses a file of another version: reading it must not change it.
+fn judge_version(connection: &Connection, path: &Path) -> Result<(), DbError> {
+    let taken = schema::taken(connection, schema::VERSION).map_err(|obstacle| stopped(path, obstacle))?;
+    if taken != schema::VERSION {
+        let why = "it was not made whole, or by an older headend, and has to be written first".to_owned();
+        return Err(DbError::Failed { path: path.to_owned(), why });
+    }
+    Ok(())
 }
 
 fn copy(path: &Path, stamp: Stamp) -> Result<Connection, DbError> {

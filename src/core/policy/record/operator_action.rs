@@ -10,6 +10,8 @@ pub enum OperatorAction {
     Deny,
     /// Grants are taken back.
     Revoke,
+    /// Grants and tokens are reviewed after the restore of a backup.
+    Review,
     /// A refusal of calls for a while ends before its time.
     Unblock,
     /// Definitions or launches are approved.
@@ -61,6 +63,7 @@ impl OperatorAction {
             | Self::WrongSignIn
             | Self::WrongCode => true,
             Self::Approve
+            | Self::Review
             | Self::Unblock
             | Self::PinsApprove
             | Self::Restart
@@ -86,6 +89,7 @@ impl OperatorAction {
             | Self::LoginEnd => true,
             Self::Deny
             | Self::Revoke
+            | Self::Review
             | Self::PinsReject
             | Self::Disable
             | Self::Reload
