@@ -18,7 +18,7 @@ fn state() -> (TempDir, Db) {
     let grant = |id: &str, lifetime: &str, text: &str| {
         format!(
             "INSERT INTO grants VALUES ('{id}', 'live', '{text}', 'fx', 'tool', 'fx__a', '', '', '', '', 'L1', 0, \
-             'any', '{lifetime}', NULL, 'L3', 'uid:0', 1, 1, 0, NULL);"
+             'any', '{lifetime}', NULL, 'L3', 'uid:0', 1, 1, 0, NULL, NULL);"
         )
     };
     let sql = [
