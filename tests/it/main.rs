@@ -84,6 +84,7 @@ mod rules;
 mod screens;
 mod sealed;
 mod sessions;
+mod slips;
 mod soak;
 mod socket;
 mod sse;
