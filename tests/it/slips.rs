@@ -1,4 +1,4 @@
-//! Servers that write their messages against the protocol: what has one reading is read so, and counted.
+//! Servers and hosts that write their messages against the protocol: what has one reading is read so, and counted for servers.
 //! What cannot be read ends its request at once and is named.
 
 use std::os::unix::fs::PermissionsExt as _;
@@ -8,8 +8,11 @@ use serde_json::{Value, json};
 
 use crate::failures::status_of;
 use crate::harness::{Gateway, Setup};
-use crate::mcp::Era;
+use crate::http;
+use crate::mcp::{Era, Mcp, names};
 use crate::process::{eventually, said, within};
+use crate::sse::OldClient;
+use crate::stdio::Pipe;
 use crate::upstream::{Fake, Listening};
 
 /// Far less than the time of a call or of a start.
@@ -187,5 +190,61 @@ fn a_terminal_and_an_end_without_a_word_are_named() {
         within(SOON, &format!("{label} is named"), || {
             status_of(&gateway, "fx")["last-error"].as_str().is_some_and(|last| last.contains(why))
         });
+    }
+}
+
+#[test]
+fn nulls_of_hosts_are_absent_on_every_face() {
+    let gateway = Setup::new().server("legacy-sse = true").fake("fx", &Fake::stdio("both")).start();
+    gateway.wait_for_tools(&["fx__echo", "fx__sleep"]);
+    let nulls = json!({"name": "fx__sleep", "arguments": null, "_meta": null});
+    let token = json!({"name": "fx__sleep", "arguments": {"ms": 0}, "_meta": {"progressToken": null}});
+    let prompt = json!({"name": "fx__p", "arguments": null, "_meta": {"progressToken": null}});
+    let asked = [
+        ("ping", Value::Null),
+        ("tools/list", Value::Null),
+        ("prompts/list", Value::Null),
+        ("tools/call", nulls),
+        ("tools/call", token.clone()),
+        ("prompts/get", prompt.clone()),
+    ];
+    let mut http = gateway.legacy();
+    let mut pipe = Mcp::stdio(Pipe::start(&gateway.world, &gateway.config, &[]), Era::LEGACY);
+    let mut old = OldClient::connect(&gateway, gateway.token(), "/sse");
+    old.initialize("2024-11-05");
+    for (method, params) in asked {
+        for (face, message) in [
+            ("http", http.request(method, params.clone()).message),
+            ("stdio", pipe.request(method, params.clone()).message),
+            ("sse", old.request(method, params.clone())),
+        ] {
+            assert!(message.get("result").is_some(), "{face}: {method} {params}: {message}");
+        }
+    }
+    for (method, mut params) in [("tools/call", token), ("prompts/get", prompt)] {
+        params["arguments"] = Value::Null;
+        let answer = gateway.modern().request(method, params);
+        assert!(answer.message.get("result").is_some(), "{method}: {}", answer.raw);
+    }
+}
+
+#[test]
+fn a_slash_after_the_endpoint_or_its_profile_means_the_same() {
+    let profile = "[profiles.few]\ntools = { allow = [\"fx__s*\"] }";
+    let setup = Setup::new().server("legacy-sse = true").toml(profile);
+    let gateway = setup.fake("fx", &Fake::stdio("both")).start();
+    gateway.wait_for_tools(&["fx__echo", "fx__sleep"]);
+    let shows = |path: &str| {
+        let mut client = Mcp::http_at(gateway.address, gateway.token(), Era::LEGACY, path, json!({}));
+        names(&client.list("tools/list", "tools"))
+    };
+    assert_eq!(shows("/mcp/"), shows("/mcp"));
+    assert_eq!(shows("/mcp/few/"), shows("/mcp/few"));
+    assert_ne!(shows("/mcp/few/"), shows("/mcp/"));
+    let mut modern = Mcp::http_at(gateway.address, gateway.token(), Era::Modern, "/mcp/", json!({}));
+    assert_eq!(modern.call("fx__echo", json!({"text": "hi"})).text(), "hi");
+    OldClient::connect(&gateway, gateway.token(), "/sse/few/").initialize("2024-11-05");
+    for path in ["/mcp//", "/mcp/few//", "/mcp//few", "/mcp/none/", "/mcpx/", "/"] {
+        assert_eq!(http::get(gateway.address, path).unwrap().head.status, 404, "{path}");
     }
 }
