@@ -37,6 +37,7 @@ mod listing;
 pub(crate) mod logbook;
 pub(crate) mod login_link;
 pub(crate) mod login_parts;
+pub(crate) mod message_flaws;
 #[cfg_attr(not(target_os = "linux"), path = "upstream/unmarked.rs")]
 pub(crate) mod owner;
 pub(crate) mod parked;

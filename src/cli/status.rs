@@ -259,6 +259,11 @@ fn about(screen: Screen, upstream: &RawObject) -> String {
             out.push_str(&format!("  and {} more\n", field(upstream, "invalid-definitions-not-shown")));
         }
     }
+    let flaws = upstream.get("message-flaws").and_then(|raw| raw.parse::<Vec<String>>().ok()).unwrap_or_default();
+    if !flaws.is_empty() {
+        out.push_str("\nmessages that are not as the protocol wants them:\n");
+        flaws.iter().for_each(|line| out.push_str(&screen.indented("  ", line)));
+    }
     unread(upstream).iter().for_each(|line| out.push_str(&format!("\n{}", screen.paragraph(line))));
     out.push_str(&withheld(screen, upstream));
     out.push_str(&new(upstream));

@@ -54,6 +54,17 @@ impl<'a> ContainerRun<'a> {
         Some(Self { global, command, rest })
     }
 
+    /// Whether the container gets no standard input: it lacks `-i`, also among other letters, and `--interactive`.
+    pub(crate) fn lacks_stdin(self) -> bool {
+        let is_it = |word: &String| {
+            let letters = word.strip_prefix('-').filter(|letters| !letters.starts_with('-'));
+            let short =
+                letters.is_some_and(|letters| letters.split('=').next().is_some_and(|names| names.contains('i')));
+            short || word == "--interactive" || word == "--interactive=true"
+        };
+        !self.rest.iter().any(is_it)
+    }
+
     /// Which of the options are missing that a server needs to end as it should.
     pub(super) fn missing(self) -> Vec<&'static str> {
         let has = |option: &str| {
@@ -70,6 +81,20 @@ mod tests {
 
     fn words(line: &str) -> Vec<String> {
         line.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_container_without_an_input_is_seen() {
+        for (line, want) in [
+            ("docker run mcp/time", true),
+            ("docker run --rm --init mcp/time", true),
+            ("docker run -i mcp/time", false),
+            ("docker run -it mcp/time", false),
+            ("docker run --rm --interactive mcp/time", false),
+            ("podman run --interactive=true mcp/time", false),
+        ] {
+            assert_eq!(ContainerRun::of(&words(line)).map(ContainerRun::lacks_stdin), Some(want), "{line}");
+        }
     }
 
     #[test]

@@ -301,7 +301,7 @@ pub(crate) async fn run(context: Context) {
         lane.restarts.fetch_add(1, Ordering::Relaxed);
         handle.metrics.restarted();
         told.clone_from(&run.why);
-        handle.health.failed(run.why);
+        handle.health.failed(handle.health.flaws.completed(run.why));
         // A call that saw an earlier state may have asked.
         forget(&lane.wanted);
         lane.set_state(LinkState::Down { until: clock::now() + wait });

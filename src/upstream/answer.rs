@@ -24,13 +24,16 @@ use crate::mcp::version::{Era, Revision};
 use crate::mcp::voice::{Ear, Heard};
 use crate::telemetry::metrics::UpstreamMetrics;
 use crate::upstream::connections::{AnswerBody, ClientError};
+use crate::upstream::message_flaws::MessageFlaws;
 use crate::upstream::resume::Position;
 use crate::upstream::spawner::Intake;
 use crate::upstream::standing::{Standing, needs_login};
 use crate::wire::coding;
 use crate::wire::frame::Frame;
 use crate::wire::message::{Message, MessageError, Response as Answer};
+use crate::wire::quirk::Quirk;
 use crate::wire::sse::{SseDecoder, SseError};
+use crate::wire::unreadable::Unreadable;
 
 /// The failure of an exchange with an upstream outside of calls: probing, lists, streams.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,6 +114,7 @@ impl std::fmt::Display for HttpError {
 pub(crate) struct Gauge {
     pub(crate) ear: Ear,
     pub(crate) metrics: UpstreamMetrics,
+    pub(crate) flaws: Arc<MessageFlaws>,
     pub(crate) intake: Intake,
     /// The agreed revision; `None` before the handshake.
     pub(crate) revision: Option<Revision>,
@@ -277,26 +281,28 @@ impl Reader {
         }
         let gauge = &self.gauge;
         // An unreadable body with an error status is not a protocol violation.
-        let wrong = |(fault, why): (Fault, String)| match self.is_refusal {
-            true => HttpError::Protocol(why),
-            false => gauge.wrong(fault, why),
+        let wrong = |(fault, message): (Fault, Unreadable)| match self.is_refusal {
+            true => HttpError::Protocol(message.why),
+            false => gauge.unread(fault, &message),
         };
-        let frame = Frame::from_upstream(bytes).map_err(|error| wrong((Fault::Garbage, error.to_string())))?;
-        let Some(frames) = batch::split(&frame, gauge.revision) else { return gauge.hear(&frame).map_err(wrong) };
+        let whole = bytes.clone();
+        let frame = Frame::from_upstream(bytes).map_err(|_| wrong((Fault::Garbage, Unreadable::no_json(&whole))))?;
+        let Some((frames, quirk)) = batch::split(&frame, gauge.revision) else {
+            return gauge.hear(&frame).map_err(wrong);
+        };
+        quirk.into_iter().for_each(|quirk| gauge.read(quirk));
         self.rest = frames.iter().map(|frame| gauge.hear(frame).map_err(wrong)).collect::<Result<_, _>>()?;
-        self.rest.pop_front().ok_or_else(|| wrong((Fault::Garbage, "an empty batch".to_owned())))
+        let empty = || (Fault::Garbage, Unreadable::new(&whole, "an empty batch"));
+        self.rest.pop_front().ok_or_else(|| wrong(empty()))
     }
 
     /// The data of the next message among the events that are here.
     fn event(&mut self) -> Result<Option<Bytes>, HttpError> {
         let Format::Sse { decoder } = &mut self.format else { return Ok(None) };
         while let Some(event) = decoder.next_event() {
-            let event = event.map_err(|error| {
-                let fault = match error {
-                    SseError::TooLarge { .. } => Fault::Oversize,
-                    SseError::Utf8 => Fault::Garbage,
-                };
-                self.gauge.wrong(fault, error.to_string())
+            let event = event.map_err(|error| match &error {
+                SseError::TooLarge { .. } => self.gauge.wrong(Fault::Oversize, error.to_string()),
+                SseError::Utf8 { line } => self.gauge.unread(Fault::Garbage, &Unreadable::no_json(line)),
             })?;
             self.position.read(&event);
             let is_message = event.name.as_deref().is_none_or(|name| name == "message");
@@ -335,13 +341,17 @@ pub(crate) async fn drain(mut body: AnswerBody) {
 }
 
 impl Gauge {
-    fn hear(&self, frame: &Frame) -> Result<Message, (Fault, String)> {
-        let heard = self.ear.hear(frame).map_err(|error| {
-            let names_a_request = matches!(error, MessageError::Shape { id: Some(_), .. });
-            (if names_a_request { Fault::MalformedReply } else { Fault::Garbage }, error.to_string())
+    fn hear(&self, frame: &Frame) -> Result<Message, (Fault, Unreadable)> {
+        let heard = self.ear.hear(frame).map_err(|error| match error {
+            MessageError::Syntax => (Fault::Garbage, Unreadable::no_json(frame.bytes())),
+            MessageError::Shape { ref id, .. } => {
+                let fault = if id.is_some() { Fault::MalformedReply } else { Fault::Garbage };
+                (fault, Unreadable::new(frame.bytes(), error.to_string()))
+            }
         });
-        let Heard { message, broken, taken } = heard?;
+        let Heard { message, broken, quirk, taken } = heard?;
         self.metrics.reserved(taken);
+        quirk.into_iter().for_each(|quirk| self.read(quirk));
         if broken.is_some() {
             self.metrics.fault(Fault::Complex);
         }
@@ -355,6 +365,18 @@ impl Gauge {
             self.metrics.fault(fault);
         }
         outcome
+    }
+
+    /// Counts a message that broke the protocol and was read all the same.
+    fn read(&self, quirk: Quirk) {
+        self.metrics.fault(Fault::Lenient);
+        self.flaws.read(quirk);
+    }
+
+    /// Counts and names what is no message, which ends the exchange.
+    fn unread(&self, fault: Fault, message: &Unreadable) -> HttpError {
+        self.flaws.unread(message);
+        self.wrong(fault, message.why.clone())
     }
 
     /// Counts what the upstream did wrong, which ends the exchange.

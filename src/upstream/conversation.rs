@@ -13,6 +13,7 @@ use crate::base::clock;
 use crate::base::never::or_never;
 use crate::base::stop;
 use crate::catalog::inventory::{Gap, Inventory, ListBounds};
+use crate::engine::fault::Fault;
 use crate::engine::handshake::{Agreed, EraHint, PROBE_TIME};
 use crate::engine::peer::{PeerOptions, PeerTimes};
 use crate::upstream::context::{Context, Run, open, ready};
@@ -54,6 +55,7 @@ pub(super) async fn serve_process(context: &Context, launch: Launch, hint: EraHi
     let _running = handle.metrics.process(keeper.number());
     let hidden: Vec<_> = launch.env.iter().chain(&launch.expanded).cloned().collect();
     let words = LastWords::of(&hidden);
+    handle.health.flaws.hide(LastWords::of(&hidden));
     let (draining, drained) = oneshot::channel::<()>();
     let drain = stderr::drain(Arc::clone(&handle.health), stderr, words.clone());
     // A process that the child leaves behind may keep its stderr open for ever.
@@ -95,6 +97,12 @@ pub(super) async fn serve_process(context: &Context, launch: Launch, hint: EraHi
         // A signal after that was ours.
         let is_ours = early.is_none() && status.signal().is_some();
         why = if is_ours { format!("{why}; headend ended the program") } else { format!("{why} ({status})") };
+    } else if let Some(status) = early.filter(|_| ended.left && served.is_none()) {
+        // A success: it has found nothing to read.
+        why = format!("{why} ({status}) before it was ready");
+        if launch.lacks_stdin() {
+            why.push_str("; its standard input had ended, since the container has none: write `run -i`");
+        }
     }
     // It may have said why a moment before it ended.
     if !stop.is_cancelled() {
@@ -133,6 +141,11 @@ pub(crate) async fn converse(
     let (news_in, mut news_out) = mpsc::channel(64);
     let mut tell = |news: StdioNews| match news {
         StdioNews::Fault(fault) => handle.metrics.fault(fault),
+        StdioNews::Quirk(quirk) => {
+            handle.metrics.fault(Fault::Lenient);
+            handle.health.flaws.read(quirk);
+        }
+        StdioNews::Unreadable(message) => handle.health.flaws.unread(&message),
         StdioNews::List(list, trouble) => {
             if lane.is_main() {
                 handle.unread.told(list, Readers::Everyone, trouble, &handle.health);
@@ -177,6 +190,8 @@ pub(crate) async fn converse(
                     },
                     StdioNews::List(..)
                     | StdioNews::Fault(_)
+                    | StdioNews::Quirk(_)
+                    | StdioNews::Unreadable(_)
                     | StdioNews::Gate(_)
                     | StdioNews::Learned(_)
                     | StdioNews::Updated(_)

@@ -22,6 +22,7 @@ use crate::telemetry::metrics::UpstreamMetrics;
 use crate::upstream::answer::HttpError;
 use crate::upstream::lines::Lines;
 use crate::upstream::logbook::{Logbook, Origin};
+use crate::upstream::message_flaws::MessageFlaws;
 use crate::upstream::signs::Signs;
 use crate::upstream::standing::{SharedStanding, Standing};
 
@@ -37,7 +38,7 @@ pub(crate) struct Health {
     since: AtomicU64,
     signs: Signs,
     standing: SharedStanding,
-    last_error: ArcSwap<String>,
+    last_error: Arc<ArcSwap<String>>,
     /// The last lines of stderr of the program that failed.
     stderr: ArcSwap<Vec<String>>,
     /// The start that is under way took longer than it may.
@@ -49,7 +50,9 @@ pub(crate) struct Health {
     /// Why the last start failed does not pass by itself; the way to mend it.
     remedy: Mutex<Option<&'static str>>,
     pub(crate) lines: Lines,
-    pub(crate) log: Logbook,
+    pub(crate) log: Arc<Logbook>,
+    /// Its messages that break the protocol.
+    pub(crate) flaws: Arc<MessageFlaws>,
 }
 
 /// The state of the main lane.
@@ -70,6 +73,8 @@ struct State {
 
 impl Health {
     pub(crate) fn new(upstream: UpstreamName, metrics: UpstreamMetrics, is_remote: bool) -> Self {
+        let (log, last_error) = (Arc::<Logbook>::default(), Arc::<ArcSwap<String>>::default());
+        let flaws = Arc::new(MessageFlaws::new(Arc::clone(&log), Arc::clone(&last_error)));
         Self {
             upstream,
             metrics,
@@ -85,14 +90,15 @@ impl Health {
             since: AtomicU64::new(clock::millis(clock::uptime())),
             signs: Signs::default(),
             standing: SharedStanding::default(),
-            last_error: ArcSwap::default(),
+            last_error,
             stderr: ArcSwap::default(),
             ran_out: AtomicBool::new(false),
             renewals: AtomicU64::new(0),
             is_retired: AtomicBool::new(false),
             remedy: Mutex::new(None),
             lines: Lines::default(),
-            log: Logbook::default(),
+            log,
+            flaws,
         }
     }
 
@@ -112,6 +118,7 @@ impl Health {
                 state.begun = Some(clock::now());
                 self.forgive();
                 self.ran_out.store(false, Ordering::Relaxed);
+                self.flaws.begin();
                 self.stderr.store(Arc::default());
             }
             "ready" => {

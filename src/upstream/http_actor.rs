@@ -45,12 +45,14 @@ pub(crate) async fn serve(context: &Context, remote: &Arc<Remote>, hint: EraHint
     let (handle, lane) = (&context.handle, &context.lane);
     let Spawner { stop, tasks, intake, .. } = &context.spawner;
     let down = |why: String, served| Run { why, next: None, served };
+    handle.health.flaws.hide_given(&handle.spec.load());
     let parts = LinkParts {
         remote: Arc::clone(remote),
         tasks: tasks.clone(),
         gauge: Gauge {
             ear: intake.ear(&handle.name),
             metrics: handle.metrics.clone(),
+            flaws: Arc::clone(&handle.health.flaws),
             intake: intake.clone(),
             revision: None,
         },

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use crate::base::descriptors::ran_out;
 use crate::config::secret::Secret;
-use crate::config::{Confinement, Target, Template, Upstream, inherited};
+use crate::config::{Confinement, ContainerRun, Target, Template, Upstream, inherited};
 use crate::store::pins::Found;
 
 /// The variable that says who started a child, see `owner`.
@@ -118,6 +118,12 @@ impl Launch {
         let shown = word.map_or_else(|| path_of(program.as_ref()), |word| word.written().to_owned());
         let (path, expanded) = (path.flatten(), spec.expanded.clone());
         Some(Self { command, shown, program, path, inherited, env: all, cwd, expanded, confinement, mark })
+    }
+
+    /// Whether it runs a container that gets no standard input.
+    pub(crate) fn lacks_stdin(&self) -> bool {
+        let words: Vec<String> = self.command.iter().map(|word| word.written().to_owned()).collect();
+        ContainerRun::of(&words).is_some_and(ContainerRun::lacks_stdin)
     }
 
     /// A program of the gateway's own, by its absolute path: it gets nothing of our environment.

@@ -51,6 +51,7 @@ const MAX_POSTS: usize = 1024;
 pub(crate) async fn serve(context: &Context, remote: &Arc<Remote>, limit: Duration) -> Run {
     let started = clock::now();
     let spec = context.handle.spec.load_full();
+    context.handle.health.flaws.hide_given(&spec);
     let down = |why: String| Run { why, next: None, served: None };
     let opened = tokio::select! {
         opened = tokio::time::timeout(limit, open(context, remote)) => opened,
@@ -192,7 +193,8 @@ struct Events {
 enum Dropped {
     /// Over the limit, or without room; with its start.
     TooLarge(Bytes),
-    NotText,
+    /// With the line that is no text.
+    NotText(Bytes),
 }
 
 impl Events {
@@ -214,7 +216,10 @@ impl Events {
                     return Ok(Ok(event));
                 }
                 Some(Err(SseError::TooLarge { .. })) => return Ok(Err(Dropped::TooLarge(Bytes::new()))),
-                Some(Err(SseError::Utf8)) => return Ok(Err(Dropped::NotText)),
+                Some(Err(SseError::Utf8 { line })) => {
+                    self.passing(line.len());
+                    return Ok(Err(Dropped::NotText(line)));
+                }
                 None => {}
             }
             self.room.set(self.decoder.held());
@@ -252,8 +257,8 @@ async fn hear(mut events: Events, mut lines: impl AsyncWrite + Unpin, max_messag
             }
             Ok(Ok(event)) => on_one_line(&event.data, &mut lines, |left| events.passing(left)).await,
             Ok(Err(Dropped::TooLarge(start))) => oversize(&start, &mut lines, max_message_bytes).await,
-            // No message, which is what the other side makes of it.
-            Ok(Err(Dropped::NotText)) => lines.write_all(b"!\n").await,
+            // No message, which the other side finds too: it looks whose answer it is, and names it.
+            Ok(Err(Dropped::NotText(line))) => on_one_line(&line, &mut lines, |left| events.passing(left)).await,
         };
         if written.is_err() {
             return "stopped".to_owned();

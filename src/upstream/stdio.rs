@@ -33,7 +33,9 @@ use crate::upstream::spawner::Intake;
 use crate::wire::id::WireId;
 use crate::wire::lines::{Line, LineDecoder};
 use crate::wire::message::Notification;
+use crate::wire::quirk::Quirk;
 use crate::wire::raw::RawJson;
+use crate::wire::unreadable::Unreadable;
 
 /// Bytes that may wait to be written to a child before its calls wait in their channel.
 const OUT_HIGH_WATER: usize = 1 << 20;
@@ -43,6 +45,8 @@ const READ_CHUNK: usize = 32 * 1024;
 /// So many lines that are no messages within [`GARBAGE_WINDOW`] and the child is started anew.
 const GARBAGE_LIMIT: u32 = 100;
 const GARBAGE_WINDOW: Duration = Duration::from_secs(10);
+/// Why the beginning of a line is no message.
+const UNFINISHED: &str = "a line without its end (a line feed)";
 
 /// The way to a running child. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -84,6 +88,10 @@ pub(crate) enum StdioNews {
     /// How the last reading of a list ended.
     List(List, Option<Trouble>),
     Fault(Fault),
+    /// A message broke the protocol and was read all the same.
+    Quirk(Quirk),
+    /// A line is no message.
+    Unreadable(Unreadable),
     Gate(Gate),
     Learned(Lesson),
     Updated(String),
@@ -295,6 +303,7 @@ impl Connection<'_> {
     fn handle(&mut self, event: Event) -> ControlFlow<()> {
         match event {
             Event::Read(Ok(0)) => {
+                self.name_unfinished();
                 if self.decoder.finish().is_some() {
                     (self.news)(StdioNews::Fault(Fault::Garbage));
                 }
@@ -416,7 +425,12 @@ impl Connection<'_> {
                         return self.end("it writes lines that are no messages");
                     }
                 }
-                PeerEvent::Failed { why, next } => {
+                PeerEvent::Quirk(quirk) => (self.news)(StdioNews::Quirk(quirk)),
+                PeerEvent::Unreadable(message) => (self.news)(StdioNews::Unreadable(message)),
+                PeerEvent::Failed { mut why, next } => {
+                    if self.name_unfinished() {
+                        why = format!("{why}; its last line is no JSON-RPC message: {UNFINISHED}");
+                    }
                     self.ended = Some(Ended { why, next: Some(next), left: false });
                     return ControlFlow::Break(());
                 }
@@ -428,6 +442,17 @@ impl Connection<'_> {
             self.stalled_since = Some(clock::now());
         }
         ControlFlow::Continue(())
+    }
+
+    /// Names the beginning of a line whose end has not come. Whether there is one.
+    fn name_unfinished(&mut self) -> bool {
+        let line = self.decoder.unfinished();
+        if !line.is_empty() {
+            let message = Unreadable::new(line, UNFINISHED);
+            (self.news)(StdioNews::Unreadable(message));
+            return true;
+        }
+        false
     }
 
     fn too_much_garbage(&mut self) -> bool {

@@ -106,7 +106,7 @@ impl UnreadLists {
                 if let Some(count) = health.lines.unread.count(clock::uptime()).filter(|_| !is_known) {
                     tracing::warn!(upstream.name = %self.upstream, list = name, error = %trouble.why, retry_ms, count, "list not read; its items stay as they are known");
                 }
-                health.failed(format!("`{name}`: {}", trouble.why));
+                health.failed(health.flaws.completed(format!("`{name}`: {}", trouble.why)));
                 unread.push(Unread { list, readers, trouble, since: clock::uptime() });
             }
             (Some(at), None) => {

@@ -21,6 +21,7 @@ use crate::Answers;
 use crate::behaviour::Behaviour;
 use crate::polled::Polled;
 use crate::server::{MODERN, Request, Server, notification};
+use crate::slip;
 
 struct Web {
     server: Arc<Server>,
@@ -254,7 +255,7 @@ impl Web {
                 return events(stream::iter(lines.into_iter().map(Ok::<_, Infallible>)));
             }
             let last = lines.into_iter().next_back().unwrap_or_default();
-            return ([("content-type", "application/json")], last).into_response();
+            return ([("content-type", "application/json")], slip::bytes(&last)).into_response();
         }
         if !streams && !cut {
             let (server, gone) = (Arc::clone(&self.server), Gone::new(&self.server, &request));
@@ -326,7 +327,7 @@ fn events<E>(texts: impl Stream<Item = Result<String, E>> + Send + 'static) -> R
 where
     E: std::error::Error + Send + Sync + 'static,
 {
-    let events = texts.map(|text| text.map(|text| format!("event: message\ndata: {text}\n\n")));
+    let events = texts.map(|text| text.map(|text| slip::bytes(&format!("event: message\ndata: {text}\n\n"))));
     ([("content-type", "text/event-stream"), ("cache-control", "no-store")], Body::from_stream(events)).into_response()
 }
 

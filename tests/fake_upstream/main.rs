@@ -21,6 +21,7 @@ mod login;
 mod polled;
 mod script;
 mod server;
+mod slip;
 mod sse;
 mod stdio;
 mod tools;
@@ -33,6 +34,7 @@ use clap::{Parser, ValueEnum};
 
 use crate::behaviour::Behaviour;
 use crate::server::Server;
+use crate::slip::Slip;
 
 /// A scriptable MCP server.
 #[derive(Debug, Parser)]
@@ -88,6 +90,9 @@ struct Args {
     /// Damages its answers, always in the same way for the same seed; stdio only.
     #[arg(long)]
     damage: Option<u64>,
+    /// Writes all of its answers against the protocol in this way.
+    #[arg(long)]
+    slip: Option<Slip>,
     /// The origin that the documents of `login` name, where others reach it by another one than its
     /// own address.
     #[arg(long)]

@@ -217,6 +217,11 @@ impl Server {
 
     /// The whole answer as text; `None` when there is none.
     pub(crate) async fn answer(self: &Arc<Self>, request: &Request) -> Option<String> {
+        let answer = self.correct_answer(request).await?;
+        Some(self.args.slip.map_or(answer.clone(), |slip| slip.of(&answer)))
+    }
+
+    async fn correct_answer(self: &Arc<Self>, request: &Request) -> Option<String> {
         if self.does(Behaviour::NeverAnswer) {
             return std::future::pending().await;
         }

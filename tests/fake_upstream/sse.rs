@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 
 use crate::behaviour::Behaviour;
 use crate::server::{Request, Server};
+use crate::slip;
 
 struct Web {
     server: Arc<Server>,
@@ -74,7 +75,7 @@ async fn open(State(web): State<Arc<Web>>, headers: HeaderMap) -> Response {
     });
     let ended = stream::once(async { String::new() });
     let body = stream::select(told.chain(ended), changed).take_while(|text| std::future::ready(!text.is_empty()));
-    let body = stream::iter([first]).chain(body).map(Ok::<_, Infallible>);
+    let body = stream::iter([first]).chain(body).map(|text| Ok::<_, Infallible>(slip::bytes(&text)));
     ([("content-type", "text/event-stream"), ("cache-control", "no-store")], Body::from_stream(body)).into_response()
 }
 

@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 use crate::behaviour::Behaviour;
 use crate::damage::Damage;
 use crate::server::{Request, Server};
+use crate::slip;
 
 pub(crate) async fn serve(server: Arc<Server>) {
     let (out, mut lines) = mpsc::unbounded_channel::<String>();
@@ -18,7 +19,7 @@ pub(crate) async fn serve(server: Arc<Server>) {
     let writer = tokio::spawn(async move {
         let mut stdout = tokio::io::stdout();
         while let Some(line) = lines.recv().await {
-            let bytes = damage.as_mut().map_or_else(|| format!("{line}\n").into_bytes(), |damage| damage.of(&line));
+            let bytes = damage.as_mut().map_or_else(|| slip::bytes(&format!("{line}\n")), |damage| damage.of(&line));
             if stdout.write_all(&bytes).await.is_err() || stdout.flush().await.is_err() {
                 return;
             }

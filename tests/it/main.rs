@@ -85,6 +85,7 @@ mod rules;
 mod screens;
 mod sealed;
 mod sessions;
+mod slips;
 mod soak;
 mod socket;
 mod sse;

@@ -4,12 +4,21 @@
 
 use crate::mcp::version::Revision;
 use crate::wire::frame::Frame;
+use crate::wire::quirk::Quirk;
 use crate::wire::raw::{RawJson, elements};
 
 /// The messages of the batch that a frame of a server holds; `None` for a single message. What is no JSON in it is left out.
-pub fn split(frame: &Frame, revision: Option<Revision>) -> Option<Vec<Frame>> {
-    let parts = revision.filter(|revision| revision.features().batch).and_then(|_| parts(frame))?;
-    Some(parts.into_iter().filter_map(|part| Frame::from_upstream(part.into_bytes()).ok()).collect())
+///
+/// Where there are no batches, an array around one message is read as the message, which is its [`Quirk`].
+pub fn split(frame: &Frame, revision: Option<Revision>) -> Option<(Vec<Frame>, Option<Quirk>)> {
+    let parts = parts(frame)?;
+    let quirk = match revision {
+        Some(revision) if revision.features().batch => None,
+        Some(_) | None if parts.len() == 1 => Some(Quirk::Array),
+        Some(_) | None => return None,
+    };
+    let frames = parts.into_iter().filter_map(|part| Frame::from_upstream(part.into_bytes()).ok());
+    Some((frames.collect(), quirk))
 }
 
 /// The parts of a frame that holds an array; none where it is no valid JSON.
@@ -23,19 +32,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_revision_that_has_batches_is_taken_at_its_word() {
+    fn an_array_is_a_batch_in_one_revision_and_a_message_in_the_others_if_it_holds_one() {
         let frame = |text: &'static str| Frame::from_upstream(text.into()).unwrap();
         for (label, text, revision, wanted) in [
             ("two", r#" [{"a":1}, {"b":[2]}]"#, Some(Revision::V2025_03_26), Some(vec![r#"{"a":1}"#, r#"{"b":[2]}"#])),
+            ("one", r#"[{"a":1}]"#, Some(Revision::V2025_03_26), Some(vec![r#"{"a":1}"#])),
             ("none", "[]", Some(Revision::V2025_03_26), Some(vec![])),
             ("a message", r#"{"a":[1]}"#, Some(Revision::V2025_03_26), None),
-            ("a later revision", r#"[{"a":1}]"#, Some(Revision::V2025_06_18), None),
-            ("nothing agreed", r#"[{"a":1}]"#, None, None),
+            ("one, in a later revision", r#"[{"a":1}]"#, Some(Revision::V2025_06_18), Some(vec![r#"{"a":1}"#])),
+            ("one, before anything is agreed", r#"[{"a":1}]"#, None, Some(vec![r#"{"a":1}"#])),
+            ("two, in a later revision", r#"[{"a":1},{"a":1}]"#, Some(Revision::V2026_07_28), None),
+            ("none, before anything is agreed", "[]", None, None),
         ] {
-            let frames = split(&frame(text), revision);
-            let texts = frames.as_ref().map(|frames| frames.iter().map(|frame| &frame.bytes()[..]).collect::<Vec<_>>());
+            let split = split(&frame(text), revision);
+            let texts =
+                split.as_ref().map(|(frames, _)| frames.iter().map(|frame| &frame.bytes()[..]).collect::<Vec<_>>());
             let wanted = wanted.map(|wanted| wanted.into_iter().map(str::as_bytes).collect::<Vec<_>>());
             assert_eq!(texts, wanted, "{label}");
+            let quirk = split.and_then(|(_, quirk)| quirk);
+            let is_odd = wanted.is_some() && revision != Some(Revision::V2025_03_26);
+            assert_eq!(quirk, is_odd.then_some(Quirk::Array), "{label}");
         }
     }
 }

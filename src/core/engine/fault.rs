@@ -8,6 +8,8 @@ use crate::mcp::input::InputError;
 pub enum Fault {
     /// A line or body that is no JSON-RPC message.
     Garbage,
+    /// A message that breaks the protocol and has one reading all the same.
+    Lenient,
     /// A line over the limit; it was skipped.
     Oversize,
     /// A message that is nested too deeply or has too many values.

@@ -148,6 +148,11 @@ impl Handshake {
         self.question
     }
 
+    /// How the server is asked.
+    pub const fn hint(&self) -> EraHint {
+        self.hint
+    }
+
     /// Goes on with what came of the question; over HTTP with the status of the answer. Source: MCP 2026-07-28, versioning and
     /// streamable HTTP, "Backward Compatibility".
     pub fn heard(&mut self, status: Option<u16>, reply: Reply) -> Next {
@@ -197,7 +202,7 @@ impl Handshake {
         match reply {
             Reply::Answer(answer) => match judge_discover(&answer) {
                 Discovered::Modern(agreed) => Next::Agreed(agreed),
-                Discovered::Legacy => self.legacy(),
+                Discovered::Legacy => self.legacy(None),
                 Discovered::Again(revision) if !self.again => {
                     self.again = true;
                     Next::Ask(Question::Discover(revision))
@@ -207,7 +212,7 @@ impl Handshake {
                     self.failed("it speaks no protocol revision that this gateway speaks".to_owned())
                 }
             },
-            Reply::NoAnswer(_) => self.legacy(),
+            Reply::NoAnswer(why) => self.legacy(Some(&why)),
             Reply::Silence if self.carrier == Carrier::Lines && self.hint == EraHint::Probe => {
                 self.is_unanswered = true;
                 Next::Ask(Question::Initialize)
@@ -218,9 +223,11 @@ impl Handshake {
     }
 
     /// It does not answer as a modern server does.
-    fn legacy(&self) -> Next {
+    fn legacy(&self, why: Option<&str>) -> Next {
         if self.hint == EraHint::Modern {
-            let why = "configured as modern, but `server/discover` is not answered as 2026-07-28 demands".to_owned();
+            let more = why.map(|why| format!(": {why}")).unwrap_or_default();
+            let why =
+                format!("configured as modern, but `server/discover` is not answered as 2026-07-28 demands{more}");
             return Next::Failed { why, hint: self.doubted(), older: false };
         }
         Next::Ask(Question::Initialize)
@@ -367,9 +374,12 @@ fn judge_initialize(answer: &Result<RawJson, RawJson>) -> Result<Agreed, String>
     let result = answer.as_ref().map_err(|error| format!("`initialize` was refused: {}", message_of(error)))?;
     let result = RawObject::parse(result).map_err(|_| "the answer to `initialize` is no object".to_owned())?;
     let version = result.string("protocolVersion").ok_or("the answer to `initialize` names no protocolVersion")?;
-    let revision = Revision::parse(&version)
-        .filter(|revision| revision.era() == Era::Legacy)
-        .ok_or_else(|| format!("the server wants protocol version {version:?}, which has no `initialize`"))?;
+    let revision = Revision::parse(&version).filter(|revision| revision.era() == Era::Legacy).ok_or_else(|| {
+        let spoken: Vec<&str> = Revision::of(Era::Legacy).map(Revision::as_str).collect();
+        let spoken = spoken.join(", ");
+        let version = foreign::quoted(&version, 60);
+        format!("the server answered `initialize` with protocol version {version}; headend speaks {spoken} there")
+    })?;
     let mut offers = result.get("capabilities").map(offers).unwrap_or_default();
     // Where there is no such capability, the method may simply exist.
     offers.completions |= !revision.features().completions && offers.prompts;

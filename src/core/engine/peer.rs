@@ -33,9 +33,12 @@ use crate::mcp::voice::{Ear, Heard, Taken};
 use crate::wire::frame::Frame;
 use crate::wire::id::WireId;
 use crate::wire::message::{self, Message, Notification, Request, Response};
+use crate::wire::quirk::Quirk;
 use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::unreadable::Unreadable;
 
 mod skipped;
+mod unread;
 
 /// News between two drains; a flood of them is cut.
 const MAX_EVENTS: usize = 64;
@@ -94,6 +97,10 @@ pub enum PeerEvent {
     /// How the last reading of a list ended.
     List(List, Option<Trouble>),
     Fault(Fault),
+    /// A message broke the protocol and was read all the same.
+    Quirk(Quirk),
+    /// A line is no message.
+    Unreadable(Unreadable),
     /// New calls should wait, or wait no more.
     Gate(Gate),
     /// Calls of these items take turns from now on.
@@ -148,6 +155,8 @@ pub struct Peer<P> {
     hop: HopMeta,
     state: State,
     pending: Pending<Waiting<P>>,
+    /// The first line of the handshake that is no message.
+    unread: Option<Unreadable>,
     out: BytesMut,
     events: VecDeque<PeerEvent>,
 }
@@ -171,6 +180,7 @@ impl<P: CallPort> Peer<P> {
             hop: HopMeta::bare(),
             state: State::Opening { handshake, until, deadline },
             pending: Pending::new(),
+            unread: None,
             out: BytesMut::new(),
             events: VecDeque::new(),
         };
@@ -302,28 +312,35 @@ impl<P: CallPort> Peer<P> {
 
     /// One line of the upstream.
     pub fn handle_line(&mut self, line: Bytes, now: Instant) {
-        let Ok(frame) = Frame::from_upstream(line) else { return self.fault(Fault::Garbage) };
+        let Ok(frame) = Frame::from_upstream(line.clone()) else { return self.handle_no_json(&line, now) };
+        drop(line);
         let revision = match self.state {
             State::Ready(agreed) => Some(agreed.revision),
             State::Opening { .. } | State::Failed => None,
         };
         match batch::split(&frame, revision) {
-            Some(frames) => frames.iter().for_each(|frame| self.handle_message(frame, now)),
+            Some((frames, quirk)) => {
+                quirk.into_iter().for_each(|quirk| self.tell(PeerEvent::Quirk(quirk)));
+                frames.iter().for_each(|frame| self.handle_message(frame, now));
+            }
             None => self.handle_message(&frame, now),
         }
     }
 
     fn handle_message(&mut self, frame: &Frame, now: Instant) {
-        let Ok(Heard { message, broken, taken }) = self.ear.hear(frame) else {
-            return self.handle_malformed(frame, now);
+        let Heard { message, broken, quirk, taken } = match self.ear.hear(frame) {
+            Ok(heard) => heard,
+            Err(error) => return self.handle_malformed(frame, &error, now),
         };
         self.taken += taken;
+        quirk.into_iter().for_each(|quirk| self.tell(PeerEvent::Quirk(quirk)));
         if broken.is_some() {
             self.fault(Fault::Complex);
         }
         match message {
             Message::Response(response) => self.handle_response(response, now),
             Message::Notification(notification) => self.handle_notification(notification, now),
+            Message::Request(request) if self.ends_at_echo(&request) => {}
             Message::Request(request) => self.handle_request(&request, now),
         }
     }
@@ -499,28 +516,6 @@ impl<P: CallPort> Peer<P> {
         self.settle(step);
     }
 
-    /// A line that is no message may still name one of our calls or lists; that must not wait for its time to run out.
-    fn handle_malformed(&mut self, frame: &Frame, now: Instant) {
-        let object = RawJson::checked(frame.bytes().clone()).and_then(|text| RawObject::parse(&text)).ok();
-        let id = object.and_then(|object| WireId::from_raw(object.get("id")?));
-        let Some(id) = id else { return self.fault(Fault::Garbage) };
-        self.fault(Fault::MalformedReply);
-        if !matches!(self.pending.get_mut(id), Some(Waiting::Call(_) | Waiting::List(..))) {
-            return;
-        }
-        match self.pending.take(id) {
-            Lookup::Found(Waiting::Call(port)) => {
-                self.end_call(port, Outcome::Failed(Failure::malformed()), End::GivenUp, now);
-                self.cancelled(id, "the answer cannot be read", now);
-            }
-            Lookup::Found(Waiting::List(reading, _)) => {
-                self.lists.failed(reading.list, "its answer cannot be read", now);
-                self.read_lists(now);
-            }
-            Lookup::Found(_) | Lookup::Late | Lookup::Unknown => {}
-        }
-    }
-
     fn ready(&mut self, agreed: Agreed, now: Instant) {
         // The answer to the other question of the handshake decides nothing any more.
         let is_over = |waiting: &Waiting<P>| matches!(waiting, Waiting::Handshake | Waiting::Discover);
@@ -654,11 +649,6 @@ impl<P: CallPort> Peer<P> {
         if self.events.len() < MAX_EVENTS {
             self.events.push_back(event);
         }
-    }
-
-    fn fail(&mut self, why: String, next: EraHint) {
-        self.state = State::Failed;
-        self.events.push_back(PeerEvent::Failed { why, next });
     }
 }
 

@@ -74,12 +74,15 @@ impl RouteError {
     }
 }
 
-/// The members of `params`; none is an empty object.
+/// The members of `params`; none and `null` are an empty object.
 ///
 /// # Errors
 /// [`RouteError::Params`] when `params` is something else than an object.
 pub(crate) fn params_object(params: Option<&RawJson>) -> Result<RawObject, RouteError> {
-    params.map_or_else(|| Ok(RawObject::default()), |raw| RawObject::parse(raw).map_err(|_| RouteError::Params))
+    match params.filter(|raw| !raw.is_null()) {
+        None => Ok(RawObject::default()),
+        Some(raw) => RawObject::parse(raw).map_err(|_| RouteError::Params),
+    }
 }
 
 /// The parameters of a request, parsed once for all readers.
@@ -90,10 +93,18 @@ pub struct Params {
 }
 
 impl Params {
+    /// Reads `params`. Some hosts write `null` for what they leave out: such a `_meta` or `arguments` is absent, for every
+    /// reader.
+    ///
     /// # Errors
     /// [`RouteError::Params`] or [`RouteError::Meta`] when `params` or its `_meta` is something else than an object.
     pub fn read(params: Option<&RawJson>) -> Result<Self, RouteError> {
-        let object = params_object(params)?;
+        let mut object = params_object(params)?;
+        for name in ["_meta", "arguments"] {
+            if object.get(name).is_some_and(RawJson::is_null) {
+                object.remove(name);
+            }
+        }
         let meta = Meta::of(&object)?;
         Ok(Self { object, meta })
     }
@@ -254,6 +265,20 @@ pub fn shown(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nulls_are_absent_and_other_values_are_not() {
+        let read = |text: &'static str| Params::read(Some(&RawJson::trusted(text)));
+        assert!(read("null").unwrap().object.is_empty());
+        let params = read(r#"{"name":"t","arguments":null,"_meta":null}"#).unwrap();
+        assert_eq!(params.object.encode().text(), r#"{"name":"t"}"#);
+        let params = read(r#"{"_meta":{"progressToken":null,"a":null},"arguments":{"a":null}}"#).unwrap();
+        assert_eq!(params.meta.progress_token().unwrap(), None);
+        assert_eq!(params.object.get("arguments").unwrap().text(), r#"{"a":null}"#, "arguments are the caller's");
+        for wrong in ["[]", "\"null\"", "0", "false", r#"{"_meta":[]}"#, r#"{"_meta":""}"#] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
     use crate::catalog::inventory::Inventory;
     use crate::catalog::merge::{Filters, NamingRules, Source, merge};
     use crate::catalog::name::UpstreamName;

@@ -34,7 +34,9 @@ use crate::policy::{
 };
 use crate::wire::frame::Bounds;
 use crate::wire::message::Notification;
+use crate::wire::quirk::Quirk;
 use crate::wire::raw::RawJson;
+use crate::wire::unreadable::Unreadable;
 
 /// What one client saw of one call, in order.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,6 +64,7 @@ mod questions;
 mod revisions;
 mod room;
 mod scripted;
+mod unread;
 mod world;
 
 use self::scripted::{Server, claim};
@@ -121,6 +124,10 @@ struct Upstream {
     ready: Option<Revision>,
     failed: Option<EraHint>,
     faults: Vec<Fault>,
+    quirks: Vec<Quirk>,
+    unread: Vec<Unreadable>,
+    /// Why the connection failed.
+    why: Option<String>,
     /// Calls of some items take turns because a question could not be tied.
     in_turns: bool,
     gate: Gate,
@@ -216,6 +223,9 @@ impl World {
             ready: None,
             failed: None,
             faults: Vec::new(),
+            quirks: Vec::new(),
+            unread: Vec::new(),
+            why: None,
             in_turns: false,
             gate: Gate::default(),
             lifted: 0,
@@ -239,9 +249,11 @@ impl World {
                             upstream.lifted += u32::from(upstream.gate.is_held && !gate.is_held);
                             upstream.gate = gate;
                         }
+                        PeerEvent::Quirk(quirk) => upstream.quirks.push(quirk),
+                        PeerEvent::Unreadable(told) => upstream.unread.push(told),
                         PeerEvent::Updated(_) | PeerEvent::Unclaimed(_) | PeerEvent::List(..) => {}
-                        PeerEvent::Failed { next, .. } => {
-                            upstream.failed = Some(next);
+                        PeerEvent::Failed { why, next } => {
+                            (upstream.failed, upstream.why) = (Some(next), Some(why));
                             upstream.alive = false;
                         }
                     }

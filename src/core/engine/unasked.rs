@@ -1,5 +1,7 @@
 //! Unasked messages of a server, notifications and requests, and the clients that get them. For every transport.
 
+use serde_json::value::RawValue;
+
 use crate::engine::ask::{Candidates, ClientAnswer, Declared, OpenRequests, ServerRequest, Verdict, judge, unable};
 use crate::engine::fault::Fault;
 use crate::mcp::method::List;
@@ -72,11 +74,12 @@ pub fn told(notice: Notification, stream: Stream) -> Told {
 /// The id of ours that a progress notification speaks of.
 fn progress_token(params: &RawJson) -> Option<WireId> {
     #[derive(serde::Deserialize)]
-    struct Token {
-        #[serde(rename = "progressToken")]
-        token: u64,
+    struct Token<'a> {
+        #[serde(borrow, rename = "progressToken")]
+        token: &'a RawValue,
     }
-    params.parse::<Token>().ok().map(|t| WireId(t.token))
+    let token = params.parse::<Token<'_>>().ok()?.token.get();
+    WireId::from_token(&RawJson::trusted(token.to_owned()))
 }
 
 /// The id in a notification that withdraws a request.
@@ -129,6 +132,7 @@ mod tests {
         for (label, method, params, stream, want) in [
             ("progress on a pipe", "progress", seven, Stream::Shared, "Progress(WireId(7)"),
             ("progress on its stream", "progress", seven, one, "Progress(WireId(7)"),
+            ("its token as a text", "progress", r#"{"progressToken":"7"}"#, one, "Progress(WireId(7)"),
             ("another's progress", "progress", r#"{"progressToken":8}"#, one, "Wrong(BadProgress)"),
             ("progress of a list", "progress", seven, Stream::Own, "Wrong(BadProgress)"),
             ("progress of nothing", "progress", "{}", Stream::Shared, "Wrong(BadProgress)"),

@@ -114,12 +114,12 @@ impl Meta {
         self.0.get(LOG_LEVEL).filter(|_| self.has_claim()).and_then(LogLevel::read)
     }
 
-    /// The client's progress token.
+    /// The client's progress token; `null` is none.
     ///
     /// # Errors
     /// [`MetaError::WrongType`] when it is neither a string nor an integer.
     pub fn progress_token(&self) -> Result<Option<ClientId>, MetaError> {
-        let Some(raw) = self.0.get(PROGRESS_TOKEN) else { return Ok(None) };
+        let Some(raw) = self.0.get(PROGRESS_TOKEN).filter(|raw| !raw.is_null()) else { return Ok(None) };
         ClientId::from_raw(raw.clone())
             .map(Some)
             .ok_or(MetaError::WrongType { key: PROGRESS_TOKEN, want: "a string or an integer" })

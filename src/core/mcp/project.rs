@@ -6,13 +6,15 @@
 //! | `title`, `_meta`, `outputSchema`, `structuredContent` | keep | keep | drop | drop |
 //! | tool `annotations` | keep | keep | keep | drop |
 //! | `outputSchema` and `structuredContent` that are no object | wrap in `result` | wrap | drop | drop |
+//! | `structuredContent: null` of a legacy server, or without a schema that was wrapped | drop | drop | drop | drop |
 //! | `outputSchema` that may describe an object and others, or cannot be wrapped | drop | drop | drop | drop |
 //! | `resource_link` content | keep | keep | text | text |
 //! | `audio` content | keep | keep | keep | embedded blob |
 //! | `resultType`, `ttlMs`, `cacheScope` | strip | strip | strip | strip |
 //! | `io.modelcontextprotocol/serverInfo` in the `_meta` of a result | strip | strip | strip | strip |
 //!
-//! A modern client gets a modern result unchanged, with `resultType` added if it is absent.
+//! A modern client gets a modern result unchanged, with `resultType` added if it is absent. `structuredContent: null` of a legacy
+//! server reaches no client: it is an object or absent there.
 //!
 //! `execution` is dropped for all: headend does not offer the tasks of 2025-11-25 to clients.
 
@@ -366,6 +368,26 @@ fn member(text: &[u8], name: &str) -> Option<Member> {
             }
         }
     }
+}
+
+/// A tool's result without its `structuredContent: null`; `None` where it has none. Every other byte stays.
+pub fn without_null_content(raw: &RawJson) -> Option<RawJson> {
+    let text = raw.bytes();
+    if STRUCTURED.find(text).is_none() && !spells(text, |c| c.is_ascii_alphabetic()) {
+        return None;
+    }
+    let content = member(text, "structuredContent")?;
+    if text.get(content.value)? != b"null" {
+        return None;
+    }
+    let (before, after) = (text.get(..content.whole.start)?, text.get(content.whole.end..)?);
+    Some(RawJson::trusted([before, after].concat()))
+}
+
+/// Whether results of a tool are wrapped in an object for clients of older revisions, as its schema of them is.
+pub fn wraps_results(definition: &RawObject) -> bool {
+    let schema = definition.get("outputSchema").filter(|schema| !is_object_schema(schema));
+    schema.and_then(wrapped).is_some()
 }
 
 fn tool_result(raw: RawJson, to: &Features) -> RawJson {

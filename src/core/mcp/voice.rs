@@ -25,6 +25,7 @@ use memchr::memmem::Finder;
 use crate::wire::code;
 use crate::wire::frame::{Bounds, Frame, FrameError};
 use crate::wire::message::{Message, MessageError, Notification, Request, error_object};
+use crate::wire::quirk::Quirk;
 use crate::wire::raw::{RawJson, RawObject};
 use crate::wire::tokens::spells;
 
@@ -62,6 +63,8 @@ pub struct Heard {
     pub message: Message,
     /// The broken bound, if only the envelope is left.
     pub broken: Option<FrameError>,
+    /// The way in which it broke the protocol and was read all the same.
+    pub quirk: Option<Quirk>,
     pub taken: Taken,
 }
 
@@ -94,7 +97,7 @@ impl Ear {
     /// [`MessageError`].
     pub fn hear(&self, frame: &Frame) -> Result<Heard, MessageError> {
         let mut taken = Taken::default();
-        let (mut message, broken) = Message::of_upstream(frame, self.0.bounds)?;
+        let (mut message, broken, quirk) = Message::of_upstream(frame, self.0.bounds)?;
         match &mut message {
             Message::Response(response) => match &mut response.outcome {
                 Ok(result) => self.strip(result, Place::Result, &mut taken),
@@ -109,7 +112,7 @@ impl Ear {
             }
             Message::Request(_) | Message::Notification(_) => {}
         }
-        Ok(Heard { message, broken, taken })
+        Ok(Heard { message, broken, quirk, taken })
     }
 
     /// Removes our keys. A text without them costs a search and keeps its bytes.

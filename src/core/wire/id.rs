@@ -86,6 +86,28 @@ impl WireId {
     pub fn from_raw(raw: &RawJson) -> Option<Self> {
         raw.parse::<u64>().ok().map(Self)
     }
+
+    /// The same for a progress token, which may come back in another form, see [`number_meant`].
+    pub fn from_token(raw: &RawJson) -> Option<Self> {
+        Self::from_raw(number_meant(raw).as_ref().unwrap_or(raw))
+    }
+}
+
+/// The number of ours that came back as its text or with a fraction of nought. `None` for any other value, also for a number that
+/// is as it was sent.
+pub(crate) fn number_meant(raw: &RawJson) -> Option<RawJson> {
+    let text = raw.bytes();
+    let digits = match text.strip_prefix(b"\"") {
+        Some(text) => text.strip_suffix(b"\"")?,
+        None => {
+            let at = text.iter().position(|byte| *byte == b'.')?;
+            let (whole, fraction) = text.split_at_checked(at)?;
+            fraction.get(1..)?.iter().all(|byte| *byte == b'0').then_some(whole)?
+        }
+    };
+    let is_plain = digits == b"0" || digits.first().is_some_and(|first| (b'1'..=b'9').contains(first));
+    let is_number = is_plain && digits.iter().all(u8::is_ascii_digit);
+    is_number.then(|| RawJson::trusted(text.slice_ref(digits)))
 }
 
 impl fmt::Display for WireId {

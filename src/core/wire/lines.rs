@@ -117,6 +117,11 @@ impl LineDecoder {
         self.buffer.len()
     }
 
+    /// The beginning of a line whose end has not come.
+    pub fn unfinished(&self) -> &[u8] {
+        self.discard.as_ref().map_or(&self.buffer, |discard| &discard.prefix)
+    }
+
     /// Gives up the line whose end has not come: it is reported as [`Line::Oversize`] when it does.
     pub fn discard(&mut self) {
         if self.discard.is_none() && !self.buffer.is_empty() {

@@ -7,9 +7,13 @@ use serde_json::value::RawValue;
 use crate::wire::envelope::Envelope;
 use crate::wire::frame::{Bounds, Frame, FrameError};
 use crate::wire::grammar::Place;
-use crate::wire::id::ClientId;
+use crate::wire::id::{ClientId, number_meant};
+use crate::wire::quirk::Quirk;
 use crate::wire::raw::RawJson;
 use crate::wire::tokens::unescaped;
+
+/// A message of an upstream, the bound that it breaks, and its quirk.
+type FromUpstream = (Message, Option<FrameError>, Option<Quirk>);
 
 /// One message in either direction.
 #[derive(Debug)]
@@ -88,19 +92,20 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de Raw
 }
 
 impl Message {
-    /// Reads one message of an upstream. A request or notification that breaks the bounds loses its parameters and is refused or
-    /// dropped like any without. An answer is marked: it fails its call, while of a list each item is judged by itself.
+    /// Reads one message of an upstream, whose envelope may have a [`Quirk`]. A request or notification that breaks the bounds
+    /// loses its parameters and is refused or dropped like any without. An answer is marked: it fails its call, while of a
+    /// list each item is judged by itself.
     ///
     /// # Errors
     /// Those of [`Self::parse`].
-    pub(crate) fn of_upstream(frame: &Frame, bounds: Bounds) -> Result<(Self, Option<FrameError>), MessageError> {
-        let mut message = Self::parse(frame)?;
-        let Err(broken) = frame.within(bounds) else { return Ok((message, None)) };
+    pub(crate) fn of_upstream(frame: &Frame, bounds: Bounds) -> Result<FromUpstream, MessageError> {
+        let (mut message, quirk) = Self::read(frame, true)?;
+        let Err(broken) = frame.within(bounds) else { return Ok((message, None, quirk)) };
         match &mut message {
             Self::Request(Request { params, .. }) | Self::Notification(Notification { params, .. }) => *params = None,
             Self::Response(response) => response.broken = Some(broken),
         }
-        Ok((message, Some(broken)))
+        Ok((message, Some(broken), quirk))
     }
 
     /// Reads one message.
@@ -108,15 +113,19 @@ impl Message {
     /// # Errors
     /// [`MessageError::Syntax`] for text that is not JSON, [`MessageError::Shape`] for JSON that is no message.
     pub fn parse(frame: &Frame) -> Result<Self, MessageError> {
+        Self::read(frame, false).map(|(message, _)| message)
+    }
+
+    fn read(frame: &Frame, of_upstream: bool) -> Result<(Self, Option<Quirk>), MessageError> {
         let bytes = frame.bytes();
         match frame.envelope() {
-            Some(envelope) => Members::at(&envelope, bytes).classify(),
-            None => Self::parse_whole(bytes),
+            Some(envelope) => Members::at(&envelope, bytes).read(of_upstream),
+            None => Self::read_whole(bytes, of_upstream),
         }
     }
 
     /// Reads one message whose envelope has something uncommon about it, or is none.
-    fn parse_whole(bytes: &Bytes) -> Result<Self, MessageError> {
+    fn read_whole(bytes: &Bytes, of_upstream: bool) -> Result<(Self, Option<Quirk>), MessageError> {
         if bytes.iter().find(|b| !b.is_ascii_whitespace()) != Some(&b'{') {
             // A derived struct would also read an array, member by member.
             let json = serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok();
@@ -129,7 +138,7 @@ impl Message {
             | serde_json::error::Category::Syntax
             | serde_json::error::Category::Eof => MessageError::Syntax,
         })?;
-        Members::of(&parsed, bytes).classify()
+        Members::of(&parsed, bytes).read(of_upstream)
     }
 }
 
@@ -170,6 +179,42 @@ impl<'a> Members<'a> {
         }
     }
 
+    fn read(mut self, of_upstream: bool) -> Result<(Message, Option<Quirk>), MessageError> {
+        let quirk = if of_upstream { self.settle() } else { None };
+        self.classify().map(|message| (message, quirk))
+    }
+
+    /// Takes out of an upstream's envelope what breaks the protocol and leaves no doubt.
+    fn settle(&mut self) -> Option<Quirk> {
+        let is_null = |member: &Option<RawJson>| member.as_ref().is_some_and(RawJson::is_null);
+        let is_absent = |member: &Option<RawJson>| member.as_ref().is_none_or(RawJson::is_null);
+        let has_null_method = self.method == Some(b"null");
+        let nulls = [&self.result, &self.error, &self.params].into_iter().filter(|member| is_null(member)).count();
+        let mut quirk = None;
+        if has_null_method || nulls > 0 {
+            let asks = self.method.is_some() && !has_null_method;
+            let (no_result, no_error) = (is_absent(&self.result), is_absent(&self.error));
+            // A result that is `null` alone is an answer, if a wrong one.
+            if asks || no_result != no_error {
+                self.method = self.method.filter(|_| asks);
+                self.result = self.result.take().filter(|_| !no_result);
+                self.error = self.error.take().filter(|_| !no_error);
+                self.params = self.params.take().filter(|params| !params.is_null());
+                quirk = Some(Quirk::NullMember);
+            }
+        }
+        // A notification has no id, which some write as `null`.
+        if is_null(&self.id) && self.method.is_some_and(|method| method.starts_with(b"\"notifications/")) {
+            (self.id, quirk) = (None, Some(Quirk::NullMember));
+        }
+        if self.method.is_none()
+            && let Some(number) = self.id.as_ref().and_then(number_meant)
+        {
+            (self.id, quirk) = (Some(number), Some(Quirk::OtherId));
+        }
+        quirk
+    }
+
     fn classify(self) -> Result<Message, MessageError> {
         let Self { jsonrpc, id: raw_id, method, params, result, error } = self;
         let id = raw_id.clone().and_then(ClientId::from_raw);
@@ -204,7 +249,7 @@ impl<'a> Members<'a> {
 }
 
 fn not_null(id: Option<RawJson>) -> Option<RawJson> {
-    id.filter(|id| id.bytes().as_ref() != b"null")
+    id.filter(|id| !id.is_null())
 }
 
 /// A response with a result or an error object.
@@ -316,105 +361,4 @@ pub fn error_object(code: i64, message: &str, data: Option<&RawJson>) -> RawJson
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn frame(text: &str) -> Frame {
-        Frame::from_client(Bytes::copy_from_slice(text.as_bytes()), Bounds::CLIENT).unwrap()
-    }
-
-    fn parse(text: &str) -> Result<Message, MessageError> {
-        Message::parse(&frame(text))
-    }
-
-    #[test]
-    fn messages_are_told_apart_by_their_members() {
-        for (text, want) in [
-            (r#"{"jsonrpc":"2.0","id":1,"method":"x"}"#, "request"),
-            (r#"{"jsonrpc":"2.0","method":"x","params":{}}"#, "notification"),
-            (r#"{"jsonrpc":"2.0","id":"a","result":{}}"#, "response"),
-            (r#"{"jsonrpc":"2.0","id":null,"error":{}}"#, "response"),
-            (r#"{"jsonrpc":"2.0","id":null,"method":"x"}"#, "shape"),
-            (r#"{"jsonrpc":"2.0","id":1.5,"method":"x"}"#, "shape"),
-            (r#"{"jsonrpc":"1.0","id":1,"method":"x"}"#, "shape"),
-            (r#"{"id":1,"method":"x"}"#, "shape"),
-            (r#"{"jsonrpc":"2.0","id":1,"method":7}"#, "shape"),
-            (r#"{"jsonrpc":"2.0","id":1,"result":1,"error":2}"#, "shape"),
-            (r#"{"jsonrpc":"2.0","id":1,"method":"x","result":1}"#, "shape"),
-            (r#"["2.0",1,"tools/call",{}]"#, "shape"),
-            (r#"{"jsonrpc":"2.0","id":1,"method":"\ud800"}"#, "syntax"),
-        ] {
-            let got = match parse(text) {
-                Ok(Message::Request(_)) => "request",
-                Ok(Message::Notification(_)) => "notification",
-                Ok(Message::Response(_)) => "response",
-                Err(MessageError::Shape { .. }) => "shape",
-                Err(MessageError::Syntax) => "syntax",
-            };
-            assert_eq!(got, want, "{text}");
-        }
-    }
-
-    /// All that a message says.
-    fn told(message: Result<Message, MessageError>) -> String {
-        let json = |raw: &RawJson| raw.text().into_owned();
-        match message {
-            Ok(Message::Request(Request { id, method, params })) => {
-                format!("request {} {method} {:?}", json(id.raw()), params.as_ref().map(json))
-            }
-            Ok(Message::Notification(Notification { method, params })) => {
-                format!("notification {method} {:?}", params.as_ref().map(json))
-            }
-            Ok(Message::Response(Response { id, outcome, .. })) => {
-                format!("response {:?} {:?}", id.as_ref().map(json), outcome.as_ref().map(json).map_err(json))
-            }
-            Err(MessageError::Shape { why, id }) => format!("{why} {:?}", id.as_ref().map(|id| json(id.raw()))),
-            Err(MessageError::Syntax) => "no JSON".to_owned(),
-        }
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(2000))]
-
-        #[test]
-        fn one_pass_reads_what_the_library_reads(
-            members in prop::collection::vec((
-                prop::sample::select(vec!["jsonrpc", "jsonrpc", "id", "method", "method", "params", "result", "error", "x", "\\u0069d", ""]),
-                prop::sample::select(vec![
-                    "\"2.0\"", "\"2\\u002e0\"", "1", "-1.5", "\"a\"", "\"\\ud800\"", "null", "{ }", "[1,{\"id\":2}]", "\"tools/call\"",
-                    "{\"a\":{\"a\":\"b\"}}", "{\"\\ud800\":1}", "01", "\"a", "{\"a\":1,\"a\":2}", "",
-                ]),
-            ), 0..6),
-            begin in prop::sample::select(vec!["{\"jsonrpc\":\"2.0\",", "{", " {", "{\"jsonrpc\":\"2.0\",\"id\":7,", "["]),
-            end in prop::sample::select(vec!["}", "}", "} ", " }", "", "}}", "]"]),
-        ) {
-            let members: Vec<String> = members.into_iter().map(|(key, value)| format!("\"{key}\":{value}")).collect();
-            let text = format!("{begin}{}{end}", members.join(","));
-            let bytes = Bytes::from(text.clone());
-            let frame = Frame::from_upstream(bytes.clone()).unwrap();
-            prop_assert_eq!(told(Message::parse(&frame)), told(Message::parse_whole(&bytes)), "{}", text);
-            if let Ok(frame) = Frame::from_client(bytes.clone(), Bounds::CLIENT) {
-                prop_assert_eq!(told(Message::parse(&frame)), told(Message::parse_whole(&bytes)), "{}", text);
-            }
-        }
-    }
-
-    #[test]
-    fn ids_come_back_byte_for_byte() {
-        for id in ["12345678901234567890123", "\"\\u0061\"", "-0"] {
-            let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"x"}}"#);
-            let Ok(Message::Request(request)) = parse(&text) else { panic!("{id}") };
-            let answer = encode_result(request.id.raw(), b"{}");
-            assert_eq!(answer, format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#));
-        }
-    }
-
-    #[test]
-    fn a_shape_error_still_knows_the_id() {
-        let Err(MessageError::Shape { id: Some(id), .. }) = parse(r#"{"jsonrpc":"1.0","id":7,"method":"x"}"#) else {
-            panic!("id lost")
-        };
-        assert_eq!(id.raw().bytes().as_ref(), b"7");
-    }
-}
+mod tests;

@@ -93,6 +93,10 @@ impl RawJson {
         self.0.first() == Some(&b'{')
     }
 
+    pub fn is_null(&self) -> bool {
+        *self.0 == *b"null"
+    }
+
     pub fn is_string(&self) -> bool {
         self.0.first() == Some(&b'"')
     }

@@ -87,7 +87,10 @@ pub enum SseError {
     #[error("event is larger than {limit} bytes")]
     TooLarge { limit: usize },
     #[error("event is not valid UTF-8")]
-    Utf8,
+    Utf8 {
+        /// The value of the line that is not.
+        line: Bytes,
+    },
 }
 
 /// From this length on, in bytes, a cut line gets all the room that an event may need: pages that stay empty cost nothing,
@@ -326,8 +329,8 @@ impl Partial {
     }
 }
 
-fn text(value: &[u8]) -> Result<&str, SseError> {
-    std::str::from_utf8(value).map_err(|_| SseError::Utf8)
+fn text(value: &Bytes) -> Result<&str, SseError> {
+    std::str::from_utf8(value).map_err(|_| SseError::Utf8 { line: value.clone() })
 }
 
 /// A `retry` value of digits only; anything else is ignored. Numbers that do not fit are the longest wait.

@@ -1,4 +1,4 @@
-//! The start of a message whose rest was dropped: the id that it answers, or its method.
+//! The start of a message whose rest was dropped or is no JSON: the id that it answers, or its method.
 
 use crate::wire::tokens::{Kind, Tokens, unquoted};
 
@@ -14,6 +14,56 @@ pub enum Start<'a> {
     Asks,
     /// Anything else, or an answer whose id comes later.
     Unknown,
+}
+
+/// The id that a text answers which is no JSON as a whole, as its start or its end tells. SDKs write the id first or last.
+pub fn answered_by(bytes: &[u8]) -> Option<&[u8]> {
+    match Start::of(bytes) {
+        Start::Answer(id) => Some(id),
+        Start::Request(_) | Start::Notifies | Start::Asks => None,
+        Start::Unknown => answered_at_end(bytes),
+    }
+}
+
+/// The same from the end alone: `"id"`, or `"id"` and `"jsonrpc"`, after a result or an error. An `"id"` elsewhere may be
+/// one inside of the result.
+fn answered_at_end(bytes: &[u8]) -> Option<&[u8]> {
+    let mut tokens = Tokens::of(bytes);
+    tokens.next().filter(|first| first.kind == Kind::Object)?;
+    let first = tokens.next()?;
+    if !matches!(tokens.literal(first), b"\"result\"" | b"\"error\"") {
+        return None;
+    }
+    let rest = before(bytes, b"}")?;
+    match member_at_end(rest) {
+        Some((b"\"id\"", id, rest)) if member_at_end(rest).is_some_and(|(name, ..)| name == b"\"jsonrpc\"") => Some(id),
+        Some((b"\"jsonrpc\"", _, rest)) => {
+            member_at_end(rest).filter(|(name, ..)| *name == b"\"id\"").map(|(_, id, _)| id)
+        }
+        _ => None,
+    }
+}
+
+/// The bytes before such an end, without blanks around it.
+fn before<'a>(bytes: &'a [u8], end: &[u8]) -> Option<&'a [u8]> {
+    Some(bytes.trim_ascii_end().strip_suffix(end)?.trim_ascii_end())
+}
+
+/// The name and the value of the last member, if these are plain, and what stands before its comma.
+fn member_at_end(bytes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
+    let (rest, value) = value_at_end(bytes)?;
+    let (rest, name) = value_at_end(before(rest, b":")?)?;
+    Some((name, value, before(rest, b",")?))
+}
+
+/// A plain string or a number of digits at the end, after what stands before it.
+fn value_at_end(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let begin = match bytes.strip_suffix(b"\"") {
+        Some(inner) => inner.iter().rposition(|byte| *byte == b'"')?,
+        None => bytes.iter().rposition(|byte| !byte.is_ascii_digit())? + 1,
+    };
+    let (rest, value) = bytes.split_at_checked(begin)?;
+    (!value.is_empty() && !value.contains(&b'\\')).then_some((rest, value))
 }
 
 impl<'a> Start<'a> {
@@ -63,6 +113,27 @@ impl<'a> Start<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_that_is_no_json_names_the_request_that_it_answers_at_its_start_or_its_end() {
+        for (text, id) in [
+            (r#"{"jsonrpc":"2.0","id":7,"result":{"a":NaN}}"#, Some("7")),
+            (r#"{"result":{"a":NaN},"jsonrpc":"2.0","id":7}"#, Some("7")),
+            (r#"{"error":{"a":NaN}, "id" : 7 , "jsonrpc" : "2.0" } "#, Some("7")),
+            (r#"{"result":{"a":NaN},"jsonrpc":"2.0","id":"7"}"#, Some("\"7\"")),
+            // An id inside of the result, or of a message that asks.
+            (r#"{"result":{"a":NaN,"id":7}}"#, None),
+            (r#"{"result":{"a":NaN,"id":7}"#, None),
+            (r#"{"jsonrpc":"2.0","method":"sampling/createMessage","params":{"a":NaN},"id":7}"#, None),
+            (r#"{"params":{"a":NaN},"method":"x","jsonrpc":"2.0","id":7}"#, None),
+            (r#"{"result":{},"jsonrpc":"2.0","id":7.5}"#, None),
+            (r#"{"result":{},"jsonrpc":"2.0","id":}"#, None),
+            ("log: {\"id\":7}", None),
+            ("", None),
+        ] {
+            assert_eq!(answered_by(text.as_bytes()), id.map(str::as_bytes), "{text}");
+        }
+    }
 
     #[test]
     fn the_start_of_a_message_names_its_request() {

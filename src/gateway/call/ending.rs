@@ -6,6 +6,7 @@ use crate::base::access::Access;
 use crate::base::clock;
 use crate::engine::call::Outcome;
 use crate::engine::failure::{Executed, Failure, Reason};
+use crate::engine::fault::Fault;
 use crate::gateway::answer::{Answer, refused};
 use crate::gateway::call::outcome::{is_tool_error, translate};
 use crate::gateway::call::{Call, ClientEvent};
@@ -15,6 +16,7 @@ use crate::mcp::project::{self, is_complete};
 use crate::mcp::version::Era;
 use crate::policy::{Entry, Event};
 use crate::telemetry::metrics::OutcomeLabel;
+use crate::wire::quirk::Quirk;
 use crate::wire::raw::RawJson;
 
 impl Call {
@@ -52,6 +54,7 @@ impl Call {
                 if raw.bytes().len() > self.service.max_result_bytes() {
                     return Some(self.fail(&self.too_large()));
                 }
+                let raw = self.without_null_content(raw, era);
                 let tool_error = self.labels.method == Method::ToolsCall && is_tool_error(&raw);
                 let Some(shown) = project::result(self.labels.method, raw, era, self.revision) else {
                     return Some(self.fail(&Failure::malformed()));
@@ -75,6 +78,24 @@ impl Call {
         };
         self.end();
         Some(ClientEvent::Done(answer))
+    }
+
+    /// A tool's result without `structuredContent: null`: a legacy server can mean nothing by it, and for a client of an older
+    /// revision it stays only where the tool's schema is wrapped with it.
+    fn without_null_content(&self, raw: RawJson, era: Era) -> RawJson {
+        let both_modern = era == Era::Modern && self.revision.era() == Era::Modern;
+        if self.labels.method != Method::ToolsCall || both_modern {
+            return raw;
+        }
+        let Some(without) = project::without_null_content(&raw) else { return raw };
+        if era == Era::Legacy {
+            self.handle.metrics.fault(Fault::Lenient);
+            self.handle.health.flaws.read(Quirk::NullContent);
+            return without;
+        }
+        let is_wrapped =
+            || self.view.item(self.entry).is_some_and(|(entry, _)| project::wraps_results(&entry.definition));
+        if is_wrapped() { raw } else { without }
     }
 
     pub(super) fn too_large(&self) -> Failure {

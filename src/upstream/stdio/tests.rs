@@ -163,3 +163,54 @@ async fn a_call_that_comes_while_the_connection_ends_comes_back_whole() {
     };
     tokio::join!(run((stdin, stdout), None, options(), &metrics, &stop, &mut news), talk);
 }
+
+/// The messages that cannot be read among what the task tells.
+fn unreadable(told: &mut mpsc::Receiver<StdioNews>) -> Vec<Unreadable> {
+    let news = std::iter::from_fn(|| told.try_recv().ok());
+    news.filter_map(|news| if let StdioNews::Unreadable(message) = news { Some(message) } else { None }).collect()
+}
+
+#[tokio::test]
+async fn a_line_that_is_no_text_ends_its_call_at_once_and_is_told() {
+    let (gateway, server) = tokio::io::duplex(64 * 1024);
+    let (stdout, stdin) = tokio::io::split(gateway);
+    let mut server = Server::new(server);
+    let (tell, mut told) = mpsc::channel(8);
+    let mut news = move |news| drop(tell.try_send(news));
+    let metrics = Metrics::new().unwrap().upstream("fx");
+    let stop = CancellationToken::new();
+    let talk = async {
+        let link = server.ready(&mut told).await;
+        let mut exchange = link.call(call("x"));
+        let id = server.hear().await["id"].to_string();
+        let answer = [format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"x":"caf"#).as_bytes(), b"\xe9\"}}\n"].concat();
+        server.says.write_all(&answer).await.unwrap();
+        let ended = tokio::time::timeout(Duration::from_secs(5), exchange.next()).await;
+        let Ok(ExchangeEvent::Done(Outcome::Failed(failure))) = ended else { panic!("{ended:?}") };
+        assert_eq!(failure.executed, Executed::Unknown);
+        let shown = unreadable(&mut told);
+        assert!(shown[0].why.contains("not UTF-8") && shown[0].start.contains("caf\\xe9"), "{shown:?}");
+    };
+    tokio::select! {
+        ended = run((stdin, stdout), None, options(), &metrics, &stop, &mut news) => panic!("{ended:?}"),
+        () = talk => {}
+    }
+}
+
+#[tokio::test]
+async fn a_handshake_whose_answer_has_no_line_end_says_so() {
+    let (gateway, server) = tokio::io::duplex(64 * 1024);
+    let (stdout, stdin) = tokio::io::split(gateway);
+    let mut server = Server::new(server);
+    let (tell, mut told) = mpsc::channel(8);
+    let mut news = move |news| drop(tell.try_send(news));
+    let metrics = Metrics::new().unwrap().upstream("fx");
+    let stop = CancellationToken::new();
+    server.says.write_all(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}").await.unwrap();
+    let mut options = options();
+    options.peer.times.start = Duration::from_millis(50);
+    let ended = run((stdin, stdout), None, options, &metrics, &stop, &mut news).await;
+    assert!(ended.why.contains("no JSON-RPC message") && ended.why.contains(UNFINISHED), "{ended:?}");
+    let shown = unreadable(&mut told);
+    assert!(shown[0].start.contains("jsonrpc") && shown[0].is_meant, "{shown:?}");
+}

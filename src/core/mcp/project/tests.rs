@@ -167,6 +167,36 @@ fn structured_content_keeps_a_text_twin_when_it_goes() {
 }
 
 #[test]
+fn structured_content_that_is_null_is_cut_out_and_every_other_byte_stays() {
+    for (text, want) in [
+        (r#"{"content":[ 1.0 ],"structuredContent":null}"#, Some(r#"{"content":[ 1.0 ]}"#)),
+        (r#"{"structuredContent" : null , "content":[]}"#, Some(r#"{ "content":[]}"#)),
+        (r#"{"structuredContent":null}"#, Some("{}")),
+        (r#"{"a":1,"structured\u0043ontent":null,"isError":true}"#, Some(r#"{"a":1,"isError":true}"#)),
+        (r#"{"content":[],"structuredContent":{"a":null}}"#, None),
+        (r#"{"content":[{"structuredContent":null}]}"#, None),
+        (r#"{"content":[{"type":"text","text":"structuredContent"}]}"#, None),
+    ] {
+        let got = without_null_content(&RawJson::trusted(text));
+        assert_eq!(got.as_ref().map(RawJson::text).as_deref(), want, "{text}");
+    }
+}
+
+#[test]
+fn results_are_wrapped_where_their_schema_is() {
+    for (schema, want) in [
+        (r#"{"type":"array"}"#, true),
+        (r#"{"type":["array","null"]}"#, true),
+        (r#"{"type":"object"}"#, false),
+        (r#"{"anyOf":[{}]}"#, false),
+    ] {
+        let definition = RawObject::of([("outputSchema", RawJson::trusted(schema))]);
+        assert_eq!(wraps_results(&definition), want, "{schema}");
+    }
+    assert!(!wraps_results(&RawObject::default()));
+}
+
+#[test]
 fn content_blocks_that_a_revision_does_not_know_become_ones_it_knows() {
     let link = r#"{"content":[{"type":"resource_link","uri":"a://b","name":"n"}]}"#;
     assert_eq!(call(link, Era::Legacy, Revision::V2025_03_26), r#"{"content":[{"type":"text","text":"n: a://b"}]}"#);

@@ -93,9 +93,9 @@ fn bad_event_is_one_error_and_the_next_one_is_read() {
         ("many lines", b"data: 01\ndata: 23\ndata: 45\ndata: 67\ndata: 89\n\n", large.clone()),
         ("unknown fields count", b"foo: 01\nbar: 23\nbaz: 45\n\n", large.clone()),
         ("long comment", b": 0123456789abcdefghi\ndata: a\n\n", large),
-        ("invalid data", b"data: \xFF\ndata: \xFF\n\n", Err(SseError::Utf8)),
-        ("invalid id", b"id: \xC3\ndata: a\n\n", Err(SseError::Utf8)),
-        ("invalid name", b"event: \xC3\ndata: a\n\n", Err(SseError::Utf8)),
+        ("invalid data", b"data: \xFF\ndata: \xFF\n\n", Err(SseError::Utf8 { line: Bytes::from_static(b"\xFF") })),
+        ("invalid id", b"id: \xC3\ndata: a\n\n", Err(SseError::Utf8 { line: Bytes::from_static(b"\xC3") })),
+        ("invalid name", b"event: \xC3\ndata: a\n\n", Err(SseError::Utf8 { line: Bytes::from_static(b"\xC3") })),
     ];
     for (label, input, outcome) in cases {
         let stream = [input, b"data: next\n\n".as_slice()].concat();

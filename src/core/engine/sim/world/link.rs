@@ -123,6 +123,8 @@ impl Lines {
                 PeerEvent::Inventory(_)
                 | PeerEvent::List(..)
                 | PeerEvent::Fault(_)
+                | PeerEvent::Quirk(_)
+                | PeerEvent::Unreadable(_)
                 | PeerEvent::Learned(_)
                 | PeerEvent::Updated(_)
                 | PeerEvent::Unclaimed(_) => {}

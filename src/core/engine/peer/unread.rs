@@ -1,0 +1,98 @@
+//! Lines of an upstream that are no message. One that names a request of ours ends it: nothing better will come.
+
+use std::time::Instant;
+
+use super::{CallPort, Peer, PeerEvent, State, Waiting};
+use crate::engine::attribution::End;
+use crate::engine::call::Outcome;
+use crate::engine::failure::Failure;
+use crate::engine::fault::Fault;
+use crate::engine::handshake::{EraHint, Reply};
+use crate::engine::pending::Lookup;
+use crate::wire::frame::Frame;
+use crate::wire::id::WireId;
+use crate::wire::message::{MessageError, Request};
+use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::start::answered_by;
+use crate::wire::unreadable::{Unreadable, plain_text};
+
+/// Why a connection with a terminal in between is of no use.
+const ECHO: &str = "the server sends back what it gets, as a terminal does; start it without one (no `-t` for `docker` and \
+                    `ssh`, no `script`)";
+
+impl<P: CallPort> Peer<P> {
+    /// A frame that is no message.
+    pub(super) fn handle_malformed(&mut self, frame: &Frame, error: &MessageError, now: Instant) {
+        if matches!(error, MessageError::Syntax) {
+            return self.handle_no_json(frame.bytes(), now);
+        }
+        let object = RawJson::checked(frame.bytes().clone()).and_then(|text| RawObject::parse(&text)).ok();
+        // A message that asks has an id of its server's own.
+        let answers = |object: &RawObject| object.get("method").is_none() || object.get("result").is_some();
+        let id = object.filter(answers).and_then(|object| WireId::from_raw(object.get("id")?));
+        self.refuse(id, Unreadable::new(frame.bytes(), error.to_string()), now);
+    }
+
+    /// A line that is no JSON.
+    pub(super) fn handle_no_json(&mut self, line: &[u8], now: Instant) {
+        let text = plain_text(line);
+        let digits = answered_by(&text).map(|id| id.trim_ascii_start().strip_prefix(b"\"").unwrap_or(id));
+        let digits = digits.map(|id| id.strip_suffix(b"\"").unwrap_or(id));
+        let id = digits.and_then(|id| std::str::from_utf8(id).ok()?.parse().ok()).map(WireId);
+        self.refuse(id, Unreadable::no_json(line), now);
+    }
+
+    /// Ends the request that the line answers, if it tells, and says why.
+    fn refuse(&mut self, id: Option<WireId>, unreadable: Unreadable, now: Instant) {
+        self.fault(if id.is_some() { Fault::MalformedReply } else { Fault::Garbage });
+        let why = unreadable.why.clone();
+        if let State::Opening { .. } = self.state
+            && self.unread.as_ref().is_none_or(|first| !first.is_meant && unreadable.is_meant)
+        {
+            self.unread = Some(unreadable.clone());
+        }
+        self.tell(PeerEvent::Unreadable(unreadable));
+        let Some(id) = id else { return };
+        if !matches!(self.pending.get_mut(id), Some(Waiting::Call(_) | Waiting::List(..) | Waiting::Handshake)) {
+            return;
+        }
+        match self.pending.take(id) {
+            Lookup::Found(Waiting::Call(port)) => {
+                self.end_call(port, Outcome::Failed(Failure::malformed()), End::GivenUp, now);
+                self.cancelled(id, "the answer cannot be read", now);
+            }
+            Lookup::Found(Waiting::List(reading, _)) => {
+                self.lists.failed(reading.list, &format!("its answer cannot be read: {why}"), now);
+                self.read_lists(now);
+            }
+            Lookup::Found(Waiting::Handshake) => {
+                let why = format!("the answer to the handshake is no JSON-RPC message: {why}");
+                self.opening(Reply::NoAnswer(why), now);
+            }
+            Lookup::Found(_) | Lookup::Late | Lookup::Unknown => {}
+        }
+    }
+
+    /// Ends the handshake if the server only sends back what it gets. Whether that is so.
+    pub(super) fn ends_at_echo(&mut self, request: &Request) -> bool {
+        let State::Opening { handshake, .. } = &self.state else { return false };
+        let (method, hint) = (handshake.question().method(), handshake.hint());
+        let id = WireId::from_raw(request.id.raw());
+        let is_ours = id.is_some_and(|id| matches!(self.pending.get_mut(id), Some(Waiting::Handshake)));
+        if request.method == method.as_str() && is_ours {
+            self.fail(ECHO.to_owned(), hint);
+            return true;
+        }
+        false
+    }
+
+    /// The connection failed; a line of the handshake that is no message is a part of the reason.
+    pub(super) fn fail(&mut self, why: String, next: EraHint) {
+        let why = match self.unread.take().filter(|unread| !why.contains(&unread.why)) {
+            Some(unread) => format!("{why}; a line came that is no JSON-RPC message: {}", unread.why),
+            None => why,
+        };
+        self.state = State::Failed;
+        self.events.push_back(PeerEvent::Failed { why, next });
+    }
+}

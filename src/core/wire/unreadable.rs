@@ -1,0 +1,154 @@
+//! Bytes of an upstream that are no message: the reason and the beginning of them, for the operator.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::fmt::Write as _;
+
+use crate::wire::foreign;
+
+/// Bytes that the operator sees.
+const SHOWN: usize = 200;
+/// Longest word that is named as no JSON, in bytes.
+const WORD: usize = 12;
+
+/// Bytes that are no message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unreadable {
+    /// The reason, for the operator.
+    pub why: String,
+    /// The first bytes, in one line.
+    pub start: String,
+    /// They begin as a message does. A program that logs to the wrong place writes others.
+    pub is_meant: bool,
+}
+
+impl Unreadable {
+    /// Describes bytes that are no JSON-RPC message for that reason.
+    pub fn new(bytes: &[u8], why: impl Into<String>) -> Self {
+        let is_meant = plain_text(bytes).trim_ascii_start().first().is_some_and(|first| matches!(first, b'{' | b'['));
+        Self { why: why.into(), start: start(bytes), is_meant }
+    }
+
+    /// Describes bytes that are no JSON.
+    pub fn no_json(bytes: &[u8]) -> Self {
+        Self::new(bytes, reason(bytes))
+    }
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.why, self.start)
+    }
+}
+
+/// Whether every other byte of the beginning is NUL, as in UTF-16 text of ASCII letters.
+fn is_utf16(bytes: &[u8]) -> bool {
+    let half = |from: usize| bytes.get(from..).unwrap_or_default().iter().step_by(2).take(8);
+    bytes.len() > 3 && [0, 1].into_iter().any(|from| half(from).all(|byte| *byte == 0))
+}
+
+/// The letters of UTF-16 text of ASCII letters; other bytes as they are.
+pub fn plain_text(bytes: &[u8]) -> Cow<'_, [u8]> {
+    let bytes = bytes.strip_prefix(b"\xff\xfe").or_else(|| bytes.strip_prefix(b"\xfe\xff")).unwrap_or(bytes);
+    match is_utf16(bytes) {
+        true => bytes.iter().copied().filter(|byte| *byte != 0).collect(),
+        false => Cow::Borrowed(bytes),
+    }
+}
+
+fn reason(bytes: &[u8]) -> String {
+    let marked = bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff");
+    if marked || is_utf16(bytes) {
+        return "UTF-16 text; the protocol is UTF-8".to_owned();
+    }
+    let json = match std::str::from_utf8(bytes) {
+        Err(error) => return format!("not UTF-8 from byte {} on", error.valid_up_to() + 1),
+        Ok(text) => text.trim_start_matches(['\u{feff}', ' ', '\t', '\r', '\n']),
+    };
+    if json.get(..15).is_some_and(|head| head.eq_ignore_ascii_case("content-length:")) {
+        return "a header with a length, as in LSP; MCP over stdio has one message on each line, without headers"
+            .to_owned();
+    }
+    if !json.starts_with(['{', '[']) {
+        return "no JSON; a server's log belongs on its standard error".to_owned();
+    }
+    match serde_json::from_str::<serde::de::IgnoredAny>(json) {
+        Ok(_) => "not a JSON-RPC 2.0 message".to_owned(),
+        Err(error) => no_json(json, &error),
+    }
+}
+
+fn no_json(json: &str, error: &serde_json::Error) -> String {
+    if error.is_eof() {
+        return "JSON without its end; one message stands on one line".to_owned();
+    }
+    let text = error.to_string();
+    let what = text.split(" at line ").next().unwrap_or_default();
+    // The place is inside of the word, or behind it.
+    let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'-';
+    let at = error.column().saturating_sub(1);
+    let before = json.as_bytes().get(..at).unwrap_or_default().iter().rev().take_while(|byte| is_word(byte)).count();
+    let after = json.as_bytes().get(at..).unwrap_or_default().iter().take_while(|byte| is_word(byte)).count();
+    let word = json.get(at - before..at + after).filter(|word| (1..=WORD).contains(&word.len()));
+    let word = word.map(|word| format!(": `{word}`")).unwrap_or_default();
+    format!("not valid JSON at byte {}: {what}{word}", error.column())
+}
+
+/// The first bytes in one line: hidden characters are spelled out, and so are bytes that are no text.
+fn start(bytes: &[u8]) -> String {
+    // Twice as many, since every other byte of UTF-16 text goes.
+    let text = plain_text(bytes.get(..2 * SHOWN).unwrap_or(bytes));
+    let mut end = text.len().min(SHOWN);
+    while end > 0 && text.get(end).is_some_and(|byte| byte & 0xc0 == 0x80) {
+        end -= 1;
+    }
+    let mut out = String::with_capacity(end);
+    for chunk in text.get(..end).unwrap_or_default().utf8_chunks() {
+        out.push_str(&foreign::line(chunk.valid()));
+        for byte in chunk.invalid() {
+            // Writing to a string cannot fail.
+            let _written = write!(out, "\\x{byte:02x}");
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn utf16(text: &str) -> Vec<u8> {
+        text.encode_utf16().flat_map(u16::to_le_bytes).collect()
+    }
+
+    #[test]
+    fn the_reason_names_what_is_wrong() {
+        let cases: Vec<(Vec<u8>, &str)> = vec![
+            (br#"{"a":NaN}"#.into(), "`NaN`"),
+            (br#"{"a":-Infinity}"#.into(), "`-Infinity`"),
+            (br#"{"a":True}"#.into(), "`True`"),
+            (b"{\"a\":\"\x01\"}".into(), "control character"),
+            (b"{\"a\":\"caf\xe9\"}".into(), "not UTF-8 from byte 10 on"),
+            (utf16(r#"{"a":1}"#), "UTF-16"),
+            (b"\n".iter().chain(&utf16(r#"{"a":1}"#)).skip(1).copied().collect(), "UTF-16"),
+            (b"Content-Length: 52".into(), "as in LSP"),
+            (b"listening on stdio".into(), "belongs on its standard error"),
+            (br#"{"jsonrpc": "2.0","#.into(), "without its end"),
+            (b"{".into(), "without its end"),
+        ];
+        for (bytes, want) in cases {
+            let told = Unreadable::no_json(&bytes);
+            assert!(told.why.contains(want), "{}: {told}", String::from_utf8_lossy(&bytes));
+        }
+    }
+
+    #[test]
+    fn the_start_is_one_line_of_two_hundred_bytes() {
+        let told = |bytes: &[u8]| Unreadable::no_json(bytes);
+        assert_eq!(told(b"a\tb\x1b[0m\xe9\"").start, "a\\tb\\u{1b}[0m\\xe9\"");
+        assert_eq!(told("é".repeat(300).as_bytes()).start, "é".repeat(100));
+        assert_eq!(told(format!("x{}", "é".repeat(300)).as_bytes()).start, format!("x{}", "é".repeat(99)));
+        assert_eq!(told(&utf16(&format!("{{{}", "a".repeat(500)))).start.len(), 200);
+        assert!(told(b" {\"a\":1").is_meant && told(&utf16("{\"a\":1}")).is_meant && !told(b"hello {").is_meant);
+    }
+}
