@@ -200,9 +200,10 @@ enum Command {
     Audit(audit::AuditCommand),
     /// Write a copy of the state directory into a new folder, with a running daemon or without one.
     ///
-    /// The copy has grants, pins, limits, logins, the token of clients and the catalogs of upstreams.
-    /// Left out are once-grants, open approvals, sessions, the console's token, the audit log, the
-    /// configuration and, unless `--with-key` is given, the key that opens the logins.
+    /// The copy has grants, pins, limits, logins, the token of clients and the catalogs of
+    /// upstreams. Left out are once-grants, open approvals, sessions, the console's token, the
+    /// audit log, the configuration and, unless `--with-key` is given, the key that opens the
+    /// logins.
     ///
     /// To restore it, stop headend, put the folder in the place of the state directory and start
     /// headend: `headend status` then names what to review.

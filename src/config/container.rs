@@ -54,7 +54,8 @@ impl<'a> ContainerRun<'a> {
         Some(Self { global, command, rest })
     }
 
-    /// Whether the container gets no standard input: it lacks `-i`, also among other letters, and `--interactive`.
+    /// Whether the container gets no standard input: it lacks `-i`, also among other letters, and
+    /// `--interactive`.
     pub(crate) fn lacks_stdin(self) -> bool {
         let is_it = |word: &String| {
             let letters = word.strip_prefix('-').filter(|letters| !letters.starts_with('-'));

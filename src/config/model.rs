@@ -154,8 +154,8 @@ pub(crate) struct Upstream {
     pub(crate) target: Target,
     /// Of a server behind a URL: how the gateway logs in.
     pub(crate) auth: Option<UpstreamAuth>,
-    /// Of a server behind a URL: the way to it and to its authorization servers. No part of the
-    /// launch.
+    /// The proxy on the way to a server behind a URL and to its authorization servers. No part of
+    /// the launch.
     pub(crate) proxy: ProxySettings,
     /// Secrets and variables that are not there, each with what to do; it is not started without them.
     pub(crate) lacks: Vec<String>,

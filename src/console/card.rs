@@ -103,7 +103,7 @@ pub(crate) struct Card {
     pub(crate) has_session: bool,
     /// Folders or the site below which it can be allowed, the nearest first.
     pub(crate) below: Vec<String>,
-    /// What such a grant covers.
+    /// Sentences about the calls that a grant below the nearest folder covers.
     pub(crate) covers: String,
     /// The words of its button.
     pub(crate) below_word: &'static str,

@@ -92,8 +92,8 @@ impl Front {
         self.terms.load().limits.keepalive
     }
 
-    /// Whether a path is `base`, or `base` and a profile, and which. Hosts and people add a slash at the end, which means the
-    /// same.
+    /// Whether a path is `base`, or `base` and a profile, and which. Hosts and people add a slash
+    /// at the end, which means the same.
     pub(crate) fn profile_at(&self, base: &str, path: &str) -> Option<Option<Arc<str>>> {
         let rest = path.strip_prefix(base)?;
         let rest = rest.strip_suffix('/').unwrap_or(rest);

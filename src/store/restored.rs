@@ -19,8 +19,9 @@ pub(crate) struct RestoreReview {
 }
 
 impl RestoreReview {
-    /// Reads the mark, and logs that a review is due. A daemon that is the first on a restored store
-    /// gives it a new identity, so this comes before anything that is made of the identity. Blocks.
+    /// Reads the mark, and logs that a review is due. A daemon that is the first on a restored
+    /// store gives it a new identity, so this comes before anything that is made of the identity.
+    /// Blocks.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -44,8 +45,8 @@ impl RestoreReview {
         Some(self.backup_time.load(Ordering::Relaxed)).filter(|time| *time != 0)
     }
 
-    /// Writes the restore into the audit log, unless that was done. The mark changes after the record
-    /// is on disk: a crash in between repeats the record.
+    /// Writes the restore into the audit log, unless that was done. The mark changes after the
+    /// record is on disk: a crash in between repeats the record.
     pub(crate) async fn record(self, audit: Audit) {
         let Some(backup_time) = self.backup_time().filter(|_| !self.is_recorded) else { return };
         let counts = match self.db.grants().run().await {

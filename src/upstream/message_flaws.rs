@@ -1,8 +1,9 @@
-//! The messages of one upstream that break the protocol: those that were read all the same, and those that cannot be read. For
-//! its operator: `headend status NAME` counts them, `headend logs NAME` and the last error name them.
+//! The messages of one upstream that break the protocol: those that were read all the same, and
+//! those that cannot be read. For its operator: `headend status NAME` counts them, `headend logs
+//! NAME` and the last error name them.
 //!
-//! The bytes of a message are the server's own; values that headend gave to it are gone from them, and the log of the daemon
-//! has the reason alone.
+//! The bytes of a message are the server's own; values that headend gave to it are gone from them,
+//! and the log of the daemon has the reason alone.
 
 use std::sync::Arc;
 
@@ -36,7 +37,8 @@ struct State {
     quirks: Vec<(Quirk, u64)>,
     unreadable: u64,
     last: Option<UnreadMessage>,
-    /// The first one since the start that is under way began, or the first one that was meant as a message.
+    /// The first one since the start that is under way began, or the first one that was meant as a
+    /// message.
     first: Option<UnreadMessage>,
     /// Takes out what the server was given.
     words: Option<LastWords>,
@@ -87,7 +89,8 @@ impl MessageFlaws {
         self.state.lock().first = None;
     }
 
-    /// Counts a message that broke the protocol and was read all the same. The first of its kind has a line in the log.
+    /// Counts a message that broke the protocol and was read all the same. The first of its kind
+    /// has a line in the log.
     pub(crate) fn read(&self, quirk: Quirk) {
         let mut state = self.state.lock();
         if let Some((_, count)) = state.quirks.iter_mut().find(|(known, _)| *known == quirk) {
@@ -125,7 +128,8 @@ impl MessageFlaws {
         }
     }
 
-    /// A reason for the operator, with the beginning of the message that could not be read if that is the reason.
+    /// A reason for the operator, with the beginning of the message that could not be read if that
+    /// is the reason.
     pub(crate) fn completed(&self, why: String) -> String {
         let state = self.state.lock();
         let message = [&state.first, &state.last].into_iter().flatten().find(|message| why.contains(&message.why));

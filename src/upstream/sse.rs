@@ -257,7 +257,8 @@ async fn hear(mut events: Events, mut lines: impl AsyncWrite + Unpin, max_messag
             }
             Ok(Ok(event)) => on_one_line(&event.data, &mut lines, |left| events.passing(left)).await,
             Ok(Err(Dropped::TooLarge(start))) => oversize(&start, &mut lines, max_message_bytes).await,
-            // No message, which the other side finds too: it looks whose answer it is, and names it.
+            // No message, which the other side finds too: it looks whose answer it is, and names
+            // it.
             Ok(Err(Dropped::NotText(line))) => on_one_line(&line, &mut lines, |left| events.passing(left)).await,
         };
         if written.is_err() {

@@ -1,4 +1,5 @@
-//! Ways in which real servers write their answers against the protocol, for all of them: `--slip NAME`.
+//! Ways in which real servers write their answers against the protocol, for all of them: `--slip
+//! NAME`.
 
 use clap::ValueEnum;
 use serde_json::{Value, json};
@@ -44,7 +45,8 @@ impl Slip {
     }
 }
 
-/// The bytes of a text in which U+E000 stands for the byte E9, an `é` of Latin-1: a script is JSON and can hold none.
+/// The bytes of a text in which U+E000 stands for the byte E9, an `é` of Latin-1: a script is JSON
+/// and can hold none.
 pub(crate) fn bytes(text: &str) -> Vec<u8> {
     text.split('\u{e000}').map(str::as_bytes).collect::<Vec<_>>().join(&0xe9)
 }

@@ -1,5 +1,5 @@
-//! Servers and hosts that write their messages against the protocol: what has one reading is read so, and counted for servers.
-//! What cannot be read ends its request at once and is named.
+//! Servers and hosts that write their messages against the protocol: what has one reading is read
+//! so, and counted for servers. What cannot be read ends its request at once and is named.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};

@@ -9,7 +9,8 @@ use crate::wire::raw::{RawJson, elements};
 
 /// The messages of the batch that a frame of a server holds; `None` for a single message. What is no JSON in it is left out.
 ///
-/// Where there are no batches, an array around one message is read as the message, which is its [`Quirk`].
+/// Where there are no batches, an array around one message is read as the message, which is its
+/// [`Quirk`].
 pub fn split(frame: &Frame, revision: Option<Revision>) -> Option<(Vec<Frame>, Option<Quirk>)> {
     let parts = parts(frame)?;
     let quirk = match revision {

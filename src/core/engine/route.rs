@@ -93,8 +93,8 @@ pub struct Params {
 }
 
 impl Params {
-    /// Reads `params`. Some hosts write `null` for what they leave out: such a `_meta` or `arguments` is absent, for every
-    /// reader.
+    /// Reads `params`. Some hosts write `null` for what they leave out: such a `_meta` or
+    /// `arguments` is absent, for every reader.
     ///
     /// # Errors
     /// [`RouteError::Params`] or [`RouteError::Meta`] when `params` or its `_meta` is something else than an object.

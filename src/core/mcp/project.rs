@@ -13,8 +13,8 @@
 //! | `resultType`, `ttlMs`, `cacheScope` | strip | strip | strip | strip |
 //! | `io.modelcontextprotocol/serverInfo` in the `_meta` of a result | strip | strip | strip | strip |
 //!
-//! A modern client gets a modern result unchanged, with `resultType` added if it is absent. `structuredContent: null` of a legacy
-//! server reaches no client: it is an object or absent there.
+//! A modern client gets a modern result unchanged, with `resultType` added if it is absent.
+//! `structuredContent: null` of a legacy server reaches no client: it is an object or absent there.
 //!
 //! `execution` is dropped for all: headend does not offer the tasks of 2025-11-25 to clients.
 
@@ -370,7 +370,8 @@ fn member(text: &[u8], name: &str) -> Option<Member> {
     }
 }
 
-/// A tool's result without its `structuredContent: null`; `None` where it has none. Every other byte stays.
+/// A tool's result without its `structuredContent: null`; `None` where it has none. Every other
+/// byte stays.
 pub fn without_null_content(raw: &RawJson) -> Option<RawJson> {
     let text = raw.bytes();
     if STRUCTURED.find(text).is_none() && !spells(text, |c| c.is_ascii_alphabetic()) {
@@ -384,7 +385,8 @@ pub fn without_null_content(raw: &RawJson) -> Option<RawJson> {
     Some(RawJson::trusted([before, after].concat()))
 }
 
-/// Whether results of a tool are wrapped in an object for clients of older revisions, as its schema of them is.
+/// Whether results of a tool are wrapped in an object for clients of older revisions, as its schema
+/// of them is.
 pub fn wraps_results(definition: &RawObject) -> bool {
     let schema = definition.get("outputSchema").filter(|schema| !is_object_schema(schema));
     schema.and_then(wrapped).is_some()

@@ -93,8 +93,8 @@ impl WireId {
     }
 }
 
-/// The number of ours that came back as its text or with a fraction of nought. `None` for any other value, also for a number that
-/// is as it was sent.
+/// The number of ours that came back as its text or with a fraction of nought. `None` for any other
+/// value, also for a number that is as it was sent.
 pub(crate) fn number_meant(raw: &RawJson) -> Option<RawJson> {
     let text = raw.bytes();
     let digits = match text.strip_prefix(b"\"") {

@@ -92,9 +92,10 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de Raw
 }
 
 impl Message {
-    /// Reads one message of an upstream, whose envelope may have a [`Quirk`]. A request or notification that breaks the bounds
-    /// loses its parameters and is refused or dropped like any without. An answer is marked: it fails its call, while of a
-    /// list each item is judged by itself.
+    /// Reads one message of an upstream, whose envelope may have a [`Quirk`]. A request or
+    /// notification that breaks the bounds loses its parameters and is refused or dropped like any
+    /// without. An answer is marked: it fails its call, while of a list each item is judged by
+    /// itself.
     ///
     /// # Errors
     /// Those of [`Self::parse`].

@@ -1,4 +1,5 @@
-//! The start of a message whose rest was dropped or is no JSON: the id that it answers, or its method.
+//! The start of a message whose rest was dropped or is no JSON: the id that it answers, or its
+//! method.
 
 use crate::wire::tokens::{Kind, Tokens, unquoted};
 
@@ -16,7 +17,8 @@ pub enum Start<'a> {
     Unknown,
 }
 
-/// The id that a text answers which is no JSON as a whole, as its start or its end tells. SDKs write the id first or last.
+/// The id that a text answers which is no JSON as a whole, as its start or its end tells. SDKs
+/// write the id first or last.
 pub fn answered_by(bytes: &[u8]) -> Option<&[u8]> {
     match Start::of(bytes) {
         Start::Answer(id) => Some(id),
@@ -25,8 +27,8 @@ pub fn answered_by(bytes: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// The same from the end alone: `"id"`, or `"id"` and `"jsonrpc"`, after a result or an error. An `"id"` elsewhere may be
-/// one inside of the result.
+/// The same from the end alone: `"id"`, or `"id"` and `"jsonrpc"`, after a result or an error. An
+/// `"id"` elsewhere may be one inside of the result.
 fn answered_at_end(bytes: &[u8]) -> Option<&[u8]> {
     let mut tokens = Tokens::of(bytes);
     tokens.next().filter(|first| first.kind == Kind::Object)?;

@@ -1,4 +1,5 @@
-//! Bytes of an upstream that are no message: the reason and the beginning of them, for the operator.
+//! Bytes of an upstream that are no message: the reason and the beginning of them, for the
+//! operator.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -94,7 +95,8 @@ fn no_json(json: &str, error: &serde_json::Error) -> String {
     format!("not valid JSON at byte {}: {what}{word}", error.column())
 }
 
-/// The first bytes in one line: hidden characters are spelled out, and so are bytes that are no text.
+/// The first bytes in one line: hidden characters are spelled out, and so are bytes that are no
+/// text.
 fn start(bytes: &[u8]) -> String {
     // Twice as many, since every other byte of UTF-16 text goes.
     let text = plain_text(bytes.get(..2 * SHOWN).unwrap_or(bytes));

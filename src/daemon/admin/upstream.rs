@@ -113,7 +113,8 @@ pub(super) fn add_excess(out: &mut RawObject, handle: &Handle) {
     }
 }
 
-/// Adds how its messages break the protocol, and which definitions were repaired or are withheld because they are invalid.
+/// Adds how its messages break the protocol, and which definitions were repaired or are withheld
+/// because they are invalid.
 pub(super) fn add_flaws(out: &mut RawObject, handle: &Handle) {
     let lines = handle.health.flaws.lines();
     if !lines.is_empty() {

@@ -80,8 +80,9 @@ impl Call {
         Some(ClientEvent::Done(answer))
     }
 
-    /// A tool's result without `structuredContent: null`: a legacy server can mean nothing by it, and for a client of an older
-    /// revision it stays only where the tool's schema is wrapped with it.
+    /// A tool's result without `structuredContent: null`: a legacy server can mean nothing by it,
+    /// and for a client of an older revision it stays only where the tool's schema is wrapped with
+    /// it.
     fn without_null_content(&self, raw: RawJson, era: Era) -> RawJson {
         let both_modern = era == Era::Modern && self.revision.era() == Era::Modern;
         if self.labels.method != Method::ToolsCall || both_modern {

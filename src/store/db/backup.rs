@@ -1,9 +1,9 @@
-//! The copy of the database in a backup: a snapshot in memory, without what must not come back, then
-//! a fresh file with nothing else in it.
+//! The copy of the database in a backup: a snapshot in memory, without what must not come back,
+//! then a fresh file with nothing else in it.
 //!
-//! Rows that are left out never reach the backup's disk: they are deleted in memory, and the file is
-//! written by `VACUUM INTO`, which copies no free page. The copy has an identity of its own, so that
-//! no session id, state or cursor of the original counts in it, and the mark of a backup
+//! Rows that are left out never reach the backup's disk: they are deleted in memory, and the file
+//! is written by `VACUUM INTO`, which copies no free page. The copy has an identity of its own, so
+//! that no session id, state or cursor of the original counts in it, and the mark of a backup
 //! (`db/restored`). The secret of the audit log stays, since it proves what retention removed.
 
 use std::fs;

@@ -1,6 +1,6 @@
 //! The mark of a store that was restored from a backup, and the identity of a store: rows of the
-//! table `meta`. A backup has the mark from the beginning; the first start of a daemon on it and the
-//! operator's review change it.
+//! table `meta`. A backup has the mark from the beginning; the first start of a daemon on it and
+//! the operator's review change it.
 
 use rusqlite::{Connection, OptionalExtension as _};
 
@@ -56,7 +56,8 @@ impl Db {
         })
     }
 
-    /// The secret of this store beside its key: that of the installation, or of the restored backup.
+    /// The secret of this store beside its key: that of the installation, or of the restored
+    /// backup.
     pub(crate) fn identity(&self) -> Operation<'_, impl Work<Out = [u8; 32]>> {
         self.read(|connection| {
             let read = |key: &str| {

@@ -16,8 +16,8 @@ use crate::wire::foreign;
 
 impl Pins {
     /// Logs changes and hands them to the hook. `by` is the person who decided, if one did.
-    /// `removed` is the number of items that the reading before had and this one lacks; `None` if no
-    /// reading made the changes.
+    /// `removed` is the number of items that the reading before had and this one lacks; `None` if
+    /// no reading made the changes.
     pub(super) fn tell(&self, stored: &[Stored], by: Option<&Arc<str>>, removed: Option<u64>) {
         if !stored.iter().any(Stored::is_change) {
             return;

@@ -1,4 +1,5 @@
-//! Lines of an upstream that are no message. One that names a request of ours ends it: nothing better will come.
+//! Lines of an upstream that are no message. One that names a request of ours ends it: nothing
+//! better will come.
 
 use std::time::Instant;
 

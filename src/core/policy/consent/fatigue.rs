@@ -1,7 +1,7 @@
 //! Against approval fatigue: bounds on a caller's approvals, and refusals after denials and unanswered ones.
 //!
-//! What nobody answered counts by caller and by the name that the client gives itself, so that one
-//! host does not silence the others of its caller. A caller has eight names; all further ones count
+//! Approvals without an answer count by caller and by the name that the client gives itself, so that
+//! one host does not silence the others of its caller. A caller has eight names; all further ones count
 //! as one. Denials count by caller.
 
 use std::collections::{HashMap, VecDeque};

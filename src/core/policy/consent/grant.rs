@@ -35,7 +35,7 @@ pub enum Arguments {
     /// The arguments that were shown.
     Exact,
     Any,
-    /// Those that name places below a folder, or at a site.
+    /// Arguments that name places below a folder, or at a site.
     Below(Arc<Below>),
 }
 
