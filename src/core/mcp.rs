@@ -12,6 +12,7 @@ pub(crate) mod imitation;
 pub mod input;
 pub mod item;
 pub mod log;
+pub(crate) mod lookalike;
 pub mod meta;
 pub mod method;
 pub mod notice;

@@ -422,7 +422,11 @@ fn adopt(config: &Config, store: Option<&Store>, logins: Option<&Logins>) {
 fn pins_changed(news: &PinNews, approvals: &Approvals, audit: &Audit) {
     for entry in news.entries() {
         // The store keeps the pins themselves, and no call waits for this record.
-        drop(audit.record(entry, false));
+        if entry.by.is_some() {
+            audit.record_done(entry);
+        } else {
+            drop(audit.record(entry, false));
+        }
     }
     let over = news.over();
     if over.is_empty() {

@@ -273,9 +273,9 @@ impl Approvals {
         }
     }
 
-    /// Answers a prompt of this process over a channel of that evidence. A grant waits for the
-    /// place of its record in the audit log; it is on disk and live when this returns. A denial
-    /// takes effect at once.
+    /// Answers a prompt of this process over a channel of that evidence. A grant waits until its
+    /// record is in the audit log; it is on disk and live when this returns. A denial takes effect
+    /// at once.
     ///
     /// Dropping the future does not stop it after that.
     ///
@@ -317,17 +317,9 @@ impl Approvals {
             }
             match answered {
                 None => {
-                    let by = By { evidence, who: Arc::from(by), grant: None, scope: None, slot: None };
+                    let by = By { evidence, who: Arc::from(by), grant: None, scope: None, is_recorded: false };
                     inner.close(&mut open, id, no, Some(by));
                     return Ok(no);
-                }
-                Some(grant) if grant.lifetime() == Lifetime::Session || inner.db.is_none() => {
-                    let grant = Arc::new(grant);
-                    open.reserve(id, &grant);
-                    inner.add(Arc::clone(&grant));
-                    inner.close(&mut open, id, Closed::Granted, Some(By::of(&grant).recording(slot)));
-                    inner.release(&mut open, &grant);
-                    return Ok(Closed::Granted);
                 }
                 Some(grant) => {
                     open.writing.insert(Arc::clone(grant.id()), grant.asked().clone());

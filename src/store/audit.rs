@@ -204,6 +204,14 @@ impl Audit {
         inner.queue.record(entry, durable || inner.strict.load(Ordering::Relaxed))
     }
 
+    /// Hands over the record of an event that has taken effect, for which no task waits. It is on
+    /// disk soon, or as soon as the disk takes records again.
+    pub(crate) fn record_done(&self, entry: Entry) {
+        if let Some(inner) = &self.0 {
+            inner.queue.record_done(entry);
+        }
+    }
+
     /// Waits for a place in the queue for the record of a grant, a login or an operator's action,
     /// which does not count without its record.
     ///

@@ -53,7 +53,7 @@ pub(crate) use self::backup::{BackupRows, back_up};
 pub(crate) use self::error::DbError;
 pub(crate) use self::health::Health;
 pub(crate) use self::job::Work;
-pub(crate) use self::logins::{Claim, Claimant, LoginKey};
+pub(crate) use self::logins::{Claim, Claimant, LoginKey, MadeLogin};
 pub(crate) use self::sessions::Kept;
 pub(crate) use self::sign_ins::{Key, SignIn};
 

@@ -17,7 +17,7 @@ use crate::config::Upstream;
 use crate::engine::oauth::client::Registration;
 use crate::engine::oauth::token::Login;
 pub(crate) use crate::store::db::LoginKey;
-use crate::store::db::{Claim, Claimant, Db, DbError};
+use crate::store::db::{Claim, Claimant, Db, DbError, MadeLogin};
 
 /// How long a renewal may take: longer than its request.
 const CLAIM: Duration = Duration::from_secs(20);
@@ -54,6 +54,15 @@ pub(crate) enum Claiming<'l> {
     Moved,
 }
 
+/// The outcome of keeping a new login.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Keeping {
+    /// It is on disk, as this version.
+    Kept(u64),
+    /// A login at this issuer was kept meanwhile, and stays.
+    OtherIssuer(String),
+}
+
 impl LoginKey {
     /// The key of an upstream's login.
     pub(crate) fn of(upstream: &Upstream) -> Self {
@@ -76,14 +85,17 @@ impl Logins {
         Ok(login.map(|login| Held { version: kept.version, login, is_expired: kept.is_expired }))
     }
 
-    /// Keeps a new login.
+    /// Keeps a new login, unless a login at another issuer was kept since this one began, when the
+    /// issuer was `before`.
     ///
     /// # Errors
     /// When it is not on disk.
-    pub(crate) async fn keep(&self, key: &LoginKey, login: &Login) -> Result<u64, DbError> {
+    pub(crate) async fn keep(&self, key: &LoginKey, login: &Login, before: Option<&str>) -> Result<Keeping, DbError> {
         let (version, issuer) = (version(), login.server.issuer.clone());
-        self.db.keep_login(key.clone(), issuer, version, write(login)).run().await?;
-        Ok(version)
+        let issuer_before = before.map(str::to_owned);
+        let made = MadeLogin { key: key.clone(), issuer, issuer_before, version, value: write(login) };
+        let other = self.db.keep_login(made).run().await?;
+        Ok(other.map_or(Keeping::Kept(version), Keeping::OtherIssuer))
     }
 
     /// The issuer of the last login of an upstream, whether or not that login has ended.

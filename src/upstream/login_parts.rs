@@ -16,7 +16,7 @@ use crate::engine::oauth::flow::Kind;
 use crate::engine::oauth::hidden::Hidden;
 use crate::engine::oauth::terms::{ResourceRule, Terms};
 use crate::policy::Entry;
-use crate::store::audit::{Audit, RecordSlot};
+use crate::store::audit::Audit;
 use crate::store::logins::Logins;
 use crate::upstream::client::HttpClient;
 use crate::upstream::fetcher::Fetcher;
@@ -46,17 +46,15 @@ impl LoginParts {
         drop(self.audit.record(entry(result, upstream, why), false));
     }
 
-    /// Waits for a place for the record of a login, which does not count before.
+    /// Writes the record of a login, which does not count before that is on disk; `why` has no
+    /// secret in it.
     ///
     /// # Errors
     /// A sentence for the operator.
-    pub(crate) async fn reserve(&self) -> Result<RecordSlot, String> {
-        self.audit.reserve().await.map_err(|error| format!("the login is not kept: {error}"))
-    }
-
-    /// Writes the record of a login in its place; `why` has no secret in it.
-    pub(crate) fn logged_in(slot: RecordSlot, upstream: &UpstreamName, why: &str) {
-        slot.record(entry("login", upstream, why));
+    pub(crate) async fn record_login(&self, upstream: &UpstreamName, why: &str) -> Result<(), String> {
+        let not_kept = |error| format!("the login is not kept: {error}");
+        let slot = self.audit.reserve().await.map_err(not_kept)?;
+        slot.written(entry("login", upstream, why)).await.map_err(not_kept)
     }
 }
 

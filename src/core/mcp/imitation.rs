@@ -3,14 +3,13 @@
 //! A person who is asked to agree to a call must be able to tell who asks. A server's question names the server in front, and
 //! one that speaks in the gateway's name does not reach anybody.
 
-use unicode_security::skeleton;
-
+use super::lookalike::{folded, letters, words};
 use crate::wire::canonical::canonical;
 use crate::wire::foreign;
 use crate::wire::raw::RawJson;
 use crate::wire::tokens::strings;
 
-/// What only the gateway calls itself, as [`folded`] gives it.
+/// The name that only the gateway has.
 const NAME: &str = "headend";
 /// How the gateway's own keys among `inputRequests` begin.
 const KEYS: &str = "gw.";
@@ -30,19 +29,34 @@ fn speaks(text: &str) -> bool {
     }
     // Characters of no width part a word for programs alone.
     let text = text.replace(|c: char| foreign::is_hidden(c) && !(c.is_control() && c.is_whitespace()), "");
-    let words = || text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
-    words().any(|word| folded(word) == folded(NAME)) || text.split(char::is_whitespace).any(is_spelled_with_joiners)
+    let name = folded(NAME);
+    let has_word = |text: &str| {
+        let mut words = text.split(|c: char| !c.is_alphanumeric());
+        words.any(|word| folded(word) == name) || has_spelled(text, &name)
+    };
+    // Signs that look like letters may part the name or join it to another word.
+    has_word(&text) || has_word(&folded(&text)) || words(&text).iter().any(|word| folded(word) == name)
 }
 
-/// Whether the letters of one word, without the punctuation between them, are the gateway's name, as in "h-e-a-d-e-n-d".
-fn is_spelled_with_joiners(word: &str) -> bool {
-    letters(word) == letters(NAME)
-}
-
-/// Returns the letters and digits of a text as [`folded`] gives them, so that "Allow-once" equals "allow once".
-pub(super) fn letters(text: &str) -> String {
-    let letters: String = text.chars().filter(|c| c.is_alphanumeric()).collect();
-    folded(&letters)
+/// Whether a text has a name with signs between its letters, as in "h-e-a-d-e-n-d", or with a blank
+/// behind each of them.
+fn has_spelled(text: &str, name: &str) -> bool {
+    let mut row = String::new();
+    for word in text.split_whitespace() {
+        let spelled = letters(word);
+        if spelled == name {
+            return true;
+        }
+        if word.chars().filter(|c| c.is_alphanumeric()).count() > 1 {
+            row.clear();
+            continue;
+        }
+        row.push_str(&spelled);
+        if row.ends_with(name) {
+            return true;
+        }
+    }
+    false
 }
 
 /// Whether a server's key could be taken for one of ours.
@@ -50,14 +64,52 @@ pub(crate) fn is_reserved_key(key: &str) -> bool {
     key.trim_start().to_ascii_lowercase().starts_with(KEYS)
 }
 
-/// Look-alikes as what they look like, in lower case.
-fn folded(text: &str) -> String {
-    skeleton(&text.to_lowercase()).flat_map(char::to_lowercase).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_look_alike_of_the_gateways_name_is_the_name() {
+        for text in [
+            "\u{41d}EADEND asks",
+            "\u{397}\u{395}\u{391}D\u{395}\u{39d}D asks",
+            "\u{13bb}EADEND asks",
+            "HEADE\u{2c9a}D asks",
+            "\u{2c8e}EADEND asks",
+            "\u{43d}eadend asks",
+            "\u{ff28}\u{ff25}\u{ff21}\u{ff24}\u{ff25}\u{ff2e}\u{ff24} asks",
+            "\u{24d7}\u{24d4}\u{24d0}\u{24d3}\u{24d4}\u{24dd}\u{24d3} asks",
+            "\u{1f137}\u{1f134}\u{1f130}\u{1f133}\u{1f134}\u{1f13d}\u{1f133} asks",
+            "\u{1f157}\u{1f154}\u{1f150}\u{1f153}\u{1f154}\u{1f15d}\u{1f153} asks",
+            "\u{1f177}\u{1f174}\u{1f170}\u{1f173}\u{1f174}\u{1f17d}\u{1f173} asks",
+            "\u{1f1ed}\u{1f1ea}\u{1f1e6}\u{1f1e9}\u{1f1ea}\u{1f1f3}\u{1f1e9} asks",
+            "\u{29c}\u{1d07}\u{1d00}\u{1d05}\u{1d07}\u{274}\u{1d05} asks",
+            "\u{2b0}\u{1d49}\u{1d43}\u{1d48}\u{1d49}\u{207f}\u{1d48} asks",
+            "H\u{c9}ADEND asks",
+            "h\u{332}e\u{332}a\u{332}d\u{332}e\u{332}n\u{332}d\u{332} asks",
+            "headend2 asks",
+            "HeadendGateway asks",
+            "theHeadend asks",
+            "headend_gateway",
+            "HEADEND\u{2223}docs",
+            "h e a d e n d asks",
+            "This is h e a d e n d, the gateway",
+            "h\u{3000}e\u{3000}a\u{3000}d\u{3000}e\u{3000}n\u{3000}d",
+            "\u{41d} E A D E N D",
+        ] {
+            assert!(speaks(text), "{text}");
+        }
+        for text in [
+            "Headends differ",
+            "Which head ends here?",
+            "a h e a d",
+            "\u{41d}\u{435} \u{43d}\u{430}\u{434}\u{43e}",
+            "\u{1f1e9}\u{1f1ea}",
+            "headending",
+        ] {
+            assert!(!speaks(text), "{text}");
+        }
+    }
 
     #[test]
     fn a_server_does_not_speak_in_the_gateways_name() {

@@ -80,7 +80,7 @@ impl Gateway {
                     let opens = plan.opens.join(", ");
                     tracing::warn!(opens = %opens, "the new configuration allows more than the old one");
                     // The reload has happened, whatever becomes of its record.
-                    drop(self.service.audit.record(Entry::gateway("opened", opens), true));
+                    self.service.audit.record_done(Entry::gateway("opened", opens));
                 }
             }
             Err(why) => {

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use crate::policy::Evidence;
 use crate::policy::consent::Grant;
-use crate::store::audit::RecordSlot;
 
 /// The person who closed a prompt, and the channel.
 #[derive(Debug)]
@@ -15,8 +14,8 @@ pub(super) struct By {
     pub(super) grant: Option<Arc<str>>,
     /// The folder or site of the grant, and what it judges.
     pub(super) scope: Option<String>,
-    /// The place that was kept for the record, if any.
-    pub(super) slot: Option<RecordSlot>,
+    /// Whether the log has the record already, as it has that of a grant before the grant counts.
+    pub(super) is_recorded: bool,
 }
 
 impl By {
@@ -26,12 +25,12 @@ impl By {
             who: Arc::clone(grant.by()),
             grant: Some(Arc::clone(grant.id())),
             scope: grant.arguments().below().map(|below| below.scope()),
-            slot: None,
+            is_recorded: false,
         }
     }
 
-    /// The same, recorded in that place.
-    pub(super) fn recording(self, slot: RecordSlot) -> Self {
-        Self { slot: Some(slot), ..self }
+    /// The same, whose record is in the log.
+    pub(super) fn recorded(self) -> Self {
+        Self { is_recorded: true, ..self }
     }
 }

@@ -21,17 +21,16 @@ impl Inner {
     pub(super) fn opened(&self, id: &PromptId, asked: &Asked, entry: Entry) {
         let Entry { call, client, profile, facts, arguments, .. } = entry;
         let evidence = Some(asked.need);
-        self.record(Entry { call, client, profile, facts, arguments, evidence, ..about(Event::Prompt, id, asked) });
+        let entry = Entry { call, client, profile, facts, arguments, evidence, ..about(Event::Prompt, id, asked) };
+        if let Some(audit) = self.audit.get() {
+            // No task waits: the first use of a grant waits for its own record, which comes later.
+            drop(audit.record(entry, false));
+        }
     }
 
     pub(super) fn ended(&self, id: &PromptId, asked: &Asked, how: Closed, by: Option<By>) {
-        let entry = Entry { result: how.into_str(), ..about(Event::Answer, id, asked) };
-        let Some(By { evidence, who, grant, scope, slot }) = by else { return self.record(entry) };
-        let why = scope.map_or(entry.why, Into::into);
-        let entry = Entry { evidence: Some(evidence), by: Some(who), grant, why, ..entry };
-        match slot {
-            Some(slot) => slot.record(entry),
-            None => self.record(entry),
+        if !by.as_ref().is_some_and(|by| by.is_recorded) {
+            self.record(answer(id, asked, how, by));
         }
     }
 
@@ -88,13 +87,20 @@ impl Inner {
         }
     }
 
+    /// Records an event that has taken effect.
     fn record(&self, entry: Entry) {
         if let Some(audit) = self.audit.get() {
-            // The event has taken effect, and no task waits. The first use of a grant waits for its
-            // own record, which comes after this one.
-            drop(audit.record(entry, false));
+            audit.record_done(entry);
         }
     }
+}
+
+/// The record of the end of an approval, which `by` closed if a person did.
+pub(super) fn answer(id: &PromptId, asked: &Asked, how: Closed, by: Option<By>) -> Entry {
+    let entry = Entry { result: how.into_str(), ..about(Event::Answer, id, asked) };
+    let Some(By { evidence, who, grant, scope, .. }) = by else { return entry };
+    let why = scope.map_or(entry.why, Into::into);
+    Entry { evidence: Some(evidence), by: Some(who), grant, why, ..entry }
 }
 
 /// The record of a grant that is no more; it was about nothing that is known where its row cannot be read.

@@ -8,9 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::closed_by::By;
+use super::journal;
 use super::kept::{AnswerOutcome, Answered, Used};
 use super::unlisted::unlisted;
 use super::{Approvals, Inner, Spent, Wish};
@@ -19,7 +21,7 @@ use crate::base::tally::Tally;
 use crate::config::Operator;
 use crate::policy::consent::{CannotAnswer, Closed, Grant, GrantRow, Lifetime, PromptId};
 use crate::policy::{Digest, Evidence};
-use crate::store::audit::RecordSlot;
+use crate::store::audit::{RecordSlot, Unrecorded};
 use crate::store::db::{Db, DbError};
 
 /// How often other processes' answers are looked for while a prompt is open, and their revocations at all times.
@@ -31,13 +33,19 @@ const SETTLE: Duration = Duration::from_secs(60);
 static UNREAD: Tally = Tally::of(1);
 
 impl Approvals {
-    /// Writes a grant, then puts it in force, closes its prompt, and records that in `slot`.
+    /// Records a grant in `slot`. Once the record is on disk, writes the grant, puts it in force
+    /// and closes its prompt. A crash in between leaves a record without a grant.
     pub(super) async fn keep(&self, id: PromptId, grant: Arc<Grant>, slot: RecordSlot) -> Result<Closed, CannotAnswer> {
-        let Some(db) = &self.inner.db else { return Err(CannotAnswer::Unknown) };
-        let (keep, inner) = (db.keep_grant(grant.row(), id.to_string()), Arc::clone(&self.inner));
-        let closed = keep.run_with(move |outcome| inner.kept(&id, &grant, slot, outcome)).await;
-        let closed = closed.unwrap_or_else(|error| Err(CannotAnswer::NotKept(error.to_string())));
-        if closed == Ok(Closed::Superseded) {
+        let entry = journal::answer(&id, grant.asked(), Closed::Granted, Some(By::of(&grant)));
+        let (done, closed) = oneshot::channel();
+        let (inner, granted) = (Arc::clone(&self.inner), Arc::clone(&grant));
+        slot.record_before(entry, move |recorded| inner.keep(id, granted, recorded, done));
+        // The log or the database ended before.
+        let ended = |_| self.inner.kept(&id, &grant, Err(Unrecorded.to_string()));
+        let closed = closed.await.unwrap_or_else(ended);
+        if closed == Ok(Closed::Superseded)
+            && let Some(db) = &self.inner.db
+        {
             // After this one the grant is undone.
             drop(db.all_so_far().run().await);
         }
@@ -238,20 +246,37 @@ impl Inner {
         drop(open);
     }
 
+    /// Writes a grant that the log has; one for a session is kept in memory. Tells `done` the
+    /// outcome.
+    fn keep(
+        self: Arc<Self>,
+        id: PromptId,
+        grant: Arc<Grant>,
+        recorded: Result<(), Unrecorded>,
+        done: oneshot::Sender<Result<Closed, CannotAnswer>>,
+    ) {
+        let db = self.db.clone().filter(|_| grant.lifetime() != Lifetime::Session);
+        let row = grant.row();
+        // The task that answered may be gone.
+        let kept = move |outcome| drop(done.send(self.kept(&id, &grant, outcome)));
+        match (recorded, db) {
+            (Err(error), _) => kept(Err(error.to_string())),
+            (Ok(()), None) => kept(Ok(())),
+            (Ok(()), Some(db)) => {
+                let written = move |outcome: Result<(), DbError>| kept(outcome.map_err(|error| error.to_string()));
+                db.keep_grant(row, id.to_string()).then(written);
+            }
+        }
+    }
+
     /// A grant is on the disk, or is not.
-    fn kept(
-        &self,
-        id: &PromptId,
-        grant: &Arc<Grant>,
-        slot: RecordSlot,
-        outcome: Result<(), DbError>,
-    ) -> Result<Closed, CannotAnswer> {
+    fn kept(&self, id: &PromptId, grant: &Arc<Grant>, outcome: Result<(), String>) -> Result<Closed, CannotAnswer> {
         let mut open = self.lock();
         let alive = open.writing.remove(grant.id()).is_some();
         match outcome {
             Ok(()) if alive => {
                 self.add(Arc::clone(grant));
-                self.close(&mut open, id, Closed::Granted, Some(By::of(grant).recording(slot)));
+                self.close(&mut open, id, Closed::Granted, Some(By::of(grant).recorded()));
                 self.release(&mut open, grant);
                 Ok(Closed::Granted)
             }
@@ -263,7 +288,7 @@ impl Inner {
             }
             Err(error) => {
                 self.close(&mut open, id, Closed::Dismissed, None);
-                Err(CannotAnswer::NotKept(error.to_string()))
+                Err(CannotAnswer::NotKept(error))
             }
         }
     }

@@ -9,6 +9,7 @@ use crate::wire::raw::{RawJson, RawObject};
 mod below;
 mod full_queue;
 mod killed;
+mod no_record;
 mod numbers;
 mod steps;
 

@@ -125,7 +125,7 @@ impl ActionRecord {
         match self.slot.take() {
             Some(slot) => slot.record(*entry),
             // The action has taken effect. Its record has a place, or is counted as lost.
-            None => drop(self.audit.record(*entry, true)),
+            None => self.audit.record_done(*entry),
         }
     }
 }
@@ -193,8 +193,7 @@ impl WrongAttempts {
 
     fn record(&self, count: u64) {
         let entry = entry(self.action, STRANGER, None, Err("wrong"));
-        // The attempt was refused, so no task waits for its record.
-        drop(self.audit.record(Entry { count: Some(count), ..entry }, true));
+        self.audit.record_done(Entry { count: Some(count), ..entry });
     }
 }
 

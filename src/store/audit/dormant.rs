@@ -6,9 +6,10 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 use super::files::MAIN;
-use super::queue::QUEUE;
+use super::queue::{QUEUE, RESERVE};
 use super::recover::{self, Start};
-use super::ticket::{Job, Setting, Unrecorded};
+use super::ticket::{Job, Setting, Ticket, Unrecorded};
+use crate::base::clock;
 
 /// How often the folder is tried while no record comes.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -28,9 +29,19 @@ pub(super) fn open(setting: &mut Setting) -> io::Result<Start> {
     recover::resume(&setting.folder, &setting.options.chain, setting.kept.as_ref())
 }
 
-/// Answers records until the log opens. Returns it with the number of records that were lost; `None` when no sender is left.
-pub(super) async fn wait(setting: &mut Setting, jobs: &mut mpsc::Receiver<Job>) -> Option<(Start, u64)> {
+/// A log that opened late.
+pub(super) struct Opened {
+    pub(super) start: Start,
+    /// The number of records that were lost before.
+    pub(super) lost: u64,
+    /// Records of events that took effect before, the oldest first.
+    pub(super) backlog: Vec<Ticket>,
+}
+
+/// Answers records until the log opens. Returns `None` when no sender is left.
+pub(super) async fn wait(setting: &mut Setting, jobs: &mut mpsc::Receiver<Job>) -> Option<Opened> {
     let mut lost = 0;
+    let mut backlog = Vec::new();
     let mut batch = Vec::with_capacity(QUEUE / 4);
     loop {
         let received = tokio::time::timeout(AGAIN, jobs.recv_many(&mut batch, QUEUE / 4)).await;
@@ -42,12 +53,13 @@ pub(super) async fn wait(setting: &mut Setting, jobs: &mut mpsc::Receiver<Job>) 
         let opened = open(setting);
         for job in batch.drain(..) {
             match job {
+                Job::Record(ticket) if ticket.is_done && backlog.len() < RESERVE => backlog.push(ticket),
                 Job::Record(ticket) => {
                     lost += 1;
                     setting.metrics.failed(1);
+                    setting.shared.note_losses(1, clock::uptime());
                     let answer = if setting.options.deny { Err(Unrecorded) } else { Ok(()) };
-                    // A task that no longer waits does not need the answer.
-                    ticket.answer.into_iter().for_each(|waiting| drop(waiting.send(answer.clone())));
+                    ticket.waiter.into_iter().for_each(|waiter| waiter.tell(answer.clone()));
                 }
                 Job::Change(settings) => setting.change(settings),
                 // Only an open log finds some.
@@ -62,7 +74,7 @@ pub(super) async fn wait(setting: &mut Setting, jobs: &mut mpsc::Receiver<Job>) 
             }
         }
         match opened {
-            Ok(start) => return Some((start, lost)),
+            Ok(start) => return Some(Opened { start, lost, backlog }),
             Err(error) => tracing::debug!(error = %error, "the audit log still takes no records"),
         }
     }

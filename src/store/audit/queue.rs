@@ -15,6 +15,9 @@
 //!   is that of a call whose client goes away while its task waits: the record is counted, both
 //!   logs say so, and the gateway is degraded.
 //!
+//! A grant or a login takes effect once its record is on disk
+//! ([`RecordSlot::record_before`], [`RecordSlot::written`]).
+//!
 //! Arguments in queued records have a bound too: those from
 //! [`COUNTED_FROM`](crate::base::budget::COUNTED_FROM) on take room in the byte budget for as long
 //! as the record waits, and smaller ones are bounded by the number of decisions and approvals.
@@ -26,7 +29,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
-use super::ticket::{Job, Shared, Ticket, Unrecorded};
+use super::ticket::{Job, Shared, Ticket, Unrecorded, Waiter};
 use crate::base::clock;
 use crate::base::tally::Tally;
 use crate::policy::{Entry, Event};
@@ -98,14 +101,14 @@ impl RecordQueue {
         (!self.is_healthy()).then(|| (self.shared.trouble.lock().clone(), self.denies()))
     }
 
-    /// Records that were lost lately because the queue was full.
+    /// Records that were lost lately because the queue was full or the disk took none.
     pub(super) fn loss(&self, now: Duration) -> Option<String> {
         let (lost, last) = *self.shared.losses.lock();
         let age = now.saturating_sub(last);
         let is_shown = lost > 0 && age < LOSS_SHOWN;
         is_shown.then(|| {
             format!(
-                "records of the audit log found no place in its queue and are lost: {lost}, the last one {} s ago",
+                "records of the audit log found no place in its queue or on the disk and are lost: {lost}, the last one {} s ago",
                 age.as_secs()
             )
         })
@@ -125,9 +128,10 @@ impl RecordQueue {
     /// if it `is_durable`, or if the disk takes no records.
     pub(super) fn record(self: &Arc<Self>, entry: Entry, is_durable: bool) -> Recorded {
         let waits = is_durable || (self.denies() && !self.is_healthy());
-        let (answer, answered) = waits.then(oneshot::channel).unzip();
+        let (waiter, answered) = waits.then(oneshot::channel).unzip();
         let spared = spared_by(entry.event);
-        let ticket = Ticket { entry, at: clock::unix_millis(), durable: waits, answer };
+        let waiter = waiter.map(Waiter::Task);
+        let ticket = Ticket { entry, at: clock::unix_millis(), durable: waits, is_done: false, waiter };
         let unsent = self.place(Job::Record(ticket), spared).err();
         let places = self.jobs.capacity();
         if waits || places < CAUGHT_UP + QUEUE / 2 {
@@ -137,6 +141,16 @@ impl RecordQueue {
             return Recorded::Accepted;
         }
         Recorded::Pending(Box::new(Pending { queue: Arc::clone(self), unsent, spared, answered }))
+    }
+
+    /// Puts the record of an event that has taken effect in the queue, or counts it as lost. Never
+    /// waits. The writer keeps the record while the disk takes none.
+    pub(super) fn record_done(&self, entry: Entry) {
+        let spared = spared_by(entry.event);
+        match self.place(Job::Record(Ticket::done(entry)), spared) {
+            Ok(()) => self.shared.urgent.notify_one(),
+            Err(_) => self.lose(),
+        }
     }
 
     /// Puts a record in the queue, if more places are left than it has to spare. Tasks that do this
@@ -188,9 +202,7 @@ impl RecordQueue {
         // The writer says it in the audit log.
         self.shared.given_up.fetch_add(1, Ordering::Relaxed);
         self.metrics.failed(1);
-        let mut losses = self.shared.losses.lock();
-        *losses = (losses.0 + 1, now);
-        drop(losses);
+        self.shared.note_losses(1, now);
         if let Some(count) = LOST.count(now) {
             tracing::error!(count, "records of the audit log are lost, since its queue is full");
         }
@@ -292,10 +304,37 @@ impl Drop for Pending {
 pub(crate) struct RecordSlot(Option<(mpsc::OwnedPermit<Job>, Arc<Shared>)>);
 
 impl RecordSlot {
-    /// Puts a record in the place. Never waits; the record is on disk soon.
+    /// Puts the record of an event that has taken effect in the place. Never waits; the record is
+    /// on disk soon.
     pub(crate) fn record(self, entry: Entry) {
+        self.submit(Ticket::done(entry));
+    }
+
+    /// Puts a record in the place, and starts `work` once the record is on disk, or is refused.
+    /// `work` runs on the writer's thread and must not block; it is dropped if the writer ends.
+    pub(crate) fn record_before(self, entry: Entry, work: impl FnOnce(Result<(), Unrecorded>) + Send + 'static) {
+        if self.0.is_none() {
+            return work(Ok(()));
+        }
+        self.submit(Ticket::awaited(entry, Waiter::Work(Box::new(work))));
+    }
+
+    /// Puts a record in the place, and waits until it is on disk.
+    ///
+    /// # Errors
+    /// [`Unrecorded`]: it was not written, and `on-failure` is `"deny"`.
+    pub(crate) async fn written(self, entry: Entry) -> Result<(), Unrecorded> {
+        let Some((_, shared)) = &self.0 else { return Ok(()) };
+        let shared = Arc::clone(shared);
+        let (waiter, outcome) = oneshot::channel();
+        self.submit(Ticket::awaited(entry, Waiter::Task(waiter)));
+        let failed = || if shared.deny.load(Ordering::Relaxed) { Err(Unrecorded) } else { Ok(()) };
+        outcome.await.unwrap_or_else(|_| failed())
+    }
+
+    fn submit(self, ticket: Ticket) {
         let Some((place, shared)) = self.0 else { return };
-        drop(place.send(Job::Record(Ticket { entry, at: clock::unix_millis(), durable: true, answer: None })));
+        drop(place.send(Job::Record(ticket)));
         shared.urgent.notify_one();
     }
 }

@@ -275,6 +275,35 @@ async fn what_cannot_be_recorded_is_refused_until_it_can() {
 }
 
 #[tokio::test]
+async fn events_that_have_taken_effect_are_recorded_when_the_disk_takes_records_again() {
+    let place = Place::new();
+    let metrics = Metrics::new().unwrap();
+    let options = Options { max_segment: 1, ..place.options() };
+    let audit = Audit::open(options, place.db(), metrics.audit()).unwrap();
+    audit.record(entry(0), true).written().await.unwrap();
+    let (folder, aside) = (place.0.path().join("audit"), place.0.path().join("aside"));
+    fs::rename(&folder, &aside).unwrap();
+    let done = |call: u64| Entry { event: Event::Revoke, ..entry(call) };
+    audit.record_done(done(1));
+    audit.flush().await;
+    assert_eq!(audit.record(entry(2), false).written().await, Err(Unrecorded));
+    audit.reserve().await.unwrap().record(done(3));
+    assert_eq!(audit.reserve().await.unwrap().written(entry(4)).await, Err(Unrecorded));
+    let lost = audit.loss();
+    fs::rename(&aside, &folder).unwrap();
+    audit.flush().await;
+
+    let (text, page) = (place.text(), metrics.render());
+    let calls: Vec<bool> = (0..5).map(|call| text.contains(&format!(r#""call":"{call:x}""#))).collect();
+    assert_eq!(calls, [true, true, false, true, false], "{text}");
+    assert!(text.contains("2 records before this one could not be written"), "{text}");
+    assert!(page.contains("headend_audit_failures_total 2"), "{page}");
+    assert!(page.contains(r#"headend_audit_records_total{event="revoke"} 2"#), "{page}");
+    assert!(lost.unwrap().contains("lost: 2,") && audit.loss().is_some(), "shown after the disk is back");
+    assert_eq!(place.verdict(), "main 4");
+}
+
+#[tokio::test]
 async fn calls_go_on_unrecorded_where_the_operator_says_so() {
     let place = Place::new();
     let metrics = Metrics::new().unwrap();

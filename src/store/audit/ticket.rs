@@ -1,5 +1,6 @@
 //! Shared by the log and its writer: settings, and records in flight.
 
+use std::fmt;
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use super::files::Folder;
 use super::heads::Kept;
 use super::retention::Retired;
+use crate::base::clock;
 use crate::policy::Entry;
 use crate::policy::chain::{Form, Retain};
 use crate::store::db::Db;
@@ -88,10 +90,18 @@ pub(super) struct Shared {
     pub(super) deny: AtomicBool,
     /// Records that found no place in the queue, until the writer has said so in the log.
     pub(super) given_up: AtomicU64,
-    /// The number of such records since the start, and the uptime of the last one.
+    /// The number of lost records since the start, and the uptime of the last one.
     pub(super) losses: Mutex<(u64, Duration)>,
     /// Whether what is kept no longer is looked for or being removed.
     pub(super) retiring: AtomicBool,
+}
+
+impl Shared {
+    /// Notes lost records, which are shown for [`LOSS_SHOWN`](super::queue::LOSS_SHOWN).
+    pub(super) fn note_losses(&self, records: u64, now: Duration) {
+        let mut losses = self.losses.lock();
+        *losses = (losses.0 + records, now);
+    }
 }
 
 /// A message to the writer.
@@ -120,5 +130,43 @@ pub(super) struct Ticket {
     /// When it happened, in milliseconds since 1970.
     pub(super) at: u64,
     pub(super) durable: bool,
-    pub(super) answer: Option<oneshot::Sender<Result<(), Unrecorded>>>,
+    /// Whether the event has taken effect by a person's or the gateway's hand. The writer keeps
+    /// such a record while the disk takes none.
+    pub(super) is_done: bool,
+    pub(super) waiter: Option<Waiter>,
+}
+
+impl Ticket {
+    /// A durable record of an event that has taken effect, for which no task waits.
+    pub(super) fn done(entry: Entry) -> Self {
+        Self { entry, at: clock::unix_millis(), durable: true, is_done: true, waiter: None }
+    }
+
+    /// A durable record of an event that takes effect once the waiter is told that it is on disk.
+    pub(super) fn awaited(entry: Entry, waiter: Waiter) -> Self {
+        Self { entry, at: clock::unix_millis(), durable: true, is_done: false, waiter: Some(waiter) }
+    }
+}
+
+/// The receiver of a record's outcome.
+pub(super) enum Waiter {
+    Task(oneshot::Sender<Result<(), Unrecorded>>),
+    /// Work that the writer's thread starts. Must not block.
+    Work(Box<dyn FnOnce(Result<(), Unrecorded>) + Send>),
+}
+
+impl Waiter {
+    pub(super) fn tell(self, outcome: Result<(), Unrecorded>) {
+        match self {
+            // A task that no longer waits does not need the answer.
+            Self::Task(waiting) => drop(waiting.send(outcome)),
+            Self::Work(work) => work(outcome),
+        }
+    }
+}
+
+impl fmt::Debug for Waiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Waiter")
+    }
 }

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::dormant;
+use super::dormant::{self, Opened};
 use super::files::Segment;
 use super::heads::Kept;
-use super::queue::QUEUE;
+use super::queue::{QUEUE, RESERVE};
 use super::recover::Start;
 use super::retention::{self, Retired};
 use super::ticket::{Job, Setting, Ticket, Unrecorded};
@@ -71,6 +71,11 @@ pub(super) struct Writer {
     must_cut: bool,
     /// Records that could not be written; the next one that can says how many.
     lost: u64,
+    /// Records of events that have taken effect, which the disk did not take yet; [`RESERVE`] at
+    /// most.
+    backlog: Vec<Ticket>,
+    /// Such records that are written and not synced yet.
+    unsynced: Vec<Ticket>,
     /// When written records have to be synced and the head kept.
     due: Option<Instant>,
     /// Whether the store's refusal was logged.
@@ -94,12 +99,12 @@ impl Writer {
         }
         let work = async move {
             let opened = match start {
-                Ok(start) => Some((start, 0)),
+                Ok(start) => Some(Opened { start, lost: 0, backlog: Vec::new() }),
                 Err(_) => dormant::wait(&mut setting, &mut jobs).await,
             };
-            let Some((start, lost)) = opened else { return };
+            let Some(Opened { start, lost, backlog }) = opened else { return };
             let (mut writer, notes) = Self::new(setting, start);
-            writer.lost = lost;
+            (writer.lost, writer.backlog) = (lost, backlog);
             writer.begin(notes);
             writer.run(&mut jobs).await;
         };
@@ -125,6 +130,8 @@ impl Writer {
             anchored: chain.head().seq,
             must_cut: false,
             lost: 0,
+            backlog: Vec::new(),
+            unsynced: Vec::new(),
             due: None,
             refused: false,
             day,
@@ -135,11 +142,9 @@ impl Writer {
 
     /// Writes the first records. A log that opened late takes records again with that.
     fn begin(&mut self, notes: Vec<Entry>) {
-        let at = clock::unix_millis();
-        let note = |entry| Ticket { entry, at, durable: true, answer: None };
         let is_late = !self.setting.shared.healthy.load(Ordering::Acquire);
         if is_late || !notes.is_empty() {
-            self.commit(notes.into_iter().map(note).collect());
+            self.commit(notes.into_iter().map(Ticket::done).collect());
         }
         self.look_for_old();
     }
@@ -175,7 +180,8 @@ impl Writer {
         let mut removal = retired.removal.clone();
         self.setting.form.vouch(&mut removal);
         let entry = Entry::removal(removal);
-        let ticket = Ticket { entry, at: clock::unix_millis(), durable: true, answer: None };
+        // The files stay if this fails, so the record is not kept.
+        let ticket = Ticket { is_done: false, ..Ticket::done(entry) };
         self.commit(vec![ticket]);
         self.settle();
         // The record was not written, or the store would miss the head in a removed file.
@@ -267,10 +273,10 @@ impl Writer {
     }
 
     /// Writes records, all or none, and tells those who wait.
-    fn commit(&mut self, tickets: Vec<Ticket>) {
+    fn commit(&mut self, mut tickets: Vec<Ticket>) {
         let healthy = self.setting.shared.healthy.load(Ordering::Acquire);
         let durable = !healthy || tickets.iter().any(|ticket| ticket.durable);
-        let outcome = self.write(&tickets).and_then(|()| if durable { self.sync() } else { Ok(()) });
+        let outcome = self.write(&mut tickets).and_then(|()| if durable { self.sync() } else { Ok(()) });
         let answer = match &outcome {
             Ok(()) => {
                 tickets.iter().for_each(|ticket| self.setting.metrics.recorded(ticket.entry.event));
@@ -282,10 +288,7 @@ impl Writer {
                 if self.setting.options.deny { Err(Unrecorded) } else { Ok(()) }
             }
         };
-        for waiting in tickets.into_iter().filter_map(|ticket| ticket.answer) {
-            // A task that no longer waits does not need the answer.
-            drop(waiting.send(answer.clone()));
-        }
+        tickets.into_iter().filter_map(|ticket| ticket.waiter).for_each(|waiter| waiter.tell(answer.clone()));
         if self.due.is_none() {
             self.due = Some(clock::now() + LAG);
         }
@@ -300,15 +303,31 @@ impl Writer {
 
     /// Counts records that will not be in the log; the next one that is says so.
     fn lose(&mut self, records: u64) {
-        self.lost += records;
-        self.setting.metrics.failed(records);
+        if records != 0 {
+            self.lost += records;
+            self.setting.metrics.failed(records);
+            self.setting.shared.note_losses(records, clock::uptime());
+        }
     }
 
-    fn write(&mut self, tickets: &[Ticket]) -> io::Result<()> {
+    /// Keeps records of events that have taken effect until the disk takes records.
+    fn keep(&mut self, done: Vec<Ticket>) {
+        let room = RESERVE.saturating_sub(self.backlog.len());
+        self.lose(done.len().saturating_sub(room) as u64);
+        self.backlog.extend(done.into_iter().take(room));
+    }
+
+    /// Writes records. Takes those of events that have taken effect out of `tickets`.
+    fn write(&mut self, tickets: &mut Vec<Ticket>) -> io::Result<()> {
         self.lost += self.setting.shared.given_up.swap(0, Ordering::Relaxed);
         let outcome = self.try_write(tickets);
-        if outcome.is_err() {
+        let (done, others) = std::mem::take(tickets).into_iter().partition(|ticket| ticket.is_done);
+        *tickets = others;
+        if outcome.is_ok() {
+            self.unsynced.extend(done);
+        } else {
             self.lose(tickets.len() as u64);
+            self.keep(done);
         }
         outcome
     }
@@ -325,6 +344,9 @@ impl Writer {
         }
         let mut chain = self.written.chain;
         self.text.clear();
+        for ticket in &self.backlog {
+            chain.append(&ticket.entry, ticket.at, &self.setting.form, &mut self.text);
+        }
         if self.lost != 0 {
             let why = format!("{} records before this one could not be written", self.lost);
             chain.append(&Entry::gateway("lost", why), clock::unix_millis(), &self.setting.form, &mut self.text);
@@ -339,9 +361,10 @@ impl Writer {
         self.written = Mark {
             chain,
             length: self.written.length + self.text.len() as u64,
-            records: self.written.records + tickets.len() as u64,
+            records: self.written.records + (self.backlog.len() + tickets.len()) as u64,
             told: self.written.told + std::mem::take(&mut self.lost),
         };
+        self.unsynced.append(&mut self.backlog);
         Ok(())
     }
 
@@ -356,10 +379,14 @@ impl Writer {
             self.lost += written.told - synced.told;
             self.written = synced;
             self.must_cut = true;
-            self.lose(written.records - synced.records);
+            let done = std::mem::take(&mut self.unsynced);
+            self.lose((written.records - synced.records).saturating_sub(done.len() as u64));
+            self.keep(done);
             return Err(error);
         }
         self.synced = self.written;
+        let done = std::mem::take(&mut self.unsynced);
+        done.iter().for_each(|ticket| self.setting.metrics.recorded(ticket.entry.event));
         let head = self.synced.chain.head();
         if head.seq / ANCHOR_EVERY != self.anchored / ANCHOR_EVERY {
             self.anchor(head);

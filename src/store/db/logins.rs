@@ -41,6 +41,18 @@ pub(crate) struct LoginKey {
     pub(crate) launch: String,
 }
 
+/// A login that a person has made, before it is kept.
+#[derive(Clone, Debug)]
+pub(crate) struct MadeLogin {
+    pub(crate) key: LoginKey,
+    pub(crate) issuer: String,
+    /// The issuer that was kept for the upstream when this login began.
+    pub(crate) issuer_before: Option<String>,
+    pub(crate) version: u64,
+    /// The login as JSON.
+    pub(crate) value: String,
+}
+
 /// One process, at one renewal.
 #[derive(Clone, Debug)]
 pub(crate) struct Claimant {
@@ -71,32 +83,33 @@ impl Db {
     }
 
     /// Keeps a login that a person has made, in place of any other of that upstream, and its issuer
-    /// beyond its end.
-    pub(crate) fn keep_login(
-        &self,
-        key: LoginKey,
-        issuer: String,
-        version: u64,
-        value: String,
-    ) -> Operation<'_, impl Work<Out = ()>> {
+    /// beyond its end. If a login at another issuer was kept since this one began, it changes
+    /// nothing and returns that issuer.
+    pub(crate) fn keep_login(&self, made: MadeLogin) -> Operation<'_, impl Work<Out = Option<String>>> {
         let seals = self.seals.clone();
         self.write(move |connection| {
+            let MadeLogin { key, issuer, issuer_before, version, value } = made;
+            let kept = issuer_of(connection, &key)?;
+            if kept != issuer_before
+                && let Some(kept) = kept
+                && kept != issuer
+            {
+                return Ok(Some(kept));
+            }
             let value = seals.seal(&login_place(&key), &value).ok_or_else(no_key)?;
             let sql = "INSERT OR REPLACE INTO logins (upstream, launch, issuer, version, state, value, tried, claimed_by, claimed_until) \
                        VALUES (?1, ?2, ?3, ?4, 'live', ?5, 0, NULL, NULL)";
             let values = params![key.upstream, key.launch, issuer, signed(version), value];
             connection.prepare_cached(sql)?.execute(values)?;
             let sql = "INSERT OR REPLACE INTO login_issuers (upstream, launch, issuer) VALUES (?1, ?2, ?3)";
-            connection.prepare_cached(sql)?.execute([key.upstream, key.launch, issuer]).map(drop)
+            connection.prepare_cached(sql)?.execute([key.upstream, key.launch, issuer])?;
+            Ok(None)
         })
     }
 
     /// The issuer of the last login of an upstream, which its end leaves.
     pub(crate) fn login_issuer(&self, key: LoginKey) -> Operation<'_, impl Work<Out = Option<String>>> {
-        self.read(move |connection| {
-            let sql = "SELECT issuer FROM login_issuers WHERE upstream = ?1 AND launch = ?2";
-            connection.prepare_cached(sql)?.query_row([key.upstream, key.launch], |row| row.get(0)).optional()
-        })
+        self.read(move |connection| issuer_of(connection, &key))
     }
 
     /// Whether logins or registrations are there that no upstream has adopted.
@@ -244,6 +257,11 @@ impl Db {
     pub(crate) fn forget_registrations(&self, key: LoginKey) -> Operation<'_, impl Work<Out = ()>> {
         self.write(move |connection| forget_registrations(connection, &key))
     }
+}
+
+fn issuer_of(connection: &Connection, key: &LoginKey) -> rusqlite::Result<Option<String>> {
+    let sql = "SELECT issuer FROM login_issuers WHERE upstream = ?1 AND launch = ?2";
+    connection.prepare_cached(sql)?.query_row([&key.upstream, &key.launch], |row| row.get(0)).optional()
 }
 
 fn forget_registrations(connection: &Connection, key: &LoginKey) -> rusqlite::Result<()> {

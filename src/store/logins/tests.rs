@@ -35,6 +35,14 @@ fn key(upstream: &str) -> LoginKey {
     LoginKey { upstream: upstream.to_owned(), launch: "l".to_owned() }
 }
 
+/// Keeps a login that began before any other; its version.
+async fn keep(logins: &Logins, key: &LoginKey, login: &Login) -> u64 {
+    match logins.keep(key, login, None).await.unwrap() {
+        Keeping::Kept(version) => version,
+        Keeping::OtherIssuer(other) => panic!("{other}"),
+    }
+}
+
 fn refresh(held: &Held) -> &str {
     held.login.tokens.refresh.as_ref().unwrap().expose()
 }
@@ -44,7 +52,7 @@ async fn of_several_processes_one_renews_and_the_others_see_its_row() {
     let dir = tempfile::tempdir().unwrap();
     let [one, two] = [(); 2].map(|()| Logins::new(Db::open(dir.path()).unwrap()));
     assert!(one.get(&key("a")).await.unwrap().is_none());
-    let version = one.keep(&key("a"), &login("r1")).await.unwrap();
+    let version = keep(&one, &key("a"), &login("r1")).await;
     assert_eq!(refresh(&two.get(&key("a")).await.unwrap().unwrap()), "r1");
     assert!(two.get(&key("b")).await.unwrap().is_none());
     let Claiming::Mine(claimed) = one.claim(&key("a"), version).await.unwrap() else { panic!("not mine") };
@@ -67,7 +75,7 @@ async fn of_several_processes_one_renews_and_the_others_see_its_row() {
 async fn a_process_that_ends_in_the_middle_leaves_a_mark_and_no_lock() {
     let dir = tempfile::tempdir().unwrap();
     let [one, two] = [(); 2].map(|()| Logins::new(Db::open(dir.path()).unwrap()));
-    let version = one.keep(&key("a"), &login("r1")).await.unwrap();
+    let version = keep(&one, &key("a"), &login("r1")).await;
     let Claiming::Mine(gone) = one.claim(&key("a"), version).await.unwrap() else { panic!("not mine") };
     // Its end, and the time that its claim has.
     drop(gone);
@@ -86,7 +94,7 @@ async fn a_process_that_ends_in_the_middle_leaves_a_mark_and_no_lock() {
 async fn nothing_of_a_login_lies_in_the_clear() {
     let dir = tempfile::tempdir().unwrap();
     let logins = Logins::new(Db::open(dir.path()).unwrap());
-    logins.keep(&key("a"), &login("canary-refresh")).await.unwrap();
+    keep(&logins, &key("a"), &login("canary-refresh")).await;
     let made =
         r#"{"issuer":"https://as.example","redirect_url":"http://127.0.0.1/cb","id":"x","secret":"canary-secret"}"#;
     let made: Registration = serde_json::from_str(made).unwrap();
@@ -104,9 +112,9 @@ async fn nothing_of_a_login_lies_in_the_clear() {
 async fn two_upstreams_with_one_launch_have_two_logins() {
     let dir = tempfile::tempdir().unwrap();
     let logins = Logins::new(Db::open(dir.path()).unwrap());
-    logins.keep(&key("a"), &login("of a")).await.unwrap();
+    keep(&logins, &key("a"), &login("of a")).await;
     assert!(logins.get(&key("b")).await.unwrap().is_none(), "the account of one is not open to the other");
-    logins.keep(&key("b"), &login("of b")).await.unwrap();
+    keep(&logins, &key("b"), &login("of b")).await;
     assert_eq!(refresh(&logins.get(&key("a")).await.unwrap().unwrap()), "of a");
     assert!(logins.forget(&key("a")).await.unwrap());
     assert_eq!(refresh(&logins.get(&key("b")).await.unwrap().unwrap()), "of b", "the end of one leaves the other");
@@ -115,11 +123,35 @@ async fn two_upstreams_with_one_launch_have_two_logins() {
 }
 
 #[tokio::test]
+async fn a_login_that_began_before_another_one_does_not_replace_its_issuer() {
+    let dir = tempfile::tempdir().unwrap();
+    let logins = Logins::new(Db::open(dir.path()).unwrap());
+    let at = |issuer: &str| {
+        let mut login = login(issuer);
+        login.server.issuer = issuer.to_owned();
+        login
+    };
+    let (a, e) = ("https://a.example", "https://e.example");
+    let key = key("a");
+    assert!(matches!(logins.keep(&key, &at(a), None).await.unwrap(), Keeping::Kept(_)));
+    assert_eq!(logins.keep(&key, &at(e), None).await.unwrap(), Keeping::OtherIssuer(a.to_owned()));
+    assert_eq!(logins.issuer(&key).await.unwrap().as_deref(), Some(a));
+    assert_eq!(refresh(&logins.get(&key).await.unwrap().unwrap()), a, "the tokens stay as well");
+    assert!(logins.forget(&key).await.unwrap());
+    let late = logins.keep(&key, &at(e), None).await.unwrap();
+    assert_eq!(late, Keeping::OtherIssuer(a.to_owned()), "the issuer outlives its login");
+    // Two logins at one issuer, and one that the operator moves.
+    assert!(matches!(logins.keep(&key, &at(a), None).await.unwrap(), Keeping::Kept(_)));
+    assert!(matches!(logins.keep(&key, &at(e), Some(a)).await.unwrap(), Keeping::Kept(_)));
+    assert_eq!(logins.issuer(&key).await.unwrap().as_deref(), Some(e));
+}
+
+#[tokio::test]
 async fn the_issuer_outlives_the_login() {
     let dir = tempfile::tempdir().unwrap();
     let logins = Logins::new(Db::open(dir.path()).unwrap());
     assert_eq!(logins.issuer(&key("a")).await.unwrap(), None);
-    logins.keep(&key("a"), &login("r")).await.unwrap();
+    keep(&logins, &key("a"), &login("r")).await;
     logins.forget(&key("a")).await.unwrap();
     assert_eq!(logins.issuer(&key("a")).await.unwrap().as_deref(), Some("https://as.example"));
     assert_eq!(logins.issuer(&key("b")).await.unwrap(), None);
@@ -131,7 +163,7 @@ async fn an_old_login_stays_with_the_one_upstream_that_has_its_launch() {
     for (owners, adopter) in [(&["a"][..], Some("a")), (&["a", "b"], None), (&[], None)] {
         let dir = tempfile::tempdir().unwrap();
         let logins = Logins::new(Db::open(dir.path()).unwrap());
-        logins.keep(&key(""), &login("old")).await.unwrap();
+        keep(&logins, &key(""), &login("old")).await;
         let mut keys: Vec<LoginKey> = owners.iter().map(|name| key(name)).collect();
         keys.push(LoginKey { launch: "another".to_owned(), ..key("c") });
         logins.adopt(keys).unwrap();
@@ -154,8 +186,8 @@ async fn an_old_login_stays_with_the_one_upstream_that_has_its_launch() {
 async fn an_old_login_takes_the_place_of_no_newer_one() {
     let dir = tempfile::tempdir().unwrap();
     let logins = Logins::new(Db::open(dir.path()).unwrap());
-    logins.keep(&key(""), &login("old")).await.unwrap();
-    logins.keep(&key("a"), &login("new")).await.unwrap();
+    keep(&logins, &key(""), &login("old")).await;
+    keep(&logins, &key("a"), &login("new")).await;
     logins.adopt(vec![key("a")]).unwrap();
     assert_eq!(refresh(&logins.get(&key("a")).await.unwrap().unwrap()), "new");
     assert!(logins.get(&key("")).await.unwrap().is_none());

@@ -7,8 +7,10 @@ use crate::engine::oauth::client::Moment;
 use crate::engine::oauth::error::{OAuthError, Refusal};
 use crate::engine::oauth::flow::{self, Flow, Kind, Known, Next};
 use crate::engine::oauth::scope::OFFLINE;
+use crate::engine::oauth::terms::other_than_first;
 use crate::engine::oauth::token::Login;
-use crate::upstream::login_parts::{LoginParts, chance};
+use crate::store::logins::Keeping;
+use crate::upstream::login_parts::chance;
 use crate::upstream::standing::Standing;
 
 /// Documents and tokens of one login; more than any server needs.
@@ -84,10 +86,16 @@ impl Keeper {
             let subject = |login: &Login| login.account.as_ref().map(|account| account.subject.clone());
             same_issuer && subject(&held.login).is_some() && subject(&held.login) == subject(&login)
         });
-        let slot = self.parts.reserve().await?;
-        logins.keep(&self.key, &login).await.map_err(|error| error.to_string())?;
         let account = login.account.as_ref().map_or("", |account| account.shown.as_str());
-        LoginParts::logged_in(slot, &self.upstream, &format!("{} {account}", login.server.issuer));
+        self.parts.record_login(&self.upstream, &format!("{} {account}", login.server.issuer)).await?;
+        let failed = |why: String| {
+            self.parts.record("login-failed", &self.upstream, &why);
+            why
+        };
+        let kept = logins.keep(&self.key, &login, flow.terms().first_issuer.as_deref()).await;
+        if let Keeping::OtherIssuer(first) = kept.map_err(|error| failed(error.to_string()))? {
+            return Err(failed(other_than_first(&login.server.issuer, &first).to_string()));
+        }
         tracing::info!(upstream.name = %self.upstream, issuer = %login.server.issuer, "logged in");
         Ok((login, !is_same))
     }

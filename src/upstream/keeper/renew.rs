@@ -12,7 +12,7 @@ use crate::store::db::DbError;
 use crate::store::logins::{Claiming, Held, Logins};
 use crate::telemetry::metrics::Renewal;
 use crate::upstream::answer::HttpError;
-use crate::upstream::login_parts::{LoginParts, chance};
+use crate::upstream::login_parts::chance;
 
 /// How long other processes may take to renew a login before this one gives the call up.
 const PATIENCE: Duration = Duration::from_secs(45);
@@ -153,8 +153,8 @@ impl Keeper {
         let mut flow = Flow::new(terms, kind, challenge, known, chance(), now);
         match self.drive(&mut flow).await {
             Ok(Next::Done(login)) => {
-                let slot = self.parts.reserve().await.map_err(HttpError::NoToken)?;
-                LoginParts::logged_in(slot, &self.upstream, &login.server.issuer);
+                let recorded = self.parts.record_login(&self.upstream, &login.server.issuer).await;
+                recorded.map_err(HttpError::NoToken)?;
                 self.inner.lock().first_scopes.get_or_insert_with(|| login.tokens.scopes.clone());
                 self.adopt(u64::from_be_bytes(clock::random()), *login)
             }

@@ -14,16 +14,23 @@ pub enum OAuthError {
     #[error("the server's metadata is about another resource; if the server is right, set `resource` to its address")]
     OtherResource,
     #[error(
-        "the server names the authorization server {new}, but `issuers` has {pinned}; nothing was sent to the other one",
-        new = foreign::short(.named, 200)
+        "the server names {new}, but `issuers` has {pinned}; nothing was sent to the other one",
+        new = server_at(.named.as_ref())
     )]
-    NotPinned { named: String, pinned: String },
+    NotPinned {
+        /// The address in ASCII; `None` for a text that is no address.
+        named: Option<String>,
+        pinned: String,
+    },
     #[error(
-        "the server names the authorization server {new}, but the first login was given at {old}; nothing was sent to the \
-         other one. If you trust it, write `issuers = [\"{new}\"]` in the `auth` table of the upstream",
-        new = foreign::short(.named, 200), old = foreign::short(.first, 200)
+        "the server names {new}, but the first login was given at {old}; nothing was sent to the other one{advice}",
+        new = server_at(.named.as_ref()), old = foreign::short(.first, 200), advice = advice(.named.as_ref())
     )]
-    OtherThanFirst { named: String, first: String },
+    OtherThanFirst {
+        /// The address in ASCII; `None` for a text that is no address.
+        named: Option<String>,
+        first: String,
+    },
     #[error("a credential belongs to one authorization server; name it: `issuers = [\"https://login.example.com\"]`")]
     OneIssuer,
     #[error(
@@ -61,6 +68,21 @@ pub enum OAuthError {
     NoAnswer(NoAnswer),
     #[error("a step was answered that was not asked")]
     OutOfTurn,
+}
+
+/// An authorization server in a sentence.
+fn server_at(named: Option<&String>) -> String {
+    named.map_or_else(
+        || "an authorization server by a text that is no usable address".to_owned(),
+        |address| format!("the authorization server {address}"),
+    )
+}
+
+/// The end of a sentence that says how to trust another authorization server.
+fn advice(named: Option<&String>) -> String {
+    let line =
+        |address| format!(". If you trust it, write `issuers = [\"{address}\"]` in the `auth` table of the upstream");
+    named.map(line).unwrap_or_default()
 }
 
 impl OAuthError {

@@ -148,6 +148,11 @@ impl Flow {
         asked.map(drop)
     }
 
+    /// The terms of this login, as they were when it began.
+    pub fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
     /// The upstream's authorization server, once it is known.
     pub fn server(&self) -> Option<&Server> {
         self.server.as_ref()

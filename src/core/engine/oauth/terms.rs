@@ -11,6 +11,9 @@ use crate::mcp::version::Revision;
 use crate::wire::foreign;
 use crate::wire::reach::{Reach, is_loopback};
 
+/// Bytes of an issuer's address in a sentence for the operator.
+const MAX_SHOWN: usize = 200;
+
 /// The settings of `[upstreams.NAME.auth]` that a login needs, and what is known of the upstream.
 #[derive(Clone, Debug)]
 pub struct Terms {
@@ -106,14 +109,11 @@ impl Terms {
         if has_credential && self.issuers.len() != 1 {
             return Err(OAuthError::OneIssuer);
         }
-        let named = || issuer.to_owned();
         match (self.issuers.as_slice(), &self.first_issuer) {
-            ([], Some(first)) if !same_issuer(first, issuer) => {
-                Err(OAuthError::OtherThanFirst { named: named(), first: first.clone() })
-            }
+            ([], Some(first)) if !same_issuer(first, issuer) => Err(other_than_first(issuer, first)),
             ([], _) => Ok(()),
             (pins, _) if pins.iter().any(|pin| same_issuer(pin, issuer)) => Ok(()),
-            (pins, _) => Err(OAuthError::NotPinned { named: named(), pinned: pins.join(", ") }),
+            (pins, _) => Err(OAuthError::NotPinned { named: shown_issuer(issuer), pinned: pins.join(", ") }),
         }
     }
 
@@ -132,12 +132,32 @@ impl Terms {
     }
 }
 
+/// The failure of a login at another issuer than that of the first login.
+pub fn other_than_first(named: &str, first: &str) -> OAuthError {
+    OAuthError::OtherThanFirst { named: shown_issuer(named), first: first.to_owned() }
+}
+
+/// An issuer that a server names, as an operator may be shown it and write it: its address in ASCII.
+/// `None` for a text that is no address of a usual length.
+fn shown_issuer(text: &str) -> Option<String> {
+    let url = parsed(text)?;
+    let shown = if is_bare(&url) { url.as_str().trim_end_matches('/') } else { url.as_str() };
+    (shown.len() <= MAX_SHOWN).then(|| shown.to_owned())
+}
+
 /// Whether two texts name one issuer: they are equal, but for the slash that a URL parser adds to a bare host. Servers whose library
 /// parses the issuer publish it with that slash, while the issuer itself has none (RFC 3986, 6.2.3: the two are one address).
+/// A text with letters outside ASCII is the same as its address in ASCII.
 pub(super) fn same_issuer(one: &str, other: &str) -> bool {
     let without = |text: &str| text.strip_suffix('/').unwrap_or(text).to_owned();
-    let is_bare = || parsed(one).is_some_and(|url| url.path() == "/" && url.query().is_none());
-    one == other || without(one) == without(other) && is_bare()
+    let is_bare = || parsed(one).is_some_and(|url| is_bare(&url));
+    let has_other_letters = || !one.is_ascii() || !other.is_ascii();
+    let is_one_address = || parsed(one).is_some_and(|url| parsed(other) == Some(url));
+    one == other || (without(one) == without(other) && is_bare()) || (has_other_letters() && is_one_address())
+}
+
+fn is_bare(url: &Url) -> bool {
+    url.path() == "/" && url.query().is_none()
 }
 
 /// A URL that all parsers read alike: no characters that some of them drop or turn round, no user, no fragment, and none that a

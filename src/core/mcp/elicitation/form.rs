@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use super::secret;
 use super::text::{line, lines};
-use crate::mcp::imitation::letters;
 use crate::mcp::input::error::InputError;
 use crate::mcp::item::{StringAt, rewritten};
+use crate::mcp::lookalike::reads_as;
 use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject, elements};
 use crate::wire::tokens::unescaped;
@@ -100,7 +100,8 @@ struct Field {
     formats: [Option<String>; 2],
     title: Option<String>,
     description: Option<String>,
-    is_text: bool,
+    /// True if a person writes the value: a text or a number.
+    is_open: bool,
     /// The values of a choice, and what people see of them.
     choices: Option<Vec<(String, String)>>,
 }
@@ -111,6 +112,10 @@ fn object(raw: &RawJson) -> Result<RawObject, InputError> {
 
 fn judge(schema: &RawJson, message: &str, secrets: bool) -> Result<(), InputError> {
     let form = object(schema)?;
+    let texts = [Some(message.to_owned()), form.string("title"), form.string("description")];
+    if texts.iter().skip(1).flatten().any(|text| reads_as(text, ALLOW_TITLE)) {
+        return Err(InputError::Imitates);
+    }
     let Some(properties) = form.get("properties").cloned() else { return Ok(()) };
     let fields = object(&properties)?.into_sorted().map_err(|_| InputError::Malformed)?;
     if fields.len() > MAX_FIELDS || fields.iter().any(|(name, _)| is_longer(name, MAX_TITLE)) {
@@ -118,18 +123,17 @@ fn judge(schema: &RawJson, message: &str, secrets: bool) -> Result<(), InputErro
     }
     let fields: Vec<(String, Field)> =
         fields.into_iter().map(|(name, field)| Ok((name, Field::read(&field)?))).collect::<Result<_, InputError>>()?;
-    if fields.iter().any(|(_, field)| field.copies_ours()) {
+    if fields.iter().any(|(name, field)| field.copies_ours(name)) {
         return Err(InputError::Imitates);
     }
     let mut choices = fields.iter().filter(|(_, field)| field.choices.is_some());
     if let (Some((name, _)), None) = (choices.next(), choices.next())
-        && name.trim().eq_ignore_ascii_case(DECISION)
+        && reads_as(name, DECISION)
     {
         return Err(InputError::Imitates);
     }
-    let texts = [Some(message.to_owned()), form.string("title"), form.string("description")];
     let is_asked_for = || {
-        let can_be_given = fields.iter().any(|(_, field)| field.is_text);
+        let can_be_given = fields.iter().any(|(_, field)| field.is_open);
         can_be_given && texts.iter().flatten().any(|text| secret::is_asked_for(text))
     };
     if !secrets && (fields.iter().any(|(name, field)| field.is_secret(name)) || is_asked_for()) {
@@ -224,24 +228,26 @@ impl Field {
             (_, own) => own,
         };
         let has_list = LISTS.iter().any(|name| field.get(name).is_some());
-        let is_other = matches!(kind.as_deref(), Some("boolean" | "number" | "integer")) && !has_list;
+        let is_other = kind.as_deref() == Some("boolean") && !has_list;
         Ok(Self {
             formats: [field.string("format"), items.string("format")],
             title: field.string("title"),
             description: field.string("description"),
-            is_text: !is_other && choices.is_none(),
+            is_open: !is_other && choices.is_none(),
             choices,
         })
     }
 
-    fn copies_ours(&self) -> bool {
+    /// Whether some text of the field of this name is our question, or its choices are our answers.
+    fn copies_ours(&self, name: &str) -> bool {
+        let texts = [Some(name), self.title.as_deref(), self.description.as_deref()];
+        if texts.into_iter().flatten().any(|text| reads_as(text, ALLOW_TITLE)) {
+            return true;
+        }
         let Some(choices) = &self.choices else { return false };
-        let mut values: Vec<String> = choices.iter().map(|(value, _)| letters(value)).collect();
-        values.sort_unstable();
-        let is_ours = |shown: &str| [YES_ONCE, ALLOW_ONCE].iter().any(|ours| letters(shown) == letters(ours));
-        let shows_ours = choices.iter().any(|(_, shown)| is_ours(shown));
-        let has_our_title = self.title.as_deref().is_some_and(|title| letters(title) == letters(ALLOW_TITLE));
-        values == [DENY, ONCE, SESSION].map(letters) || shows_ours || has_our_title
+        let has_value = |ours: &str| choices.iter().any(|(value, _)| reads_as(value, ours));
+        let is_ours = |shown: &str| [YES_ONCE, ALLOW_ONCE].iter().any(|ours| reads_as(shown, ours));
+        [DENY, ONCE, SESSION].into_iter().all(has_value) || choices.iter().any(|(_, shown)| is_ours(shown))
     }
 
     fn is_secret(&self, name: &str) -> bool {
@@ -250,7 +256,7 @@ impl Field {
         let texts = [self.title.as_deref(), self.description.as_deref()];
         let is_asked_for = || texts.into_iter().flatten().any(secret::is_asked_for);
         is_password
-            || (self.is_text && (is_named(name) || self.title.as_deref().is_some_and(is_named) || is_asked_for()))
+            || (self.is_open && (is_named(name) || self.title.as_deref().is_some_and(is_named) || is_asked_for()))
     }
 }
 

@@ -4,41 +4,75 @@
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
-use unicode_security::skeleton;
-
+use crate::mcp::lookalike::{folded, is_mark, words};
 use crate::wire::foreign;
 
 /// What fields for secrets are called, without blanks and accents mattering: each row is a kind of secret, each column a
 /// language: English, German, French, Spanish, Chinese, Japanese.
 #[rustfmt::skip]
-const NAMES: [[&[&str]; 6]; 7] = [
-    [&["password", "passwd", "pwd"], &["passwort", "kennwort"], &["motdepasse", "mdp"],
+const NAMES: [[&[&str]; 6]; 9] = [
+    [&["password", "passwd", "pwd", "passcode"], &["passwort", "kennwort"], &["motdepasse", "mdp"],
      &["contraseña", "clavedeacceso"], &["密码", "密碼", "口令"], &["パスワード"]],
-    [&["passphrase"], &["passphrase", "passwortsatz", "kennsatz"], &["phrasedepasse", "phrasesecrète"],
-     &["frasedecontraseña", "frasesecreta"], &["密码短语", "密碼短語"], &["パスフレーズ"]],
-    [&["secret", "secretkey"], &["geheimnis", "geheimschlüssel", "geheimerschlüssel"], &["secret", "clésecrète"],
-     &["secreto", "clavesecreta"], &["机密", "機密", "密钥", "密鑰"], &["シークレット", "シークレットキー"]],
+    [&["passphrase", "seedphrase", "recoveryphrase"], &["passphrase", "passwortsatz", "kennsatz"],
+     &["phrasedepasse", "phrasesecrète"], &["frasedecontraseña", "frasesecreta"], &["密码短语", "密碼短語"],
+     &["パスフレーズ"]],
+    [&["secret", "secretkey", "secretvalue"], &["geheimnis", "geheimschlüssel", "geheimerschlüssel"],
+     &["secret", "clésecrète"], &["secreto", "clavesecreta"], &["机密", "機密", "密钥", "密鑰"],
+     &["シークレット", "シークレットキー"]],
     [&["pincode"], &["pincode"], &["codepin"], &["códigopin"], &["pin码", "pin碼"], &["pinコード", "暗証番号"]],
     [&["apikey"], &["apischlüssel", "apikey"], &["cléapi", "clédapi"], &["claveapi", "clavedeapi"],
      &["api密钥", "api密鑰", "api金鑰"], &["apiキー"]],
-    [&["accesstoken"], &["zugriffstoken", "zugangstoken"], &["jetondaccès"], &["tokendeacceso"],
-     &["访问令牌", "訪問令牌", "存取權杖"], &["アクセストークン"]],
-    [&["privatekey"], &["privaterschlüssel", "privatschlüssel"], &["cléprivée", "clefprivée"], &["claveprivada", "llaveprivada"],
-     &["私钥", "私鑰"], &["秘密鍵", "プライベートキー"]],
+    [&["accesstoken", "apitoken", "authtoken", "bearertoken"], &["zugriffstoken", "zugangstoken"], &["jetondaccès"],
+     &["tokendeacceso"], &["访问令牌", "訪問令牌", "存取權杖"], &["アクセストークン"]],
+    [&["privatekey", "sshkey"], &["privaterschlüssel", "privatschlüssel"], &["cléprivée", "clefprivée"],
+     &["claveprivada", "llaveprivada"], &["私钥", "私鑰"], &["秘密鍵", "プライベートキー"]],
+    [&["accesskey", "encryptionkey", "signingkey", "masterkey", "authkey", "deploykey", "recoverykey"], &[], &[], &[],
+     &[], &[]],
+    [&["credential"], &[], &[], &[], &[], &[]],
+];
+/// The name of a secret that needs a look at the word before it.
+const TOKEN: &str = "token";
+/// Words before "token" that make it a part of a text, or a place in a list.
+#[rustfmt::skip]
+const HARMLESS_TOKENS: [&str; 29] = [
+    "page", "pagination", "next", "previous", "continuation", "cursor", "sync", "progress", "cancel", "cancellation",
+    "stop", "end", "start", "special", "separator", "delimiter", "padding", "mask", "unknown", "input", "output",
+    "prompt", "completion", "max", "min", "per", "each", "design", "idempotency",
 ];
 /// Languages whose names may stand at the end of a longer word: German joins words, Chinese and Japanese do not part them.
 const COMPOUND: [bool; 6] = [false, true, false, false, true, true];
 /// Names of so many letters count at the end of a word in every language, as in `dbpassword`.
 const LONG: usize = "password".len();
 
-/// Whether a field of this name, or under this title, asks for a secret: its last words are one of the names above.
+/// Whether a field of this name, or under this title, asks for a secret: its last words are one of
+/// the names above, or its last words before a bracket, or before what the secret is for.
 pub(super) fn is_named(text: &str) -> bool {
+    let before_bracket = text.split(['(', '[', '{', '<', '\u{ff08}', '\u{3010}']).next().unwrap_or_default();
+    let words: Vec<String> = words(text).iter().map(|word| folded(word)).collect();
+    let of = OF.iter().map(|word| folded(word)).collect::<Vec<_>>();
+    let before_of = words.iter().position(|word| of.contains(word)).and_then(|at| words.get(..at));
+    has_name_last(&words)
+        || before_of.is_some_and(has_name_last)
+        || (before_bracket.len() < text.len() && is_named(before_bracket))
+}
+
+/// Whether the last of these words, which are folded, are the name of a secret.
+fn has_name_last(words: &[String]) -> bool {
     static FOLDED: LazyLock<Vec<(String, bool)>> = LazyLock::new(|| {
         let columns = NAMES.iter().flat_map(|row| row.iter().zip(COMPOUND));
         let names = columns.flat_map(|(names, compound)| names.iter().map(move |name| (*name, compound)));
         names.map(|(name, compound)| (folded(name), compound || name.len() >= LONG)).collect()
     });
-    let words: Vec<String> = words(text).iter().map(|word| folded(word)).collect();
+    static HARMLESS: LazyLock<HashSet<String>> =
+        LazyLock::new(|| HARMLESS_TOKENS.iter().map(|word| folded(word)).collect());
+    let numbers = words.iter().rev().take_while(|word| word.chars().all(char::is_numeric)).count();
+    let words = words.get(..words.len() - numbers).unwrap_or_default();
+    if let [before @ .., last] = words
+        && *last == folded(TOKEN)
+        && before.last().is_none_or(|word| !HARMLESS.contains(word))
+    {
+        return true;
+    }
     let whole = words.concat();
     let mut starts = Vec::with_capacity(words.len());
     words.iter().fold(0, |at, word| {
@@ -46,8 +80,9 @@ pub(super) fn is_named(text: &str) -> bool {
         at + word.len()
     });
     FOLDED.iter().any(|(name, compound)| {
-        let Some(before) = whole.strip_suffix(name.as_str()) else { return false };
-        *compound || starts.contains(&before.len())
+        let before = whole.strip_suffix(name.as_str());
+        let before = before.or_else(|| whole.strip_suffix('s').and_then(|whole| whole.strip_suffix(name.as_str())));
+        before.is_some_and(|before| *compound || starts.contains(&before.len()))
     })
 }
 
@@ -61,13 +96,31 @@ const REQUESTS: [&str; 36] = [
 /// The same in Chinese and Japanese, which do not part words.
 const JOINED_REQUESTS: [&str; 7] = ["输入", "輸入", "填写", "填寫", "提供", "入力", "記入"];
 /// Words that turn a request around where they stand right before it.
-const NEGATIONS: [&str; 8] = ["never", "not", "don't", "nie", "nicht", "jamais", "nunca", "no"];
+const NEGATIONS: [&str; 9] = ["never", "not", "don't", "nie", "nicht", "jamais", "nunca", "no", "longer"];
 /// Words that may follow the name of a secret that is asked for. Before any other word the name describes it, as in
 /// "password file".
 #[rustfmt::skip]
 const FOLLOWERS: [&str; 36] = [
     "to", "for", "of", "here", "below", "above", "in", "into", "and", "or", "so", "again", "if", "with", "from", "at", "on", "that", "which",
     "as", "now", "please", "first", "then", "twice", "ein", "an", "hier", "für", "von", "und", "pour", "de", "ici", "para", "aquí",
+];
+/// Words behind which stands what a secret is for.
+const OF: [&str; 8] = ["of", "for", "für", "von", "pour", "de", "para", "del"];
+/// Words that ask for a secret before "your" or "the", or after "I" or "we".
+const WISHES: [&str; 13] = [
+    "what", "what's", "whats", "need", "needs", "require", "requires", "want", "wants", "share", "shares", "request",
+    "requests",
+];
+const OWNERS: [&str; 2] = ["your", "the"];
+const ASKERS: [&str; 2] = ["i", "we"];
+/// Words that ask for the secret before them, with or without an "is" between.
+const DEMANDS: [&str; 3] = ["required", "needed", "necessary"];
+/// Nouns that a request is about instead of the secret where "of" or "for" follows, as in "the name
+/// for the new token".
+#[rustfmt::skip]
+const NOUNS: [&str; 14] = [
+    "name", "title", "label", "description", "number", "length", "purpose", "type", "kind", "scope", "scopes",
+    "lifetime", "expiry", "owner",
 ];
 /// Words between a request and the name of what is asked for, at most.
 const BETWEEN: usize = 5;
@@ -91,57 +144,89 @@ fn is_request(sentence: &str) -> bool {
     if words.len() <= 3 && is_named(sentence) {
         return true;
     }
-    static FOLDED: LazyLock<[HashSet<String>; 3]> = LazyLock::new(|| {
-        [&REQUESTS[..], &NEGATIONS, &FOLLOWERS].map(|words| words.iter().map(|word| folded(word)).collect())
-    });
-    let [requests, negations, followers] = &*FOLDED;
-    let is_requested = |at: usize| {
-        let is_negated = at.checked_sub(1).and_then(|at| words.get(at)).is_some_and(|word| negations.contains(word));
-        words.get(at).is_some_and(|word| requests.contains(word)) && !is_negated
-    };
-    let is_followed =
-        |at: usize| words.get(at + 1).is_none_or(|next| followers.contains(next) || requests.contains(next));
+    let sentence = Sentence(&words);
     (0..words.len()).any(|at| {
         let first = at.saturating_sub(BETWEEN);
-        let phrase = || words.get(first..=at).unwrap_or_default().join(" ");
-        is_followed(at) && (first..=at + BETWEEN).any(is_requested) && is_named(&phrase())
+        let asks = sentence.is_demanded(at) || (sentence.is_followed(at) && sentence.asks_around(first, at));
+        asks && has_name_last(words.get(first..=at).unwrap_or_default())
     })
 }
 
-/// The words of a name: parted by what is no letter, by a change of case as in `apiKey` and `APIKey`, and without numbers at
-/// the end as in `password2`.
-fn words(text: &str) -> Vec<String> {
-    let mut words: Vec<String> = vec![String::new()];
-    let mut before = ' ';
-    let letters: Vec<char> = text.chars().filter(|c| !foreign::is_hidden(*c)).collect();
-    for (at, c) in letters.iter().copied().enumerate() {
-        let next_is_lower = letters.get(at + 1).is_some_and(|next| next.is_lowercase());
-        let begins = !c.is_alphanumeric()
-            || (c.is_uppercase() && (before.is_lowercase() || (before.is_uppercase() && next_is_lower)))
-            || (c.is_numeric() != before.is_numeric());
-        if begins {
-            words.push(String::new());
-        }
-        if let Some(word) = words.last_mut().filter(|_| c.is_alphanumeric() || is_mark(c)) {
-            word.extend(c.to_lowercase());
-        }
-        before = c;
-    }
-    words.retain(|word| !word.is_empty());
-    while words.last().is_some_and(|word| word.chars().all(char::is_numeric)) {
-        words.pop();
-    }
-    words
+/// The word lists of a sentence, folded.
+struct Lists {
+    requests: HashSet<String>,
+    wishes: HashSet<String>,
+    owners: HashSet<String>,
+    askers: HashSet<String>,
+    demands: HashSet<String>,
+    nouns: HashSet<String>,
+    of: HashSet<String>,
+    negations: HashSet<String>,
+    followers: HashSet<String>,
 }
 
-/// Accents that stand alone.
-fn is_mark(c: char) -> bool {
-    matches!(c, '\u{300}'..='\u{36f}' | '\u{3099}' | '\u{309a}')
-}
+static LISTS: LazyLock<Lists> = LazyLock::new(|| {
+    let set = |words: &[&str]| words.iter().map(|word| folded(word)).collect();
+    Lists {
+        requests: set(&REQUESTS),
+        wishes: set(&WISHES),
+        owners: set(&OWNERS),
+        askers: set(&ASKERS),
+        demands: set(&DEMANDS),
+        nouns: set(&NOUNS),
+        of: set(&OF),
+        negations: set(&NEGATIONS),
+        followers: set(&FOLLOWERS),
+    }
+});
 
-/// Look-alikes as what they look like, without accents, in lower case.
-fn folded(text: &str) -> String {
-    skeleton(&text.to_lowercase()).filter(|c| !is_mark(*c)).flat_map(char::to_lowercase).collect()
+/// The folded words of a sentence.
+struct Sentence<'a>(&'a [String]);
+
+impl Sentence<'_> {
+    /// Whether there is a word at a place, and it is in a list.
+    fn is_in(&self, list: &HashSet<String>, at: Option<usize>) -> bool {
+        at.and_then(|at| self.0.get(at)).is_some_and(|word| list.contains(word))
+    }
+
+    /// Whether a secret whose name ends at this word may be what is asked for.
+    fn is_followed(&self, at: usize) -> bool {
+        let next = self.0.get(at + 1);
+        next.is_none_or(|next| LISTS.followers.contains(next) || LISTS.requests.contains(next))
+    }
+
+    /// Whether the sentence says that the thing before this place is required.
+    fn is_demanded(&self, at: usize) -> bool {
+        let next = self.0.get(at + 1).is_some_and(|word| *word == folded("is") || *word == folded("are"));
+        let before = self.0.get(at.saturating_sub(BETWEEN)..at).unwrap_or_default();
+        let is_negated = before.iter().any(|word| LISTS.negations.contains(word));
+        self.is_in(&LISTS.demands, Some(at + 1 + usize::from(next))) && !is_negated
+    }
+
+    /// Whether a word near the secret whose name ends at `at` asks for it.
+    fn asks_around(&self, first: usize, at: usize) -> bool {
+        let before = (first..at)
+            .any(|request| (self.is_request(request) || self.is_wish(request)) && !self.is_about_another(request, at));
+        before || (at..=at + BETWEEN).any(|request| self.is_request(request))
+    }
+
+    fn is_request(&self, at: usize) -> bool {
+        // "The type of" asks for nothing.
+        let is_noun = self.is_in(&LISTS.nouns, Some(at)) && self.is_in(&LISTS.of, Some(at + 1));
+        self.is_in(&LISTS.requests, Some(at)) && !self.is_in(&LISTS.negations, at.checked_sub(1)) && !is_noun
+    }
+
+    fn is_wish(&self, at: usize) -> bool {
+        let owner = (1..=2).any(|next| self.is_in(&LISTS.owners, Some(at + next)));
+        let before = at.checked_sub(1);
+        let is_negated = self.is_in(&LISTS.negations, before);
+        self.is_in(&LISTS.wishes, Some(at)) && (owner || self.is_in(&LISTS.askers, before)) && !is_negated
+    }
+
+    /// Whether a request is about another noun than the secret.
+    fn is_about_another(&self, request: usize, at: usize) -> bool {
+        (request..at).any(|word| self.is_in(&LISTS.nouns, Some(word)) && self.is_in(&LISTS.of, Some(word + 1)))
+    }
 }
 
 #[cfg(test)]
@@ -213,6 +298,112 @@ mod tests {
             "アクセストークン",
         ] {
             assert!(is_named(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn tokens_keys_and_look_alikes_are_secrets() {
+        for name in [
+            "token",
+            "Token",
+            "api_token",
+            "apitoken",
+            "auth_token",
+            "authToken",
+            "bearer_token",
+            "GITHUB_TOKEN",
+            "GitHub token",
+            "access tokens",
+            "passwords",
+            "API keys",
+            "ssh_key",
+            "SSH key",
+            "sshKey",
+            "aws_secret_access_key",
+            "AWS secret access key",
+            "encryption key",
+            "signing_key",
+            "passcode",
+            "credentials",
+            "seed phrase",
+            "secret_value",
+            "password (of the database)",
+            "Password [required]",
+            "password for the database",
+            "Token of the bot",
+            "Password *",
+            "API \u{41a}EY",
+            "API_\u{41a}EY",
+            "\u{410}\u{421}\u{421}\u{415}SS \u{422}\u{41e}\u{41a}EN",
+            "\u{3a1}\u{391}SSWORD",
+            "PASSW\u{39f}RD",
+            "\u{24df}assword",
+            "\u{1f17f}\u{1f170}\u{1f182}\u{1f182}\u{1f186}\u{1f17e}\u{1f181}\u{1f173}",
+            "p a s s w o r d",
+        ] {
+            assert!(is_named(name), "{name}");
+        }
+        for name in [
+            "token_budget",
+            "Token budget",
+            "max_tokens",
+            "page_token",
+            "nextPageToken",
+            "continuation token",
+            "stop token",
+            "Primary key of the table",
+            "primary_key",
+            "foreign key",
+            "public key",
+            "ssh_public_key",
+            "sort_key",
+            "access_key_id",
+            "key (of the row)",
+            "keyboard",
+            "hotkey",
+            "tokenizer",
+            "number (of tokens)",
+            "passport",
+        ] {
+            assert!(!is_named(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_request_needs_no_verb_of_writing() {
+        for (text, want) in [
+            ("What is your password?", true),
+            ("What\u{2019}s your password", true),
+            ("I need your password to go on", true),
+            ("We require the password of your account", true),
+            ("This server needs your API key", true),
+            ("Please share your password", true),
+            ("Enter your passwords", true),
+            ("Enter your GitHub token", true),
+            ("Enter your bearer token, please", true),
+            ("Paste your SSH key", true),
+            ("Enter your \u{3a1}\u{391}SSWORD", true),
+            ("Enter your API \u{41a}EY", true),
+            ("Your password is required to go on", true),
+            ("A token is needed", true),
+            ("Enter your user name and password", true),
+            ("Enter the token budget", false),
+            ("What is the token budget?", false),
+            ("How many tokens may the answer have?", false),
+            ("What is the primary key of the table?", false),
+            ("Which keyboard do you need?", false),
+            ("Type the primary key", false),
+            ("No password is required.", false),
+            ("You do not need your password here", false),
+            ("You no longer need your password", false),
+            ("What is the password policy?", false),
+            ("Enter a name for the new token", false),
+            ("Enter the label of the API key", false),
+            ("Which type of token?", false),
+            ("Enter the price per input token", false),
+            ("Should the share require a password?", false),
+        ] {
+            assert_eq!(is_asked_for(text), want, "{text}");
         }
     }
 

@@ -238,6 +238,73 @@ fn forms_that_copy_ours_or_ask_for_secrets_are_declined() {
     assert_eq!(pass(&mut params, &trusting), Ok(()));
 }
 
+/// Whether a schema reaches a client.
+fn judged(schema: &str) -> Result<(), InputError> {
+    let mut params = object(format!(r#"{{"message":"Run files__delete","requestedSchema":{schema}}}"#));
+    pass(&mut params, &terms())
+}
+
+#[test]
+fn no_text_of_a_form_reads_as_our_question_or_as_its_answers() {
+    let fields = |fields: &str| format!(r#"{{"type":"object","properties":{fields}}}"#);
+    let yes = |shown: &str| fields(&format!(r#"{{"c":{{"enum":["a","b"],"enumNames":["{shown}","No"]}}}}"#));
+    for schema in [
+        r#"{"title":"Allow this call?","properties":{"c":{"type":"boolean"}}}"#.to_owned(),
+        r#"{"title":"Allow this call?","properties":{"c":{"type":"string","enum":["y","n"]}}}"#.to_owned(),
+        r#"{"title":"Allow this call?"}"#.to_owned(),
+        r#"{"description":"Allow this call?","properties":{"c":{"type":"boolean"}}}"#.to_owned(),
+        fields(r#"{"c":{"type":"boolean","title":"Allow this call?"}}"#),
+        fields(r#"{"c":{"type":"boolean","description":"Allow this call?"}}"#),
+        fields(r#"{"Allow this call?":{"type":"boolean"}}"#),
+        fields(r#"{"c":{"type":"string","title":"\u0391LLOW TH\u0399S CALL?","enum":["x","y"]}}"#),
+        yes("YES, \u{41e}NCE"),
+        yes("YES, O\u{39d}CE"),
+        yes("\u{3a5}es, once"),
+        yes("Yes,\u{200b}once"),
+        yes("\u{410}LL\u{41e}W ON\u{421}E"),
+        fields(r#"{"c":{"type":"string","enum":["once","session","deny","hour"]}}"#),
+        fields(r#"{"dec\u0456sion":{"type":"string","enum":["a","b"]}}"#),
+        fields(r#"{"decision_":{"type":"string","enum":["a","b"]}}"#),
+    ] {
+        assert_eq!(judged(&schema), Err(InputError::Imitates), "{schema}");
+    }
+    for schema in [
+        r#"{"title":"Allow calls","properties":{"c":{"type":"boolean"}}}"#.to_owned(),
+        fields(r#"{"c":{"type":"boolean","title":"Allow this"}}"#),
+        fields(r#"{"c":{"type":"string","enum":["once","daily","deny"]}}"#),
+        yes("Yes, always"),
+    ] {
+        assert_eq!(judged(&schema), Ok(()), "{schema}");
+    }
+}
+
+#[test]
+fn a_number_or_a_remark_in_brackets_makes_no_secret_harmless() {
+    for fields in [
+        r#"{"pin":{"type":"integer","title":"Password"}}"#,
+        r#"{"password":{"type":"number"}}"#,
+        r#"{"password (of the database)":{"type":"string"}}"#,
+        r#"{"a":{"type":"string","title":"Password of the database"}}"#,
+        r#"{"a":{"type":"string","title":"API \u041aEY"}}"#,
+        r#"{"api_token":{"type":"string"}}"#,
+        r#"{"ssh_key":{"type":"string"}}"#,
+        r#"{"aws_secret_access_key":{"type":"string"}}"#,
+    ] {
+        assert_eq!(asked("m", fields).map(drop), Err(InputError::Secret), "{fields}");
+    }
+    for fields in [
+        r#"{"token_budget":{"type":"integer","title":"Token budget"}}"#,
+        r#"{"tokens":{"type":"integer"}}"#,
+        r#"{"key":{"type":"string","title":"Primary key of the table"}}"#,
+        r#"{"keyboard":{"type":"string"}}"#,
+        r#"{"page_token":{"type":"string"}}"#,
+    ] {
+        assert_eq!(asked("m", fields).map(drop), Ok(()), "{fields}");
+    }
+    let number = r#"{"x":{"type":"integer"}}"#;
+    assert_eq!(asked("Enter your PIN code", number).map(drop), Err(InputError::Secret));
+}
+
 #[test]
 fn a_text_field_for_a_secret_is_no_choice_because_it_says_so() {
     for (field, want) in [

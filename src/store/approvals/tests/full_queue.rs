@@ -89,14 +89,25 @@ async fn of_answers_and_revocations_before_a_full_queue_each_is_recorded_once() 
     while let Recorded::Accepted = audit.record(filling(), false) {}
 
     let mut wanted: HashMap<(String, String), usize> = HashMap::new();
+    let mut waiting = Vec::new();
     for n in 0..ANSWERS {
-        for (wish, word) in [(Wish::Once, "granted"), (Wish::Deny, "denied")] {
-            let id = approvals.ask(asked("ci", &format!("fx__{n}_{word}"), "{}"), shown()).unwrap();
-            answer_over(n, &approvals, id, wish).await;
-            assert_eq!(approvals.settled(&id).await.into_str(), word, "it has taken effect");
-            assert!(wanted.insert((id.to_string(), word.to_owned()), 1).is_none());
-        }
+        let [yes, no] =
+            ["yes", "no"].map(|word| approvals.ask(asked("ci", &format!("fx__{n}_{word}"), "{}"), shown()).unwrap());
+        let mut granted = Box::pin(answer_over(n, &approvals, yes, Wish::Once));
+        assert!(futures_util::poll!(&mut granted).is_pending(), "its record is not on disk");
+        waiting.push((yes, granted));
+        answer_over(n, &approvals, no, Wish::Deny).await;
+        assert_eq!(approvals.settled(&no).await, Closed::Denied, "it has taken effect");
+        wanted.extend([(yes, "granted"), (no, "denied")].map(|(id, word)| ((id.to_string(), word.to_owned()), 1)));
     }
+    assert_eq!((approvals.grants().len(), wanted.len()), (0, 2 * ANSWERS));
+    drop(writer);
+    for (id, granted) in waiting {
+        granted.await;
+        assert_eq!(approvals.settled(&id).await, Closed::Granted);
+    }
+    let writer = audit.hold().await;
+    while let Recorded::Accepted = audit.record(filling(), false) {}
     let grants: Vec<Arc<str>> = approvals.grants().iter().map(|grant| Arc::clone(grant.id())).collect();
     assert_eq!((grants.len(), approvals.revoke(None, "uid:1").await.unwrap()), (ANSWERS, ANSWERS));
     assert_eq!(approvals.grants().len(), 0, "a revocation takes effect at once");
