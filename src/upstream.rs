@@ -8,6 +8,7 @@ pub(crate) mod actor;
 pub(crate) mod answer;
 mod askers;
 mod bell;
+pub(crate) mod call_failure;
 #[cfg(target_os = "linux")]
 mod cgroup;
 pub(crate) mod client;
@@ -44,6 +45,7 @@ pub(crate) mod parked;
 pub(crate) mod parks;
 #[cfg(target_os = "linux")]
 mod procfs;
+mod redirect;
 pub(crate) mod remote;
 pub(crate) mod resume;
 mod retry;
@@ -62,5 +64,6 @@ pub(crate) mod task;
 pub(crate) mod trust;
 pub(crate) mod turns;
 pub(crate) mod unread;
+pub(crate) mod unspoken;
 pub(crate) mod updates;
 pub(crate) mod usage;

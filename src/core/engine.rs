@@ -29,6 +29,7 @@ pub mod session_id;
 #[cfg(test)]
 mod sim;
 pub mod state;
+pub mod stream_pace;
 pub mod task;
 pub mod task_id;
 pub mod turns;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE, TRANSFER_ENCODING};
+use http::header::{CONTENT_ENCODING, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper::body::Body as _;
@@ -15,10 +15,9 @@ use hyper::body::Body as _;
 use crate::base::budget::{COUNTED_FROM, NoRoom, Room};
 use crate::base::callers::CallerNumber;
 use crate::base::descriptors::ran_out;
-use crate::catalog::name::UpstreamName;
 use crate::engine::batch;
 use crate::engine::call::Outcome;
-use crate::engine::failure::{Executed, Failure, Reason};
+use crate::engine::failure::Executed;
 use crate::engine::fault::Fault;
 use crate::mcp::version::{Era, Revision};
 use crate::mcp::voice::{Ear, Heard};
@@ -27,13 +26,18 @@ use crate::upstream::connections::{AnswerBody, ClientError};
 use crate::upstream::message_flaws::MessageFlaws;
 use crate::upstream::resume::Position;
 use crate::upstream::spawner::Intake;
-use crate::upstream::standing::{Standing, needs_login};
+use crate::upstream::standing::Standing;
+use crate::upstream::unspoken::{self, Unspoken, may_be_json, media_type, shown_media};
 use crate::wire::coding;
 use crate::wire::frame::Frame;
 use crate::wire::message::{Message, MessageError, Response as Answer};
 use crate::wire::quirk::Quirk;
 use crate::wire::sse::{SseDecoder, SseError};
+use crate::wire::start::number_answered_by;
 use crate::wire::unreadable::Unreadable;
+
+/// The form of an answer to a POST, for the operator.
+const DUE: &str = "JSON or an event stream";
 
 /// The failure of an exchange with an upstream outside of calls: probing, lists, streams.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +56,8 @@ pub(crate) enum HttpError {
     /// looked at the message.
     MoreScopes(String),
     Status(StatusCode),
+    /// The server redirects to where nothing is sent: it has not looked at the message.
+    Elsewhere(String),
     Protocol(String),
     /// There was no room for the message: for the request, or for the answer.
     NoRoom(Executed),
@@ -67,13 +73,12 @@ impl HttpError {
             | Self::NoToken(_)
             | Self::Unadmitted(..)
             | Self::MoreScopes(_)
+            | Self::Elsewhere(_)
             | Self::Protocol(_)
             | Self::NoRoom(_) => false,
         }
     }
-}
 
-impl HttpError {
     /// Whether a call that failed so may still run: no answer to it was read, and no refusal. What stands before a server answers 502
     /// and 504 for it.
     pub(crate) fn may_run(&self) -> bool {
@@ -84,6 +89,7 @@ impl HttpError {
             | Self::NoDescriptor(_)
             | Self::NoToken(_)
             | Self::Unadmitted(..)
+            | Self::Elsewhere(_)
             | Self::MoreScopes(_) => false,
         }
     }
@@ -101,7 +107,7 @@ impl std::fmt::Display for HttpError {
                 write!(f, "the server wants a login (HTTP status {status})")
             }
             Self::Unadmitted(Standing::LoginExpired, _) => f.write_str("the login has expired or was revoked"),
-            Self::NoToken(why) | Self::MoreScopes(why) => f.write_str(why),
+            Self::NoToken(why) | Self::MoreScopes(why) | Self::Elsewhere(why) => f.write_str(why),
             Self::Status(status) => write!(f, "HTTP status {status}"),
             Self::Protocol(why) => f.write_str(why),
             Self::NoRoom(_) => f.write_str("no room for the message"),
@@ -154,6 +160,13 @@ pub(crate) struct Reader {
     next: Option<Bytes>,
     /// How far an event stream was read.
     position: Position,
+    /// The request whose answer is read: an event that is no message ends the stream only if it
+    /// names it.
+    request: Option<u64>,
+    /// The request that the last event names which could not be read.
+    unread: Option<u64>,
+    /// The media type of a body that is read as JSON though it is not declared as that.
+    other_type: Option<String>,
 }
 
 enum Format {
@@ -165,40 +178,80 @@ impl Reader {
     /// Judges the response's head.
     ///
     /// # Errors
-    /// [`HttpError::Status`] unless a JSON-RPC body is to be expected, with the body to [`drain`].
-    pub(crate) fn of(response: Response<AnswerBody>, gauge: &Gauge) -> Result<Self, (HttpError, AnswerBody)> {
+    /// The answer, unless it should hold messages.
+    pub(crate) fn of(response: Response<AnswerBody>, gauge: &Gauge) -> Result<Self, Box<Unspoken>> {
+        let body_expected = response.status() == StatusCode::OK || response.status().is_client_error();
+        Self::judge(response, gauge, body_expected)
+    }
+
+    /// The same for the answer to a question of the handshake: a server that does not know it may
+    /// fail with an error of the protocol.
+    ///
+    /// # Errors
+    /// As [`Self::of`].
+    pub(crate) fn of_question(response: Response<AnswerBody>, gauge: &Gauge) -> Result<Self, Box<Unspoken>> {
+        let status = response.status();
+        let body_expected = status.is_client_error() || matches!(status.as_u16(), 200 | 500 | 501);
+        Self::judge(response, gauge, body_expected)
+    }
+
+    /// `body_expected`: a JSON-RPC error may come under that status; anything else under an error's
+    /// is the status alone.
+    fn judge(response: Response<AnswerBody>, gauge: &Gauge, body_expected: bool) -> Result<Self, Box<Unspoken>> {
         let status = response.status();
         let gauge = gauge.clone();
-        let content_type = response.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
-        let is = |media: &[u8]| {
-            content_type.split(|b| *b == b';').next().is_some_and(|t| t.trim_ascii().eq_ignore_ascii_case(media))
-        };
+        let media = media_type(response.headers());
+        let is = |other: &[u8]| media.eq_ignore_ascii_case(other);
         if let Some(why) = coded(response.headers()) {
-            return Err((HttpError::Protocol(why.to_owned()), response.into_body()));
+            return Err(Box::new(Unspoken::new(response, Some(why))));
         }
         if is(b"text/event-stream") && status.is_success() {
             let decoder = Box::new(SseDecoder::new(gauge.intake.max_message_bytes()));
             return Ok(Self::new(response, Format::Sse { decoder }, gauge));
         }
-        // A JSON-RPC error may come under an error status; anything else under one is the status alone.
-        let body_expected = status == StatusCode::OK || status.is_client_error();
-        if is(b"application/json") && body_expected {
+        let other_type = (status == StatusCode::OK && may_be_json(media)).then(|| shown_media(media));
+        if is(b"application/json") && body_expected || other_type.is_some() {
             let format = Format::Json { collected: BytesMut::new() };
-            return Ok(Self::new(response, format, gauge));
+            return Ok(Self { other_type, ..Self::new(response, format, gauge) });
         }
-        Err((HttpError::Status(status), response.into_body()))
+        Err(Box::new(Unspoken::new(response, None)))
     }
 
     fn new(response: Response<AnswerBody>, format: Format, gauge: Gauge) -> Self {
         let (is_refusal, room) = (!response.status().is_success(), Room::new(&gauge.intake.budget));
         let (body, position, rest) = (response.into_body(), Position::default(), VecDeque::new());
-        Self { body, format, is_refusal, gauge, rest, caller: None, room, next: None, position }
+        Self {
+            body,
+            format,
+            is_refusal,
+            gauge,
+            rest,
+            caller: None,
+            room,
+            next: None,
+            position,
+            request: None,
+            unread: None,
+            other_type: None,
+        }
     }
 
     /// Reads the answer for this caller, in whose share it takes room.
     pub(crate) fn with_caller(mut self, caller: Option<&Arc<str>>) -> Self {
         self.caller = caller.cloned();
         self
+    }
+
+    /// Reads the answer to the request of that id, past events that are no messages and do not name
+    /// it.
+    pub(crate) const fn of_request(mut self, id: u64) -> Self {
+        self.request = Some(id);
+        self
+    }
+
+    /// The request that the event names which could not be read.
+    pub(crate) fn take_unread(&mut self) -> Option<u64> {
+        self.unread.take()
     }
 
     /// Waits for room for a message of so many bytes.
@@ -230,8 +283,13 @@ impl Reader {
             if let Some(message) = self.rest.pop_front() {
                 return Ok(message);
             }
-            if let Some(data) = self.event()? {
-                return self.message(data);
+            match self.event_message() {
+                Ok(None) => {}
+                Ok(Some(message)) => return Ok(message),
+                Err(HttpError::Protocol(_)) if self.request.is_some_and(|id| self.unread.take() != Some(id)) => {
+                    continue;
+                }
+                Err(error) => return Err(error),
             }
             // All of an answer that says how long it is, before any of it is read.
             if let (Format::Json { collected }, Some(length)) = (&self.format, self.body.size_hint().exact()) {
@@ -286,6 +344,13 @@ impl Reader {
             false => gauge.unread(fault, &message),
         };
         let whole = bytes.clone();
+        if let Some(media) = &self.other_type {
+            if !matches!(whole.trim_ascii_start().first(), Some(b'{' | b'[')) {
+                let why = unspoken::why(StatusCode::OK, media, &whole, DUE);
+                return Err(wrong((Fault::Garbage, Unreadable::new(&whole, why))));
+            }
+            gauge.read(Quirk::OtherType);
+        }
         let frame = Frame::from_upstream(bytes).map_err(|_| wrong((Fault::Garbage, Unreadable::no_json(&whole))))?;
         let Some((frames, quirk)) = batch::split(&frame, gauge.revision) else {
             return gauge.hear(&frame).map_err(wrong);
@@ -296,13 +361,32 @@ impl Reader {
         self.rest.pop_front().ok_or_else(|| wrong(empty()))
     }
 
+    /// The next message among the events that are here.
+    fn event_message(&mut self) -> Result<Option<Message>, HttpError> {
+        let Some(data) = self.event()? else { return Ok(None) };
+        let read = self.message(data.clone());
+        if read.is_err() {
+            // Of a batch nobody knows whose answers are in it.
+            let is_batch = data.trim_ascii_start().first() == Some(&b'[');
+            self.unread = number_answered_by(&data).or(self.request.filter(|_| is_batch));
+        }
+        read.map(Some)
+    }
+
     /// The data of the next message among the events that are here.
     fn event(&mut self) -> Result<Option<Bytes>, HttpError> {
         let Format::Sse { decoder } = &mut self.format else { return Ok(None) };
         while let Some(event) = decoder.next_event() {
             let event = event.map_err(|error| match &error {
-                SseError::TooLarge { .. } => self.gauge.wrong(Fault::Oversize, error.to_string()),
-                SseError::Utf8 { line } => self.gauge.unread(Fault::Garbage, &Unreadable::no_json(line)),
+                SseError::TooLarge { .. } => {
+                    // It may be the answer.
+                    self.unread = self.request;
+                    self.gauge.wrong(Fault::Oversize, error.to_string())
+                }
+                SseError::Utf8 { line } => {
+                    self.unread = number_answered_by(line);
+                    self.gauge.unread(Fault::Garbage, &Unreadable::no_json(line))
+                }
             })?;
             self.position.read(&event);
             let is_message = event.name.as_deref().is_none_or(|name| name == "message");
@@ -317,7 +401,7 @@ impl Reader {
     /// The message that ends with the body.
     fn last(&mut self) -> Result<Message, HttpError> {
         match &mut self.format {
-            Format::Json { collected } if !collected.is_empty() => {
+            Format::Json { collected } if !collected.is_empty() || self.other_type.is_some() => {
                 let data = collected.split().freeze();
                 self.message(data)
             }
@@ -379,6 +463,18 @@ impl Gauge {
         self.wrong(fault, message.why.clone())
     }
 
+    /// The failure of a request whose answer holds no message. An answer with a status of success
+    /// is counted and named.
+    pub(crate) fn unspoken(&self, answer: &Unspoken) -> HttpError {
+        match answer.coded {
+            Some(why) => HttpError::Protocol(why.to_owned()),
+            None if answer.status.is_success() => {
+                self.unread(Fault::Garbage, &Unreadable::new(answer.start(), answer.why(DUE)))
+            }
+            None => HttpError::Status(answer.status),
+        }
+    }
+
     /// Counts what the upstream did wrong, which ends the exchange.
     pub(crate) fn wrong(&self, fault: Fault, why: impl Into<String>) -> HttpError {
         self.metrics.fault(fault);
@@ -400,101 +496,5 @@ pub(crate) fn coded(headers: &HeaderMap) -> Option<&'static str> {
 }
 
 pub(crate) fn is_event_stream(response: &Response<AnswerBody>) -> bool {
-    let value = response.headers().get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
-    value.split(';').next().is_some_and(|media| media.trim().eq_ignore_ascii_case("text/event-stream"))
-}
-
-/// The failure of a call for a transport error. The upstream's status never becomes ours.
-pub(crate) fn failure(upstream: &UpstreamName, error: &HttpError, wait: Option<Duration>) -> Failure {
-    let failure = match error {
-        HttpError::Connect(_) => {
-            let text = "The server behind this item cannot be reached.";
-            Failure::new(Reason::UpstreamDown, Executed::No, text).retry_after(Duration::from_secs(1))
-        }
-        HttpError::NoDescriptor(_) => {
-            let text = "The gateway has no file descriptor left for a connection to the server behind this item.";
-            Failure::new(Reason::Busy, Executed::No, text).retry_after(Duration::from_secs(1))
-        }
-        HttpError::Broken(_) => {
-            let text = "The connection to the server broke during the call.";
-            Failure::new(Reason::UpstreamCrashed, Executed::Unknown, text)
-        }
-        HttpError::Status(StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) => {
-            let wait = wait.unwrap_or(Duration::from_secs(1)).min(Duration::from_secs(300));
-            Failure::new(Reason::Busy, Executed::No, "The server behind this item is overloaded.").retry_after(wait)
-        }
-        HttpError::Unadmitted(Standing::NeedsLogin | Standing::LoginExpired, _) => needs_login(upstream),
-        HttpError::NoToken(_) => {
-            let text = "The gateway cannot renew its login at the server behind this item at the moment.";
-            Failure::new(Reason::UpstreamDown, Executed::No, text).retry_after(Duration::from_secs(5))
-        }
-        HttpError::MoreScopes(why) => {
-            let text = format!("The call was not made: {why} of the upstream's login. Only the operator can do that.");
-            Failure::new(Reason::UpstreamDown, Executed::No, text)
-        }
-        HttpError::Unadmitted(..) => {
-            let text = "The server behind this item refused the gateway's credentials; the operator has to renew them.";
-            Failure::new(Reason::UpstreamDown, Executed::No, text)
-        }
-        HttpError::Status(status) if status.is_client_error() => {
-            let text = format!("The server behind this item refused the request with HTTP status {}.", status.as_u16());
-            Failure::new(Reason::UpstreamProtocol, Executed::No, text)
-        }
-        // Neither an answer nor a refusal; redirects are not followed.
-        HttpError::Status(status) if status.is_success() || status.is_redirection() => Failure::malformed(),
-        HttpError::Status(status) => {
-            let text = format!("The server behind this item failed with HTTP status {}.", status.as_u16());
-            Failure::new(Reason::UpstreamCrashed, Executed::Unknown, text)
-        }
-        HttpError::Protocol(_) => Failure::malformed(),
-        HttpError::NoRoom(executed) => NoRoom.failure(*executed),
-    };
-    tracing::debug!(error = %error, "call to an HTTP upstream failed");
-    failure
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn upstream() -> UpstreamName {
-        UpstreamName::parse("crm").unwrap()
-    }
-
-    #[test]
-    fn only_what_proves_that_the_call_was_not_looked_at_says_that_it_was_not_executed() {
-        let status = |code: u16| HttpError::Status(StatusCode::from_u16(code).unwrap());
-        let text = String::new;
-        for (error, reason, executed) in [
-            (HttpError::Connect(text()), Reason::UpstreamDown, Executed::No),
-            (HttpError::NoDescriptor(text()), Reason::Busy, Executed::No),
-            (HttpError::Unadmitted(Standing::Refused, StatusCode::FORBIDDEN), Reason::UpstreamDown, Executed::No),
-            (HttpError::NoToken(text()), Reason::UpstreamDown, Executed::No),
-            (HttpError::Unadmitted(Standing::NeedsLogin, StatusCode::UNAUTHORIZED), Reason::NeedsLogin, Executed::No),
-            (HttpError::Unadmitted(Standing::LoginExpired, StatusCode::UNAUTHORIZED), Reason::NeedsLogin, Executed::No),
-            (status(429), Reason::Busy, Executed::No),
-            (status(503), Reason::Busy, Executed::No),
-            (status(404), Reason::UpstreamProtocol, Executed::No),
-            (HttpError::NoRoom(Executed::No), Reason::Busy, Executed::No),
-            (HttpError::NoRoom(Executed::Unknown), Reason::Busy, Executed::Unknown),
-            (HttpError::Broken(text()), Reason::UpstreamCrashed, Executed::Unknown),
-            (status(500), Reason::UpstreamCrashed, Executed::Unknown),
-            (status(504), Reason::UpstreamCrashed, Executed::Unknown),
-            (status(202), Reason::UpstreamProtocol, Executed::Unknown),
-            (status(307), Reason::UpstreamProtocol, Executed::Unknown),
-            (HttpError::Protocol(text()), Reason::UpstreamProtocol, Executed::Unknown),
-        ] {
-            let failure = failure(&upstream(), &error, None);
-            assert_eq!((failure.reason, failure.executed), (reason, executed), "{error:?}");
-        }
-    }
-
-    #[test]
-    fn an_overloaded_server_is_left_alone_for_as_long_as_it_says_and_five_minutes_at_most() {
-        let busy = HttpError::Status(StatusCode::TOO_MANY_REQUESTS);
-        for (asked, wait) in [(None, 1), (Some(7), 7), (Some(86_400), 300)] {
-            let failure = failure(&upstream(), &busy, asked.map(Duration::from_secs));
-            assert_eq!(failure.retry_after, Some(Duration::from_secs(wait)), "{asked:?}");
-        }
-    }
+    media_type(response.headers()).eq_ignore_ascii_case(b"text/event-stream")
 }

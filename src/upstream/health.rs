@@ -306,9 +306,11 @@ impl Health {
                 let why = format!("calls are answered with HTTP status {status}");
                 if self.signs.fails() { self.doubt(&why) } else { self.failed(why) }
             }
-            HttpError::Status(_) | HttpError::Unadmitted(..) | HttpError::MoreScopes(_) | HttpError::Protocol(_) => {
-                self.answered()
-            }
+            HttpError::Status(_)
+            | HttpError::Unadmitted(..)
+            | HttpError::MoreScopes(_)
+            | HttpError::Elsewhere(_)
+            | HttpError::Protocol(_) => self.answered(),
             HttpError::NoDescriptor(_) | HttpError::NoToken(_) | HttpError::NoRoom(_) => {}
         }
     }

@@ -5,14 +5,14 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::header::RETRY_AFTER;
-use http::{HeaderName, HeaderValue, Method as HttpMethod, Request, Response, StatusCode};
+use http::{HeaderName, HeaderValue, Method as HttpMethod, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
@@ -25,19 +25,21 @@ use crate::engine::event::ExchangeEvent;
 use crate::engine::failure::Executed;
 use crate::engine::fault::Fault;
 use crate::engine::handshake::Agreed;
-use crate::engine::lost::{Verdict, is_lost, is_of_no_request, judge};
+use crate::engine::lost::{Verdict, is_of_no_request, judge};
 use crate::engine::unasked::Stream;
 use crate::mcp::log::LogSwitch;
 use crate::mcp::meta::HopMeta;
 use crate::mcp::method::Method;
 use crate::mcp::version::Era;
-use crate::upstream::answer::{Gauge, HttpError, Reader, drain, failure, is_event_stream};
+use crate::upstream::answer::{Gauge, HttpError, Reader, drain, is_event_stream};
+use crate::upstream::call_failure::failure;
 use crate::upstream::connections::{AnswerBody, ClientError, Sending};
 use crate::upstream::http_parts::{Fields, LinkParts, SESSION};
 use crate::upstream::keeper::Attempts;
 use crate::upstream::remote::Pass;
 use crate::upstream::resume::Resumption;
 use crate::upstream::shared::{OneAtATime, Work};
+use crate::upstream::unspoken::Unspoken;
 use crate::wire::headers::ParamHeaders;
 use crate::wire::id::WireId;
 use crate::wire::message::{self, Message};
@@ -46,6 +48,7 @@ use crate::wire::raw::RawJson;
 mod again;
 mod cancel;
 mod desk;
+mod doubt;
 mod heard;
 mod questions;
 mod renew;
@@ -68,6 +71,12 @@ pub(crate) struct HttpLink {
     /// The state of [`Health::renewals`](crate::upstream::health::Health) when the server was last known to know the session.
     looked: AtomicU64,
     looking: OneAtATime,
+    /// An answer blamed the session; the next call waits until the server has said whether it knows
+    /// it.
+    is_suspect: AtomicBool,
+    /// When the server was last asked whether it knows the session, in milliseconds of uptime; 0
+    /// for never.
+    probed: AtomicU64,
     /// The stream of the session has to be opened again; one task follows it.
     pub(crate) renewed: Notify,
     /// The server says that lists have changed.
@@ -101,6 +110,8 @@ impl HttpLink {
             renewing: OneAtATime::default(),
             looked: AtomicU64::new(renewals),
             looking: OneAtATime::default(),
+            is_suspect: AtomicBool::new(false),
+            probed: AtomicU64::new(0),
             renewed: Notify::new(),
             changed: Notify::new(),
             outdated: Notify::new(),
@@ -238,24 +249,22 @@ impl HttpLink {
         method: Method,
         params: Option<&RawJson>,
     ) -> Result<Result<RawJson, RawJson>, HttpError> {
-        self.ask_within(method, params, true).await
+        self.ask_within(method, params, Renewal::Due).await
     }
 
-    /// The same; one that does not renew a lost session fails there with [`StatusCode::NOT_FOUND`].
+    /// The same, with what it does about a lost session.
     async fn ask_within(
         self: &Arc<Self>,
         method: Method,
         params: Option<&RawJson>,
-        renews: bool,
+        renewal: Renewal,
     ) -> Result<Result<RawJson, RawJson>, HttpError> {
         let (id, number) = (self.ids.fetch_add(1, Ordering::Relaxed), self.number());
         let raw_id = RawJson::trusted(id.to_string());
         let bytes = message::encode_request(&raw_id, method.as_str(), params);
         let mut post = Post::start(Arc::clone(self), (id, number), bytes, Fields::of(method, None));
         post.quiet = true;
-        if !renews {
-            post.renewal = Renewal::Never;
-        }
+        post.renewal = renewal;
         loop {
             match post.step().await {
                 Step::Event(_) => {}
@@ -286,8 +295,11 @@ enum Renewal {
     /// A new session is opened for it, once.
     Due,
     Done,
-    /// It fails.
+    /// It fails with [`StatusCode::NOT_FOUND`].
     Never,
+    /// The same, and so does every answer that may mean a lost session: it is asked for nothing
+    /// else.
+    Look,
 }
 
 enum Stage {
@@ -301,12 +313,26 @@ enum Stage {
     /// The upstream has forgotten the session: open another one, then ask once more.
     Renew(Work),
     Body(Box<Reader>),
+    /// The answer is no message; its beginning is read.
+    Unspoken(Option<Box<Unspoken>>, Option<Duration>),
+    /// The server is asked whether it knows the session, since this answer may mean that it does
+    /// not.
+    Doubt(Work, Refusal),
     /// The stream ended early. It is requested again when the server allows; the error is kept.
     Pause(Pin<Box<Sleep>>, String),
     Resume(Sending, String),
     /// There is no room to send it.
     NoRoom,
     Ended,
+}
+
+/// An answer that stands unless the session proves lost.
+#[derive(Default)]
+enum Refusal {
+    #[default]
+    None,
+    Answer(message::Response),
+    Failed(HttpError, Option<Duration>),
 }
 
 /// The answer to the question whether a refused request is sent again, and its attempts so far.
@@ -337,6 +363,9 @@ struct Post {
     bytes: Bytes,
     /// The request that carries it, until it is sent.
     unsent: Request<Full<Bytes>>,
+    /// The address that it was sent to, and whether a redirect led there.
+    address: Uri,
+    is_redirected: bool,
     /// What that is written with where it is sent again.
     fields: Fields,
     pass: Pass,
@@ -348,6 +377,9 @@ struct Post {
     renewal: Renewal,
     /// What the status of its answer says of the session.
     verdict: Verdict,
+    /// The head of an answer that does not admit the gateway, if it may be about the session
+    /// instead.
+    unadmitted: Option<Box<Response<()>>>,
     /// Of its event stream.
     resumption: Resumption,
     /// The gateway's own requests are not cancelled by message.
@@ -437,6 +469,8 @@ impl Post {
             id,
             caller: None,
             bytes,
+            address: request.uri().clone(),
+            is_redirected: false,
             unsent: request,
             fields,
             pass: Pass::default(),
@@ -446,6 +480,7 @@ impl Post {
             number,
             renewal: Renewal::Due,
             verdict: Verdict::Answer,
+            unadmitted: None,
             resumption: Resumption::default(),
             quiet: false,
             listens: false,
@@ -474,8 +509,7 @@ impl Post {
                     }
                 }
                 Stage::Head(head) => match head.await {
-                    Ok(response) if self.may_go_again(&response) => self.judging(response),
-                    Ok(response) => match self.head(response) {
+                    Ok(response) => match self.began(response) {
                         Ok(stage) => stage,
                         Err(step) => return self.end(step),
                     },
@@ -497,20 +531,15 @@ impl Post {
                     Err(error) => return self.end(Step::Failed(error, None)),
                 },
                 Stage::Body(reader) => match reader.next().await {
-                    Ok(message) => {
-                        if self.is_lost(&message) {
-                            match self.lost() {
-                                Ok(stage) => stage,
-                                Err(step) => return self.end(step),
-                            }
-                        } else {
-                            match self.message(message) {
-                                Some(step) => return step,
-                                None => continue,
-                            }
-                        }
-                    }
-                    Err(HttpError::Broken(why)) => {
+                    Ok(Message::Response(answer)) => match self.answered(answer) {
+                        Ok(stage) => stage,
+                        Err(step) => return self.end(step),
+                    },
+                    Ok(message) => match self.message(message) {
+                        Some(step) => return step,
+                        None => continue,
+                    },
+                    Err(HttpError::Broken(why)) if self.unadmitted.is_none() => {
                         let position = reader.take_position();
                         self.resumption.ended(position);
                         match self.pause(why) {
@@ -518,8 +547,30 @@ impl Post {
                             Err(step) => return self.end(step),
                         }
                     }
-                    Err(error) => return self.end(Step::Failed(error, None)),
+                    Err(error) => match self.unread(error) {
+                        Ok(stage) => stage,
+                        Err(step) => return self.end(step),
+                    },
                 },
+                Stage::Unspoken(unspoken, wait) => {
+                    if let Some(unspoken) = unspoken {
+                        unspoken.read().await;
+                    }
+                    let (unspoken, wait) = (unspoken.take(), *wait);
+                    match self.unspoken(unspoken, wait) {
+                        Ok(stage) => stage,
+                        Err(step) => return self.end(step),
+                    }
+                }
+                Stage::Doubt(work, refusal) => {
+                    // A session that cannot be opened leaves the answer as it is.
+                    let _unopened = work.await;
+                    let refusal = std::mem::take(refusal);
+                    match self.looked(refusal) {
+                        Ok(stage) => stage,
+                        Err(step) => return self.end(step),
+                    }
+                }
                 Stage::Pause(pause, why) => {
                     pause.as_mut().await;
                     let mut request = self.link.continuation(self.resumption.last_event_id());
@@ -544,58 +595,21 @@ impl Post {
     }
 
     fn head(&mut self, response: Response<AnswerBody>) -> Result<Stage, Step> {
-        let response =
-            self.link.parts.remote.admitted(response, self.pass).map_err(|error| Step::Failed(error, None))?;
         self.verdict = judge(response.status().as_u16());
-        if self.verdict == Verdict::Lost && self.may_be_lost() {
+        self.admitted(&response)?;
+        // Only a look, which repeats nothing, reads the body.
+        if self.verdict == Verdict::Lost && self.may_be_lost() && !matches!(self.renewal, Renewal::Look) {
             self.link.drain(response.into_body());
             return self.lost();
         }
         let wait = response.headers().get(RETRY_AFTER).and_then(|v| v.to_str().ok()?.parse().ok());
-        self.read(response).map_err(|(error, body)| {
-            self.link.drain(body);
-            Step::Failed(error, wait.map(Duration::from_secs))
-        })
+        Ok(self.read(response).unwrap_or_else(|answer| Stage::Unspoken(Some(answer), wait.map(Duration::from_secs))))
     }
 
     /// Reads an answer, in the share of the call's caller.
-    fn read(&self, response: Response<AnswerBody>) -> Result<Stage, (HttpError, AnswerBody)> {
+    fn read(&self, response: Response<AnswerBody>) -> Result<Stage, Box<Unspoken>> {
         let reader = Reader::of(response, &self.link.parts.gauge)?;
-        Ok(Stage::Body(Box::new(reader.with_caller(self.caller.as_ref()))))
-    }
-
-    /// Whether its session may have been forgotten; the second time it has not, and what is said is the answer.
-    fn may_be_lost(&self) -> bool {
-        self.session.is_some() && !matches!(self.renewal, Renewal::Done)
-    }
-
-    fn is_lost(&self, message: &Message) -> bool {
-        let says_so = matches!(message, Message::Response(answer) if is_lost(answer));
-        says_so && self.verdict == Verdict::ByBody && self.may_be_lost()
-    }
-
-    /// The server knows nothing of the session, so it took nothing.
-    fn lost(&mut self) -> Result<Stage, Step> {
-        if matches!(self.renewal, Renewal::Never) {
-            return Err(Step::Failed(HttpError::Status(StatusCode::NOT_FOUND), None));
-        }
-        self.renewal = Renewal::Done;
-        Ok(Stage::Renew(self.link.renew(self.number)))
-    }
-
-    /// The request is to be sent in the session at present.
-    fn enter(&mut self) {
-        self.number = self.link.number();
-        self.session = self.link.session.load_full().map(|session| session.as_ref().clone());
-        let headers = self.unsent.headers_mut();
-        headers.remove(&SESSION);
-        headers.extend(self.session.clone().map(|session| (SESSION.clone(), session)));
-    }
-
-    /// The message is to be sent once more.
-    fn write_anew(&mut self) {
-        self.unsent = self.link.request(HttpMethod::POST, self.bytes.clone(), &self.fields);
-        self.enter();
+        Ok(Stage::Body(Box::new(reader.with_caller(self.caller.as_ref()).of_request(self.id))))
     }
 
     /// The stream broke: it is asked for again after a while, where that is possible. The call itself is never sent again.
@@ -626,15 +640,7 @@ impl Post {
     fn message(&mut self, message: Message) -> Option<Step> {
         match message {
             Message::Response(response) => {
-                let is_ours = |id: &RawJson| id.bytes().as_ref() == self.id.to_string().as_bytes();
-                let is_refusal = self.verdict != Verdict::Answer && is_of_no_request(&response);
-                let ours = is_refusal || response.id.as_ref().is_none_or(is_ours);
-                let step = if ours {
-                    Step::Answer(response)
-                } else {
-                    let why = "the answer has another request's id";
-                    Step::Failed(self.link.gauge().wrong(Fault::UnknownReply, why), None)
-                };
+                let step = self.answer(response);
                 Some(self.end(step))
             }
             Message::Notification(notice) => {
@@ -650,6 +656,20 @@ impl Post {
                 Some(Step::Event(ExchangeEvent::Ask(asked)))
             }
         }
+    }
+
+    /// The end of the request with this answer.
+    fn answer(&self, response: message::Response) -> Step {
+        let is_refusal = self.verdict != Verdict::Answer && is_of_no_request(&response);
+        if is_refusal || response.id.as_ref().is_none_or(|id| self.is_ours(id)) {
+            return Step::Answer(response);
+        }
+        let why = "the answer has another request's id";
+        Step::Failed(self.link.gauge().wrong(Fault::UnknownReply, why), None)
+    }
+
+    fn is_ours(&self, id: &RawJson) -> bool {
+        id.bytes().as_ref() == self.id.to_string().as_bytes()
     }
 
     fn stream(&self) -> Stream {

@@ -1,6 +1,7 @@
 //! The life of an HTTP upstream: find its era, read its lists, hear of changes. Calls do not pass here.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use http::{Method as HttpMethod, StatusCode};
@@ -10,11 +11,12 @@ use crate::base::clock;
 use crate::base::never::or_never;
 use crate::catalog::inventory::Gap;
 use crate::engine::ask::Declared;
-use crate::engine::handshake::{EraHint, Question, listen_params};
+use crate::engine::handshake::{EraHint, LEGACY_ADVICE, Question, listen_params};
 use crate::engine::lost::{Verdict, judge};
+use crate::engine::stream_pace::{SHORTEST, StreamPace};
 use crate::mcp::method::Method;
 use crate::mcp::version::Era;
-use crate::upstream::answer::{Gauge, Reader, drain, is_event_stream};
+use crate::upstream::answer::{Gauge, HttpError, Reader, drain, is_event_stream};
 use crate::upstream::context::{self, Context, Run, ready};
 use crate::upstream::http::HttpLink;
 use crate::upstream::http_lists::{HttpLists, Step};
@@ -30,8 +32,6 @@ use crate::wire::raw::RawJson;
 
 /// Bursts of change notifications become one reading.
 const DEBOUNCE: Duration = Duration::from_millis(100);
-/// How long to wait before a change stream is opened again.
-const REOPEN: Duration = Duration::from_secs(2);
 /// How long the first call of a client's own session waits for the session's stream: an answer may come on it.
 const OPEN_TIME: Duration = Duration::from_millis(250);
 /// How long the head of a change stream may take.
@@ -80,7 +80,8 @@ pub(crate) async fn serve(context: &Context, remote: &Arc<Remote>, hint: EraHint
         Ok(Err(Unopened::Failed(why))) => return down(why, None),
         Err(_) => {
             handle.health.ran_out();
-            return down("no answer to the handshake in time".to_owned(), None);
+            let advice = if remote.is_probing.swap(false, Ordering::Relaxed) { LEGACY_ADVICE } else { "" };
+            return down(format!("no answer to the handshake in time{advice}"), None);
         }
     };
     if lane.is_main() {
@@ -119,15 +120,31 @@ pub(crate) async fn serve(context: &Context, remote: &Arc<Remote>, hint: EraHint
     down(why, Some(clock::now().duration_since(ready_at)))
 }
 
-/// Hears a stream to its end. Cancel-safe.
-async fn hear_all(link: &Arc<HttpLink>, reader: &mut Reader) {
-    while let Ok(message) = reader.next().await {
-        // The result of `subscriptions/listen` ends it.
-        if link.agreed.revision.era() == Era::Modern && matches!(message, Message::Response(_)) {
-            return;
+/// Hears a stream to its end, past events that are no messages; `has_lived` is set at a message.
+/// Cancel-safe.
+async fn hear_all(link: &Arc<HttpLink>, reader: &mut Reader, has_lived: &mut bool) {
+    let is_modern = link.agreed.revision.era() == Era::Modern;
+    loop {
+        match reader.next().await {
+            // The result of `subscriptions/listen` ends it.
+            Ok(Message::Response(_)) if is_modern => return,
+            Ok(message) => {
+                *has_lived |= !is_acknowledgement(&message);
+                link.heard(message);
+            }
+            Err(HttpError::Protocol(_)) => {
+                if let Some(call) = reader.take_unread() {
+                    link.unread(call);
+                }
+            }
+            Err(_) => return,
         }
-        link.heard(message);
     }
+}
+
+/// Whether a message only says that the stream of a modern server stands.
+fn is_acknowledgement(message: &Message) -> bool {
+    matches!(message, Message::Notification(notice) if notice.method == "notifications/subscriptions/acknowledged")
 }
 
 /// Hears the server's stream of the session, of which `opened` is told when it stands or does not. On the main lane also reads the
@@ -142,32 +159,40 @@ async fn follow(context: &Context, link: &Arc<HttpLink>, opened: &Notify, listed
     let mut lists = is_main.then(|| HttpLists::new(context, link, true));
     // The time to open the stream again, while there is none.
     let mut reopen = None;
+    let mut pace = StreamPace::default();
+    let mut has_stood = stream.stands();
+    // The server may have said something that was not heard.
+    let mut is_behind = false;
     // When this lane last sought a session whose stream the server refuses.
     let mut sought: Option<Instant> = None;
     loop {
         let mut doubt = false;
         tokio::select! {
-            () = stream.hear(link), if reopen.is_none() => reopen = Some(clock::now() + stream.reopen()),
+            () = stream.hear(link), if reopen.is_none() => {
+                is_behind |= stream.has_lived();
+                reopen = Some(stream.reopen(&mut pace));
+            }
             () = clock::sleep_until(reopen), if reopen.is_some() => {
                 stream = open_changes(link).await;
                 reopen = None;
                 opened.notify_one();
                 // What happened while it was gone is not known, so everything is read again.
-                match &mut lists {
-                    Some(lists) => lists.reopened(),
-                    None if matches!(stream, Changes::Refused) && !context.lane.news.updates.uris().is_empty() => {
-                        sought = Some(clock::now());
-                        seek_session(link).await;
-                    }
-                    None => {}
+                let is_read = std::mem::take(&mut is_behind);
+                lists.iter_mut().filter(|_| is_read).for_each(HttpLists::reopened);
+                let is_watching = is_main || !context.lane.news.updates.uris().is_empty();
+                let is_gone = std::mem::replace(&mut has_stood, stream.stands()) && !stream.stands();
+                if stream.may_tell_of_session(is_gone, link.agreed.revision.era()) && is_watching {
+                    sought = Some(clock::now());
+                    seek_session(link).await;
                 }
             }
             () = link.renewed.notified() => {
                 // A new session has a stream of its own, and a client's call in it may be under way. The stream of a session that this lane sought
                 // waits: a server that forgets every session would get one handshake after the other.
-                let is_sought = sought.is_some_and(|at| clock::now().duration_since(at) < REOPEN);
-                let at = clock::now() + if is_main || is_sought { stream.reopen() } else { Duration::ZERO };
+                let is_sought = sought.is_some_and(|at| clock::now().duration_since(at) < SHORTEST);
+                let at = if is_main || is_sought { stream.reopen(&mut pace) } else { clock::now() };
                 reopen = Some(reopen.map_or(at, |before| at.min(before)));
+                is_behind = true;
             }
             () = link.outdated.notified() => return "the server speaks another revision, or offers something else, than before".to_owned(),
             () = health.doubted(asked), if is_main => doubt = true,
@@ -198,14 +223,16 @@ async fn follow(context: &Context, link: &Arc<HttpLink>, opened: &Notify, listed
             health.answered();
             // It may have been another server, of which nothing told.
             if was_away {
-                reopen = Some(clock::now() + stream.reopen());
+                reopen = Some(clock::now() + SHORTEST);
+                is_behind = true;
             }
         }
     }
 }
 
-/// Asks in the session of a client that watches resources, and whose stream is refused. If the server does not know it, another one is opened, in which the
-/// client's resources are watched again.
+/// Asks in a session whose stream is refused: the main one, or that of a client that watches
+/// resources. If the server does not know it, another one is opened, in which the client's
+/// resources are watched again.
 async fn seek_session(link: &Arc<HttpLink>) {
     let asked = tokio::time::timeout(SIGN_TIME, link.ask(Method::Ping, Some(&RawJson::EMPTY_OBJECT))).await;
     if let Ok(Err(error)) = asked {
@@ -231,7 +258,8 @@ async fn no_sign_of_life(context: &Context, link: &Arc<HttpLink>) -> Option<Stri
 
 /// The upstream's stream of changes.
 enum Changes {
-    Stream(Box<Reader>),
+    /// It stands, and whether it has brought a message.
+    Stream(Box<Reader>, bool),
     /// It could not be opened this time.
     Failed,
     /// The server refuses it as one does that does not know the session.
@@ -244,19 +272,36 @@ impl Changes {
     /// Hears the stream to its end; the upstream that offers none may do so in another session. Cancel-safe.
     async fn hear(&mut self, link: &Arc<HttpLink>) {
         match self {
-            Self::Stream(reader) => hear_all(link, reader).await,
+            Self::Stream(reader, has_lived) => hear_all(link, reader, has_lived).await,
             Self::Failed => {}
             Self::Refused | Self::None => std::future::pending().await,
         }
     }
 
-    /// How long to wait before it is opened again: at least so long as the server asked for.
-    fn reopen(&mut self) -> Duration {
-        let asked = match self {
-            Self::Stream(reader) => reader.take_position().retry(),
+    fn stands(&self) -> bool {
+        matches!(self, Self::Stream(..))
+    }
+
+    /// Whether the answer to the request for it may mean that a legacy server does not know the
+    /// session; `is_gone` says that the last one stood.
+    fn may_tell_of_session(&self, is_gone: bool, era: Era) -> bool {
+        matches!(self, Self::Refused) || is_gone && era == Era::Legacy
+    }
+
+    /// Whether it has brought a message.
+    fn has_lived(&self) -> bool {
+        matches!(self, Self::Stream(_, true))
+    }
+
+    /// The time to open it again, not before the server wants that.
+    fn reopen(&mut self, pace: &mut StreamPace) -> Instant {
+        let has_lived = self.has_lived();
+        let wish = match self {
+            Self::Stream(reader, _) => reader.take_position().retry(),
             Self::Failed | Self::Refused | Self::None => None,
         };
-        asked.unwrap_or_default().max(REOPEN)
+        let now = clock::now();
+        now + pace.ended(has_lived, wish, clock::jitter(), now)
     }
 }
 
@@ -287,10 +332,12 @@ async fn open_changes(link: &Arc<HttpLink>) -> Changes {
         let status = response.status();
         drain(response.into_body()).await;
         return match judge(status.as_u16()) {
-            Verdict::Lost | Verdict::ByBody if !modern => Changes::Refused,
-            Verdict::Lost | Verdict::ByBody | Verdict::Answer if status.is_server_error() => Changes::Failed,
-            Verdict::Lost | Verdict::ByBody | Verdict::Answer => Changes::None,
+            // A server without such a stream answers 405.
+            Verdict::Doubtful if status == StatusCode::METHOD_NOT_ALLOWED => Changes::None,
+            Verdict::Lost | Verdict::ByBody | Verdict::Doubtful if !modern => Changes::Refused,
+            Verdict::Failing => Changes::Failed,
+            Verdict::Lost | Verdict::ByBody | Verdict::Doubtful | Verdict::Answer => Changes::None,
         };
     }
-    Reader::of(response, link.gauge()).map_or(Changes::Failed, |reader| Changes::Stream(Box::new(reader)))
+    Reader::of(response, link.gauge()).map_or(Changes::Failed, |reader| Changes::Stream(Box::new(reader), false))
 }

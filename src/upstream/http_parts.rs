@@ -70,7 +70,7 @@ impl LinkParts {
         fields: &Fields,
     ) -> Request<Full<Bytes>> {
         self.gauge.metrics.sent(body.len());
-        let mut request = self.remote.request(http, &self.remote.uri, body);
+        let mut request = self.remote.request(http, &self.remote.address(), body);
         let headers = request.headers_mut();
         if revision.features().version_header {
             headers.insert(&VERSION, HeaderValue::from_static(revision.as_str()));

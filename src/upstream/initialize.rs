@@ -1,18 +1,21 @@
 //! The handshake over HTTP: carries the questions of [`crate::engine::handshake`] and opens legacy sessions.
 
+use std::convert::Infallible;
+use std::sync::atomic::Ordering;
+
 use http::{HeaderValue, Method as HttpMethod, Response};
 
 use crate::engine::fault::Fault;
-use crate::engine::handshake::{Agreed, Carrier, EraHint, Handshake, Next, Question, Reply};
+use crate::engine::handshake::{Agreed, Carrier, EraHint, Handshake, LEGACY_ADVICE, Next, PROBE_TIME, Question, Reply};
 use crate::mcp::meta::HopMeta;
-use crate::upstream::answer::{Gauge, HttpError, Reader, drain};
+use crate::upstream::answer::{Gauge, HttpError, Reader};
 use crate::upstream::connections::AnswerBody;
 use crate::upstream::http_parts::{Fields, LinkParts, SESSION};
 use crate::wire::message::{self, Message};
 use crate::wire::raw::RawJson;
 
 /// Of each question: one connection asks one at a time.
-const ID: &str = "0";
+const ID: u64 = 0;
 
 /// What a server agreed to, and the legacy session that it opened.
 pub(crate) type Opened = (Agreed, Option<HeaderValue>);
@@ -41,7 +44,13 @@ pub(crate) async fn open(parts: &LinkParts, hint: EraHint) -> Result<Opened, Uno
     loop {
         let question = handshake.question();
         // Over HTTP a time-out is no answer, so each question has the time of the whole start.
-        let heard = ask(parts, question).await;
+        let is_probing = hint == EraHint::Probe && matches!(question, Question::Discover(_));
+        parts.remote.is_probing.store(is_probing, Ordering::Relaxed);
+        let heard = tokio::select! {
+            heard = ask(parts, question) => heard,
+            never = tell_of_silence(parts), if is_probing => match never {},
+        };
+        parts.remote.is_probing.store(false, Ordering::Relaxed);
         match handshake.heard(heard.status, heard.reply) {
             Next::Ask(_) => {}
             // Here nothing is answered late.
@@ -51,6 +60,16 @@ pub(crate) async fn open(parts: &LinkParts, hint: EraHint) -> Result<Opened, Uno
             Next::Failed { why, older: false, .. } => return Err(Unopened::Failed(why)),
         }
     }
+}
+
+/// Tells the operator that the question for the era is not answered, and waits on.
+async fn tell_of_silence(parts: &LinkParts) -> Infallible {
+    tokio::time::sleep(PROBE_TIME).await;
+    if parts.is_main {
+        let time = PROBE_TIME.as_secs();
+        parts.remote.health.failed(format!("`server/discover` has not been answered for {time} s{LEGACY_ADVICE}"));
+    }
+    std::future::pending().await
 }
 
 /// What came of a question.
@@ -70,10 +89,10 @@ impl Default for Heard {
 async fn ask(parts: &LinkParts, question: Question) -> Heard {
     let method = question.method();
     let params = question.params(&HopMeta::bare(), &parts.declared);
-    let body = message::encode_request(&RawJson::trusted(ID), method.as_str(), Some(&params));
+    let body = message::encode_request(&RawJson::trusted(ID.to_string()), method.as_str(), Some(&params));
     let request = match question {
         Question::Discover(revision) => parts.request(revision, HttpMethod::POST, body, &Fields::of(method, None)),
-        Question::Initialize => parts.remote.request(HttpMethod::POST, &parts.remote.uri, body),
+        Question::Initialize => parts.remote.request(HttpMethod::POST, &parts.remote.address(), body),
     };
     let mut heard = Heard::default();
     let answer = match parts.remote.send(request).await {
@@ -93,6 +112,7 @@ async fn ask(parts: &LinkParts, question: Question) -> Heard {
             | HttpError::NoDescriptor(_)
             | HttpError::Broken(_)
             | HttpError::NoToken(_)
+            | HttpError::Elsewhere(_)
             | HttpError::Unadmitted(..)
             | HttpError::MoreScopes(_)
             | HttpError::NoRoom(_)),
@@ -102,16 +122,16 @@ async fn ask(parts: &LinkParts, question: Question) -> Heard {
 }
 
 async fn first_answer(response: Response<AnswerBody>, gauge: &Gauge) -> Result<Result<RawJson, RawJson>, HttpError> {
-    let mut reader = match Reader::of(response, gauge) {
-        Ok(reader) => reader,
-        Err((error, body)) => {
-            drain(body).await;
-            return Err(error);
+    let mut reader = match Reader::of_question(response, gauge) {
+        Ok(reader) => reader.of_request(ID),
+        Err(mut unspoken) => {
+            unspoken.read().await;
+            return Err(gauge.unspoken(&unspoken));
         }
     };
     loop {
         if let Message::Response(answer) = reader.next().await? {
-            let ours = answer.id.as_ref().is_none_or(|id| id.bytes().as_ref() == ID.as_bytes());
+            let ours = answer.id.as_ref().is_none_or(|id| id.parse::<u64>().is_ok_and(|id| id == ID));
             let why = "the answer has another request's id";
             return if ours { Ok(answer.outcome) } else { Err(gauge.wrong(Fault::UnknownReply, why)) };
         }

@@ -84,6 +84,11 @@ impl MessageFlaws {
         self.hide(LastWords::of(&given));
     }
 
+    /// A text without the values that the server was given.
+    pub(crate) fn without_given(&self, text: &str) -> String {
+        self.state.lock().words.as_ref().map_or_else(|| text.to_owned(), |words| words.shown(text, true))
+    }
+
     /// A start has begun.
     pub(crate) fn begin(&self) {
         self.state.lock().first = None;

@@ -2,7 +2,9 @@
 //! refuse them.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
+use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::header::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE};
@@ -12,11 +14,12 @@ use url::Url;
 
 use crate::config::{Target, Transport, Upstream};
 use crate::engine::oauth::challenge::Complaint;
-use crate::upstream::answer::{HttpError, transport_error};
+use crate::upstream::answer::{HttpError, drain, transport_error};
 use crate::upstream::client::HttpClient;
 use crate::upstream::connections::{AnswerBody, ClientError, Connections, Sending};
 use crate::upstream::health::Health;
 use crate::upstream::keeper::{Attempts, Keeper, challenge_of};
+use crate::upstream::redirect::Redirect;
 use crate::upstream::standing::Standing;
 use crate::upstream::trust::refuses_certificate;
 
@@ -30,7 +33,10 @@ const FIELDS: usize = 10;
 /// Where an HTTP upstream is, and the way there.
 pub(crate) struct Remote {
     pub(crate) url: Url,
+    /// The configured address.
     pub(crate) uri: Uri,
+    /// Where the server has redirected it to, within its origin.
+    moved: ArcSwapOption<Uri>,
     /// The URL for people: without what was put in for variables.
     pub(crate) shown: String,
     /// The operator's headers, credentials among them.
@@ -43,6 +49,8 @@ pub(crate) struct Remote {
     /// Its own, where the client has none.
     connections: Option<Connections>,
     pub(super) health: Arc<Health>,
+    /// The question for the era is under way.
+    pub(super) is_probing: AtomicBool,
     /// The token of a login; `None` where the configuration has a credential.
     keeper: Option<Arc<Keeper>>,
 }
@@ -82,7 +90,52 @@ impl Remote {
         let keeper = keeper.cloned();
         let shown = spec.target.shown_url().unwrap_or_default();
         let connections = client.connections(&uri);
-        Ok(Self { url, uri, shown, fixed, has_credential, may_be_older, client, connections, health, keeper })
+        let moved = ArcSwapOption::empty();
+        Ok(Self {
+            url,
+            uri,
+            moved,
+            shown,
+            fixed,
+            has_credential,
+            may_be_older,
+            client,
+            connections,
+            health,
+            is_probing: AtomicBool::new(false),
+            keeper,
+        })
+    }
+
+    /// The address of the server at present.
+    pub(crate) fn address(&self) -> Uri {
+        self.moved.load().as_deref().unwrap_or(&self.uri).clone()
+    }
+
+    /// The address to which the request to `from` has to be sent again, if its answer redirects it.
+    /// A redirect of the server's own address is remembered.
+    ///
+    /// # Errors
+    /// [`HttpError::Elsewhere`].
+    pub(crate) fn redirected<B>(
+        &self,
+        response: &Response<B>,
+        from: &Uri,
+        is_second: bool,
+    ) -> Result<Option<Uri>, HttpError> {
+        match Redirect::of(response, from, is_second) {
+            None => Ok(None),
+            Some(Redirect::Followed(to)) => {
+                if *from == self.address() {
+                    self.moved.store(Some(Arc::new(to.clone())));
+                }
+                Ok(Some(to))
+            }
+            Some(Redirect::Refused(why)) => {
+                self.health.lasts("write the address that the last error names as `url`, if the server is there");
+                Err(HttpError::Elsewhere(self.health.flaws.without_given(&why)))
+            }
+        }
     }
 
     /// A request with the headers of the transport. Its credentials are added when it is sent.
@@ -150,13 +203,21 @@ impl Remote {
     /// is sent again with another one, if there is one.
     ///
     /// # Errors
-    /// [`HttpError::Connect`], [`HttpError::Broken`] and those of [`Self::authorize`].
-    pub(crate) async fn fetch(&self, request: Request<Full<Bytes>>) -> Result<(Response<AnswerBody>, Pass), HttpError> {
-        let mut attempts = Attempts::default();
+    /// [`HttpError::Connect`], [`HttpError::Broken`], and those of [`Self::authorize`] and [`Self::redirected`].
+    pub(crate) async fn fetch(
+        &self,
+        mut request: Request<Full<Bytes>>,
+    ) -> Result<(Response<AnswerBody>, Pass), HttpError> {
+        let (mut attempts, mut was_redirected) = (Attempts::default(), false);
         loop {
             let mut sent = request.clone();
             let pass = self.authorize(&mut sent).await?;
             let response = self.start(sent).await.map_err(|error| self.lost(&error))?;
+            if let Some(to) = self.redirected(&response, request.uri(), was_redirected)? {
+                (*request.uri_mut(), was_redirected) = (to, true);
+                drain(response.into_body()).await;
+                continue;
+            }
             if !self.may_log_in() || !is_refusal(response.status()) {
                 return Ok((response, pass));
             }
@@ -182,29 +243,26 @@ impl Remote {
             | HttpError::Unadmitted(..)
             | HttpError::MoreScopes(_)
             | HttpError::Status(_)
+            | HttpError::Elsewhere(_)
             | HttpError::Protocol(_)
             | HttpError::NoRoom(_) => {}
         }
         error
     }
 
-    /// The answer to a message, unless the server does not admit the gateway. Streams and ends of sessions are refused for other
-    /// reasons too, so their answers are not judged.
+    /// Judges the answer to a message: whether the server admits the gateway. Streams and ends of
+    /// sessions are refused for other reasons too, so their answers are not judged.
     ///
     /// # Errors
     /// [`HttpError::Unadmitted`] and [`HttpError::MoreScopes`].
-    pub(crate) fn admitted(
-        &self,
-        response: Response<AnswerBody>,
-        Pass(had): Pass,
-    ) -> Result<Response<AnswerBody>, HttpError> {
-        let (standing, status) = (self.standing(&response, had.is_some()), response.status());
+    pub(crate) fn admitted<B>(&self, response: &Response<B>, Pass(had): Pass) -> Result<(), HttpError> {
+        let (standing, status) = (self.standing(response, had.is_some()), response.status());
         if standing == Standing::Admitted {
             self.health.stands(standing, String::new);
-            return Ok(response);
+            return Ok(());
         }
         let keeper = self.keeper.as_ref().filter(|_| status == StatusCode::FORBIDDEN);
-        let why = keeper.zip(challenge_of(&response)).and_then(|(keeper, challenge)| keeper.refuses_scopes(&challenge));
+        let why = keeper.zip(challenge_of(response)).and_then(|(keeper, challenge)| keeper.refuses_scopes(&challenge));
         if let Some(why) = why {
             self.health.failed(why.clone());
             return Err(HttpError::MoreScopes(why));
@@ -225,8 +283,14 @@ impl Remote {
         Err(error)
     }
 
+    /// Whether the server does not admit the gateway with this answer. Unlike [`Self::admitted`] it
+    /// takes no note of that.
+    pub(crate) fn is_unadmitted<B>(&self, response: &Response<B>, Pass(had): Pass) -> bool {
+        self.standing(response, had.is_some()) != Standing::Admitted
+    }
+
     /// How the server takes the credentials that the request had; `had` says that a token of a login was among them.
-    fn standing(&self, response: &Response<AnswerBody>, had: bool) -> Standing {
+    fn standing<B>(&self, response: &Response<B>, had: bool) -> Standing {
         let challenge = challenge_of(response).filter(|_| !self.has_credential);
         match response.status() {
             StatusCode::UNAUTHORIZED if challenge.is_some() && had => Standing::LoginExpired,
@@ -245,7 +309,9 @@ impl Remote {
     /// # Errors
     /// Those of [`Self::fetch`] and [`Self::admitted`].
     pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<AnswerBody>, HttpError> {
-        self.fetch(request).await.and_then(|(response, pass)| self.admitted(response, pass))
+        let (response, pass) = self.fetch(request).await?;
+        self.admitted(&response, pass)?;
+        Ok(response)
     }
 }
 
@@ -260,7 +326,7 @@ pub(crate) fn is_refusal(status: StatusCode) -> bool {
 
 /// Whether a 403 is the server's own answer, about one tool say: it is JSON and challenges nobody. A server that wants other
 /// credentials says which. Source: MCP 2025-11-25, authorization, "Scope Challenge Handling".
-fn answers(response: &Response<AnswerBody>) -> bool {
+fn answers<B>(response: &Response<B>) -> bool {
     let headers = response.headers();
     let is_json = headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
     response.status() == StatusCode::FORBIDDEN && is_json && !headers.contains_key(WWW_AUTHENTICATE)

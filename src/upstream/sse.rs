@@ -21,17 +21,20 @@ use url::Url;
 use crate::base::budget::{Budget, Room};
 use crate::base::clock;
 use crate::engine::handshake::EraHint;
-use crate::upstream::answer::{HttpError, coded, drain, failure, is_event_stream};
+use crate::upstream::answer::{HttpError, coded, drain, is_event_stream};
+use crate::upstream::call_failure::failure;
 use crate::upstream::connections::AnswerBody;
 use crate::upstream::context::{Context, Run};
 use crate::upstream::conversation::converse;
 use crate::upstream::handle::Handle;
 use crate::upstream::remote::Remote;
 use crate::upstream::stdio::Refused;
+use crate::upstream::unspoken::Unspoken;
 use crate::wire::frame::Frame;
 use crate::wire::message::Message;
 use crate::wire::raw::RawJson;
 use crate::wire::sse::{SseDecoder, SseError, SseEvent};
+use crate::wire::unreadable::Unreadable;
 
 /// Bytes that wait in each direction between the transport and the protocol.
 const PIPE_BYTES: usize = 64 * 1024;
@@ -117,7 +120,7 @@ async fn watch(context: &Context, remote: &Remote) -> String {
         health.doubted(clock::now()).await;
         health.begin_look();
         let limit = context.handle.spec.load().call_timeout.min(LOOK_TIME);
-        let asked = remote.send(remote.request(Method::GET, &remote.uri, Bytes::new()));
+        let asked = remote.send(remote.request(Method::GET, &remote.address(), Bytes::new()));
         let why = match tokio::time::timeout(limit, asked).await {
             Ok(Err(error @ HttpError::Connect(_))) => return error.to_string(),
             Ok(Ok(response)) if response.status().is_server_error() => {
@@ -142,7 +145,7 @@ async fn watch(context: &Context, remote: &Remote) -> String {
 
 /// Opens the stream and waits for the endpoint. Errors are sentences for the operator.
 async fn open(context: &Context, remote: &Remote) -> Result<(Events, Uri), String> {
-    let response = remote.send(remote.request(Method::GET, &remote.uri, Bytes::new())).await;
+    let response = remote.send(remote.request(Method::GET, &remote.address(), Bytes::new())).await;
     let response = response.map_err(|error| error.to_string())?;
     if response.status() != StatusCode::OK {
         let status = response.status();
@@ -150,18 +153,24 @@ async fn open(context: &Context, remote: &Remote) -> Result<(Events, Uri), Strin
         return Err(format!("GET is answered with HTTP status {status}"));
     }
     if !is_event_stream(&response) {
-        return Err("GET is answered with something else than an event stream".to_owned());
+        let mut unspoken = Unspoken::new(response, None);
+        unspoken.read().await;
+        let why = format!("GET: {}", unspoken.why("an event stream"));
+        context.handle.health.flaws.unread(&Unreadable::new(unspoken.start(), why.clone()));
+        return Err(why);
     }
     if let Some(why) = coded(response.headers()) {
         return Err(format!("GET: {why}"));
     }
+    // Its own address, after a redirect.
+    let base = Url::parse(&remote.address().to_string()).unwrap_or_else(|_| remote.url.clone());
     let decoder = SseDecoder::new(context.spawner.intake.max_message_bytes());
     let room = Room::shared(&context.spawner.intake.budget);
     let mut events = Events { body: response.into_body(), decoder, room, next: None };
     loop {
         let event = events.next().await?.map_err(|_| "its endpoint event cannot be read".to_owned())?;
         if event.name.as_deref() == Some("endpoint") {
-            return Ok((events, endpoint(&remote.url, &String::from_utf8_lossy(&event.data))?));
+            return Ok((events, endpoint(&base, &String::from_utf8_lossy(&event.data))?));
         }
     }
 }

@@ -17,6 +17,7 @@ use crate::base::clock;
 use crate::base::task_group::TaskGroup;
 use crate::engine::call::{Outcome, Outgoing};
 use crate::engine::event::ExchangeEvent;
+use crate::engine::stream_pace::{SHORTEST, StreamPace};
 use crate::engine::unasked::updated_uri;
 use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
@@ -32,8 +33,6 @@ use crate::wire::raw::{RawJson, RawObject};
 
 /// How long a server may take to confirm.
 const CONFIRM: Duration = Duration::from_secs(5);
-/// How long to wait before a stream of updates is opened again.
-const REOPEN: Duration = Duration::from_secs(2);
 /// Why a resource is not watched.
 #[derive(Debug)]
 pub(crate) enum Unwatched {
@@ -253,9 +252,12 @@ async fn open_stream(
 
 /// Passes updates on while a client subscribes; opens an ended stream again.
 async fn follow(handle: &Arc<Handle>, lane: &LaneUse, permit: &Permit, mut exchange: Sent) {
+    let mut pace = StreamPace::default();
+    let mut has_lived = false;
     loop {
         match exchange.next().await {
             ExchangeEvent::Notice(notice) if notice.method == "notifications/resources/updated" => {
+                has_lived = true;
                 if let Some(uri) = updated_uri(notice.params.as_ref()) {
                     lane.news.updates.updated(&uri);
                 }
@@ -263,8 +265,14 @@ async fn follow(handle: &Arc<Handle>, lane: &LaneUse, permit: &Permit, mut excha
             ExchangeEvent::Done(_) => {
                 drop(exchange);
                 exchange = loop {
-                    tokio::time::sleep(REOPEN).await;
-                    let Some(link) = lane.open_link() else { continue };
+                    let has_lived = std::mem::take(&mut has_lived);
+                    tokio::time::sleep(pace.ended(has_lived, None, clock::jitter(), clock::now())).await;
+                    let link = loop {
+                        match lane.open_link() {
+                            Some(link) => break link,
+                            None => tokio::time::sleep(SHORTEST).await,
+                        }
+                    };
                     let uris = lane.news.updates.uris();
                     if let Ok((exchange, _)) = open_stream(handle, &link, permit, &uris).await {
                         break exchange;

@@ -57,6 +57,10 @@ pub(crate) enum Behaviour {
     Aside,
     /// Tells nothing of changes: it has no stream for them.
     NoChanges,
+    /// Sends events that are no messages before those that are.
+    Heartbeats,
+    /// Ends its streams of changes at once; with a number it answers with that status instead.
+    ShortStreams(u64),
     /// Names another endpoint before every message.
     SecondEndpoint,
     StopReading,
@@ -106,6 +110,8 @@ impl Behaviour {
             "forget-events" => Self::ForgetEvents,
             "aside" => Self::Aside,
             "no-changes" => Self::NoChanges,
+            "heartbeats" => Self::Heartbeats,
+            "short-streams" => Self::ShortStreams(number),
             "second-endpoint" => Self::SecondEndpoint,
             "stop-reading" => Self::StopReading,
             "crash-after" => Self::CrashAfter(number),

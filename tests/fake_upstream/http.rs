@@ -10,15 +10,16 @@ use std::sync::{Arc, Mutex};
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::post;
+use axum::routing::{MethodRouter, post};
 use futures_util::{Stream, StreamExt as _, stream};
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 
 use crate::Answers;
 use crate::behaviour::Behaviour;
+use crate::foreign;
 use crate::polled::Polled;
 use crate::server::{MODERN, Request, Server, notification};
 use crate::slip;
@@ -53,12 +54,16 @@ pub(crate) async fn serve(server: Arc<Server>, listen: SocketAddr) {
     let origin = server.args.origin.clone().unwrap_or_else(|| format!("http://{address}"));
     let web = Arc::new(Web { server, sessions, opened: AtomicU64::new(0), polled: Polled::default() });
     let limit = axum::extract::DefaultBodyLimit::disable();
-    let router = Router::new().route("/mcp", post(answer).get(listen_stream).delete(end)).layer(limit).with_state(web);
+    let router = Router::new().route("/mcp", routes()).route("/mcp/", routes()).layer(limit).with_state(web);
     let router = match life {
         Some(life) => crate::login::in_front(router, asked, origin, life),
         None => router,
     };
     axum::serve(listener, router).await.unwrap();
+}
+
+fn routes() -> MethodRouter<Arc<Web>> {
+    post(answer).get(listen_stream).delete(end)
 }
 
 fn text(headers: &HeaderMap, name: &str) -> Option<String> {
@@ -78,15 +83,27 @@ fn refuse(status: u16, id: &Value, code: i64, message: &str) -> Response {
     (StatusCode::from_u16(status).unwrap(), [("content-type", "application/json")], error.to_string()).into_response()
 }
 
-/// The status and body of an option.
+/// The status and body of an option. A status with `!` comes with a challenge.
 fn verbatim(text: &str, id: &Value) -> Response {
     let (status, body) = text.split_once(' ').unwrap_or((text, ""));
     let body = body.replace("${ID}", &id.to_string());
     let kind = if body.starts_with('{') { "application/json" } else { "text/plain" };
+    if let Some(status) = status.strip_suffix('!') {
+        let headers = [("content-type", kind), ("www-authenticate", "Bearer realm=\"x\"")];
+        return (StatusCode::from_u16(status.parse().unwrap()).unwrap(), headers, body).into_response();
+    }
     (StatusCode::from_u16(status.parse().unwrap()).unwrap(), [("content-type", kind)], body).into_response()
 }
 
-async fn answer(State(web): State<Arc<Web>>, headers: HeaderMap, body: Bytes) -> Response {
+async fn answer(State(web): State<Arc<Web>>, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
+    if let Some(redirect) = foreign::redirect(&web.server, &uri, "POST") {
+        return redirect;
+    }
+    let server = Arc::clone(&web.server);
+    foreign::dressed(&server, answer_here(web, headers, body).await)
+}
+
+async fn answer_here(web: Arc<Web>, headers: HeaderMap, body: Bytes) -> Response {
     let server = &web.server;
     if server.is_sick() {
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
@@ -116,8 +133,18 @@ async fn answer(State(web): State<Arc<Web>>, headers: HeaderMap, body: Bytes) ->
     let aside = web.sessions.lock().unwrap().get(&session).and_then(|session| session.stream.clone());
     let (id, params) = (message["id"].clone(), message["params"].clone());
     let request = Request { id, method, params, param_headers, notices, session, aside };
+    match server.args.discover.as_deref().filter(|_| request.method == "server/discover") {
+        None => {}
+        Some("silence") => return std::future::pending().await,
+        Some(text) => return verbatim(text, &request.id),
+    }
     if let Err(refused) = web.admit(&headers, &request) {
         return refused;
+    }
+    if request.method == "subscriptions/listen"
+        && let Some(short) = foreign::short_stream(server)
+    {
+        return short;
     }
     if let Some(reject) = server.args.reject.as_ref().filter(|_| request.params["name"] == "denied") {
         server.note(&json!({"rejected": request.session}).to_string());
@@ -365,12 +392,20 @@ fn modern_headers(headers: &HeaderMap, request: &Request, version: Option<&str>)
     Ok(())
 }
 
-async fn listen_stream(State(web): State<Arc<Web>>, headers: HeaderMap) -> Response {
+async fn listen_stream(State(web): State<Arc<Web>>, uri: Uri, headers: HeaderMap) -> Response {
+    if let Some(redirect) = foreign::redirect(&web.server, &uri, "GET") {
+        return redirect;
+    }
+    let server = Arc::clone(&web.server);
+    foreign::dressed(&server, listen_here(&web, &headers))
+}
+
+fn listen_here(web: &Web, headers: &HeaderMap) -> Response {
     if web.server.is_sick() {
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
     }
-    let session = text(&headers, "mcp-session-id").unwrap_or_default();
-    if let Some(last) = text(&headers, "last-event-id") {
+    let session = text(headers, "mcp-session-id").unwrap_or_default();
+    if let Some(last) = text(headers, "last-event-id") {
         web.server.note(&json!({"http": "GET", "last": last, "session": session}).to_string());
         let found = web.polled.resume(&last).filter(|_| !web.server.does(Behaviour::ForgetEvents));
         return found.unwrap_or_else(|| StatusCode::NOT_FOUND.into_response());
@@ -379,6 +414,10 @@ async fn listen_stream(State(web): State<Arc<Web>>, headers: HeaderMap) -> Respo
         return StatusCode::METHOD_NOT_ALLOWED.into_response();
     }
     let note = json!({"http": "GET", "session": session}).to_string();
+    if let Some(short) = foreign::short_stream(&web.server) {
+        web.server.note(&note);
+        return short;
+    }
     let (told, outbox) = mpsc::unbounded_channel();
     let mut sessions = web.sessions.lock().unwrap();
     let Some(entry) = sessions.get_mut(&session) else {

@@ -15,6 +15,7 @@
 mod asking;
 mod behaviour;
 mod damage;
+mod foreign;
 mod http;
 mod jobs;
 mod login;
@@ -84,6 +85,17 @@ struct Args {
     /// The same for calls of the tool `denied`, in a session that is known.
     #[arg(long)]
     reject: Option<String>,
+    /// Status and body of the answers to `server/discover` over HTTP; `silence` for none.
+    #[arg(long)]
+    discover: Option<String>,
+    /// Media type of JSON answers over HTTP in place of the true one; `none` for no header, and
+    /// `page` for a web page.
+    #[arg(long)]
+    media: Option<String>,
+    /// Status and `Location` of the answers at the address that it prints; the server is at
+    /// `/mcp/`, with HTTP+SSE at `/sse/`.
+    #[arg(long)]
+    redirect: Option<String>,
     /// File with the numbers of sessions that the server has forgotten, in the order of their opening.
     #[arg(long)]
     forget: Option<PathBuf>,

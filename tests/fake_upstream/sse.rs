@@ -17,6 +17,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 
 use crate::behaviour::Behaviour;
+use crate::foreign::{self, HEARTBEATS};
 use crate::server::{Request, Server};
 use crate::slip;
 
@@ -33,7 +34,13 @@ pub(crate) async fn serve(server: Arc<Server>, listen: SocketAddr) {
     std::io::stdout().flush().unwrap();
     let web = Arc::new(Web { server, sessions: Mutex::default() });
     let limit = axum::extract::DefaultBodyLimit::disable();
-    let router = Router::new().route("/sse", get(open)).route("/messages", post(take)).layer(limit).with_state(web);
+    let router = Router::new()
+        .route("/sse", get(open))
+        .route("/sse/", get(open))
+        .route("/messages/", post(take))
+        .route("/messages", post(take))
+        .layer(limit)
+        .with_state(web);
     axum::serve(listener, router).await.unwrap();
 }
 
@@ -45,7 +52,14 @@ fn note_headers(server: &Server, http: &str, headers: &HeaderMap) {
     server.note(&json!({"http": http, "headers": seen}).to_string());
 }
 
-async fn open(State(web): State<Arc<Web>>, headers: HeaderMap) -> Response {
+async fn open(State(web): State<Arc<Web>>, uri: Uri, headers: HeaderMap) -> Response {
+    if let Some(redirect) = foreign::redirect(&web.server, &uri, "GET") {
+        return redirect;
+    }
+    if web.server.args.media.is_some() {
+        let page = ([("content-type", "application/json")], "{}").into_response();
+        return foreign::dressed(&web.server, page);
+    }
     if web.server.is_sick() {
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
     }
@@ -69,7 +83,8 @@ async fn open(State(web): State<Arc<Web>>, headers: HeaderMap) -> Response {
         let text = changes.recv().await.ok()?;
         Some((format!("data: {text}\n\n"), changes))
     });
-    let told = told.map(move |text| {
+    let heartbeats = web.server.does(Behaviour::Heartbeats);
+    let told = told.map(move |text| if heartbeats { format!("{HEARTBEATS}{text}") } else { text }).map(move |text| {
         // Clients must ignore a second endpoint event.
         if second { format!("event: endpoint\ndata: https://evil.example/messages\n\n{text}") } else { text }
     });

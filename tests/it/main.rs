@@ -17,6 +17,7 @@
 
 mod actions;
 mod admission;
+mod afar;
 mod approvals;
 mod asking;
 mod audit;

@@ -17,6 +17,9 @@ use crate::wire::raw::{RawJson, RawObject};
 /// package runner is in it. The answer still counts when it comes later.
 pub const PROBE_TIME: Duration = Duration::from_secs(10);
 
+/// What the operator of a legacy server can do that fails at the question for its era.
+pub const LEGACY_ADVICE: &str = "; if the server is older than 2026-07-28, write `era = \"legacy\"` in its table";
+
 /// How long the answer to `server/discover` may come after that to `initialize`: a slow server has read both by then.
 const MOMENT: Duration = Duration::from_millis(500);
 
@@ -195,9 +198,11 @@ impl Handshake {
     }
 
     fn discovered(&mut self, status: Option<u16>, reply: Reply) -> Next {
-        // A server that is overloaded or fails says nothing of its era, whatever the body.
-        if let Some(status @ (408 | 425 | 429 | 500..)) = status {
-            return self.failed(format!("`server/discover`: HTTP status {status}"));
+        // A server that is overloaded or fails says nothing of its era. One that answers with an
+        // error of the protocol works, and does not know the method.
+        let answers = matches!(reply, Reply::Answer(Err(_))) && matches!(status, Some(500 | 501));
+        if let Some(status @ (408 | 425 | 429 | 500..)) = status.filter(|_| !answers) {
+            return self.failed(format!("`server/discover`: HTTP status {status}{}", self.advice()));
         }
         match reply {
             Reply::Answer(answer) => match judge_discover(&answer) {
@@ -217,9 +222,16 @@ impl Handshake {
                 self.is_unanswered = true;
                 Next::Ask(Question::Initialize)
             }
-            Reply::Silence => self.failed("no answer to `server/discover` in time".to_owned()),
+            Reply::Silence => self.failed(format!("no answer to `server/discover` in time{}", self.advice())),
             Reply::Lost(why) => self.over(why),
         }
+    }
+
+    /// The way out for a legacy server that fails at the question for its era. A server of unknown
+    /// era is asked no other one over HTTP after a failure or silence, since a modern server that
+    /// is overloaded would be taken for a legacy one.
+    fn advice(&self) -> &'static str {
+        if self.hint == EraHint::Probe { LEGACY_ADVICE } else { "" }
     }
 
     /// It does not answer as a modern server does.

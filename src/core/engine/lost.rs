@@ -1,16 +1,24 @@
-//! The answers over HTTP that say that the server does not know the session of a request, so that it has not looked at the request.
+//! The answers over HTTP that may say that the server does not know the session of a request.
 //!
-//! A 404 does, whatever its body. So does a 400 with a JSON-RPC error that the transport made before any method ran: its id is not
-//! the request's, and its code or its words are those of the SDKs' transports. Every other answer is one to the request.
+//! Two kinds prove it, so that the server has not looked at the request: a 404, whatever its body,
+//! and a 400 with a JSON-RPC error that the transport made before any method ran: its id is not the
+//! request's, and its code or its words are those of the SDKs' transports. Large SDKs say it in
+//! other ways too: any other 4xx that is no JSON-RPC answer to the request, or whose words name a
+//! session, is a doubt. The server is then asked whether it knows the session, and the request is
+//! repeated only if it does not. An answer that names a session but comes as a result of the
+//! method, or as a 5xx, proves nothing of the request: it is never repeated, and a session that the
+//! server does not know is replaced for the next one.
 
-use crate::wire::code::INVALID_REQUEST;
+use crate::wire::code::{INVALID_REQUEST, METHOD_NOT_FOUND};
 use crate::wire::message::Response;
 use crate::wire::raw::RawObject;
 
 const NOT_FOUND: u16 = 404;
 const BAD_REQUEST: u16 = 400;
 /// The codes of the official SDKs for a session that is missing, unknown or not initialized.
-const CODES: [i64; 3] = [-32000, -32001, INVALID_REQUEST];
+const CODES: [i64; 3] = [-32000, NO_SESSION, INVALID_REQUEST];
+/// The code of the TypeScript SDK for a session that it does not know.
+const NO_SESSION: i64 = -32001;
 /// The id of an error without one in the Python SDK.
 const NO_ID: &str = "server-error";
 
@@ -18,8 +26,14 @@ const NO_ID: &str = "server-error";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Lost,
-    /// The body has to be read: see [`is_lost`].
+    /// The body has to be read: see [`is_lost`]. If it does not say so, there is a doubt as for
+    /// [`Self::Doubtful`].
     ByBody,
+    /// The server has refused the request, and may not know the session: see [`is_doubtful`].
+    Doubtful,
+    /// The server has failed. The request may have been executed, and its words may name the
+    /// session.
+    Failing,
     Answer,
 }
 
@@ -28,7 +42,10 @@ pub fn judge(status: u16) -> Verdict {
     match status {
         NOT_FOUND => Verdict::Lost,
         BAD_REQUEST => Verdict::ByBody,
-        _ => Verdict::Answer,
+        // Each of these has a reason of its own: time, size and pace.
+        ..400 | 408 | 413 | 425 | 429 | 431 => Verdict::Answer,
+        500.. => Verdict::Failing,
+        _ => Verdict::Doubtful,
     }
 }
 
@@ -36,14 +53,48 @@ pub fn judge(status: u16) -> Verdict {
 pub fn is_lost(answer: &Response) -> bool {
     let Err(error) = &answer.outcome else { return false };
     let Ok(error) = RawObject::parse(error) else { return false };
-    let code = error.get("code").and_then(|code| code.parse::<i64>().ok());
-    let names_it = || error.string("message").is_some_and(|text| text.to_ascii_lowercase().contains("session"));
-    is_of_no_request(answer) && (code.is_some_and(|code| CODES.contains(&code)) || names_it())
+    is_of_no_request(answer) && (code_of(&error).is_some_and(|code| CODES.contains(&code)) || names_it(&error))
+}
+
+/// Whether a 4xx with this body is a doubt about the session. `is_ours` says that its id is the
+/// request's.
+pub fn is_doubtful(answer: &Response, is_ours: bool) -> bool {
+    let names_it = || answer.outcome.as_ref().is_err_and(|error| RawObject::parse(error).is_ok_and(|e| names_it(&e)));
+    !is_ours || names_it()
+}
+
+/// Whether an answer to a request blames the session: the server may not know it, or the method
+/// speaks of a session of its own.
+pub fn blames_session(answer: &Response) -> bool {
+    let Err(error) = &answer.outcome else { return false };
+    let Ok(error) = RawObject::parse(error) else { return false };
+    code_of(&error) == Some(NO_SESSION) || names_it(&error)
+}
+
+/// Whether an answer says that the server does not know the method, so that it has looked at the
+/// request.
+pub fn knows_no_method(answer: &Response) -> bool {
+    let Err(error) = &answer.outcome else { return false };
+    RawObject::parse(error).is_ok_and(|error| code_of(&error) == Some(METHOD_NOT_FOUND))
+}
+
+/// Whether the text of an answer names a session.
+pub fn names_session(text: &[u8]) -> bool {
+    let word = b"session";
+    text.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word))
 }
 
 /// Whether an answer says by its id that it is to no request.
 pub fn is_of_no_request(answer: &Response) -> bool {
     answer.id.as_ref().is_none_or(|id| id.parse::<String>().is_ok_and(|id| id == NO_ID))
+}
+
+fn code_of(error: &RawObject) -> Option<i64> {
+    error.get("code").and_then(|code| code.parse::<i64>().ok())
+}
+
+fn names_it(error: &RawObject) -> bool {
+    error.string("message").is_some_and(|text| names_session(text.as_bytes()))
 }
 
 #[cfg(test)]
@@ -75,7 +126,35 @@ mod tests {
             assert_eq!(is_lost(&answer(id, Err(error))), lost, "{id:?} {code} {message}");
         }
         assert!(!is_lost(&answer(None, Ok(RawJson::EMPTY_OBJECT))));
-        let verdicts = [200, 400, 401, 403, 404, 405, 409, 410, 422, 429, 500, 503].map(judge);
-        assert_eq!(verdicts.iter().filter(|verdict| **verdict == Verdict::Answer).count(), 10);
+    }
+
+    #[test]
+    fn a_status_is_proof_or_doubt_or_says_nothing_of_the_session() {
+        for (verdict, codes) in [
+            (Verdict::Lost, &[404][..]),
+            (Verdict::ByBody, &[400]),
+            (Verdict::Doubtful, &[401, 403, 405, 409, 410, 422]),
+            (Verdict::Failing, &[500, 502, 503]),
+            (Verdict::Answer, &[200, 202, 307, 408, 413, 425, 429, 431]),
+        ] {
+            codes.iter().for_each(|code| assert_eq!(judge(*code), verdict, "{code}"));
+        }
+    }
+
+    #[test]
+    fn an_answer_of_the_method_is_a_doubt_only_if_it_blames_the_session() {
+        for (code, message, doubtful, blames) in [
+            (-32600, "Invalid session ID", true, true),
+            (-32001, "unknown", false, true),
+            (-32602, "bad arguments", false, false),
+        ] {
+            let error = RawJson::trusted(format!(r#"{{"code":{code},"message":"{message}"}}"#));
+            let ours = answer(Some("7"), Err(error));
+            assert_eq!((is_doubtful(&ours, true), blames_session(&ours)), (doubtful, blames), "{code} {message}");
+            assert!(is_doubtful(&ours, false), "the answer to no request");
+        }
+        let result = answer(Some("7"), Ok(RawJson::trusted(r#"{"text":"session"}"#.to_owned())));
+        assert!(!is_doubtful(&result, true) && !blames_session(&result), "a result is the method's");
+        assert!(names_session(b"Unauthorized: Session not found") && !names_session(b"sess ion"));
     }
 }

@@ -1,21 +1,19 @@
-//! Messages of upstreams that break the protocol and have one reading all the same: they are read
-//! so, and counted.
+//! Messages of upstreams that break the protocol and have one reading all the same: they are read so, and counted.
 //!
-//! Nothing here makes two readings one. A message that could mean two things is refused, see
-//! [`super::unreadable`].
+//! Nothing here makes two readings one. A message that could mean two things is refused, see [`super::unreadable`].
 
 /// A way in which a message broke the protocol without a doubt about its meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::VariantArray)]
 pub enum Quirk {
     /// Members of the envelope that do not belong to the message were there and `null`.
     NullMember,
-    /// The id of one of our requests, which is a number, came back as a text or with a fraction of
-    /// nought.
+    /// The id of one of our requests, which is a number, came back as a text or with a fraction of nought.
     OtherId,
     /// One message stood in an array, which is a batch in 2025-03-26 alone.
     Array,
-    /// A tool's result of a legacy server had `structuredContent: null`, which is an object or
-    /// absent there.
+    /// JSON came over HTTP with another content type, or without one.
+    OtherType,
+    /// A tool's result of a legacy server had `structuredContent: null`, which is an object or absent there.
     NullContent,
 }
 
@@ -26,6 +24,7 @@ impl Quirk {
             Self::NullMember => "a member that does not belong to the message was `null`; it was taken as absent",
             Self::OtherId => "the id of a request came back as a text or a fraction; it was taken as the number sent",
             Self::Array => "one message came in an array, which is a batch of 2025-03-26; it was taken as the message",
+            Self::OtherType => "JSON came without the content type `application/json`; it was read as JSON",
             Self::NullContent => {
                 "a tool's result had `structuredContent: null`, which has to be an object; it was left out"
             }

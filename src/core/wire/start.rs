@@ -1,7 +1,11 @@
-//! The start of a message whose rest was dropped or is no JSON: the id that it answers, or its
-//! method.
+//! The start of a message whose rest was dropped or is no JSON: the id that it answers, or its method.
 
+use bytes::Bytes;
+
+use crate::wire::id::number_meant;
+use crate::wire::raw::{RawJson, RawObject};
 use crate::wire::tokens::{Kind, Tokens, unquoted};
+use crate::wire::unreadable::plain_text;
 
 /// The most that a start can say, as far as it was kept. Ids are JSON, a number or a string without escapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,8 +21,7 @@ pub enum Start<'a> {
     Unknown,
 }
 
-/// The id that a text answers which is no JSON as a whole, as its start or its end tells. SDKs
-/// write the id first or last.
+/// The id that a text answers which is no JSON as a whole, as its start or its end tells. SDKs write the id first or last.
 pub fn answered_by(bytes: &[u8]) -> Option<&[u8]> {
     match Start::of(bytes) {
         Start::Answer(id) => Some(id),
@@ -27,8 +30,23 @@ pub fn answered_by(bytes: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// The same from the end alone: `"id"`, or `"id"` and `"jsonrpc"`, after a result or an error. An
-/// `"id"` elsewhere may be one inside of the result.
+/// The number of ours that a text answers which is no message: JSON of another shape, or no JSON. A
+/// message that asks has an id of its server's own.
+pub fn number_answered_by(bytes: &[u8]) -> Option<u64> {
+    let object = RawJson::checked(Bytes::copy_from_slice(bytes)).and_then(|text| RawObject::parse(&text));
+    if let Ok(object) = object {
+        let is_answer = object.get("method").is_none() || object.get("result").is_some();
+        let id = object.get("id").filter(|_| is_answer)?;
+        return number_meant(id).as_ref().unwrap_or(id).parse().ok();
+    }
+    let text = plain_text(bytes);
+    let id = answered_by(&text)?.trim_ascii();
+    let id = id.strip_prefix(b"\"").and_then(|id| id.strip_suffix(b"\"")).unwrap_or(id);
+    std::str::from_utf8(id).ok()?.parse().ok()
+}
+
+/// The same from the end alone: `"id"`, or `"id"` and `"jsonrpc"`, after a result or an error. An `"id"` elsewhere may be
+/// one inside of the result.
 fn answered_at_end(bytes: &[u8]) -> Option<&[u8]> {
     let mut tokens = Tokens::of(bytes);
     tokens.next().filter(|first| first.kind == Kind::Object)?;
@@ -134,6 +152,21 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(answered_by(text.as_bytes()), id.map(str::as_bytes), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_text_that_is_no_message_names_the_number_that_it_answers() {
+        for (text, number) in [
+            (r#"{"type":"heartbeat"}"#, None),
+            ("ping", None),
+            (r#"{"id":7}"#, Some(7)),
+            (r#"{"id":"7","result":{}}"#, Some(7)),
+            (r#"{"id":7,"result":NaN}"#, Some(7)),
+            (r#"{"id":7,"method":"ping"}"#, None),
+            (r#"[{"id":7,"result":{}}]"#, None),
+        ] {
+            assert_eq!(number_answered_by(text.as_bytes()), number, "{text}");
         }
     }
 

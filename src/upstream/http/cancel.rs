@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use http::{HeaderValue, Method as HttpMethod};
 
-use super::{HttpLink, Post, Stage, Step};
+use super::{HttpLink, Post, Renewal, Stage, Step};
 use crate::base::clock;
 use crate::mcp::method::Method;
 use crate::upstream::http_parts::Fields;
@@ -39,7 +39,10 @@ impl Post {
     /// Tells a legacy server by message that its answer is not waited for any more. For a modern one the end of the response is the
     /// whole cancellation.
     pub(super) fn cancel(&self) {
-        let sent = matches!(self.stage, Stage::Head(_) | Stage::Body(_) | Stage::Pause(..) | Stage::Resume(..));
+        let sent = matches!(
+            self.stage,
+            Stage::Head(_) | Stage::Body(_) | Stage::Unspoken(..) | Stage::Pause(..) | Stage::Resume(..)
+        );
         if sent && !self.quiet && !self.link.is_modern() {
             self.link.cancel_later(self.id);
         }
@@ -96,7 +99,7 @@ impl HttpLink {
     async fn ping(self: &Arc<Self>, session: Option<&HeaderValue>) {
         while self.desk.lock().attribution.doubt.pings(clock::now() + ANSWER_TIME) {
             let number = self.ids.load(Ordering::Relaxed);
-            let answered = tokio::time::timeout(ANSWER_TIME, self.ask_within(Method::Ping, None, false)).await;
+            let answered = tokio::time::timeout(ANSWER_TIME, self.ask_within(Method::Ping, None, Renewal::Never)).await;
             if matches!(answered, Ok(Ok(_))) {
                 tokio::time::sleep(BEHIND).await;
             }

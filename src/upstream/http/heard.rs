@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::{HttpLink, SIDE};
+use crate::engine::call::Outcome;
 use crate::engine::event::ExchangeEvent;
+use crate::engine::failure::Failure;
 use crate::engine::fault::Fault;
 use crate::engine::unasked::{Stream, Told, told};
 use crate::mcp::method::List;
@@ -30,6 +32,13 @@ impl HttpLink {
                     self.gauge().metrics.fault(if ours { Fault::LateReply } else { Fault::UnknownReply });
                 }
             }
+        }
+    }
+
+    /// An event on the session's own stream that cannot be read names this call.
+    pub(crate) fn unread(self: &Arc<Self>, call: u64) {
+        if self.to_call(call, ExchangeEvent::Done(Outcome::Failed(Failure::malformed()))) {
+            self.gauge().metrics.fault(Fault::MalformedReply);
         }
     }
 

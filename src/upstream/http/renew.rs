@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use http::{HeaderValue, StatusCode};
 
-use super::HttpLink;
+use super::{HttpLink, Renewal};
 use crate::base::clock;
 use crate::engine::handshake::EraHint;
 use crate::mcp::method::Method;
@@ -84,27 +84,36 @@ impl HttpLink {
         Ok(())
     }
 
-    /// A look whether the server knows this session of a client, where the main session was forgotten since the last one. One that
-    /// it does not know is opened anew; any other answer says that it does.
+    /// A look whether the server knows this session, where an answer blamed it or, for a client's,
+    /// where the main session was forgotten since the last look.
     pub(super) fn look(self: &Arc<Self>) -> Option<Work> {
+        let is_suspect = self.is_suspect.load(Ordering::Relaxed);
         let renewals = self.parts.remote.health.renewals();
-        if self.parts.is_main || self.looked.load(Ordering::Relaxed) == renewals || self.session.load().is_none() {
-            return None;
-        }
-        Some(self.looking.join((&self.parts.tasks, &self.parts.stop), || {
+        let is_older = !self.parts.is_main && self.looked.load(Ordering::Relaxed) != renewals;
+        ((is_suspect || is_older) && self.session.load().is_some()).then(|| self.probe())
+    }
+
+    /// Asks the server whether it knows the session, and opens another one if it does not. One
+    /// question at most is under way.
+    pub(super) fn probe(self: &Arc<Self>) -> Work {
+        self.looking.join((&self.parts.tasks, &self.parts.stop), || {
             let link = Arc::clone(self);
+            let renewals = self.parts.remote.health.renewals();
             Box::pin(async move {
+                link.probed.store(clock::millis(clock::uptime()).max(1), Ordering::Relaxed);
                 let number = link.number();
                 let params = RawJson::EMPTY_OBJECT;
-                let asked = link.ask_within(Method::Ping, Some(&params), false);
+                let asked = link.ask_within(Method::Ping, Some(&params), Renewal::Look);
                 let asked = tokio::time::timeout(LOOK_TIME, asked).await;
                 link.looked.store(renewals, Ordering::Relaxed);
-                match asked {
+                let renewed = match asked {
                     Ok(Err(HttpError::Status(StatusCode::NOT_FOUND))) => link.renew(number).await,
                     Ok(_) | Err(_) => Ok(()),
-                }
+                };
+                link.is_suspect.store(false, Ordering::Relaxed);
+                renewed
             })
-        }))
+        })
     }
 
     /// A new session knows none of the old one's subscriptions.
@@ -119,7 +128,7 @@ impl HttpLink {
                     return;
                 }
                 let params = RawJson::trusted(format!(r#"{{"uri":{}}}"#, RawJson::string(&uri).text()));
-                let asked = self.ask_within(Method::ResourcesSubscribe, Some(&params), false).await;
+                let asked = self.ask_within(Method::ResourcesSubscribe, Some(&params), Renewal::Never).await;
                 if matches!(asked, Err(HttpError::Status(StatusCode::NOT_FOUND))) {
                     return;
                 }

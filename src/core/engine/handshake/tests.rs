@@ -65,6 +65,15 @@ fn the_questions_follow_from_what_came_of_the_one_before() {
         ("no answer", http, probe, vec![(Some(404), no_answer()), (Some(200), answer(OFFERS))], "2025-11-25"),
         ("overloaded, in JSON", http, probe, vec![(Some(429), refusal("{}"))], "Probe"),
         ("failing", http, probe, vec![(Some(502), no_answer())], "Probe"),
+        ("failing, in JSON", http, probe, vec![(Some(503), refusal("{}"))], "Probe"),
+        ("failing without JSON", http, probe, vec![(Some(500), no_answer())], "Probe"),
+        (
+            "a 500 that is an answer",
+            http,
+            probe,
+            vec![(Some(500), refusal("{}")), (Some(200), answer(OFFERS))],
+            "2025-11-25",
+        ),
         ("no connection", http, probe, vec![(None, lost())], "Probe"),
         ("silence of a process", lines, probe, vec![(None, Reply::Silence), (None, Reply::Silence)], "Legacy"),
         ("silence of a modern process", lines, modern, vec![(None, Reply::Silence)], "Modern"),
@@ -89,6 +98,19 @@ fn the_questions_follow_from_what_came_of_the_one_before() {
             Next::Wait(_) => "waits".to_owned(),
         };
         assert_eq!(got, want, "{label}");
+    }
+}
+
+#[test]
+fn a_failure_or_silence_at_the_question_for_the_era_names_the_way_out_of_a_server_of_unknown_era() {
+    let silence = || (None, Reply::Silence);
+    let failure = || (Some(500), Reply::NoAnswer("oops".to_owned()));
+    for (hint, is_named) in [(EraHint::Probe, true), (EraHint::Modern, false)] {
+        for (status, reply) in [silence(), failure()] {
+            let mut handshake = Handshake::new(hint, Carrier::Http { may_be_older: false });
+            let Next::Failed { why, .. } = handshake.heard(status, reply) else { panic!("{hint:?}") };
+            assert_eq!(why.contains("write `era = \"legacy\"`"), is_named, "{hint:?}: {why}");
+        }
     }
 }
 
