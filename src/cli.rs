@@ -1,5 +1,6 @@
 //! The command line: one file for each command.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -34,7 +35,7 @@ mod relay;
 mod reload;
 mod restart;
 mod screen;
-mod serve;
+pub(crate) mod serve;
 mod source;
 mod status;
 mod stdio;
@@ -270,8 +271,13 @@ pub(crate) fn run() -> ExitCode {
             |()| ExitCode::SUCCESS,
         );
     }
+    run_as(std::env::args_os())
+}
+
+/// Runs the command of these words, the program's name first.
+pub(crate) fn run_as(words: impl Iterator<Item = OsString>) -> ExitCode {
     let mut command = help::command(Cli::command());
-    let parsed = command.try_get_matches_from_mut(std::env::args_os());
+    let parsed = command.try_get_matches_from_mut(words);
     let parsed =
         parsed.and_then(|mut found| Cli::from_arg_matches_mut(&mut found).map_err(|error| error.format(&mut command)));
     let cli = match parsed {

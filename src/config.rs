@@ -67,7 +67,7 @@ pub(crate) use self::model::{
     ShownHints, Start, Target, Transport, Upstream, Uris,
 };
 pub(crate) use self::notify::{Hook, Notified, Notify};
-pub(crate) use self::places::{Located, SYSTEM, is_program, locate, preflight, state_dir, user_file};
+pub(crate) use self::places::{Located, SYSTEM, environment, is_program, locate, preflight, state_dir, user_file};
 pub(crate) use self::problem::{Problem, Problems, Warning};
 pub(crate) use self::proxy::{Proxy, ProxySettings};
 pub(crate) use self::seen::Seen;
@@ -118,8 +118,7 @@ pub(crate) fn load_with(path: &Path, more: Option<(&str, &str)>) -> Loading {
     files.borrow_mut().push(Seen::folder(&folder, &listed));
     texts.extend(more.map(|(origin, more)| (origin.to_owned(), more.to_owned())));
     let texts: Vec<Text<'_>> = texts.iter().map(|(origin, text)| Text { origin, text }).collect();
-    let outcome =
-        if problems.is_empty() { parse_all(&texts, &places::environment, &read) } else { Err(Problems(problems)) };
+    let outcome = if problems.is_empty() { parse_all(&texts, &environment, &read) } else { Err(Problems(problems)) };
     let outcome = outcome.map_err(|problems| problems.to_string()).map(|(mut config, warnings)| {
         config.path = Some(path.to_owned());
         config.also = also;

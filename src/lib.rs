@@ -13,6 +13,8 @@ pub mod fuzz;
 mod gateway;
 mod listener;
 mod serve;
+#[cfg(test)]
+mod stage;
 mod store;
 mod telemetry;
 mod upstream;

@@ -1,6 +1,7 @@
 //! Work that would hold a thread of the runtime for longer than other tasks should wait.
 
 use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::task::JoinHandle;
 
 /// Items from which on work on all of them is done aside.
 pub(crate) const MANY_ITEMS: usize = 1000;
@@ -19,6 +20,15 @@ pub(crate) fn run_aside<T>(work: impl FnOnce() -> T) -> T {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
         Ok(_) | Err(_) => work(),
     }
+}
+
+/// Begins work on a thread that may block; on a stage, on the one thread that there is.
+pub(crate) fn begin_aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    #[cfg(test)]
+    if super::clock::played::is_staged() {
+        return Handle::current().spawn(async move { work() });
+    }
+    tokio::task::spawn_blocking(work)
 }
 
 #[cfg(test)]

@@ -27,9 +27,21 @@ fn with_steady<T>(read: impl FnOnce(&steady::SteadyClock) -> T) -> T {
 }
 
 /// The monotonic clock.
+#[cfg(not(test))]
 #[expect(clippy::disallowed_methods, reason = "the one place that reads the monotonic clock")]
 pub(crate) fn now() -> Instant {
     Instant::now()
+}
+
+/// The monotonic clock; on a runtime whose time is paused, the runtime's.
+#[cfg(test)]
+pub(crate) fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
+/// Time since then; zero for a time to come.
+pub(crate) fn since(then: Instant) -> Duration {
+    now().saturating_duration_since(then)
 }
 
 /// Time since the first call of this function.
@@ -57,10 +69,24 @@ pub(crate) fn not_before(seen: Duration) {
     with_steady(|clock| clock.advance(seen, reading().machine));
 }
 
-#[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
+#[cfg(not(test))]
 fn real_reading() -> Reading {
-    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Reading { wall, machine: uptime() }
+    Reading { wall: wall(), machine: uptime() }
+}
+
+/// The machine's clocks; the wall clock goes as the monotonic one does, paused or not.
+#[cfg(test)]
+fn real_reading() -> Reading {
+    static FIRST: LazyLock<(Duration, Instant)> = LazyLock::new(|| (wall(), now()));
+    let (wall, at) = *FIRST;
+    let now = now();
+    let wall = wall.saturating_add(now.saturating_duration_since(at));
+    Reading { wall: wall.saturating_sub(at.saturating_duration_since(now)), machine: uptime() }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
+fn wall() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 /// Whole milliseconds.

@@ -82,7 +82,7 @@ pub(super) fn run(common: &Common, command: AuditCommand) -> Result<u8, Failure>
 
 /// The state directory, and the folder of the log.
 pub(super) fn places(common: &Common) -> Result<(PathBuf, PathBuf), Failure> {
-    let environment = |name: &str| std::env::var(name).ok();
+    let environment = config::environment;
     let state = config::state_dir(&environment)
         .ok_or_else(|| Failure::new(CONFIG, "no state directory: set $XDG_STATE_HOME or $HOME"))?;
     let audit = source::audit(common);

@@ -21,6 +21,7 @@ use crate::daemon::gateway::{Gateway, StartError, StopTimes, now, or_never};
 use crate::daemon::systemd;
 use crate::store::approvals::Keeper;
 use crate::store::audit::MAIN;
+use crate::store::directory::Store;
 use crate::telemetry::logs;
 
 #[derive(Clone, Debug, Default, Args)]
@@ -97,9 +98,7 @@ async fn serve(common: &Common, loaded: Loaded, inline: bool, begun: Instant) ->
     // First of all: until then a signal ends the process by itself, and SIGHUP would too.
     let mut signals = Signals::watch()?;
     warn(&loaded, inline);
-    let (embedded, socket) = (loaded.embedded, source::own_socket(common, &loaded.config.admin));
-    let host_command = source::host_command(common, &loaded.config.admin, loaded.source.path.as_deref());
-    let access = Access::of(&loaded.config.admin).map_err(|why| Failure::new(CONFIG, why))?;
+    let embedded = loaded.embedded;
     let wants_token = matches!(loaded.config.server.auth, Auth::Token { .. });
     let store = source::store(&loaded.config)?;
     let lock = tokio::select! {
@@ -108,6 +107,32 @@ async fn serve(common: &Common, loaded: Loaded, inline: bool, begun: Instant) ->
     };
     // The system releases the lock when the process ends: a thread may still write to the state directory after this function.
     Box::leak(Box::new(lock));
+    let (gateway, addresses) = open(common, loaded, store).await?;
+    let endpoints = addresses.endpoints.clone();
+    // A pipe that is not read must not keep the daemon from ending.
+    let announced = tokio::task::spawn_blocking(move || announce(&addresses, embedded, wants_token));
+    tokio::select! {
+        announced = announced => {
+            announced.map_err(|error| Failure::new(SOFTWARE, format!("stdout: {error}")))??;
+            systemd::ready();
+            gateway.service.metrics.own().started(now().duration_since(begun));
+            tracing::info!(?endpoints, "serving");
+            until_stopped(&gateway, &mut signals).await;
+        }
+        () = signals.end() => {}
+    }
+    shut_down(&gateway, &mut signals).await;
+    Ok(OK)
+}
+
+/// Builds the gateway of a state directory that is ours, and opens its listeners.
+///
+/// # Errors
+/// 70, 75 or 78, see [`start_failure`].
+async fn open(common: &Common, loaded: Loaded, store: Store) -> Result<(Arc<Gateway>, Addresses), Failure> {
+    let socket = source::own_socket(common, &loaded.config.admin);
+    let host_command = source::host_command(common, &loaded.config.admin, loaded.source.path.as_deref());
+    let access = Access::of(&loaded.config.admin).map_err(|why| Failure::new(CONFIG, why))?;
     // Upstreams of the command line keep nothing on disk, but the token must survive a restart.
     let config = loaded.config;
     let gateway = Gateway::build(config, loaded.source, Some(store), MAIN, StopTimes::DAEMON).map_err(start_failure)?;
@@ -132,21 +157,21 @@ async fn serve(common: &Common, loaded: Loaded, inline: bool, begun: Instant) ->
             }
         }
     }
-    let endpoints = addresses.endpoints.clone();
-    // A pipe that is not read must not keep the daemon from ending.
-    let announced = tokio::task::spawn_blocking(move || announce(&addresses, embedded, wants_token));
-    tokio::select! {
-        announced = announced => {
-            announced.map_err(|error| Failure::new(SOFTWARE, format!("stdout: {error}")))??;
-            systemd::ready();
-            gateway.service.metrics.own().started(now().duration_since(begun));
-            tracing::info!(?endpoints, "serving");
-            until_stopped(&gateway, &mut signals).await;
-        }
-        () = signals.end() => {}
-    }
-    shut_down(&gateway, &mut signals).await;
-    Ok(OK)
+    Ok((gateway, addresses))
+}
+
+/// Opens a daemon on a stage, as `serve` does, with the file of this path.
+///
+/// # Errors
+/// The exit code and the text of `serve`.
+#[cfg(test)]
+pub(crate) async fn open_on_stage(file: &std::path::Path) -> Result<(Arc<Gateway>, Addresses), (u8, String)> {
+    let common = Common { config: Some(file.to_owned()), ..Common::default() };
+    let told = |failure: Failure| (failure.code, failure.text);
+    let loaded = source::load(&common, &[]).map_err(told)?;
+    warn(&loaded, false);
+    let store = source::store(&loaded.config).map_err(told)?;
+    open(&common, loaded, store).await.map_err(told)
 }
 
 /// The signals that a daemon acts on.

@@ -25,7 +25,7 @@ pub(super) struct Loaded {
 
 /// A variable of the environment; `None` where it is unset or empty.
 pub(super) fn environment(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
+    config::environment(name).filter(|value| !value.is_empty())
 }
 
 /// Loads the configuration that the command line and the environment name. Reports all problems at once.

@@ -71,8 +71,16 @@ fn base_dir(env: &dyn Fn(&str) -> Option<String>, name: &str, below_home: &str) 
     stated.or_else(|| variable(env, "HOME").map(|home| Path::new(&home).join(below_home)))
 }
 
-pub(super) fn environment(name: &str) -> Option<String> {
+/// A variable of the environment; `None` where it is unset, or no text.
+#[cfg(not(test))]
+pub(crate) fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok()
+}
+
+/// The same; on a stage, of the environment that it plays.
+#[cfg(test)]
+pub(crate) fn environment(name: &str) -> Option<String> {
+    crate::stage::surroundings::variable(name)
 }
 
 /// Why a configuration file was not read, to follow its name in a message.

@@ -93,7 +93,7 @@ impl Follower {
                 return parts;
             }
             let gone = !self.console.doors.is_open(&self.visitor, clock::uptime());
-            if gone || start.elapsed() >= BEAT {
+            if gone || clock::since(start) >= BEAT {
                 return self.all();
             }
         }

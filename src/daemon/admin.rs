@@ -448,7 +448,7 @@ pub(crate) fn status(gateway: &Gateway) -> RawJson {
     out.set("version", RawJson::string(env!("CARGO_PKG_VERSION")));
     let config = gateway.source.path.as_ref().map(|path| RawJson::string(&path.display().to_string()));
     out.set_some("config", config);
-    out.set("uptime-seconds", RawJson::number(service.started.elapsed().as_secs()));
+    out.set("uptime-seconds", RawJson::number(clock::since(service.started).as_secs()));
     out.set("generation", RawJson::number(snapshot.generation));
     out.set("sessions", RawJson::number(gateway.sessions.len()));
     out.set("in-flight", RawJson::number(in_flight));

@@ -13,9 +13,8 @@ use crate::daemon::access;
 use crate::listener::address::Failures;
 use crate::listener::credentials::Credentials;
 use crate::listener::descriptors::Room;
-use crate::listener::guard::Guard;
 use crate::serve::front::Front;
-use crate::serve::pages;
+use crate::serve::pages::{self, Served};
 
 /// Addresses of the gateway.
 #[derive(Clone, Debug, Default)]
@@ -34,10 +33,23 @@ pub(crate) struct Doors {
     pub(super) credentials: Arc<ArcSwap<Credentials>>,
     pub(super) failures: Arc<ArcSwap<Failures>>,
     pub(super) fronts: Mutex<Vec<Arc<Front>>>,
-    /// The address of the metrics, and the hosts under which they are served.
-    pub(super) pages: OnceLock<(SocketAddr, Arc<ArcSwap<Guard>>)>,
+    /// The address of the metrics, and their pages.
+    pub(super) pages: OnceLock<(SocketAddr, Arc<Served>)>,
     /// The generated token and its file, once a token is required; none without a state directory.
     pub(super) own_token: OnceLock<Option<(String, PathBuf)>>,
+}
+
+#[cfg(test)]
+impl super::gateway::Gateway {
+    /// The first listener of MCP.
+    pub(crate) fn first_front(&self) -> Arc<Front> {
+        Arc::clone(&self.doors.get().unwrap().fronts.lock()[0])
+    }
+
+    /// The metrics and their address.
+    pub(crate) fn pages(&self) -> Option<(SocketAddr, Arc<Served>)> {
+        self.doors.get()?.pages.get().cloned()
+    }
 }
 
 /// The descriptors that the configuration's connections may use.

@@ -155,14 +155,14 @@ impl Gateway {
         let server = &config.server;
         let guard = Guard::new(local, &server.allowed_hosts, &server.allowed_origins, &server.limits);
         let guard = Arc::new(ArcSwap::from_pointee(guard));
+        let served = Arc::new(Served { pages: Box::new(pages), guard });
         if let Some(doors) = self.doors.get() {
-            doors.pages.get_or_init(|| (local, Arc::clone(&guard)));
+            doors.pages.get_or_init(|| (local, Arc::clone(&served)));
         }
         // The pages stay until after the drain, so that a scraper sees it.
         let stop = self.service.giving_up.clone();
         let tasks = self.supervised.tasks.clone();
         let lobby = Lobby::for_operators("metrics", pages::CONNECTIONS, self.service.metrics.clone());
-        let served = Served { pages: Box::new(pages), guard };
         tasks.spawn("pages", pages::serve(listener, lobby, served, tasks.clone(), stop));
     }
 }

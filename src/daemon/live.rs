@@ -125,8 +125,8 @@ impl Gateway {
         if same && before.upstreams.len() == config.upstreams.len() {
             return;
         }
-        if let Some((local, guard)) = doors.pages.get() {
-            guard.store(Arc::new(Guard::new(*local, &new.allowed_hosts, &new.allowed_origins, &new.limits)));
+        if let Some((local, served)) = doors.pages.get() {
+            served.guard.store(Arc::new(Guard::new(*local, &new.allowed_hosts, &new.allowed_origins, &new.limits)));
         }
         let limits = room(config, fronts.len()).fit(&new.limits);
         fronts.iter().for_each(|front| front.set_terms(Terms::new(front.local, new, limits.clone())));

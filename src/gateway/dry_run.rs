@@ -129,7 +129,7 @@ fn median_time(repeat: usize, run: &dyn Fn()) -> Duration {
         .map(|_| {
             let begun = clock::now();
             (0..BATCH).for_each(|_| run());
-            begun.elapsed() / BATCH
+            clock::since(begun) / BATCH
         })
         .collect();
     times.sort_unstable();

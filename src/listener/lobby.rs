@@ -153,6 +153,13 @@ impl<K: Copy + Eq + Hash> Lobby<K> {
         self.room.set_number(limits.descriptors().max(1));
     }
 
+    /// Lets a connection in that no listener has accepted, once there is room.
+    #[cfg(test)]
+    pub(crate) async fn let_in(self: &Arc<Self>, origin: K) -> Guest<K> {
+        let room = self.room.take().await;
+        self.enter(origin, room)
+    }
+
     /// Adds a new connection, and dismisses others if there are too many.
     pub(crate) fn enter(self: &Arc<Self>, origin: K, room: Slot) -> Guest<K> {
         let phase = Phase::anonymous();
@@ -333,8 +340,7 @@ mod tests {
     const LIMITS: LobbyLimits = LobbyLimits { all: 4, per_origin: 3 };
 
     async fn enter(lobby: &Arc<Lobby<u8>>, origin: u8) -> Guest<u8> {
-        let room = lobby.room.take().await;
-        lobby.enter(origin, room)
+        lobby.let_in(origin).await
     }
 
     fn dismissed(guests: &[Guest<u8>]) -> Vec<usize> {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use http::HeaderValue;
 use http::header::X_CONTENT_TYPE_OPTIONS;
 use hyper::server::conn::http1::Builder;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::io::{InspectReader, InspectWriter};
 use tokio_util::sync::CancellationToken;
@@ -26,19 +27,23 @@ const OWN_BOUND: usize = 100;
 /// Accepts connections until `stop` fires. Connections end by themselves: those with calls after their answer.
 pub(crate) async fn accept(front: Arc<Front>, listener: TcpListener, stop: CancellationToken) {
     let lobby = Arc::clone(&front.lobby);
-    lobby.serve(listener, &stop, |stream, peer, guest| serve_connection(&front, stream, peer, guest, &stop)).await;
+    let connected = |stream: TcpStream, peer, guest| {
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(error = %error, "TCP_NODELAY not set");
+        }
+        serve_connection(&front, stream, peer, guest, &stop);
+    };
+    lobby.serve(listener, &stop, connected).await;
 }
 
-fn serve_connection(
+/// Serves one connection by a task of its own.
+pub(crate) fn serve_connection(
     front: &Arc<Front>,
-    stream: TcpStream,
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     peer: SocketAddr,
     guest: Guest<Network>,
     stop: &CancellationToken,
 ) {
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(error = %error, "TCP_NODELAY not set");
-    }
     let (front, tasks, stop) = (Arc::clone(front), front.service.tasks.clone(), stop.clone());
     let serve = async move {
         let terms = front.terms.load_full();

@@ -3,6 +3,7 @@
 //! No scraper has a credential, so all its connections stay in the lobby: they take no place of anybody else, and when there are
 //! too many, those that wait give way to new ones.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use arc_swap::ArcSwap;
 use futures_util::future::BoxFuture;
 use http::request::Parts;
 use http::{HeaderValue, Response, StatusCode};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
@@ -46,16 +48,21 @@ pub(crate) struct Served {
     pub(crate) guard: Arc<ArcSwap<Guard>>,
 }
 
+impl fmt::Debug for Served {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Served").field("guard", &self.guard).finish_non_exhaustive()
+    }
+}
+
 /// Serves until `stop` fires.
 pub(crate) async fn serve(
     listener: TcpListener,
     lobby: Arc<Lobby<Network>>,
-    served: Served,
+    served: Arc<Served>,
     tasks: TaskGroup,
     stop: CancellationToken,
 ) {
-    let served = Arc::new(served);
-    let connected = |stream, _, guest| {
+    let connected = |stream: TcpStream, _, guest| {
         let (served, stop) = (Arc::clone(&served), stop.clone());
         tasks.spawn("page", async move {
             stop.run_until_cancelled(connection(&served, stream, guest, &stop)).await;
@@ -64,7 +71,13 @@ pub(crate) async fn serve(
     lobby.serve(listener, &stop, connected).await;
 }
 
-async fn connection(served: &Served, stream: TcpStream, guest: Guest<Network>, stop: &CancellationToken) {
+/// Serves one connection.
+pub(crate) async fn connection(
+    served: &Served,
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    guest: Guest<Network>,
+    stop: &CancellationToken,
+) {
     let phase = guest.phase();
     let answer = |request: http::Request<hyper::body::Incoming>| {
         let guard = served.guard.load_full();

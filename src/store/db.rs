@@ -80,6 +80,9 @@ pub(crate) struct Db {
     seals: Seals,
     jobs: SyncSender<Box<dyn Job>>,
     health: Arc<Health>,
+    /// On a stage, which has no thread for it.
+    #[cfg(test)]
+    unthreaded: Option<Arc<thread::Unthreaded>>,
 }
 
 impl Db {
@@ -110,6 +113,11 @@ impl Db {
         let health = Arc::new(Health::default());
         let work = thread::Thread::open(path.clone(), Arc::clone(&health))?;
         let (jobs, inbox) = mpsc::sync_channel(QUEUE);
+        #[cfg(test)]
+        if crate::base::clock::played::is_staged() {
+            let unthreaded = Some(Arc::new(thread::Unthreaded::new(work, inbox)));
+            return Ok(Self { path, seals, jobs, health, unthreaded });
+        }
         let run = THREADS.begin();
         #[cfg(test)]
         let process = crate::base::clock::played::Process::current();
@@ -124,7 +132,14 @@ impl Db {
             Ok(thread) => drop(thread),
             Err(error) => return Err(DbError::Failed { path, why: format!("start its thread: {error}") }),
         }
-        Ok(Self { path, seals, jobs, health })
+        Ok(Self {
+            path,
+            seals,
+            jobs,
+            health,
+            #[cfg(test)]
+            unthreaded: None,
+        })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -203,6 +218,10 @@ impl Db {
             Ok(()) => {}
             Err(TrySendError::Full(job)) => job.refuse(DbError::Full { path: self.path.clone() }),
             Err(TrySendError::Disconnected(job)) => job.refuse(self.closed()),
+        }
+        #[cfg(test)]
+        if let Some(unthreaded) = &self.unthreaded {
+            unthreaded.work();
         }
     }
 

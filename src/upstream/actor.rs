@@ -210,7 +210,7 @@ async fn idle(context: &Context, only_lists: bool) {
             continue;
         }
         let wait = handle.unused_for().map_or(spec.idle_stop, |unused| {
-            let no_call_yet = only_lists && unused >= begun.elapsed();
+            let no_call_yet = only_lists && unused >= clock::since(begun);
             if no_call_yet { Duration::ZERO } else { spec.idle_stop.saturating_sub(unused) }
         });
         if wait.is_zero() && lane.listed.load(Ordering::Relaxed) && handle.unread.may_rest() && lane.rest() {

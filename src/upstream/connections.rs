@@ -21,8 +21,11 @@ use hyper::client::conn::http1;
 use hyper::rt::Executor as _;
 use hyper_util::client::legacy::Error as PoolError;
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::TokioExecutor;
+#[cfg(not(test))]
+use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
+#[cfg(not(test))]
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 use tower_service::Service as _;
@@ -191,8 +194,31 @@ async fn sweep(idle: Weak<Idle>, rhythm: Duration) {
     }
 }
 
-async fn connect(mut connector: HttpConnector, dst: Uri) -> Result<Box<Connection>, ClientError> {
-    let stream = connector.call(dst).await.map_err(|error| ClientError::Connect(error.into()))?;
+#[cfg(not(test))]
+type Dialled = TokioIo<TcpStream>;
+#[cfg(test)]
+type Dialled = crate::stage::net::Dialled;
+
+/// Opens a connection to the host and port of a URI.
+#[cfg(not(test))]
+async fn dial(mut connector: HttpConnector, dst: Uri) -> Result<Dialled, ClientError> {
+    connector.call(dst).await.map_err(|error| ClientError::Connect(error.into()))
+}
+
+/// Opens a connection to the host and port of a URI: to a server on the stage, or over TCP.
+#[cfg(test)]
+async fn dial(mut connector: HttpConnector, dst: Uri) -> Result<Dialled, ClientError> {
+    match crate::stage::net::dial(&dst) {
+        Some(dialled) => dialled.map_err(|error| ClientError::Connect(error.into())),
+        None => {
+            let stream = connector.call(dst).await.map_err(|error| ClientError::Connect(error.into()))?;
+            Ok(Dialled::Tcp(stream))
+        }
+    }
+}
+
+async fn connect(connector: HttpConnector, dst: Uri) -> Result<Box<Connection>, ClientError> {
+    let stream = dial(connector, dst).await?;
     let mut builder = http1::Builder::new();
     builder.max_buf_size(READ_AHEAD);
     let (sender, driver) = builder.handshake(stream).await.map_err(ClientError::Broken)?;
@@ -209,7 +235,7 @@ enum Driven {
     Then,
 }
 
-type Driver = http1::Connection<TokioIo<TcpStream>, Full<Bytes>>;
+type Driver = http1::Connection<Dialled, Full<Bytes>>;
 
 struct Connection {
     sender: http1::SendRequest<Full<Bytes>>,

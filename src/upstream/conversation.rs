@@ -16,7 +16,10 @@ use crate::catalog::inventory::{Gap, Inventory, ListBounds};
 use crate::engine::fault::Fault;
 use crate::engine::handshake::{Agreed, EraHint, PROBE_TIME};
 use crate::engine::peer::{PeerOptions, PeerTimes};
+#[cfg(test)]
+use crate::stage::program::Keeper;
 use crate::upstream::context::{Context, Run, open, ready};
+#[cfg(not(test))]
 use crate::upstream::guard::Keeper;
 use crate::upstream::last_words::LastWords;
 use crate::upstream::launch::Launch;

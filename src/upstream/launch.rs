@@ -147,7 +147,7 @@ impl Launch {
     ///
     /// # Errors
     /// [`SpawnError::Empty`].
-    pub(super) fn words(&self) -> Result<(&str, Vec<&str>), SpawnError> {
+    pub(crate) fn words(&self) -> Result<(&str, Vec<&str>), SpawnError> {
         let (program, rest) = self.command.split_first().ok_or(SpawnError::Empty)?;
         Ok((program.expose(), rest.iter().map(Template::expose).collect()))
     }
@@ -163,7 +163,7 @@ impl Launch {
     }
 
     /// The file to execute, or the word to look up.
-    pub(super) fn file(&self) -> &Path {
+    pub(crate) fn file(&self) -> &Path {
         let word = || Path::new(self.command.first().map_or("", Template::expose));
         self.program.as_deref().unwrap_or_else(word)
     }
@@ -187,7 +187,7 @@ impl Launch {
     }
 
     /// Looks for the files without which no start succeeds, since the system's error names none of them.
-    pub(super) fn look(&self) -> Result<(), SpawnError> {
+    pub(crate) fn look(&self) -> Result<(), SpawnError> {
         match (&self.program, &self.cwd) {
             (Some(path), _) if !path.exists() => Err(SpawnError::NotThere { path: self.shown.clone() }),
             (_, Some(cwd)) if !Path::new(cwd.expose()).is_dir() => {

@@ -32,7 +32,7 @@ pub(super) async fn drain(health: Arc<Health>, stderr: impl AsyncRead + Unpin, w
                 Line::Oversize { prefix, .. } => (prefix, true),
             };
             let text = words.shown(&String::from_utf8_lossy(&bytes), is_cut);
-            if window.elapsed() > Duration::from_secs(1) {
+            if clock::since(window) > Duration::from_secs(1) {
                 if suppressed > 0 {
                     tracing::info!(upstream.name = %upstream, suppressed, "lines of stderr left out");
                 }

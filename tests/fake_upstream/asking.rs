@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc, oneshot};
 
-use crate::server::{Failure, Reply, Request, Server, notification};
+use super::server::{Failure, Reply, Request, Server, notification};
 
 /// Questions that wait for an answer, and calls that wait for one another.
 #[derive(Debug, Default)]
@@ -80,7 +80,7 @@ pub(crate) async fn call(server: &Arc<Server>, request: &Request) -> Option<Resu
         "inquire" => inquire(server, request, arguments).await,
         "gate" => gate(server, arguments),
         "browse" | "sample" | "moody" => text("done"),
-        "pid" => text(&std::process::id().to_string()),
+        "pid" => text(&server.number().to_string()),
         "meet" => {
             server.asking.meet(arguments["name"].as_str()?, arguments["of"].as_u64().unwrap_or(2)).await;
             text("met")

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::server::Server;
+use super::server::Server;
 
 /// One way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,7 +127,7 @@ impl Behaviour {
 /// Actions before the first read.
 pub(crate) async fn at_start(server: &Arc<Server>) {
     if server.does(Behaviour::ExitAtStart) {
-        std::process::exit(3);
+        return server.exit(3).await;
     }
     for behaviour in &server.args.behaviours {
         if let Behaviour::SlowStart(ms) = behaviour {

@@ -10,8 +10,8 @@ use axum::response::{IntoResponse as _, Response};
 use futures_util::{StreamExt as _, stream};
 use serde_json::json;
 
-use crate::behaviour::Behaviour;
-use crate::server::Server;
+use super::behaviour::Behaviour;
+use super::server::Server;
 
 /// Two events that are no messages.
 pub(crate) const HEARTBEATS: &str = "data: {\"type\":\"heartbeat\"}\n\ndata: ping\n\n";

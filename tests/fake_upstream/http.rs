@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::io::Write as _;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,16 +12,17 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{MethodRouter, post};
+use axum::serve::Listener;
 use futures_util::{Stream, StreamExt as _, stream};
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 
-use crate::Answers;
-use crate::behaviour::Behaviour;
-use crate::foreign;
-use crate::polled::Polled;
-use crate::server::{MODERN, Request, Server, notification};
-use crate::slip;
+use super::Answers;
+use super::behaviour::Behaviour;
+use super::foreign;
+use super::polled::Polled;
+use super::server::{MODERN, Request, Server, notification};
+use super::slip;
 
 struct Web {
     server: Arc<Server>,
@@ -40,11 +40,8 @@ struct Session {
     stream: Option<mpsc::UnboundedSender<String>>,
 }
 
-pub(crate) async fn serve(server: Arc<Server>, listen: SocketAddr) {
-    let listener = tokio::net::TcpListener::bind(listen).await.unwrap();
-    let address = listener.local_addr().unwrap();
-    writeln!(std::io::stdout(), "http://{address}/mcp").unwrap();
-    std::io::stdout().flush().unwrap();
+/// Serves the connections of a listener at that address, under `/mcp`.
+pub(crate) async fn serve(server: Arc<Server>, listener: impl Listener<Addr = SocketAddr>, address: SocketAddr) {
     let sessions = Mutex::default();
     let life = server.args.behaviours.iter().find_map(|behaviour| match behaviour {
         Behaviour::Login(seconds) => Some(*seconds),
@@ -56,7 +53,7 @@ pub(crate) async fn serve(server: Arc<Server>, listen: SocketAddr) {
     let limit = axum::extract::DefaultBodyLimit::disable();
     let router = Router::new().route("/mcp", routes()).route("/mcp/", routes()).layer(limit).with_state(web);
     let router = match life {
-        Some(life) => crate::login::in_front(router, asked, origin, life),
+        Some(life) => super::login::in_front(router, asked, origin, life),
         None => router,
     };
     axum::serve(listener, router).await.unwrap();
@@ -215,7 +212,7 @@ async fn answer_here(web: Arc<Web>, headers: HeaderMap, body: Bytes) -> Response
 impl Web {
     fn open(&self) -> String {
         let mut sessions = self.sessions.lock().unwrap();
-        let id = format!("session-{}-{}", std::process::id(), self.opened.fetch_add(1, Ordering::SeqCst) + 1);
+        let id = format!("session-{}-{}", self.server.number(), self.opened.fetch_add(1, Ordering::SeqCst) + 1);
         sessions.insert(id.clone(), Session::default());
         id
     }

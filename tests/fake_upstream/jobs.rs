@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
-use crate::asking::ask;
-use crate::server::{Failure, Reply, Request, Server};
+use super::asking::ask;
+use super::server::{Failure, Reply, Request, Server};
 
 /// The tasks.
 #[derive(Debug, Default)]

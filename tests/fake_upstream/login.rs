@@ -22,7 +22,7 @@ use serde_json::json;
 use tokio::sync::watch;
 use url::form_urlencoded;
 
-use crate::server::Server;
+use super::server::Server;
 
 /// The server's memory.
 pub(crate) struct Issuer {

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse as _, Response};
 use futures_util::{StreamExt as _, stream};
 use tokio::sync::{mpsc, watch};
 
-use crate::server::{Request, Server};
+use super::server::{Request, Server};
 
 /// Events on one stream before it ends again.
 const AT_ONCE: usize = 2;

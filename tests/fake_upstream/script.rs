@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use crate::server::Request;
+use super::server::Request;
 
 /// Lines for each request.
 #[derive(Debug, Default)]

@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Map, Value, json};
 use tokio::sync::{broadcast, mpsc, oneshot};
 
-use crate::asking::Asking;
-use crate::behaviour::{Behaviour, after_handshake};
-use crate::jobs::{self, Jobs};
-use crate::script::Script;
-use crate::{Args, Eras, asking, tools};
+use super::asking::Asking;
+use super::behaviour::{Behaviour, after_handshake};
+use super::jobs::{self, Jobs};
+use super::script::Script;
+use super::{Args, Eras, asking, tools};
 
 pub(crate) const MODERN: &str = "2026-07-28";
 const REVISIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
@@ -110,10 +110,31 @@ struct Listener {
     notices: mpsc::UnboundedSender<String>,
 }
 
+/// The program that the server is: its number, and its end with a status. Where the program is a
+/// task, the task goes on until it is ended.
+#[derive(Clone)]
+pub(crate) struct Exit {
+    number: u32,
+    exit: Arc<dyn Fn(i32) + Send + Sync>,
+}
+
+impl Exit {
+    pub(crate) fn new(number: u32, exit: impl Fn(i32) + Send + Sync + 'static) -> Self {
+        Self { number, exit: Arc::new(exit) }
+    }
+}
+
+impl std::fmt::Debug for Exit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Exit")
+    }
+}
+
 /// State of the one process.
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) args: Args,
+    exit: Exit,
     pub(crate) script: Script,
     pub(crate) calls: AtomicU64,
     log: Option<Mutex<File>>,
@@ -134,7 +155,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn new(args: Args) -> Self {
+    pub(crate) fn new(args: Args, exit: Exit) -> Self {
         let log = args.log.as_ref().map(|path| {
             let file = OpenOptions::new().create(true).append(true).open(path);
             Mutex::new(file.unwrap_or_else(|error| panic!("{}: {error}", path.display())))
@@ -142,6 +163,7 @@ impl Server {
         let script = args.script.as_deref().map(Script::read).unwrap_or_default();
         Self {
             args,
+            exit,
             script,
             calls: AtomicU64::new(0),
             log,
@@ -156,6 +178,17 @@ impl Server {
             asking: Asking::default(),
             capabilities: Mutex::default(),
         }
+    }
+
+    /// The number of the program.
+    pub(crate) const fn number(&self) -> u32 {
+        self.exit.number
+    }
+
+    /// Ends the program.
+    pub(crate) async fn exit<T>(&self, code: i32) -> T {
+        (self.exit.exit)(code);
+        std::future::pending().await
     }
 
     pub(crate) fn does(&self, behaviour: Behaviour) -> bool {
@@ -270,7 +303,7 @@ impl Server {
     async fn handle(self: &Arc<Self>, request: &Request) -> Result<Reply, Failure> {
         let (method, params) = (request.method.as_str(), &request.params);
         if method == "server/discover" {
-            return self.discover();
+            return self.discover().await;
         }
         if method == "initialize" {
             self.learn(&request.session, params);
@@ -337,9 +370,9 @@ impl Server {
         }
     }
 
-    fn discover(self: &Arc<Self>) -> Result<Reply, Failure> {
+    async fn discover(self: &Arc<Self>) -> Result<Reply, Failure> {
         if self.does(Behaviour::ExitOnDiscover) {
-            std::process::exit(6);
+            return self.exit(6).await;
         }
         if self.does(Behaviour::SilentOnDiscover) {
             return Ok(Reply::Silence);

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::io::Write as _;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
@@ -12,14 +11,15 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
+use axum::serve::Listener;
 use futures_util::{StreamExt as _, stream};
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 
-use crate::behaviour::Behaviour;
-use crate::foreign::{self, HEARTBEATS};
-use crate::server::{Request, Server};
-use crate::slip;
+use super::behaviour::Behaviour;
+use super::foreign::{self, HEARTBEATS};
+use super::server::{Request, Server};
+use super::slip;
 
 struct Web {
     server: Arc<Server>,
@@ -27,11 +27,8 @@ struct Web {
     sessions: Mutex<HashMap<String, mpsc::UnboundedSender<String>>>,
 }
 
-pub(crate) async fn serve(server: Arc<Server>, listen: SocketAddr) {
-    let listener = tokio::net::TcpListener::bind(listen).await.unwrap();
-    let address = listener.local_addr().unwrap();
-    writeln!(std::io::stdout(), "http://{address}/sse").unwrap();
-    std::io::stdout().flush().unwrap();
+/// Serves the connections of a listener, under `/sse`.
+pub(crate) async fn serve(server: Arc<Server>, listener: impl Listener<Addr = SocketAddr>) {
     let web = Arc::new(Web { server, sessions: Mutex::default() });
     let limit = axum::extract::DefaultBodyLimit::disable();
     let router = Router::new()
@@ -67,7 +64,7 @@ async fn open(State(web): State<Arc<Web>>, uri: Uri, headers: HeaderMap) -> Resp
     let (messages, outbox) = mpsc::unbounded_channel::<String>();
     let id = {
         let mut sessions = web.sessions.lock().unwrap();
-        let id = format!("session-{}-{}", std::process::id(), sessions.len() + 1);
+        let id = format!("session-{}-{}", web.server.number(), sessions.len() + 1);
         sessions.insert(id.clone(), messages);
         id
     };

@@ -3,21 +3,25 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::behaviour::Behaviour;
-use crate::damage::Damage;
-use crate::server::{Request, Server};
-use crate::slip;
+use super::behaviour::Behaviour;
+use super::damage::Damage;
+use super::server::{Request, Server};
+use super::slip;
 
-pub(crate) async fn serve(server: Arc<Server>) {
+/// Serves until the input ends.
+pub(crate) async fn serve(
+    server: Arc<Server>,
+    input: impl AsyncRead + Unpin,
+    mut stdout: impl AsyncWrite + Unpin + Send + 'static,
+) {
     let (out, mut lines) = mpsc::unbounded_channel::<String>();
     let mut damage = server.args.damage.map(Damage::new);
     server.set_stdout(out.clone());
     let writer = tokio::spawn(async move {
-        let mut stdout = tokio::io::stdout();
         while let Some(line) = lines.recv().await {
             let bytes = damage.as_mut().map_or_else(|| slip::bytes(&format!("{line}\n")), |damage| damage.of(&line));
             if stdout.write_all(&bytes).await.is_err() || stdout.flush().await.is_err() {
@@ -25,7 +29,7 @@ pub(crate) async fn serve(server: Arc<Server>) {
             }
         }
     });
-    let mut input = BufReader::new(tokio::io::stdin());
+    let mut input = BufReader::new(input);
     let mut running = JoinSet::new();
     let mut line = Vec::new();
     loop {
@@ -75,7 +79,6 @@ pub(crate) async fn serve(server: Arc<Server>) {
     drop(server);
     // Listeners may hold the channel open; the written lines suffice.
     drop(tokio::time::timeout(std::time::Duration::from_millis(200), writer).await);
-    std::process::exit(0);
 }
 
 async fn one(server: Arc<Server>, request: Request) {

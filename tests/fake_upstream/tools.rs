@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::asking;
-use crate::behaviour::Behaviour;
-use crate::server::{Failure, Reply, Server};
+use super::asking;
+use super::behaviour::Behaviour;
+use super::server::{Failure, Reply, Server};
 
 /// The tools that are always there.
 pub(crate) fn definitions() -> Vec<Value> {
@@ -64,10 +64,10 @@ impl Drop for Stopped<'_> {
 }
 
 /// Runs one call.
-pub(crate) async fn call(server: &Arc<Server>, request: &crate::server::Request) -> Result<Reply, Failure> {
+pub(crate) async fn call(server: &Arc<Server>, request: &super::server::Request) -> Result<Reply, Failure> {
     let calls = server.calls.fetch_add(1, Ordering::SeqCst) + 1;
     if server.args.behaviours.iter().any(|b| matches!(b, Behaviour::CrashAfter(n) if calls > *n)) {
-        std::process::exit(4);
+        return server.exit(4).await;
     }
     if server.does(Behaviour::Asks)
         && let Some(answer) = asking::call(server, request).await
@@ -117,12 +117,12 @@ pub(crate) async fn call(server: &Arc<Server>, request: &crate::server::Request)
             Ok(Reply::Verbatim(std::fs::read_to_string(file).map_err(|error| Failure::params(&error.to_string()))?))
         }
         "fail" => Ok(Reply::of(json!({"content": [{"type": "text", "text": "it failed"}], "isError": true}))),
-        "exit" => std::process::exit(5),
+        "exit" => server.exit(5).await,
         "region" => text(&json!({"arguments": arguments, "headers": request.param_headers}).to_string()),
         "write" | "denied" | "ask" => text(name),
         "env" => {
             let variables: std::collections::BTreeMap<String, String> = std::env::vars().collect();
-            text(&json!({"pid": std::process::id(), "env": variables}).to_string())
+            text(&json!({"pid": server.number(), "env": variables}).to_string())
         }
         "mutate" => {
             server.grow();

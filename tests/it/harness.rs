@@ -1,21 +1,17 @@
 //! Starts the real binary in a world of its own: configuration, state and runtime folders, free ports.
 
-use std::fs;
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Signal, kill_process};
-use tempfile::TempDir;
-
 use crate::mcp::{Era, Mcp};
 use crate::process::{Lines, end, output_within, pid_of, resident, wait};
-use crate::upstream::Fake;
+pub(crate) use crate::setup::{Setup, World};
+use rustix::process::{Signal, kill_process};
 
 /// How long the daemon may take until it listens.
 const START: Duration = Duration::from_secs(60);
@@ -28,50 +24,7 @@ pub(crate) fn headend() -> &'static str {
     })
 }
 
-/// A home for one daemon, with nothing but the test's own files.
-#[derive(Debug, Clone)]
-pub(crate) struct World {
-    dir: Arc<TempDir>,
-}
-
 impl World {
-    pub(crate) fn new() -> Self {
-        let dir = tempfile::Builder::new().prefix("headend-it-").tempdir().unwrap();
-        for name in ["home", "config", "state", "run", "work"] {
-            let folder = dir.path().join(name);
-            fs::create_dir(&folder).unwrap();
-            fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
-        }
-        Self { dir: Arc::new(dir) }
-    }
-
-    /// A path inside.
-    pub(crate) fn path(&self, relative: &str) -> PathBuf {
-        self.dir.path().join(relative)
-    }
-
-    /// Writes a file that only we may write and gives its path.
-    pub(crate) fn write(&self, relative: &str, text: &str) -> PathBuf {
-        let path = self.path(relative);
-        fs::write(&path, text).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-        path
-    }
-
-    /// Environment variables that make `headend` find its folders here and nowhere else.
-    pub(crate) fn environment(&self) -> Vec<(String, String)> {
-        let folder = |name: &str| self.path(name).to_str().unwrap().to_owned();
-        let mut environment = vec![
-            ("HOME".to_owned(), folder("home")),
-            ("XDG_CONFIG_HOME".to_owned(), folder("config")),
-            ("XDG_STATE_HOME".to_owned(), folder("state")),
-            ("XDG_RUNTIME_DIR".to_owned(), folder("run")),
-            ("LANG".to_owned(), "C.UTF-8".to_owned()),
-        ];
-        environment.extend(std::env::var("PATH").ok().map(|path| ("PATH".to_owned(), path)));
-        environment
-    }
-
     /// A command that sees this world only.
     pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
@@ -85,108 +38,9 @@ impl World {
         let child = command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         output_within(child, Duration::from_secs(30), &format!("headend {args:?}"))
     }
-
-    /// The bearer token that the daemon made on its first start.
-    pub(crate) fn token(&self) -> Option<String> {
-        fs::read_to_string(self.path("state/headend/token")).ok().map(|token| token.trim().to_owned())
-    }
-}
-
-/// A daemon about to be started.
-#[derive(Debug)]
-pub(crate) struct Setup {
-    pub(crate) world: World,
-    server: String,
-    policy: String,
-    rest: String,
-    environment: Vec<(String, String)>,
 }
 
 impl Setup {
-    /// Free ports, one generated token, metrics on, everything allowed, no upstream.
-    pub(crate) fn new() -> Self {
-        Self {
-            world: World::new(),
-            server: String::new(),
-            policy: "default = \"allow\"".to_owned(),
-            rest: String::new(),
-            environment: Vec::new(),
-        }
-    }
-
-    /// Lines for the table `[server]`.
-    pub(crate) fn server(mut self, lines: &str) -> Self {
-        self.server.push_str(lines);
-        self.server.push('\n');
-        self
-    }
-
-    /// A second caller, `second`. With two callers each has a rate, set here so high that no machine reaches it. Write
-    /// other lines of these tables likewise, as dotted keys.
-    pub(crate) fn second_caller(self, token: &str) -> Self {
-        self.env("SECOND_TOKEN", token)
-            .server("auth.tokens.second = { env = \"SECOND_TOKEN\" }")
-            .server("limits.caller-rate = \"100000/s\"\nlimits.caller-burst = 100000")
-    }
-
-    /// The lines of the table `[policy]`.
-    pub(crate) fn policy(mut self, lines: &str) -> Self {
-        lines.clone_into(&mut self.policy);
-        self
-    }
-
-    /// More tables.
-    pub(crate) fn toml(mut self, tables: &str) -> Self {
-        self.rest.push_str(tables);
-        self.rest.push('\n');
-        self
-    }
-
-    /// An upstream that the daemon starts.
-    pub(crate) fn fake(self, name: &str, fake: &Fake) -> Self {
-        let command = fake.command();
-        self.toml(&format!("[upstreams.{name}]\ncommand = {command}"))
-    }
-
-    /// An upstream behind HTTP.
-    pub(crate) fn url(self, name: &str, url: &str) -> Self {
-        self.toml(&format!("[upstreams.{name}]\nurl = \"{url}\""))
-    }
-
-    /// A variable of the daemon's environment.
-    pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
-        self.environment.push((name.to_owned(), value.to_owned()));
-        self
-    }
-
-    /// The configuration file's text.
-    pub(crate) fn text(&self) -> String {
-        format!(
-            "[server]\nlisten = [\"127.0.0.1:0\"]\n{}\n[metrics]\nlisten = \"127.0.0.1:0\"\n\n[policy]\n{}\n\n{}",
-            self.server,
-            self.unheld_policy(),
-            self.rest
-        )
-    }
-
-    /// The policy, under which calls that need an approval are refused at once unless the test says `hold` itself: most tests
-    /// are about the refusal.
-    fn unheld_policy(&self) -> String {
-        const TABLE: &str = "[policy.consent]\n";
-        match self.policy.split_once(TABLE) {
-            Some((_, lines)) if lines.contains("hold = ") => self.policy.clone(),
-            Some((before, lines)) => format!("{before}{TABLE}hold = \"0s\"\n{lines}"),
-            None => format!("{}\n{TABLE}hold = \"0s\"", self.policy),
-        }
-    }
-
-    /// Writes the file without starting anything.
-    pub(crate) fn write(self) -> (World, PathBuf) {
-        let text = self.text();
-        let path = self.world.write("headend.toml", &text);
-        (self.world, path)
-    }
-
     /// Starts the daemon and waits until it says where it listens.
     pub(crate) fn start(self) -> Gateway {
         let environment = self.environment.clone();

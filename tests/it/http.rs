@@ -3,8 +3,10 @@
 //! Real client libraries tidy requests up and refuse odd answers. These tests want neither.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
+
+use super::ground::{Stream, connect, now};
 
 /// Time for a read unless the test sets another.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
@@ -56,7 +58,7 @@ enum Framing {
 /// One connection.
 #[derive(Debug)]
 pub(crate) struct Conn {
-    stream: TcpStream,
+    stream: Stream,
     buffer: Vec<u8>,
     framing: Framing,
     deadline: Instant,
@@ -65,19 +67,17 @@ pub(crate) struct Conn {
 impl Conn {
     /// Connects; every later read ends `PATIENCE` after the last [`Conn::patience`] or [`Conn::send`].
     pub(crate) fn open(address: SocketAddr) -> io::Result<Self> {
-        let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-        stream.set_nodelay(true)?;
-        stream.set_write_timeout(Some(PATIENCE))?;
-        Ok(Self { stream, buffer: Vec::new(), framing: Framing::Done, deadline: Instant::now() + PATIENCE })
+        let stream = connect(address, PATIENCE)?;
+        Ok(Self { stream, buffer: Vec::new(), framing: Framing::Done, deadline: now() + PATIENCE })
     }
 
     /// Sets the time within which everything that follows must arrive.
     pub(crate) fn patience(&mut self, patience: Duration) {
-        self.deadline = Instant::now() + patience;
+        self.deadline = now() + patience;
     }
 
     /// Another handle to write with, for a body that goes out while the answer comes in.
-    pub(crate) fn writer(&self) -> io::Result<TcpStream> {
+    pub(crate) fn writer(&self) -> io::Result<Stream> {
         self.stream.try_clone()
     }
 
@@ -89,7 +89,7 @@ impl Conn {
 
     /// Reads once into the buffer; `false` at the end of the stream.
     fn fill(&mut self) -> io::Result<bool> {
-        let left = self.deadline.saturating_duration_since(Instant::now());
+        let left = self.deadline.saturating_duration_since(now());
         if left.is_zero() {
             return Err(ErrorKind::TimedOut.into());
         }

@@ -1,6 +1,6 @@
 //! End-to-end tests: the real binary between real processes, on real sockets and pipes.
 //!
-//! `harness`, `process`, `http`, `stdio`, `terminal`, `mcp` and `upstream` are the tools; the other modules are the tests.
+//! `harness`, `setup`, `ground`, `listening`, `process`, `http`, `stdio`, `terminal`, `mcp` and `upstream` are the tools; the other modules are the tests.
 //! `tests/README.md` says what is needed to run all of them.
 #![allow(
     clippy::unwrap_used,
@@ -48,6 +48,7 @@ mod files;
 mod foreign;
 mod fuzz;
 mod gone;
+mod ground;
 mod habit;
 mod harness;
 mod health;
@@ -62,7 +63,7 @@ mod inventory;
 mod ladder;
 mod lazy;
 mod limits;
-mod lists;
+mod listening;
 mod live;
 mod login;
 mod lookup;
@@ -86,6 +87,7 @@ mod rules;
 mod screens;
 mod sealed;
 mod sessions;
+mod setup;
 mod slips;
 mod soak;
 mod socket;

@@ -6,9 +6,10 @@ use serde_json::{Value, json};
 
 use self::answer::read_answer;
 pub(crate) use self::answer::{Answer, Open};
-use crate::http::{self, Conn, Events};
-use crate::stdio::Pipe;
+use super::http::{self, Conn, Events};
+use super::stdio::Pipe;
 
+#[path = "mcp/answer.rs"]
 mod answer;
 
 /// The revision without sessions.

@@ -160,7 +160,7 @@ fn revisions_are_told_apart_in_their_table_alone() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let names_one = |file: &PathBuf| {
         let text = fs::read_to_string(file).unwrap();
-        text.lines().take_while(|line| line.trim() != "#[cfg(test)]").any(|line| line.contains("Revision::V2"))
+        without_tests(&text).lines().any(|line| line.contains("Revision::V2"))
     };
     let mut naming: Vec<PathBuf> = rust_files(&root).into_iter().filter(|file| !test_only(file)).collect();
     naming.retain(names_one);
@@ -183,7 +183,9 @@ fn the_database_is_named_below_its_own_module_alone() {
 #[test]
 fn every_module_belongs_to_a_layer() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let known = |name: &str| matches!(name, "lib" | "main" | "core") || LAYERS.iter().any(|(layer, _)| *layer == name);
+    let known = |name: &str| {
+        matches!(name, "lib" | "main" | "core" | "stage") || LAYERS.iter().any(|(layer, _)| *layer == name)
+    };
     let entries = [root.clone(), root.join("core")].map(|folder| fs::read_dir(folder).unwrap().flatten());
     for path in entries.into_iter().flatten().map(|entry| entry.path()) {
         if path.is_dir() || path.extension().is_some_and(|extension| extension == "rs") {
@@ -193,10 +195,15 @@ fn every_module_belongs_to_a_layer() {
     }
 }
 
+/// A file up to its module of tests.
+fn without_tests(text: &str) -> &str {
+    text.split_once("\n#[cfg(test)]\nmod tests").map_or(text, |(code, _)| code)
+}
+
 fn check_layer(layer: &str, file: &Path, broken: &mut Vec<String>) {
     let text = fs::read_to_string(file).unwrap();
     let at = |n: usize| format!("{}:{}", file.display(), n + 1);
-    for (n, line) in text.lines().take_while(|line| line.trim() != "#[cfg(test)]").enumerate() {
+    for (n, line) in without_tests(&text).lines().enumerate() {
         let code = line.split("//").next().unwrap_or_default();
         for (i, matched) in code.match_indices("crate::") {
             let rest = &code[i + matched.len()..];
@@ -238,8 +245,9 @@ fn sources(layer: &str) -> Vec<PathBuf> {
 fn test_only(file: &Path) -> bool {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let inside = file.strip_prefix(root).unwrap_or(file);
-    let in_tests = inside.components().any(|part| part.as_os_str() == "tests" || part.as_os_str() == "sim");
-    let is_test = ["tests.rs", "sim.rs", "fuzz.rs"].iter().any(|name| file.ends_with(name));
+    let in_tests =
+        inside.components().any(|part| ["tests", "sim", "stage"].iter().any(|name| part.as_os_str() == *name));
+    let is_test = ["tests.rs", "sim.rs", "fuzz.rs", "stage.rs"].iter().any(|name| file.ends_with(name));
     is_test || in_tests
 }
 

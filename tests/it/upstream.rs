@@ -2,22 +2,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 
-use std::io::{BufRead as _, BufReader};
-
-use rustix::process::{Signal, kill_process};
-
-use crate::process::{eventually, pid_of};
-
-/// The path of a cargo example, which lies beside the folder of the test executable.
-pub(crate) fn example(name: &str) -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let profile = test.parent().and_then(Path::parent).unwrap();
-    let path = profile.join("examples").join(name);
-    assert!(path.exists(), "{} is missing: `cargo test` and `cargo build --examples` build it", path.display());
-    path
-}
+pub(crate) use super::listening::{Listening, example};
 
 /// One upstream played by `fake-upstream`: its command line.
 #[derive(Debug, Clone)]
@@ -81,60 +67,6 @@ impl Fake {
 pub(crate) fn toml_array<'w>(words: impl IntoIterator<Item = &'w str>) -> String {
     // JSON strings are TOML basic strings.
     serde_json::to_string(&words.into_iter().collect::<Vec<_>>()).unwrap()
-}
-
-/// A server of ours that listens on a port of its own and ends with the test.
-#[derive(Debug)]
-pub(crate) struct Listening {
-    child: Child,
-    pub(crate) url: String,
-}
-
-impl Listening {
-    /// Starts the program and reads its URL from the first line that it prints.
-    pub(crate) fn spawn(program: &Path, args: &[String]) -> Self {
-        let mut child = Command::new(program)
-            .args(args)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap_or_else(|error| panic!("start {}: {error}", program.display()));
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let url = line.split_whitespace().find(|word| word.starts_with("http://")).map(str::to_owned);
-        let url = url.unwrap_or_else(|| panic!("{} {args:?} printed no URL but {line:?}", program.display()));
-        Self { child, url }
-    }
-}
-
-impl Listening {
-    /// Where it listens.
-    pub(crate) fn address(&self) -> &str {
-        self.url.trim_start_matches("http://").split('/').next().unwrap()
-    }
-
-    /// Lets it stand still.
-    pub(crate) fn freeze(&self) {
-        kill_process(pid_of(&self.child), Signal::STOP).unwrap();
-        let stands = |stat: &str| stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'));
-        let threads = || fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
-        let stat = |thread: fs::DirEntry| fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
-        eventually("it stands still", || threads().all(|thread| stands(&stat(thread.unwrap()))));
-    }
-
-    /// Lets it go on.
-    pub(crate) fn thaw(&self) {
-        kill_process(pid_of(&self.child), Signal::CONT).unwrap();
-    }
-}
-
-impl Drop for Listening {
-    fn drop(&mut self) {
-        // The process may have ended already.
-        let _ignored = self.child.kill();
-        let _ignored = self.child.wait();
-    }
 }
 
 /// The log of an upstream's input: one message a line.

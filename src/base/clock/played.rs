@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use super::steady::{Reading, SteadyClock};
 
 thread_local! {
-    static PROCESS: RefCell<Process> = RefCell::new(Process { machine: None, clock: Arc::new(SteadyClock::new()) });
+    static PROCESS: RefCell<Process> = RefCell::new(Process { machine: None, clock: Arc::new(SteadyClock::new()), is_staged: false });
 }
 
 /// A machine whose clocks a test sets.
@@ -47,7 +47,8 @@ impl Machine {
 
     /// Starts a process and enters it.
     pub(crate) fn start(self: &Arc<Self>) -> Process {
-        let process = Process { machine: Some(Arc::clone(self)), clock: Arc::new(SteadyClock::new()) };
+        let process =
+            Process { machine: Some(Arc::clone(self)), clock: Arc::new(SteadyClock::new()), is_staged: false };
         process.enter();
         process
     }
@@ -58,9 +59,20 @@ impl Machine {
 pub(crate) struct Process {
     machine: Option<Arc<Machine>>,
     clock: Arc<SteadyClock>,
+    is_staged: bool,
+}
+
+/// Whether this thread is a stage: what has threads of its own elsewhere works on this thread.
+pub(crate) fn is_staged() -> bool {
+    PROCESS.with_borrow(|process| process.is_staged)
 }
 
 impl Process {
+    /// Makes this thread a stage, and a new process on the real machine.
+    pub(crate) fn enter_stage() {
+        Self { machine: None, clock: Arc::new(SteadyClock::new()), is_staged: true }.enter();
+    }
+
     /// The process that this thread belongs to.
     pub(crate) fn current() -> Self {
         PROCESS.with_borrow(Self::clone)

@@ -7,6 +7,7 @@ use tokio::sync::oneshot;
 
 use super::Supervisor;
 use super::made::{Made, Making};
+use crate::base::aside::begin_aside;
 
 impl Supervisor {
     /// Wants a snapshot; nothing happens if clients would see the same, unless `forced`.
@@ -22,7 +23,7 @@ impl Supervisor {
         let Some(is_forced) = self.wanted.take() else { return };
         let draft = self.draft(is_forced);
         let afterwards = std::mem::take(&mut self.afterwards);
-        self.making = Some(Making { made: tokio::task::spawn_blocking(move || draft.make()), afterwards });
+        self.making = Some(Making { made: begin_aside(move || draft.make()), afterwards });
     }
 
     /// Puts the snapshot in force that was made, unless its configuration or upstreams are not

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use super::Supervisor;
 use super::made::Afterwards;
 use super::room::{refuse, too_many_bytes};
-use crate::base::aside::{MANY_ITEMS, run_aside_if};
+use crate::base::aside::{MANY_ITEMS, begin_aside, run_aside_if};
 use crate::base::clock;
 use crate::catalog::name::UpstreamName;
 use crate::policy::MAX_SINGLE_CHANGES;
@@ -95,7 +95,7 @@ impl Supervisor {
         let (known, handle, key) =
             (Arc::clone(known), Arc::clone(&managed.handle), managed.handle.spec.load().inventory_key());
         let (store, pins) = (store.clone(), self.parts.pins.clone());
-        self.saving = Some(tokio::task::spawn_blocking(move || {
+        self.saving = Some(begin_aside(move || {
             let (inventory, revision) = &*known;
             if let Err(error) = store.remember(&key, inventory, *revision)
                 && pins.takes_writes()

@@ -198,7 +198,7 @@ pub(crate) fn search(folder: &Folder, query: &Query, bounds: Bounds) -> io::Resu
             page.next = past.cursor();
             break;
         }
-        if records.is_multiple_of(LOOK) && (past.bytes() > bounds.bytes || begun.elapsed() > bounds.time) {
+        if records.is_multiple_of(LOOK) && (past.bytes() > bounds.bytes || clock::since(begun) > bounds.time) {
             (page.next, page.is_cut) = (past.cursor(), true);
             break;
         }

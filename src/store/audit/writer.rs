@@ -92,8 +92,6 @@ impl Writer {
         start: io::Result<Start>,
         mut jobs: mpsc::Receiver<Job>,
     ) -> io::Result<()> {
-        // Its own, so that the log outlives the runtime that serves.
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         if let Err(error) = &start {
             refused(&setting, error);
         }
@@ -108,6 +106,13 @@ impl Writer {
             writer.begin(notes);
             writer.run(&mut jobs).await;
         };
+        #[cfg(test)]
+        if clock::played::is_staged() {
+            drop(tokio::runtime::Handle::current().spawn(work));
+            return Ok(());
+        }
+        // Its own, so that the log outlives the runtime that serves.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         drop(std::thread::Builder::new().name("audit".to_owned()).spawn(move || runtime.block_on(work))?);
         Ok(())
     }

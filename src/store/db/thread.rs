@@ -3,11 +3,15 @@
 //! While it takes none, the thread tries again by itself, after 0.25 s and then at most every 5 s. Operations go on meanwhile: what only
 //! reads, or finds that nothing is to be written, succeeds.
 
+#[cfg(test)]
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+#[cfg(test)]
+use parking_lot::ReentrantMutex;
 use rusqlite::{Connection, MAIN_DB, TransactionBehavior};
 
 use super::error::{DbError, told};
@@ -62,22 +66,27 @@ impl Thread {
     /// Until the last sender is gone.
     pub(super) fn run(mut self, inbox: &Receiver<Box<dyn Job>>) {
         while let Some(first) = self.next(inbox) {
-            let mut jobs = vec![first];
-            while jobs.len() < BATCH
-                && let Ok(next) = inbox.try_recv()
-            {
-                jobs.push(next);
-            }
-            let (outside, jobs): (Vec<_>, Vec<_>) = jobs.into_iter().partition(|job| job.place() == Place::Outside);
-            if self.copy_of.is_none() && jobs.iter().any(|job| job.place() == Place::Inside) {
-                self.transact(jobs);
-            } else {
-                self.read(jobs);
-            }
-            self.read(outside);
+            self.batch(first, inbox);
         }
         // No task is left to hear about a failure; answered jobs are on disk.
         drop(self.connection.close());
+    }
+
+    /// Does an operation, and those that wait with it.
+    fn batch(&mut self, first: Box<dyn Job>, inbox: &Receiver<Box<dyn Job>>) {
+        let mut jobs = vec![first];
+        while jobs.len() < BATCH
+            && let Ok(next) = inbox.try_recv()
+        {
+            jobs.push(next);
+        }
+        let (outside, jobs): (Vec<_>, Vec<_>) = jobs.into_iter().partition(|job| job.place() == Place::Outside);
+        if self.copy_of.is_none() && jobs.iter().any(|job| job.place() == Place::Inside) {
+            self.transact(jobs);
+        } else {
+            self.read(jobs);
+        }
+        self.read(outside);
     }
 
     /// The next operation; tries to write meanwhile, if that is due.
@@ -200,6 +209,38 @@ impl Thread {
         for (finish, kept) in finishes {
             finish(kept.and_then(|()| committed.clone()));
         }
+    }
+}
+
+/// The work without a thread of its own: whoever begins an operation does it, with all that wait.
+#[cfg(test)]
+pub(super) struct Unthreaded(ReentrantMutex<RefCell<(Thread, Inbox)>>);
+
+#[cfg(test)]
+type Inbox = Receiver<Box<dyn Job>>;
+
+#[cfg(test)]
+impl Unthreaded {
+    pub(super) fn new(work: Thread, inbox: Inbox) -> Self {
+        Self(ReentrantMutex::new(RefCell::new((work, inbox))))
+    }
+
+    /// Does all operations that wait. One that is begun by the end of another is done by that one's
+    /// caller.
+    pub(super) fn work(&self) {
+        let held = self.0.lock();
+        let Ok(mut held) = held.try_borrow_mut() else { return };
+        let (work, inbox) = &mut *held;
+        while let Ok(first) = inbox.try_recv() {
+            work.batch(first, inbox);
+        }
+    }
+}
+
+#[cfg(test)]
+impl std::fmt::Debug for Unthreaded {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Unthreaded")
     }
 }
 

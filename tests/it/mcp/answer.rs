@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::http::{self, Conn, Event, Events, Head};
+use super::super::http::{self, Conn, Event, Events, Head};
 
 /// The answer to one request.
 #[derive(Debug, Clone)]

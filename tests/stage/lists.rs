@@ -3,17 +3,16 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::failures::status_of;
-use crate::harness::{Gateway, Setup};
-use crate::mcp::names;
-use crate::process::{eventually, said, within};
-use crate::upstream::{Fake, Listening, Log};
+use crate::stage::harness::{Gateway, Setup, status_of};
+use crate::stage::mcp::names;
+use crate::stage::process::{eventually, said, within};
+use crate::stage::upstream::{Fake, Listening, Log};
+use crate::stage::{now, pass};
 
 const EVERYWHERE: [(&str, &str); 5] =
     [("stdio", "legacy"), ("stdio", "modern"), ("http", "legacy"), ("http", "modern"), ("sse", "legacy")];
@@ -105,11 +104,9 @@ fn set(path: &Path, instead: &Value) {
 
 #[test]
 fn a_list_that_cannot_be_read_keeps_its_items_is_told_and_is_read_again() {
-    thread::scope(|scope| {
-        for place in EVERYWHERE {
-            scope.spawn(move || keeps_its_items(place));
-        }
-    });
+    for place in EVERYWHERE {
+        keeps_its_items(place);
+    }
 }
 
 fn keeps_its_items((transport, era): (&str, &str)) {
@@ -193,37 +190,33 @@ fn at_the_first_start_the_other_lists_are_offered_and_the_refused_one_when_it_co
 
 #[test]
 fn a_list_that_never_comes_does_not_hold_up_the_others() {
-    thread::scope(|scope| {
-        for place in EVERYWHERE {
-            scope.spawn(move || {
-                let stage = Stage::new(place, "", &json!({"resources/list": "silent"}));
-                let begun = Instant::now();
-                stage.gateway.wait_for_tools_within(SOON, &["fx__echo"]);
-                let mut client = stage.gateway.modern();
-                within(SOON, &format!("{place:?}: prompts"), || client.list("prompts/list", "prompts").len() == 1);
-                // Without `start-timeout` of two minutes.
-                assert!(begun.elapsed() < SOON, "{place:?}");
-                assert_eq!(client.call("fx__echo", json!({"text": "x"})).text(), "x", "{place:?}");
-            });
+    for place in EVERYWHERE {
+        {
+            let stage = Stage::new(place, "", &json!({"resources/list": "silent"}));
+            let begun = now();
+            stage.gateway.wait_for_tools_within(SOON, &["fx__echo"]);
+            let mut client = stage.gateway.modern();
+            within(SOON, &format!("{place:?}: prompts"), || client.list("prompts/list", "prompts").len() == 1);
+            // Without `start-timeout` of two minutes.
+            assert!(now() - begun < SOON, "{place:?}");
+            assert_eq!(client.call("fx__echo", json!({"text": "x"})).text(), "x", "{place:?}");
         }
-    });
+    }
 }
 
 #[test]
 fn a_list_that_comes_after_the_start_timeout_is_still_read() {
-    thread::scope(|scope| {
-        for place in EVERYWHERE {
-            scope.spawn(move || {
-                // Every attempt takes longer than it may, also where a busy machine has needed a second handshake, which gets twice
-                // the time.
-                let stage = Stage::new(place, "start-timeout = \"2s\"", &json!({"tools/list": {"after": 6000}}));
-                let why = stage.wait_unread("tools", &format!("{place:?}"));
-                assert!(why.contains("start-timeout"), "{place:?}: {why}");
-                stage.gateway.wait_for_tools_within(SOON, &["fx__echo"]);
-                assert_eq!(stage.tools().len(), OWN, "{place:?}");
-            });
+    for place in EVERYWHERE {
+        {
+            // Every attempt takes longer than it may, also where a busy machine has needed a second handshake, which gets twice
+            // the time.
+            let stage = Stage::new(place, "start-timeout = \"2s\"", &json!({"tools/list": {"after": 6000}}));
+            let why = stage.wait_unread("tools", &format!("{place:?}"));
+            assert!(why.contains("start-timeout"), "{place:?}: {why}");
+            stage.gateway.wait_for_tools_within(SOON, &["fx__echo"]);
+            assert_eq!(stage.tools().len(), OWN, "{place:?}");
         }
-    });
+    }
 }
 
 /// The same daemon once more.
@@ -277,7 +270,7 @@ fn a_lazy_upstream_without_any_item_stays_up_until_its_list_is_read() {
     for place in [("stdio", "legacy"), ("http", "modern")] {
         let stage = Stage::new(place, keys, &all);
         stage.wait_unread("tools", &format!("{place:?}"));
-        thread::sleep(Duration::from_millis(500));
+        pass(Duration::from_millis(500));
         assert_eq!(status_of(&stage.gateway, "fx")["state"], "ready", "{place:?}: no call would start it");
         stage.instead(&json!({}));
         stage.gateway.wait_for_tools_within(SOON, &["fx__echo"]);
@@ -287,11 +280,9 @@ fn a_lazy_upstream_without_any_item_stays_up_until_its_list_is_read() {
 
 #[test]
 fn attempts_are_few_and_a_notice_or_a_reload_is_one_at_once() {
-    thread::scope(|scope| {
-        for place in EVERYWHERE {
-            scope.spawn(move || few_attempts(place));
-        }
-    });
+    for place in EVERYWHERE {
+        few_attempts(place);
+    }
 }
 
 fn few_attempts(place: (&str, &str)) {
@@ -302,7 +293,7 @@ fn few_attempts(place: (&str, &str)) {
     stage.instead(&json!({"tools/list": -32603}));
     stage.grow();
     stage.wait_unread("tools", &format!("{place:?}"));
-    thread::sleep(Duration::from_millis(3500));
+    pass(Duration::from_millis(3500));
     // After 0, 1 and 3 seconds.
     let attempts = asked() - before;
     assert!((2..=5).contains(&attempts), "{place:?}: {attempts} attempts");

@@ -1,0 +1,156 @@
+//! The stage: the whole gateway in one test's thread, on a clock that stands still unless everything waits.
+//!
+//! A test of the stage reads like one of the real binary, and uses the same tools (`tests/it/mcp.rs`,
+//! `setup.rs`, `upstream.rs`). Below them the ground differs: clients, servers and programs are
+//! joined by pipes in memory, and every wait of the test runs the runtime of its thread
+//! ([`block_on`]). Time is the runtime's and paused. It goes on only while all tasks wait, so a test
+//! takes no longer than its work, and a busy machine changes nothing.
+//!
+//! What has threads of its own elsewhere works on this thread here: the database, the writer of the
+//! audit log, the making of snapshots. Commands run in a thread beside, for which time stands still.
+#![allow(
+    clippy::unwrap_used,
+    clippy::unwrap_in_result,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    clippy::disallowed_methods,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::needless_pass_by_value,
+    clippy::default_trait_access,
+    clippy::duplicate_mod,
+    dead_code,
+    unused_imports,
+    reason = "a test fails by panicking, and the tools are those of other tests too"
+)]
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Runtime};
+
+use crate::base::clock::played::Process;
+
+#[path = "../tests/fake_upstream/fake.rs"]
+mod fake;
+mod ground;
+mod harness;
+#[path = "../tests/it/http.rs"]
+mod http;
+mod listening;
+#[path = "../tests/it/mcp.rs"]
+mod mcp;
+pub(crate) mod net;
+mod process;
+pub(crate) mod program;
+#[path = "../tests/it/setup.rs"]
+mod setup;
+mod stdio;
+pub(crate) mod surroundings;
+#[path = "../tests/it/upstream.rs"]
+mod upstream;
+
+#[path = "../tests/stage/scenes.rs"]
+mod scenes;
+
+thread_local! {
+    static STAGE: RefCell<Option<Rc<Stage>>> = const { RefCell::new(None) };
+}
+
+/// The runtime of a thread and what it logs.
+#[derive(Debug)]
+struct Stage {
+    runtime: Runtime,
+    log: process::Lines,
+    _logging: tracing::subscriber::DefaultGuard,
+}
+
+/// A reason for the stage of this thread to stand. It begins with the first and ends with the last.
+#[derive(Debug)]
+struct Seat(());
+
+thread_local! {
+    static SEATS: Cell<usize> = const { Cell::new(0) };
+}
+
+impl Seat {
+    fn take() -> Self {
+        if SEATS.get() == 0 {
+            enter();
+        }
+        SEATS.set(SEATS.get() + 1);
+        Self(())
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        SEATS.set(SEATS.get() - 1);
+        if SEATS.get() == 0 {
+            drop(STAGE.take());
+            net::forget();
+            program::forget();
+        }
+    }
+}
+
+fn enter() {
+    Process::enter_stage();
+    let runtime = Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    let log = process::Lines::default();
+    let _logging = tracing::subscriber::set_default(process::subscriber(&log));
+    STAGE.set(Some(Rc::new(Stage { runtime, log, _logging })));
+}
+
+fn stage() -> Rc<Stage> {
+    STAGE.with_borrow(|stage| stage.as_ref().map(Rc::clone)).expect("a `World` or a server is there")
+}
+
+/// Whether this thread has a stage.
+fn is_set() -> bool {
+    STAGE.with_borrow(Option::is_some)
+}
+
+/// Waits for something. Everything on the stage goes on meanwhile, and only meanwhile.
+fn block_on<F: Future>(future: F) -> F::Output {
+    stage().runtime.block_on(future)
+}
+
+/// Lets time pass.
+fn pass(time: Duration) {
+    block_on(async { tokio::time::sleep(time).await });
+}
+
+pub(crate) use self::ground::now;
+
+/// Does blocking work in a thread beside. Time stands still while that thread works, and goes on
+/// while it sleeps.
+fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (started, number) = std::sync::mpsc::channel();
+    block_on(async move {
+        let mut work = tokio::task::spawn_blocking(move || {
+            started.send(rustix::thread::gettid()).unwrap();
+            work()
+        });
+        let number = number.recv().unwrap().as_raw_nonzero();
+        let mut asleep = 0;
+        let sleeps = || {
+            let stat = std::fs::read_to_string(format!("/proc/self/task/{number}/stat")).unwrap_or_default();
+            stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('S'))
+        };
+        loop {
+            let look = tokio::task::spawn_blocking(|| std::thread::sleep(Duration::from_millis(2)));
+            tokio::select! {
+                biased;
+                done = &mut work => return done.unwrap(),
+                _ = look => {}
+            }
+            asleep = if sleeps() { asleep + 1 } else { 0 };
+            if asleep > 3 {
+                tokio::time::advance(Duration::from_millis(20)).await;
+            }
+        }
+    })
+}

@@ -1,0 +1,251 @@
+//! Daemons on a stage.
+
+use std::net::SocketAddr;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::PathBuf;
+use std::process::{ExitStatus, Output};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::serve::Listener as _;
+use rustix::process::Signal;
+use serde_json::Value;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::mcp::{Era, Mcp};
+use super::net::Listener;
+use super::process::{Lines, eventually, within};
+pub(crate) use super::setup::{Setup, World};
+use super::stdio::Pipe;
+use super::surroundings::Surroundings;
+use super::{beside, block_on, pass, stage};
+use crate::cli;
+use crate::daemon::gateway::Gateway as Daemon;
+use crate::listener::address::Network;
+use crate::listener::lobby::Lobby;
+use crate::serve::http_server::serve_connection;
+use crate::serve::pages;
+
+impl World {
+    /// Runs `headend` to its end, in a thread beside.
+    pub(crate) fn run(&self, args: &[&str]) -> Output {
+        self.run_in(args, &[])
+    }
+
+    /// The same with more variables.
+    pub(crate) fn run_in(&self, args: &[&str], more: &[(String, String)]) -> Output {
+        let surroundings = Surroundings::of(self.environment().into_iter().chain(more.iter().cloned()));
+        let words: Vec<_> = std::iter::once("headend").chain(args.iter().copied()).map(Into::into).collect();
+        beside(move || {
+            surroundings.enter();
+            let code = cli::run_as(words.into_iter());
+            let Surroundings { stdout, stderr, .. } = Surroundings::leave();
+            // The code has no other way out.
+            let code = format!("{code:?}").chars().filter(char::is_ascii_digit).collect::<String>();
+            Output { status: ExitStatus::from_raw(code.parse::<i32>().unwrap() << 8), stdout, stderr }
+        })
+    }
+}
+
+impl Setup {
+    /// Starts the daemon.
+    pub(crate) fn start(self) -> Gateway {
+        let environment = self.environment.clone();
+        let (world, config) = self.write();
+        Gateway::start(world, Some(config), &["serve"], &environment)
+    }
+}
+
+/// What `headend status` says of an upstream.
+pub(crate) fn status_of(gateway: &Gateway, name: &str) -> Value {
+    let status = gateway.run(&["status", "--json"]);
+    let status: Value = serde_json::from_slice(&status.stdout).unwrap();
+    status["upstreams"].as_array().unwrap().iter().find(|one| one["name"] == name).unwrap().clone()
+}
+
+/// A running daemon.
+#[derive(Debug)]
+pub(crate) struct Gateway {
+    // The daemon ends before the stage of its world does.
+    daemon: Option<Arc<Daemon>>,
+    /// Its end, once it was told to end.
+    ending: Option<JoinHandle<()>>,
+    pub(crate) world: World,
+    pub(crate) config: PathBuf,
+    pub(crate) address: SocketAddr,
+    pub(crate) metrics: Option<SocketAddr>,
+    pub(crate) stderr: Lines,
+    environment: Vec<(String, String)>,
+}
+
+impl Gateway {
+    /// Starts a daemon with that file in that world; the words are always `serve`.
+    pub(crate) fn start(world: World, config: Option<PathBuf>, words: &[&str], more: &[(String, String)]) -> Self {
+        assert_eq!(words, ["serve"], "a stage has no other daemon");
+        let config = config.unwrap();
+        let environment: Vec<_> = world.environment().into_iter().chain(more.iter().cloned()).collect();
+        Surroundings::of(environment.clone()).enter();
+        let opened = block_on(cli::serve::open_on_stage(&config));
+        let (daemon, addresses) = opened.unwrap_or_else(|(code, why)| panic!("exit {code}: {why}"));
+        let address = addresses.endpoints[0].strip_prefix("http://").unwrap().split('/').next().unwrap();
+        let address: SocketAddr = address.parse().unwrap();
+        block_on(async { admit(&daemon) });
+        let (metrics, stderr) = (addresses.metrics, stage().log.clone());
+        Self { daemon: Some(daemon), ending: None, world, config, address, metrics, stderr, environment }
+    }
+
+    pub(crate) fn inner(&self) -> &Arc<Daemon> {
+        self.daemon.as_ref().unwrap()
+    }
+
+    /// The bearer token, when there is one.
+    pub(crate) fn token(&self) -> Option<String> {
+        self.world.token()
+    }
+
+    /// A new client of that era.
+    pub(crate) fn client(&self, era: Era) -> Mcp {
+        Mcp::http(self.address, self.token(), era)
+    }
+
+    /// A client that speaks 2025-11-25.
+    pub(crate) fn legacy(&self) -> Mcp {
+        self.client(Era::LEGACY)
+    }
+
+    /// A client that speaks 2026-07-28.
+    pub(crate) fn modern(&self) -> Mcp {
+        self.client(Era::Modern)
+    }
+
+    /// A host on pipes.
+    pub(crate) fn pipe(&self) -> Pipe {
+        Pipe::of(self)
+    }
+
+    /// Waits until all of these tools are listed.
+    pub(crate) fn wait_for_tools(&self, names: &[&str]) {
+        self.wait_for_tools_within(Duration::from_secs(60), names);
+    }
+
+    /// [`Gateway::wait_for_tools`] for upstreams that are slow to start.
+    pub(crate) fn wait_for_tools_within(&self, patience: Duration, names: &[&str]) {
+        let mut client = self.modern();
+        within(patience, &format!("all of {names:?} are listed"), || {
+            let listed = client.tool_names();
+            names.iter().all(|name| listed.iter().any(|listed| listed == name))
+        });
+    }
+
+    /// Its output, for a failure's message.
+    pub(crate) fn story(&self) -> String {
+        format!("log of the daemon:\n{}", self.stderr.all().join("\n"))
+    }
+
+    /// Runs a command of `headend` against this daemon.
+    pub(crate) fn run(&self, args: &[&str]) -> Output {
+        self.world.run(args)
+    }
+
+    /// Writes another configuration over the file and asks for a reload.
+    pub(crate) fn reload(&self, text: &str) -> Output {
+        self.world.write("headend.toml", text);
+        self.run(&["reload"])
+    }
+
+    /// The metrics page.
+    pub(crate) fn scrape(&self) -> String {
+        let address = self.metrics.expect("metrics are on");
+        let answer = super::http::get(address, "/metrics").unwrap();
+        assert_eq!(answer.head.status, 200);
+        answer.text()
+    }
+
+    /// Sends it SIGTERM or SIGHUP.
+    pub(crate) fn signal(&mut self, signal: Signal) {
+        let daemon = Arc::clone(self.inner());
+        if signal == Signal::HUP {
+            drop(block_on(daemon.reload("sighup", None)));
+        } else {
+            assert_eq!(signal, Signal::TERM, "a stage has no other signals");
+            let end = async move { daemon.shut_down(&CancellationToken::new()).await };
+            self.ending = Some(stage().runtime.spawn(end));
+        }
+    }
+
+    /// Waits for its end, at most that long.
+    pub(crate) fn wait(&mut self, patience: Duration) -> Option<ExitStatus> {
+        let ending = self.ending.as_mut().expect("it was told to end");
+        let ended = block_on(async { tokio::time::timeout(patience, ending).await });
+        ended.ok()?.unwrap();
+        (self.ending, self.daemon) = (None, None);
+        // What still held a part of it lets go.
+        pass(Duration::from_millis(50));
+        Some(ExitStatus::default())
+    }
+
+    /// Ends the daemon as SIGTERM does, and waits for its end.
+    pub(crate) fn stop(&mut self) {
+        if self.daemon.is_some() {
+            if self.ending.is_none() {
+                self.signal(Signal::TERM);
+            }
+            self.wait(Duration::from_secs(600)).expect("it ends");
+        }
+    }
+
+    /// Ends the daemon and starts another one with the same file.
+    pub(crate) fn restart(mut self) -> Self {
+        self.stop();
+        let (world, config, environment) = (self.world.clone(), self.config.clone(), self.environment.clone());
+        drop(self);
+        Self::start(world, Some(config), &["serve"], &environment)
+    }
+
+    /// Number of programs of an upstream that run.
+    pub(crate) fn programs(&self, upstream: &str) -> usize {
+        super::program::number(upstream)
+    }
+
+    /// Ends the programs of an upstream with that signal. Returns their number.
+    pub(crate) fn kill(&self, upstream: &str, signal: Signal) -> usize {
+        super::program::kill(upstream, signal)
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", self.story());
+        }
+        self.stop();
+    }
+}
+
+/// Serves connections of the stage to the daemon's listeners, as their accept loops do.
+fn admit(daemon: &Arc<Daemon>) {
+    let peer = SocketAddr::from(([127, 0, 0, 1], 1));
+    let front = daemon.first_front();
+    let stop = daemon.service.draining.clone();
+    let mut listener = Listener::bind(front.local.port());
+    daemon.service.tasks.spawn("stage listener", async move {
+        while let Some((stream, _)) = stop.run_until_cancelled(listener.accept()).await {
+            let guest = front.lobby.let_in(Network::from(peer.ip())).await;
+            serve_connection(&front, stream, peer, guest, &stop);
+        }
+    });
+    let Some((local, served)) = daemon.pages() else { return };
+    let (stop, tasks) = (daemon.service.giving_up.clone(), daemon.supervised.tasks.clone());
+    let lobby = Lobby::for_operators("metrics", pages::CONNECTIONS, daemon.service.metrics.clone());
+    let mut listener = Listener::bind(local.port());
+    daemon.supervised.tasks.spawn("stage pages", async move {
+        while let Some((stream, _)) = stop.run_until_cancelled(listener.accept()).await {
+            let guest = lobby.let_in(Network::from(peer.ip())).await;
+            let (served, stop) = (Arc::clone(&served), stop.clone());
+            tasks.spawn("page", async move {
+                stop.run_until_cancelled(pages::connection(&served, stream, guest, &stop)).await;
+            });
+        }
+    });
+}

@@ -1,0 +1,126 @@
+//! The network of a stage: ports that servers of the stage listen on, and connections in memory.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use http::Uri;
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::rt::TokioIo;
+use tokio::io::{DuplexStream, duplex};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+
+/// Bytes that wait in a connection in each direction.
+const BUFFER: usize = 256 * 1024;
+/// The first port of a stage.
+const FIRST: u16 = 7001;
+
+thread_local! {
+    static LISTENERS: RefCell<HashMap<u16, mpsc::UnboundedSender<DuplexStream>>> = RefCell::default();
+}
+
+/// A listener on a port of the stage. Dropped, it refuses connections.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    pub(crate) address: SocketAddr,
+    connections: mpsc::UnboundedReceiver<DuplexStream>,
+}
+
+impl Listener {
+    /// Listens on that port, or on a free one for port 0.
+    pub(crate) fn bind(port: u16) -> Self {
+        let (sender, connections) = mpsc::unbounded_channel();
+        let port = LISTENERS.with_borrow_mut(|listeners| {
+            let is_free = |port: &u16| listeners.get(port).is_none_or(mpsc::UnboundedSender::is_closed);
+            let port = if port == 0 { (FIRST..).find(is_free).unwrap() } else { port };
+            assert!(is_free(&port), "port {port} of the stage is in use");
+            listeners.insert(port, sender);
+            port
+        });
+        Self { address: SocketAddr::from(([127, 0, 0, 1], port)), connections }
+    }
+}
+
+impl axum::serve::Listener for Listener {
+    type Io = DuplexStream;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (DuplexStream, SocketAddr) {
+        match self.connections.recv().await {
+            Some(stream) => (stream, self.address),
+            None => std::future::pending().await,
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(self.address)
+    }
+}
+
+/// Forgets all ports.
+pub(super) fn forget() {
+    LISTENERS.take();
+}
+
+/// Connects to a port of the stage; `None` off stage.
+pub(crate) fn dial(uri: &Uri) -> Option<io::Result<Dialled>> {
+    if !super::is_set() {
+        return None;
+    }
+    let port = uri.port_u16().unwrap_or(80);
+    Some(connect(port).map(|stream| Dialled::Memory(TokioIo::new(stream))))
+}
+
+/// Connects to a port of the stage.
+pub(super) fn connect(port: u16) -> io::Result<DuplexStream> {
+    let (ours, theirs) = duplex(BUFFER);
+    let refused = || io::Error::from(io::ErrorKind::ConnectionRefused);
+    LISTENERS.with_borrow(|listeners| {
+        let listener = listeners.get(&port).ok_or_else(refused)?;
+        listener.send(theirs).map_err(|_| refused())
+    })?;
+    Ok(ours)
+}
+
+/// A connection of the gateway to a server.
+#[derive(Debug)]
+pub(crate) enum Dialled {
+    Tcp(TokioIo<TcpStream>),
+    Memory(TokioIo<DuplexStream>),
+}
+
+impl Read for Dialled {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
+            Self::Memory(stream) => Pin::new(stream).poll_read(cx, buf),
+        }
+    }
+}
+
+impl Write for Dialled {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_write(cx, buf),
+            Self::Memory(stream) => Pin::new(stream).poll_write(cx, buf),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Memory(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Memory(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! The surroundings of a process on a stage: its environment, and what its commands print.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+thread_local! {
+    static PLAYED: RefCell<Option<Surroundings>> = const { RefCell::new(None) };
+}
+
+/// An environment, and what was printed in it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Surroundings {
+    pub(super) variables: HashMap<String, String>,
+    pub(super) stdout: Vec<u8>,
+    pub(super) stderr: Vec<u8>,
+}
+
+impl Surroundings {
+    pub(super) fn of(variables: impl IntoIterator<Item = (String, String)>) -> Self {
+        Self { variables: variables.into_iter().collect(), ..Self::default() }
+    }
+
+    /// Puts this thread into them.
+    pub(super) fn enter(self) {
+        PLAYED.set(Some(self));
+    }
+
+    /// Takes this thread out of its surroundings.
+    pub(super) fn leave() -> Self {
+        PLAYED.take().unwrap_or_default()
+    }
+}
+
+/// A variable of the environment: of the surroundings of this thread, or else of the process.
+pub(crate) fn variable(name: &str) -> Option<String> {
+    PLAYED.with_borrow(|played| match played {
+        Some(played) => played.variables.get(name).cloned(),
+        None => std::env::var(name).ok(),
+    })
+}
+
+/// Keeps what a command prints; `false` where it has no such surroundings.
+pub(crate) fn printed(text: &str) -> bool {
+    kept(|played| &mut played.stdout, text)
+}
+
+/// The same for stderr.
+pub(crate) fn complained(text: &str) -> bool {
+    kept(|played| &mut played.stderr, text)
+}
+
+fn kept(place: fn(&mut Surroundings) -> &mut Vec<u8>, text: &str) -> bool {
+    PLAYED.with_borrow_mut(|played| {
+        let place = played.as_mut().map(place);
+        place.map(|place| place.extend_from_slice(text.as_bytes())).is_some()
+    })
+}

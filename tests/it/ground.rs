@@ -1,0 +1,37 @@
+//! What the tools stand on here: real time, real sockets, real folders. A stage has a ground of its own.
+
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// A connection to a listener.
+pub(crate) type Stream = TcpStream;
+
+/// Connects within that time, which holds for writes too.
+pub(crate) fn connect(address: SocketAddr, patience: Duration) -> io::Result<Stream> {
+    let stream = TcpStream::connect_timeout(&address, patience)?;
+    stream.set_nodelay(true)?;
+    stream.set_write_timeout(Some(patience))?;
+    Ok(stream)
+}
+
+pub(crate) fn now() -> Instant {
+    Instant::now()
+}
+
+/// A folder that ends with its test.
+#[derive(Debug)]
+pub(crate) struct Folder(TempDir);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        Self(tempfile::Builder::new().prefix("headend-it-").tempdir().unwrap())
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+}

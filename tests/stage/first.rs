@@ -1,0 +1,46 @@
+//! The tools of the stage themselves.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::base::clock;
+use crate::stage::harness::Setup;
+use crate::stage::mcp::Era;
+use crate::stage::upstream::Fake;
+
+#[test]
+fn clients_of_both_eras_call_programs_and_servers() {
+    let (http, sse) = (Fake::http("modern"), Fake::sse());
+    let setup = Setup::new().fake("fx", &Fake::stdio("both"));
+    let (http, sse) = (http.spawn(), sse.spawn());
+    let gateway = setup.url("web", &http.url).url("old", &sse.url).start();
+    gateway.wait_for_tools(&["fx__echo", "web__echo", "old__echo"]);
+    for era in Era::BOTH {
+        let mut client = gateway.client(era);
+        for tool in ["fx__echo", "web__echo", "old__echo"] {
+            assert_eq!(client.call(tool, json!({"text": tool})).text(), tool);
+        }
+    }
+}
+
+#[test]
+fn minutes_take_no_time_and_pass_on_every_clock() {
+    let gateway = Setup::new().fake("fx", &Fake::stdio("both")).toml("call-timeout = \"2h\"").start();
+    gateway.wait_for_tools(&["fx__echo"]);
+    let before = (clock::since_1970(), std::time::Instant::now());
+    let call = gateway.modern().call("fx__sleep", json!({"ms": 230_000}));
+    assert_eq!(call.text(), "slept");
+    assert!(before.1.elapsed() < Duration::from_secs(30));
+    let passed = crate::stage::block_on(async { clock::since_1970() }) - before.0;
+    assert!(passed >= Duration::from_secs(229), "{passed:?}");
+}
+
+#[test]
+fn commands_reach_the_daemon() {
+    let gateway = Setup::new().fake("fx", &Fake::stdio("both")).start();
+    gateway.wait_for_tools(&["fx__echo"]);
+    let called = gateway.run(&["call", "fx__echo", r#"{"text":"by hand"}"#]);
+    assert!(String::from_utf8_lossy(&called.stdout).contains("by hand"), "{called:?}");
+    assert!(gateway.scrape().contains("headend_upstream_state"));
+}

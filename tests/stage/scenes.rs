@@ -1,0 +1,8 @@
+//! Tests of the whole gateway on a stage.
+
+mod calls;
+mod first;
+mod hidden;
+mod lazy;
+mod limits;
+mod lists;
