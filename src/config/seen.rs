@@ -5,8 +5,8 @@ use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use aws_lc_rs::digest::{Context, SHA256};
 use data_encoding::HEXLOWER;
+use ring::digest::{Context, SHA256};
 
 /// One file as it was read, or the names in a folder. It holds a digest of the content, never the content.
 #[derive(Debug, PartialEq, Eq)]

@@ -10,9 +10,9 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use aws_lc_rs::constant_time::verify_slices_are_equal;
 use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
 use parking_lot::Mutex;
+use subtle::ConstantTimeEq as _;
 
 use crate::base::clock;
 use crate::store::sign_ins::{Key, SignIn, SignIns};
@@ -81,7 +81,7 @@ impl Visitor {
 
     /// Whether a form was made for this session.
     pub(crate) fn sent(&self, csrf: &str) -> bool {
-        verify_slices_are_equal(self.csrf.as_bytes(), csrf.as_bytes()).is_ok()
+        self.csrf.as_bytes().ct_eq(csrf.as_bytes()).into()
     }
 }
 
@@ -133,7 +133,7 @@ impl Doors {
     /// [`NoEntry`].
     pub(crate) fn enter(&self, token: &str, now: Duration) -> Result<String, NoEntry> {
         let mut inner = self.inner.lock();
-        if verify_slices_are_equal(&key(token.trim()), &inner.token).is_ok() {
+        if key(token.trim())[..].ct_eq(&inner.token[..]).into() {
             return Ok(self.begin(&mut inner, now));
         }
         Err(inner.wrong(now))

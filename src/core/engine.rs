@@ -25,6 +25,7 @@ pub mod refresh;
 pub mod replay;
 pub mod restart;
 pub mod route;
+mod sealed;
 pub mod session_id;
 #[cfg(test)]
 mod sim;

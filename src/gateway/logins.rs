@@ -10,9 +10,9 @@
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use aws_lc_rs::constant_time::verify_slices_are_equal;
 use data_encoding::BASE64URL_NOPAD;
 use parking_lot::{Mutex, MutexGuard};
+use subtle::ConstantTimeEq as _;
 use tokio::sync::{Mutex as Turn, mpsc, watch};
 use url::Url;
 
@@ -333,7 +333,7 @@ impl Pending {
 }
 
 fn is_same(one: &Digest, other: &Digest) -> bool {
-    verify_slices_are_equal(one.bytes(), other.bytes()).is_ok()
+    one.bytes().ct_eq(other.bytes()).into()
 }
 
 /// An issuer with its host in ASCII, as it is shown.

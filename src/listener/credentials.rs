@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use aws_lc_rs::constant_time::verify_slices_are_equal;
 use http::header::{AUTHORIZATION, HeaderMap, WWW_AUTHENTICATE};
 use http::{HeaderValue, Response, StatusCode};
+use subtle::ConstantTimeEq as _;
 use tokio_util::sync::CancellationToken;
 
 use crate::base::access::{Access, Credential};
@@ -86,7 +86,7 @@ impl Credentials {
             let given = Digest::of(token);
             let mut found = None;
             for (known, caller) in tokens {
-                if verify_slices_are_equal(known.bytes(), given.bytes()).is_ok() {
+                if known.bytes().ct_eq(given.bytes()).into() {
                     found = Some(caller);
                 }
             }

@@ -24,6 +24,7 @@ mod callers;
 mod label;
 mod login;
 mod own;
+mod own_process;
 mod shortage;
 mod usage;
 
@@ -36,6 +37,7 @@ pub(crate) use self::label::{MethodLabel, OutcomeLabel};
 use self::login::LoginFamilies;
 pub(crate) use self::login::Renewal;
 pub(crate) use self::own::{DiskUse, OwnMetrics};
+use self::own_process::OwnProcess;
 pub(crate) use self::shortage::Shortage;
 use self::shortage::Shortages;
 pub(crate) use self::usage::{Usage, UsageMetrics};
@@ -120,8 +122,7 @@ impl Metrics {
     /// A family that the registry refuses, which is a mistake in this file.
     pub(crate) fn new() -> Result<Self, prometheus::Error> {
         let b = Builder { registry: Registry::new() };
-        #[cfg(target_os = "linux")]
-        b.registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
+        b.registry.register(Box::new(OwnProcess::new()?))?;
         let build = b.gauges("headend_build_info", "The running version; the value is always 1.", &["version"])?;
         build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
         let call = &["upstream", "method"];

@@ -47,7 +47,7 @@ impl Trust {
     }
 
     fn make(&self, is_own: bool) -> Result<ClientConfig, rustls::Error> {
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
         let authorities = if is_own { self.authorities.clone() } else { Vec::new() };
         let verifier = Verifier::new_with_extra_roots(authorities, Arc::clone(&provider))?;
         let builder = ClientConfig::builder_with_provider(provider)
@@ -76,7 +76,7 @@ impl std::fmt::Debug for Trust {
 /// When that store cannot be used.
 pub(crate) fn tls_config() -> Result<ClientConfig, rustls::Error> {
     use rustls_platform_verifier::BuilderVerifierExt as _;
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
     Ok(builder.with_platform_verifier()?.with_no_client_auth())
 }

@@ -145,7 +145,7 @@ async fn token(State(issuer): State<Arc<Issuer>>, body: Bytes) -> Response {
     match asked["grant_type"].as_str() {
         "authorization_code" => {
             let Some(challenge) = inner.codes.remove(&asked["code"]) else { return refused("invalid_grant") };
-            let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, asked["code_verifier"].as_bytes());
+            let digest = ring::digest::digest(&ring::digest::SHA256, asked["code_verifier"].as_bytes());
             assert_eq!(challenge, data_encoding::BASE64URL_NOPAD.encode(digest.as_ref()), "PKCE");
             assert_eq!(asked["resource"], format!("{}/mcp", issuer.origin));
             inner.count += 1;

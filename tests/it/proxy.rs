@@ -55,7 +55,7 @@ impl Network {
         let key = KeyPair::generate().unwrap();
         let server = CertificateParams::new([HOST.to_owned()]).unwrap().signed_by(&key, &authority).unwrap();
         let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
         let config = config.with_no_client_auth().with_single_cert(vec![server.der().clone()], key).unwrap();
         let acceptor = TlsAcceptor::from(Arc::new(config));

@@ -11,8 +11,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use aws_lc_rs::digest;
 use data_encoding::BASE32_NOPAD;
+use ring::digest;
 
 /// Longest exposed name unless configured: 64 is what LLM APIs accept, the rest is room for the host's own prefix.
 pub const DEFAULT_MAX_LENGTH: usize = 48;

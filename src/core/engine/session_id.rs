@@ -6,9 +6,7 @@
 
 use std::time::Duration;
 
-use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
-use data_encoding::BASE64URL_NOPAD;
-
+use super::sealed::{NONCE_BYTES, TextKeys};
 use crate::mcp::version::{Era, Revision};
 use crate::wire::raw::RawJson;
 use crate::wire::secrets::Secrets;
@@ -31,10 +29,10 @@ const WORDS: [&str; 10] = [
 const FIRST_WORD: char = '\u{10}';
 
 /// Names a session on disk and in its id.
-pub type SessionName = [u8; NONCE_LEN];
+pub type SessionName = [u8; NONCE_BYTES];
 
 /// Seals and opens session ids.
-pub struct SessionKey(Vec<LessSafeKey>);
+pub struct SessionKey(TextKeys);
 
 impl std::fmt::Debug for SessionKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -130,17 +128,12 @@ fn in_full(text: &str) -> String {
 impl SessionKey {
     /// `None` never happens.
     pub fn new(secrets: &Secrets) -> Option<Self> {
-        let key = |secret: &[u8; 32]| UnboundKey::new(&AES_256_GCM_SIV, secret).ok().map(LessSafeKey::new);
-        secrets.all().map(key).collect::<Option<_>>().map(Self)
+        Some(Self(TextKeys::new(secrets)))
     }
 
     /// The id for a client. `name` must never be used twice. `None` for terms that do not fit.
     pub fn seal(&self, owner: &SessionOwner<'_>, terms: &SessionTerms, name: SessionName) -> Option<String> {
-        let mut bytes = terms.bytes()?;
-        let aad = Aad::from(owner.bytes());
-        self.0.first()?.seal_in_place_append_tag(Nonce::assume_unique_for_key(name), aad, &mut bytes).ok()?;
-        let sealed = BASE64URL_NOPAD.encode(&[&name[..], &bytes].concat());
-        (sealed.len() <= MAX_BYTES).then_some(sealed)
+        self.0.seal(name, &owner.bytes(), &terms.bytes()?, MAX_BYTES)
     }
 
     /// The session that an id of this owner names; `None` when it was not made for it, or is too old at `now`, the time since
@@ -149,15 +142,8 @@ impl SessionKey {
         if sealed.len() > MAX_BYTES {
             return None;
         }
-        let bytes = BASE64URL_NOPAD.decode(sealed.as_bytes()).ok()?;
-        let (name, sealed) = bytes.split_first_chunk::<NONCE_LEN>()?;
-        let bound = owner.bytes();
-        let terms = self.0.iter().find_map(|key| {
-            let (mut sealed, aad) = (sealed.to_vec(), Aad::from(&bound));
-            let plain = key.open_in_place(Nonce::assume_unique_for_key(*name), aad, &mut sealed).ok()?;
-            SessionTerms::of(plain)
-        })?;
-        (now.as_secs() < terms.until).then_some((*name, terms))
+        let (name, terms) = self.0.open(sealed, &owner.bytes(), SessionTerms::of)?;
+        (now.as_secs() < terms.until).then_some((name, terms))
     }
 }
 

@@ -10,9 +10,7 @@
 
 use std::time::Duration;
 
-use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
-use data_encoding::BASE64URL_NOPAD;
-
+use super::sealed::{NONCE_BYTES, TextKeys};
 use crate::catalog::holder::Holder;
 use crate::mcp::method::Method;
 use crate::mcp::version::Revision;
@@ -28,7 +26,7 @@ const MAX_BYTES: usize = 64 * 1024;
 pub const MAX_ROUNDS: u8 = 16;
 
 /// Seals and opens states.
-pub struct StateKey(Vec<LessSafeKey>);
+pub struct StateKey(TextKeys);
 
 impl std::fmt::Debug for StateKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -99,7 +97,7 @@ pub enum Carried {
 }
 
 /// Names one sealed state, so that it can be told whether it was used before.
-pub type StateId = [u8; NONCE_LEN];
+pub type StateId = [u8; NONCE_BYTES];
 
 /// The use of one state, which is remembered for as long as the state opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,8 +136,7 @@ impl Carried {
 impl StateKey {
     /// `None` never happens.
     pub fn new(secrets: &Secrets) -> Option<Self> {
-        let key = |secret: &[u8; 32]| UnboundKey::new(&AES_256_GCM_SIV, secret).ok().map(LessSafeKey::new);
-        secrets.all().map(key).collect::<Option<_>>().map(Self)
+        Some(Self(TextKeys::new(secrets)))
     }
 
     /// Seals a state at `now`, the time since 1970. `nonce` must never be used twice.
@@ -148,7 +145,7 @@ impl StateKey {
         scope: &StateScope<'_>,
         state: &Opened,
         now: Duration,
-        nonce: [u8; NONCE_LEN],
+        nonce: [u8; NONCE_BYTES],
     ) -> Option<String> {
         let until = now.saturating_add(LIFE).as_secs();
         let mut bytes = until.to_be_bytes().to_vec();
@@ -156,10 +153,7 @@ impl StateKey {
         let (kind, carried) = state.carried.parts();
         bytes.push(kind);
         bytes.extend_from_slice(carried);
-        let aad = Aad::from(scope.bytes());
-        self.0.first()?.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), aad, &mut bytes).ok()?;
-        let sealed = BASE64URL_NOPAD.encode(&[&nonce[..], &bytes].concat());
-        (sealed.len() <= MAX_BYTES).then_some(sealed)
+        self.0.seal(nonce, &scope.bytes(), &bytes, MAX_BYTES)
     }
 
     /// Seals the state for the round after `round`; `None` where there have been too many.
@@ -169,7 +163,7 @@ impl StateKey {
         round: u8,
         carried: Carried,
         now: Duration,
-        nonce: [u8; NONCE_LEN],
+        nonce: [u8; NONCE_BYTES],
     ) -> Option<String> {
         let round = round.checked_add(1).filter(|round| *round <= MAX_ROUNDS)?;
         self.seal(scope, &Opened { round, carried }, now, nonce)
@@ -180,20 +174,15 @@ impl StateKey {
         if sealed.len() > MAX_BYTES {
             return None;
         }
-        let bytes = BASE64URL_NOPAD.decode(sealed.as_bytes()).ok()?;
-        let (nonce, sealed) = bytes.split_first_chunk::<NONCE_LEN>()?;
-        let bound = scope.bytes();
-        self.0.iter().find_map(|key| {
-            let (mut sealed, aad) = (sealed.to_vec(), Aad::from(&bound));
-            let plain = key.open_in_place(Nonce::assume_unique_for_key(*nonce), aad, &mut sealed).ok()?;
+        let read = |plain: &[u8]| {
             let (until, rest) = plain.split_first_chunk::<8>()?;
             let ([round, kind], carried) = rest.split_first_chunk::<2>()?;
             let until = u64::from_be_bytes(*until);
-            if now.as_secs() >= until {
-                return None;
-            }
-            Some((Opened { round: *round, carried: Carried::of(*kind, carried)? }, StateUse { id: *nonce, until }))
-        })
+            let opened = Opened { round: *round, carried: Carried::of(*kind, carried)? };
+            (now.as_secs() < until).then_some((opened, until))
+        };
+        let (id, (opened, until)) = self.0.open(sealed, &scope.bytes(), read)?;
+        Some((opened, StateUse { id, until }))
     }
 }
 
@@ -212,7 +201,7 @@ mod tests {
     fn sealed(scope: &StateScope<'_>, carried: Carried) -> (StateKey, String) {
         let key = key(7);
         let state = Opened { round: 2, carried };
-        let text = key.seal(scope, &state, NOW, [1; NONCE_LEN]).unwrap();
+        let text = key.seal(scope, &state, NOW, [1; NONCE_BYTES]).unwrap();
         (key, text)
     }
 
@@ -262,7 +251,7 @@ mod tests {
         let later = StateKey::new(&Secrets { current: [8; 32], earlier: vec![[7; 32]] }).unwrap();
         assert!(open(&later, &scope, &text).is_some(), "of an earlier key");
         let used = key.open(&scope, &text, NOW).unwrap().1;
-        assert_eq!(used, StateUse { id: [1; NONCE_LEN], until: (NOW + LIFE).as_secs() });
+        assert_eq!(used, StateUse { id: [1; NONCE_BYTES], until: (NOW + LIFE).as_secs() });
     }
 
     #[test]

@@ -55,8 +55,8 @@
 
 use std::fmt;
 
-use aws_lc_rs::hmac;
 use data_encoding::HEXLOWER;
+use ring::hmac;
 use time::OffsetDateTime;
 
 use super::Digest;

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use aws_lc_rs::digest::{Context, SHA256, digest};
 use data_encoding::HEXLOWER;
+use ring::digest::{Context, SHA256, digest};
 
 use crate::wire::canonical::{canonical, ordered};
 use crate::wire::raw::RawJson;

@@ -5,12 +5,12 @@
 
 use std::fmt;
 
-use aws_lc_rs::rand::SystemRandom;
-use aws_lc_rs::signature::{
+use data_encoding::{BASE64, BASE64URL_NOPAD, HEXLOWER};
+use ring::rand::SystemRandom;
+use ring::signature::{
     ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, RSA_PKCS1_SHA256,
     RsaKeyPair,
 };
-use data_encoding::{BASE64, BASE64URL_NOPAD, HEXLOWER};
 use zeroize::Zeroizing;
 
 use super::error::OAuthError;
@@ -60,7 +60,8 @@ impl SigningKey {
         let (body, _) = rest.split_once(END).ok_or(FORM)?;
         let body: Zeroizing<String> = Zeroizing::new(body.split_ascii_whitespace().collect());
         let key = Zeroizing::new(BASE64.decode(body.as_bytes()).map_err(|_| FORM)?);
-        let ec = |curve| EcdsaKeyPair::from_pkcs8(curve, &key).ok();
+        let random = SystemRandom::new();
+        let ec = |curve| EcdsaKeyPair::from_pkcs8(curve, &key, &random).ok();
         let kind = ec(&ECDSA_P256_SHA256_FIXED_SIGNING)
             .map(Kind::Es256)
             .or_else(|| ec(&ECDSA_P384_SHA384_FIXED_SIGNING).map(Kind::Es384))
@@ -102,7 +103,7 @@ impl SigningKey {
             Kind::Es256(key) | Kind::Es384(key) => key.sign(&random, text).ok().map(|made| made.as_ref().to_vec()),
             Kind::EdDsa(key) => Some(key.sign(text).as_ref().to_vec()),
             Kind::Rs256(key) => {
-                let mut made = vec![0; key.public_modulus_len()];
+                let mut made = vec![0; key.public().modulus_len()];
                 key.sign(&RSA_PKCS1_SHA256, &random, text, &mut made).ok()?;
                 Some(made)
             }

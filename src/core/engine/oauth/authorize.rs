@@ -4,8 +4,8 @@
 
 use std::fmt;
 
-use aws_lc_rs::constant_time::verify_slices_are_equal;
 use data_encoding::BASE64URL_NOPAD;
+use subtle::ConstantTimeEq as _;
 use url::Url;
 
 use super::client::Client;
@@ -101,8 +101,9 @@ impl Authorization {
     /// from elsewhere are not looked at.
     pub(super) fn returned(&self, server: &Server, callback: &Callback) -> Result<Hidden, OAuthError> {
         let state = callback.state.as_ref().ok_or(OAuthError::State)?;
-        verify_slices_are_equal(state.expose().as_bytes(), self.state.expose().as_bytes())
-            .map_err(|_| OAuthError::State)?;
+        if !bool::from(state.expose().as_bytes().ct_eq(self.state.expose().as_bytes())) {
+            return Err(OAuthError::State);
+        }
         match &callback.iss {
             Some(iss) if *iss != server.issuer => return Err(OAuthError::Mixed),
             None if server.names_itself => return Err(OAuthError::Mixed),

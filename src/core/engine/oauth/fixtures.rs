@@ -32,9 +32,9 @@ pub(super) fn chance() -> Chance {
 /// A new key that signs for a client.
 #[cfg(test)]
 pub(super) fn signing_key() -> SigningKey {
-    let random = aws_lc_rs::rand::SystemRandom::new();
-    let curve = &aws_lc_rs::signature::ECDSA_P256_SHA256_FIXED_SIGNING;
-    let der = aws_lc_rs::signature::EcdsaKeyPair::generate_pkcs8(curve, &random).unwrap();
+    let random = ring::rand::SystemRandom::new();
+    let curve = &ring::signature::ECDSA_P256_SHA256_FIXED_SIGNING;
+    let der = ring::signature::EcdsaKeyPair::generate_pkcs8(curve, &random).unwrap();
     let text = data_encoding::BASE64.encode(der.as_ref());
     SigningKey::parse(&format!("-----BEGIN PRIVATE KEY-----\n{text}\n-----END PRIVATE KEY-----\n")).unwrap()
 }
