@@ -538,6 +538,9 @@ impl<P: CallPort> Peer<P> {
 
     /// Tells what was read and asks for the lists that are due.
     fn read_lists(&mut self, now: Instant) {
+        for quirk in self.lists.take_quirks() {
+            self.tell(PeerEvent::Quirk(quirk));
+        }
         while let Some((list, trouble)) = self.lists.told() {
             self.events.push_back(PeerEvent::List(list, trouble));
         }
