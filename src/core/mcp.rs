@@ -16,6 +16,7 @@ pub(crate) mod lookalike;
 pub mod meta;
 pub mod method;
 pub mod notice;
+pub mod nulls;
 pub mod project;
 pub mod task;
 pub mod trace;

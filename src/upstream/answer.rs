@@ -16,11 +16,10 @@ use crate::base::budget::{COUNTED_FROM, NoRoom, Room};
 use crate::base::callers::CallerNumber;
 use crate::base::descriptors::ran_out;
 use crate::engine::batch;
-use crate::engine::call::Outcome;
 use crate::engine::failure::Executed;
 use crate::engine::fault::Fault;
-use crate::mcp::version::{Era, Revision};
-use crate::mcp::voice::{Ear, Heard};
+use crate::mcp::version::Revision;
+use crate::mcp::voice::Ear;
 use crate::telemetry::metrics::UpstreamMetrics;
 use crate::upstream::connections::{AnswerBody, ClientError};
 use crate::upstream::message_flaws::MessageFlaws;
@@ -30,10 +29,10 @@ use crate::upstream::standing::Standing;
 use crate::upstream::unspoken::{self, Unspoken, may_be_json, media_type, shown_media};
 use crate::wire::coding;
 use crate::wire::frame::Frame;
-use crate::wire::message::{Message, MessageError, Response as Answer};
+use crate::wire::message::{Message, Response as Answer};
 use crate::wire::quirk::Quirk;
 use crate::wire::sse::{SseDecoder, SseError};
-use crate::wire::start::number_answered_by;
+use crate::wire::start::{Start, number_answered_by};
 use crate::wire::unreadable::Unreadable;
 
 /// The form of an answer to a POST, for the operator.
@@ -114,6 +113,11 @@ impl std::fmt::Display for HttpError {
         }
     }
 }
+
+mod gauge;
+
+/// Longest wait for the beginning of an answer that is refused for its length.
+const BEGINNING: Duration = Duration::from_millis(200);
 
 /// How answers are measured and bounded.
 #[derive(Clone, Debug)]
@@ -295,7 +299,7 @@ impl Reader {
             if let (Format::Json { collected }, Some(length)) = (&self.format, self.body.size_hint().exact()) {
                 let length = usize::try_from(length).unwrap_or(usize::MAX).saturating_add(collected.len());
                 if length > self.gauge.intake.max_message_bytes() {
-                    return Err(self.gauge.over_limit());
+                    return Err(self.over_length().await);
                 }
                 self.make_room(length).await?;
             }
@@ -323,12 +327,20 @@ impl Reader {
                         return self.message(data);
                     }
                     if held + arrived > self.gauge.intake.max_message_bytes() {
-                        return Err(self.gauge.over_limit());
+                        let start = if collected.is_empty() { &data[..] } else { &collected[..] };
+                        return Err(self.gauge.over_limit(start));
                     }
                     collected.extend_from_slice(&data);
                 }
             }
         }
+    }
+
+    /// The failure of an answer that says itself that it is too long. Its beginning is for the operator.
+    async fn over_length(&mut self) -> HttpError {
+        let first = tokio::time::timeout(BEGINNING, self.body.frame()).await;
+        let first = first.ok().flatten().and_then(Result::ok).and_then(|frame| frame.into_data().ok());
+        self.gauge.over_limit(&first.unwrap_or_default())
     }
 
     /// The first message of what came; the others of a batch are handed out after it.
@@ -378,10 +390,14 @@ impl Reader {
         let Format::Sse { decoder } = &mut self.format else { return Ok(None) };
         while let Some(event) = decoder.next_event() {
             let event = event.map_err(|error| match &error {
-                SseError::TooLarge { .. } => {
-                    // It may be the answer.
-                    self.unread = self.request;
-                    self.gauge.wrong(Fault::Oversize, error.to_string())
+                SseError::TooLarge { start, .. } => {
+                    self.unread = match Start::of(start) {
+                        Start::Answer(_) => number_answered_by(start),
+                        Start::Request(_) | Start::Notifies | Start::Asks => None,
+                        // It may be the answer.
+                        Start::Unknown => self.request,
+                    };
+                    self.gauge.unread(Fault::Oversize, &Unreadable::new(start, error.to_string()))
                 }
                 SseError::Utf8 { line } => {
                     self.unread = number_answered_by(line);
@@ -422,68 +438,6 @@ pub(crate) async fn drain(mut body: AnswerBody) {
         }
     };
     drop(tokio::time::timeout(Duration::from_millis(200), read).await);
-}
-
-impl Gauge {
-    fn hear(&self, frame: &Frame) -> Result<Message, (Fault, Unreadable)> {
-        let heard = self.ear.hear(frame).map_err(|error| match error {
-            MessageError::Syntax => (Fault::Garbage, Unreadable::no_json(frame.bytes())),
-            MessageError::Shape { ref id, .. } => {
-                let fault = if id.is_some() { Fault::MalformedReply } else { Fault::Garbage };
-                (fault, Unreadable::new(frame.bytes(), error.to_string()))
-            }
-        });
-        let Heard { message, broken, quirk, taken } = heard?;
-        self.metrics.reserved(taken);
-        quirk.into_iter().for_each(|quirk| self.read(quirk));
-        if broken.is_some() {
-            self.metrics.fault(Fault::Complex);
-        }
-        Ok(message)
-    }
-
-    /// The outcome of the call that a response answers.
-    pub(crate) fn outcome(&self, response: Answer) -> Outcome {
-        let outcome = Outcome::of(response, self.revision.map_or(Era::Legacy, Revision::era));
-        if let Some(fault) = outcome.fault() {
-            self.metrics.fault(fault);
-        }
-        outcome
-    }
-
-    /// Counts a message that broke the protocol and was read all the same.
-    fn read(&self, quirk: Quirk) {
-        self.metrics.fault(Fault::Lenient);
-        self.flaws.read(quirk);
-    }
-
-    /// Counts and names what is no message, which ends the exchange.
-    fn unread(&self, fault: Fault, message: &Unreadable) -> HttpError {
-        self.flaws.unread(message);
-        self.wrong(fault, message.why.clone())
-    }
-
-    /// The failure of a request whose answer holds no message. An answer with a status of success
-    /// is counted and named.
-    pub(crate) fn unspoken(&self, answer: &Unspoken) -> HttpError {
-        match answer.coded {
-            Some(why) => HttpError::Protocol(why.to_owned()),
-            None if answer.status.is_success() => {
-                self.unread(Fault::Garbage, &Unreadable::new(answer.start(), answer.why(DUE)))
-            }
-            None => HttpError::Status(answer.status),
-        }
-    }
-
-    /// Counts what the upstream did wrong, which ends the exchange.
-    pub(crate) fn wrong(&self, fault: Fault, why: impl Into<String>) -> HttpError {
-        self.metrics.fault(fault);
-        HttpError::Protocol(why.into())
-    }
-
-    fn over_limit(&self) -> HttpError {
-        self.wrong(Fault::Oversize, "the answer is over the size limit")
-    }
 }
 
 /// Why the coding of a response's body is refused. The gateway asked for none, and the decoded size is unknown.

@@ -23,7 +23,6 @@ use crate::engine::attribution::End;
 use crate::engine::call::{Outcome, Outgoing};
 use crate::engine::event::ExchangeEvent;
 use crate::engine::failure::Executed;
-use crate::engine::fault::Fault;
 use crate::engine::handshake::Agreed;
 use crate::engine::lost::{Verdict, is_of_no_request, judge};
 use crate::engine::unasked::Stream;
@@ -664,8 +663,7 @@ impl Post {
         if is_refusal || response.id.as_ref().is_none_or(|id| self.is_ours(id)) {
             return Step::Answer(response);
         }
-        let why = "the answer has another request's id";
-        Step::Failed(self.link.gauge().wrong(Fault::UnknownReply, why), None)
+        Step::Failed(self.link.gauge().other_id(&response), None)
     }
 
     fn is_ours(&self, id: &RawJson) -> bool {

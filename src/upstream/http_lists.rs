@@ -175,6 +175,10 @@ impl<'a> HttpLists<'a> {
                 let is_long = answer.as_ref().is_ok_and(|result| result.bytes().len() >= LONG_TEXT);
                 let (next, fault) = run_aside_if(is_long, || self.lists.answered(reading, answer, now));
                 fault.into_iter().for_each(|fault| metrics.fault(fault));
+                for quirk in self.lists.take_quirks() {
+                    metrics.fault(Fault::Lenient);
+                    self.context.handle.health.flaws.read(quirk);
+                }
                 next.into_iter().for_each(|page| self.ask(page, now));
                 return None;
             }

@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering;
 
 use http::{HeaderValue, Method as HttpMethod, Response};
 
-use crate::engine::fault::Fault;
 use crate::engine::handshake::{Agreed, Carrier, EraHint, Handshake, LEGACY_ADVICE, Next, PROBE_TIME, Question, Reply};
 use crate::mcp::meta::HopMeta;
 use crate::upstream::answer::{Gauge, HttpError, Reader};
@@ -132,8 +131,7 @@ async fn first_answer(response: Response<AnswerBody>, gauge: &Gauge) -> Result<R
     loop {
         if let Message::Response(answer) = reader.next().await? {
             let ours = answer.id.as_ref().is_none_or(|id| id.parse::<u64>().is_ok_and(|id| id == ID));
-            let why = "the answer has another request's id";
-            return if ours { Ok(answer.outcome) } else { Err(gauge.wrong(Fault::UnknownReply, why)) };
+            return if ours { Ok(answer.outcome) } else { Err(gauge.other_id(&answer)) };
         }
     }
 }

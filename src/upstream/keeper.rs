@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::base::clock;
 use crate::base::task_group::TaskGroup;
 use crate::catalog::name::UpstreamName;
+use crate::config::secret::Secret;
 use crate::config::{AuthKind, Upstream};
 use crate::engine::oauth::challenge::{Challenge, Complaint};
 use crate::engine::oauth::flow;
@@ -370,6 +371,9 @@ impl Keeper {
 
     fn enter(&self, state: State) {
         let end = if let State::Token(token) = &state { token.end } else { None };
+        if let State::Token(token) = &state {
+            self.health.flaws.hide_token(Secret::new(token.login.tokens.access.expose().to_owned()));
+        }
         self.health.metrics().token_expires(end);
         self.state.store(Arc::new(state));
     }

@@ -5,6 +5,7 @@
 //! The bytes of a message are the server's own; values that headend gave to it are gone from them,
 //! and the log of the daemon has the reason alone.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -12,13 +13,15 @@ use parking_lot::Mutex;
 
 use crate::base::clock;
 use crate::base::tally::Tally;
-use crate::config::secret::Secret;
+use crate::config::secret::{Secret, is_secret_name};
 use crate::config::{Target, Upstream};
 use crate::upstream::last_words::LastWords;
 use crate::upstream::logbook::{Logbook, Origin};
 use crate::wire::quirk::Quirk;
 use crate::wire::unreadable::Unreadable;
 
+/// Access tokens that are hidden.
+const TOKENS: usize = 2;
 /// Messages that are named at once in the log of the upstream; then one a minute.
 const NAMED: u64 = 20;
 
@@ -42,6 +45,16 @@ struct State {
     first: Option<UnreadMessage>,
     /// Takes out what the server was given.
     words: Option<LastWords>,
+    /// Takes out the access tokens of the login, the latest last.
+    tokens: VecDeque<LastWords>,
+}
+
+impl State {
+    /// A text without the values that the server was given. It may end within one of them.
+    fn shown(&self, text: &str) -> String {
+        let words = self.words.iter().chain(&self.tokens);
+        without_bearer(&words.fold(text.to_owned(), |text, words| words.shown(&text, true)))
+    }
 }
 
 /// A message that cannot be read.
@@ -69,10 +82,23 @@ impl MessageFlaws {
         self.state.lock().words = Some(words);
     }
 
+    /// Hides an access token of the login from here on, and the one before it, which may still be in
+    /// use.
+    pub(crate) fn hide_token(&self, token: Secret) {
+        let tokens = &mut self.state.lock().tokens;
+        if tokens.len() == TOKENS {
+            tokens.pop_front();
+        }
+        tokens.push_back(LastWords::of(&[("token".to_owned(), token)]));
+    }
+
     /// Hides what a server behind a URL is given.
     pub(crate) fn hide_given(&self, spec: &Upstream) {
         let mut given = spec.expanded.clone();
-        if let Target::Http { headers, .. } = &spec.target {
+        if let Target::Http { url, headers, .. } = &spec.target {
+            for (name, value) in url.query_pairs().filter(|(name, _)| is_secret_name(name)) {
+                given.push((name.into_owned(), Secret::new(value.into_owned())));
+            }
             for (name, value) in headers {
                 given.push((name.clone(), value.clone()));
                 // A credential without its scheme.
@@ -86,7 +112,7 @@ impl MessageFlaws {
 
     /// A text without the values that the server was given.
     pub(crate) fn without_given(&self, text: &str) -> String {
-        self.state.lock().words.as_ref().map_or_else(|| text.to_owned(), |words| words.shown(text, true))
+        self.state.lock().shown(text)
     }
 
     /// A start has begun.
@@ -111,13 +137,8 @@ impl MessageFlaws {
     pub(crate) fn unread(&self, message: &Unreadable) {
         let mut state = self.state.lock();
         state.unreadable += 1;
-        // It may end within a secret.
-        let start = match &state.words {
-            Some(words) => words.shown(&message.start, true),
-            None => message.start.clone(),
-        };
-        let told =
-            UnreadMessage { why: message.why.clone(), start: without_bearer(&start), is_meant: message.is_meant };
+        let start = state.shown(&message.start);
+        let told = UnreadMessage { why: message.why.clone(), start, is_meant: message.is_meant };
         let text = told.text();
         if state.first.as_ref().is_none_or(|first| !first.is_meant && told.is_meant) {
             state.first = Some(told.clone());
@@ -193,6 +214,27 @@ mod tests {
         assert_eq!(flaws.completed(other.clone()), other);
         flaws.begin();
         assert_eq!(flaws.completed(told.clone()), told, "it is not of this start");
+    }
+
+    #[test]
+    fn tokens_of_a_login_and_keys_in_the_url_are_not_shown() {
+        let (flaws, log, _) = flaws();
+        let config = "[upstreams.fx]\nurl = \"https://x.example/mcp?api_key=hunter22&page=home\"\n";
+        let (config, _) = crate::config::parse(config, "test", &|_| None, &|_| Ok(String::new())).unwrap();
+        flaws.hide_given(&config.upstreams[0]);
+        for token in ["canary-a.b-1", "canary-c.d-2", "canary-e.f-3"] {
+            flaws.hide_token(Secret::new(token.to_owned()));
+        }
+        flaws.unread(&Unreadable::no_json(
+            br#"{"a":NaN,"url":"/mcp?api_key=hunter22&page=home","t":"canary-e.f-3","u":"canary-c.d-2"}"#,
+        ));
+        flaws.unread(&Unreadable::no_json(format!("{{\"a\":\"{}canary-e.f-3\"}}", "x".repeat(185)).as_bytes()));
+        let lines: Vec<String> = log.after(0, 9).iter().map(|line| line.text.clone()).collect();
+        assert!(!lines.iter().any(|line| line.contains("canary") || line.contains("hunter22")), "{lines:?}");
+        assert!(
+            lines[0].contains("$api_key") && lines[0].contains("page=home") && lines[0].contains("$token"),
+            "{lines:?}"
+        );
     }
 
     #[test]

@@ -168,7 +168,14 @@ async fn open(context: &Context, remote: &Remote) -> Result<(Events, Uri), Strin
     let room = Room::shared(&context.spawner.intake.budget);
     let mut events = Events { body: response.into_body(), decoder, room, next: None };
     loop {
-        let event = events.next().await?.map_err(|_| "its endpoint event cannot be read".to_owned())?;
+        let event = events.next().await?.map_err(|dropped| {
+            let message = match dropped {
+                Dropped::TooLarge(start) => Unreadable::new(&start, "an event is over the size limit"),
+                Dropped::NotText(line) => Unreadable::no_json(&line),
+            };
+            context.handle.health.flaws.unread(&message);
+            format!("its endpoint event cannot be read: {}", message.why)
+        })?;
         if event.name.as_deref() == Some("endpoint") {
             return Ok((events, endpoint(&base, &String::from_utf8_lossy(&event.data))?));
         }
@@ -224,7 +231,7 @@ impl Events {
                     self.passing(event.data.len());
                     return Ok(Ok(event));
                 }
-                Some(Err(SseError::TooLarge { .. })) => return Ok(Err(Dropped::TooLarge(Bytes::new()))),
+                Some(Err(SseError::TooLarge { start, .. })) => return Ok(Err(Dropped::TooLarge(start))),
                 Some(Err(SseError::Utf8 { line })) => {
                     self.passing(line.len());
                     return Ok(Err(Dropped::NotText(line)));

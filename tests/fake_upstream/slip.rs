@@ -18,6 +18,8 @@ pub(crate) enum Slip {
     NoVersion,
     /// `NaN` in each result.
     Nan,
+    /// Optional members of results and of listed items are `null`.
+    OptionalNulls,
 }
 
 impl Slip {
@@ -36,6 +38,7 @@ impl Slip {
             }
             Self::Array => message = json!([message]),
             Self::NoVersion => drop(message.as_object_mut().unwrap().remove("jsonrpc")),
+            Self::OptionalNulls => optional_nulls(&mut message["result"]),
             Self::Nan => {
                 message["result"]["x"] = json!("NaN");
                 return message.to_string().replace("\"NaN\"", "NaN");
@@ -43,6 +46,36 @@ impl Slip {
         }
         message.to_string()
     }
+}
+
+/// Writes `null` for members that a result of a list or a call lacks.
+fn optional_nulls(result: &mut Value) {
+    let Some(members) = result.as_object_mut() else { return };
+    let put = |value: &mut Value, names: &[&str]| {
+        let Some(object) = value.as_object_mut() else { return };
+        for name in names {
+            object.entry(*name).or_insert(Value::Null);
+        }
+    };
+    for (name, nulls) in [
+        ("tools", &["title", "annotations", "icons", "_meta"][..]),
+        ("prompts", &["title", "arguments", "icons", "_meta"]),
+        ("resources", &["title", "mimeType", "size", "annotations", "_meta"]),
+        ("resourceTemplates", &["title", "mimeType", "annotations", "_meta"]),
+        ("content", &["annotations", "_meta"]),
+        ("contents", &["mimeType", "_meta"]),
+    ] {
+        members.get_mut(name).and_then(Value::as_array_mut).into_iter().flatten().for_each(|item| put(item, nulls));
+    }
+    let has = |name: &str| members.contains_key(name);
+    let nulls: &[&str] = match () {
+        () if has("content") => &["isError", "_meta"],
+        () if has("contents") => &["_meta"],
+        () if has("messages") => &["description", "_meta"],
+        () if ["tools", "prompts", "resources", "resourceTemplates"].into_iter().any(has) => &["nextCursor", "_meta"],
+        () => &[],
+    };
+    put(result, nulls);
 }
 
 /// The bytes of a text in which U+E000 stands for the byte E9, an `é` of Latin-1: a script is JSON

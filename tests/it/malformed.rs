@@ -29,7 +29,8 @@ pub(crate) fn tools() -> Vec<(Value, bool)> {
         (json!({"inputSchema": {"properties": {"a": {}}}}), true),
         (json!({"outputSchema": {"type": "object", "properties": {"a": 1}}}), true),
         (json!({"title": null, "_meta": 7, "icons": "none", "execution": "now"}), true),
-        (json!({"inputSchema": null}), false),
+        (json!({"inputSchema": null}), true),
+        (json!({"inputSchema": {"type": "object", "properties": null, "required": null, "$schema": null}}), true),
         (json!({"inputSchema": {"type": "object", "properties": {"a": true}}}), true),
     ]
 }

@@ -49,6 +49,7 @@ fn a_message_with_one_reading_is_read_so_and_counted() {
         ("fraction-id", "came back as a text or a fraction"),
         ("nulls", "was `null`"),
         ("array", "in an array"),
+        ("optional-nulls", "an optional member of a message was `null`"),
     ] {
         for fake in everywhere() {
             let command = fake.command();
@@ -69,6 +70,95 @@ fn a_message_with_one_reading_is_read_so_and_counted() {
             let shown = said(&gateway.run(&["status", "fx"]));
             assert!(shown.contains(line), "{slip}, {command}: {shown}");
         }
+    }
+}
+
+#[test]
+fn no_client_gets_a_null_for_an_absent_member() {
+    for fake in everywhere() {
+        let command = fake.command();
+        let (gateway, _server) = before(&fake.with("--slip", "optional-nulls"));
+        gateway.wait_for_tools_within(SOON, &["fx__echo"]);
+        for era in Era::BOTH {
+            let mut client = gateway.client(era);
+            for (method, params) in [
+                ("tools/list", json!({})),
+                ("prompts/list", json!({})),
+                ("resources/list", json!({})),
+                ("resources/templates/list", json!({})),
+                ("tools/call", json!({"name": "fx__echo", "arguments": {"text": "hi"}})),
+                ("prompts/get", json!({"name": "fx__p"})),
+                ("resources/read", json!({"uri": "fx://doc/1"})),
+                ("resources/read", json!({"uri": "fx+fx://doc/1"})),
+            ] {
+                let answer = client.request(method, params);
+                assert!(!answer.raw.contains(":null"), "{method}, {command}: {}", answer.raw);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_list_that_is_null_is_empty_and_an_empty_cursor_behind_the_last_page_is_none() {
+    let answer = |result: Value| json!({"jsonrpc": "2.0", "id": "ID", "result": result}).to_string();
+    let answer = |result: Value| answer(result).replace("\"ID\"", "${ID}");
+    let tool = json!({"name": "echo", "inputSchema": {"type": "object", "properties": null, "required": null}});
+    let lines = json!({
+        "tools/list": [answer(json!({"tools": [tool], "nextCursor": ""}))],
+        "prompts/list": [answer(json!({"prompts": null}))],
+        "resources/list": [answer(json!({"resources": [], "nextCursor": 7}))],
+    });
+    for fake in everywhere() {
+        let command = fake.command();
+        let setup = Setup::new();
+        let path = setup.world.write("script.json", &lines.to_string());
+        let (gateway, _server) = before(&fake.with("--script", path.to_str().unwrap()));
+        gateway.wait_for_tools_within(SOON, &["fx__echo"]);
+        assert_eq!(gateway.modern().call("fx__echo", json!({"text": "hi"})).text(), "hi", "{command}");
+        eventually("all lists are read", || flaws(&gateway).contains("a list was `null`"));
+        let told = flaws(&gateway);
+        assert!(told.contains("`nextCursor` was an empty text behind the last page"), "{command}: {told}");
+        let status = status_of(&gateway, "fx").to_string();
+        assert!(status.contains("`nextCursor` of its answer is neither a text nor left out"), "{command}: {status}");
+    }
+}
+
+#[test]
+fn an_answer_that_is_too_large_too_deep_or_of_no_request_is_named() {
+    let deep = format!("{}{}", "[".repeat(20), "]".repeat(20));
+    let head = r#"{"jsonrpc":"2.0","id":${ID},"result":{"secret-x":"#;
+    let lines = json!({
+        "tools/call/echo": [{"head": format!("{head}\""), "unit": "x", "count": 100_000, "tail": "\"}}"}],
+        "tools/call/fail": [format!("{head}{deep}}}}}")],
+        "prompts/get": [r#"{"jsonrpc":"2.0","id":987654,"result":{"secret-x":1}}"#],
+    });
+    let limits =
+        "limits.max-result = \"64KiB\"\nlimits.max-upstream-result = \"64KiB\"\nlimits.max-upstream-depth = 16";
+    for fake in everywhere() {
+        let command = fake.command();
+        let setup = Setup::new().server(limits);
+        let path = setup.world.write("script.json", &lines.to_string());
+        let fake = fake.with("--script", path.to_str().unwrap());
+        let is_stdio = command.contains("\"stdio\"");
+        let server = (!is_stdio).then(|| fake.spawn());
+        let gateway = match &server {
+            Some(server) => setup.toml(&format!("[upstreams.fx]\nurl = \"{}\"\ncall-timeout = \"2s\"", server.url)),
+            None => setup.toml(&format!("[upstreams.fx]\ncommand = {}\ncall-timeout = \"2s\"", fake.command())),
+        };
+        let gateway = gateway.start();
+        gateway.wait_for_tools_within(SOON, &["fx__echo", "fx__fail"]);
+        let mut client = gateway.modern();
+        client.call("fx__echo", json!({"text": "hi"}));
+        client.call("fx__fail", json!({}));
+        client.request("prompts/get", json!({"name": "fx__p"}));
+        let logs = logs(&gateway);
+        let is_large = ["over the size limit", "is larger than 65536 bytes"];
+        assert!(is_large.iter().any(|why| logs.contains(&format!("{why}; it begins: "))), "{command}: {logs}");
+        assert!(logs.contains("nested too deeply; it begins: "), "{command}: {logs}");
+        let is_told = ["an answer to no request that is open", "the answer has another request's id (987654)"];
+        assert!(is_told.iter().any(|why| logs.contains(why)), "{command}: {logs}");
+        assert_eq!(logs.matches("secret-x").count(), 3, "{command}: {logs}");
+        assert!(flaws(&gateway).contains("could not be read (messages: 3)"), "{command}: {}", flaws(&gateway));
     }
 }
 

@@ -251,6 +251,20 @@ fn test_only(file: &Path) -> bool {
     is_test || in_tests
 }
 
+#[test]
+fn every_row_about_foreign_input_names_a_test() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let text = fs::read_to_string(root.join("tests/README.md")).unwrap();
+    let (_, section) = text.split_once("## Foreign input").unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let rows: Vec<&str> = section.lines().filter(|line| line.starts_with("| ")).skip(1).collect();
+    let names = rows.iter().map(|row| row.rsplit('`').nth(1).unwrap_or_else(|| panic!("no test: {row}")));
+    let folders = ["src", "tests"].into_iter().flat_map(|folder| rust_files(&root.join(folder)));
+    let sources: String = folders.map(|file| fs::read_to_string(file).unwrap()).collect();
+    let missing: Vec<&str> = names.filter(|name| !sources.contains(&format!("fn {name}()"))).collect();
+    assert!(rows.len() > 30 && missing.is_empty(), "{missing:?}");
+}
+
 fn rust_files(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_owned()];

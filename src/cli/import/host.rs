@@ -173,6 +173,7 @@ pub(super) fn read(path: &Path, text: &str) -> Result<HostFile, ImportError> {
                     Some("builtin" | "platform" | "frontend" | "inline_python")
                 );
             if !built_in {
+                let body = body.without_nulls();
                 servers.push(Server { name: name.clone(), body, scope: scope.clone(), project: project.clone() });
             }
         }

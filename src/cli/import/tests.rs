@@ -171,6 +171,60 @@ fn strange_shapes_are_no_reason_to_stop() {
 }
 
 #[test]
+fn a_server_with_nulls_is_the_server_without_them() {
+    let keys = [
+        "command",
+        "cmd",
+        "args",
+        "env",
+        "environment",
+        "envs",
+        "env_keys",
+        "env_vars",
+        "cwd",
+        "workingDirectory",
+        "url",
+        "httpUrl",
+        "serverUrl",
+        "headers",
+        "http_headers",
+        "bearer_token_env_var",
+        "requestInit",
+        "type",
+        "transport",
+        "description",
+        "roots",
+        "disabled",
+        "enabled",
+        "autoApprove",
+        "alwaysAllow",
+        "timeout",
+        "tools",
+    ];
+    for whole in [
+        r#"{"cmd":"/bin/x","args":["a"]}"#,
+        r#"{"command":"/bin/x","env":{"A":"b"},"cwd":"/tmp"}"#,
+        r#"{"url":"https://x.example/mcp","transport":"sse"}"#,
+        r#"{"serverUrl":"https://x.example/mcp","headers":{"A":"b"}}"#,
+        r#"{"command":"/bin/x","disabled":true}"#,
+        r#"{"command":"/bin/x","enabled":false}"#,
+        r#"{"command":"/bin/x","autoApprove":["t"]}"#,
+    ] {
+        let read = |body: &str| imported(&[("x.json".into(), format!(r#"{{"mcpServers":{{"x":{body}}}}}"#))]).0;
+        let want = read(whole);
+        let absent: Vec<&str> = keys.into_iter().filter(|key| !whole.contains(&format!("\"{key}\""))).collect();
+        let with = |nulls: &[&str]| {
+            let nulls: String = nulls.iter().map(|key| format!("\"{key}\":null,")).collect();
+            read(&whole.replacen('{', &format!("{{{nulls}"), 1))
+        };
+        for key in &absent {
+            assert_eq!(with(&[key]), want, "{key}: null in {whole}");
+        }
+        assert_eq!(with(&absent), want, "{whole}");
+    }
+}
+
+#[test]
 fn a_file_that_is_nested_without_end_is_refused_with_its_line() {
     for deep in ["[".repeat(100_000), "{\"a\":".repeat(100_000), "// don't \"]\n[".repeat(200)] {
         let text = format!("{{\n\"mcpServers\": {deep}");

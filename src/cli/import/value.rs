@@ -70,6 +70,16 @@ impl Json {
         one.into_iter().chain(self.items().iter().filter_map(Self::scalar)).collect()
     }
 
+    /// The object without the members that are null, as some programs write what they leave out.
+    pub(super) fn without_nulls(mut self) -> Self {
+        let names = self.members().iter().map(|(name, _)| name.clone());
+        let absent: Vec<String> = names.filter(|name| self.get(name) == Some(&Self::Null)).collect();
+        if let Self::Object(members) = &mut self {
+            members.retain(|(name, _)| !absent.contains(name));
+        }
+        self
+    }
+
     /// Whether something stands here: neither nothing nor null.
     pub(super) fn is_stated(&self) -> bool {
         *self != Self::Null

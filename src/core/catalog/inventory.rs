@@ -7,8 +7,10 @@ use crate::mcp::input::Audience;
 use crate::mcp::item::{Definition, ListPage};
 use crate::mcp::method::List;
 use crate::mcp::version::Revision;
+use crate::wire::code;
 use crate::wire::digest::Digest;
 use crate::wire::foreign;
+use crate::wire::quirk::Quirk;
 use crate::wire::raw::{RawJson, RawObject};
 
 /// Bounds of each of one upstream's lists.
@@ -333,6 +335,10 @@ pub struct Reading {
     excess: Excess,
     skipped: Vec<String>,
     cursors: HashSet<String>,
+    /// Kinds of quirks of its pages, each once.
+    quirks: Vec<Quirk>,
+    /// The page that was asked for with an empty cursor is outstanding.
+    has_asked_empty: bool,
 }
 
 /// Next step after a page.
@@ -367,7 +373,40 @@ impl Reading {
             excess: Excess::default(),
             skipped: Vec::new(),
             cursors: HashSet::new(),
+            quirks: Vec::new(),
+            has_asked_empty: false,
         }
+    }
+
+    /// Takes the ways in which pages broke the protocol and were read all the same.
+    pub fn take_quirks(&mut self) -> Vec<Quirk> {
+        std::mem::take(&mut self.quirks)
+    }
+
+    /// Takes an error instead of a page. `None` if the list could not be read.
+    ///
+    /// Some servers write an empty cursor behind their last page, which others use for a page. The
+    /// server was asked; it knows no page of that name.
+    pub fn refused(&mut self, error_code: Option<i64>) -> Option<Next> {
+        let is_end = self.has_asked_empty && error_code == Some(code::INVALID_PARAMS);
+        is_end.then(|| self.end_at_empty())
+    }
+
+    fn end_at_empty(&mut self) -> Next {
+        self.note(Quirk::EmptyCursor);
+        self.done(None)
+    }
+
+    fn note(&mut self, quirk: Quirk) {
+        if !self.quirks.contains(&quirk) {
+            self.quirks.push(quirk);
+        }
+    }
+
+    /// Whether a page has an item that was not on an earlier page.
+    fn has_news(&self, items: &[Definition]) -> bool {
+        let known: HashSet<(&str, Digest)> = self.items.iter().map(|item| (item.key.as_str(), item.digest)).collect();
+        items.iter().any(|item| !known.contains(&(item.key.as_str(), item.digest)))
     }
 
     /// Takes one page.
@@ -376,6 +415,12 @@ impl Reading {
     /// When the result is not a page of this list.
     pub fn page(&mut self, result: &RawJson) -> Result<Next, serde_json::Error> {
         let page = ListPage::read(self.list, result)?;
+        page.quirks.iter().for_each(|quirk| self.note(*quirk));
+        let follows_empty = std::mem::take(&mut self.has_asked_empty);
+        // The same page once more, and the same empty cursor behind it.
+        if follows_empty && page.next.as_deref() == Some("") && !self.has_news(&page.items) {
+            return Ok(self.end_at_empty());
+        }
         let room = self.bounds.items.saturating_sub(self.items.len()).min(page.items.len());
         self.idle_pages += usize::from(room == 0);
         self.bytes += page.bytes;
@@ -391,11 +436,19 @@ impl Reading {
             self.skipped.push(format!("{}: the lists are over {} bytes", self.list.member(), self.bounds.bytes));
             return Ok(self.done(None));
         }
+        if page.has_bad_cursor {
+            self.excess.or_more = true;
+            let why = "`nextCursor` of its answer is neither a text nor left out, so the next page cannot be asked for";
+            return Ok(self.done(Some(why.to_owned())));
+        }
         match page.next {
             // Of a full list these pages were read to count what is not offered.
             Some(_) if is_idle && is_full => Ok(self.done(None)),
             Some(_) if is_idle => Ok(self.done(Some(format!("it has {} pages without an item", self.bounds.pages)))),
-            Some(cursor) if self.cursors.insert(cursor.clone()) => Ok(Next::Page(cursor)),
+            Some(cursor) if self.cursors.insert(cursor.clone()) => {
+                self.has_asked_empty = cursor.is_empty();
+                Ok(Next::Page(cursor))
+            }
             Some(_) => Ok(self.done(Some("the same cursor came twice".to_owned()))),
             None => Ok(self.done(None)),
         }

@@ -7,7 +7,8 @@ use crate::wire::frame::Frame;
 use crate::wire::quirk::Quirk;
 use crate::wire::raw::{RawJson, elements};
 
-/// The messages of the batch that a frame of a server holds; `None` for a single message. What is no JSON in it is left out.
+/// The messages of the batch that a frame of a server holds; `None` for a single message and for
+/// invalid JSON.
 ///
 /// Where there are no batches, an array around one message is read as the message, which is its
 /// [`Quirk`].
@@ -22,10 +23,10 @@ pub fn split(frame: &Frame, revision: Option<Revision>) -> Option<(Vec<Frame>, O
     Some((frames.collect(), quirk))
 }
 
-/// The parts of a frame that holds an array; none where it is no valid JSON.
+/// The parts of a frame that holds an array; `None` for anything else, invalid JSON included.
 pub(super) fn parts(frame: &Frame) -> Option<Vec<RawJson>> {
     let is_array = frame.bytes().iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
-    is_array.then(|| elements(&RawJson::trusted(frame.bytes().clone())).unwrap_or_default())
+    is_array.then(|| elements(&RawJson::trusted(frame.bytes().clone())).ok()).flatten()
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use crate::mcp::meta::HopMeta;
 use crate::mcp::method::List;
 use crate::mcp::version::{Era, Revision};
 use crate::wire::code;
+use crate::wire::quirk::Quirk;
 use crate::wire::raw::{RawJson, RawObject};
 
 /// How long the other lists wait for one that is being read.
@@ -105,6 +106,8 @@ pub struct Lists {
     is_news: bool,
     /// Readings in a row whose part for clients that can be asked failed.
     failures_for_askers: u32,
+    /// Ways in which answers broke the protocol and were read all the same; not told yet.
+    quirks: Vec<Quirk>,
 }
 
 impl Lists {
@@ -118,6 +121,7 @@ impl Lists {
             refresh_at: None,
             is_news: false,
             failures_for_askers: 0,
+            quirks: Vec::new(),
         }
     }
 
@@ -217,7 +221,12 @@ impl Lists {
         now: Instant,
     ) -> (Option<Page>, Option<Fault>) {
         let list = reading.list;
-        match answer.map(|result| reading.page(&result)) {
+        let read = match answer {
+            Ok(result) => Ok(reading.page(&result)),
+            Err(error) => reading.refused(code_of(&error)).map(Ok).ok_or(error),
+        };
+        self.note(reading.take_quirks());
+        match read {
             Ok(Ok(Next::Page(cursor))) => {
                 self.one(list).begun.get_or_insert(now);
                 (Some(Page { reading, cursor: Some(cursor) }), None)
@@ -257,6 +266,21 @@ impl Lists {
                 (None, Some(Fault::BadList))
             }
         }
+    }
+
+    /// Keeps quirks until they are told; each kind once, which bounds them.
+    fn note(&mut self, quirks: Vec<Quirk>) {
+        for quirk in quirks {
+            if !self.quirks.contains(&quirk) {
+                self.quirks.push(quirk);
+            }
+        }
+    }
+
+    /// Takes the ways in which answers broke the protocol since the last call and were read all the
+    /// same.
+    pub fn take_quirks(&mut self) -> Vec<Quirk> {
+        std::mem::take(&mut self.quirks)
     }
 
     fn read(&mut self, list: List) {

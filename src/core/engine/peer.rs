@@ -319,6 +319,7 @@ impl<P: CallPort> Peer<P> {
             State::Opening { .. } | State::Failed => None,
         };
         match batch::split(&frame, revision) {
+            Some((frames, _)) if frames.is_empty() => self.handle_empty_batch(&frame),
             Some((frames, quirk)) => {
                 quirk.into_iter().for_each(|quirk| self.tell(PeerEvent::Quirk(quirk)));
                 frames.iter().for_each(|frame| self.handle_message(frame, now));
@@ -337,8 +338,11 @@ impl<P: CallPort> Peer<P> {
         if broken.is_some() {
             self.fault(Fault::Complex);
         }
+        if let Some(broken) = broken.filter(|_| !matches!(message, Message::Response(_))) {
+            self.name(Unreadable::new(frame.bytes(), broken.to_string()));
+        }
         match message {
-            Message::Response(response) => self.handle_response(response, now),
+            Message::Response(response) => self.handle_response(response, frame, now),
             Message::Notification(notification) => self.handle_notification(notification, now),
             Message::Request(request) if self.ends_at_echo(&request) => {}
             Message::Request(request) => self.handle_request(&request, now),
@@ -458,9 +462,9 @@ impl<P: CallPort> Peer<P> {
         }
     }
 
-    fn handle_response(&mut self, response: Response, now: Instant) {
+    fn handle_response(&mut self, response: Response, frame: &Frame, now: Instant) {
         let Some(id) = response.id.as_ref().and_then(WireId::from_raw) else {
-            return self.fault(Fault::UnknownReply);
+            return self.handle_unknown(frame);
         };
         let found = self.pending.take(id);
         if !matches!(found, Lookup::Unknown) {
@@ -468,7 +472,7 @@ impl<P: CallPort> Peer<P> {
         }
         match found {
             Lookup::Late => self.fault(Fault::LateReply),
-            Lookup::Unknown => self.fault(Fault::UnknownReply),
+            Lookup::Unknown => self.handle_unknown(frame),
             Lookup::Found(Waiting::Call(port)) => self.finish_call(port, response, now),
             Lookup::Found(Waiting::Handshake) => self.opening(Reply::Answer(response.outcome), now),
             Lookup::Found(Waiting::Discover) => {
@@ -495,6 +499,7 @@ impl<P: CallPort> Peer<P> {
             State::Ready(agreed) => agreed.revision.era(),
             State::Opening { .. } | State::Failed => Era::Legacy,
         };
+        response.unreadable().into_iter().for_each(|unreadable| self.name(unreadable));
         let outcome = Outcome::of(response, era);
         if let Some(fault) = outcome.fault() {
             self.fault(fault);
@@ -538,6 +543,9 @@ impl<P: CallPort> Peer<P> {
 
     /// Tells what was read and asks for the lists that are due.
     fn read_lists(&mut self, now: Instant) {
+        for quirk in self.lists.take_quirks() {
+            self.tell(PeerEvent::Quirk(quirk));
+        }
         while let Some((list, trouble)) = self.lists.told() {
             self.events.push_back(PeerEvent::List(list, trouble));
         }

@@ -5,6 +5,7 @@ use crate::engine::askers::{Item, Party};
 use crate::engine::call::Outgoing;
 use crate::mcp::meta::{Meta, MetaError};
 use crate::mcp::method::{List, Method};
+use crate::mcp::nulls;
 use crate::wire::foreign;
 use crate::wire::id::ClientId;
 use crate::wire::raw::{RawJson, RawObject};
@@ -92,19 +93,28 @@ pub struct Params {
     pub meta: Meta,
 }
 
+/// Members of requests that may be left out.
+const OPTIONAL: &[&str] = &[
+    "_meta",
+    "arguments",
+    "inputResponses",
+    "requestState",
+    "context",
+    "cursor",
+    "capabilities",
+    "clientInfo",
+    "task",
+];
+
 impl Params {
-    /// Reads `params`. Some hosts write `null` for what they leave out: such a `_meta` or
-    /// `arguments` is absent, for every reader.
+    /// Reads `params`. Some hosts write `null` for what they leave out: such an optional member is
+    /// absent, for every reader.
     ///
     /// # Errors
     /// [`RouteError::Params`] or [`RouteError::Meta`] when `params` or its `_meta` is something else than an object.
     pub fn read(params: Option<&RawJson>) -> Result<Self, RouteError> {
         let mut object = params_object(params)?;
-        for name in ["_meta", "arguments"] {
-            if object.get(name).is_some_and(RawJson::is_null) {
-                object.remove(name);
-            }
-        }
+        nulls::drop_nulls(&mut object, OPTIONAL);
         let meta = Meta::of(&object)?;
         Ok(Self { object, meta })
     }
@@ -251,7 +261,9 @@ fn completion(
     body.set("ref", RawObject::of_strings(&[("type", &kind), (member, &original)]).encode());
     body.set("argument", argument.clone());
     if let Some(context) = params.get("context").filter(|raw| raw.is_object()) {
-        body.set("context", context.clone());
+        let mut stated = RawObject::parse(context).map_err(|_| RouteError::Member("context"))?;
+        let is_changed = nulls::drop_nulls(&mut stated, &["arguments"]);
+        body.set("context", if is_changed { stated.encode() } else { context.clone() });
     }
     Ok((at, None))
 }
@@ -315,6 +327,52 @@ mod tests {
         let params = RawObject::parse(&RawJson::trusted(params)).map_err(|_| RouteError::Params)?;
         let meta = Meta::of(&params)?;
         route(&catalog(), method, &params, meta, |_| true)
+    }
+
+    /// What a request means, as far as anything of it is acted on or sent on.
+    fn meaning(method: Method, params: &serde_json::Value) -> String {
+        let params = Params::read(Some(&RawJson::trusted(params.to_string()))).unwrap();
+        params.meta.modern().unwrap();
+        let kinds = crate::mcp::input::Kinds::of(params.meta.get(crate::mcp::meta::CLIENT_CAPABILITIES));
+        let name = params.meta.client_name();
+        let routed = route(&catalog(), method, &params.object, params.meta, |_| true).unwrap();
+        let (body, capabilities) = (routed.outgoing.body.encode(), routed.outgoing.capabilities);
+        let capabilities = capabilities.map(|raw| raw.text().into_owned());
+        let token = routed.token.map(|token| token.raw().text().into_owned());
+        let resume = routed.resume.map(|resume| (resume.state, resume.responses.map(|raw| raw.text().into_owned())));
+        let level = routed.outgoing.log_level;
+        format!("{name:?} {kinds:?} {level:?} {} {capabilities:?} {token:?} {resume:?}", body.text())
+    }
+
+    #[test]
+    fn a_request_with_nulls_is_the_request_without_them() {
+        use serde_json::json;
+        let meta = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": {"name": "c", "version": "1"},
+            "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}, "sampling": {}},
+        });
+        let mut bare = meta.clone();
+        bare.as_object_mut().unwrap().remove("io.modelcontextprotocol/clientInfo");
+        let prompt = json!({"ref": {"type": "ref/prompt", "name": "fs__p"}, "argument": {"name": "a", "value": "b"}});
+        let mut context = prompt.clone();
+        context["context"] = json!({});
+        for (method, name, params) in [
+            (Method::ToolsCall, "CallToolRequestParams", json!({"name": "fs__read"})),
+            (Method::PromptsGet, "GetPromptRequestParams", json!({"name": "fs__p"})),
+            (Method::ResourcesRead, "ReadResourceRequestParams", json!({"uri": "a://x"})),
+            (Method::Complete, "CompleteRequestParams", prompt),
+            (Method::Complete, "CompleteRequestParams", context),
+        ] {
+            for meta in [&meta, &bare] {
+                let mut whole = params.clone();
+                whole["_meta"] = meta.clone();
+                let want = meaning(method, &whole);
+                for (label, nulls) in nulls::schema::with_nulls(name, &whole) {
+                    assert_eq!(meaning(method, &nulls), want, "{label}");
+                }
+            }
+        }
     }
 
     #[test]

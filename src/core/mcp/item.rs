@@ -8,6 +8,7 @@ use crate::wire::canonical::canonical;
 use crate::wire::digest::Digest;
 use crate::wire::foreign;
 use crate::wire::headers::ParamHeaders;
+use crate::wire::quirk::Quirk;
 use crate::wire::raw::{RawJson, RawObject, elements};
 use crate::wire::tokens::strings;
 
@@ -51,6 +52,10 @@ pub(crate) struct ListPage {
     pub items: Vec<Definition>,
     /// The cursor of the next page, opaque; the empty string is a cursor too.
     pub next: Option<String>,
+    /// `nextCursor` is there and no cursor, so that the rest of the list cannot be asked for.
+    pub has_bad_cursor: bool,
+    /// The ways in which the page broke the protocol and was read all the same.
+    pub quirks: Vec<Quirk>,
     /// Items that could not be read, with the reason, for the operator.
     pub skipped: Vec<String>,
     /// Bytes of the page, to bound what a list may hold.
@@ -58,7 +63,8 @@ pub(crate) struct ListPage {
 }
 
 impl ListPage {
-    /// Reads the result of a list request. One bad item costs that item, not the page.
+    /// Reads the result of a list request. One bad item costs that item, not the page. A list that
+    /// is `null` is empty.
     ///
     /// # Errors
     /// When the result has no array of definitions.
@@ -67,13 +73,20 @@ impl ListPage {
         let Some(array) = object.get(list.member()) else {
             return Err(serde::de::Error::custom(format!("no `{}` in the result", list.member())));
         };
+        let is_null = |name| object.get(name).is_some_and(RawJson::is_null);
+        let optional = ["nextCursor", "_meta"].into_iter().any(is_null).then_some(Quirk::NullOptional);
+        let cursor = object.get("nextCursor").filter(|cursor| !cursor.is_null());
+        let next = object.string("nextCursor");
         let mut page = Self {
             items: Vec::new(),
-            next: object.string("nextCursor"),
+            has_bad_cursor: cursor.is_some() && next.is_none(),
+            next,
             skipped: Vec::new(),
+            quirks: optional.into_iter().chain(array.is_null().then_some(Quirk::NullList)).collect(),
             bytes: result.bytes().len(),
         };
-        for raw in elements(array)? {
+        let listed = if array.is_null() { Vec::new() } else { elements(array)? };
+        for raw in listed {
             match Definition::read(list, &raw) {
                 Ok(item) => page.items.push(item),
                 Err(why) => page.skipped.push(why),

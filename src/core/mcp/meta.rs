@@ -41,14 +41,23 @@ pub enum MetaError {
 pub struct Meta(RawObject);
 
 impl Meta {
-    /// Reads `params._meta`; an absent one is empty.
+    /// Reads `params._meta`; an absent one is empty. Members of the protocol that may be left out are
+    /// absent where they are `null`.
     ///
     /// # Errors
     /// [`MetaError::NotAnObject`].
     pub fn of(params: &RawObject) -> Result<Self, MetaError> {
         match params.get("_meta") {
             None => Ok(Self::default()),
-            Some(raw) => RawObject::parse(raw).map(Self).map_err(|_| MetaError::NotAnObject),
+            Some(raw) => {
+                let mut members = RawObject::parse(raw).map_err(|_| MetaError::NotAnObject)?;
+                for name in [PROTOCOL_VERSION, CLIENT_INFO, LOG_LEVEL, PROGRESS_TOKEN] {
+                    if members.get(name).is_some_and(RawJson::is_null) {
+                        members.remove(name);
+                    }
+                }
+                Ok(Self(members))
+            }
         }
     }
 
@@ -114,12 +123,12 @@ impl Meta {
         self.0.get(LOG_LEVEL).filter(|_| self.has_claim()).and_then(LogLevel::read)
     }
 
-    /// The client's progress token; `null` is none.
+    /// The client's progress token.
     ///
     /// # Errors
     /// [`MetaError::WrongType`] when it is neither a string nor an integer.
     pub fn progress_token(&self) -> Result<Option<ClientId>, MetaError> {
-        let Some(raw) = self.0.get(PROGRESS_TOKEN).filter(|raw| !raw.is_null()) else { return Ok(None) };
+        let Some(raw) = self.0.get(PROGRESS_TOKEN) else { return Ok(None) };
         ClientId::from_raw(raw.clone())
             .map(Some)
             .ok_or(MetaError::WrongType { key: PROGRESS_TOKEN, want: "a string or an integer" })

@@ -22,9 +22,10 @@ use std::sync::{Arc, LazyLock};
 use bytes::Bytes;
 use memchr::memmem::Finder;
 
+use crate::mcp::nulls;
 use crate::wire::code;
 use crate::wire::frame::{Bounds, Frame, FrameError};
-use crate::wire::message::{Message, MessageError, Notification, Request, error_object};
+use crate::wire::message::{Message, MessageError, Notification, Request, Response, error_object};
 use crate::wire::quirk::Quirk;
 use crate::wire::raw::{RawJson, RawObject};
 use crate::wire::tokens::spells;
@@ -97,7 +98,10 @@ impl Ear {
     /// [`MessageError`].
     pub fn hear(&self, frame: &Frame) -> Result<Heard, MessageError> {
         let mut taken = Taken::default();
-        let (mut message, broken, quirk) = Message::of_upstream(frame, self.0.bounds)?;
+        let (mut message, broken, mut quirk) = Message::of_upstream(frame, self.0.bounds)?;
+        if self.drop_nulls(&mut message) {
+            quirk = quirk.or(Some(Quirk::NullOptional));
+        }
         match &mut message {
             Message::Response(response) => match &mut response.outcome {
                 Ok(result) => self.strip(result, Place::Result, &mut taken),
@@ -113,6 +117,26 @@ impl Ear {
             Message::Request(_) | Message::Notification(_) => {}
         }
         Ok(Heard { message, broken, quirk, taken })
+    }
+
+    /// Takes optional members that are `null` out of a question or a notification. Results of calls
+    /// are judged where their method is known.
+    fn drop_nulls(&self, message: &mut Message) -> bool {
+        let (place, without) = match message {
+            Message::Request(Request { method, params: Some(params), .. })
+            | Message::Notification(Notification { method, params: Some(params) }) => {
+                let without = nulls::without_in_params(method, params);
+                (params, without)
+            }
+            Message::Response(Response { outcome: Ok(result), .. }) => {
+                let without = nulls::without_in_questions(result);
+                (result, without)
+            }
+            Message::Request(_) | Message::Notification(_) | Message::Response(_) => return false,
+        };
+        let is_changed = without.is_some();
+        without.into_iter().for_each(|without| *place = self.kept(without));
+        is_changed
     }
 
     /// Removes our keys. A text without them costs a search and keeps its bytes.

@@ -204,7 +204,7 @@ fn events(limit: usize, parts: &mut dyn Iterator<Item = Bytes>) -> Vec<Result<Ss
     let mut found = Vec::new();
     for part in parts {
         decoder.push(part);
-        found.extend(std::iter::from_fn(|| decoder.next_event()));
+        found.extend(std::iter::from_fn(|| decoder.next_event()).map(|event| event.map_err(SseError::without_start)));
     }
     found
 }

@@ -15,6 +15,12 @@ pub enum Quirk {
     OtherType,
     /// A tool's result of a legacy server had `structuredContent: null`, which is an object or absent there.
     NullContent,
+    /// An optional member that no revision allows to be `null` was `null`.
+    NullOptional,
+    /// A list that has to be there was `null`, as some languages write an empty one.
+    NullList,
+    /// `nextCursor` was an empty text behind the last page.
+    EmptyCursor,
 }
 
 impl Quirk {
@@ -28,6 +34,9 @@ impl Quirk {
             Self::NullContent => {
                 "a tool's result had `structuredContent: null`, which has to be an object; it was left out"
             }
+            Self::NullOptional => "an optional member of a message was `null`; it was taken as absent",
+            Self::NullList => "a list was `null`; it was taken as empty",
+            Self::EmptyCursor => "`nextCursor` was an empty text behind the last page; it was taken as absent",
         }
     }
 }

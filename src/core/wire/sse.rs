@@ -85,12 +85,28 @@ pub struct SseEvent {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SseError {
     #[error("event is larger than {limit} bytes")]
-    TooLarge { limit: usize },
+    TooLarge {
+        limit: usize,
+        /// The start of its data.
+        start: Bytes,
+    },
     #[error("event is not valid UTF-8")]
     Utf8 {
         /// The value of the line that is not.
         line: Bytes,
     },
+}
+
+#[cfg(any(test, fuzzing, feature = "testing"))]
+impl SseError {
+    /// The same error without the start of the event, which depends on where the chunks were cut.
+    #[must_use]
+    pub fn without_start(self) -> Self {
+        match self {
+            Self::TooLarge { limit, .. } => Self::TooLarge { limit, start: Bytes::new() },
+            Self::Utf8 { .. } => self,
+        }
+    }
 }
 
 /// From this length on, in bytes, a cut line gets all the room that an event may need: pages that stay empty cost nothing,
@@ -167,14 +183,24 @@ impl SseDecoder {
 
     /// Gives up the event whose end has not come, and gives the start of its data. The rest of it is skipped without an error.
     pub fn discard(&mut self) -> Bytes {
+        let start = self.start(&self.carry);
+        // Reported by giving it up.
+        drop(self.fail(SseError::TooLarge { limit: self.max_event_bytes, start: start.clone() }));
+        start
+    }
+
+    /// The start of the data of the event that is being read; its last line is in work.
+    fn start(&self, line: &[u8]) -> Bytes {
         let Partial { joined, fields, .. } = &self.event;
-        let line = self.carry.strip_prefix(b"data:").unwrap_or_default();
+        let line = line.strip_prefix(b"data:").unwrap_or_default();
+        let line = line.strip_prefix(b" ").unwrap_or(line);
         let data =
             [joined.as_slice(), &fields.data, line].into_iter().find(|part| !part.is_empty()).unwrap_or_default();
-        let start = Bytes::copy_from_slice(data.get(..PREFIX_BYTES.min(data.len())).unwrap_or_default());
-        // Reported by giving it up.
-        drop(self.fail(SseError::TooLarge { limit: self.max_event_bytes }));
-        start
+        Bytes::copy_from_slice(data.get(..PREFIX_BYTES.min(data.len())).unwrap_or_default())
+    }
+
+    fn too_large_error(&self, line: &[u8]) -> SseError {
+        SseError::TooLarge { limit: self.max_event_bytes, start: self.start(line) }
     }
 
     /// The next event, or `None` when more bytes are needed.
@@ -210,7 +236,9 @@ impl SseDecoder {
             return None;
         }
         if self.too_large(self.carried, comment) {
-            return Some(self.fail(SseError::TooLarge { limit: self.max_event_bytes }));
+            let line = if self.carry.is_empty() { &tail[..] } else { &self.carry };
+            let error = self.too_large_error(line);
+            return Some(self.fail(error));
         }
         if self.carry.capacity() < self.carried && self.carried > LONG_LINE_BYTES {
             self.carry.reserve_exact(self.max_event_bytes.saturating_sub(self.carry.len()).max(tail.len()));
@@ -243,7 +271,8 @@ impl SseDecoder {
         }
         let comment = line.first() == Some(&b':');
         if self.too_large(length, comment) {
-            return Some(self.fail(SseError::TooLarge { limit: self.max_event_bytes }));
+            let error = self.too_large_error(&line);
+            return Some(self.fail(error));
         }
         if std::mem::take(&mut self.at_start) && line.starts_with(BOM) {
             line.advance(BOM.len());

@@ -6,6 +6,8 @@ use std::fmt;
 use std::fmt::Write as _;
 
 use crate::wire::foreign;
+use crate::wire::message::Response;
+use crate::wire::raw::RawJson;
 
 /// Bytes that the operator sees.
 const SHOWN: usize = 200;
@@ -30,9 +32,30 @@ impl Unreadable {
         Self { why: why.into(), start: start(bytes), is_meant }
     }
 
+    /// Describes an answer that no request waits for.
+    pub fn unasked(response: &Response, why: &str) -> Self {
+        let (Ok(body) | Err(body)) = &response.outcome;
+        let id = response.id.as_ref().map_or(Cow::Borrowed("no id"), RawJson::text);
+        Self { is_meant: false, ..Self::new(body.bytes(), format!("{why} ({})", foreign::short(&id, 40))) }
+    }
+
     /// Describes bytes that are no JSON.
     pub fn no_json(bytes: &[u8]) -> Self {
         Self::new(bytes, reason(bytes))
+    }
+}
+
+impl Response {
+    /// Why the answer to a call cannot be read, with its beginning. A list is judged item by item.
+    pub fn unreadable(&self) -> Option<Unreadable> {
+        let (Ok(body) | Err(body)) = &self.outcome;
+        match self.broken {
+            Some(broken) => Some(Unreadable::new(body.bytes(), broken.to_string())),
+            None if self.outcome.is_ok() && !body.is_object() => {
+                Some(Unreadable { is_meant: true, ..Unreadable::new(body.bytes(), "a result that is no object") })
+            }
+            None => None,
+        }
     }
 }
 

@@ -12,12 +12,14 @@ use crate::gateway::call::outcome::{is_tool_error, translate};
 use crate::gateway::call::{Call, ClientEvent};
 use crate::gateway::prepared::TaskWay;
 use crate::mcp::method::Method;
+use crate::mcp::nulls;
 use crate::mcp::project::{self, is_complete};
 use crate::mcp::version::Era;
 use crate::policy::{Entry, Event};
 use crate::telemetry::metrics::OutcomeLabel;
 use crate::wire::quirk::Quirk;
 use crate::wire::raw::RawJson;
+use crate::wire::unreadable::Unreadable;
 
 impl Call {
     /// The outcome for the client. Rewritten bytes take room of their own.
@@ -54,9 +56,12 @@ impl Call {
                 if raw.bytes().len() > self.service.max_result_bytes() {
                     return Some(self.fail(&self.too_large()));
                 }
-                let raw = self.without_null_content(raw, era);
+                let raw = self.without_nulls(self.without_null_content(raw, era));
                 let tool_error = self.labels.method == Method::ToolsCall && is_tool_error(&raw);
+                let whole = raw.clone();
                 let Some(shown) = project::result(self.labels.method, raw, era, self.revision) else {
+                    let why = "a member of the result stands twice";
+                    self.handle.health.flaws.unread(&Unreadable::new(whole.bytes(), why));
                     return Some(self.fail(&Failure::malformed()));
                 };
                 self.count(if tool_error { OutcomeLabel::ToolError } else { OutcomeLabel::Ok });
@@ -78,6 +83,14 @@ impl Call {
         };
         self.end();
         Some(ClientEvent::Done(answer))
+    }
+
+    /// A result without the optional members that are `null`, which strict clients refuse.
+    fn without_nulls(&self, raw: RawJson) -> RawJson {
+        let Some(without) = nulls::without_in_result(self.labels.method, &raw) else { return raw };
+        self.handle.metrics.fault(Fault::Lenient);
+        self.handle.health.flaws.read(Quirk::NullOptional);
+        without
     }
 
     /// A tool's result without `structuredContent: null`: a legacy server can mean nothing by it,

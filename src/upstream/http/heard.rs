@@ -27,9 +27,12 @@ impl HttpLink {
             // Not where it belongs, but it names the call that it answers.
             Message::Response(response) => {
                 let call = response.id.as_ref().and_then(WireId::from_raw);
-                if !call.is_some_and(|call| self.to_call(call.0, ExchangeEvent::Done(self.gauge().outcome(response)))) {
-                    let ours = call.is_some_and(|call| call.0 < self.ids.load(Ordering::Relaxed));
-                    self.gauge().metrics.fault(if ours { Fault::LateReply } else { Fault::UnknownReply });
+                if call.is_none_or(|call| call.0 >= self.ids.load(Ordering::Relaxed)) {
+                    drop(self.gauge().other_id(&response));
+                } else if let Some(call) = call
+                    && !self.to_call(call.0, ExchangeEvent::Done(self.gauge().outcome(response)))
+                {
+                    self.gauge().metrics.fault(Fault::LateReply);
                 }
             }
         }

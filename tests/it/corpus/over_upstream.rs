@@ -397,7 +397,10 @@ fn answers_over_http(case: &Case, era: &str) -> Vec<String> {
             let answer = gateway.client(client_era).call("bad__echo", json!({}));
             // The allocator gives memory of one call back only after a while, so the next one may add to it.
             grown.get_or_insert_with(|| peak(gateway.pid()).saturating_sub(before) / MIB as u64);
-            let good = answer.message.pointer("/result/content/0/text") == Some(&json!("normal"));
+            let good = match case.expect("tool_error") {
+                Some(_) => answer.message.pointer("/result/isError") == Some(&json!(true)),
+                None => answer.message.pointer("/result/content/0/text") == Some(&json!("normal")),
+            };
             match case.expect("jsonrpc_code").and_then(Value::as_array) {
                 Some(codes) if !codes.is_empty() => wrong.extend(judge::rpc(case, &answer.message, false)),
                 Some(_) | None if !good => wrong.push(format!("the client got {}", answer.raw)),

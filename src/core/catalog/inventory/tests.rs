@@ -169,3 +169,52 @@ fn what_was_repaired_and_what_is_withheld_is_known_after_a_restart() {
     let (back, _) = Inventory::from_json(&inventory.to_json(Revision::V2025_06_18)).unwrap();
     assert_eq!(back.flaws().collect::<Vec<_>>(), inventory.flaws().collect::<Vec<_>>());
 }
+
+#[test]
+fn an_empty_cursor_is_asked_for_and_ends_the_list_where_nothing_new_is_behind_it() {
+    let reading = || Reading::new(List::Tools, ListBounds::default());
+    let names = |next: Next| match next {
+        Next::Done { items, endless: None, .. } => items.iter().map(|item| item.key.clone()).collect::<Vec<_>>(),
+        next @ (Next::Page(_) | Next::Done { .. }) => panic!("{next:?}"),
+    };
+    let mut again = reading();
+    assert!(matches!(again.page(&page(&["a", "b"], Some(""))).unwrap(), Next::Page(cursor) if cursor.is_empty()));
+    assert_eq!(names(again.page(&page(&["a", "b"], Some(""))).unwrap()), ["a", "b"]);
+    assert_eq!(again.take_quirks(), [Quirk::EmptyCursor]);
+
+    let mut refused = reading();
+    refused.page(&page(&["a"], Some(""))).unwrap();
+    assert!(refused.refused(Some(-32603)).is_none(), "this says nothing about the cursor");
+    assert_eq!(names(refused.refused(Some(-32602)).unwrap()), ["a"]);
+    assert_eq!(refused.take_quirks(), [Quirk::EmptyCursor]);
+    assert!(reading().refused(Some(-32602)).is_none(), "the first page was refused");
+
+    let mut meant = reading();
+    meant.page(&page(&["a"], Some(""))).unwrap();
+    assert_eq!(names(meant.page(&page(&["b"], None)).unwrap()), ["a", "b"]);
+    assert!(meant.take_quirks().is_empty());
+    let mut endless = reading();
+    endless.page(&page(&["a"], Some(""))).unwrap();
+    let Next::Done { endless: Some(why), .. } = endless.page(&page(&["b"], Some(""))).unwrap() else { panic!() };
+    assert!(why.contains("the same cursor"), "{why}");
+}
+
+#[test]
+fn a_list_that_is_null_is_empty_and_a_cursor_that_is_none_is_named() {
+    for list in List::ALL {
+        let mut reading = Reading::new(list, ListBounds::default());
+        let text = format!(r#"{{"{}":null,"nextCursor":null}}"#, list.member());
+        let Next::Done { items, endless: None, .. } = reading.page(&RawJson::trusted(text)).unwrap() else { panic!() };
+        assert!(items.is_empty());
+        assert_eq!(reading.take_quirks(), [Quirk::NullOptional, Quirk::NullList]);
+    }
+    for cursor in ["7", "{}", "true", "[\"a\"]"] {
+        let text = format!(r#"{{"tools":[{{"name":"a"}}],"nextCursor":{cursor}}}"#);
+        let mut reading = Reading::new(List::Tools, ListBounds::default());
+        let Next::Done { items, endless, excess, .. } = reading.page(&RawJson::trusted(text)).unwrap() else {
+            panic!()
+        };
+        assert!(items.len() == 1 && excess.or_more, "what came stays");
+        assert!(endless.is_some_and(|why| why.contains("`nextCursor`")), "{cursor}");
+    }
+}

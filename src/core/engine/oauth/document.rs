@@ -41,6 +41,15 @@ impl Read {
         Ok(Some(text))
     }
 
+    /// A text that some servers leave empty where they have none.
+    ///
+    /// # Errors
+    /// When it is no text or is too long.
+    pub fn text_or_empty(&self, name: &'static str) -> Result<Option<String>, OAuthError> {
+        let is_empty = self.object.get(name).is_some_and(|raw| **raw.bytes() == *b"\"\"");
+        if is_empty { Ok(None) } else { self.text(name) }
+    }
+
     /// A text that has to be there.
     ///
     /// # Errors
@@ -66,11 +75,13 @@ impl Read {
         self.object.is_true(name)
     }
 
-    /// A count of seconds; some servers write it as a text. Anything else counts as absent.
+    /// A count of seconds; some servers write it as a text, with a fraction or with an exponent.
+    /// Anything else counts as absent.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "judged before, and cut to whole ones")]
     pub fn seconds(&self, name: &'static str) -> Option<u64> {
-        let raw = self.object.get(name)?;
-        let text = raw.text();
-        text.trim_matches('"').split('.').next()?.parse().ok()
+        let text = self.object.get(name)?.text().into_owned();
+        let seconds = text.trim_matches('"').trim().parse::<f64>().ok()?;
+        (seconds.is_finite() && seconds >= 0.0).then_some(seconds as u64)
     }
 
     /// The error for a member of this document.
@@ -82,3 +93,6 @@ impl Read {
 fn is_null(raw: &RawJson) -> bool {
     **raw.bytes() == *b"null"
 }
+
+#[cfg(test)]
+mod tests;

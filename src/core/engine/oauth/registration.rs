@@ -123,8 +123,9 @@ pub fn read(terms: &Terms, server: &Server, scopes: &[String], answer: &Answer) 
         redirect_url: terms.redirect_url.clone(),
         scopes: scopes.to_vec(),
         id: document.needed("client_id")?,
-        secret: document.text("client_secret")?.map(super::hidden::Hidden::new),
-        method: document.text("token_endpoint_auth_method")?,
+        // A public client has none, which some servers write as an empty text.
+        secret: document.text_or_empty("client_secret")?.map(super::hidden::Hidden::new),
+        method: document.text_or_empty("token_endpoint_auth_method")?,
         // Zero stands for never.
         expires: document.seconds("client_secret_expires_at").filter(|end| *end > 0),
     })

@@ -11,12 +11,17 @@ use crate::engine::pending::Lookup;
 use crate::wire::id::WireId;
 use crate::wire::raw::RawJson;
 use crate::wire::start::Start;
+use crate::wire::unreadable::Unreadable;
 
 impl<P: CallPort> Peer<P> {
     /// A line was skipped. Its call or the reading of its list ends; where its start does not tell whose it is, all that are in
     /// flight do.
     pub fn handle_skipped(&mut self, start: &[u8], failure: &Failure, now: Instant) {
         self.fault(Fault::Oversize);
+        // A lack of room is not the server's doing.
+        if failure.reason != Reason::Busy {
+            self.name(Unreadable::new(start, failure.detail.trim_end_matches('.')));
+        }
         let start = Start::of(start);
         let ours = |id| std::str::from_utf8(id).ok()?.parse().ok().map(WireId);
         match start {

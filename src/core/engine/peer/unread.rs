@@ -43,16 +43,36 @@ impl<P: CallPort> Peer<P> {
         self.refuse(id, Unreadable::no_json(line), now);
     }
 
-    /// Ends the request that the line answers, if it tells, and says why.
-    fn refuse(&mut self, id: Option<WireId>, unreadable: Unreadable, now: Instant) {
-        self.fault(if id.is_some() { Fault::MalformedReply } else { Fault::Garbage });
-        let why = unreadable.why.clone();
+    /// A batch without messages.
+    pub(super) fn handle_empty_batch(&mut self, frame: &Frame) {
+        self.fault(Fault::Garbage);
+        self.name(Unreadable::new(frame.bytes(), "an empty batch"));
+    }
+
+    /// An answer that no request of ours waits for. An error without an id says that the server
+    /// could not read a message of the gateway.
+    pub(super) fn handle_unknown(&mut self, frame: &Frame) {
+        self.fault(Fault::UnknownReply);
+        // It was read, so it is no reason for a failed start.
+        let why = "an answer to no request that is open";
+        self.tell(PeerEvent::Unreadable(Unreadable { is_meant: false, ..Unreadable::new(frame.bytes(), why) }));
+    }
+
+    /// Names bytes that were not read. The first ones of a handshake are the reason if it fails.
+    pub(super) fn name(&mut self, unreadable: Unreadable) {
         if let State::Opening { .. } = self.state
             && self.unread.as_ref().is_none_or(|first| !first.is_meant && unreadable.is_meant)
         {
             self.unread = Some(unreadable.clone());
         }
         self.tell(PeerEvent::Unreadable(unreadable));
+    }
+
+    /// Ends the request that the line answers, if it tells, and says why.
+    fn refuse(&mut self, id: Option<WireId>, unreadable: Unreadable, now: Instant) {
+        self.fault(if id.is_some() { Fault::MalformedReply } else { Fault::Garbage });
+        let why = unreadable.why.clone();
+        self.name(unreadable);
         let Some(id) = id else { return };
         if !matches!(self.pending.get_mut(id), Some(Waiting::Call(_) | Waiting::List(..) | Waiting::Handshake)) {
             return;

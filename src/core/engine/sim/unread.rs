@@ -151,3 +151,54 @@ fn a_server_that_sends_back_what_it_gets_is_a_terminal() {
         assert!(peer.outgoing().is_empty(), "{hint:?}: it is not answered");
     }
 }
+
+#[test]
+fn nothing_that_cannot_be_read_is_skipped_in_silence() {
+    let deep = format!("{}{}", "[".repeat(80), "]".repeat(80));
+    for (line, why) in [
+        ("[]".to_owned(), "an empty batch"),
+        (r#"[{"jsonrpc":"2.0","id":ID,"result":{"x":NaN}}]"#.to_owned(), "`NaN`"),
+        (r#"[{"jsonrpc":"2.0","id":ID,"result":{}},"#.to_owned(), "without its end"),
+        (r#"{"jsonrpc":"2.0","id":ID,"result":7}"#.to_owned(), "no object"),
+        (format!(r#"{{"jsonrpc":"2.0","id":ID,"result":{{"x":{deep}}}}}"#), "nested too deeply"),
+        (format!(r#"{{"jsonrpc":"2.0","method":"notifications/message","params":{{"x":{deep}}}}}"#), "too deeply"),
+        (r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"x"}}"#.to_owned(), "no request"),
+        (r#"{"jsonrpc":"2.0","id":"ID ","result":{}}"#.to_owned(), "no request"),
+        (r#"{"jsonrpc":"2.0","id":987654,"result":{}}"#.to_owned(), "no request"),
+    ] {
+        for revision in [Revision::V2025_03_26, Revision::V2025_11_25, Revision::V2026_07_28] {
+            let mut world = World::new().upstream("a", revision, &["t"]);
+            let (_, id) = called(&mut world, 1);
+            says(&mut world, line.replace("ID", &id.to_string()).as_bytes());
+            let told = &world.upstreams[0].unread;
+            let is_read = why == "no request";
+            let has_reason =
+                |told: &Unreadable| told.why.contains(why) && !told.start.is_empty() && told.is_meant != is_read;
+            // An empty array is no message in the other revisions.
+            let is_named = told.len() == 1 && (has_reason(&told[0]) || line == "[]");
+            assert!(is_named, "{revision}, {line:.80}: {told:?}");
+        }
+    }
+}
+
+#[test]
+fn a_line_that_is_too_large_is_named_and_one_without_room_is_not() {
+    for (failure, want) in [(Failure::too_large(), 1), (Failure::new(Reason::Busy, Executed::Unknown, "x"), 0)] {
+        let mut world = World::new().upstream("a", Revision::V2025_11_25, &["t"]);
+        let (_, id) = called(&mut world, 1);
+        let now = world.now;
+        let start = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"x":"yyyy"#);
+        world.upstreams[0].peer.handle_skipped(start.as_bytes(), &failure, now);
+        world.settle();
+        let told = &world.upstreams[0].unread;
+        assert_eq!(told.len(), want, "{told:?}");
+        assert!(told.iter().all(|told| told.start == start && told.why.contains("over the size limit")), "{told:?}");
+    }
+    let (mut peer, _, now) = opening(EraHint::Legacy);
+    peer.handle_skipped(br#"{"jsonrpc":"2.0","id":1,"result":{"x":"yyyy"#, &Failure::too_large(), now);
+    peer.handle_timeout(peer.poll_timeout().unwrap());
+    assert!(
+        failed(&mut peer).is_some_and(|why| why.contains("over the size limit")),
+        "it is the reason of the start that failed"
+    );
+}

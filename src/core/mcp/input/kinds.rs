@@ -1,6 +1,7 @@
 //! The kinds of input that a client offers, which its capabilities say.
 
 use crate::mcp::meta::{CLIENT_CAPABILITIES, Meta};
+use crate::mcp::nulls;
 use crate::wire::raw::{RawJson, RawObject};
 
 /// The client capabilities that are about input; no other is passed to an upstream.
@@ -20,6 +21,14 @@ pub fn about_input(capabilities: &RawJson) -> Option<RawJson> {
     }
     let mut declared = RawObject::parse(capabilities).ok()?;
     declared.retain(|name| ABOUT_INPUT.contains(&name));
+    nulls::drop_nulls(&mut declared, &ABOUT_INPUT);
+    for name in ABOUT_INPUT {
+        if let Some(mut parts) = declared.object(name)
+            && nulls::drop_nulls(&mut parts, &["form", "url", "tools", "context", "listChanged"])
+        {
+            declared.set(name, parts.encode());
+        }
+    }
     (!declared.is_empty()).then(|| declared.encode())
 }
 
@@ -47,7 +56,8 @@ impl Kinds {
         let Some(declared) = capabilities.and_then(|raw| RawObject::parse(raw).ok()) else { return Self::default() };
         let has = |name: &str| declared.get(name).is_some_and(RawJson::is_object);
         let modes = declared.object("elicitation");
-        let mode = |name: &str| modes.as_ref().is_some_and(|modes| modes.get(name).is_some());
+        let is_mode = |modes: &RawObject, name: &str| modes.get(name).is_some_and(|mode| !mode.is_null());
+        let mode = |name: &str| modes.as_ref().is_some_and(|modes| is_mode(modes, name));
         let elicits = modes.is_some();
         let sampling = declared.object("sampling");
         Self {

@@ -6,7 +6,9 @@
 //! | an optional member, also of `annotations`, of an icon and of an argument | dropped |
 //! | an icon or argument that lacks what it must have | dropped from its list |
 //! | `outputSchema` | dropped as a whole |
-//! | `inputSchema` that is absent or has no `type` | gets `"type":"object"` |
+//! | `inputSchema` that is absent, `null` or has no `type` | gets `"type":"object"` |
+//! | `null` as `$schema`, `type`, `properties` or `required` of a schema's root | dropped |
+//! | a whole number with a fraction of nought or an exponent | is written without |
 //! | `true` or `false` as the schema of an argument | `{}` or `{"not":{}}`, which mean the same; older revisions know objects alone |
 //! | any other `inputSchema`, a URI that is none, the `name` of a resource or template | the item is withheld |
 //!
@@ -18,6 +20,9 @@ use url::Url;
 
 use crate::mcp::method::List;
 use crate::wire::raw::{RawJson, RawObject, elements};
+
+/// Largest number up to which every whole one is exact.
+const EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// A member that some revision knows.
 struct Member {
@@ -208,7 +213,7 @@ fn held(value: &RawJson, shape: &Shape, place: impl Fn() -> String, repairs: &mu
     Held::when(match shape {
         Shape::Text => is_text(value),
         Shape::Boolean => matches!(&**value.bytes(), b"true" | b"false"),
-        Shape::WholeNumber => number(value).is_some_and(|number| number.fract() == 0.0),
+        Shape::WholeNumber => return whole_number(value, place, repairs),
         Shape::Share => number(value).is_some_and(|number| (0.0..=1.0).contains(&number)),
         Shape::Time => value.parse::<String>().is_ok_and(|text| is_time(&text)),
         Shape::Word(words) => value.parse::<String>().is_ok_and(|text| words.contains(&text.as_str())),
@@ -220,6 +225,17 @@ fn held(value: &RawJson, shape: &Shape, place: impl Fn() -> String, repairs: &mu
         Shape::Members(table) => return held_object(value, table, &place(), repairs),
         Shape::List(table) => return held_list(value, table, &place(), repairs),
     })
+}
+
+/// Readers with a type for whole numbers refuse 7.0, which means the same.
+fn whole_number(value: &RawJson, place: impl Fn() -> String, repairs: &mut Vec<String>) -> Held {
+    let Some(number) = number(value).filter(|number| number.fract() == 0.0) else { return Held::Invalid };
+    let is_plain = value.bytes().iter().all(|byte| byte.is_ascii_digit() || *byte == b'-');
+    if is_plain || number.abs() > EXACT {
+        return Held::Valid;
+    }
+    tell(repairs, format!("wrote `{}` without a fraction", place()));
+    Held::Repaired(RawJson::number(number))
 }
 
 fn held_object(value: &RawJson, table: &[Member], place: &str, repairs: &mut Vec<String>) -> Held {
@@ -262,11 +278,13 @@ fn tell(repairs: &mut Vec<String>, line: String) {
 }
 
 fn input_schema(definition: &mut RawObject, repairs: &mut Vec<String>) -> Result<(), &'static str> {
-    let mut schema = match definition.get("inputSchema").map(RawObject::parse) {
+    let stated = definition.get("inputSchema").filter(|schema| !schema.is_null());
+    let mut schema = match stated.map(RawObject::parse) {
         None => RawObject::default(),
         Some(Ok(schema)) => schema,
         Some(Err(_)) => return Err("its `inputSchema` is not an object"),
     };
+    let nulls = drop_nulls(&mut schema, "inputSchema", repairs);
     let has_type = schema.get("type").is_some();
     if has_type && schema.string("type").as_deref() != Some("object") {
         return Err("the `type` of its `inputSchema` is not \"object\"");
@@ -283,7 +301,7 @@ fn input_schema(definition: &mut RawObject, repairs: &mut Vec<String>) -> Result
     if booleans {
         tell(repairs, "wrote `true` and `false` in `inputSchema.properties` as schemas that are objects".to_owned());
     }
-    if !has_type || booleans {
+    if !has_type || booleans || nulls {
         definition.set("inputSchema", schema.encode());
     }
     Ok(())
@@ -293,25 +311,39 @@ fn input_schema(definition: &mut RawObject, repairs: &mut Vec<String>) -> Result
 fn output_schema(definition: &mut RawObject, repairs: &mut Vec<String>) {
     let Some(value) = definition.get("outputSchema") else { return };
     let mended = RawObject::parse(value).ok().and_then(|mut schema| {
+        let nulls = drop_nulls(&mut schema, "outputSchema", repairs);
         let is_type = |kind: &RawJson| is_text(kind) || kind.parse::<Vec<String>>().is_ok();
         if !schema.get("type").is_none_or(is_type) {
             return None;
         }
         let booleans = arguments(&mut schema).ok()?;
-        Some(booleans.then(|| schema.encode()))
-    });
-    match mended {
-        Some(None) => {}
-        Some(Some(schema)) => {
-            definition.set("outputSchema", schema);
+        if booleans {
             let line = "wrote `true` and `false` in `outputSchema.properties` as schemas that are objects";
             tell(repairs, line.to_owned());
         }
+        Some((booleans || nulls).then(|| schema.encode()))
+    });
+    match mended {
+        Some(None) => {}
+        Some(Some(schema)) => definition.set("outputSchema", schema),
         None => {
             definition.remove("outputSchema");
             tell(repairs, "dropped `outputSchema`, which is not a schema".to_owned());
         }
     }
+}
+
+/// Drops members of a schema's root that are `null` for absent. Whether there was one.
+fn drop_nulls(schema: &mut RawObject, place: &str, repairs: &mut Vec<String>) -> bool {
+    let mut is_changed = false;
+    for name in ["$schema", "type", "properties", "required"] {
+        if schema.get(name).is_some_and(RawJson::is_null) {
+            schema.remove(name);
+            tell(repairs, format!("dropped `{place}.{name}`, which is `null`"));
+            is_changed = true;
+        }
+    }
+    is_changed
 }
 
 /// The member of a schema's root that is invalid.

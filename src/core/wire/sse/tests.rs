@@ -87,7 +87,7 @@ fn retry_is_digits_only_and_clamped() {
 
 #[test]
 fn bad_event_is_one_error_and_the_next_one_is_read() {
-    let large = Err(SseError::TooLarge { limit: 20 });
+    let large = Err(SseError::TooLarge { limit: 20, start: Bytes::new() });
     let cases: &[(&str, &[u8], Outcome)] = &[
         ("one long line", b"data: 0123456789abcdef\n\n", large.clone()),
         ("many lines", b"data: 01\ndata: 23\ndata: 45\ndata: 67\ndata: 89\n\n", large.clone()),
@@ -122,7 +122,8 @@ fn endless_line_is_reported_early_and_not_kept() {
     for _ in 0..1000 {
         decoder.push(Bytes::from_static(&[b'x'; 100]));
         while let Some(outcome) = decoder.next_event() {
-            assert_eq!(outcome, Err(SseError::TooLarge { limit: 1000 }));
+            let Err(SseError::TooLarge { limit: 1000, start }) = outcome else { panic!("{outcome:?}") };
+            assert!((900..=1000).contains(&start.len()) && start.iter().all(|byte| *byte == b'x'));
             errors += 1;
         }
         assert!(decoder.carry.capacity() <= 2000);
@@ -243,7 +244,7 @@ fn decode(chunks: &[&[u8]], limit: usize) -> Vec<Outcome> {
     let mut events = Vec::new();
     for chunk in chunks {
         decoder.push(Bytes::copy_from_slice(chunk));
-        events.extend(std::iter::from_fn(|| decoder.next_event()));
+        events.extend(std::iter::from_fn(|| decoder.next_event()).map(|event| event.map_err(SseError::without_start)));
     }
     events
 }
@@ -258,4 +259,29 @@ fn named(name: &str) -> SseEvent {
 
 fn waiting(millis: impl std::borrow::Borrow<u64>) -> SseEvent {
     SseEvent { retry: Some(Duration::from_millis(*millis.borrow())), ..SseEvent::default() }
+}
+
+#[test]
+fn an_event_that_is_too_large_comes_with_the_start_of_its_data() {
+    for (label, stream, want) in [
+        ("one line", "data:{\"id\":7,\"x\":\"0123456789\"}\n\n", "{\"id\":7,"),
+        ("two lines", "data:{\"id\":7,\ndata:\"x\":\"0123456789\"}\n\n", "{\"id\":7,"),
+        ("another field before it", "id: 1\ndata:{\"id\":7,\"x\":\"0123456789\"}\n\n", "{\"id\":7,"),
+        ("a comment", ":{\"id\":7,\"x\":\"0123456789\"}\n\n", ""),
+    ] {
+        for size in [1, 7, stream.len()] {
+            let mut decoder = SseDecoder::new(20);
+            let mut starts = Vec::new();
+            for chunk in stream.as_bytes().chunks(size) {
+                decoder.push(Bytes::copy_from_slice(chunk));
+                while let Some(event) = decoder.next_event() {
+                    let Err(SseError::TooLarge { start, .. }) = event else { panic!("{label}: {event:?}") };
+                    starts.push(String::from_utf8(start.to_vec()).unwrap());
+                }
+            }
+            let is_right =
+                starts.len() == 1 && starts[0].starts_with(want) && (want.is_empty() == starts[0].is_empty());
+            assert!(is_right, "{label}, {size}: {starts:?}");
+        }
+    }
 }

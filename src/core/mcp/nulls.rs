@@ -1,0 +1,230 @@
+//! Optional members that a server wrote as `null`, which no revision of the protocol allows: they
+//! mean that the member is absent, and strict clients refuse the whole message for one. They are
+//! taken out where they stand; every other value keeps its bytes.
+//!
+//! Definitions have tables of their own, see [`super::item`]. Values that a caller or a tool fills
+//! with whatever it likes (`structuredContent`, arguments, vendor members of `_meta`) are not looked
+//! into, and neither are members whose `null` has a meaning (`ttl` of a task).
+
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
+
+use crate::mcp::method::Method;
+use crate::wire::raw::{RawJson, RawObject, elements};
+
+/// The optional members of an object, and its members that are objects or lists of objects.
+struct Shape {
+    optional: &'static [&'static str],
+    parts: &'static [(&'static str, &'static Self)],
+    /// Lists that have to be there; some languages write an empty one as `null`.
+    lists: &'static [&'static str],
+}
+
+const fn of(optional: &'static [&'static str], parts: &'static [(&'static str, &'static Shape)]) -> Shape {
+    Shape { optional, parts, lists: &[] }
+}
+
+const ANNOTATIONS: Shape = of(&["audience", "priority", "lastModified"], &[]);
+const ICON: Shape = of(&["mimeType", "sizes", "theme"], &[]);
+const CONTENTS: Shape = of(&["mimeType", "text", "blob", "_meta"], &[]);
+const IN_BLOCK: &[&str] =
+    &["annotations", "_meta", "mimeType", "title", "description", "size", "icons", "isError", "structuredContent"];
+const INNER_BLOCK: Shape = of(IN_BLOCK, &[("annotations", &ANNOTATIONS), ("icons", &ICON), ("resource", &CONTENTS)]);
+/// The blocks of a tool's result in a message of a model hold no further ones.
+const BLOCK: Shape = of(
+    IN_BLOCK,
+    &[("annotations", &ANNOTATIONS), ("icons", &ICON), ("resource", &CONTENTS), ("content", &INNER_BLOCK)],
+);
+const MESSAGE: Shape = of(&["_meta"], &[("content", &BLOCK)]);
+
+const TOOL_RESULT: Shape =
+    Shape { optional: &["isError", "_meta", "resultType"], parts: &[("content", &BLOCK)], lists: &["content"] };
+const PROMPT_RESULT: Shape =
+    Shape { optional: &["description", "_meta", "resultType"], parts: &[("messages", &MESSAGE)], lists: &["messages"] };
+const READ_RESULT: Shape =
+    Shape { optional: &["_meta", "resultType"], parts: &[("contents", &CONTENTS)], lists: &["contents"] };
+const COMPLETION: Shape = Shape { optional: &["total", "hasMore"], parts: &[], lists: &["values"] };
+const COMPLETE_RESULT: Shape = of(&["_meta", "resultType"], &[("completion", &COMPLETION)]);
+
+const CHOICE: Shape = of(&["title", "type"], &[]);
+const ITEMS: Shape = of(&["type", "enum", "oneOf", "anyOf"], &[("oneOf", &CHOICE), ("anyOf", &CHOICE)]);
+/// A field of a form; its `default` may be `null`.
+const FIELD: Shape = of(
+    &[
+        "title",
+        "description",
+        "format",
+        "minLength",
+        "maxLength",
+        "pattern",
+        "minimum",
+        "maximum",
+        "minItems",
+        "maxItems",
+        "enum",
+        "enumNames",
+        "oneOf",
+        "anyOf",
+        "items",
+    ],
+    &[("items", &ITEMS), ("oneOf", &CHOICE), ("anyOf", &CHOICE)],
+);
+const FORM: Shape = of(&["$schema", "required", "title", "description"], &[("properties", &EACH_FIELD)]);
+/// Each member is a field.
+const EACH_FIELD: Shape = of(&[], &[(EACH, &FIELD)]);
+/// Stands for every member of an object.
+const EACH: &str = "*";
+
+const ELICITATION: Shape = of(&["mode", "elicitationId", "_meta"], &[("requestedSchema", &FORM)]);
+const HINT: Shape = of(&["name"], &[]);
+const PREFERENCES: Shape = of(&["hints", "costPriority", "speedPriority", "intelligencePriority"], &[("hints", &HINT)]);
+const CHOSEN: Shape = of(&["mode"], &[]);
+const SAMPLING: Shape = of(
+    &[
+        "modelPreferences",
+        "systemPrompt",
+        "includeContext",
+        "temperature",
+        "stopSequences",
+        "metadata",
+        "tools",
+        "toolChoice",
+        "_meta",
+    ],
+    &[("messages", &MESSAGE), ("modelPreferences", &PREFERENCES), ("toolChoice", &CHOSEN)],
+);
+const ROOTS: Shape = of(&["_meta"], &[]);
+const PROGRESS: Shape = of(&["total", "message", "_meta"], &[]);
+const LOG: Shape = of(&["logger", "_meta"], &[]);
+const NOTICE: Shape = of(&["reason", "_meta"], &[]);
+
+/// The result of a call without the members that are `null` for absent; `None` where it has none.
+pub fn without_in_result(method: Method, result: &RawJson) -> Option<RawJson> {
+    #[expect(clippy::wildcard_enum_match_arm, reason = "results of other methods are not passed on")]
+    let shape = match method {
+        Method::ToolsCall => &TOOL_RESULT,
+        Method::PromptsGet => &PROMPT_RESULT,
+        Method::ResourcesRead => &READ_RESULT,
+        Method::Complete => &COMPLETE_RESULT,
+        _ => return None,
+    };
+    without(shape, result)
+}
+
+/// The same of the `params` of a request or notification of a server.
+pub fn without_in_params(method: &str, params: &RawJson) -> Option<RawJson> {
+    let shape = match method {
+        "elicitation/create" => &ELICITATION,
+        "sampling/createMessage" => &SAMPLING,
+        "roots/list" => &ROOTS,
+        "notifications/progress" => &PROGRESS,
+        "notifications/message" => &LOG,
+        _ if method.starts_with("notifications/") => &NOTICE,
+        _ => return None,
+    };
+    without(shape, params)
+}
+
+/// The same of a result of type `input_required`; `None` for any other result.
+pub fn without_in_questions(result: &RawJson) -> Option<RawJson> {
+    static ASKS: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"input_required\""));
+    if ASKS.find(result.bytes()).is_none() || !has_null(result) {
+        return None;
+    }
+    let mut object = RawObject::parse(result).ok()?;
+    if object.string("resultType").as_deref() != Some("input_required") {
+        return None;
+    }
+    let mut is_changed = drop_nulls(&mut object, &["inputRequests", "requestState", "_meta"]);
+    if let Some(mut requests) = object.object("inputRequests") {
+        let mut are_changed = false;
+        let each = requests.try_map(|request| {
+            let new = question(request);
+            are_changed |= new.is_some();
+            Ok::<_, ()>(new.unwrap_or_else(|| request.clone()))
+        });
+        if each.is_ok() && are_changed {
+            object.set("inputRequests", requests.encode());
+            is_changed = true;
+        }
+    }
+    is_changed.then(|| object.encode())
+}
+
+fn question(request: &RawJson) -> Option<RawJson> {
+    let mut object = RawObject::parse(request).ok()?;
+    let mut is_changed = drop_nulls(&mut object, &["params"]);
+    if let (Some(method), Some(params)) = (object.string("method"), object.get("params"))
+        && let Some(params) = without_in_params(&method, params)
+    {
+        object.set("params", params);
+        is_changed = true;
+    }
+    is_changed.then(|| object.encode())
+}
+
+/// A search, which is all that most messages cost.
+fn has_null(text: &RawJson) -> bool {
+    // Preparing a search costs as much as searching most messages.
+    static NULL: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("null"));
+    NULL.find(text.bytes()).is_some()
+}
+
+fn without(shape: &Shape, value: &RawJson) -> Option<RawJson> {
+    if !has_null(value) {
+        return None;
+    }
+    if value.bytes().first() == Some(&b'[') {
+        let mut is_changed = false;
+        let each = |element: RawJson| match without(shape, &element) {
+            Some(new) => {
+                is_changed = true;
+                new
+            }
+            None => element,
+        };
+        let all: Vec<RawJson> = elements(value).ok()?.into_iter().map(each).collect();
+        return is_changed.then(|| RawJson::list(all));
+    }
+    // An object with a member twice stays as it is: readers differ on which one counts.
+    let mut object = RawObject::parse(value).ok()?;
+    let mut is_changed = drop_nulls(&mut object, shape.optional);
+    for name in shape.lists {
+        if object.get(name).is_some_and(RawJson::is_null) {
+            object.set(name, RawJson::trusted("[]"));
+            is_changed = true;
+        }
+    }
+    for (name, part) in shape.parts {
+        if *name == EACH {
+            let each = object.try_map(|member| {
+                let new = without(part, member);
+                is_changed |= new.is_some();
+                Ok::<_, ()>(new.unwrap_or_else(|| member.clone()))
+            });
+            each.ok()?;
+        } else if let Some(new) = object.get(name).and_then(|member| without(part, member)) {
+            object.set(name, new);
+            is_changed = true;
+        }
+    }
+    is_changed.then(|| object.encode())
+}
+
+/// Removes the members of these names that are `null`. Whether there was one.
+pub(crate) fn drop_nulls(object: &mut RawObject, names: &[&str]) -> bool {
+    let mut is_changed = false;
+    for name in names {
+        if object.get(name).is_some_and(RawJson::is_null) {
+            object.remove(name);
+            is_changed = true;
+        }
+    }
+    is_changed
+}
+
+#[cfg(test)]
+pub(crate) mod schema;
+#[cfg(test)]
+mod tests;
