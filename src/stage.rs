@@ -6,6 +6,10 @@
 //! ([`block_on`]). Time is the runtime's and paused. It goes on only while all tasks wait, so a test
 //! takes no longer than its work, and a busy machine changes nothing.
 //!
+//! Random choices come from a seed, which a failure prints and `HEADEND_STAGE_SEED` sets. Those of
+//! tokio's `select!` do too where the tests are built with `--cfg tokio_unstable`; no ordinary
+//! command needs that flag, so without it the order of branches that are ready at once is tokio's.
+//!
 //! What has threads of its own elsewhere works on this thread here: the database, the writer of the
 //! audit log, the making of snapshots. Commands run in a thread beside, for which time stands still.
 #![allow(
@@ -55,6 +59,9 @@ mod upstream;
 #[path = "../tests/stage/scenes.rs"]
 mod scenes;
 
+/// The variable that sets the seed.
+const SEED: &str = "HEADEND_STAGE_SEED";
+
 thread_local! {
     static STAGE: RefCell<Option<Rc<Stage>>> = const { RefCell::new(None) };
 }
@@ -63,6 +70,7 @@ thread_local! {
 #[derive(Debug)]
 struct Stage {
     runtime: Runtime,
+    seed: u64,
     log: process::Lines,
     _logging: tracing::subscriber::DefaultGuard,
 }
@@ -97,11 +105,16 @@ impl Drop for Seat {
 }
 
 fn enter() {
-    Process::enter_stage();
-    let runtime = Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    let seed = std::env::var(SEED).map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
+    Process::enter_stage(seed);
+    let mut builder = Builder::new_current_thread();
+    builder.enable_all().start_paused(true);
+    #[cfg(tokio_unstable)]
+    builder.rng_seed(tokio::runtime::RngSeed::from_bytes(&seed.to_be_bytes()));
+    let runtime = builder.build().unwrap();
     let log = process::Lines::default();
     let _logging = tracing::subscriber::set_default(process::subscriber(&log));
-    STAGE.set(Some(Rc::new(Stage { runtime, log, _logging })));
+    STAGE.set(Some(Rc::new(Stage { runtime, seed, log, _logging })));
 }
 
 fn stage() -> Rc<Stage> {

@@ -143,6 +143,10 @@ fn date(since_1970: Duration) -> String {
 )]
 pub(crate) fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
+    #[cfg(test)]
+    if played::drawn(&mut bytes) {
+        return bytes;
+    }
     // Directly from the kernel: a generator of our own would cost milliseconds at every start.
     let mut filled = 0;
     while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {

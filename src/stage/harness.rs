@@ -140,7 +140,7 @@ impl Gateway {
 
     /// Its output, for a failure's message.
     pub(crate) fn story(&self) -> String {
-        format!("log of the daemon:\n{}", self.stderr.all().join("\n"))
+        format!("HEADEND_STAGE_SEED={}\nlog of the daemon:\n{}", stage().seed, self.stderr.all().join("\n"))
     }
 
     /// Runs a command of `headend` against this daemon.

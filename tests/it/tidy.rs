@@ -180,6 +180,37 @@ fn the_database_is_named_below_its_own_module_alone() {
     assert!(naming.is_empty(), "write an operation in src/store/db: {naming:?}");
 }
 
+/// Tests in process that look at other processes or at the disk, which no clock of ours rules.
+const SLEEPERS: &[&str] = &[
+    "src/console/session.rs",
+    "src/stage.rs",
+    "src/store/audit/tests/crash.rs",
+    "src/store/db/tests/unwritable.rs",
+    "src/store/killed.rs",
+    "src/telemetry/logs/sink.rs",
+    "src/upstream/owner.rs",
+    "src/upstream/procfs.rs",
+];
+
+#[test]
+fn no_test_in_process_sleeps_to_let_time_pass() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut sleeping = Vec::new();
+    for folder in ["src", "tests/stage"] {
+        for file in rust_files(&root.join(folder)) {
+            let text = fs::read_to_string(&file).unwrap();
+            let is_test = folder != "src" || test_only(&file);
+            let tests = if is_test { &*text } else { &text[without_tests(&text).len()..] };
+            let name = file.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
+            let reads_time = folder != "src" && tests.contains("Instant::now()");
+            if (tests.contains("thread::sleep(") || reads_time) && !SLEEPERS.contains(&&*name) {
+                sleeping.push(name);
+            }
+        }
+    }
+    assert!(sleeping.is_empty(), "pause the clock, or test it with the binary: {sleeping:?}");
+}
+
 #[test]
 fn every_module_belongs_to_a_layer() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use super::steady::{Reading, SteadyClock};
 
 thread_local! {
+    static RANDOM: RefCell<Option<fastrand::Rng>> = const { RefCell::new(None) };
     static PROCESS: RefCell<Process> = RefCell::new(Process { machine: None, clock: Arc::new(SteadyClock::new()), is_staged: false });
 }
 
@@ -62,14 +63,21 @@ pub(crate) struct Process {
     is_staged: bool,
 }
 
+/// Fills bytes from the stage's own source of randomness; `false` off stage.
+pub(super) fn drawn(bytes: &mut [u8]) -> bool {
+    RANDOM.with_borrow_mut(|random| random.as_mut().map(|random| random.fill(bytes))).is_some()
+}
+
 /// Whether this thread is a stage: what has threads of its own elsewhere works on this thread.
 pub(crate) fn is_staged() -> bool {
     PROCESS.with_borrow(|process| process.is_staged)
 }
 
 impl Process {
-    /// Makes this thread a stage, and a new process on the real machine.
-    pub(crate) fn enter_stage() {
+    /// Makes this thread a stage, and a new process on the real machine. All randomness comes from
+    /// the seed.
+    pub(crate) fn enter_stage(seed: u64) {
+        RANDOM.set(Some(fastrand::Rng::with_seed(seed)));
         Self { machine: None, clock: Arc::new(SteadyClock::new()), is_staged: true }.enter();
     }
 
