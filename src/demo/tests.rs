@@ -66,6 +66,22 @@ fn a_moment_is_converted() {
 }
 
 #[test]
+fn an_offset_of_another_type_is_refused() {
+    for wrong in [json!(2), json!(true), json!({}), json!(["+02:00"])] {
+        for (tool, arguments) in
+            [("now", json!({"offset": wrong})), ("convert", json!({"time": "2026-07-28T22:30:00Z", "offset": wrong}))]
+        {
+            let lines = talk(Time, &[request(1, "tools/call", json!({"name": tool, "arguments": arguments}))]);
+            let result = &answer(&lines, 1)["result"];
+            assert_eq!(result["isError"], true, "{tool} {wrong}");
+            assert_eq!(result["content"][0]["text"], "`offset` must be a string such as +02:00.");
+        }
+    }
+    let lines = talk(Time, &[request(1, "tools/call", json!({"name": "now", "arguments": {"offset": null}}))]);
+    assert_eq!(answer(&lines, 1)["result"]["isError"], false, "null is absent");
+}
+
+#[test]
 fn a_note_becomes_a_resource_and_the_change_is_told() {
     let note = json!({"title": "T", "text": "body"});
     let lines = talk(

@@ -48,7 +48,12 @@ impl Demo for Time {
                 .map_err(|_| "`time` must be a moment as in RFC 3339, such as 2026-07-28T12:00:00Z.".to_owned()),
             _ => return None,
         };
-        Some(moment.and_then(|moment| at(moment, text("offset"))))
+        let offset = match arguments.get("offset") {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text.as_str())),
+            Some(_) => Err("`offset` must be a string such as +02:00.".to_owned()),
+        };
+        Some(moment.and_then(|moment| at(moment, offset?)))
     }
 }
 

@@ -53,7 +53,7 @@ impl Service {
         }
         match method {
             Method::Ping => Handled::Answer(Answer::ok(RawJson::EMPTY_OBJECT)),
-            Method::Discover => Handled::Answer(Answer::ok(discover_result(self.at_present()))),
+            Method::Discover => Handled::Answer(Answer::ok(discover_result(self.at_present(client)))),
             Method::ToolsList => Handled::Answer(self.list(client, List::Tools, &params)),
             Method::PromptsList => Handled::Answer(self.list(client, List::Prompts, &params)),
             Method::ResourcesList => Handled::Answer(self.list(client, List::Resources, &params)),
@@ -81,10 +81,11 @@ impl Service {
         CallLabels { method, label: label(method), call, arrived }
     }
 
-    fn at_present(&self) -> AtPresent {
+    fn at_present(&self, client: &ClientContext) -> AtPresent {
         let snapshot = self.snapshots.load();
         let extensions: &[_] = if snapshot.tasks.contains(&true) { &[&TASKS] } else { &[] };
-        AtPresent { completions: snapshot.completes(), extensions }
+        let logging = snapshot.logs(client.profile.as_deref());
+        AtPresent { completions: snapshot.completes(), logging, extensions }
     }
 }
 

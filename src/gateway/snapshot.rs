@@ -34,6 +34,8 @@ pub(crate) struct Snapshot {
     pub(crate) handles: Vec<Arc<Handle>>,
     /// The upstreams that answer `completion/complete`.
     pub(crate) completes: Vec<bool>,
+    /// Which upstreams declare log messages, by number.
+    pub(crate) logs: Vec<bool>,
     /// The upstreams that have the tasks of 2026-07-28.
     pub(crate) tasks: Vec<bool>,
     /// The upstreams of which no list is known yet, not even of an earlier run.
@@ -169,6 +171,13 @@ impl Snapshot {
     /// Whether any upstream answers `completion/complete` at present.
     pub(crate) fn completes(&self) -> bool {
         self.completes.contains(&true)
+    }
+
+    /// Whether an upstream with an item in this profile declares log messages at present.
+    pub(crate) fn logs(&self, profile: Option<&str>) -> bool {
+        let is_logging = |entry: &Entry| self.logs.get(entry.upstream).copied().unwrap_or_default();
+        self.logs.contains(&true)
+            && self.view(profile).is_some_and(|view| view.catalog.entries().iter().any(is_logging))
     }
 
     pub(crate) fn view(&self, profile: Option<&str>) -> Option<&Arc<View>> {

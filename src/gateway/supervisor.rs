@@ -183,6 +183,7 @@ fn build(
         config: Arc::clone(&config),
         handles: Vec::new(),
         completes: Vec::new(),
+        logs: Vec::new(),
         tasks: Vec::new(),
         unlisted: Vec::new(),
         input: Vec::new(),

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, Setup};
+use crate::harness::{Gateway, Setup, headend};
 use crate::mcp::{Answer, Era, Mcp};
 use crate::process::eventually;
 use crate::upstream::{Fake, Listening, Log, example};
@@ -71,6 +71,19 @@ fn until(client: &mut Mcp, id: &str, status: &str) -> Value {
         }
         assert!(Instant::now() < deadline, "not {status}: {}", answer.raw);
     }
+}
+
+#[test]
+fn a_server_that_declares_logging_makes_discovery_declare_it() {
+    let (gateway, _server, _log) = legacy_gateway(false);
+    let discovered = knowing(&gateway).request("server/discover", json!({}));
+    assert!(discovered.result()["capabilities"]["logging"].is_object(), "{}", discovered.raw);
+    // The built-in servers declare none.
+    let time = format!("[upstreams.time]\ncommand = [{:?}, \"demo\", \"time\"]\n", headend());
+    let gateway = Setup::new().toml(&time).start();
+    gateway.wait_for_tools(&["time__now"]);
+    let discovered = knowing(&gateway).request("server/discover", json!({}));
+    assert!(discovered.result()["capabilities"]["logging"].is_null(), "{}", discovered.raw);
 }
 
 #[test]

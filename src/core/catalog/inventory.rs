@@ -90,6 +90,8 @@ pub struct Inventory {
     pub completions: bool,
     /// Whether tool calls may become tasks, in the way of its era.
     pub tasks: bool,
+    /// Whether the upstream declares log messages.
+    pub logging: bool,
     /// Definitions that were left out, with reasons.
     pub skipped: Vec<String>,
     /// The part that only clients see which can be asked for input is being read, and not in it.
@@ -192,7 +194,7 @@ impl Inventory {
 
     /// The same upstream with empty lists.
     pub fn without_items(&self) -> Self {
-        Self { completions: self.completions, tasks: self.tasks, ..Self::default() }
+        Self { completions: self.completions, tasks: self.tasks, logging: self.logging, ..Self::default() }
     }
 
     /// The number of items of all lists.
@@ -251,6 +253,7 @@ impl Inventory {
         out.set("revision", RawJson::string(revision.as_str()));
         out.set("completions", RawJson::boolean(self.completions));
         out.set("tasks", RawJson::boolean(self.tasks));
+        out.set("logging", RawJson::boolean(self.logging));
         for list in List::ALL {
             out.set(list.member(), RawJson::list(self.items(list).iter().map(|item| item.raw.encode())));
             let few: Vec<&Definition> = self.items(list).iter().filter(|item| !item.audience.is_all()).collect();
@@ -287,8 +290,12 @@ impl Inventory {
     pub fn from_json(text: &RawJson) -> Option<(Self, Revision)> {
         let object = RawObject::parse(text).ok()?;
         let revision = Revision::parse(&object.string("revision")?)?;
-        let mut inventory =
-            Self { completions: object.is_true("completions"), tasks: object.is_true("tasks"), ..Self::default() };
+        let mut inventory = Self {
+            completions: object.is_true("completions"),
+            tasks: object.is_true("tasks"),
+            logging: object.is_true("logging"),
+            ..Self::default()
+        };
         for list in List::ALL {
             let raw = object.list(list.member())?;
             let mut items = raw.iter().map(|raw| Definition::read(list, raw)).collect::<Result<Vec<_>, _>>().ok()?;

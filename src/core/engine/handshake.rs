@@ -214,7 +214,9 @@ impl Handshake {
                 }
                 Discovered::Again(_) => self.failed("it refuses the protocol version that it lists itself".to_owned()),
                 Discovered::Unspeakable => {
-                    self.failed("it speaks no protocol revision that this gateway speaks".to_owned())
+                    let spoken: Vec<&str> = Revision::ALL.iter().map(|revision| revision.as_str()).collect();
+                    let spoken = spoken.join(", ");
+                    self.failed(format!("it speaks no protocol revision that headend speaks ({spoken})"))
                 }
             },
             Reply::NoAnswer(why) => self.legacy(Some(&why)),

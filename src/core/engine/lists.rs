@@ -143,6 +143,7 @@ impl Lists {
     pub fn begin(&mut self, offers: Offers) {
         self.inventory.completions = offers.completions;
         self.inventory.tasks = offers.tasks;
+        self.inventory.logging = offers.logging;
         self.inventory.skipped.clear();
         self.is_news = false;
         for list in List::ALL {

@@ -14,22 +14,24 @@ const INSTRUCTIONS: &str = "This server joins several MCP servers. The part of a
 names the server behind it. A result with `isError` and `headend/refusal` in `_meta` comes from the gateway itself and says \
 whether the call was executed and when to try again. `headend/upstream-refusal` is the word of the server that it names.";
 
-const WITH_COMPLETIONS: &str = r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"completions":{},"logging":{}}"#;
-const WITHOUT_COMPLETIONS: &str = r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"logging":{}}"#;
+const LISTS: &str =
+    r#""tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true}"#;
 
-/// Capabilities that at least one upstream could have. Upstreams come and go while legacy capabilities are fixed at
-/// `initialize`, so these are the gateway's abilities, not today's. Source: protocol, capability negotiation.
-fn capabilities(completions: bool) -> &'static str {
-    if completions { WITH_COMPLETIONS } else { WITHOUT_COMPLETIONS }
+/// The capabilities object without its closing brace.
+fn capabilities(completions: bool, logging: bool) -> String {
+    let completions = if completions { r#","completions":{}"# } else { "" };
+    let logging = if logging { r#","logging":{}"# } else { "" };
+    format!("{{{LISTS}{completions}{logging}")
 }
 
-/// The result of `initialize` in a legacy revision.
+/// The result of `initialize` in a legacy revision. Legacy capabilities are fixed here, often before the first upstream has
+/// started, so these are the gateway's abilities and not today's. Source: protocol, capability negotiation.
 pub fn initialize_result(revision: Revision) -> RawJson {
     let features = revision.features();
     let info = if features.titles { implementation() } else { implementation_bare() };
     RawJson::trusted(format!(
-        r#"{{"protocolVersion":"{revision}","capabilities":{},"serverInfo":{},"instructions":{}}}"#,
-        capabilities(features.completions),
+        r#"{{"protocolVersion":"{revision}","capabilities":{}}},"serverInfo":{},"instructions":{}}}"#,
+        capabilities(features.completions, true),
         info.text(),
         RawJson::string(INSTRUCTIONS).text(),
     ))
@@ -39,14 +41,14 @@ pub fn initialize_result(revision: Revision) -> RawJson {
 #[derive(Clone, Copy, Debug)]
 pub struct AtPresent {
     pub completions: bool,
+    pub logging: bool,
     pub extensions: &'static [&'static Extension],
 }
 
 /// The result of `server/discover`. It lists modern revisions alone: a client picks one of them for requests with an
 /// envelope, which older revisions lack.
 pub fn discover_result(present: AtPresent) -> RawJson {
-    let plain = capabilities(present.completions);
-    let open = plain.strip_suffix('}').unwrap_or(plain);
+    let open = capabilities(present.completions, present.logging);
     let extensions = match present.extensions {
         [] => String::new(),
         some => format!(r#","extensions":{}"#, declaring(some).text()),
@@ -87,19 +89,20 @@ mod tests {
     fn discovery_tells_what_there_is_at_present() {
         let words = RawJson::string(INSTRUCTIONS);
         let tasks = r#","extensions":{"io.modelcontextprotocol/tasks":{}}"#;
-        let cases: [(bool, &[&Extension], String); 4] = [
-            (false, &[], r#","logging":{}"#.to_owned()),
-            (true, &[], r#","completions":{},"logging":{}"#.to_owned()),
-            (false, &[&TASKS], format!(r#","logging":{{}}{tasks}"#)),
-            (true, &[&TASKS], format!(r#","completions":{{}},"logging":{{}}{tasks}"#)),
+        let cases: [(bool, bool, &[&Extension], String); 5] = [
+            (false, false, &[], String::new()),
+            (false, true, &[], r#","logging":{}"#.to_owned()),
+            (true, false, &[], r#","completions":{}"#.to_owned()),
+            (false, true, &[&TASKS], format!(r#","logging":{{}}{tasks}"#)),
+            (true, true, &[&TASKS], format!(r#","completions":{{}},"logging":{{}}{tasks}"#)),
         ];
-        for (completions, extensions, told) in cases {
+        for (completions, logging, extensions, told) in cases {
             // A client of 2026-07-28 sees a later revision in the list of revisions; everything else stays.
             let want = format!(
                 r#"{{"resultType":"complete","supportedVersions":["2099-12-31","2026-07-28"],"capabilities":{{{SERVES}{told}}},"instructions":{},"ttlMs":300000,"cacheScope":"public","_meta":{{"io.modelcontextprotocol/serverInfo":{{{INFO}}}}}}}"#,
                 words.text()
             );
-            assert_eq!(discover_result(AtPresent { completions, extensions }).text(), want);
+            assert_eq!(discover_result(AtPresent { completions, logging, extensions }).text(), want);
         }
         let data = unsupported_version_data("2031-01-01");
         assert_eq!(data.text(), r#"{"supported":["2099-12-31","2026-07-28"],"requested":"2031-01-01"}"#);

@@ -84,6 +84,7 @@ impl Draft {
         let ttl_ms = if degraded { TTL_DEGRADED_MS } else { TTL_MS };
         let completes: Vec<bool> =
             known.iter().map(|known| known.is_some_and(|(inventory, _)| inventory.completions)).collect();
+        let logs: Vec<bool> = known.iter().map(|known| known.is_some_and(|(inventory, _)| inventory.logging)).collect();
         let has_tasks =
             |(inventory, revision): &(Inventory, Revision)| inventory.tasks && revision.era() == Era::Modern;
         let tasks: Vec<bool> = known.iter().map(|known| known.is_some_and(has_tasks)).collect();
@@ -92,6 +93,7 @@ impl Draft {
         let same = Arc::ptr_eq(&self.config, &old.config)
             && whole.same_as(&old.whole.catalog)
             && completes == old.completes
+            && logs == old.logs
             && tasks == old.tasks
             && unlisted == old.unlisted
             && ttl_ms == old.ttl_ms
@@ -110,6 +112,7 @@ impl Draft {
             config: Arc::clone(&self.config),
             handles: managed.iter().map(|m| Arc::clone(&m.handle)).collect(),
             completes,
+            logs,
             tasks,
             unlisted,
             input: managed.iter().map(|m| InputRules::new(policy, m.handle.name.as_str())).collect(),

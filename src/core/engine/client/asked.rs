@@ -124,6 +124,20 @@ pub enum Asked {
     },
 }
 
+/// Checks the boolean members of the capabilities in `initialize`; null is absent.
+///
+/// # Errors
+/// The answer to send, which names the member of another type.
+fn check_flags(capabilities: Option<&RawJson>) -> Result<(), Answer> {
+    let roots = capabilities.and_then(|raw| RawObject::parse(raw).ok()).and_then(|all| all.object("roots"));
+    let is_boolean = |raw: &RawJson| raw.is_null() || matches!(raw.bytes().as_ref(), b"true" | b"false");
+    if roots.is_none_or(|roots| roots.get("listChanged").is_none_or(is_boolean)) {
+        return Ok(());
+    }
+    let text = "`capabilities.roots.listChanged` must be true or false";
+    Err(Answer::error(code::INVALID_PARAMS, text, None))
+}
+
 impl Asked {
     /// Tells the eras apart. Pipes have no head.
     ///
@@ -145,6 +159,7 @@ impl Asked {
                 let missing = || Answer::error(code::INVALID_PARAMS, "`initialize` needs params.protocolVersion", None);
                 let version = params.object.string("protocolVersion").ok_or_else(missing)?;
                 let capabilities = params.object.get("capabilities").cloned();
+                check_flags(capabilities.as_ref())?;
                 let name = params.object.get("clientInfo").and_then(ClientName::read);
                 Ok(Self::Initialize { revision: Revision::negotiate(&version), capabilities, name })
             }

@@ -154,7 +154,14 @@ fn nothing_of_the_legacy_era_comes_before_initialize() {
         (r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#, "nothing"),
         (r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#, "answer -32602"),
         (r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":[]}"#, "answer -32602"),
-        (r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"x"}}"#, "initialize 2025-11-25"),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"x","capabilities":{"roots":{"listChanged":1}}}}"#,
+            "answer -32602",
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"x","capabilities":{"roots":{"listChanged":null}}}}"#,
+            "initialize 2025-11-25",
+        ),
         (r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"x"}}"#, "answer -32600"),
         (r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#, "initialized"),
         (r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#, "nothing"),

@@ -57,6 +57,7 @@ fn gateway() -> Gateway {
         config: Arc::clone(&old.config),
         handles: Vec::new(),
         completes: Vec::new(),
+        logs: Vec::new(),
         tasks: Vec::new(),
         unlisted: Vec::new(),
         input: Vec::new(),
