@@ -92,8 +92,8 @@ enum Event {
     End,
 }
 
-/// Relays to a daemon until stdin ends, the host closes stdout, a signal comes, or the daemon stays
-/// away for longer than `patience`.
+/// Relays to a daemon until the requests before the end of stdin are answered, the host closes
+/// stdout, a signal comes, or the daemon stays away for longer than `patience`.
 ///
 /// # Errors
 /// 70 when the socket cannot be used, 69 when the daemon stays away.
@@ -167,11 +167,15 @@ where
         let (mut to_daemon, mut to_client) = (BytesMut::new(), BytesMut::new());
         // True while stdout has not taken all of `to_client`.
         let mut unwritten = false;
+        let mut input_over = false;
         let mut link = Some(link);
         let mut away = stand_in.is_some().then(|| Away { back: search(None), gap_ends: None });
         tokio::pin!(end);
         let outcome = loop {
             unwritten |= !to_client.is_empty();
+            if input_over && talk.is_idle() && to_daemon.is_empty() {
+                break Ok(OK);
+            }
             let (unsent, unread) = (to_daemon.len(), to_client.len());
             let may_hear = talk.waiting() + unsent < HIGH_WATER;
             let (reading, writing) = match &mut link {
@@ -184,7 +188,7 @@ where
             let gap_ends = away.as_ref().and_then(|away| away.gap_ends);
             let event = tokio::select! {
                 () = &mut end => Event::End,
-                got = stdin.read_buf(from_client.buffer()), if may_hear => Event::FromClient(got),
+                got = stdin.read_buf(from_client.buffer()), if may_hear && !input_over => Event::FromClient(got),
                 done = write_out(&mut stdout, &mut to_client), if unwritten => Event::ToClient(done),
                 got = or_never(reading), if unread < HIGH_WATER => Event::FromDaemon(got),
                 done = or_never(writing), if unsent > 0 => Event::ToDaemon(done),
@@ -194,12 +198,19 @@ where
             match event {
                 Event::End => break Ok(OK),
                 Event::FromClient(Ok(1..)) => talk.hear_client(&mut from_client, &mut to_daemon, &mut to_client),
-                // A client that ends its input, or reads no more, has no use for answers.
-                Event::FromClient(_) | Event::ToClient(Err(_)) => return Ok(OK),
+                Event::FromClient(Ok(_)) => {
+                    // A last line may have no newline.
+                    from_client.buffer().extend_from_slice(b"\n");
+                    talk.hear_client(&mut from_client, &mut to_daemon, &mut to_client);
+                    talk.end_input(&mut to_daemon);
+                    input_over = true;
+                }
+                // A client that reads no more has no use for answers.
+                Event::FromClient(Err(_)) | Event::ToClient(Err(_)) => return Ok(OK),
                 Event::ToClient(Ok(())) => unwritten = false,
                 Event::FromDaemon(Ok(1..)) => {
                     if let Some(link) = &mut link {
-                        talk.hear_daemon(&mut link.lines, &mut to_client);
+                        talk.hear_daemon(&mut link.lines, &mut to_client, &mut to_daemon);
                     }
                 }
                 Event::ToDaemon(Ok(1..)) => {}

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use tokio_util::io::InspectReader;
 use tokio_util::sync::CancellationToken;
 
 use super::door::{Door, HostServer};
@@ -16,7 +15,7 @@ use super::source::{self, Loaded};
 use super::{relay, serve};
 use crate::config::{Filter, Profile, ShownHints};
 use crate::daemon::gateway::{Gateway, StopTimes};
-use crate::serve::lines;
+use crate::serve::lines::{self, LineClient};
 use crate::store::approvals::Keeper;
 use crate::store::audit::chain_of_its_own;
 use crate::store::directory::Store;
@@ -128,24 +127,16 @@ async fn alone(loaded: Loaded, profile: Option<String>, inline: bool, times: Sto
         Ok(presence) => drop(presence.map(|presence| gateway.service.presence.set(presence))),
         Err(error) => tracing::debug!(error = %error, "the state directory does not show this gateway to others"),
     }
-    let client = gateway.line_client(gateway.own_caller(), profile.map(Arc::from));
-    let (input_ended, ended) = (CancellationToken::new(), CancellationToken::new());
-    let tell = input_ended.clone();
-    let stdin = InspectReader::new(tokio::io::stdin(), move |bytes: &[u8]| {
-        if bytes.is_empty() {
-            tell.cancel();
-        }
-    });
+    let client = LineClient { drains: true, ..gateway.line_client(gateway.own_caller(), profile.map(Arc::from)) };
+    let ended = CancellationToken::new();
     // Boxed: there is one, and inlining it would grow this future.
     let serving = Box::pin(async {
-        lines::serve(client, stdin, tokio::io::stdout(), gateway.service.draining.clone()).await;
+        lines::serve(client, tokio::io::stdin(), tokio::io::stdout(), gateway.service.draining.clone()).await;
         ended.cancel();
     });
     let shutting_down = async {
         tokio::select! {
             () = ended.cancelled() => {}
-            // Answers are on their way, if the host reads them.
-            () = input_ended.cancelled() => drop(tokio::time::timeout(times.answers, ended.cancelled()).await),
             () = ends.wait() => {}
         }
         gateway.shut_down(&CancellationToken::new()).await;

@@ -359,6 +359,7 @@ impl Gateway {
             connected: Some(self.service.metrics.connected("stdio")),
             is_here: true,
             by_post: false,
+            drains: false,
             max_line_bytes: limits.body_bytes,
             bounds: Bounds { depth: limits.depth, nodes: limits.nodes },
             max_uris: limits.uris_per_stream,

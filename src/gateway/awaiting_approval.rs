@@ -183,6 +183,12 @@ impl Asking {
                     let refused = self.fail(&failure);
                     return Step::Event(self.last(refused, "the call has ended"));
                 }
+                () = self.request.client.input_over(), if is_held => {
+                    // The client has given it up.
+                    drop(self.room.take());
+                    let refused = self.late();
+                    return Step::Event(self.last(refused, "the client's input has ended"));
+                }
                 // The gateway ends, and its approvals with it.
                 () = self.service.draining.cancelled(), if is_held => {
                     let refused = self.late();

@@ -160,6 +160,9 @@ impl AwaitingLogin {
                     self.leave(Ended::Over);
                     return Step::Event(ClientEvent::Done(refused));
                 }
+                () = self.request.client.input_over() => if let Some(event) = self.late() {
+                    return Step::Event(event);
+                },
                 () = self.service.draining.cancelled() => {
                     self.leave(Ended::Over);
                     return Step::Again;

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
+use tokio_util::sync::CancellationToken;
+
 use crate::base::access::Access;
+use crate::base::never::or_never;
 use crate::catalog::merge::Entry;
 use crate::engine::state::Carrier;
 use crate::gateway::question::client_requests::ClientRequests;
@@ -45,6 +48,8 @@ pub(crate) struct ClientContext {
     pub(crate) connection: u64,
     /// Below the caller: the session or the pipe.
     pub(crate) tag: Option<Arc<ClientTag>>,
+    /// Fires when its input has ended: it answers no question any more, and nobody is told that its calls are held.
+    pub(crate) input_over: Option<CancellationToken>,
     /// A session that a restart does not end.
     pub(crate) kept: Option<Arc<KeptSession>>,
     /// The name that a legacy client gave itself. A session of before a restart has none; a modern client says it in each request
@@ -53,6 +58,11 @@ pub(crate) struct ClientContext {
 }
 
 impl ClientContext {
+    /// Waits until the client's input has ended; for ever where it cannot end by itself.
+    pub(crate) async fn input_over(&self) {
+        or_never(self.input_over.as_ref().map(CancellationToken::cancelled)).await;
+    }
+
     /// A client of which nothing else is known yet: it can be asked nothing, watches nothing and has no session.
     pub(crate) fn new(caller: Arc<str>, access: Arc<Access>, profile: Option<Arc<str>>, revision: Revision) -> Self {
         Self {
@@ -68,6 +78,7 @@ impl ClientContext {
             watched: None,
             connection: STATELESS,
             tag: None,
+            input_over: None,
             kept: None,
             name: None,
         }

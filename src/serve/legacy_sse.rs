@@ -121,6 +121,7 @@ fn serve(front: &Arc<Front>, session: &Arc<Session>, inbound: mpsc::Receiver<Byt
         connected: None,
         is_here: session.client.is_here,
         by_post: true,
+        drains: false,
         max_line_bytes: terms.limits.body_bytes,
         bounds: terms.bounds,
         max_uris: terms.limits.uris_per_stream,

@@ -3,6 +3,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use prometheus::IntCounter;
@@ -46,8 +47,14 @@ use crate::wire::raw::RawJson;
 
 /// Messages that may wait for the client to read.
 const OUTBOUND: usize = 64;
+/// A client whose input has ended, and that takes no answer for so long, is gone.
+const UNREAD: Duration = Duration::from_secs(1);
 /// Standard input is read through a buffer of this size, in bytes.
 const READ_CHUNK: usize = 64 * 1024;
+
+/// What a relay of lines says once its own input has ended: its client answers no question any more, and waits for the answers of
+/// its requests alone.
+pub(crate) const INPUT_OVER: &str = r#"{"jsonrpc":"2.0","method":"notifications/headend/input_over"}"#;
 
 /// One client on a pipe.
 pub(crate) struct LineClient {
@@ -61,14 +68,17 @@ pub(crate) struct LineClient {
     pub(crate) is_here: bool,
     /// What it says comes by POST, and has room and is admitted already.
     pub(crate) by_post: bool,
+    /// Whether the end of the input ends only the client's requests: those before it are answered.
+    /// Otherwise it is the end of the client.
+    pub(crate) drains: bool,
     pub(crate) max_line_bytes: usize,
     pub(crate) bounds: Bounds,
     /// URIs that one subscription may name.
     pub(crate) max_uris: usize,
 }
 
-/// Serves one client until its input or its access ends, or `stop` fires. Calls in flight are cancelled then: on a pipe the end
-/// of the input is the end of the client.
+/// Serves one client until its input or its access ends, or `stop` fires. Calls in flight are cancelled then, unless the client
+/// [`drains`](LineClient::drains).
 pub(crate) async fn serve(
     client: LineClient,
     reader: impl AsyncRead + Unpin,
@@ -85,7 +95,12 @@ pub(crate) async fn serve(
     let reader = InspectReader::new(reader, count(counter(Connected::received)));
     let writer = InspectWriter::new(writer, count(counter(Connected::sent)));
     written.spawn("writer", write(writer, outbound));
+    let drains = client.drains;
     serve_to(client, reader, out, stop).await;
+    if drains {
+        // A host that reads nothing loses its last answers.
+        return drop(tokio::time::timeout(UNREAD, written.join()).await);
+    }
     written.join().await;
 }
 
@@ -117,8 +132,10 @@ pub(crate) async fn serve_to(
         legacy: OnceLock::new(),
         entry: OnceLock::new(),
         tag: ClientTag::new(),
+        input_over: CancellationToken::new(),
     });
     let (budget, caller) = (&connection.client.service.budget, connection.client.access.caller());
+    let mut has_ended = false;
     'serving: loop {
         while let Some(line) = decoder.next_line() {
             match line {
@@ -158,7 +175,10 @@ pub(crate) async fn serve_to(
             };
             match read {
                 Some(Ok(bytes)) if bytes > 0 => pace.count(bytes, decoder.held()),
-                Some(_) => break,
+                Some(read) => {
+                    has_ended = read.is_ok();
+                    break;
+                }
                 None => has_failed = true,
             }
         }
@@ -168,6 +188,12 @@ pub(crate) async fn serve_to(
             decoder.discard();
             no_room = true;
         }
+    }
+    if has_ended && connection.client.drains {
+        if let Some(Line::Full(line)) = decoder.last_line() {
+            connection.line(room.keep(line)).await;
+        }
+        connection.drain(&stop).await;
     }
     if stop.is_cancelled() {
         connection.end_listens().await;
@@ -224,10 +250,15 @@ struct Connection {
     /// Its entry among the connected clients, once it has said something.
     entry: OnceLock<ConnectedClient>,
     tag: Arc<ClientTag>,
+    /// The input has ended, and its requests are answered.
+    input_over: CancellationToken,
 }
 
 impl Connection {
     async fn line(self: &Arc<Self>, line: Bytes) {
+        if *line == *INPUT_OVER.as_bytes() {
+            return self.end_input();
+        }
         let heard = Heard::read(line, self.client.bounds);
         let requests = heard.requests();
         match heard {
@@ -297,7 +328,8 @@ impl Connection {
     fn context(&self, revision: Revision) -> ClientContext {
         let (caller, access) = (Arc::clone(&self.client.caller), Arc::clone(&self.client.access));
         let client = ClientContext::new(caller, access, self.client.profile.clone(), revision);
-        ClientContext { tag: Some(Arc::clone(&self.tag)), is_here: self.client.is_here, ..client }
+        let input_over = Some(self.input_over.clone());
+        ClientContext { tag: Some(Arc::clone(&self.tag)), is_here: self.client.is_here, input_over, ..client }
     }
 
     /// Enters the client among those that are connected, once.
@@ -390,6 +422,7 @@ impl Connection {
                     self.send(message).await;
                 },
                 () = self.tasks.stop_token().cancelled() => return,
+                () = self.input_over.cancelled() => return,
                 () = self.client.service.draining.cancelled() => return,
                 () = self.out.closed() => return,
             }
@@ -419,6 +452,33 @@ impl Connection {
                     return self.send(message::encode_notification("notifications/cancelled", Some(&params))).await;
                 }
             }
+        }
+    }
+
+    /// The client can answer no question any more, and hears of no change. Its held calls end.
+    fn end_input(&self) {
+        if let Some(client_requests) = self.legacy.get().and_then(|client| client.client_requests.as_ref()) {
+            client_requests.close();
+        }
+        self.input_over.cancel();
+        self.protocol.lock().listens().for_each(CancellationToken::cancel);
+    }
+
+    /// Waits for the answers of all requests, after the end of the input.
+    async fn drain(&self, stop: &CancellationToken) {
+        self.end_input();
+        let stuck = async {
+            let mut is_full = false;
+            while !(std::mem::replace(&mut is_full, self.out.capacity() == 0) && is_full) {
+                tokio::time::sleep(UNREAD).await;
+            }
+        };
+        tokio::select! {
+            () = self.tasks.join() => {}
+            () = stop.cancelled() => {}
+            () = self.client.access.ended() => {}
+            () = self.out.closed() => {}
+            () = stuck => {}
         }
     }
 

@@ -76,6 +76,7 @@ mod order;
 mod package;
 mod peers;
 mod pins;
+mod piped;
 mod poison;
 mod process;
 mod proxy;

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use bytes::{Bytes, BytesMut};
 
+use crate::serve::lines::INPUT_OVER;
 use crate::wire::code;
 use crate::wire::frame::Frame;
 use crate::wire::id::{ClientId, IdKey};
@@ -44,10 +45,14 @@ pub(super) struct Talk {
     initialize: Option<Bytes>,
     initialized: Option<Bytes>,
     open: HashMap<IdKey, ClientId>,
+    /// Those of the open requests that end only when they are cancelled.
+    listens: HashSet<IdKey>,
     /// Id of a repeated `initialize`, whose answer the client must not see.
     swallow: Option<IdKey>,
     /// Ids of this daemon's own requests. An answer to another daemon's question could hit an equal id.
-    asked: HashSet<IdKey>,
+    asked: HashMap<IdKey, ClientId>,
+    /// The client answers no question any more.
+    input_over: bool,
     waiting: Vec<Bytes>,
     /// Requests that a stand-in has not answered; `None` before a daemon.
     unanswered: Option<UnansweredRequests>,
@@ -105,12 +110,15 @@ impl Talk {
                         if let Some(unanswered) = &mut self.unanswered {
                             unanswered.add(request.id.key(), &line);
                         }
+                        if request.method == "subscriptions/listen" {
+                            self.listens.insert(request.id.key());
+                        }
                         self.open.insert(request.id.key(), request.id);
                     }
                 }
                 Some(Message::Response(response)) => {
                     let key = response.id.and_then(ClientId::from_raw).map(|id| id.key());
-                    if !key.is_some_and(|key| self.asked.remove(&key)) {
+                    if key.is_none_or(|key| self.asked.remove(&key).is_none()) {
                         continue;
                     }
                 }
@@ -135,8 +143,27 @@ impl Talk {
         }
     }
 
+    /// Whether every request has its answer.
+    pub(super) fn is_idle(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// The client's input is over: subscriptions end, and the daemon's open questions get no answer
+    /// but an error.
+    pub(super) fn end_input(&mut self, to_daemon: &mut BytesMut) {
+        self.input_over = true;
+        if self.daemon == Daemon::Here {
+            push(to_daemon, INPUT_OVER.as_bytes());
+        }
+        for id in self.listens.drain().filter_map(|key| self.open.remove(&key)) {
+            let params = RawJson::trusted(format!(r#"{{"requestId":{}}}"#, id.raw().text()));
+            push(to_daemon, &message::encode_notification("notifications/cancelled", Some(&params)));
+        }
+        self.asked.drain().for_each(|(_, id)| unanswerable(&id, to_daemon));
+    }
+
     /// Takes the daemon's lines.
-    pub(super) fn hear_daemon(&mut self, lines: &mut LineDecoder, to_client: &mut BytesMut) {
+    pub(super) fn hear_daemon(&mut self, lines: &mut LineDecoder, to_client: &mut BytesMut, to_daemon: &mut BytesMut) {
         while let Some(line) = lines.next_line() {
             let Line::Full(line) = line else { continue };
             match parsed(&line) {
@@ -144,6 +171,7 @@ impl Talk {
                     let key = response.id.and_then(ClientId::from_raw).map(|id| id.key());
                     if let Some(key) = key {
                         self.open.remove(&key);
+                        self.listens.remove(&key);
                         self.unanswered.iter_mut().for_each(|unanswered| unanswered.remove(&key));
                         if self.swallow.as_ref() == Some(&key) {
                             self.swallow = None;
@@ -151,8 +179,12 @@ impl Talk {
                         }
                     }
                 }
+                Some(Message::Request(request)) if self.input_over => {
+                    unanswerable(&request.id, to_daemon);
+                    continue;
+                }
                 Some(Message::Request(request)) if self.asked.len() < MAX_OPEN => {
-                    self.asked.insert(request.id.key());
+                    self.asked.insert(request.id.key(), request.id);
                 }
                 Some(Message::Request(_) | Message::Notification(_)) | None => {}
             }
@@ -209,6 +241,9 @@ impl Talk {
         for line in initialize.into_iter().chain(self.initialized.as_ref().filter(is_told)).chain(&waiting) {
             push(to_daemon, line);
         }
+        if self.input_over {
+            push(to_daemon, INPUT_OVER.as_bytes());
+        }
     }
 
     /// The relay ends.
@@ -218,6 +253,7 @@ impl Talk {
     }
 
     fn refuse_open(&mut self, fate: Fate, to_client: &mut BytesMut) {
+        self.listens.clear();
         for (key, id) in std::mem::take(&mut self.open) {
             refuse(&id, fate, to_client);
             let is_it =
@@ -243,6 +279,12 @@ fn parsed(line: &Bytes) -> Option<Message> {
 fn push(out: &mut BytesMut, line: &[u8]) {
     out.extend_from_slice(line);
     out.extend_from_slice(b"\n");
+}
+
+/// Answers a question of the daemon in the client's place.
+fn unanswerable(id: &ClientId, to_daemon: &mut BytesMut) {
+    let error = message::error_object(code::INTERNAL, "The client's input has ended, so it answers nothing.", None);
+    push(to_daemon, &message::encode_error(Some(id.raw()), &error));
 }
 
 fn refuse(id: &ClientId, fate: Fate, to_client: &mut BytesMut) {
@@ -286,7 +328,7 @@ mod tests {
         fn daemon_says(&mut self, line: &str) {
             let mut lines = LineDecoder::new(1024);
             push(lines.buffer(), line.as_bytes());
-            self.talk.hear_daemon(&mut lines, &mut self.client);
+            self.talk.hear_daemon(&mut lines, &mut self.client, &mut self.daemon);
         }
 
         fn take(bytes: &mut BytesMut) -> Vec<String> {
@@ -395,6 +437,25 @@ mod tests {
         assert_eq!(both.at_daemon(), [INITIALIZE]);
         both.daemon_says(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
         assert_eq!(both.at_client().len(), 1);
+    }
+
+    #[test]
+    fn after_the_end_of_the_input_calls_are_answered_and_the_daemon_asks_in_vain() {
+        let mut both = Both::greeted();
+        both.client_says(CALL);
+        both.client_says(r#"{"jsonrpc":"2.0","id":8,"method":"subscriptions/listen","params":{}}"#);
+        both.daemon_says(r#"{"jsonrpc":"2.0","id":"q1","method":"elicitation/create","params":{}}"#);
+        both.at_daemon();
+        both.at_client();
+        both.talk.end_input(&mut both.daemon);
+        both.daemon_says(r#"{"jsonrpc":"2.0","id":"q2","method":"roots/list"}"#);
+        let mut told = both.at_daemon();
+        assert!(told.remove(0) == INPUT_OVER && told[0].contains(r#""requestId":8"#), "{told:?}");
+        assert!(told[1].contains(r#""id":"q1""#) && told[2].contains(r#""id":"q2""#), "{told:?}");
+        assert!(told[1..].iter().all(|line| line.contains("\"error\"")) && told.len() == 3, "{told:?}");
+        assert!(!both.talk.is_idle() && both.at_client().is_empty());
+        both.daemon_says(r#"{"jsonrpc":"2.0","id":7,"result":{}}"#);
+        assert!(both.talk.is_idle() && both.at_client().len() == 1);
     }
 
     #[test]

@@ -112,6 +112,17 @@ impl LineDecoder {
         }
     }
 
+    /// The last line, at the end of the stream: one whose newline never came.
+    pub fn last_line(&mut self) -> Option<Line> {
+        let length = self.buffer.len();
+        if length == 0 && self.discard.is_none() {
+            return None;
+        }
+        self.buffer.extend_from_slice(b"\n");
+        self.scanned = 0;
+        self.take(length)
+    }
+
     /// Bytes of a line whose end has not come.
     pub fn held(&self) -> usize {
         self.buffer.len()

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::future::{Future as _, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -30,6 +30,7 @@ pub(crate) struct ClientRequests {
     pub(crate) capabilities: RawJson,
     next: AtomicU64,
     open: Mutex<HashMap<u64, oneshot::Sender<ClientAnswer>, RandomState>>,
+    is_closed: AtomicBool,
     /// One form of ours at a time. Its queue is as long as the caller has open approvals.
     turn: Arc<Semaphore>,
 }
@@ -57,7 +58,14 @@ impl ClientRequests {
         let capabilities = about_input(capabilities?)?;
         let offered = Kinds::of(Some(&capabilities));
         let (next, turn) = (AtomicU64::new(first), Arc::new(Semaphore::new(1)));
-        Some(Arc::new(Self { offered, capabilities, next, open: Mutex::default(), turn }))
+        Some(Arc::new(Self {
+            offered,
+            capabilities,
+            next,
+            open: Mutex::default(),
+            is_closed: AtomicBool::new(false),
+            turn,
+        }))
     }
 
     /// Opens a question: the message to send, and where the answer will come. `None` when too many are open.
@@ -66,7 +74,7 @@ impl ClientRequests {
         let (sender, answer) = oneshot::channel();
         {
             let mut open = self.open.lock();
-            if open.len() >= MAX_OPEN {
+            if open.len() >= MAX_OPEN || self.is_closed.load(Ordering::Acquire) {
                 return None;
             }
             open.insert(id, sender);
@@ -83,6 +91,12 @@ impl ClientRequests {
     /// The turn of one of our own forms, first come, first served. The semaphore is never closed.
     pub(crate) async fn turn(self: Arc<Self>) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.turn).acquire_owned().await.ok()
+    }
+
+    /// The client will answer nothing any more: its open questions end, and each later one at once.
+    pub(crate) fn close(&self) {
+        self.is_closed.store(true, Ordering::Release);
+        self.open.lock().clear();
     }
 
     /// Takes a client's response. One to no open question is ignored.

@@ -195,3 +195,18 @@ fn full(line: &str) -> Line {
 fn oversize(prefix: &str, bytes: u64) -> Line {
     Line::Oversize { prefix: Bytes::copy_from_slice(prefix.as_bytes()), bytes }
 }
+
+#[test]
+fn the_last_line_of_a_stream_needs_no_newline() {
+    let mut decoder = LineDecoder::new(8);
+    decoder.buffer().extend_from_slice(b"one\ntwo\r");
+    assert_eq!(decoder.next_line(), Some(Line::Full(Bytes::from_static(b"one"))));
+    assert_eq!(decoder.next_line(), None);
+    assert_eq!(decoder.last_line(), Some(Line::Full(Bytes::from_static(b"two"))));
+    assert_eq!(decoder.last_line(), None);
+    decoder.buffer().extend_from_slice(b"much too long");
+    assert_eq!(decoder.next_line(), None);
+    assert!(matches!(decoder.last_line(), Some(Line::Oversize { bytes: 13, .. })));
+    decoder.buffer().extend_from_slice(b"  ");
+    assert_eq!(decoder.last_line(), None, "a blank line is none");
+}
