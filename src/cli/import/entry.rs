@@ -118,7 +118,12 @@ impl Writer<'_> {
         let project = project.map(|folder| folder.display().to_string());
         if let Some(cwd) = parts.cwd.as_ref().or(project.as_ref()) {
             let cwd = self.text(cwd, secrets::in_text(cwd), "cwd");
-            let cwd = self.from.place.folder.map(|folder| folder.join(&cwd).display().to_string()).unwrap_or(cwd);
+            let below_home = cwd.strip_prefix('~').filter(|rest| rest.is_empty() || rest.starts_with('/'));
+            let cwd = match (below_home, self.from.place.home, self.from.place.folder) {
+                (Some(rest), Some(home), _) => format!("{home}{rest}"),
+                (None, _, Some(folder)) => folder.join(&cwd).display().to_string(),
+                (Some(_), None, _) | (None, _, None) => cwd,
+            };
             self.line("cwd", &quoted(&cwd));
         }
     }

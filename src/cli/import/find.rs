@@ -30,6 +30,7 @@ const HOME: &[&str] = &[
     ".continue/config.yaml",
     ".continue/config.json",
     ".config/goose/config.yaml",
+    ".config/crush/crush.json",
     ".kiro/settings/mcp.json",
     ".aws/amazonq/mcp.json",
     ".config/mcp/mcp.json",
@@ -47,6 +48,8 @@ const PROJECT: &[&str] = &[
     ".gemini/settings.json",
     "opencode.json",
     "opencode.jsonc",
+    ".crush.json",
+    "crush.json",
 ];
 
 /// Files of the user's hosts that exist. `config`: another place of `~/.config`.

@@ -25,6 +25,7 @@ pub(super) enum Host {
     Windsurf,
     Continue,
     Goose,
+    Crush,
     /// A `server.json` of the registry, or the manifest of a bundle.
     Package,
     Other,
@@ -58,6 +59,8 @@ impl Host {
             Self::OpenCode
         } else if has("servers") || root.at(&["mcp", "servers"]).is_some() {
             Self::VsCode
+        } else if file.trim_start_matches('.') == "crush.json" || root.get("mcp").is_some_and(is_list) {
+            Self::Crush
         } else if file == "claude_desktop_config.json" {
             Self::ClaudeDesktop
         } else if file == ".claude.json" || file == ".mcp.json" || has("projects") {
@@ -82,7 +85,7 @@ impl Host {
     pub(super) const fn syntax(self) -> Syntax {
         match self {
             Self::ClaudeDesktop | Self::Codex | Self::Goose | Self::Zed => Syntax::None,
-            Self::Gemini => Syntax::Shell,
+            Self::Gemini | Self::Crush => Syntax::Shell,
             Self::OpenCode => Syntax::Curly,
             Self::Continue => Syntax::Double,
             Self::ClaudeCode
@@ -149,7 +152,8 @@ pub(super) fn read(path: &Path, text: &str) -> Result<HostFile, ImportError> {
         let other = if host == Host::Goose {
             root.get("extensions")
         } else {
-            root.get("mcp").filter(|_| host == Host::OpenCode && root.at(&["mcp", "servers"]).is_none())
+            let is_there = matches!(host, Host::OpenCode | Host::Crush) && root.at(&["mcp", "servers"]).is_none();
+            root.get("mcp").filter(|_| is_there)
         };
         lists.extend(other.map(|list| (named(list), String::new(), None)));
         for (project, settings) in root.get("projects").map(Json::members).unwrap_or_default() {
@@ -182,6 +186,12 @@ pub(super) fn read(path: &Path, text: &str) -> Result<HostFile, ImportError> {
     let asked = [&root, mcp].into_iter().flat_map(|root| root.get("inputs").map(Json::items).unwrap_or_default());
     inputs.extend(asked.filter_map(input));
     Ok(HostFile { host, root, servers, inputs })
+}
+
+/// Whether all members of an object are servers.
+fn is_list(list: &Json) -> bool {
+    let is_server = |server: &Json| server.get("command").is_some() || server.get("url").is_some();
+    !list.members().is_empty() && list.members().iter().all(|(_, server)| is_server(server))
 }
 
 /// The members of an object, or the items of a list under their own names.

@@ -340,6 +340,11 @@ fn by_shape(text: &str) -> Vec<Span> {
         for (at, found) in text.match_indices(start).filter(|(at, _)| !after_word(*at)) {
             let end = end_of(at, &|c| is_token(c) || c == '/');
             let rest = text.get(at + found.len()..end).unwrap_or_default();
+            // `api_key=...` is a name and its value.
+            let is_name = rest.trim_end_matches('=').contains('=');
+            if weak && is_name {
+                continue;
+            }
             if rest.len() >= 8 && (!weak || rest.bytes().any(|b| b.is_ascii_digit())) {
                 let end = if weak { end_of(at, &is_token) } else { end };
                 spans.push(Span { range: at..end, name: String::new() });

@@ -103,6 +103,7 @@ impl Settings {
                 | Host::Cline
                 | Host::Windsurf
                 | Host::Continue
+                | Host::Crush
                 | Host::Package
                 | Host::Other => {}
             }

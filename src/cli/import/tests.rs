@@ -100,6 +100,19 @@ fn zed_has_two_forms_of_commands() {
 }
 
 #[test]
+fn crush_is_read_and_what_its_file_says_is_kept() {
+    let text = r#"{"$schema":"https://charm.land/crush.json","mcp":{
+        "a":{"type":"stdio","command":"/bin/a","args":["-x"],"env":{"A_TOKEN":"$A_TOKEN"},"cwd":"~/src"},
+        "b":{"type":"http","url":"https://b.example/mcp?api_key=ab12cd34ef56&profile=p"},
+        "c":{"type":"sse","url":"https://c.example/sse","disabled":true}}}"#;
+    let (text, config) = imported(&[("/home/alice/.config/crush/crush.json".into(), text.to_owned())]);
+    assert_eq!(names(&config), ["a", "b"], "{text}");
+    assert_eq!(secret(&config, "a", "A_TOKEN"), "value-of-A_TOKEN");
+    assert!(text.contains("cwd = \"/home/alice/src\"") && text.contains("[upstreams.c]\nenabled = false"), "{text}");
+    assert!(text.contains("url = \"https://b.example/mcp?api_key=${B_API_KEY}&profile=p\""), "{text}");
+}
+
+#[test]
 fn several_files_become_one_configuration_with_unique_names() {
     let file = sample("zed/settings.json");
     let other = file.1.replace("\"--ro\"", "\"--rw\"");

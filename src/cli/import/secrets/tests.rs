@@ -37,6 +37,11 @@ fn secrets_on_a_command_line_are_found() {
         (&["Server=db;User Id=sa;Password=hunter2;Encrypt=yes"], &["Server=db;User Id=sa;Password=*;Encrypt=yes"]),
         (&["host=db user=me password=hunter2"], &["host=db user=me password=*"]),
         (&["https://x.example.com/mcp?apiKey=hunter2&profile=a"], &["https://x.example.com/mcp?apiKey=*&profile=a"]),
+        (
+            &["https://x.example.com/mcp?api_key=ab12cd34ef56&profile=p"],
+            &["https://x.example.com/mcp?api_key=*&profile=p"],
+        ),
+        (&["api_key=0123456789abcdef0123", "key-0123456789=="], &["api_key=*", "*"]),
         (&["https://x.example.com/s/AbCdEf0123456789xyz/mcp"], &["https://x.example.com/s/*/mcp"]),
         (&["https://hooks.slack.com/services/T0/B0/abc"], &["https://hooks.slack.com/services/*"]),
         (
