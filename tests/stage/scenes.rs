@@ -4,5 +4,6 @@ mod calls;
 mod first;
 mod hidden;
 mod lazy;
+mod killed;
 mod limits;
 mod lists;
