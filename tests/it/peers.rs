@@ -22,6 +22,7 @@ mod consent;
 mod dialogue;
 mod hosts;
 mod logins;
+mod outsiders;
 mod strict;
 mod turn;
 

@@ -3,7 +3,7 @@
 mod calls;
 mod first;
 mod hidden;
-mod lazy;
 mod killed;
+mod lazy;
 mod limits;
 mod lists;
