@@ -30,22 +30,31 @@ pub(super) fn play(revision: Revision, cell: &str, client: &'static str) {
     let mut verdict = Verdict::new(cell);
     let mut failed = BTreeSet::new();
     let mut told = Vec::new();
+    let mut successes = 0;
     let scenarios = suite.scenarios();
     for (scenario, is_scored) in &scenarios {
         // A scenario that needs the whole of a missing feature costs time and shows nothing.
         if let Some(reason) = expected.reason(scenario).filter(|_| scenario.starts_with(LOGINS)) {
             eprintln!("{cell}: not played: {scenario}: {reason}");
             failed.insert(scenario.clone());
-        } else if let Err(story) = suite.play(scenario, *is_scored, &mut verdict) {
-            failed.insert(scenario.clone());
-            told.push(story);
+        } else {
+            match suite.play(scenario, *is_scored, &mut verdict) {
+                Ok(checks) => successes += checks,
+                Err(story) => {
+                    failed.insert(scenario.clone());
+                    told.push(story);
+                }
+            }
         }
     }
     expected.give_a_second_chance(&mut failed, |again| {
         let is_scored = scenarios.iter().any(|(name, is_scored)| name == again && *is_scored);
-        suite.play(again, is_scored, &mut verdict).is_ok()
+        let played = suite.play(again, is_scored, &mut verdict);
+        successes += played.as_ref().unwrap_or(&0);
+        played.is_ok()
     });
     expected.compare(&failed, &mut verdict.wrong);
+    expected.count(successes, &mut verdict.wrong);
     verdict.end(|| told.join("\n\n"));
 }
 
@@ -80,8 +89,8 @@ impl Suite {
         scored.chain(others).collect()
     }
 
-    /// Plays one scenario; the error says what happened.
-    fn play(&self, scenario: &str, is_scored: bool, verdict: &mut Verdict) -> Result<(), String> {
+    /// Plays one scenario. Returns how many of its checks succeeded; the error says what happened.
+    fn play(&self, scenario: &str, is_scored: bool, verdict: &mut Verdict) -> Result<usize, String> {
         if scenario.starts_with(LOGINS) {
             return self.play_login(scenario, is_scored);
         }
@@ -105,12 +114,12 @@ impl Suite {
         let (group, name) = scenario.rsplit_once('/').unwrap_or(("", scenario));
         let outcome = Outcome::read(&world.path("work/results").join(group), &[name.to_owned()]);
         let passed = judged.status.success() && outcome.passed();
-        if passed { Ok(()) } else { Err(format!("{scenario}:\n{outcome}\n{}", said(&judged))) }
+        if passed { Ok(outcome.successes()) } else { Err(format!("{scenario}:\n{outcome}\n{}", said(&judged))) }
     }
 
     /// Plays a scenario about authorization, without a relay: a server's metadata is about its own address. Many of the checks
     /// are recommendations; one that is not followed fails it.
-    fn play_login(&self, scenario: &str, is_scored: bool) -> Result<(), String> {
+    fn play_login(&self, scenario: &str, is_scored: bool) -> Result<usize, String> {
         let world = World::new();
         let quoted = |path: &Path| shlex::try_quote(path.to_str().unwrap()).unwrap().into_owned();
         let driver = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers/conformance-login.mjs");
@@ -127,6 +136,6 @@ impl Suite {
         let outcome = Outcome::read(&world.path("work/results/auth"), &[name.to_owned()]);
         // A refusal of the driver is right where the scenario is about one; the suite knows.
         let passed = judged.status.success() && outcome.passed() && outcome.warnings() == 0;
-        if passed { Ok(()) } else { Err(format!("{scenario}:\n{outcome}\n{}", said(&judged))) }
+        if passed { Ok(outcome.successes()) } else { Err(format!("{scenario}:\n{outcome}\n{}", said(&judged))) }
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! `scenario: reason`, where the reason is a row of the table "What this release does not bridge" of the architecture text,
 //! or `by design: ...`. `prefix-*` stands for all scenarios of that beginning. Lines that begin with `#` are comments.
+//! `checks: 93` is how many checks of the cell succeed at least: the suite counts a scenario as passed where none of its checks
+//! applied.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -15,11 +17,16 @@ const ARCHITECTURE: &str = include_str!("../../../src/ARCHITECTURE.md");
 const TABLE: &str = "## What this release does not bridge";
 const BY_DESIGN: &str = "by design: ";
 
+/// The line with the number of checks that succeed.
+const CHECKS: &str = "checks";
+
 /// The scenarios that one cell is expected to fail.
 #[derive(Debug)]
 pub(super) struct Cell {
     file: PathBuf,
     lines: Vec<(String, String)>,
+    /// How many checks succeed at least.
+    checks: usize,
 }
 
 impl Cell {
@@ -31,8 +38,11 @@ impl Cell {
             Some((scenario, reason)) => (scenario.to_owned(), reason.to_owned()),
             None => panic!("{}: write `scenario: reason`, not {line:?}", file.display()),
         };
-        let lines = lines.map(split).collect();
-        Self { file, lines }
+        let mut lines: Vec<_> = lines.map(split).collect();
+        let checks = lines.iter().position(|(name, _)| name == CHECKS).map(|at| lines.remove(at).1);
+        let checks = checks.and_then(|number| number.parse().ok());
+        let checks = checks.unwrap_or_else(|| panic!("{}: write `checks: NUMBER`", file.display()));
+        Self { file, lines, checks }
     }
 
     /// Why a scenario is expected to fail, if it is.
@@ -51,6 +61,15 @@ impl Cell {
             }
             stays
         });
+    }
+
+    /// Reports checks that succeeded and are not made any more.
+    pub(super) fn count(&self, successes: usize, wrong: &mut Vec<String>) {
+        let (file, checks) = (self.file.display(), self.checks);
+        eprintln!("{file}: {successes} checks succeed, {checks} at least");
+        if successes < checks {
+            wrong.push(format!("{successes} checks succeed, fewer than the {checks} of {file}: some apply no more"));
+        }
     }
 
     /// Reports the differences between failures and the list; a scenario that begins to pass must be struck off.
@@ -110,6 +129,11 @@ impl Outcome {
     /// Recommendations that were not followed, which the suite forgives.
     pub(super) fn warnings(&self) -> usize {
         self.count("WARNING")
+    }
+
+    /// Checks that applied, and succeeded.
+    pub(super) fn successes(&self) -> usize {
+        self.count("SUCCESS")
     }
 
     fn count(&self, status: &str) -> usize {

@@ -141,6 +141,7 @@ pub(super) fn play(revision: Revision, cell: &str, servers: &[Server]) {
         suite(&["--scenario", scenario, "--spec-version", revision]).status.success()
     });
     expected.compare(&failed, &mut verdict.wrong);
+    expected.count(counts.iter().map(|count| count.passed).sum(), &mut verdict.wrong);
     verdict.messages("to the suite", Side::Server, &record::of_http(&tap.exchanges(&url), revision));
     for server in &running {
         verdict.messages(&server.place, Side::Client, &server.entries(&tap, revision));
