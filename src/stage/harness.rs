@@ -64,6 +64,13 @@ pub(crate) fn status_of(gateway: &Gateway, name: &str) -> Value {
     status["upstreams"].as_array().unwrap().iter().find(|one| one["name"] == name).unwrap().clone()
 }
 
+/// The number of the program behind an upstream that the fake plays.
+pub(crate) fn upstream_pid(gateway: &Gateway, name: &str) -> u32 {
+    let text = gateway.modern().call(&format!("{name}__env"), serde_json::json!({})).text();
+    let said: Value = serde_json::from_str(&text).unwrap();
+    u32::try_from(said["pid"].as_u64().unwrap()).unwrap()
+}
+
 /// A running daemon.
 #[derive(Debug)]
 pub(crate) struct Gateway {
