@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use super::fake::{Args, Exit, Transport, http, sse, start};
 use super::net::Listener;
-use super::{Seat, stage};
+use super::{Seat, block_on, stage};
 
 /// The name of the one program of the stage.
 pub(super) const FAKE: &str = "fake-upstream";
@@ -82,6 +82,13 @@ impl Listening {
     /// Lets it go on.
     pub(crate) fn thaw(&self) {
         self.frozen.send_replace(false);
+    }
+}
+
+impl Drop for Listening {
+    /// Ends its tasks at once, so that its port is free.
+    fn drop(&mut self) {
+        block_on(self.tasks.shutdown());
     }
 }
 

@@ -34,9 +34,11 @@ impl Pipe {
         let client = gateway.inner().line_client(gateway.inner().own_caller(), None);
         let (draining, ended) = (service.draining.clone(), CancellationToken::new());
         let end = ended.clone().drop_guard();
-        service.tasks.spawn("host", async move {
-            lines::serve(client, reader, writer, draining).await;
-            drop(end);
+        block_on(async {
+            service.tasks.spawn("host", async move {
+                lines::serve(client, reader, writer, draining).await;
+                drop(end);
+            });
         });
         let (reader, writer) = split(host);
         Self { writer: Some(writer), reader: BufReader::new(reader), ended }

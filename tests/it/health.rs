@@ -1,9 +1,7 @@
-//! What `status`, `/readyz`, the metrics and the log say when an upstream is away, when descriptors run out and when the audit log
-//! takes nothing.
+//! A gateway without descriptors or with a full disk: these tests need the limits of a process.
 
 use std::fs;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use serde_json::json;
@@ -13,58 +11,11 @@ use crate::failures::status_of;
 use crate::harness::{Gateway, Setup, headend};
 use crate::http::{self, Conn, request};
 use crate::mcp::{Era, Mcp};
-use crate::process::{eventually, said, within};
-use crate::upstream::{Fake, Log};
+use crate::process::{said, within};
+use crate::upstream::Fake;
 
-const SSE: &str = "HTTP+SSE";
 /// The longest time between two attempts to reach a server, and some for a slow machine.
 const BACK: Duration = Duration::from_secs(20);
-/// How long it may take until the daemon tells that a server is down.
-const DOWN: Duration = Duration::from_secs(5);
-
-/// One upstream, whose calls do not wait for it.
-fn before(url: &str) -> Gateway {
-    before_within(url, "1s")
-}
-
-/// The same, with such a time for each call; a sign of life has as long.
-fn before_within(url: &str, time: &str) -> Gateway {
-    let more = format!("queue-timeout = \"0s\"\ncall-timeout = \"{time}\"");
-    let gateway = Setup::new().toml(&format!("[upstreams.fx]\nurl = \"{url}\"\n{more}")).start();
-    gateway.wait_for_tools(&["fx__echo"]);
-    assert!(is_ready(&gateway));
-    gateway
-}
-
-/// Plays it with a server of each kind at once. Some of them tell nothing outside of calls.
-fn with_each(play: impl Fn(&str, Fake) + Sync) {
-    let silent = |era| Fake::http(era).behaving("no-changes");
-    let servers = [
-        ("modern", Fake::http("modern")),
-        ("modern without changes", silent("modern")),
-        ("legacy", Fake::http("legacy")),
-        ("legacy without a stream", silent("legacy")),
-        (SSE, Fake::sse()),
-    ];
-    thread::scope(|scope| {
-        for (kind, fake) in servers {
-            let play = &play;
-            scope.spawn(move || play(kind, fake));
-        }
-    });
-}
-
-fn shows(gateway: &Gateway, state: &str) -> bool {
-    gateway.scrape().contains(&format!("headend_upstream_state{{state=\"{state}\",upstream=\"fx\"}} 1"))
-}
-
-fn is_ready(gateway: &Gateway) -> bool {
-    status_of(gateway, "fx")["state"] == "ready" && shows(gateway, "ready")
-}
-
-fn is_down(gateway: &Gateway) -> bool {
-    status_of(gateway, "fx")["state"] == "down" && shows(gateway, "down")
-}
 
 fn works(client: &mut Mcp) -> bool {
     client.call("fx__echo", json!({"text": "x"})).text() == "x"
@@ -76,138 +27,6 @@ fn told(gateway: &Gateway, text: &str) -> usize {
         line.contains(text) && (line.contains("WARN") || line.contains("ERROR") || line.contains("INFO"))
     };
     gateway.stderr.all().iter().filter(is_told).count()
-}
-
-#[test]
-fn a_server_that_is_gone_is_down_from_the_first_call_on_and_ready_when_it_is_back() {
-    with_each(|kind, fake| {
-        let server = fake.spawn();
-        let gateway = before(&server.url);
-        let (mut modern, mut legacy) = (gateway.modern(), gateway.legacy());
-        within(BACK, "both work", || works(&mut modern) && works(&mut legacy));
-        let back = || told(&gateway, "upstream ready") + told(&gateway, "upstream answers again");
-        // The log is read a moment after it is written.
-        within(BACK, "the log says so", || back() > 0);
-        let (address, before) = (server.address().to_owned(), back());
-        drop(server);
-        assert!(!works(&mut modern), "{kind}");
-        within(DOWN, &format!("{kind} is down"), || is_down(&gateway));
-        for _ in 0..4 {
-            assert!(!works(&mut modern) && !works(&mut legacy), "{kind}");
-            assert!(is_down(&gateway), "{kind}: {}", status_of(&gateway, "fx"));
-        }
-        let error = status_of(&gateway, "fx")["last-error"].to_string();
-        assert!(error.contains("refused") || kind == SSE, "{kind}: {error}");
-        within(BACK, "the log says so", || told(&gateway, "upstream down") > 0);
-        assert_eq!(told(&gateway, "upstream down"), 1, "{kind}: {}", gateway.story());
-        let server = fake.at(&address).spawn();
-        within(BACK, &format!("{kind} is back"), || is_ready(&gateway));
-        within(BACK, "both work", || works(&mut modern) && works(&mut legacy));
-        within(BACK, "the log says so", || back() > before);
-        assert_eq!(back() - before, 1, "{kind}: {}", gateway.story());
-        drop(server);
-    });
-}
-
-#[test]
-fn a_server_that_answers_nothing_any_more_is_down_until_it_does() {
-    with_each(|kind, fake| {
-        let server = fake.spawn();
-        let gateway = before(&server.url);
-        let mut client = gateway.modern();
-        within(BACK, "it works", || works(&mut client));
-        server.freeze();
-        assert!(!works(&mut client), "{kind}");
-        within(DOWN, &format!("{kind} is down"), || is_down(&gateway));
-        assert!(!works(&mut client), "{kind}");
-        server.thaw();
-        within(BACK, &format!("{kind} is back"), || is_ready(&gateway));
-        within(BACK, &format!("{kind} works"), || works(&mut client));
-        within(BACK, "the log says so", || told(&gateway, "upstream down") > 0);
-        assert_eq!(told(&gateway, "upstream down"), 1, "{kind}: {}", gateway.story());
-    });
-}
-
-#[test]
-fn a_slow_tool_does_not_make_its_server_look_dead() {
-    with_each(|kind, fake| {
-        let server = fake.spawn();
-        let gateway = before_within(&server.url, "3s");
-        let mut client = gateway.modern();
-        for _ in 0..2 {
-            assert!(client.call("fx__sleep", json!({"ms": 12_000})).is_error(), "{kind}");
-            within(BACK, "it works", || works(&mut client));
-            assert!(is_ready(&gateway), "{kind}");
-        }
-        let error = status_of(&gateway, "fx")["last-error"].to_string();
-        assert!(error.contains("not answered in time"), "{kind}: {error}");
-        assert_eq!(told(&gateway, "upstream down"), 0, "{kind}: {}", gateway.story());
-    });
-}
-
-#[test]
-fn a_server_that_fails_everything_is_down_and_one_failure_is_none() {
-    with_each(|kind, fake| {
-        let setup = Setup::new();
-        let (sick, log) = (setup.world.path("work/sick"), Log::new(&setup.world.path("work"), "fx"));
-        let server = fake.with("--sick", sick.to_str().unwrap()).logging(&log).spawn();
-        let gateway = before(&server.url);
-        let mut client = gateway.modern();
-        within(BACK, "it works", || works(&mut client));
-        // A session that cannot begin is no mere failure of a call. Two read the lists, and one is the caller's.
-        let sessions = if kind.starts_with("modern") { 0 } else { 3 };
-        within(BACK, "all sessions have begun", || log.count("initialize") == sessions);
-        fs::write(&sick, "").unwrap();
-        assert!(!works(&mut client), "{kind}");
-        fs::remove_file(&sick).unwrap();
-        assert!(works(&mut client) && told(&gateway, "upstream down") == 0, "{kind}: {}", gateway.story());
-        fs::write(&sick, "").unwrap();
-        within(DOWN, &format!("{kind} is down"), || !works(&mut client) && is_down(&gateway));
-        let error = status_of(&gateway, "fx")["last-error"].to_string();
-        assert!(error.contains("503"), "{kind}: {error}");
-        fs::remove_file(&sick).unwrap();
-        within(BACK, &format!("{kind} is back"), || is_ready(&gateway));
-        within(BACK, "it works", || works(&mut client));
-        assert!(told(&gateway, "upstream down") <= 2, "{kind}: {}", gateway.story());
-    });
-}
-
-#[test]
-fn a_post_that_fails_over_http_sse_ends_its_call_alone() {
-    let setup = Setup::new();
-    let (sick, log) = (setup.world.path("work/sick"), Log::new(&setup.world.path("work"), "fx"));
-    let server = Fake::sse().with("--sick", sick.to_str().unwrap()).logging(&log).spawn();
-    let gateway = setup.toml(&format!("[upstreams.fx]\nurl = \"{}\"", server.url)).start();
-    gateway.wait_for_tools(&["fx__echo"]);
-    let mut client = gateway.modern();
-    let mut slow = gateway.modern().open("tools/call", json!({"name": "fx__sleep", "arguments": {"ms": 1500}}));
-    eventually("it is there", || log.count("tools/call") == 1);
-    // Two read the lists, as everyone sees them and as clients that can be asked do; one is the caller's.
-    eventually("all sessions have begun", || log.count("initialize") == 3);
-    fs::write(&sick, "").unwrap();
-    let refused = client.call("fx__echo", json!({"text": "x"}));
-    assert!(refused.is_error() && refused.text().contains("overloaded"), "{}", refused.raw);
-    fs::remove_file(&sick).unwrap();
-    assert!(works(&mut client));
-    let answer = slow.response();
-    assert!(answer["result"]["isError"] != true && answer["result"]["content"].is_array(), "{answer}");
-    assert_eq!(log.count("initialize"), 3, "no session began again");
-}
-
-#[test]
-fn a_server_that_forgets_its_sessions_all_the_time_does_not_fill_the_log() {
-    let server = Fake::http("legacy").behaving("drop-session-after=2").spawn();
-    let gateway = Setup::new().url("fx", &server.url).start();
-    gateway.wait_for_tools(&["fx__echo"]);
-    let mut client = gateway.legacy();
-    let begun = Instant::now();
-    for n in 0..60 {
-        assert!(works(&mut client), "call {n}: {}", gateway.story());
-    }
-    let lines = told(&gateway, "upstream session opened anew");
-    // Five a minute.
-    let most = 5 * (1 + usize::try_from(begun.elapsed().as_secs()).unwrap() / 60);
-    assert!((1..=most).contains(&lines), "{lines} lines\n{}", gateway.story());
 }
 
 /// Status and text of `/readyz`.
@@ -232,30 +51,6 @@ fn is_well(gateway: &Gateway) -> bool {
     readiness(gateway) == (200, "ready\n".to_owned())
         && !said(&gateway.run(&["status"])).contains("degraded: ")
         && !gateway.scrape().lines().any(|line| line.starts_with("headend_degraded{") && line.ends_with(" 1"))
-}
-
-#[test]
-fn one_upstream_that_is_away_degrades_the_gateway_and_all_of_them_stop_it() {
-    let fakes = [Fake::http("modern"), Fake::http("legacy")];
-    let servers = fakes.each_ref().map(Fake::spawn);
-    let [one, other] = servers.each_ref().map(|server| server.url.clone());
-    let gateway = Setup::new().url("one", &one).url("other", &other).start();
-    gateway.wait_for_tools(&["one__echo", "other__echo"]);
-    within(BACK, "all is well", || is_well(&gateway));
-    let [first, second] = servers;
-    let address = second.address().to_owned();
-    drop(second);
-    let mut client = gateway.modern();
-    assert!(client.call("other__echo", json!({"text": "x"})).is_error());
-    within(BACK, "one is away", || is_degraded(&gateway, 200, "upstreams"));
-    let (_, text) = readiness(&gateway);
-    assert!(text.contains("not available: other;"), "{text}");
-    assert_eq!(client.call("one__echo", json!({"text": "x"})).text(), "x");
-    drop(first);
-    assert!(client.call("one__echo", json!({"text": "x"})).is_error());
-    within(BACK, "all are away", || is_degraded(&gateway, 503, "upstreams"));
-    let _back = fakes[1].clone().at(&address).spawn();
-    within(BACK, "one is back", || is_degraded(&gateway, 200, "upstreams"));
 }
 
 #[test]
@@ -288,24 +83,6 @@ fn an_audit_log_that_takes_nothing_is_told_and_comes_back_without_a_call() {
         let verdict = gateway.run(&["audit", "verify"]);
         assert!(verdict.status.success(), "{}", said(&verdict));
     }
-}
-
-#[test]
-fn a_full_house_is_told() {
-    let gateway = Setup::new().server("limits.max-connections = 2").fake("fx", &Fake::stdio("both")).start();
-    gateway.wait_for_tools(&["fx__echo"]);
-    let mut held: Vec<Mcp> = (0..2).map(|_| gateway.modern()).collect();
-    // The connection that asked for the tools may still have one.
-    let is_served = |client: &mut Mcp| client.call("fx__echo", json!({})).status == 200;
-    within(BACK, "both have a place", || held.iter_mut().all(is_served));
-    // It is told for a while after each.
-    within(BACK, "it is told", || {
-        assert_eq!(ask(&gateway).1.head.status, 503);
-        is_degraded(&gateway, 200, "connections")
-    });
-    assert!(held.iter_mut().all(works));
-    drop(held);
-    within(BACK, "all is well", || is_well(&gateway));
 }
 
 /// One request on a connection of its own.

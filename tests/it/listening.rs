@@ -1,13 +1,8 @@
 //! Servers of ours in processes of their own.
 
-use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-
-use rustix::process::{Signal, kill_process};
-
-use crate::process::{eventually, pid_of};
 
 /// The path of a cargo example, which lies beside the folder of the test executable.
 pub(crate) fn example(name: &str) -> PathBuf {
@@ -47,20 +42,6 @@ impl Listening {
     /// Where it listens.
     pub(crate) fn address(&self) -> &str {
         self.url.trim_start_matches("http://").split('/').next().unwrap()
-    }
-
-    /// Lets it stand still.
-    pub(crate) fn freeze(&self) {
-        kill_process(pid_of(&self.child), Signal::STOP).unwrap();
-        let stands = |stat: &str| stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'));
-        let threads = || fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
-        let stat = |thread: fs::DirEntry| fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
-        eventually("it stands still", || threads().all(|thread| stands(&stat(thread.unwrap()))));
-    }
-
-    /// Lets it go on.
-    pub(crate) fn thaw(&self) {
-        kill_process(pid_of(&self.child), Signal::CONT).unwrap();
     }
 }
 

@@ -1,6 +1,6 @@
 //! End-to-end tests: the real binary between real processes, on real sockets and pipes.
 //!
-//! `harness`, `setup`, `ground`, `listening`, `process`, `http`, `stdio`, `terminal`, `mcp` and `upstream` are the tools; the other modules are the tests.
+//! `harness`, `setup`, `ground`, `listening`, `process`, `http`, `stdio`, `terminal`, `mcp`, `old_client` and `upstream` are the tools; the other modules are the tests.
 //! `tests/README.md` says what is needed to run all of them.
 #![allow(
     clippy::unwrap_used,
@@ -43,7 +43,6 @@ mod ends;
 mod faces;
 mod failures;
 mod fairness;
-mod faults;
 mod files;
 mod foreign;
 mod fuzz;
@@ -59,7 +58,6 @@ mod http;
 mod import;
 mod init;
 mod input;
-mod inventory;
 mod ladder;
 mod lazy;
 mod limits;
@@ -70,24 +68,21 @@ mod lookup;
 mod malformed;
 mod mcp;
 mod metrics;
-mod onward;
+mod old_client;
 mod operator;
 mod order;
 mod package;
 mod peers;
 mod pins;
 mod piped;
-mod poison;
 mod process;
 mod proxy;
 mod read_me;
 mod reload;
-mod resume;
 mod revive;
 mod rules;
 mod screens;
 mod sealed;
-mod sessions;
 mod setup;
 mod slips;
 mod soak;

@@ -3,15 +3,14 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::thread;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, Setup};
-use crate::mcp::{Era, Mcp};
-use crate::process::{eventually, within};
-use crate::upstream::{Fake, Listening, Log};
+use crate::stage::harness::{Gateway, Setup};
+use crate::stage::mcp::{Era, Mcp};
+use crate::stage::process::{eventually, within};
+use crate::stage::upstream::{Fake, Listening, Log};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -105,13 +104,11 @@ fn echo(client: &mut Mcp, text: &str) -> String {
 
 #[test]
 fn calls_after_a_restart_of_the_server_open_one_session_and_are_made_once() {
-    thread::scope(|scope| {
-        for lost in LOST.into_iter().chain(DOUBTFUL) {
-            for instance in ["auto", "shared"] {
-                scope.spawn(move || calls_after_a_restart(lost, instance));
-            }
+    for lost in LOST.into_iter().chain(DOUBTFUL) {
+        for instance in ["auto", "shared"] {
+            calls_after_a_restart(lost, instance);
         }
-    });
+    }
 }
 
 fn calls_after_a_restart(lost: &str, instance: &str) {
@@ -122,17 +119,15 @@ fn calls_after_a_restart(lost: &str, instance: &str) {
     let capabilities = if instance == "shared" { json!({}) } else { json!({"sampling": {}}) };
     assert_eq!(stage.opened(&capabilities), 1, "{at}");
     let stage = stage.restart(|fake| fake);
-    thread::scope(|scope| {
-        for n in 1..=6 {
-            let text = format!("l{n}");
-            let mut call = legacy.open("tools/call", json!({"name": "fx__echo", "arguments": {"text": text}}));
-            let at = &at;
-            scope.spawn(move || {
-                let answer = call.response();
-                assert_eq!(answer["result"]["content"][0]["text"], text, "{at}: {answer}");
-            });
-        }
+    let calls = [1, 2, 3, 4, 5, 6].map(|n| {
+        let text = format!("l{n}");
+        let call = legacy.open("tools/call", json!({"name": "fx__echo", "arguments": {"text": text}}));
+        (text, call)
     });
+    for (text, mut call) in calls {
+        let answer = call.response();
+        assert_eq!(answer["result"]["content"][0]["text"], text, "{at}: {answer}");
+    }
     assert_eq!(echo(&mut modern, "m1"), "m1", "{at}");
     for text in ["l1", "l2", "l3", "l4", "l5", "l6", "m1"] {
         assert_eq!(stage.executed(text), 1, "{at}: {text}");
@@ -143,57 +138,45 @@ fn calls_after_a_restart(lost: &str, instance: &str) {
 
 #[test]
 fn a_call_whose_answer_proves_nothing_is_not_repeated_and_the_next_one_has_a_new_session() {
-    thread::scope(|scope| {
-        for lost in UNPROVEN {
-            for prompts in [false, true] {
-                scope.spawn(move || {
-                    let stage = Stage::new(Fake::http("legacy").with("--lost", lost), "");
-                    let (mut legacy, mut modern) = (stage.client(), stage.gateway.modern());
-                    assert_eq!(
-                        (echo(&mut legacy, "l0"), echo(&mut modern, "m0")),
-                        ("l0".into(), "m0".into()),
-                        "{lost}"
-                    );
-                    let stage = stage.restart(|fake| fake);
-                    if prompts {
-                        let first = legacy.request("prompts/get", json!({"name": "fx__p", "arguments": {"a": "x"}}));
-                        assert!(first.message.get("error").is_some(), "{lost}: {}", first.raw);
-                    } else {
-                        let first = legacy.call("fx__echo", json!({"text": "l1"}));
-                        assert!(first.is_error() || first.code().is_some(), "{lost}: {}", first.raw);
-                    }
-                    assert_eq!(echo(&mut legacy, "l2"), "l2", "{lost}: the next call");
-                    // The session that all modern clients share may be replaced before this, by the
-                    // lists.
-                    let first = modern.call("fx__echo", json!({"text": "m1"}));
-                    assert_eq!(echo(&mut modern, "m2"), "m2", "{lost}: the next call of a modern client {}", first.raw);
-                    assert_eq!((stage.executed("l1"), stage.executed("l2"), stage.executed("m2")), (0, 1, 1), "{lost}");
-                    assert!(stage.executed("m1") < 2, "{lost}");
-                });
+    for lost in UNPROVEN {
+        for prompts in [false, true] {
+            let stage = Stage::new(Fake::http("legacy").with("--lost", lost), "");
+            let (mut legacy, mut modern) = (stage.client(), stage.gateway.modern());
+            assert_eq!((echo(&mut legacy, "l0"), echo(&mut modern, "m0")), ("l0".into(), "m0".into()), "{lost}");
+            let stage = stage.restart(|fake| fake);
+            if prompts {
+                let first = legacy.request("prompts/get", json!({"name": "fx__p", "arguments": {"a": "x"}}));
+                assert!(first.message.get("error").is_some(), "{lost}: {}", first.raw);
+            } else {
+                let first = legacy.call("fx__echo", json!({"text": "l1"}));
+                assert!(first.is_error() || first.code().is_some(), "{lost}: {}", first.raw);
             }
+            assert_eq!(echo(&mut legacy, "l2"), "l2", "{lost}: the next call");
+            // The session that all modern clients share may be replaced before this, by the
+            // lists.
+            let first = modern.call("fx__echo", json!({"text": "m1"}));
+            assert_eq!(echo(&mut modern, "m2"), "m2", "{lost}: the next call of a modern client {}", first.raw);
+            assert_eq!((stage.executed("l1"), stage.executed("l2"), stage.executed("m2")), (0, 1, 1), "{lost}");
+            assert!(stage.executed("m1") < 2, "{lost}");
         }
-    });
+    }
 }
 
 #[test]
 fn a_restarted_server_is_read_again_without_any_call() {
-    thread::scope(|scope| {
-        for lost in LOST.into_iter().chain(DOUBTFUL).chain(UNPROVEN) {
-            scope.spawn(move || {
-                let stage = Stage::new(Fake::http("legacy").with("--lost", lost), "");
-                let mut client = stage.client();
-                assert_eq!(echo(&mut client, "a"), "a", "{lost}");
-                let stage = stage.restart(|fake| fake.with("--tools", "1"));
-                stage.gateway.wait_for_tools_within(SOON, &["fx__extra_0000"]);
-                let own = json!({"sampling": {}});
-                assert_eq!(echo(&mut client, "b"), "b", "{lost}");
-                assert_eq!(stage.executed("b"), 1, "{lost}");
-                // An error as the answer to a list has the lists read as each kind of client.
-                let opened = stage.opened(&own);
-                assert!(opened == 2 || UNPROVEN.contains(&lost), "{lost}: {opened}");
-            });
-        }
-    });
+    for lost in LOST.into_iter().chain(DOUBTFUL).chain(UNPROVEN) {
+        let stage = Stage::new(Fake::http("legacy").with("--lost", lost), "");
+        let mut client = stage.client();
+        assert_eq!(echo(&mut client, "a"), "a", "{lost}");
+        let stage = stage.restart(|fake| fake.with("--tools", "1"));
+        stage.gateway.wait_for_tools_within(SOON, &["fx__extra_0000"]);
+        let own = json!({"sampling": {}});
+        assert_eq!(echo(&mut client, "b"), "b", "{lost}");
+        assert_eq!(stage.executed("b"), 1, "{lost}");
+        // An error as the answer to a list has the lists read as each kind of client.
+        let opened = stage.opened(&own);
+        assert!(opened == 2 || UNPROVEN.contains(&lost), "{lost}: {opened}");
+    }
 }
 
 #[test]
@@ -242,65 +225,53 @@ fn every_other_refusal_is_the_answer_and_ends_no_session() {
         error(422, "null", -32600, "no session here"),
         error(429, "null", -32000, "no session here"),
     ];
-    thread::scope(|scope| {
-        for reject in &rejects {
-            scope.spawn(move || {
-                let stage = Stage::new(Fake::http("legacy").with("--reject", reject), "");
-                let mut client = stage.client();
-                assert_eq!(echo(&mut client, "a"), "a", "{reject}");
-                for n in 1..=2 {
-                    let answer = client.call("fx__denied", json!({}));
-                    assert!(answer.code().is_some() || answer.is_error(), "{reject}: {}", answer.raw);
-                    assert_eq!(stage.rejected(), n, "{reject}: once for each call");
-                    let is_an_error = reject.contains("bad arguments");
-                    assert!(!is_an_error || answer.raw.contains("bad arguments"), "{reject}: {}", answer.raw);
-                }
-                assert_eq!(echo(&mut client, "b"), "b", "{reject}");
-                assert_eq!(stage.opened(&json!({"sampling": {}})), 1, "{reject}: the session lives");
-                assert_eq!(stage.opened(&json!({})), 1, "{reject}: the main session too");
-            });
+    for reject in &rejects {
+        let stage = Stage::new(Fake::http("legacy").with("--reject", reject), "");
+        let mut client = stage.client();
+        assert_eq!(echo(&mut client, "a"), "a", "{reject}");
+        for n in 1..=2 {
+            let answer = client.call("fx__denied", json!({}));
+            assert!(answer.code().is_some() || answer.is_error(), "{reject}: {}", answer.raw);
+            assert_eq!(stage.rejected(), n, "{reject}: once for each call");
+            let is_an_error = reject.contains("bad arguments");
+            assert!(!is_an_error || answer.raw.contains("bad arguments"), "{reject}: {}", answer.raw);
         }
-    });
+        assert_eq!(echo(&mut client, "b"), "b", "{reject}");
+        assert_eq!(stage.opened(&json!({"sampling": {}})), 1, "{reject}: the session lives");
+        assert_eq!(stage.opened(&json!({})), 1, "{reject}: the main session too");
+    }
 }
 
 #[test]
 fn a_doubtful_refusal_in_a_session_that_lives_is_the_answer_after_one_question() {
-    thread::scope(|scope| {
-        for reject in DOUBTFUL.into_iter().chain(UNPROVEN) {
-            scope.spawn(move || {
-                let stage = Stage::new(Fake::http("legacy").with("--reject", reject), "");
-                let mut client = stage.client();
-                assert_eq!(echo(&mut client, "a"), "a", "{reject}");
-                for n in 1..=2 {
-                    let answer = client.call("fx__denied", json!({}));
-                    assert!(answer.code().is_some() || answer.is_error(), "{reject}: {}", answer.raw);
-                    assert_eq!(stage.rejected(), n, "{reject}: once for each call");
-                }
-                assert_eq!(echo(&mut client, "b"), "b", "{reject}");
-                let (own, pings) = (stage.opened(&json!({"sampling": {}})), stage.log.count("ping"));
-                assert!(own == 1 && (1..=4).contains(&pings), "{reject}: {own} sessions, {pings} pings");
-            });
+    for reject in DOUBTFUL.into_iter().chain(UNPROVEN) {
+        let stage = Stage::new(Fake::http("legacy").with("--reject", reject), "");
+        let mut client = stage.client();
+        assert_eq!(echo(&mut client, "a"), "a", "{reject}");
+        for n in 1..=2 {
+            let answer = client.call("fx__denied", json!({}));
+            assert!(answer.code().is_some() || answer.is_error(), "{reject}: {}", answer.raw);
+            assert_eq!(stage.rejected(), n, "{reject}: once for each call");
         }
-    });
+        assert_eq!(echo(&mut client, "b"), "b", "{reject}");
+        let (own, pings) = (stage.opened(&json!({"sampling": {}})), stage.log.count("ping"));
+        assert!(own == 1 && (1..=4).contains(&pings), "{reject}: {own} sessions, {pings} pings");
+    }
 }
 
 #[test]
 fn a_refusal_that_a_new_session_gets_as_well_is_the_answer() {
-    thread::scope(|scope| {
-        for lost in LOST {
-            scope.spawn(move || {
-                let stage = Stage::new(Fake::http("legacy").with("--reject", lost), "");
-                let mut client = stage.client();
-                assert_eq!(echo(&mut client, "a"), "a", "{lost}");
-                let answer = client.call("fx__denied", json!({}));
-                assert!(answer.code().is_some() || answer.is_error(), "{lost}: {}", answer.raw);
-                assert_eq!(stage.rejected(), 2, "{lost}: once in each session");
-                assert_eq!(stage.opened(&json!({"sampling": {}})), 2, "{lost}");
-                assert_eq!(echo(&mut client, "b"), "b", "{lost}");
-                assert_eq!(stage.opened(&json!({"sampling": {}})), 2, "{lost}");
-            });
-        }
-    });
+    for lost in LOST {
+        let stage = Stage::new(Fake::http("legacy").with("--reject", lost), "");
+        let mut client = stage.client();
+        assert_eq!(echo(&mut client, "a"), "a", "{lost}");
+        let answer = client.call("fx__denied", json!({}));
+        assert!(answer.code().is_some() || answer.is_error(), "{lost}: {}", answer.raw);
+        assert_eq!(stage.rejected(), 2, "{lost}: once in each session");
+        assert_eq!(stage.opened(&json!({"sampling": {}})), 2, "{lost}");
+        assert_eq!(echo(&mut client, "b"), "b", "{lost}");
+        assert_eq!(stage.opened(&json!({"sampling": {}})), 2, "{lost}");
+    }
 }
 
 #[test]

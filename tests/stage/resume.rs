@@ -1,14 +1,15 @@
 //! Event streams that break and continue: of clients with sessions, and of upstreams with sessions.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, Setup};
-use crate::http::Event;
-use crate::mcp::{Era, Mcp, Open};
-use crate::process::eventually;
-use crate::upstream::{Fake, Listening, Log, example};
+use crate::stage::harness::{Gateway, Setup};
+use crate::stage::http::Event;
+use crate::stage::mcp::{Era, Mcp, Open};
+use crate::stage::now;
+use crate::stage::process::eventually;
+use crate::stage::upstream::{Fake, Listening, Log};
 
 const TOKEN: &str = "token-of-the-second-caller-0123456789";
 
@@ -105,8 +106,8 @@ fn an_id_that_leads_nowhere_opens_an_ordinary_stream() {
         }
     }
     stolen.push(("Last-Event-ID".to_owned(), mine.clone()));
-    let mut conn = crate::http::Conn::open(gateway.address).unwrap();
-    conn.send(&crate::http::request("GET", "/mcp", &stolen, b"")).unwrap();
+    let mut conn = crate::stage::http::Conn::open(gateway.address).unwrap();
+    conn.send(&crate::stage::http::request("GET", "/mcp", &stolen, b"")).unwrap();
     assert_eq!(conn.head().unwrap().status, 404, "another caller's session");
 }
 
@@ -134,26 +135,27 @@ fn each_revision_gets_the_ids_that_it_knows() {
 
 #[test]
 fn a_question_is_asked_again_where_it_was_lost() {
-    let arguments = ["http", "--listen", "127.0.0.1:0", "--era", "legacy"].map(str::to_owned);
-    let server = Listening::spawn(&example("conformance-fixture"), &arguments);
+    let server = Fake::http("legacy").with("--answers", "sse").behaving("asks").spawn();
     let gateway = Setup::new().url("fx", &server.url).start();
-    gateway.wait_for_tools(&["fx__test_elicitation"]);
     let capabilities = json!({"elicitation": {}});
     let mut client = Mcp::http_at(gateway.address, gateway.token(), Era::LEGACY, "/mcp", capabilities);
-    let params = json!({"name": "fx__test_elicitation", "arguments": {"message": "who?"}});
+    eventually("it is listed", || client.tool_names().iter().any(|name| name == "fx__inquire"));
+    let schema = json!({"type": "object", "properties": {"name": {"type": "string"}}});
+    let question = json!({"method": "elicitation/create", "params": {"message": "who?", "requestedSchema": schema}});
+    let params = json!({"name": "fx__inquire", "arguments": {"rounds": [[question]]}});
     let mut call = client.open("tools/call", params);
     let id = call.id.clone();
     let priming = call.event().unwrap();
     let asked = message_of(&call.event().unwrap());
-    assert_eq!(asked["method"], "elicitation/create");
+    assert_eq!(asked["method"], "elicitation/create", "{asked}");
     drop(call);
     let mut resumed = client.resume(priming.id.as_ref().unwrap());
     let again = resumed.next().unwrap();
     assert_eq!(again, asked, "the same question under the same id");
-    client.respond(&again["id"], json!({"action": "accept", "content": {"username": "Ada", "email": "a@b.c"}}));
+    client.respond(&again["id"], json!({"action": "accept", "content": {"name": "Ada"}}));
     resumed.id = id;
     let answer = resumed.response();
-    assert!(answer["result"]["content"][0]["text"].as_str().is_some_and(|text| text.contains("accept")), "{answer}");
+    assert!(answer["result"]["content"][0]["text"].as_str().is_some_and(|text| text.contains("Ada")), "{answer}");
 }
 
 #[test]
@@ -174,9 +176,9 @@ fn what_changed_while_a_sessions_own_stream_was_gone_is_told_after_it() {
 #[test]
 fn a_legacy_upstreams_stream_is_resumed_and_its_call_is_sent_once() {
     let (gateway, _server, log) = before_http("legacy", &["polled=400"]);
-    let asked = Instant::now();
+    let asked = now();
     assert_eq!(gateway.legacy().call("fx__echo", json!({"text": "late"})).text(), "late");
-    assert!(asked.elapsed() >= Duration::from_millis(400), "the server said when: {:?}", asked.elapsed());
+    assert!((now() - asked) >= Duration::from_millis(400), "the server said when: {:?}", (now() - asked));
     assert_eq!(log.count("tools/call"), 1);
     let resumptions = resumptions(&log);
     assert_eq!(resumptions.len(), 1, "{resumptions:?}");

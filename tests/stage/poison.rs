@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::harness::Setup;
-use crate::mcp::Era;
-use crate::upstream::Fake;
+use crate::stage::harness::Setup;
+use crate::stage::mcp::Era;
+use crate::stage::upstream::Fake;
 
 /// Characters that hide text, change what is seen, or steer a terminal.
 const HIDING: &[&str] = &[

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, Setup};
-use crate::mcp::Era;
-use crate::process::eventually;
-use crate::upstream::{Fake, Listening};
+use crate::stage::harness::{Gateway, Setup};
+use crate::stage::mcp::Era;
+use crate::stage::process::eventually;
+use crate::stage::upstream::{Fake, Listening};
 
 /// A gateway before one server, which answers these requests verbatim.
 fn before(fake: Fake, script: &Value) -> (Gateway, Option<Listening>) {

@@ -1,27 +1,27 @@
 //! Tokens that are taken away or exchanged while their callers are at work.
 
-use std::fs;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::{Mount, reloaded};
-use crate::harness::Setup;
-use crate::mcp::{Era, Mcp, Open};
-use crate::process::{eventually, within};
-use crate::sse::OldClient;
-use crate::upstream::{Fake, Log};
+use super::reloaded;
+use crate::stage::harness::Setup;
+use crate::stage::mcp::{Era, Mcp, Open};
+use crate::stage::now;
+use crate::stage::old_client::OldClient;
+use crate::stage::process::{eventually, within};
+use crate::stage::upstream::{Fake, Log};
 
 const TOKEN: &str = "token-of-ci-0123456789abcdef";
 const OTHER: &str = "another-of-ci-0123456789abcdef";
-/// Four times as long as what a caller has open may outlive its token: other tests run beside this one.
-const SOON: Duration = Duration::from_secs(4);
+/// How long what a caller has open may outlive its token.
+const SOON: Duration = Duration::from_secs(1);
 
 /// Waits for the end of a stream, at most until then.
 #[track_caller]
 fn ends(stream: &mut Open, until: Instant, what: &str) {
     loop {
-        let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        let left = until.saturating_duration_since(now()).max(Duration::from_millis(1));
         match stream.next_within(left) {
             Ok(None) => return,
             Ok(Some(_)) => {}
@@ -69,14 +69,14 @@ fn all_that_a_caller_has_open_ends_with_its_token() {
     eventually("the calls arrive", || log.count("tools/call") == 3);
 
     let plan = reloaded(&gateway, &base("").text());
-    let until = Instant::now() + SOON;
+    let until = now() + SOON;
     assert_eq!(plan, "new settings of server.auth; end the sessions of ci");
     ends(&mut stream, until, "the session's stream");
     ends(&mut listening, until, "the subscription");
     for call in &mut calls {
         ends(call, until, "a call");
     }
-    assert!(old.ends_within(until.saturating_duration_since(Instant::now())), "the stream of HTTP+SSE is open still");
+    assert!(old.ends_within(until.saturating_duration_since(now())), "the stream of HTTP+SSE is open still");
     within(SOON, "the server is told that the calls are off", || log.count("notifications/cancelled") == 3);
     assert_eq!(status(gateway.address, TOKEN), 401);
     assert!(kept.next_within(Duration::from_millis(50)).is_err(), "another caller's stream goes on");
@@ -86,18 +86,16 @@ fn all_that_a_caller_has_open_ends_with_its_token() {
 #[test]
 fn a_token_that_is_exchanged_in_its_file_ends_what_the_old_one_opened() {
     let setup = Setup::new();
-    let dir = setup.world.path("work/secrets");
-    fs::create_dir_all(&dir).unwrap();
-    let mount = Mount(&dir);
-    mount.put(0, &[("ci", TOKEN)]);
-    let tokens = format!("auth.tokens.ci = {{ file = \"{}\" }}", dir.join("ci").display());
+    let file = setup.world.write("work/ci", TOKEN);
+    let tokens = format!("auth.tokens.ci = {{ file = \"{}\" }}", file.display());
     let gateway = setup.server(&tokens).fake("fx", &Fake::stdio("both")).start();
     gateway.wait_for_tools(&["fx__echo"]);
     let legacy = client(gateway.address, TOKEN, Era::LEGACY);
     let mut stream = legacy.listen();
     assert_eq!(status(gateway.address, OTHER), 401);
-    mount.put(1, &[("ci", OTHER)]);
-    ends(&mut stream, Instant::now() + Duration::from_secs(30), "the session's stream");
+    gateway.world.write("work/ci", OTHER);
+    assert!(gateway.run(&["reload"]).status.success());
+    ends(&mut stream, now() + SOON, "the session's stream");
     assert_eq!(status(gateway.address, TOKEN), 401);
     assert_eq!(client(gateway.address, OTHER, Era::LEGACY).call("fx__echo", json!({"text": "a"})).text(), "a");
 }
