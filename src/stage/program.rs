@@ -48,6 +48,7 @@ pub(crate) enum Keeper {
 #[derive(Clone, Debug)]
 struct Running {
     upstream: String,
+    number: u32,
     ended: watch::Sender<Option<ExitStatus>>,
     task: AbortHandle,
 }
@@ -77,6 +78,11 @@ pub(super) fn kill(upstream: &str, signal: Signal) -> usize {
         let alive = running.iter().filter(|one| one.upstream == upstream && one.ended.borrow().is_none());
         alive.map(|one| one.end(ExitStatus::from_raw(signal.as_raw()))).count()
     })
+}
+
+/// Whether the program of that number runs on this stage.
+pub(super) fn is_alive(number: u32) -> bool {
+    RUNNING.with_borrow(|running| running.iter().any(|one| one.number == number && one.ended.borrow().is_none()))
 }
 
 /// Forgets all programs.
@@ -181,7 +187,7 @@ fn play(upstream: &str, launch: &Launch) -> (Keeper, Pipes) {
             }
         }
     });
-    let running = Running { upstream: upstream.to_owned(), ended: report, task: task.abort_handle() };
+    let running = Running { upstream: upstream.to_owned(), number, ended: report, task: task.abort_handle() };
     RUNNING.with_borrow_mut(|all| all.push(running.clone()));
     let stderr: Reader = Box::new(tokio::io::empty());
     (Keeper::Played(Played { running, ended, ignores_term }), (Box::new(stdin), Box::new(stdout), stderr))
