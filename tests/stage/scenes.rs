@@ -1,5 +1,6 @@
 //! Tests of the whole gateway on a stage.
 
+mod asking;
 mod calls;
 mod first;
 mod hidden;
