@@ -1,6 +1,6 @@
 //! End-to-end tests: the real binary between real processes, on real sockets and pipes.
 //!
-//! `harness`, `setup`, `ground`, `listening`, `process`, `http`, `stdio`, `terminal`, `mcp`, `old_client` and `upstream` are the tools; the other modules are the tests.
+//! `harness`, `setup`, `ground`, `listening`, `process`, `http`, `malformed`, `stdio`, `terminal`, `mcp`, `old_client` and `upstream` are the tools; the other modules are the tests.
 //! `tests/README.md` says what is needed to run all of them.
 #![allow(
     clippy::unwrap_used,
@@ -47,13 +47,11 @@ mod faults;
 mod files;
 mod foreign;
 mod fuzz;
-mod gone;
 mod ground;
 mod habit;
 mod harness;
 mod health;
 mod hidden;
-mod hints;
 mod home_alone;
 mod http;
 mod import;
@@ -73,7 +71,6 @@ mod metrics;
 mod old_client;
 mod onward;
 mod operator;
-mod order;
 mod package;
 mod peers;
 mod pins;
@@ -84,7 +81,6 @@ mod read_me;
 mod reload;
 mod resume;
 mod revive;
-mod rules;
 mod screens;
 mod sealed;
 mod sessions;
@@ -102,4 +98,3 @@ mod tidy;
 mod units;
 mod upgrade;
 mod upstream;
-mod voice;
