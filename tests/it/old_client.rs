@@ -55,15 +55,6 @@ impl OldClient {
         Self { address, token, stream, events, endpoint: first.data, next_id: 0 }
     }
 
-    /// With the handshake done.
-    pub(crate) fn new(gateway: &Gateway) -> Self {
-        let mut client = Self::connect(gateway, gateway.token(), "/sse");
-        let answer = client.initialize("2024-11-05");
-        assert_eq!(answer["result"]["protocolVersion"], "2024-11-05", "{answer}");
-        assert_eq!(client.post(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).0, 202);
-        client
-    }
-
     /// The id that the endpoint names.
     pub(crate) fn session(&self) -> &str {
         self.endpoint.split_once("sessionId=").unwrap().1

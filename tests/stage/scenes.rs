@@ -1,5 +1,6 @@
 //! Tests of the whole gateway on a stage.
 
+mod admission;
 mod asking;
 mod calls;
 mod claims;
@@ -11,8 +12,10 @@ mod lazy;
 mod limits;
 mod lists;
 mod malformed;
+mod metrics;
 mod order;
 mod revive;
 mod rules;
+mod sse;
 mod tasks;
 mod voice;
