@@ -28,7 +28,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::server::conn::http1::Builder;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
 
 pub(crate) use self::session::{Doors, MAX_SESSIONS};
 pub(crate) use self::site::Console;
@@ -102,7 +103,12 @@ pub(crate) async fn serve(console: Arc<Console>, listener: TcpListener, lobby: A
     lobby.serve(listener, &console.stop, connected).await;
 }
 
-async fn connection(console: &Arc<Console>, stream: TcpStream, guest: Guest<Network>) {
+/// Serves one connection.
+pub(crate) async fn connection(
+    console: &Arc<Console>,
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    guest: Guest<Network>,
+) {
     let phase = guest.phase().clone();
     let seat = Seat::new(guest);
     let paced = Paced::new(stream, PATIENCE, phase.clone());

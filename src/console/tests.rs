@@ -1,6 +1,7 @@
 //! The console over a real socket, with invented data.
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
 use self::fake::{FakeDesk, HOSTILE, approval, hostile};

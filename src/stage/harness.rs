@@ -23,6 +23,7 @@ use super::stdio::Pipe;
 use super::surroundings::Surroundings;
 use super::{beside, block_on, pass, stage};
 use crate::cli;
+use crate::console;
 use crate::daemon::gateway::Gateway as Daemon;
 use crate::listener::address::Network;
 use crate::listener::lobby::Lobby;
@@ -79,6 +80,8 @@ pub(crate) struct Gateway {
     pub(crate) config: PathBuf,
     pub(crate) address: SocketAddr,
     pub(crate) metrics: Option<SocketAddr>,
+    /// The console's address, if it is on.
+    pub(crate) console: Option<SocketAddr>,
     pub(crate) stderr: Lines,
     environment: Vec<(String, String)>,
 }
@@ -94,9 +97,22 @@ impl Gateway {
         let (daemon, addresses) = opened.unwrap_or_else(|(code, why)| panic!("exit {code}: {why}"));
         let address = addresses.endpoints[0].strip_prefix("http://").unwrap().split('/').next().unwrap();
         let address: SocketAddr = address.parse().unwrap();
-        block_on(async { admit(&daemon) });
+        let console = addresses.console.as_ref().map(|base| base.strip_prefix("http://").unwrap());
+        let console = console.map(|address| address.trim_end_matches('/').parse().unwrap());
+        block_on(async { admit(&daemon, console) });
         let (metrics, stderr) = (addresses.metrics, stage().log.clone());
-        Self { daemon: Some(daemon), ending: None, killed: None, world, config, address, metrics, stderr, environment }
+        Self {
+            daemon: Some(daemon),
+            ending: None,
+            killed: None,
+            world,
+            config,
+            address,
+            metrics,
+            console,
+            stderr,
+            environment,
+        }
     }
 
     pub(crate) fn inner(&self) -> &Arc<Daemon> {
@@ -259,7 +275,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 /// Serves connections of the stage to the daemon's listeners, as their accept loops do.
-fn admit(daemon: &Arc<Daemon>) {
+fn admit(daemon: &Arc<Daemon>, console: Option<SocketAddr>) {
     let peer = SocketAddr::from(([127, 0, 0, 1], 1));
     let front = daemon.first_front();
     let stop = daemon.service.draining.clone();
@@ -270,6 +286,18 @@ fn admit(daemon: &Arc<Daemon>) {
             serve_connection(&front, stream, peer, guest, &stop);
         }
     });
+    if let Some(local) = console {
+        let (console, stop) = (Arc::clone(daemon.console.get().unwrap()), daemon.service.draining.clone());
+        let lobby = Lobby::new("console", console::ANONYMOUS, Some(daemon.service.metrics.clone()));
+        let (mut listener, tasks) = (Listener::bind(local.port()), daemon.service.tasks.clone());
+        daemon.service.tasks.spawn("stage console", async move {
+            while let Some((stream, _)) = stop.run_until_cancelled(listener.accept()).await {
+                let guest = lobby.let_in(Network::from(peer.ip())).await;
+                let console = Arc::clone(&console);
+                tasks.spawn("console", async move { console::connection(&console, stream, guest).await });
+            }
+        });
+    }
     let Some((local, served)) = daemon.pages() else { return };
     let (stop, tasks) = (daemon.service.giving_up.clone(), daemon.supervised.tasks.clone());
     let lobby = Lobby::for_operators("metrics", pages::CONNECTIONS, daemon.service.metrics.clone());
