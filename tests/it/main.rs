@@ -28,7 +28,6 @@ mod buffered;
 mod calls;
 mod children;
 mod claims;
-mod codings;
 mod commands;
 mod conformance;
 mod consent;

@@ -2,8 +2,10 @@
 
 mod admission;
 mod asking;
+mod buffered;
 mod calls;
 mod claims;
+mod codings;
 mod first;
 mod gone;
 mod hidden;
