@@ -44,6 +44,8 @@ mod harness;
 #[path = "../tests/it/http.rs"]
 mod http;
 mod listening;
+#[path = "../tests/it/malformed.rs"]
+mod malformed;
 #[path = "../tests/it/mcp.rs"]
 mod mcp;
 pub(crate) mod net;

@@ -1,8 +1,9 @@
 //! Daemons on a stage.
 
+use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Output};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use serde_json::Value;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use super::ground::Folder;
 use super::mcp::{Era, Mcp};
 use super::net::Listener;
 use super::process::{Lines, eventually, within};
@@ -79,6 +81,8 @@ pub(crate) struct Gateway {
     daemon: Option<Arc<Daemon>>,
     /// Its end, once it was told to end.
     ending: Option<JoinHandle<()>>,
+    /// Its state as it was when it was killed.
+    killed: Option<Folder>,
     pub(crate) world: World,
     pub(crate) config: PathBuf,
     pub(crate) address: SocketAddr,
@@ -104,7 +108,18 @@ impl Gateway {
         let console = console.map(|address| address.trim_end_matches('/').parse().unwrap());
         block_on(async { admit(&daemon, console) });
         let (metrics, stderr) = (addresses.metrics, stage().log.clone());
-        Self { daemon: Some(daemon), ending: None, world, config, address, metrics, console, stderr, environment }
+        Self {
+            daemon: Some(daemon),
+            ending: None,
+            killed: None,
+            world,
+            config,
+            address,
+            metrics,
+            console,
+            stderr,
+            environment,
+        }
     }
 
     pub(crate) fn inner(&self) -> &Arc<Daemon> {
@@ -174,16 +189,24 @@ impl Gateway {
         answer.text()
     }
 
-    /// Sends it SIGTERM or SIGHUP.
+    /// Sends it SIGTERM, SIGHUP or SIGKILL. A killed one leaves its state as it is at that moment;
+    /// its parts in memory end as after a second SIGTERM.
     pub(crate) fn signal(&mut self, signal: Signal) {
         let daemon = Arc::clone(self.inner());
         if signal == Signal::HUP {
             drop(block_on(daemon.reload("sighup", None)));
+            return;
+        }
+        let hurry = CancellationToken::new();
+        if signal == Signal::KILL {
+            let folder = Folder::new();
+            copy(&self.world.path("state"), &folder.path().join("state"));
+            self.killed = Some(folder);
+            hurry.cancel();
         } else {
             assert_eq!(signal, Signal::TERM, "a stage has no other signals");
-            let end = async move { daemon.shut_down(&CancellationToken::new()).await };
-            self.ending = Some(stage().runtime.spawn(end));
         }
+        self.ending = Some(stage().runtime.spawn(async move { daemon.shut_down(&hurry).await }));
     }
 
     /// Waits for its end, at most that long.
@@ -191,9 +214,17 @@ impl Gateway {
         let ending = self.ending.as_mut().expect("it was told to end");
         let ended = block_on(async { tokio::time::timeout(patience, ending).await });
         ended.ok()?.unwrap();
+        // Its parts may start tasks as they go.
+        let stage = stage();
+        let entered = stage.runtime.enter();
         (self.ending, self.daemon) = (None, None);
+        drop(entered);
         // What still held a part of it lets go.
         pass(Duration::from_millis(50));
+        if let Some(folder) = self.killed.take() {
+            fs::remove_dir_all(self.world.path("state")).unwrap();
+            copy(&folder.path().join("state"), &self.world.path("state"));
+        }
         Some(ExitStatus::default())
     }
 
@@ -232,6 +263,21 @@ impl Drop for Gateway {
             eprintln!("{}", self.story());
         }
         self.stop();
+    }
+}
+
+/// Copies a folder with everything in it.
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir(to).unwrap();
+    fs::set_permissions(to, fs::metadata(from).unwrap().permissions()).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let to = to.join(entry.file_name());
+        let kind = entry.file_type().unwrap();
+        if kind.is_dir() {
+            copy(&entry.path(), &to);
+        } else if kind.is_file() {
+            fs::copy(entry.path(), to).unwrap();
+        }
     }
 }
 

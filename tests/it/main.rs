@@ -1,6 +1,6 @@
 //! End-to-end tests: the real binary between real processes, on real sockets and pipes.
 //!
-//! `harness`, `setup`, `ground`, `listening`, `process`, `http`, `stdio`, `terminal`, `mcp`, `old_client` and `upstream` are the tools; the other modules are the tests.
+//! `harness`, `setup`, `ground`, `listening`, `process`, `http`, `malformed`, `stdio`, `terminal`, `mcp`, `old_client` and `upstream` are the tools; the other modules are the tests.
 //! `tests/README.md` says what is needed to run all of them.
 #![allow(
     clippy::unwrap_used,
@@ -28,7 +28,6 @@ mod buffered;
 mod calls;
 mod children;
 mod claims;
-mod codings;
 mod commands;
 mod conformance;
 mod consent;
@@ -46,13 +45,11 @@ mod fairness;
 mod files;
 mod foreign;
 mod fuzz;
-mod gone;
 mod ground;
 mod habit;
 mod harness;
 mod health;
 mod hidden;
-mod hints;
 mod home_alone;
 mod http;
 mod import;
@@ -70,7 +67,6 @@ mod mcp;
 mod metrics;
 mod old_client;
 mod operator;
-mod order;
 mod package;
 mod peers;
 mod pins;
@@ -80,7 +76,6 @@ mod proxy;
 mod read_me;
 mod reload;
 mod revive;
-mod rules;
 mod screens;
 mod sealed;
 mod setup;
@@ -97,4 +92,3 @@ mod tidy;
 mod units;
 mod upgrade;
 mod upstream;
-mod voice;

@@ -1,4 +1,5 @@
 //! A client of HTTP+SSE of 2024-11-05.
+#![allow(dead_code, reason = "a tool of both grounds, of which each uses its own part")]
 
 use std::net::SocketAddr;
 use std::time::Duration;

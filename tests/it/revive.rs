@@ -1,112 +1,152 @@
-//! What clients carry over a restart of the daemon, clean or by kill -9: cursors, sessions, states of calls.
+//! What clients carry over a restart of the daemon by kill -9 and clean, before the reference server; and kills at any moment of a call.
 
-use std::fs;
 use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, Setup};
-use crate::mcp::{Answer, Era, Mcp};
-use crate::process::eventually;
-use crate::upstream::{Fake, Log};
+use crate::harness::{Gateway, Setup, World};
+use crate::mcp::{Answer, Era, Mcp, Open};
+use crate::upstream::{Fake, Log, example, toml_array};
 
-mod sessions;
-mod states;
-
-/// A second caller besides the local one.
-const TOKEN: &str = "token-of-the-second-caller-0123456789";
-
-/// The same daemon once more, with another configuration where one is given.
-fn again(mut gateway: Gateway, by: Signal, config: Option<&str>) -> Gateway {
+/// The same daemon once more.
+fn again(mut gateway: Gateway, by: Signal) -> Gateway {
     gateway.signal(by);
     assert!(gateway.wait(Duration::from_secs(60)).is_some(), "{}", gateway.story());
     let (world, path) = (gateway.world.clone(), gateway.config.clone());
     drop(gateway);
-    if let Some(text) = config {
-        world.write("headend.toml", text);
-    }
-    let environment = [("SECOND_TOKEN".to_owned(), TOKEN.to_owned())];
-    Gateway::start(world, Some(path), &["serve"], &environment)
+    Gateway::start(world, Some(path), &["serve"], &[])
 }
 
-/// The same daemon once more with a new store, beside the key of the one before.
-fn anew(mut gateway: Gateway) -> Gateway {
-    gateway.signal(Signal::TERM);
-    assert!(gateway.wait(Duration::from_secs(60)).is_some(), "{}", gateway.story());
-    let state = gateway.world.path("state/headend");
-    assert!(state.join("secrets.key").exists());
-    for file in ["headend.db", "headend.db-wal", "headend.db-shm"] {
-        let _not_there = fs::remove_file(state.join(file));
-    }
-    fs::remove_dir_all(state.join("audit")).unwrap_or_default();
-    let (world, path) = (gateway.world.clone(), gateway.config.clone());
-    drop(gateway);
-    let environment = [("SECOND_TOKEN".to_owned(), TOKEN.to_owned())];
-    Gateway::start(world, Some(path), &["serve"], &environment)
-}
-
-/// What the second page of the tools is, by a fresh client.
-fn page(gateway: &Gateway, token: Option<String>, era: Era, path: &str, cursor: &Value) -> Answer {
-    let mut client = Mcp::http_at(gateway.address, token, era, path, json!({}));
-    client.request("tools/list", json!({"cursor": cursor}))
-}
-
-#[test]
-fn a_cursor_leads_on_after_a_restart_exactly_when_the_list_is_the_same() {
-    let setup = |tools: usize| {
-        let fake = Fake::stdio("both").with("--tools", tools.to_string());
-        Setup::new().second_caller(TOKEN).fake("fx", &fake).toml("[profiles.work]\nupstreams = [\"fx\"]")
-    };
-    let mut gateway = setup(1900).start();
-    gateway.wait_for_tools(&["fx__echo"]);
-    let cursors = Era::BOTH.map(|era| {
-        let first = gateway.client(era).request("tools/list", json!({}));
-        assert_eq!(first.result()["tools"].as_array().unwrap().len(), 1000, "{era:?}");
-        first.result()["nextCursor"].clone()
-    });
-    assert!(cursors.iter().all(Value::is_string), "{cursors:?}");
-    let whole = gateway.modern().tool_names();
-    for by in [Signal::TERM, Signal::KILL] {
-        gateway = again(gateway, by, None);
-        gateway.wait_for_tools(&["fx__echo"]);
-        for (era, cursor) in Era::BOTH.into_iter().zip(&cursors) {
-            let second = page(&gateway, gateway.token(), era, "/mcp", cursor);
-            let names = crate::mcp::names(second.result()["tools"].as_array().unwrap());
-            assert_eq!(names, whole[1000..], "{era:?} after {by:?}");
-            for (label, other) in [
-                ("another caller", page(&gateway, Some(TOKEN.to_owned()), era, "/mcp", cursor)),
-                ("another profile", page(&gateway, gateway.token(), era, "/mcp/work", cursor)),
-            ] {
-                assert_eq!(other.code(), Some(-32602), "{label}, {era:?}: {}", other.raw);
-            }
+/// The methods of what a stream tells, until it is an update of that resource.
+fn until_update(stream: &mut Open, uri: &str, patience: Duration) -> Vec<String> {
+    let mut told = Vec::new();
+    while let Ok(Some(message)) = stream.next_within(patience) {
+        told.push(message["method"].as_str().unwrap_or_default().to_owned());
+        if message["params"]["uri"] == uri {
+            break;
         }
-        let other = page(&gateway, gateway.token(), Era::Modern, "/mcp", &cursors[0]);
-        assert_eq!(other.code(), Some(-32602), "another revision: {}", other.raw);
     }
-    let more = setup(1901).text();
-    gateway = again(gateway, Signal::TERM, Some(&more));
-    eventually("the list is another one", || gateway.modern().tool_names().len() == whole.len() + 1);
-    for (era, cursor) in Era::BOTH.into_iter().zip(&cursors) {
-        let refused = page(&gateway, gateway.token(), era, "/mcp", cursor);
-        assert_eq!(refused.code(), Some(-32602), "{era:?}: {}", refused.raw);
-        assert!(refused.raw.contains("list again from the start"), "{}", refused.raw);
-    }
+    told
 }
 
 #[test]
-fn a_cursor_leads_on_while_other_things_change() {
-    let setup = |more: &str| Setup::new().fake("fx", &Fake::stdio("both").with("--tools", "1900")).toml(more);
-    let gateway = setup("").start();
-    gateway.wait_for_tools(&["fx__echo"]);
-    let mut client = gateway.modern();
-    let cursor = client.request("tools/list", json!({})).result()["nextCursor"].clone();
-    let reloaded = gateway.reload(&setup("[profiles.other]\nupstreams = [\"fx\"]").text());
-    assert!(reloaded.status.success(), "{}", crate::process::said(&reloaded));
-    let second = client.request("tools/list", json!({"cursor": cursor}));
-    assert!(second.result()["tools"].as_array().is_some_and(|tools| tools.len() > 900), "{}", second.raw);
-    assert!(!client.call("fx__mutate", json!({})).is_error());
-    eventually("the list is another one", || {
-        client.request("tools/list", json!({"cursor": cursor})).code() == Some(-32602)
-    });
+fn a_revived_session_has_its_subscriptions_and_its_log_level() {
+    const WATCHED: &str = "test://watched-resource";
+    const UPDATED: Option<&str> = Some("notifications/resources/updated");
+    let program = example("conformance-fixture");
+    let words = [program.to_str().unwrap(), "stdio", "--era", "legacy"];
+    let setup = Setup::new().toml(&format!("[upstreams.fx]\ncommand = {}", toml_array(words)));
+    let mut gateway = setup.start();
+    gateway.wait_for_tools(&["fx__test_tool_with_logging"]);
+    let (mut client, mut other) = (gateway.legacy(), gateway.legacy());
+    for client in [&mut client, &mut other] {
+        assert_eq!(client.request("resources/subscribe", json!({"uri": WATCHED})).result(), &json!({}));
+        assert_eq!(client.request("logging/setLevel", json!({"level": "debug"})).result(), &json!({}));
+    }
+    assert_eq!(other.request("resources/unsubscribe", json!({"uri": WATCHED})).result(), &json!({}));
+    assert_eq!(other.request("logging/setLevel", json!({"level": "emergency"})).result(), &json!({}));
+    for by in [Signal::KILL, Signal::TERM] {
+        gateway = again(gateway, by);
+        gateway.wait_for_tools(&["fx__test_tool_with_logging"]);
+        client.follow(gateway.address);
+        other.follow(gateway.address);
+        let mut streams = [client.listen(), other.listen()];
+        let patience = Duration::from_secs(20);
+        let told = until_update(&mut streams[0], WATCHED, patience);
+        assert_eq!(told.last().map(String::as_str), UPDATED, "it may have changed meanwhile, {by:?}: {told:?}");
+        assert!(told.iter().any(|method| method == "notifications/tools/list_changed"), "{told:?}");
+        assert!(!client.call("fx__test_trigger_resource_update", json!({})).is_error());
+        let told = until_update(&mut streams[0], WATCHED, patience);
+        assert_eq!(told.last().map(String::as_str), UPDATED, "{by:?}: {told:?}");
+        let told = until_update(&mut streams[1], WATCHED, Duration::from_millis(500));
+        assert!(!told.iter().any(|method| Some(method.as_str()) == UPDATED), "{by:?}: {told:?}");
+        for (client, hears) in [(&mut client, true), (&mut other, false)] {
+            let answer = client.call("fx__test_tool_with_logging", json!({}));
+            let logs = answer.notices.iter().filter(|notice| notice["method"] == "notifications/message").count();
+            assert_eq!(logs > 0, hears, "{by:?}: {:?}", answer.notices);
+        }
+    }
+}
+
+/// A daemon whose every call needs an approval, before a modern server that answers as a file says.
+fn before() -> (Gateway, Log) {
+    let setup = Setup::new().policy("default = \"ask\"\n[policy.consent]\nper-minute = 100\nmax-open = 100");
+    let log = Log::new(&setup.world.path("work"), "fx");
+    let gateway = setup.fake("fx", &Fake::stdio("modern").logging(&log)).start();
+    gateway.wait_for_tools(&["fx__raw"]);
+    (gateway, log)
+}
+
+fn client(gateway: &Gateway) -> Mcp {
+    Mcp::http_at(gateway.address, gateway.token(), Era::Modern, "/mcp", json!({"elicitation": {}}))
+}
+
+/// Has the server ask under that state, or end the call.
+fn server_says(world: &World, state: Option<&str>) -> Value {
+    let form =
+        json!({"message": "Who?", "requestedSchema": {"type": "object", "properties": {"who": {"type": "string"}}}});
+    let result = match state {
+        Some(state) => json!({"resultType": "input_required", "requestState": state,
+            "inputRequests": {"who": {"method": "elicitation/create", "params": form}}}),
+        None => json!({"resultType": "complete", "content": [{"type": "text", "text": "done"}]}),
+    };
+    json!({"file": world.write("work/raw.json", &result.to_string())})
+}
+
+fn state_of(answer: &Answer) -> Value {
+    assert_eq!(answer.result()["resultType"], "input_required", "{}", answer.raw);
+    answer.result()["requestState"].clone()
+}
+
+/// Whether the answer asks for our approval.
+fn asks_for_approval(answer: &Answer) -> bool {
+    answer.result()["inputRequests"].get("gw.consent").is_some()
+}
+
+fn going_on(arguments: &Value, state: &Value) -> Value {
+    let responses = json!({"gw.consent": {"action": "accept", "content": {"decision": "once"}},
+        "who": {"action": "accept", "content": {"who": "me"}}});
+    json!({"name": "fx__raw", "arguments": arguments, "requestState": state, "inputResponses": responses})
+}
+
+/// A call that was approved once and waits for input under that state of the server.
+fn waiting(gateway: &Gateway, client: &mut Mcp, theirs: &str) -> (Value, Value) {
+    let arguments = server_says(&gateway.world, Some(theirs));
+    let first = client.call("fx__raw", arguments.clone());
+    assert!(asks_for_approval(&first), "{}", first.raw);
+    let second = client.request("tools/call", going_on(&arguments, &state_of(&first)));
+    assert!(!asks_for_approval(&second), "{}", second.raw);
+    (arguments, state_of(&second))
+}
+
+/// How often the server got that state.
+fn got(log: &Log, theirs: &str) -> usize {
+    log.lines_with(&[&format!("\"requestState\":\"{theirs}\"")])
+        .iter()
+        .filter(|line| line.contains("tools/call"))
+        .count()
+}
+
+#[test]
+fn no_state_is_used_twice_whenever_the_daemon_is_killed() {
+    let (mut gateway, log) = before();
+    let mut client = client(&gateway);
+    for n in 0..8_u64 {
+        let theirs = format!("theirs-{n}.");
+        let (arguments, state) = waiting(&gateway, &mut client, &theirs);
+        server_says(&gateway.world, None);
+        let call = client.open("tools/call", going_on(&arguments, &state));
+        // Before it arrives, on its way to the disk, and after it went on.
+        std::thread::sleep(Duration::from_micros(n * 700));
+        gateway = again(gateway, Signal::KILL);
+        drop(call);
+        gateway.wait_for_tools(&["fx__raw"]);
+        client.follow(gateway.address);
+        let answer = client.request("tools/call", going_on(&arguments, &state));
+        if !asks_for_approval(&answer) {
+            assert_eq!((answer.text().as_str(), got(&log, &theirs)), ("done", 1), "{n}: {}", answer.raw);
+        }
+        assert!(got(&log, &theirs) <= 1, "{n}: the server got it twice");
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use rustix::process::Signal;
 use serde_json::json;
 
 use crate::base::clock;
@@ -42,4 +43,19 @@ fn commands_reach_the_daemon() {
     let called = gateway.run(&["call", "fx__echo", r#"{"text":"by hand"}"#]);
     assert!(String::from_utf8_lossy(&called.stdout).contains("by hand"), "{called:?}");
     assert!(gateway.scrape().contains("headend_upstream_state"));
+}
+
+#[test]
+fn a_killed_daemon_leaves_its_state_as_it_was() {
+    for (signal, stopped) in [(Signal::TERM, 1), (Signal::KILL, 0)] {
+        let mut gateway = Setup::new().fake("fx", &Fake::stdio("both")).start();
+        gateway.wait_for_tools(&["fx__echo"]);
+        gateway.signal(signal);
+        assert!(gateway.wait(Duration::from_secs(60)).is_some());
+        let gateway = gateway.restart();
+        let records = gateway.run(&["audit", "tail", "-n", "1000", "--json"]);
+        let records = String::from_utf8(records.stdout).unwrap();
+        assert_eq!(records.matches("\"result\":\"stopped\"").count(), stopped, "{signal:?}: {records}");
+        gateway.wait_for_tools(&["fx__echo"]);
+    }
 }

@@ -1,21 +1,36 @@
 //! Tests of the whole gateway on a stage.
 
+mod admission;
+mod asking;
+mod buffered;
 mod calls;
+mod claims;
+mod codings;
 mod failures;
 mod faults;
 mod first;
 mod foreign;
+mod gone;
 mod health;
 mod hidden;
+mod hints;
 mod inventory;
 mod killed;
 mod lazy;
 mod limits;
 mod lists;
 mod live;
+mod malformed;
+mod metrics;
 mod onward;
+mod order;
 mod pins;
 mod poison;
 mod reload;
 mod resume;
+mod revive;
+mod rules;
 mod sessions;
+mod sse;
+mod tasks;
+mod voice;

@@ -2,10 +2,10 @@
 
 use serde_json::json;
 
-use crate::harness::Setup;
-use crate::mcp::Era;
-use crate::process::eventually;
-use crate::upstream::{Fake, Log};
+use crate::stage::harness::Setup;
+use crate::stage::mcp::Era;
+use crate::stage::process::eventually;
+use crate::stage::upstream::{Fake, Log};
 
 #[test]
 fn a_denied_tool_is_hidden_and_indistinguishable_from_an_unknown_one() {
@@ -23,7 +23,7 @@ fn a_denied_tool_is_hidden_and_indistinguishable_from_an_unknown_one() {
         let unknown = client.call("fx__nobody", json!({}));
         assert_eq!(denied.code(), Some(-32602), "{era:?}: {}", denied.raw);
         assert_eq!(denied.status, unknown.status, "{era:?}");
-        let plain = |answer: &crate::mcp::Answer| answer.message["error"]["message"].to_string();
+        let plain = |answer: &crate::stage::mcp::Answer| answer.message["error"]["message"].to_string();
         assert_eq!(plain(&denied).replace("denied", "nobody"), plain(&unknown), "{era:?}");
     }
     assert_eq!(record.count("tools/call"), 0);

@@ -1,15 +1,15 @@
 //! Servers that use the gateway's reserved words, and a gateway as the server of another one.
 
+use std::mem;
 use std::time::Duration;
-use std::{mem, thread};
 
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, Setup, headend};
-use crate::mcp::{Answer, Era, Mcp};
-use crate::process::{eventually, said};
-use crate::stdio::Pipe;
-use crate::upstream::{Fake, Listening, toml_array};
+use crate::stage::harness::{Gateway, Setup};
+use crate::stage::mcp::{Answer, Era, Mcp};
+use crate::stage::pass;
+use crate::stage::process::{eventually, said};
+use crate::stage::upstream::{Fake, Listening};
 
 const REFUSAL: &str = "headend/refusal";
 const UPSTREAM_REFUSAL: &str = "headend/upstream-refusal";
@@ -122,7 +122,7 @@ fn clients(gateway: &Gateway) -> Vec<(String, Mcp)> {
     for era in Era::BOTH {
         let capabilities = json!({"elicitation": {}});
         let http = Mcp::http_at(gateway.address, gateway.token(), era, "/mcp", capabilities.clone());
-        let pipe = Pipe::start(&gateway.world, &gateway.config, &[]);
+        let pipe = gateway.pipe();
         clients.push((format!("{era:?} over HTTP"), http));
         clients.push((format!("{era:?} over a pipe"), Mcp::stdio_with(pipe, era, capabilities)));
     }
@@ -162,7 +162,7 @@ fn no_result_of_a_server_carries_our_keys_and_nothing_else_of_it_changes() {
         // The lists have such keys too, and are read once more for clients that can be asked.
         let mut read = 0;
         eventually("all lists are read", || {
-            thread::sleep(Duration::from_secs(1));
+            pass(Duration::from_secs(1));
             counted(&gateway, "meta") == mem::replace(&mut read, counted(&gateway, "meta"))
         });
         for (client, mut mcp) in clients(&gateway) {
@@ -343,15 +343,6 @@ fn a_gateway_behind_a_gateway_refuses_in_its_own_name_alone() {
         let headers = "headers = { Authorization = { env = \"INNER\", prefix = \"Bearer \" } }";
         let place = format!("url = \"http://{}/{path}\"\nera = \"{era}\"\n{headers}", behind.address);
         chained(&outer(setup, &place), &format!("/{path}, {era}"));
-    }
-    for era in ["modern", "legacy"] {
-        let (world, config) = inner().write();
-        let words = [headend(), "stdio", "--no-daemon", "--config", config.to_str().unwrap()];
-        let environment = world.environment().into_iter().filter(|(name, _)| name != "PATH");
-        let environment: Vec<String> = environment.map(|(name, value)| format!("{name} = {value:?}")).collect();
-        let (words, environment) = (toml_array(words), environment.join(", "));
-        let place = format!("command = {words}\nenv = {{ {environment} }}\nera = \"{era}\"");
-        chained(&outer(Setup::new(), &place), &format!("stdio, {era}"));
     }
 }
 

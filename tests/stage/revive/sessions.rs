@@ -1,12 +1,10 @@
 //! Sessions of legacy clients over HTTP: which are gone on with after a restart, and with what.
 
-use std::time::Instant;
-
 use super::*;
-use crate::http;
-use crate::mcp::Open;
-use crate::old_client::OldClient;
-use crate::upstream::{example, toml_array};
+use crate::stage::http;
+use crate::stage::mcp::Open;
+use crate::stage::old_client::OldClient;
+use crate::stage::{now, pass};
 
 /// A daemon before one server, with a second caller.
 fn before(server: &str) -> Gateway {
@@ -86,7 +84,7 @@ fn what_has_ended_stays_ended() {
     let idle = gateway.legacy();
     eventually("it expires", || {
         // Each look is a use.
-        std::thread::sleep(Duration::from_millis(2300));
+        pass(Duration::from_millis(2300));
         ping(&gateway, &idle, None, "/mcp") == 404
     });
     let config = fs::read_to_string(&gateway.config).unwrap().replace("session-idle = \"1s\"", "session-idle = \"1h\"");
@@ -95,7 +93,7 @@ fn what_has_ended_stays_ended() {
     assert_eq!(deleted.end_session(), 204);
     let evicted = gateway.legacy();
     // Uses are told apart by the second.
-    std::thread::sleep(Duration::from_millis(1100));
+    pass(Duration::from_millis(1100));
     let others = [gateway.legacy(), gateway.legacy(), gateway.legacy()];
     for ended in [&idle, &deleted, &evicted] {
         assert_eq!(ping(&gateway, ended, None, "/mcp"), 404);
@@ -123,14 +121,14 @@ fn what_has_ended_stays_ended() {
 #[test]
 fn a_session_grows_no_younger_by_a_restart_and_ends_with_its_token() {
     let gateway = before("limits.session-max-age = \"4s\"");
-    let begun = Instant::now();
+    let begun = now();
     let (old, theirs) = (gateway.legacy(), second(&gateway, Era::LEGACY));
     let mut gateway = again(gateway, Signal::KILL, None);
     let (ours, other) = (ping(&gateway, &old, None, "/mcp"), ping(&gateway, &theirs, None, "/mcp"));
-    if begun.elapsed() < Duration::from_secs(3) {
+    if (now() - begun) < Duration::from_secs(3) {
         assert_eq!((ours, other), (200, 200));
     }
-    std::thread::sleep(Duration::from_secs(5).saturating_sub(begun.elapsed()));
+    pass(Duration::from_secs(5).saturating_sub(now() - begun));
     gateway = again(gateway, Signal::KILL, None);
     assert_eq!(ping(&gateway, &old, None, "/mcp"), 404);
 
@@ -172,45 +170,6 @@ fn until_update(stream: &mut Open, uri: &str, patience: Duration) -> Vec<String>
         }
     }
     told
-}
-
-#[test]
-fn a_revived_session_has_its_subscriptions_and_its_log_level() {
-    const WATCHED: &str = "test://watched-resource";
-    const UPDATED: Option<&str> = Some("notifications/resources/updated");
-    let program = example("conformance-fixture");
-    let words = [program.to_str().unwrap(), "stdio", "--era", "legacy"];
-    let setup = Setup::new().toml(&format!("[upstreams.fx]\ncommand = {}", toml_array(words)));
-    let mut gateway = setup.start();
-    gateway.wait_for_tools(&["fx__test_tool_with_logging"]);
-    let (mut client, mut other) = (gateway.legacy(), gateway.legacy());
-    for client in [&mut client, &mut other] {
-        assert_eq!(client.request("resources/subscribe", json!({"uri": WATCHED})).result(), &json!({}));
-        assert_eq!(client.request("logging/setLevel", json!({"level": "debug"})).result(), &json!({}));
-    }
-    assert_eq!(other.request("resources/unsubscribe", json!({"uri": WATCHED})).result(), &json!({}));
-    assert_eq!(other.request("logging/setLevel", json!({"level": "emergency"})).result(), &json!({}));
-    for by in [Signal::KILL, Signal::TERM] {
-        gateway = again(gateway, by, None);
-        gateway.wait_for_tools(&["fx__test_tool_with_logging"]);
-        client.follow(gateway.address);
-        other.follow(gateway.address);
-        let mut streams = [client.listen(), other.listen()];
-        let patience = Duration::from_secs(20);
-        let told = until_update(&mut streams[0], WATCHED, patience);
-        assert_eq!(told.last().map(String::as_str), UPDATED, "it may have changed meanwhile, {by:?}: {told:?}");
-        assert!(told.iter().any(|method| method == "notifications/tools/list_changed"), "{told:?}");
-        assert!(!client.call("fx__test_trigger_resource_update", json!({})).is_error());
-        let told = until_update(&mut streams[0], WATCHED, patience);
-        assert_eq!(told.last().map(String::as_str), UPDATED, "{by:?}: {told:?}");
-        let told = until_update(&mut streams[1], WATCHED, Duration::from_millis(500));
-        assert!(!told.iter().any(|method| Some(method.as_str()) == UPDATED), "{by:?}: {told:?}");
-        for (client, hears) in [(&mut client, true), (&mut other, false)] {
-            let answer = client.call("fx__test_tool_with_logging", json!({}));
-            let logs = answer.notices.iter().filter(|notice| notice["method"] == "notifications/message").count();
-            assert_eq!(logs > 0, hears, "{by:?}: {:?}", answer.notices);
-        }
-    }
 }
 
 #[test]
@@ -282,11 +241,11 @@ fn a_session_that_nobody_used_since_the_restart_ends_like_any_idle_one() {
     let gateway = before(&idle("1h"));
     let (left, used) = (gateway.legacy(), gateway.legacy());
     let short = fs::read_to_string(&gateway.config).unwrap().replace("session-idle = \"1h\"", "session-idle = \"1s\"");
-    let begun = Instant::now();
+    let begun = now();
     let gateway = again(gateway, Signal::KILL, Some(&short));
     let status = ping(&gateway, &used, None, "/mcp");
-    assert!(status == 200 || begun.elapsed() > Duration::from_secs(1), "{status}");
-    std::thread::sleep(Duration::from_millis(1500));
+    assert!(status == 200 || (now() - begun) > Duration::from_secs(1), "{status}");
+    pass(Duration::from_millis(1500));
     assert_eq!(ping(&gateway, &left, None, "/mcp"), 404);
     // At once: a client that was told so does not find it again.
     let long = short.replace("session-idle = \"1s\"", "session-idle = \"1h\"");
@@ -301,7 +260,7 @@ fn a_session_whose_token_was_taken_back_stays_ended_when_the_token_returns() {
     let with = fs::read_to_string(&gateway.config).unwrap();
     let without = with.replace("auth.tokens.second", "auth.tokens.third");
     let reloaded = gateway.reload(&without);
-    assert!(reloaded.status.success(), "{}", crate::process::said(&reloaded));
+    assert!(reloaded.status.success(), "{}", crate::stage::process::said(&reloaded));
     assert_eq!(ping(&gateway, &theirs, Some(TOKEN), "/mcp"), 404, "the token is another caller's now");
     let gateway = again(gateway, Signal::KILL, Some(&with));
     assert_eq!(ping(&gateway, &theirs, Some(TOKEN), "/mcp"), 404);

@@ -1,6 +1,6 @@
 //! Modern clients: the call is parked, and the next request continues it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::{Map, Value, json};
@@ -8,9 +8,10 @@ use serde_json::{Map, Value, json};
 use super::{
     Stage, Way, accept, answered, asked, everything, form, going_on, has_roots, inquire, roots, sample, sampled, usual,
 };
-use crate::harness::{Gateway, Setup};
-use crate::mcp::{Era, Mcp};
-use crate::process::eventually;
+use crate::stage::harness::{Gateway, Setup};
+use crate::stage::mcp::{Era, Mcp};
+use crate::stage::now;
+use crate::stage::process::eventually;
 
 /// The answers of a well-behaved client to all of these.
 fn responses(requests: &Map<String, Value>) -> Value {
@@ -159,10 +160,10 @@ fn a_gateway_that_ends_tells_the_server_and_its_successor_does_not_call_again() 
         client.request("tools/call", going_on(&done, responses(&more), &other));
         drop(client);
 
-        let began = Instant::now();
+        let began = now();
         stage.gateway.signal(Signal::TERM);
         assert!(stage.gateway.wait(Duration::from_secs(60)).is_some(), "{way:?}: {}", stage.gateway.story());
-        assert!(began.elapsed() < Duration::from_secs(20), "{way:?}: nobody can come any more");
+        assert!((now() - began) < Duration::from_secs(20), "{way:?}: nobody can come any more");
         assert_eq!(stage.answers("t/1")[0]["result"], json!({"action": "cancel"}), "{way:?}");
         assert_eq!(stage.log.count("notifications/cancelled"), 1, "{way:?}");
 

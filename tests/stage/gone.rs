@@ -2,12 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, Setup, headend};
-use crate::mcp::{Answer, Era, Mcp};
-use crate::process::{eventually, said};
-use crate::stdio::Pipe;
-use crate::upstream::Patch;
-use crate::upstream::{Fake, Listening, Log};
+use crate::stage::harness::{Gateway, Setup};
+use crate::stage::mcp::{Answer, Era, Mcp};
+use crate::stage::process::{eventually, said};
+use crate::stage::upstream::Patch;
+use crate::stage::upstream::{Fake, Listening, Log};
 
 /// A second caller's token.
 const TOKEN: &str = "token-of-the-second-caller-0123456789";
@@ -73,10 +72,7 @@ impl Stage {
     }
 
     fn pipe(&self, era: Era) -> Mcp {
-        // It reads the configuration too.
-        let mut command = self.gateway.world.command(headend());
-        command.env("SECOND_TOKEN", TOKEN);
-        Mcp::stdio(Pipe::start_by(command, &self.gateway.config, &[]), era)
+        Mcp::stdio(self.gateway.pipe(), era)
     }
 
     fn change(&self) {

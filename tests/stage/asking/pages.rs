@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{Stage, Way, asked, converse, inquire};
-use crate::mcp::{Answer, Era, Mcp};
+use crate::stage::mcp::{Answer, Era, Mcp};
 
 const URL: &str = r#"{"elicitation": {"url": {}}}"#;
 

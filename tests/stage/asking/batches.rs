@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Stage, Way, answered, everything, has_roots, inquire, question, roots, sample, sampled, usual};
-use crate::mcp::Era;
+use crate::stage::mcp::Era;
 
 #[test]
 fn answers_that_come_in_a_batch_reach_their_questions() {

@@ -2,7 +2,6 @@
 //! The server gets a decline, and the operator the reason.
 
 use super::*;
-use crate::stdio::Pipe;
 
 fn able() -> Value {
     json!({"elicitation": {"form": {}, "url": {}}})
@@ -223,7 +222,7 @@ fn loopback_pages_are_for_clients_and_servers_of_this_machine() {
         let answer = client.call("fx__inquire", Way::Stdio.asks(&format!("{forwarded}"), question()));
         assert_eq!(answer.result()["resultType"] == "input_required", !forwarded, "{}", answer.raw);
     }
-    let pipe = Pipe::start(&stage.gateway.world, &stage.gateway.config, &[]);
+    let pipe = stage.gateway.pipe();
     let mut client = Mcp::stdio_with(pipe, Era::Modern, able());
     let answer = client.call("fx__inquire", Way::Stdio.asks("pipe", question()));
     assert_eq!(answer.result()["resultType"], "input_required", "{}", answer.raw);

@@ -1,14 +1,15 @@
 //! Sessions and processes of one client's own: their capabilities, their owner, their end.
 
 use std::collections::BTreeSet;
-use std::thread;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::{Stage, Way, converse, everything, form, inquire, question, usual};
-use crate::mcp::{Era, Mcp};
-use crate::process::{alive, eventually};
+use crate::stage::mcp::{Era, Mcp};
+use crate::stage::pass;
+use crate::stage::process::eventually;
+use crate::stage::program::is_alive;
 
 fn pid(client: &mut Mcp) -> u32 {
     client.call("fx__pid", json!({})).text().parse().unwrap()
@@ -83,8 +84,8 @@ fn a_process_for_each_client_ends_with_it() {
     let mut call = inquire(&mut first, &Way::Stdio.asks("t", json!([[form("Which?")]])));
     assert_eq!(converse(&mut first, &mut call, usual).0.len(), 1);
     first.end_session();
-    eventually("its process ends", || !alive(one));
-    assert!(alive(other) && pid(&mut second) == other);
+    eventually("its process ends", || !is_alive(one));
+    assert!(is_alive(other) && pid(&mut second) == other);
 }
 
 #[test]
@@ -120,7 +121,7 @@ fn a_session_that_everybody_shares_offers_nothing() {
 
 #[test]
 fn a_server_that_forgets_every_session_is_asked_for_its_subscriptions_once_in_each() {
-    let setup = crate::harness::Setup::new();
+    let setup = crate::stage::harness::Setup::new();
     let greeting = r#"{"jsonrpc":"2.0","id":${ID},"result":{"protocolVersion":"2025-11-25","serverInfo":{"name":"x","version":"1"},"capabilities":{"tools":{},"resources":{"subscribe":true}}}}"#;
     let done = r#"{"jsonrpc":"2.0","id":${ID},"result":{}}"#;
     let script = json!({"initialize": [greeting], "resources/subscribe": [done]});
@@ -135,7 +136,7 @@ fn a_server_that_forgets_every_session_is_asked_for_its_subscriptions_once_in_ea
     let rested = || {
         let grows = |_: &i32| {
             let before = stage.declared().len();
-            thread::sleep(Duration::from_millis(300));
+            pass(Duration::from_millis(300));
             stage.declared().len() > before
         };
         assert!((0..20).take_while(grows).count() < 20, "sessions are opened though nobody calls");
@@ -143,7 +144,7 @@ fn a_server_that_forgets_every_session_is_asked_for_its_subscriptions_once_in_ea
     };
     let opens = |time| {
         let before = stage.declared().len();
-        thread::sleep(time);
+        pass(time);
         stage.declared().len() - before
     };
     let idle = opens(Duration::from_secs(6));
@@ -160,19 +161,18 @@ fn a_server_that_forgets_every_session_is_asked_for_its_subscriptions_once_in_ea
 #[test]
 fn a_session_that_the_server_forgot_is_opened_once_with_the_same_capabilities() {
     for way in Way::HTTP {
-        let stage = Stage::with(crate::harness::Setup::new(), way.fake().behaving("drop-session-after=8"), "");
+        let stage = Stage::with(crate::stage::harness::Setup::new(), way.fake().behaving("drop-session-after=8"), "");
         let mut client = stage.client(Era::LEGACY, everything());
         // The notification after the handshake counts too.
         for n in 0..7 {
             client.call("fx__echo", json!({"text": n.to_string()}));
         }
         let before = stage.declared();
-        thread::scope(|scope| {
-            for n in 0..6 {
-                let mut call = client.open("tools/call", json!({"name": "fx__echo", "arguments": {"text": "again"}}));
-                scope.spawn(move || assert_eq!(call.response()["result"]["content"][0]["text"], "again", "{n}"));
-            }
-        });
+        let again = json!({"name": "fx__echo", "arguments": {"text": "again"}});
+        let calls: Vec<_> = (0..6).map(|_| client.open("tools/call", again.clone())).collect();
+        for mut call in calls {
+            assert_eq!(call.response()["result"]["content"][0]["text"], "again");
+        }
         let (declared, offers) = (stage.declared(), json!({"elicitation": {}, "sampling": {}}));
         assert_eq!(declared[before.len()..], [offers], "{way:?}: opened once");
         eventually("the main session, the lost one and the new one have a stream", || {

@@ -11,10 +11,10 @@ use rusqlite::Connection;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, Setup};
-use crate::mcp::{Era, Mcp};
-use crate::process::{eventually, said};
-use crate::upstream::Fake;
+use crate::stage::harness::{Gateway, Setup};
+use crate::stage::mcp::{Era, Mcp};
+use crate::stage::process::{eventually, said};
+use crate::stage::upstream::Fake;
 
 /// A schema with its lists in one of three orders.
 fn schema(order: usize) -> Value {

@@ -2,11 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, Setup};
-use crate::mcp::{Era, Mcp};
-use crate::process::{eventually, said};
-use crate::stdio::Pipe;
-use crate::upstream::{Fake, Listening};
+use crate::stage::harness::{Gateway, Setup};
+use crate::stage::mcp::{Era, Mcp};
+use crate::stage::process::{eventually, said};
+use crate::stage::upstream::{Fake, Listening};
 
 const CLAIMED: &str = "headend/claimed-annotations";
 
@@ -37,7 +36,7 @@ fn hosts_see_the_hints_of_a_server_as_they_are() {
             let profile = "[profiles.strict]\nhints = \"tightened\"";
             let (gateway, _running) = stage(transport, &format!("trust = \"{trust}\""), profile);
             gateway.wait_for_tools(&["fx__sleep"]);
-            let attached = || Pipe::start(&gateway.world, &gateway.config, &[]);
+            let attached = || gateway.pipe();
             for era in Era::BOTH {
                 let at = format!("{transport} {trust} {era:?}");
                 for mut client in [gateway.client(era), Mcp::stdio(attached(), era)] {

@@ -6,12 +6,11 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use super::Way;
-use crate::harness::{Gateway, Setup};
-use crate::mcp::{Era, Mcp};
-use crate::process::{eventually, said};
-use crate::stdio::Pipe;
-use crate::upstream::Patch;
-use crate::upstream::{Fake, Listening, Log};
+use crate::stage::harness::{Gateway, Setup};
+use crate::stage::mcp::{Era, Mcp};
+use crate::stage::process::{eventually, said};
+use crate::stage::upstream::Patch;
+use crate::stage::upstream::{Fake, Listening, Log};
 
 /// A gateway before a server that hides tools, which is called `fx`.
 struct Hidden {
@@ -109,7 +108,7 @@ fn each_kind_of_client_sees_the_tools_that_its_capabilities_are_enough_for() {
         let by_kind = |kind: &str| {
             let output = stage.gateway.run(&["tools", "--json", "--as", kind]);
             let tools: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", said(&output)));
-            crate::mcp::names(tools["tools"].as_array().unwrap())
+            crate::stage::mcp::names(tools["tools"].as_array().unwrap())
         };
         for (kind, at) in [("none", 0), ("forms", 2), ("all", 4)] {
             assert_eq!(hidden(&by_kind(kind)), kinds()[at].1, "{way:?}: {kind}");
@@ -171,13 +170,11 @@ fn a_tool_that_only_some_clients_see_is_withheld_after_a_change_like_any_other()
 }
 
 #[test]
-fn a_client_of_headend_stdio_sees_what_its_capabilities_are_enough_for() {
-    let fake = Way::Stdio.fake().behaving("coy");
-    let (world, config) =
-        Setup::new().toml(&format!("[upstreams.fx]\ncommand = {}\ninstance = \"per-session\"", fake.command())).write();
+fn a_client_on_pipes_sees_what_its_capabilities_are_enough_for() {
+    let stage = Hidden::new(Setup::new(), Way::Stdio.fake(), "instance = \"per-session\"");
     for era in Era::BOTH {
         for (capabilities, want) in kinds() {
-            let mut client = Mcp::stdio_with(Pipe::start(&world, &config, &[]), era, capabilities.clone());
+            let mut client = Mcp::stdio_with(stage.gateway.pipe(), era, capabilities.clone());
             eventually("its tools are listed", || hidden(&client.tool_names()) == want);
         }
     }
@@ -216,8 +213,8 @@ fn an_operator_is_told_that_a_process_of_several_callers_can_ask_nothing() {
         let shown = || said(&stage.gateway.run(&["status", "fx"]));
         assert_eq!(shown().contains("`instance = \"per-caller\"`"), status, "{callers} {instance}: {}", shown());
         let config = stage.gateway.config.to_str().unwrap();
-        let mut command = stage.gateway.world.command(crate::harness::headend());
-        let output = command.args(["check", "--config", config]).env("SECOND_TOKEN", super::TOKEN).output().unwrap();
+        let variables = [("SECOND_TOKEN".to_owned(), super::TOKEN.to_owned())];
+        let output = stage.gateway.world.run_in(&["check", "--config", config], &variables);
         let told = said(&output).contains("several callers share the programs of `fx`");
         assert_eq!(told, check, "{callers} {instance}: {}", said(&output));
     }

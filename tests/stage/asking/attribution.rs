@@ -1,13 +1,15 @@
 //! Attribution of questions: several clients in front of one server that asks.
 
-use std::thread;
+use std::cell::Cell;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Stage, Way, accept, answered, converse, everything, form, going_on, inquire};
-use crate::mcp::{Era, Mcp};
-use crate::process::eventually;
+use super::talks::{Talk, Work, in_turn};
+use super::{Stage, Way, accept, answered, converse, everything, form, inquire};
+use crate::stage::mcp::{Era, Mcp};
+use crate::stage::pass;
+use crate::stage::process::eventually;
 
 #[test]
 fn a_process_that_two_callers_share_may_ask_nothing() {
@@ -28,20 +30,16 @@ fn a_question_of_an_ambiguous_moment_reaches_nobody_and_from_then_on_calls_take_
     meet(&mut clients);
     let asks =
         |n: usize| Way::Stdio.asks(&format!("c{n}"), json!([[form(&format!("c{n}"))], [form(&format!("c{n}"))]]));
-    let mut calls = [inquire(&mut clients[0], &asks(0)), inquire(&mut clients[1], &asks(1))];
-    thread::scope(|scope| {
-        for (n, (client, call)) in clients.iter_mut().zip(&mut calls).enumerate() {
-            scope.spawn(move || {
-                let (asked, response) = converse(client, call, |_| accept(&n.to_string()));
-                assert!(
-                    asked.iter().all(|question| question["params"]["message"] == format!("[fx] c{n} [fx]")),
-                    "{asked:?}"
-                );
-                assert_eq!(asked.len(), 2, "{n}: {response}");
-                assert!(answered(&response).iter().all(|answer| answer["result"] == accept(&n.to_string())));
-            });
-        }
-    });
+    let begin = |n: usize, client: &mut Mcp| Talk::begin(client, Era::LEGACY, &asks(n), accept(&n.to_string()));
+    let mut calls: Vec<_> = clients.iter_mut().enumerate().map(|(n, client)| begin(n, client)).collect();
+    let work = calls.iter_mut().zip(&mut clients).map(|(call, client)| Box::new(|| call.step(client)) as Work<'_>);
+    in_turn(work.collect());
+    for (n, call) in calls.iter().enumerate() {
+        let (asked, answers) = (&call.asked, call.answers());
+        assert!(asked.iter().all(|params| params["message"] == format!("[fx] c{n} [fx]")), "{asked:?}");
+        assert_eq!(asked.len(), 2, "{n}: {answers:?}");
+        assert!(answers.iter().all(|answer| answer["result"] == accept(&n.to_string())));
+    }
 }
 
 /// Two calls that ask while both are in progress.
@@ -67,7 +65,7 @@ fn meet(clients: &mut [Mcp; 2]) {
 #[test]
 fn a_question_about_a_call_that_was_cancelled_meanwhile_reaches_no_other_client_of_the_session() {
     let fake = Way::Session.fake().behaving("late-cancel=300");
-    let stage = Stage::with(crate::harness::Setup::new(), fake, "instance = \"per-caller\"");
+    let stage = Stage::with(crate::stage::harness::Setup::new(), fake, "instance = \"per-caller\"");
     let [mut one, mut two] = [(); 2].map(|()| stage.client(Era::LEGACY, everything()));
     let waits = |tag: &str, door: &str| {
         let mut arguments = Way::Session.asks(tag, json!([[form("Mine?")]]));
@@ -82,7 +80,7 @@ fn a_question_about_a_call_that_was_cancelled_meanwhile_reaches_no_other_client_
     eventually("the stray question is refused", || stage.answers("stray").len() == 1);
     assert_eq!(stage.answers("stray")[0]["error"]["code"], -32602);
     eventually("the server has answered a ping since", || stage.log.count("ping") == 1);
-    thread::sleep(Duration::from_millis(300));
+    pass(Duration::from_millis(300));
     // The doubt is over, and the call asks on the session's stream like any other.
     stage.client(Era::LEGACY, json!({})).call("fx__inquire", json!({"meet": "door"}));
     let (asked, response) = converse(&mut two, &mut call, |_| accept("two"));
@@ -98,71 +96,46 @@ struct Who {
 }
 
 impl Who {
-    /// One call with so many rounds; how many of its questions were answered by this client.
-    fn call(&mut self, way: Way, n: u64, rounds: u64) -> usize {
+    fn call(&mut self, way: Way, n: u64, rounds: u64) -> Talk {
         let tag = format!("{}-{n}", self.name);
         let questions: Vec<Value> = (0..rounds).map(|_| json!([form(&tag)])).collect();
-        let arguments = way.asks(&tag, json!(questions));
-        let mine = format!("[fx] {tag} [fx]");
-        let answers = if self.era == Era::Modern {
-            self.by_retries(&arguments, &mine)
-        } else {
-            let mut call = inquire(&mut self.mcp, &arguments);
-            let name = self.name;
-            let (_, response) = converse(&mut self.mcp, &mut call, |question| {
-                assert_eq!(question["params"]["message"], mine, "{name} got another's question");
-                accept(name)
-            });
-            answered(&response)
-        };
-        assert_eq!(answers.len() as u64, rounds, "{tag}");
-        answers.iter().filter(|answer| answer["result"] == accept(self.name)).count()
+        Talk::begin(&mut self.mcp, self.era, &way.asks(&tag, json!(questions)), accept(self.name))
     }
 
-    fn by_retries(&mut self, arguments: &Value, mine: &str) -> Vec<Value> {
-        let mut answer = self.mcp.call("fx__inquire", arguments.clone());
-        loop {
-            let result = answer.result();
-            if result["resultType"] == "complete" {
-                return answered(&answer.message);
+    /// Makes so many calls, one after the other. Counts its questions, and those that this client answered.
+    fn work(mut self, way: Way, seed: u64, count: &Cell<(usize, usize)>) -> Work<'_> {
+        const CALLS: u64 = 30;
+        let (mut random, mut n) = (seed + 1, 0);
+        let mut call: Option<(u64, Talk)> = None;
+        Box::new(move || {
+            let Some((rounds, talk)) = &mut call else {
+                if n == CALLS {
+                    return true;
+                }
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                let rounds = (random >> 33) % 3;
+                call = Some((rounds, self.call(way, n, rounds)));
+                return false;
+            };
+            if talk.step(&mut self.mcp) {
+                let (mine, answers) = (format!("[fx] {}-{n} [fx]", self.name), talk.answers());
+                assert!(talk.asked.iter().all(|params| params["message"] == mine), "{mine}: {:?}", talk.asked);
+                assert_eq!(answers.len() as u64, *rounds, "{mine}");
+                let (of, to) = count.get();
+                let own = answers.iter().filter(|answer| answer["result"] == accept(self.name)).count();
+                count.set((of + own, to + answers.len()));
+                (call, n) = (None, n + 1);
             }
-            let requests = result["inputRequests"].as_object().unwrap();
-            assert!(requests.values().all(|request| request["params"]["message"] == mine), "{mine}: {requests:?}");
-            let responses: serde_json::Map<_, _> =
-                requests.keys().map(|key| (key.clone(), accept(self.name))).collect();
-            let state = result["requestState"].clone();
-            answer = self.mcp.request("tools/call", going_on(arguments, responses.into(), &state));
-        }
+            false
+        })
     }
 }
 
 /// Some hundred calls of four clients at once; every answer to the server is of the client whose call asked.
 fn crowd(way: Way, stage: &Stage, clients: Vec<Who>) -> (usize, usize) {
-    const CALLS: u64 = 30;
-    let (mut answered, mut asked) = (0, 0);
-    thread::scope(|scope| {
-        let running: Vec<_> = clients
-            .into_iter()
-            .enumerate()
-            .map(|(seed, mut who)| {
-                scope.spawn(move || {
-                    let (mut random, mut mine, mut of) = (seed as u64 + 1, 0, 0);
-                    for n in 0..CALLS {
-                        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                        let rounds = (random >> 33) % 3;
-                        mine += who.call(way, n, rounds);
-                        of += rounds as usize;
-                    }
-                    (mine, of)
-                })
-            })
-            .collect();
-        for client in running {
-            let (mine, of) = client.join().unwrap();
-            answered += mine;
-            asked += of;
-        }
-    });
+    let count = Cell::new((0, 0));
+    in_turn(clients.into_iter().zip(0..).map(|(who, seed)| who.work(way, seed, &count)).collect());
+    let (answered, asked) = count.get();
     let mut checked = 0;
     let answers = stage.got(&["\"action\":\"accept\""]).into_iter().filter(|message| message.get("method").is_none());
     for message in answers {

@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::harness::{Gateway, Setup};
-use crate::http::{Conn, Response};
-use crate::upstream::Fake;
+use crate::stage::harness::{Gateway, Setup};
+use crate::stage::http::{Conn, Response};
+use crate::stage::upstream::Fake;
 
 /// A way to a listener: a name, its address, method, path and further header lines.
 type Door = (&'static str, SocketAddr, &'static str, &'static str, String);
@@ -17,10 +17,7 @@ fn gateway() -> Gateway {
 }
 
 fn doors(gateway: &Gateway) -> Vec<Door> {
-    let line = gateway.stdout.all().into_iter().find(|line| line.starts_with("listening ")).unwrap();
-    let words: Vec<&str> = line.split_whitespace().collect();
-    let console = words.iter().position(|word| *word == "console").map(|at| words[at + 1]).unwrap();
-    let console = console.trim_start_matches("http://").split('/').next().unwrap().parse().unwrap();
+    let console = gateway.console.unwrap();
     let token = format!("Authorization: Bearer {}\r\n", gateway.token().unwrap());
     let json = format!("{token}Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n");
     let modern = format!("{json}MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: server/discover\r\n");

@@ -1,7 +1,7 @@
 //! States of calls that wait for a modern client's input: they are gone on with after a restart, and never twice.
 
 use super::*;
-use crate::harness::World;
+use crate::stage::harness::World;
 
 /// A daemon whose every call needs an approval, before a modern server that answers as a file says.
 fn before(setup: Setup) -> (Gateway, Log) {
@@ -93,29 +93,6 @@ fn a_state_is_gone_on_with_after_a_restart_by_its_own_client_and_once() {
 }
 
 #[test]
-fn no_state_is_used_twice_whenever_the_daemon_is_killed() {
-    let (mut gateway, log) = before(Setup::new());
-    let mut client = client(&gateway, gateway.token());
-    for n in 0..8_u64 {
-        let theirs = format!("theirs-{n}.");
-        let (arguments, state) = waiting(&gateway, &mut client, &theirs);
-        server_says(&gateway.world, None);
-        let call = client.open("tools/call", going_on(&arguments, &state));
-        // Before it arrives, on its way to the disk, and after it went on.
-        std::thread::sleep(Duration::from_micros(n * 700));
-        gateway = again(gateway, Signal::KILL, None);
-        drop(call);
-        gateway.wait_for_tools(&["fx__raw"]);
-        client.follow(gateway.address);
-        let answer = client.request("tools/call", going_on(&arguments, &state));
-        if !asks_for_approval(&answer) {
-            assert_eq!((answer.text().as_str(), got(&log, &theirs)), ("done", 1), "{n}: {}", answer.raw);
-        }
-        assert!(got(&log, &theirs) <= 1, "{n}: the server got it twice");
-    }
-}
-
-#[test]
 fn a_question_of_ours_is_asked_again_after_a_restart_and_its_answer_allows_nothing_before() {
     let (gateway, log) = before(Setup::new());
     let mut client = client(&gateway, gateway.token());
@@ -175,9 +152,9 @@ fn nothing_that_a_client_carries_is_taken_for_something_else() {
             ("Mcp-Session-Id", id.to_owned()),
         ]
         .map(|(name, value)| (name.to_owned(), value));
-        let mut conn = crate::http::Conn::open(gateway.address).unwrap();
+        let mut conn = crate::stage::http::Conn::open(gateway.address).unwrap();
         let body = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}).to_string();
-        conn.send(&crate::http::request("POST", "/mcp", &headers, body.as_bytes())).unwrap();
+        conn.send(&crate::stage::http::request("POST", "/mcp", &headers, body.as_bytes())).unwrap();
         let answer = conn.response().unwrap();
         (answer.head.status, answer.text())
     };

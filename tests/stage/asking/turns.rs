@@ -1,14 +1,16 @@
 //! Questions of a process or session that several clients of one caller share: what happens to them, and to calls meanwhile.
 
-use std::thread;
-use std::time::{Duration, Instant};
+use std::io::ErrorKind;
+use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::{Map, Value, json};
 
+use super::talks::{TURN, Talk, Work, in_turn};
 use super::{Stage, Way, accept, answered, asked, converse, everything, form, going_on, inquire, question};
-use crate::mcp::{Era, Mcp, Open};
-use crate::process::eventually;
+use crate::stage::mcp::{Era, Mcp, Open};
+use crate::stage::process::eventually;
+use crate::stage::{now, pass};
 
 /// Where nothing says which call a question belongs to.
 const SHARED: [Way; 3] = [Way::Stdio, Way::Session, Way::Sse];
@@ -19,23 +21,17 @@ fn shared(way: Way, upstream: &str) -> Stage {
     Stage::new(way, &format!("{instance}{upstream}"))
 }
 
+fn text(response: &Value) -> &Value {
+    &response["result"]["content"][0]["text"]
+}
+
 fn open(client: &mut Mcp, tool: &str, arguments: &Value) -> Open {
     client.open("tools/call", json!({"name": format!("fx__{tool}"), "arguments": arguments}))
 }
 
 /// Makes a call that asks, and answers as that client; what the server says it was answered.
 fn converses(client: &mut Mcp, era: Era, arguments: &Value, name: &str) -> Vec<Value> {
-    if era != Era::Modern {
-        let mut call = inquire(client, arguments);
-        return answered(&converse(client, &mut call, |_| accept(name)).1);
-    }
-    let mut answer = client.call("fx__inquire", arguments.clone());
-    while answer.result()["resultType"] == "input_required" {
-        let (requests, state) = asked(&answer);
-        let responses: Map<_, _> = requests.keys().map(|key| (key.clone(), accept(name))).collect();
-        answer = client.request("tools/call", going_on(arguments, responses.into(), &state));
-    }
-    answered(&answer.message)
+    Talk::begin(client, era, arguments, accept(name)).end(client)
 }
 
 #[test]
@@ -48,19 +44,16 @@ fn a_question_waits_for_the_other_calls_and_new_calls_wait_for_it() {
             eventually("it runs", || stage.calls("busy") == 1);
             let arguments = way.asks("t", json!([[form("Which?")]]));
             let label = format!("{way:?} {era:?}");
-            thread::scope(|scope| {
-                let asks = scope.spawn(|| converses(&mut asker, era, &arguments, "me"));
-                eventually("it runs", || stage.calls("t") == 1);
-                thread::sleep(Duration::from_millis(150));
-                let new =
-                    scope.spawn(|| third.call("fx__echo", json!({"text": "new", "tag": "new"})).text().to_owned());
-                thread::sleep(Duration::from_millis(150));
-                assert_eq!(stage.calls("new"), 0, "{label}: a new call waits");
-                assert!(stage.answers("t/1").is_empty(), "{label}: two calls run");
-                let answers = asks.join().unwrap();
-                assert_eq!(answers[0]["result"], accept("me"), "{label}: {answers:?}");
-                assert_eq!(new.join().unwrap(), "new", "{label}");
-            });
+            let asks = Talk::begin(&mut asker, era, &arguments, accept("me"));
+            eventually("it runs", || stage.calls("t") == 1);
+            pass(Duration::from_millis(150));
+            let mut new = open(&mut third, "echo", &json!({"text": "new", "tag": "new"}));
+            pass(Duration::from_millis(150));
+            assert_eq!(stage.calls("new"), 0, "{label}: a new call waits");
+            assert!(stage.answers("t/1").is_empty(), "{label}: two calls run");
+            let answers = asks.end(&mut asker);
+            assert_eq!(answers[0]["result"], accept("me"), "{label}: {answers:?}");
+            assert_eq!(text(&new.response()), "new", "{label}");
             assert!(busy.response().get("result").is_some(), "{label}");
             let status = stage.gateway.run(&["status", "--json"]);
             let status: Value = serde_json::from_slice(&status.stdout).unwrap();
@@ -73,19 +66,16 @@ fn a_question_waits_for_the_other_calls_and_new_calls_wait_for_it() {
 fn a_call_that_waits_for_a_question_goes_on_where_the_process_that_asked_dies() {
     let stage = shared(Way::Stdio, "attribution-timeout = \"60s\"\nqueue-timeout = \"60s\"");
     let [mut asker, mut other, mut third] = [(); 3].map(|()| stage.client(Era::LEGACY, everything()));
-    let pid: i32 = third.call("fx__pid", json!({})).text().parse().unwrap();
     let mut busy = open(&mut other, "linger", &json!({"ms": 60_000, "tag": "busy"}));
     eventually("it runs", || stage.calls("busy") == 1);
     let mut call = inquire(&mut asker, &Way::Stdio.asks("t", json!([[form("Which?")]])));
     eventually("it runs", || stage.calls("t") == 1);
-    thread::sleep(Duration::from_millis(150));
-    thread::scope(|scope| {
-        let new = scope.spawn(|| third.call("fx__echo", json!({"text": "new", "tag": "new"})).text().to_owned());
-        thread::sleep(Duration::from_millis(150));
-        assert_eq!(stage.calls("new"), 0, "it waits");
-        kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
-        assert_eq!(new.join().unwrap(), "new");
-    });
+    pass(Duration::from_millis(150));
+    let mut new = open(&mut third, "echo", &json!({"text": "new", "tag": "new"}));
+    pass(Duration::from_millis(150));
+    assert_eq!(stage.calls("new"), 0, "it waits");
+    assert_eq!(stage.gateway.kill("fx", Signal::KILL), 1);
+    assert_eq!(text(&new.response()), "new");
     assert_eq!(stage.calls("new"), 1);
     for ended in [busy.response(), call.response()] {
         assert_eq!(ended["result"]["isError"], true, "{ended}");
@@ -101,7 +91,7 @@ fn a_question_that_is_not_clear_in_time_is_refused_and_calls_go_on() {
         eventually("it runs", || stage.calls("busy") == 1);
         let mut call = inquire(&mut asker, &way.asks("t", json!([[form("Which?")]])));
         eventually("it runs", || stage.calls("t") == 1);
-        thread::sleep(Duration::from_millis(100));
+        pass(Duration::from_millis(100));
         assert_eq!(third.call("fx__echo", json!({"text": "new"})).text(), "new", "{way:?}");
         let (asked, response) = converse(&mut asker, &mut call, |_| accept("me"));
         assert!(asked.is_empty(), "{way:?}: {asked:?}");
@@ -110,35 +100,51 @@ fn a_question_that_is_not_clear_in_time_is_refused_and_calls_go_on() {
     }
 }
 
+/// Some calls of one client, one after the other: of other tools, and of the one that asks.
+fn rounds(way: Way, n: usize, mut client: Mcp) -> Work<'static> {
+    const ROUNDS: usize = 6;
+    let (era, name) = (Era::BOTH[n % 2], format!("c{n}"));
+    let steps = (0..ROUNDS).flat_map(|round| [(round, "linger"), (round, "inquire"), (round, "echo")]);
+    let mut steps = steps.filter(move |(_, tool)| *tool != "linger" || n % 3 == 2).peekable();
+    let (mut plain, mut talk) = (None::<Open>, None::<Talk>);
+    Box::new(move || {
+        let Some(&(round, tool)) = steps.peek() else { return true };
+        let tag = format!("{name}-{round}");
+        match (&mut plain, &mut talk) {
+            (None, None) if tool == "inquire" => {
+                let arguments = way.asks(&tag, json!([[form(&tag)], [form(&tag)]]));
+                talk = Some(Talk::begin(&mut client, era, &arguments, accept(&name)));
+            }
+            (None, None) => plain = Some(open(&mut client, tool, &json!({"ms": 20 * n, "text": tag}))),
+            (Some(call), _) => match call.next_within(TURN) {
+                Ok(message) => {
+                    assert!(message.is_some_and(|message| message["result"].is_object()), "{way:?} {tag}");
+                    (plain, _) = (None, steps.next());
+                }
+                Err(error) => assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}"),
+            },
+            (None, Some(call)) => {
+                if call.step(&mut client) {
+                    let answers = call.answers();
+                    assert_eq!(answers.len(), 2, "{way:?} {tag}");
+                    let mine = answers.iter().all(|answer| answer["result"] == accept(&name));
+                    // Who asks is not known at first.
+                    assert!(mine || round == 0, "{way:?} {tag}: {answers:?}");
+                    (talk, _) = (None, steps.next());
+                }
+            }
+        }
+        false
+    })
+}
+
 #[test]
 fn after_an_item_has_asked_once_its_questions_reach_their_clients_whatever_else_runs() {
     const CLIENTS: usize = 6;
-    const ROUNDS: usize = 6;
     for way in SHARED {
         // The default is too short for a turn that a slow disk holds up.
         let stage = shared(way, "attribution-timeout = \"60s\"");
-        thread::scope(|scope| {
-            for n in 0..CLIENTS {
-                let stage = &stage;
-                scope.spawn(move || {
-                    let era = Era::BOTH[n % 2];
-                    let (mut client, name) = (stage.client(era, everything()), format!("c{n}"));
-                    for round in 0..ROUNDS {
-                        let tag = format!("{name}-{round}");
-                        let arguments = way.asks(&tag, json!([[form(&tag)], [form(&tag)]]));
-                        if n % 3 == 2 {
-                            client.call("fx__linger", json!({"ms": 20 * n}));
-                        }
-                        let answers = converses(&mut client, era, &arguments, &name);
-                        assert_eq!(answers.len(), 2, "{way:?} {tag}");
-                        let mine = answers.iter().all(|answer| answer["result"] == accept(&name));
-                        // Who asks is not known at first.
-                        assert!(mine || round == 0, "{way:?} {tag}: {answers:?}");
-                        client.call("fx__echo", json!({"text": tag}));
-                    }
-                });
-            }
-        });
+        in_turn((0..CLIENTS).map(|n| rounds(way, n, stage.client(Era::BOTH[n % 2], everything()))).collect());
         for answer in stage.got(&["\"action\":\"accept\""]).iter().filter(|message| message.get("method").is_none()) {
             let (id, who) = (answer["id"].as_str().unwrap(), answer["result"]["content"]["who"].as_str().unwrap());
             assert!(id.starts_with(&format!("{who}-")), "{way:?}: {who} answered {id}");
@@ -175,7 +181,7 @@ fn a_call_whose_client_went_away_with_a_question_open_is_in_nobodys_way() {
         let goes_on = gone.open("tools/call", going_on(&arguments, responses.into(), &state));
         eventually("the server goes on, and asks again", || stage.answers("gone/1").len() == 1);
         drop(goes_on);
-        thread::sleep(Duration::from_millis(200));
+        pass(Duration::from_millis(200));
         let answers = converses(&mut next, Era::Modern, &way.asks("next", json!([[form("Mine?")]])), "next");
         assert_eq!(answers[0]["result"], accept("next"), "{way:?}: {answers:?}");
         assert!(stage.answers("gone/2").is_empty(), "{way:?}: it waits for its client");
@@ -191,11 +197,11 @@ fn a_call_that_goes_on_with_its_answer_does_not_wait_for_the_person_of_another_c
     let (requests, state) = asked(&parked.call("fx__inquire", arguments.clone()));
     let mut call = inquire(&mut slow, &Way::Stdio.asks("slow", json!([[form("Well?")]])));
     let open_question = question(&mut call);
-    let begun = Instant::now();
+    let begun = now();
     let responses: Map<_, _> = requests.keys().map(|key| (key.clone(), accept("me"))).collect();
     let answer = parked.request("tools/call", going_on(&arguments, responses.into(), &state));
     assert_eq!(answered(&answer.message)[0]["result"], accept("me"), "{}", answer.raw);
-    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    assert!((now() - begun) < Duration::from_secs(4), "{:?}", (now() - begun));
     slow.respond(&open_question["id"], accept("slow"));
     assert_eq!(answered(&call.response())[0]["result"], accept("slow"));
 }
