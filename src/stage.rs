@@ -47,6 +47,8 @@ mod listening;
 #[path = "../tests/it/mcp.rs"]
 mod mcp;
 pub(crate) mod net;
+#[path = "../tests/it/old_client.rs"]
+mod old_client;
 mod process;
 pub(crate) mod program;
 #[path = "../tests/it/setup.rs"]

@@ -9,7 +9,7 @@ use crate::harness::{Gateway, Setup};
 use crate::mcp::{Era, Mcp, dressed};
 use crate::process::{eventually, said};
 use crate::socket::{OTHER, Socket};
-use crate::sse::OldClient;
+use crate::old_client::OldClient;
 
 const TOKEN: &str = "token-of-the-second-caller-0123456789";
 /// The only revision with batches.

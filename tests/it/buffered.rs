@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::harness::{Gateway, Setup, World};
 use crate::http::{self, Conn};
 use crate::mcp::{Era, Open, dressed};
-use crate::sse::OldClient;
+use crate::old_client::OldClient;
 use crate::upstream::{Fake, Listening};
 
 const MIB: u64 = 1 << 20;

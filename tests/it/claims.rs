@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::console::Browser;
 use crate::harness::{Gateway, Setup};
 use crate::mcp::{Era, Mcp};
-use crate::pins::Patch;
+use crate::upstream::Patch;
 use crate::process::{eventually, said};
 use crate::stdio::Pipe;
 use crate::upstream::{Fake, Listening, Log};

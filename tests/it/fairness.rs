@@ -13,7 +13,7 @@ use crate::harness::{Gateway, Setup, headend};
 use crate::http::{self, Conn};
 use crate::mcp::{Answer, Era, Mcp};
 use crate::process::eventually;
-use crate::sse::OldClient;
+use crate::old_client::OldClient;
 use crate::stdio::Pipe;
 use crate::upstream::{Fake, Listening, Log};
 

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::harness::Setup;
-use crate::pins::Patch;
+use crate::upstream::Patch;
 use crate::process::{eventually, said};
 use crate::terminal::Terminal;
 use crate::upstream::Fake;

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Gateway, Setup, headend};
 use crate::mcp::{Answer, Era, Mcp};
-use crate::pins::Patch;
+use crate::upstream::Patch;
 use crate::process::{eventually, said};
 use crate::stdio::Pipe;
 use crate::upstream::{Fake, Listening, Log};

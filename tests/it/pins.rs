@@ -9,31 +9,12 @@ use crate::harness::{Gateway, Setup};
 use crate::mcp::{Era, Mcp, names};
 use crate::process::{eventually, said};
 use crate::stdio::Pipe;
-use crate::upstream::{Fake, Log, example, toml_array};
+use crate::upstream::{Fake, Log, Patch, example, toml_array};
 
 mod many;
 
 /// A marker in every text without approval.
 const MARKER: &str = "NOBODY-APPROVED-THIS";
-
-/// Changes of an upstream's lists from some moment on.
-pub(crate) struct Patch(PathBuf);
-
-impl Patch {
-    pub(crate) fn new(setup: &Setup) -> Self {
-        Self(setup.world.path("work").join("patch.json"))
-    }
-
-    pub(crate) fn of(&self, fake: Fake) -> Fake {
-        fake.with("--patch", self.0.to_str().unwrap())
-    }
-
-    pub(crate) fn write(&self, patch: &Value) {
-        let fresh = self.0.with_extension("new");
-        fs::write(&fresh, patch.to_string()).unwrap();
-        fs::rename(fresh, &self.0).unwrap();
-    }
-}
 
 /// Every member that a model could read, changed.
 fn everything() -> Value {

@@ -11,7 +11,7 @@ use crate::harness::{Gateway, Setup};
 use crate::http;
 use crate::mcp::{Era, Mcp, names};
 use crate::process::{eventually, said, within};
-use crate::sse::OldClient;
+use crate::old_client::OldClient;
 use crate::stdio::Pipe;
 use crate::upstream::{Fake, Listening};
 

@@ -3,7 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+
 pub(crate) use super::listening::{Listening, example};
+use super::setup::Setup;
 
 /// One upstream played by `fake-upstream`: its command line.
 #[derive(Debug, Clone)]
@@ -60,6 +63,25 @@ impl Fake {
     /// Starts one that listens.
     pub(crate) fn spawn(&self) -> Listening {
         Listening::spawn(&example("fake-upstream"), &self.args)
+    }
+}
+
+/// Changes of an upstream's lists from some moment on.
+pub(crate) struct Patch(PathBuf);
+
+impl Patch {
+    pub(crate) fn new(setup: &Setup) -> Self {
+        Self(setup.world.path("work").join("patch.json"))
+    }
+
+    pub(crate) fn of(&self, fake: Fake) -> Fake {
+        fake.with("--patch", self.0.to_str().unwrap())
+    }
+
+    pub(crate) fn write(&self, patch: &Value) {
+        let fresh = self.0.with_extension("new");
+        fs::write(&fresh, patch.to_string()).unwrap();
+        fs::rename(fresh, &self.0).unwrap();
     }
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::Way;
 use crate::harness::{Gateway, Setup};
 use crate::mcp::{Era, Mcp};
-use crate::pins::Patch;
+use crate::upstream::Patch;
 use crate::process::{eventually, said};
 use crate::stdio::Pipe;
 use crate::upstream::{Fake, Listening, Log};

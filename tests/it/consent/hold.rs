@@ -6,7 +6,7 @@ use super::abuse::{approve, echoed, waits_for};
 use super::operator::{headend, pending};
 use super::*;
 use crate::harness::World;
-use crate::sse::OldClient;
+use crate::old_client::OldClient;
 use crate::stdio::Pipe;
 
 mod ends;

@@ -8,7 +8,7 @@ use super::hold::LONG;
 use super::*;
 use crate::harness::World;
 use crate::process::said;
-use crate::sse::OldClient;
+use crate::old_client::OldClient;
 use crate::stdio::Pipe;
 
 const PATIENCE: Duration = Duration::from_secs(60);

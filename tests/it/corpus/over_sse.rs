@@ -16,7 +16,7 @@ use super::{Report, compared};
 use crate::harness::{Gateway, Setup};
 use crate::http::{self, Conn};
 use crate::process::eventually;
-use crate::sse::OldClient;
+use crate::old_client::OldClient;
 use crate::upstream::{Fake, Log};
 
 const TOKEN_B: &str = "token-of-the-second-caller-0123456789";

@@ -16,7 +16,7 @@ use crate::console::Browser;
 use crate::harness::{Gateway, Setup};
 use crate::http::{Conn, request};
 use crate::mcp::{Era, Mcp};
-use crate::sse::OldClient;
+use crate::old_client::OldClient;
 
 /// How long to wait for an answer: a request without its end has none.
 const PATIENCE: Duration = Duration::from_millis(120);

@@ -9,7 +9,7 @@ use super::{Mount, reloaded};
 use crate::harness::Setup;
 use crate::mcp::{Era, Mcp, Open};
 use crate::process::{eventually, within};
-use crate::sse::OldClient;
+use crate::old_client::OldClient;
 use crate::upstream::{Fake, Log};
 
 const TOKEN: &str = "token-of-ci-0123456789abcdef";

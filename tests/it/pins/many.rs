@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{Patch, lists, ok, open};
+use super::{lists, ok, open};
+use crate::upstream::Patch;
 use crate::harness::{Gateway, Setup};
 use crate::mcp::{Era, Mcp};
 use crate::process::{eventually, said};

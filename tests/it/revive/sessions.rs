@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::*;
 use crate::http;
 use crate::mcp::Open;
-use crate::sse::OldClient;
+use crate::old_client::OldClient;
 use crate::upstream::{example, toml_array};
 
 /// A daemon before one server, with a second caller.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::harness::World;
-use crate::sse::OldClient;
+use crate::old_client::OldClient;
 use crate::stdio::Pipe;
 
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -4,7 +4,7 @@
 use rustix::process::Signal;
 
 use super::*;
-use crate::pins::Patch;
+use crate::upstream::Patch;
 
 /// A client at a pipe to the daemon.
 fn attached(stage: &Stage, era: Era) -> Mcp {
