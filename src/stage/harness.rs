@@ -179,7 +179,11 @@ impl Gateway {
         let ending = self.ending.as_mut().expect("it was told to end");
         let ended = block_on(async { tokio::time::timeout(patience, ending).await });
         ended.ok()?.unwrap();
+        // Its parts may start tasks as they go.
+        let stage = stage();
+        let entered = stage.runtime.enter();
         (self.ending, self.daemon) = (None, None);
+        drop(entered);
         // What still held a part of it lets go.
         pass(Duration::from_millis(50));
         Some(ExitStatus::default())

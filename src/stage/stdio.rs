@@ -8,10 +8,10 @@ use tokio::io::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::block_on;
 use super::harness::Gateway;
 use super::http::Head;
 use super::mcp::Answer;
+use super::{block_on, stage};
 use crate::serve::lines;
 
 /// Bytes that wait in a pipe.
@@ -31,6 +31,8 @@ impl Pipe {
         let (host, ours) = duplex(PIPE);
         let (reader, writer) = split(ours);
         let service = &gateway.inner().service;
+        let stage = stage();
+        let _entered = stage.runtime.enter();
         let client = gateway.inner().line_client(gateway.inner().own_caller(), None);
         let (draining, ended) = (service.draining.clone(), CancellationToken::new());
         let end = ended.clone().drop_guard();
