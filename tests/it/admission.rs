@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use crate::harness::{Gateway, Setup};
 use crate::mcp::{Era, Mcp, dressed};
+use crate::old_client::OldClient;
 use crate::process::{eventually, said};
 use crate::socket::{OTHER, Socket};
-use crate::old_client::OldClient;
 
 const TOKEN: &str = "token-of-the-second-caller-0123456789";
 /// The only revision with batches.

@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use crate::console::Browser;
 use crate::harness::{Gateway, Setup};
 use crate::mcp::{Era, Mcp};
-use crate::upstream::Patch;
 use crate::process::{eventually, said};
 use crate::stdio::Pipe;
+use crate::upstream::Patch;
 use crate::upstream::{Fake, Listening, Log};
 
 /// Allows tools that read by their own word and stay inside; a person is asked about the others.

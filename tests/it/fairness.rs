@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use crate::harness::{Gateway, Setup, headend};
 use crate::http::{self, Conn};
 use crate::mcp::{Answer, Era, Mcp};
-use crate::process::eventually;
 use crate::old_client::OldClient;
+use crate::process::eventually;
 use crate::stdio::Pipe;
 use crate::upstream::{Fake, Listening, Log};
 

@@ -3,10 +3,10 @@
 use serde_json::json;
 
 use crate::harness::Setup;
-use crate::upstream::Patch;
 use crate::process::{eventually, said};
 use crate::terminal::Terminal;
 use crate::upstream::Fake;
+use crate::upstream::Patch;
 
 #[test]
 fn a_name_prints_no_row_of_another_server() {

@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 use crate::harness::{Gateway, Setup, headend};
 use crate::mcp::{Answer, Era, Mcp};
-use crate::upstream::Patch;
 use crate::process::{eventually, said};
 use crate::stdio::Pipe;
+use crate::upstream::Patch;
 use crate::upstream::{Fake, Listening, Log};
 
 /// A second caller's token.

@@ -10,8 +10,8 @@ use crate::failures::status_of;
 use crate::harness::{Gateway, Setup};
 use crate::http;
 use crate::mcp::{Era, Mcp, names};
-use crate::process::{eventually, said, within};
 use crate::old_client::OldClient;
+use crate::process::{eventually, said, within};
 use crate::stdio::Pipe;
 use crate::upstream::{Fake, Listening};
 

@@ -1,6 +1,7 @@
 //! Tests of the whole gateway on a stage.
 
 mod calls;
+mod consent;
 mod first;
 mod hidden;
 mod lazy;

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use super::Way;
 use crate::harness::{Gateway, Setup};
 use crate::mcp::{Era, Mcp};
-use crate::upstream::Patch;
 use crate::process::{eventually, said};
 use crate::stdio::Pipe;
+use crate::upstream::Patch;
 use crate::upstream::{Fake, Listening, Log};
 
 /// A gateway before a server that hides tools, which is called `fx`.

@@ -15,8 +15,8 @@ use super::judge::{self, Outcome};
 use super::{Report, compared};
 use crate::harness::{Gateway, Setup};
 use crate::http::{self, Conn};
-use crate::process::eventually;
 use crate::old_client::OldClient;
+use crate::process::eventually;
 use crate::upstream::{Fake, Log};
 
 const TOKEN_B: &str = "token-of-the-second-caller-0123456789";

@@ -8,8 +8,8 @@ use serde_json::json;
 use super::{Mount, reloaded};
 use crate::harness::Setup;
 use crate::mcp::{Era, Mcp, Open};
-use crate::process::{eventually, within};
 use crate::old_client::OldClient;
+use crate::process::{eventually, within};
 use crate::upstream::{Fake, Log};
 
 const TOKEN: &str = "token-of-ci-0123456789abcdef";

@@ -3,13 +3,13 @@
 use serde_json::{Value, json};
 
 use super::{lists, ok, open};
-use crate::upstream::Patch;
 use crate::harness::{Gateway, Setup};
 use crate::mcp::{Era, Mcp};
 use crate::process::{eventually, said};
 use crate::stdio::Pipe;
 use crate::terminal::Terminal;
 use crate::upstream::Fake;
+use crate::upstream::Patch;
 
 /// Other descriptions of these items.
 fn described(items: &[&str], text: &str) -> Value {
