@@ -1,4 +1,5 @@
-//! The rate of a caller's requests, and the cost of a batch, on every face.
+//! The rate of a caller, the cost of a batch, streams and connections on the admin socket, for
+//! other users of the system.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -6,8 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use serde_json::{Value, json};
 
 use crate::harness::{Gateway, Setup};
-use crate::mcp::{Era, Mcp, dressed};
-use crate::old_client::OldClient;
+use crate::mcp::dressed;
 use crate::process::{eventually, said};
 use crate::socket::{OTHER, Socket};
 
@@ -28,60 +28,6 @@ fn pings(count: usize) -> Value {
     let notice = json!({"jsonrpc": "2.0", "method": "notifications/none"});
     let ping = |n: usize| json!({"jsonrpc": "2.0", "id": format!("{count}/{n}"), "method": "ping"});
     (0..count).map(ping).chain([notice]).collect()
-}
-
-#[test]
-fn each_request_of_a_batch_counts_over_http() {
-    let gateway = setup().start();
-    // Two requests.
-    let mut client = Mcp::http(gateway.address, Some(TOKEN.to_owned()), Era::Legacy(BATCHES));
-    let headers = client.headers("", &json!({}));
-    let mut post = |count: usize| client.exchange(&Value::Null, &headers, &pings(count).to_string());
-    let answers = post(4);
-    assert_eq!((answers.status, answers.message.as_array().map(Vec::len)), (200, Some(4)), "{}", answers.raw);
-    let refused = post(6);
-    assert_eq!(refused.status, 429, "four are left: {}", refused.raw);
-    assert!(
-        refused.head.header("retry-after").is_some() && refused.raw.contains("too many requests"),
-        "{}",
-        refused.raw
-    );
-    // The refused POST counted as one.
-    assert_eq!(post(3).status, 200);
-    assert_eq!(client.request("ping", json!({})).status, 429);
-    assert_eq!(
-        gateway.client(Era::Legacy(BATCHES)).request("ping", json!({})).status,
-        200,
-        "the local user has no rate"
-    );
-}
-
-#[test]
-fn streams_and_ends_of_sessions_count_over_http() {
-    let gateway = setup().start();
-    // Two requests.
-    let client = Mcp::http(gateway.address, Some(TOKEN.to_owned()), Era::Legacy(BATCHES));
-    let streams: Vec<u16> = (0..9).map(|_| client.resume("none").head().status).collect();
-    let admitted = streams.iter().take_while(|status| **status != 429).count();
-    assert_eq!(admitted, 8, "{streams:?}");
-    assert_eq!(client.end_session(), 429);
-    assert_eq!(gateway.client(Era::Legacy(BATCHES)).end_session(), 204, "the local user has no rate");
-}
-
-#[test]
-fn each_request_of_a_batch_counts_over_the_old_transport() {
-    let gateway = setup().server("legacy-sse = true").start();
-    // Two requests, the stream's own among them.
-    let mut client = OldClient::connect(&gateway, Some(TOKEN.to_owned()), "/sse");
-    client.initialize(BATCHES);
-    assert_eq!(client.post(&pings(4)).0, 202);
-    for n in 0..4 {
-        assert_eq!(client.message()["id"], format!("4/{n}"));
-    }
-    let (status, body) = client.post(&pings(6));
-    assert_eq!(status, 429, "four are left: {body}");
-    assert_eq!(client.post(&pings(3)).0, 202);
-    assert_eq!(client.post(&json!({"jsonrpc": "2.0", "id": 1, "method": "ping"})).0, 429);
 }
 
 impl Socket {

@@ -1,4 +1,5 @@
-//! Approvals that need a terminal, a process of their own, a browser's page or a signal. The others are tested on the stage.
+//! Approvals that need a terminal, a process of their own, a browser's page or a signal. The others
+//! are tested on the stage.
 
 use std::time::Duration;
 

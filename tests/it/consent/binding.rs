@@ -1,4 +1,5 @@
-//! A grant and the rounds of a call, before the fixture of the conformance tests, which is a process.
+//! A grant and the rounds of a call, before the fixture of the conformance tests, which is a
+//! process.
 
 use super::*;
 
