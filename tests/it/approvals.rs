@@ -1,4 +1,5 @@
-//! Approvals and grants without a daemon, and unusable state directories.
+//! Approvals without a daemon, as processes that read and write one store, and processes of one
+//! state directory.
 
 use std::fs;
 use std::time::Duration;
@@ -140,32 +141,6 @@ fn an_approval_is_shown_with_all_of_its_arguments_from_the_store() {
 }
 
 #[test]
-fn an_approval_of_a_daemon_is_shown_with_all_of_its_arguments_for_clients_of_both_eras() {
-    for era in [Era::LEGACY, Era::Modern] {
-        let gateway = Setup::new().policy("default = \"ask\"").fake("fx", &Fake::stdio("legacy")).start();
-        gateway.wait_for_tools(&["fx__echo"]);
-        let mut client = gateway.client(era);
-        assert!(client.call("fx__echo", texts()).is_error());
-        let id = open(&gateway.world)[0]["id"].as_str().unwrap().to_owned();
-        assert_shown(std::str::from_utf8(&gateway.run(&["approvals", "show", &id]).stdout).unwrap());
-        let told: Value = serde_json::from_slice(&gateway.run(&["approvals", "show", &id, "--json"]).stdout).unwrap();
-        assert_eq!(told["arguments"], texts());
-    }
-}
-
-#[test]
-fn without_anything_there_are_no_questions_and_no_grants() {
-    let world = World::new();
-    for what in ["approvals", "grants"] {
-        assert_eq!(list(&world, what), Vec::<Value>::new());
-        assert!(world.run(&[what, "list"]).status.success());
-    }
-    assert_eq!(world.run(&["approve", "abcdef"]).status.code(), Some(1));
-    assert_eq!(world.run(&["grants", "revoke"]).status.code(), Some(64));
-    assert!(!world.path("state/headend/headend.db").exists(), "looking makes nothing");
-}
-
-#[test]
 fn a_second_daemon_of_the_same_state_is_refused_and_a_pipe_beside_it_is_not() {
     let gateway = Setup::new().fake("fx", &Fake::stdio("legacy")).start();
     gateway.wait_for_tools(&["fx__echo"]);
@@ -194,21 +169,6 @@ fn a_daemon_starts_after_one_that_was_killed_while_a_process_of_it_still_has_the
     });
     Gateway::start(world, Some(config), &["serve"], &[]).wait_for_tools(&["fx__echo"]);
     child.join().unwrap();
-}
-
-#[test]
-fn a_damaged_store_stops_the_start_with_the_way_out() {
-    let (world, config) = Setup::new().fake("fx", &Fake::stdio("legacy")).write();
-    let path = world.path("state/headend/headend.db");
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(&path, "no database at all ".repeat(100)).unwrap();
-    let config = config.to_str().unwrap();
-    for args in [&["serve", "--config", config][..], &["stdio", "--no-daemon", "--config", config], &["grants"]] {
-        let refused = world.run(args);
-        assert_eq!(refused.status.code(), Some(75), "{args:?}: {}", said(&refused));
-        let text = said(&refused);
-        assert!(text.contains(&path.display().to_string()) && text.contains("move it away"), "{args:?}: {text}");
-    }
 }
 
 #[test]

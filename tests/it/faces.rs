@@ -1,4 +1,5 @@
-//! Both faces and both eras in front of upstreams of either era: every request of a client works.
+//! Every request of a client over `headend stdio`, which is a process: alone, attached to a daemon,
+//! and two at once.
 
 use std::time::Duration;
 
@@ -8,57 +9,9 @@ use crate::harness::{Gateway, Setup};
 use crate::mcp::{Era, MODERN, Mcp, names};
 use crate::process::eventually;
 use crate::stdio::Pipe;
-use crate::upstream::{Fake, Listening};
+use crate::upstream::Fake;
 
 const TOOLS: &[&str] = &["fx__echo", "fx__fail", "fx__sleep"];
-
-#[test]
-fn every_request_works_over_http_in_front_of_a_legacy_process() {
-    http_round(|setup| (setup.fake("fx", &Fake::stdio("legacy")), None));
-}
-
-#[test]
-fn every_request_works_over_http_in_front_of_a_modern_process() {
-    http_round(|setup| (setup.fake("fx", &Fake::stdio("modern")), None));
-}
-
-#[test]
-fn every_request_works_over_http_in_front_of_a_process_of_both_eras() {
-    http_round(|setup| (setup.fake("fx", &Fake::stdio("both")), None));
-}
-
-#[test]
-fn every_request_works_over_http_in_front_of_a_legacy_http_server() {
-    http_round(|setup| behind_http(setup, "legacy", "json"));
-}
-
-#[test]
-fn every_request_works_over_http_in_front_of_a_legacy_http_server_that_streams() {
-    http_round(|setup| behind_http(setup, "legacy", "sse"));
-}
-
-#[test]
-fn every_request_works_over_http_in_front_of_a_modern_http_server() {
-    http_round(|setup| behind_http(setup, "modern", "json"));
-}
-
-#[test]
-fn every_request_works_over_http_in_front_of_a_modern_http_server_that_streams() {
-    http_round(|setup| behind_http(setup, "modern", "sse"));
-}
-
-#[test]
-fn every_revision_with_sessions_is_served() {
-    let gateway = Setup::new().fake("fx", &Fake::stdio("both")).start();
-    gateway.wait_for_tools(TOOLS);
-    for revision in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
-        let mut client = gateway.client(Era::Legacy(revision));
-        assert_eq!(client.greeting["protocolVersion"], revision, "{revision}");
-        assert_eq!(client.call("fx__echo", json!({"text": revision})).text(), revision, "{revision}");
-        assert!(client.session().is_some(), "{revision}: a session id is given");
-        assert!(matches!(client.end_session(), 200..=204 | 405), "{revision}");
-    }
-}
 
 #[test]
 fn every_request_works_over_stdio_without_a_daemon() {
@@ -108,62 +61,6 @@ fn an_upstream_can_be_given_on_the_command_line_and_served_transparently() {
     let mut client = Mcp::stdio(pipe, Era::Modern);
     eventually("echo is listed bare", || client.tool_names().iter().any(|name| name == "echo"));
     assert_eq!(client.call("echo", json!({"text": "bare"})).text(), "bare");
-}
-
-#[test]
-fn a_profile_shows_its_part_of_the_catalog_and_no_more() {
-    let gateway = Setup::new()
-        .fake("fx", &Fake::stdio("both"))
-        .fake("other", &Fake::stdio("both"))
-        .toml("[profiles.reader]\nupstreams = [\"fx\"]\ntools = { allow = [\"fx__e*\"] }")
-        .toml("[profiles.bare]\nupstreams = [\"fx\"]\ntransparent = true")
-        .start();
-    gateway.wait_for_tools(&["fx__echo", "other__echo"]);
-    for era in Era::BOTH {
-        let at = |path: &str| Mcp::http_at(gateway.address, gateway.token(), era, path, json!({}));
-        let mut reader = at("/mcp/reader");
-        let listed = reader.tool_names();
-        assert!(listed.contains(&"fx__echo".to_owned()), "{era:?}: {listed:?}");
-        assert!(listed.iter().all(|name| name.starts_with("fx__e")), "{era:?}: {listed:?}");
-        assert_eq!(reader.call("fx__write", json!({})).code(), Some(-32602), "{era:?}");
-        let mut bare = at("/mcp/bare");
-        assert!(bare.tool_names().contains(&"echo".to_owned()), "{era:?}");
-        assert_eq!(bare.call("echo", json!({"text": "bare"})).text(), "bare", "{era:?}");
-    }
-}
-
-#[test]
-fn a_changed_list_is_announced_to_both_eras() {
-    let gateway = Setup::new().fake("fx", &Fake::stdio("both")).start();
-    gateway.wait_for_tools(&["fx__mutate"]);
-    let mut legacy = gateway.legacy();
-    let mut stream = legacy.listen();
-    assert_eq!(stream.head().status, 200);
-    let mut modern = gateway.modern();
-    let mut listening = modern.open("subscriptions/listen", json!({"notifications": {"toolsListChanged": true}}));
-    let first = listening.next().unwrap();
-    assert_eq!(first["method"], "notifications/subscriptions/acknowledged");
-    assert!(!legacy.call("fx__mutate", json!({})).is_error());
-    let legacy_notice = stream.next().expect("the stream stays open");
-    assert_eq!(legacy_notice["method"], "notifications/tools/list_changed");
-    let modern_notice = listening.next().expect("the subscription stays open");
-    assert_eq!(modern_notice["method"], "notifications/tools/list_changed");
-    assert_eq!(modern_notice["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], listening.id);
-}
-
-/// One daemon, a client of each era, every request.
-fn http_round(setup: impl Fn(Setup) -> (Setup, Option<Listening>)) {
-    let (setup, _server) = setup(Setup::new());
-    let gateway = setup.start();
-    gateway.wait_for_tools(TOOLS);
-    for era in Era::BOTH {
-        everything_works(&mut gateway.client(era), era, true, "http");
-    }
-}
-
-fn behind_http(setup: Setup, era: &str, answers: &str) -> (Setup, Option<Listening>) {
-    let server = Fake::http(era).with("--answers", answers).spawn();
-    (setup.url("fx", &server.url), Some(server))
 }
 
 /// A gateway alone lists its upstreams' items as they arrive; the test waits for all of them.

@@ -1,4 +1,5 @@
 //! A client of either era over HTTP or stdio, as thin as a test needs.
+#![allow(dead_code, reason = "a tool of both grounds, of which each uses its own part")]
 
 use std::net::SocketAddr;
 

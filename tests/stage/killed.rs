@@ -27,7 +27,7 @@ fn a_call_that_was_not_sent_when_its_server_died_waits_for_the_next_start() {
         let answers: Vec<Value> = calls.iter_mut().map(|call| call.response()).collect();
         let refusal = |answer: &Value| answer["result"]["_meta"]["headend/refusal"].clone();
         let not_made: Vec<Value> = answers.iter().map(refusal).filter(|refusal| refusal["executed"] == "no").collect();
-        assert_eq!(not_made, [json!({}); 0], "{era}");
+        assert!(not_made.is_empty(), "{era}: {not_made:?}");
         let lost = answers.iter().map(refusal).filter(|refusal| refusal["executed"] == "unknown").count();
         assert!((1..=25).contains(&lost), "{era}: {lost} were in flight");
     }

@@ -1,12 +1,17 @@
 //! Tests of the whole gateway on a stage.
 
 mod admission;
+mod approvals;
 mod asking;
+mod bounds;
 mod buffered;
 mod calls;
 mod claims;
 mod codings;
+mod consent;
+mod faces;
 mod failures;
+mod fairness;
 mod faults;
 mod first;
 mod foreign;
@@ -16,6 +21,7 @@ mod hidden;
 mod hints;
 mod inventory;
 mod killed;
+mod ladder;
 mod lazy;
 mod limits;
 mod lists;

@@ -5,7 +5,6 @@ use std::process::Stdio;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::abuse::echoed;
-use super::hold::LONG;
 use super::operator::{headend, pending};
 use super::*;
 use crate::mcp::Open;

@@ -1,36 +1,9 @@
-//! Denials that are listed and taken back, blocks that are ended, and a yes that comes when the
-//! agent has been told to stop.
+//! Denials that are listed and taken back on the console's page.
 
-use super::abuse::{echoed, waits_for};
-use super::hold::LONG;
+use super::abuse::waits_for;
 use super::operator::headend;
 use super::*;
 use crate::console::Browser;
-
-#[test]
-fn a_denial_is_listed_and_commands_take_it_back_or_allow_the_call_once() {
-    let stage = Stage::with("hold = \"0s\"", "");
-    let mut client = stage.client(Era::Modern, json!({}));
-    let one = json!({"text": "one"});
-    let id = waits_for(&client.call("fx__echo", one.clone()));
-    let told = headend(&stage, &["deny", &id]);
-    assert!(told.contains("stays refused for 10 minutes"), "{told}");
-    assert_eq!(reason(&client.call("fx__echo", one.clone())), "denied");
-    let listed = headend(&stage, &["grants"]);
-    assert!(listed.contains("denied until") && listed.contains(&id[..8]), "{listed}");
-    let told = headend(&stage, &["approve", &id]);
-    for part in ["it was denied by uid:", "granted:", "Tell the agent to try again."] {
-        assert!(told.contains(part), "{part}: {told}");
-    }
-    assert!(echoed(&client.call("fx__echo", one.clone()), "one"));
-    let again = waits_for(&client.call("fx__echo", one.clone()));
-    headend(&stage, &["deny", &again]);
-    let told = headend(&stage, &["grants", "revoke", &again]);
-    assert!(told.contains("taken back"), "{told}");
-    waits_for(&client.call("fx__echo", one));
-    let revoked = stage.audit("revoke");
-    assert!(revoked.iter().any(|record| record["result"] == "unblocked" && record["by"].is_string()), "{revoked:?}");
-}
 
 #[test]
 fn the_console_lists_a_denial_and_undo_takes_it_back() {
@@ -47,38 +20,4 @@ fn the_console_lists_a_denial_and_undo_takes_it_back() {
     assert_eq!(browser.post("/blocks", &format!("csrf={csrf}&id={id}")).head.status, 303);
     assert!(!browser.get("/").text().contains("Undo"));
     waits_for(&client.call("fx__echo", one));
-}
-
-#[test]
-fn a_yes_to_a_call_that_still_waits_asks_for_nothing_more() {
-    let stage = Stage::with(LONG, "");
-    let mut client = stage.client(Era::Modern, json!({}));
-    let mut call = client.open("tools/call", json!({"name": "fx__echo", "arguments": {"text": "held"}}));
-    eventually("the call is held", || !operator::pending(&stage).is_empty());
-    let id = operator::pending(&stage).remove(0);
-    let shown = headend(&stage, &["approvals", "show", &id]);
-    assert!(shown.contains("agent:     waits, "), "{shown}");
-    let told = headend(&stage, &["approve", &id]);
-    assert!(!told.contains("try again"), "{told}");
-    assert_eq!(call.response()["result"]["content"][0]["text"], "held");
-}
-
-#[test]
-fn a_block_is_listed_with_the_command_that_ends_it_and_is_of_one_client_alone() {
-    let stage = Stage::with("hold = \"0s\"\nprompt-life = \"1s\"", "");
-    let mut client = stage.client(Era::Modern, json!({}));
-    for text in ["a", "b", "c"] {
-        waits_for(&client.call("fx__echo", json!({"text": text})));
-        eventually("its time is over", || operator::pending(&stage).is_empty());
-    }
-    let refused = |client: &mut Mcp| reason(&client.call("fx__echo", json!({"text": "d"})));
-    eventually("the item is blocked", || refused(&mut client) == "denied");
-    let mut other = Mcp::http_named(stage.gateway.address, stage.gateway.token(), Era::Modern, "another");
-    assert_eq!(refused(&mut other), "awaiting_approval", "another client of that caller");
-    let listed: Value = serde_json::from_str(&headend(&stage, &["approvals", "--json"])).unwrap();
-    let id = listed["blocks"][0]["id"].as_str().unwrap();
-    let told = headend(&stage, &["approvals"]);
-    assert!(told.contains("headend approvals unblock"), "{told}");
-    headend(&stage, &["approvals", "unblock", id]);
-    assert_eq!(refused(&mut client), "awaiting_approval");
 }

@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Instant;
 
-use super::hold::LONG;
 use super::operator::pending;
 use super::*;
 use crate::harness::{World, left_out};

@@ -1,4 +1,5 @@
 //! Answers: whole, or piece by piece while they come in.
+#![allow(dead_code, reason = "a tool of both grounds, of which each uses its own part")]
 
 use std::time::Duration;
 
@@ -48,7 +49,7 @@ impl Answer {
 #[derive(Debug)]
 pub(crate) struct Open {
     pub(crate) id: Value,
-    pub(super) conn: Conn,
+    pub(crate) conn: Conn,
     pub(super) head: Option<Head>,
     pub(super) events: Events,
 }
@@ -89,18 +90,6 @@ impl Open {
         assert!(self.head().is_stream(), "not a stream: {:?}", self.head());
         self.conn.patience(http::PATIENCE);
         self.events.next_of_any_kind(&mut self.conn).unwrap()
-    }
-
-    /// The next comment of a stream, waited for.
-    pub(crate) fn comment(&mut self) -> String {
-        assert!(self.head().is_stream(), "not a stream: {:?}", self.head());
-        self.conn.patience(http::PATIENCE);
-        loop {
-            let piece = self.conn.piece().unwrap().expect("the stream goes on");
-            if piece.starts_with(b":") {
-                return String::from_utf8_lossy(&piece).into_owned();
-            }
-        }
     }
 
     /// The response, with the notices before it dropped.

@@ -1,8 +1,9 @@
-//! Ways other than HTTP: none of them bypasses the approval.
+//! Approvals of a gateway that is a process of its own, at the pipes of its client.
+
+use std::time::Instant;
 
 use super::*;
 use crate::harness::World;
-use crate::old_client::OldClient;
 use crate::stdio::Pipe;
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -29,34 +30,6 @@ fn open_prompts(world: &World) -> Vec<Value> {
     assert!(output.status.success(), "{}", said(&output));
     let listed: Value = serde_json::from_slice(&output.stdout).unwrap();
     listed["approvals"].as_array().cloned().unwrap()
-}
-
-#[test]
-fn a_client_of_the_old_transport_is_asked() {
-    let (setup, log) = setup();
-    let gateway = setup.start();
-    gateway.wait_for_tools(&["fx__echo"]);
-    for (how, text) in [("deny", None), ("once", Some("b")), ("session", Some("c"))] {
-        let mut client = OldClient::connect(&gateway, gateway.token(), "/sse");
-        client.request("initialize", json!({"protocolVersion": "2025-06-18", "capabilities": {"elicitation": {}}}));
-        let before = log.work();
-        client.send("tools/call", echo(text.unwrap_or("a")));
-        let question = client.message();
-        assert!(is_ours(&question), "{how}: {question}");
-        assert_eq!(log.work(), before, "{how}");
-        assert_eq!(client.post(&json!({"jsonrpc": "2.0", "id": question["id"], "result": allow(how)})).0, 202);
-        let answer = client.message();
-        match text {
-            Some(text) => assert_eq!(answer["result"]["content"][0]["text"], text, "{how}: {answer}"),
-            None => assert_eq!(answer["result"]["isError"], true, "{how}: {answer}"),
-        }
-        assert_eq!(log.work(), before + usize::from(text.is_some()), "{how}");
-    }
-    let mut mute = OldClient::connect(&gateway, gateway.token(), "/sse");
-    mute.initialize("2024-11-05");
-    let refused = mute.request("tools/call", echo("d"));
-    assert_eq!(refused["result"]["isError"], true, "of the last session's allowance nothing is left: {refused}");
-    assert_eq!(log.work(), 2);
 }
 
 /// Plays a person at a pipe, in that era: no, once, and for the session.
@@ -105,18 +78,6 @@ fn call_and_hear(client: &mut Mcp, text: &str) -> (Value, Value) {
 }
 
 #[test]
-fn a_client_at_a_pipe_to_the_daemon_is_asked() {
-    let (setup, log) = setup();
-    let gateway = setup.start();
-    gateway.wait_for_tools(&["fx__echo"]);
-    for era in Era::BOTH {
-        let pipe = Pipe::start(&gateway.world, &gateway.config, &[]);
-        let mut client = Mcp::stdio_with(pipe, era, forms());
-        through_a_pipe(&mut client, era, &log);
-    }
-}
-
-#[test]
 fn a_client_at_a_pipe_of_its_own_is_asked() {
     for era in Era::BOTH {
         let (setup, log) = setup();
@@ -151,4 +112,38 @@ fn another_process_answers_for_a_gateway_without_a_daemon() {
     }
     let (_, question) = call_and_hear(&mut client, "yes");
     assert_eq!(log.work(), 1, "once is once: {question}");
+}
+
+/// A held call of this text, as a message.
+fn held(id: &str, client: &Mcp, text: &str) -> String {
+    let params = client.dress(echo(text));
+    json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}).to_string()
+}
+
+#[test]
+fn a_program_of_its_own_holds_calls_and_ends_when_its_pipe_is_closed_while_one_is_held() {
+    let place = Setup::new();
+    let log = Log::new(&place.world.path("work"), "fx");
+    let policy = format!("default = \"ask\"\n[policy.consent]\n{LONG}");
+    let (world, config) = place.policy(&policy).fake("fx", &Fake::stdio("legacy").logging(&log)).write();
+    for era in Era::BOTH {
+        let mut client = Mcp::stdio(Pipe::start(&world, &config, &["--no-daemon"]), era);
+        eventually("echo is listed", || client.tool_names().iter().any(|name| name == "fx__echo"));
+        let text = format!("approved {era:?}");
+        let call = held("first", &client, &text);
+        client.pipe().send(call.as_bytes());
+        eventually("it waits", || open_prompts(&world).len() == 1);
+        let approved = world.run(&["approve", open_prompts(&world)[0]["id"].as_str().unwrap()]);
+        assert!(approved.status.success(), "{}", said(&approved));
+        assert!(echoed(&client.pipe().answer(&json!("first"), Duration::from_secs(60)), &text), "{text}");
+
+        let call = held("second", &client, &format!("{era:?}"));
+        client.pipe().send(call.as_bytes());
+        eventually("it waits", || open_prompts(&world).len() == 1);
+        let begun = Instant::now();
+        assert!(client.pipe().close(Duration::from_secs(60)).is_some(), "{era:?}");
+        assert!(begun.elapsed() < Duration::from_secs(20), "{era:?}: {:?}", begun.elapsed());
+        assert!(open_prompts(&world).is_empty(), "{era:?}: its approvals end with it");
+    }
+    assert_eq!(log.count("tools/call"), 2);
 }

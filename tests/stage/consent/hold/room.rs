@@ -29,12 +29,12 @@ fn held_calls_take_no_slot_no_place_and_no_limit_and_their_time_begins_when_they
         }
         // The only slot, the caller's only place and the limit's only call are free.
         assert_eq!(client.call("fx__echo", json!({"text": "free"})).text(), "free", "{era:?}");
-        std::thread::sleep(Duration::from_millis(3100));
+        pass(Duration::from_millis(3100));
         for _ in 0..HELD {
             let sent = log.count("tools/call");
             approve(&gateway, &listed(&gateway.world)[0]);
             eventually("it is made", || log.count("tools/call") > sent);
-            std::thread::sleep(Duration::from_millis(100));
+            pass(Duration::from_millis(100));
         }
         for call in &mut calls {
             let response = call.response();

@@ -4,13 +4,11 @@
 use rustix::process::Signal;
 
 use super::*;
-use crate::upstream::Patch;
+use crate::stage::upstream::Patch;
 
 /// A client at a pipe to the daemon.
 fn attached(stage: &Stage, era: Era) -> Mcp {
-    let mut command = stage.gateway.world.command(crate::harness::headend());
-    command.env("SECOND_TOKEN", TOKEN);
-    Mcp::stdio(Pipe::start_by(command, &stage.gateway.config, &[]), era)
+    Mcp::stdio(stage.gateway.pipe(), era)
 }
 
 /// A client of the old transport.
@@ -41,7 +39,7 @@ impl GivesUp {
     fn play(self, stage: &Stage, params: Value, after: Duration) {
         let wait = || {
             open_ids(&stage.gateway.world);
-            std::thread::sleep(after);
+            pass(after);
         };
         match self {
             Self::ClosesItsStream => {
@@ -95,16 +93,16 @@ impl GivesUp {
         self.play(&stage, params(text), AFTER);
         // The approval is open still, and calls of that client's name are held two thirds of the time.
         assert_eq!(pending(&stage).len(), 1, "{self:?}");
-        std::thread::sleep(Duration::from_millis(300));
+        pass(Duration::from_millis(300));
         let mut client = stage.client(Era::Modern, json!({}));
-        let begun = Instant::now();
+        let begun = now();
         let mut next = client.open("tools/call", echo(text));
         let response = next.next_within(Duration::from_secs(30)).unwrap_or_else(|error| panic!("{self:?}: {error}"));
         assert_eq!(reason_of(&response.unwrap()), "awaiting_approval", "{self:?}");
-        assert!(begun.elapsed() >= AFTER / 3 * 2, "{self:?}: {:?}", begun.elapsed());
+        assert!(now() - begun >= AFTER / 3 * 2, "{self:?}: {:?}", now() - begun);
         assert_eq!(stage.called().len(), 0, "{self:?}");
         pending(&stage).iter().for_each(|id| approve(&stage.gateway, id));
-        std::thread::sleep(Duration::from_millis(200));
+        pass(Duration::from_millis(200));
         assert_eq!(stage.called().len(), 0, "{self:?}: the approval came too late for that call");
         // An approval that came later is found by the same call made again.
         assert!(echoed(&client.call("fx__echo", json!({"text": text})), text), "{self:?}");
@@ -141,26 +139,6 @@ fn nor_is_one_over_the_old_transport() {
 }
 
 #[test]
-fn a_program_of_its_own_ends_when_its_pipe_is_closed_while_a_call_is_held() {
-    let place = Setup::new();
-    let log = Log::new(&place.world.path("work"), "fx");
-    let policy = format!("default = \"ask\"\n[policy.consent]\n{LONG}");
-    let (world, config) = place.policy(&policy).fake("fx", &Fake::stdio("legacy").logging(&log)).write();
-    for era in Era::BOTH {
-        let mut client = Mcp::stdio(Pipe::start(&world, &config, &["--no-daemon"]), era);
-        eventually("echo is listed", || client.tool_names().iter().any(|name| name == "fx__echo"));
-        let call = message("held", client.dress(echo(&format!("{era:?}"))));
-        client.pipe().send(call.to_string().as_bytes());
-        open_ids(&world);
-        let begun = Instant::now();
-        assert!(client.pipe().close(PATIENCE).is_some(), "{era:?}");
-        assert!(begun.elapsed() < Duration::from_secs(20), "{era:?}: {:?}", begun.elapsed());
-        assert_eq!(listed(&world), [""; 0], "{era:?}: its approvals end with it");
-    }
-    assert_eq!(log.count("tools/call"), 0);
-}
-
-#[test]
 fn a_legacy_client_that_lost_its_stream_has_not_given_up_and_finds_the_answer() {
     let stage = Stage::with(LONG, "");
     let mut client = stage.client(Era::LEGACY, json!({}));
@@ -169,7 +147,7 @@ fn a_legacy_client_that_lost_its_stream_has_not_given_up_and_finds_the_answer() 
     let first = call.event().unwrap().id.unwrap();
     let open = open_ids(&stage.gateway.world);
     drop(call);
-    std::thread::sleep(Duration::from_millis(300));
+    pass(Duration::from_millis(300));
     assert_eq!(pending(&stage), open);
     approve(&stage.gateway, &open[0]);
     let mut resumed = client.resume(&first);
@@ -185,29 +163,36 @@ fn a_legacy_client_that_lost_its_stream_has_not_given_up_and_finds_the_answer() 
 
 #[test]
 fn an_approval_in_the_moment_of_giving_up_is_used_once_at_most() {
-    const ROUNDS: u64 = 4;
     let stage = Stage::with(LONG, "");
-    for (round, era) in (0..ROUNDS).flat_map(|round| Era::BOTH.map(|era| (round, era))) {
-        let text = format!("round {round} {era:?}");
-        let mut client = stage.client(era, json!({}));
+    let mut used = Vec::new();
+    for (turns, era) in (0..TURNS).flat_map(|turns| Era::BOTH.map(|era| (turns, era))) {
+        let text = format!("turn {turns} {era:?}");
+        // A name of its own: no client waits less because another one gave up.
+        let (address, token) = (stage.gateway.address, stage.gateway.token());
+        let mut client = Mcp::http_named(address, token, era, &text);
         let call = client.open("tools/call", echo(&text));
         let id = open_ids(&stage.gateway.world).remove(0);
-        std::thread::scope(|scope| {
-            scope.spawn(|| approve(&stage.gateway, &id));
-            std::thread::sleep(Duration::from_millis(10 + round * 20));
-            if era != Era::Modern {
-                client.notify("notifications/cancelled", json!({"requestId": call.id}));
-            }
-            drop(call);
-        });
+        let answered = stage.answer_after(turns, &id, "once");
+        block_on(take_turns(TURNS / 2));
+        if era != Era::Modern {
+            client.notify("notifications/cancelled", json!({"requestId": call.id}));
+        }
+        drop(call);
+        assert!(block_on(answered).unwrap(), "{text}: its approval is open still");
         // The same call again runs by that approval, or waits for another one.
-        let mut next = stage.client(era, json!({})).open("tools/call", echo(&text));
+        let mut next = client.open("tools/call", echo(&text));
         let again = next.next_within(Duration::from_millis(300)).ok().flatten();
         let ran = stage.called().iter().filter(|called| **called == json!({"text": text})).count();
         assert!(ran <= 1, "{text}: one yes is one execution");
-        assert!(again.is_none_or(|response| !is_echo(&response, &text) || ran == 1), "{text}");
+        let by_next = again.is_some_and(|response| is_echo(&response, &text));
+        assert!(!by_next || ran == 1, "{text}");
+        used.push((ran, by_next));
         clear(&stage.gateway.world);
+        if era != Era::Modern {
+            client.end_session();
+        }
     }
+    assert!(used.contains(&(1, true)) && used.contains(&(1, false)), "{used:?}");
 }
 
 #[test]
@@ -218,11 +203,11 @@ fn an_approval_in_the_last_moment_is_used_once_by_that_call_or_by_the_next() {
     for round in 0..ROUNDS {
         let text = format!("round {round}");
         let mut client = stage.client(Era::BOTH[usize::from(round % 2 == 0)], json!({}));
-        let begun = Instant::now();
+        let begun = now();
         let mut call = client.open("tools/call", echo(&text));
         let id = open_ids(&stage.gateway.world).remove(0);
         let at = Duration::from_millis(640 + round * 8);
-        std::thread::sleep(at.saturating_sub(begun.elapsed()));
+        pass(at.saturating_sub(now() - begun));
         approve(&stage.gateway, &id);
         let response = call.response();
         let reached = || stage.called().iter().filter(|called| **called == json!({"text": text})).count();
@@ -234,7 +219,7 @@ fn an_approval_in_the_last_moment_is_used_once_by_that_call_or_by_the_next() {
         }
         assert_eq!(reached(), 1, "round {round}");
     }
-    eprintln!("approved in time: {in_time} of {ROUNDS}");
+    assert!(0 < in_time && in_time < ROUNDS, "approved in time: {in_time} of {ROUNDS}");
     assert_eq!(stage.called().len() as u64, ROUNDS);
 }
 
@@ -243,11 +228,11 @@ fn a_client_that_hears_progress_and_gives_up_all_the_same_gets_its_refusal_befor
     let stage = Stage::with("hold = \"500ms\"", "");
     for era in Era::BOTH {
         let mut client = stage.client(era, json!({}));
-        let begun = Instant::now();
+        let begun = now();
         let mut call = client.open("tools/call", echo_with_progress(&format!("{era:?}")));
         assert_eq!(call.next().unwrap()["method"], "notifications/progress", "{era:?}");
         assert_eq!(reason_of(&call.response()), "awaiting_approval", "{era:?}: progress does not lengthen the wait");
-        assert!(begun.elapsed() < PATIENCE, "{era:?}");
+        assert!(now() - begun < PATIENCE, "{era:?}");
         clear(&stage.gateway.world);
     }
     assert_eq!(stage.called().len(), 0);
@@ -275,7 +260,7 @@ fn a_deny_rule_that_comes_while_a_call_is_held_has_the_last_word() {
         let mut call = client.open("tools/call", echo(&format!("{era:?}")));
         let id = open_ids(&gateway.world).remove(0);
         let reloaded = gateway.reload(&after);
-        assert!(reloaded.status.success(), "{}", crate::process::said(&reloaded));
+        assert!(reloaded.status.success(), "{}", crate::stage::process::said(&reloaded));
         approve(&gateway, &id);
         let response = call.response();
         assert_eq!(reason_of(&response), "denied", "{era:?}: {response}");
@@ -298,7 +283,7 @@ fn a_definition_that_changes_while_a_call_is_held_takes_the_call_with_it() {
     let response = call.response();
     assert!(response["result"]["isError"] == true || response["error"].is_object(), "{response}");
     let late = gateway.run(&["approve", &id]);
-    assert!(!late.status.success(), "its approval is closed: {}", crate::process::said(&late));
+    assert!(!late.status.success(), "its approval is closed: {}", crate::stage::process::said(&late));
     assert_eq!(log.lines_with(&["tools/call", "\"name\":\"echo\""]).len(), 0);
 }
 
@@ -321,7 +306,7 @@ fn the_end_of_a_token_ends_its_held_calls() {
             Err(error) => panic!("{era:?}: it is held still: {error}"),
         }
         let late = stage.gateway.run(&["approve", &id]);
-        assert!(!late.status.success(), "{era:?}: its approval is closed: {}", crate::process::said(&late));
+        assert!(!late.status.success(), "{era:?}: its approval is closed: {}", crate::stage::process::said(&late));
         assert!(stage.gateway.reload(&before).status.success());
     }
     assert_eq!(stage.called().len(), 0);
@@ -346,7 +331,7 @@ fn of_three_hundred_equal_calls_one_approval_makes_one() {
     // One approval may be of a call that was refused, and allows the next equal one; the first of a held call makes that call.
     for id in listed(&stage.gateway.world) {
         approve(&stage.gateway, &id);
-        std::thread::sleep(Duration::from_millis(300));
+        pass(Duration::from_millis(300));
         if !stage.called().is_empty() {
             break;
         }
@@ -380,7 +365,7 @@ fn at_the_stop_of_the_daemon_held_calls_get_their_refusal_and_nothing_waits_for_
     attached.pipe().send(message("p", echo("pipe")).to_string().as_bytes());
     assert_eq!(old.post(&message("o", echo("old"))).0, 202);
     eventually("all wait", || pending(&stage).len() == 6);
-    let begun = Instant::now();
+    let begun = now();
     stage.gateway.signal(Signal::TERM);
     for call in &mut calls {
         assert_eq!(reason_of(&call.response()), "awaiting_approval");
@@ -389,6 +374,6 @@ fn at_the_stop_of_the_daemon_held_calls_get_their_refusal_and_nothing_waits_for_
     assert_eq!(reason(&answer), "awaiting_approval", "{}", answer.raw);
     assert_eq!(reason_of(&old.message()), "awaiting_approval");
     assert!(stage.gateway.wait(PATIENCE).is_some_and(|status| status.success()));
-    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    assert!(now() - begun < Duration::from_secs(20), "{:?}", now() - begun);
     assert_eq!(stage.called().len(), 0);
 }

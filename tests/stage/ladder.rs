@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, Setup};
-use crate::http::{self, Conn};
-use crate::mcp::{Era, Mcp, dressed};
-use crate::process::eventually;
-use crate::stdio::Pipe;
-use crate::upstream::{Fake, Log};
+use crate::stage::harness::{Gateway, Setup};
+use crate::stage::http::{self, Conn};
+use crate::stage::mcp::{Era, Mcp, dressed};
+use crate::stage::process::eventually;
+use crate::stage::upstream::{Fake, Log};
 
 /// The only revision with batches.
 const BATCHES: Era = Era::Legacy("2025-03-26");
@@ -25,7 +24,7 @@ fn before_one() -> (Gateway, Log) {
 
 /// A client on a pipe.
 fn on_a_pipe(gateway: &Gateway, era: Era) -> Mcp {
-    Mcp::stdio(Pipe::start(&gateway.world, &gateway.config, &[]), era)
+    Mcp::stdio(gateway.pipe(), era)
 }
 
 fn request(id: &str, method: &str, params: &Value) -> Value {

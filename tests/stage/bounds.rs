@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, Setup};
-use crate::mcp::{Era, Mcp};
-use crate::upstream::{Fake, Listening};
+use crate::stage::harness::{Gateway, Setup};
+use crate::stage::mcp::{Era, Mcp};
+use crate::stage::upstream::{Fake, Listening};
 
 /// 16 KB, many times the depth at which recursion exhausts a thread's stack.
 const LEVELS: usize = 8000;

@@ -1,13 +1,10 @@
 //! Calls that are held open while they wait for a person: on every face, for so long, so many, and what their clients hear.
 
-use std::time::Instant;
-
 use super::abuse::{approve, echoed, waits_for};
 use super::operator::{headend, pending};
 use super::*;
-use crate::harness::World;
-use crate::old_client::OldClient;
-use crate::stdio::Pipe;
+use crate::stage::harness::World;
+use crate::stage::old_client::OldClient;
 
 mod ends;
 mod orders;
@@ -59,7 +56,7 @@ fn clear(world: &World) {
 
 fn approve_in(world: &World) {
     let output = world.run(&["approve", &open_ids(world)[0]]);
-    assert!(output.status.success(), "{}", crate::process::said(&output));
+    assert!(output.status.success(), "{}", crate::stage::process::said(&output));
 }
 
 /// The reason of a refusal on a stream.
@@ -67,7 +64,7 @@ fn reason_of(response: &Value) -> &str {
     response["result"]["_meta"]["headend/refusal"]["reason"].as_str().unwrap_or_default()
 }
 
-fn is_echo(response: &Value, text: &str) -> bool {
+pub(super) fn is_echo(response: &Value, text: &str) -> bool {
     response["result"]["content"][0]["text"] == text && response["result"]["isError"] != true
 }
 
@@ -91,6 +88,17 @@ fn over_http_a_call_is_answered_when_a_person_has_decided() {
     assert_eq!(stage.called().len(), 2);
 }
 
+/// The next comment of a stream, waited for.
+fn comment(call: &mut Open) -> String {
+    assert!(call.head().is_stream(), "not a stream: {:?}", call.head());
+    loop {
+        let piece = call.conn.piece().unwrap().expect("the stream goes on");
+        if piece.starts_with(b":") {
+            return String::from_utf8_lossy(&piece).into_owned();
+        }
+    }
+}
+
 #[test]
 fn over_http_a_stream_stays_open_by_comments() {
     let setup = Setup::new()
@@ -103,7 +111,7 @@ fn over_http_a_stream_stays_open_by_comments() {
         let mut client = gateway.client(era);
         let mut call = client.open("tools/call", echo_with_progress(&format!("{era:?}")));
         assert_eq!(call.next().unwrap()["method"], "notifications/progress");
-        assert!(call.comment().starts_with(": keep-alive"), "{era:?}");
+        assert!(comment(&mut call).starts_with(": keep-alive"), "{era:?}");
         approve_in(&gateway.world);
         assert!(is_echo(&call.response(), &format!("{era:?}")), "{era:?}");
     }
@@ -111,11 +119,9 @@ fn over_http_a_stream_stays_open_by_comments() {
 
 #[test]
 fn over_the_old_transport_and_over_pipes_a_call_is_answered_when_a_person_has_decided() {
-    let setup = || {
-        let policy = format!("default = \"ask\"\n[policy.consent]\nper-minute = 100\n{LONG}");
-        Setup::new().server("legacy-sse = true").policy(&policy).fake("fx", &Fake::stdio("legacy"))
-    };
-    let gateway = setup().start();
+    let policy = format!("default = \"ask\"\n[policy.consent]\nper-minute = 100\n{LONG}");
+    let setup = Setup::new().server("legacy-sse = true").policy(&policy);
+    let gateway = setup.fake("fx", &Fake::stdio("legacy")).start();
     gateway.wait_for_tools(&["fx__echo"]);
     let mut old = OldClient::connect(&gateway, gateway.token(), "/sse");
     old.initialize("2024-11-05");
@@ -123,22 +129,16 @@ fn over_the_old_transport_and_over_pipes_a_call_is_answered_when_a_person_has_de
     approve_in(&gateway.world);
     assert!(is_echo(&old.message(), "old"));
 
-    let (alone, config) = setup().write();
     for era in Era::BOTH {
-        let attached = Pipe::start(&gateway.world, &gateway.config, &[]);
-        let own = Pipe::start(&alone, &config, &["--no-daemon"]);
-        for (face, world, pipe) in [("attached", &gateway.world, attached), ("own", &alone, own)] {
-            let mut client = Mcp::stdio(pipe, era);
-            eventually("echo is listed", || client.tool_names().iter().any(|name| name == "fx__echo"));
-            let text = format!("{face} {era:?}");
-            let call = message(&text, client.dress(echo(&text)));
-            client.pipe().send(call.to_string().as_bytes());
-            approve_in(world);
-            let answer = client.pipe().answer(&json!(text), PATIENCE);
-            assert!(echoed(&answer, &text), "{text}: {}", answer.raw);
-            // Nothing else waits behind it.
-            assert_eq!(client.request("ping", json!({})).code().is_none(), era != Era::Modern, "{text}");
-        }
+        let mut client = Mcp::stdio(gateway.pipe(), era);
+        let text = format!("{era:?}");
+        let call = message(&text, client.dress(echo(&text)));
+        client.pipe().send(call.to_string().as_bytes());
+        approve_in(&gateway.world);
+        let answer = client.pipe().answer(&json!(text), PATIENCE);
+        assert!(echoed(&answer, &text), "{text}: {}", answer.raw);
+        // Nothing else waits behind it.
+        assert_eq!(client.request("ping", json!({})).code().is_none(), era != Era::Modern, "{text}");
     }
 }
 
@@ -148,9 +148,9 @@ fn after_its_time_a_call_is_refused_and_the_approval_stays() {
     for era in Era::BOTH {
         let mut client = stage.client(era, json!({}));
         let arguments = json!({"text": format!("{era:?}")});
-        let begun = Instant::now();
+        let begun = now();
         let refused = client.call("fx__echo", arguments.clone());
-        assert!(begun.elapsed() >= Duration::from_millis(400), "{era:?}: {:?}", begun.elapsed());
+        assert!(now() - begun >= Duration::from_millis(400), "{era:?}: {:?}", now() - begun);
         let id = waits_for(&refused);
         assert_eq!(pending(&stage), [id.as_str()], "{era:?}");
         approve(&stage.gateway, &id);
@@ -174,13 +174,13 @@ fn the_name_that_a_client_gives_itself_decides_how_long_it_waits_and_a_reload_ch
         clear(&gateway.world);
     }
     let reloaded = gateway.reload(&text("10m").text());
-    assert!(reloaded.status.success(), "{}", crate::process::said(&reloaded));
+    assert!(reloaded.status.success(), "{}", crate::stage::process::said(&reloaded));
     for era in Era::BOTH {
         let mut client = gateway.client(era);
         let mut call = client.open("tools/call", echo(&format!("later {era:?}")));
         assert!(call.next_within(Duration::from_millis(300)).is_err(), "{era:?}: it is held");
         let reloaded = gateway.reload(&text("0s").text());
-        assert!(reloaded.status.success(), "{}", crate::process::said(&reloaded));
+        assert!(reloaded.status.success(), "{}", crate::stage::process::said(&reloaded));
         assert_eq!(reason_of(&call.response()), "awaiting_approval", "{era:?}: held calls are refused then");
         clear(&gateway.world);
         gateway.reload(&text("10m").text());
@@ -203,9 +203,9 @@ fn beyond_the_number_of_held_calls_a_refusal_comes_at_once() {
     drop((first, second, others));
     // The places come back, and the wait of the next call is as short as that of the last ones.
     eventually("a place is free", || {
-        let begun = Instant::now();
+        let begun = now();
         waits_for(&client.call("fx__echo", arguments.clone()));
-        begun.elapsed() > Duration::from_millis(50)
+        now() - begun > Duration::from_millis(50)
     });
     assert_eq!(stage.called().len(), 0);
 }
@@ -224,10 +224,10 @@ fn a_batch_waits_for_no_person() {
 #[test]
 fn a_call_of_the_command_line_is_refused_at_once() {
     let stage = Stage::with(LONG, "");
-    let begun = Instant::now();
+    let begun = now();
     let output = stage.gateway.run(&["call", "fx__echo", "{\"text\":\"x\"}"]);
-    let told = crate::process::said(&output);
-    assert!(begun.elapsed() < PATIENCE && !output.status.success(), "{told}");
+    let told = crate::stage::process::said(&output);
+    assert!(now() - begun < PATIENCE && !output.status.success(), "{told}");
     assert_eq!(pending(&stage).len(), 1, "{told}");
 }
 
@@ -351,10 +351,10 @@ fn a_modern_client_whose_retry_waited_in_vain_is_asked_again_and_can_answer() {
     let mut client = stage.client(Era::Modern, forms());
     let arguments = json!({"text": "in vain"});
     let (_, state) = asked(&client.call("fx__echo", arguments.clone()));
-    let begun = Instant::now();
+    let begun = now();
     let retry = json!({"name": "fx__echo", "arguments": arguments, "requestState": state});
     let (_, state) = asked(&client.request("tools/call", retry));
-    assert!(begun.elapsed() >= Duration::from_millis(400), "{:?}", begun.elapsed());
+    assert!(now() - begun >= Duration::from_millis(400), "{:?}", now() - begun);
     assert_eq!(pending(&stage).len(), 1, "one question");
     let answer = go_on(&mut client, "fx__echo", &arguments, &state, &allow("once"));
     assert!(echoed(&answer, "in vain"), "{}", answer.raw);

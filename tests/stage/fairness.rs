@@ -3,66 +3,118 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, Setup, headend};
-use crate::http::{self, Conn};
-use crate::mcp::{Answer, Era, Mcp};
-use crate::old_client::OldClient;
-use crate::process::eventually;
-use crate::stdio::Pipe;
-use crate::upstream::{Fake, Listening, Log};
+use crate::stage::harness::{Gateway, Setup};
+use crate::stage::http::{self, Conn};
+use crate::stage::mcp::{Era, Mcp, Open};
+use crate::stage::now;
+use crate::stage::old_client::OldClient;
+use crate::stage::process::{eventually, within};
+use crate::stage::upstream::{Fake, Listening, Log};
 
 /// The token of the caller that is at its limits; the other one is our own user.
 const TOKEN: &str = "token-of-the-greedy-caller-0123456789";
 /// Calls that one caller may have at once, and more than a program takes.
 const CROWD: usize = 32;
+const MOMENT: Duration = Duration::from_millis(1);
 
 /// A client of the greedy caller.
 fn greedy(address: SocketAddr) -> Mcp {
     Mcp::http(address, Some(TOKEN.to_owned()), Era::Modern)
 }
 
-/// Clients of our own user: over HTTP, on the pipes of a relay, over HTTP+SSE.
+/// Clients of our own user: over HTTP, on pipes, over HTTP+SSE.
 fn others(gateway: &Gateway) -> Vec<(&'static str, Other)> {
-    let relay = |era| {
-        let mut command = gateway.world.command(headend());
-        command.env("SECOND_TOKEN", TOKEN);
-        Other::Mcp(Box::new(Mcp::stdio(Pipe::start_by(command, &gateway.config, &[]), era)))
-    };
     let mut old = OldClient::connect(gateway, gateway.token(), "/sse");
     old.initialize("2024-11-05");
     vec![
-        ("modern HTTP", Other::Mcp(Box::new(gateway.modern()))),
-        ("legacy HTTP", Other::Mcp(Box::new(gateway.legacy()))),
-        ("modern relay", relay(Era::Modern)),
-        ("legacy relay", relay(Era::LEGACY)),
+        ("modern HTTP", Other::Http(Box::new(gateway.modern()), None)),
+        ("legacy HTTP", Other::Http(Box::new(gateway.legacy()), None)),
+        ("modern pipe", Other::Pipe(Box::new(Mcp::stdio(gateway.pipe(), Era::Modern)))),
+        ("legacy pipe", Other::Pipe(Box::new(Mcp::stdio(gateway.pipe(), Era::LEGACY)))),
         ("HTTP+SSE", Other::Old(Box::new(old))),
     ]
 }
 
 enum Other {
-    Mcp(Box<Mcp>),
+    Http(Box<Mcp>, Option<Open>),
+    Pipe(Box<Mcp>),
     Old(Box<OldClient>),
 }
 
 impl Other {
-    /// The result of a call.
-    fn call(&mut self, name: &str, arguments: &Value) -> Value {
+    fn send(&mut self, name: &str, arguments: &Value) {
         let params = json!({"name": name, "arguments": arguments});
         match self {
-            Self::Mcp(client) => client.request("tools/call", params).message["result"].clone(),
-            Self::Old(client) => client.request("tools/call", params)["result"].clone(),
+            Self::Http(client, call) => *call = Some(client.open("tools/call", params)),
+            Self::Pipe(client) => {
+                let params = client.dress(params);
+                let call = json!({"jsonrpc": "2.0", "id": "call", "method": "tools/call", "params": params});
+                client.pipe().send(call.to_string().as_bytes());
+            }
+            Self::Old(client) => client.send("tools/call", params),
         }
+    }
+
+    /// The result of the call, `None` when none came in time.
+    fn result(&mut self, patience: Duration) -> Option<Value> {
+        let message = match self {
+            Self::Http(_, call) => call.as_mut().unwrap().next_within(patience).ok()?.unwrap(),
+            Self::Pipe(client) => serde_json::from_str(&client.pipe().line(patience)?).unwrap(),
+            Self::Old(client) => {
+                client.stream.patience(patience);
+                serde_json::from_str(&client.events.next(&mut client.stream).ok()??.data).unwrap()
+            }
+        };
+        assert!(message["result"].is_object(), "{message}");
+        Some(message["result"].clone())
+    }
+
+    /// The result of a call.
+    fn call(&mut self, name: &str, arguments: &Value) -> Value {
+        self.send(name, arguments);
+        self.result(http::PATIENCE).unwrap()
     }
 }
 
-fn is_busy(answer: &Answer) -> bool {
-    answer.message["result"]["_meta"]["headend/refusal"]["reason"] == "busy"
+/// A client that calls again and again.
+struct Greedy {
+    client: Mcp,
+    call: Option<Open>,
+    /// When the call began, or when the next one begins.
+    at: Instant,
+    slowest: Duration,
+}
+
+impl Greedy {
+    fn new(address: SocketAddr) -> Self {
+        Self { client: greedy(address), call: None, at: now(), slowest: Duration::ZERO }
+    }
+
+    /// Calls, or hears what has come.
+    fn go_on(&mut self, arguments: &Value) {
+        let Some(call) = &mut self.call else {
+            if now() >= self.at {
+                self.at = now();
+                self.call = Some(self.client.open("tools/call", json!({"name": "fx__sleep", "arguments": arguments})));
+            }
+            return;
+        };
+        let Ok(response) = call.next_within(MOMENT) else { return };
+        let result = response.unwrap()["result"].clone();
+        if result["_meta"]["headend/refusal"]["reason"] == "busy" {
+            // As a client does that was told to come again.
+            self.at = now() + Duration::from_millis(100);
+        } else {
+            assert_eq!(result["content"][0]["text"], "slept", "{result}");
+            self.slowest = self.slowest.max(now() - self.at);
+            self.at = now();
+        }
+        self.call = None;
+    }
 }
 
 #[test]
@@ -74,48 +126,30 @@ fn beside_a_caller_at_its_limits_calls_of_another_end_within_twice_the_time_of_o
     let time = Duration::from_secs(3);
     let gateway = setup.toml(&format!("[upstreams.fx]\ncommand = {fake}\nqueue-timeout = \"500ms\"")).start();
     gateway.wait_for_tools(&["fx__sleep", "fx__echo"]);
-    let (is_over, slowest) = (AtomicBool::new(false), AtomicUsize::new(0));
     let arguments = json!({"ms": time.as_millis() as u64});
-    let clients = others(&gateway);
-    thread::scope(|scope| {
-        for _ in 0..CROWD {
-            scope.spawn(|| {
-                let mut client = greedy(gateway.address);
-                while !is_over.load(Ordering::Relaxed) {
-                    let begun = Instant::now();
-                    let answer = client.call("fx__sleep", arguments.clone());
-                    if is_busy(&answer) {
-                        // As a client does that was told to come again.
-                        thread::sleep(Duration::from_millis(100));
-                    } else {
-                        assert_eq!(answer.text(), "slept", "{}", answer.raw);
-                        slowest.fetch_max(begun.elapsed().as_millis() as usize, Ordering::Relaxed);
-                    }
-                }
-            });
-        }
-        eventually("every slot of the program is taken", || log.count("tools/call") >= 16);
-        let calls: Vec<_> = clients
-            .into_iter()
-            .map(|(label, mut client)| {
-                scope.spawn(move || {
-                    let begun = Instant::now();
-                    let result = client.call("fx__echo", &json!({"text": label}));
-                    (label, result, begun.elapsed())
-                })
-            })
-            .collect();
-        let ends: Vec<_> = calls.into_iter().map(|call| call.join().unwrap()).collect();
-        let operator = gateway.run(&["call", "fx__echo", r#"{"text": "operator"}"#]);
-        is_over.store(true, Ordering::Relaxed);
-        eventually("a call of the greedy caller has ended", || slowest.load(Ordering::Relaxed) > 0);
-        let most = time.max(Duration::from_millis(slowest.load(Ordering::Relaxed) as u64)) * 2;
-        for (label, result, took) in ends {
-            assert_eq!(result["content"][0]["text"], label, "{result}");
-            assert!(took <= most, "{label}: {took:?} of {most:?}");
-        }
-        assert!(String::from_utf8_lossy(&operator.stdout).contains("operator"), "{operator:?}");
+    let mut waiting = others(&gateway);
+    let mut crowd: Vec<Greedy> = (0..CROWD).map(|_| Greedy::new(gateway.address)).collect();
+    within(Duration::from_secs(60), "every slot of the program is taken", || {
+        crowd.iter_mut().for_each(|greedy| greedy.go_on(&arguments));
+        log.count("tools/call") >= 16
     });
+    let begun = now();
+    waiting.iter_mut().for_each(|(label, client)| client.send("fx__echo", &json!({"text": label})));
+    let mut ends = Vec::new();
+    while !waiting.is_empty() || crowd.iter().all(|greedy| greedy.slowest.is_zero()) {
+        assert!(now() - begun < Duration::from_secs(60), "{ends:?}");
+        crowd.iter_mut().for_each(|greedy| greedy.go_on(&arguments));
+        waiting.retain_mut(|(label, client)| {
+            let Some(result) = client.result(MOMENT) else { return true };
+            assert_eq!(result["content"][0]["text"], *label, "{result}");
+            ends.push((*label, now() - begun));
+            false
+        });
+    }
+    let most = time.max(crowd.iter().map(|greedy| greedy.slowest).max().unwrap()) * 2;
+    assert!(ends.iter().all(|(_, took)| *took <= most), "{ends:?} of {most:?}");
+    let operator = gateway.run(&["call", "fx__echo", r#"{"text": "operator"}"#]);
+    assert!(String::from_utf8_lossy(&operator.stdout).contains("operator"), "{operator:?}");
 }
 
 /// So many bodies of so many bytes that lack their end.

@@ -1,7 +1,6 @@
 //! Responses without a state answer no question: the call starts anew.
 
 use super::*;
-use crate::stdio::Pipe;
 
 /// A call of each method that can ask, and the mark of its arrival in the server's log.
 fn calls() -> [(&'static str, Value); 3] {
@@ -22,8 +21,8 @@ fn responses_without_a_state_are_asked_about_and_never_a_consent() {
     let stage = Stage::new();
     let setup = Setup::new().policy("default = \"ask\"");
     let log = Log::new(&setup.world.path("work"), "piped");
-    let (world, config) = setup.fake("fx", &Fake::stdio("legacy").logging(&log)).write();
-    let over_pipes = Mcp::stdio_with(Pipe::start(&world, &config, &[]), Era::Modern, forms());
+    let piped = setup.fake("fx", &Fake::stdio("legacy").logging(&log)).start();
+    let over_pipes = Mcp::stdio_with(piped.pipe(), Era::Modern, forms());
     let over_http = stage.client(Era::Modern, forms());
     for (face, mut client, log) in [("http", over_http, &stage.log), ("stdio", over_pipes, &log)] {
         for (method, params) in calls() {
@@ -48,7 +47,7 @@ fn responses_without_a_state_go_to_no_server() {
         let log = Log::new(&setup.world.path("work"), "fx");
         let gateway = setup.fake("fx", &Fake::stdio(era).logging(&log)).start();
         gateway.wait_for_tools(&["fx__echo"]);
-        let pipe = Pipe::start(&gateway.world, &gateway.config, &[]);
+        let pipe = gateway.pipe();
         let over_pipes = Mcp::stdio(pipe, Era::Modern);
         // To a legacy client it is a member that its protocol does not define.
         for mut client in [gateway.modern(), over_pipes, gateway.legacy()] {

@@ -51,7 +51,7 @@ fn play(seed: u64) {
                 let (address, token) = (stage.gateway.address, stage.gateway.token());
                 let mut client = Mcp::http_named(address, token, era, &format!("it {step}"));
                 let call = client.open("tools/call", echo(&text));
-                std::thread::sleep(Duration::from_millis(30));
+                pass(Duration::from_millis(30));
                 let told = told.entry(text.clone()).or_default();
                 if told.kept > 0 {
                     (told.kept, told.possible) = (told.kept - 1, told.possible + 1);
@@ -65,7 +65,7 @@ fn play(seed: u64) {
                 }
                 drop(call);
                 told.get_mut(&text).unwrap().gave_up += 1;
-                std::thread::sleep(Duration::from_millis(30));
+                pass(Duration::from_millis(30));
             }
             6..9 => {
                 let Some((id, text)) = open(world, &mut rng) else { continue };

@@ -1,0 +1,93 @@
+//! Approvals as commands show them, states without any, and unusable state directories.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::stage::harness::{Setup, World};
+use crate::stage::mcp::Era;
+use crate::stage::process::{eventually, said};
+use crate::stage::upstream::Fake;
+
+fn list(world: &World, what: &str) -> Vec<Value> {
+    let output = world.run(&[what, "--json"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let listed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    listed[what].as_array().cloned().unwrap()
+}
+
+/// The open approvals, once there are any.
+fn open(world: &World) -> Vec<Value> {
+    eventually("a question is listed", || !list(world, "approvals").is_empty());
+    list(world, "approvals")
+}
+
+/// Texts of many scripts, some of them not what they look like.
+fn texts() -> Value {
+    json!({
+        "text": "第一章\nGrüße 👍\u{202e}\u{3164}\r\nlast\n",
+        "path": "/srv/p\u{430}ypal",
+        "file": "word ".repeat(4000),
+        "old_text": "one\ntwo\n",
+        "new_text": "one\n2\n",
+    })
+}
+
+/// What `approvals show` says of a call with those texts.
+fn assert_shown(text: &str) {
+    for line in [
+        "says it is \"it 1\" (not verified)",
+        "WARNING:   2 hidden characters",
+        "WARNING:   letters of several scripts in one word: \"p\u{430}ypal\" (\u{430} is U+0430)",
+        "path: \"/srv/p\u{430}ypal\"",
+        "  | 第一章\n  | Grüße 👍\\u{202e}\\u{3164}\\r\n  | last\n  | \n",
+        "  | one\n  - | two\n  + | 2\n",
+        &"word ".repeat(4000),
+        "If you allow it once, \"fx\" runs this tool",
+        "headend approve ",
+    ] {
+        assert!(text.contains(line), "{line} in {text}");
+    }
+    assert!(!text.contains(['\u{202e}', '\u{3164}', '\r', '\u{1b}']), "{text}");
+}
+
+#[test]
+fn an_approval_of_a_daemon_is_shown_with_all_of_its_arguments_for_clients_of_both_eras() {
+    for era in [Era::LEGACY, Era::Modern] {
+        let gateway = Setup::new().policy("default = \"ask\"").fake("fx", &Fake::stdio("legacy")).start();
+        gateway.wait_for_tools(&["fx__echo"]);
+        let mut client = gateway.client(era);
+        assert!(client.call("fx__echo", texts()).is_error());
+        let id = open(&gateway.world)[0]["id"].as_str().unwrap().to_owned();
+        assert_shown(std::str::from_utf8(&gateway.run(&["approvals", "show", &id]).stdout).unwrap());
+        let told: Value = serde_json::from_slice(&gateway.run(&["approvals", "show", &id, "--json"]).stdout).unwrap();
+        assert_eq!(told["arguments"], texts());
+    }
+}
+
+#[test]
+fn without_anything_there_are_no_questions_and_no_grants() {
+    let world = World::new();
+    for what in ["approvals", "grants"] {
+        assert_eq!(list(&world, what), Vec::<Value>::new());
+        assert!(world.run(&[what, "list"]).status.success());
+    }
+    assert_eq!(world.run(&["approve", "abcdef"]).status.code(), Some(1));
+    assert_eq!(world.run(&["grants", "revoke"]).status.code(), Some(64));
+    assert!(!world.path("state/headend/headend.db").exists(), "looking makes nothing");
+}
+
+#[test]
+fn a_damaged_store_stops_the_start_with_the_way_out() {
+    let (world, config) = Setup::new().fake("fx", &Fake::stdio("legacy")).write();
+    let path = world.path("state/headend/headend.db");
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(&path, "no database at all ".repeat(100)).unwrap();
+    let config = config.to_str().unwrap();
+    for args in [&["serve", "--config", config][..], &["stdio", "--no-daemon", "--config", config], &["grants"]] {
+        let refused = world.run(args);
+        assert_eq!(refused.status.code(), Some(75), "{args:?}: {}", said(&refused));
+        let text = said(&refused);
+        assert!(text.contains(&path.display().to_string()) && text.contains("move it away"), "{args:?}: {text}");
+    }
+}
