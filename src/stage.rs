@@ -44,7 +44,7 @@ mod harness;
 #[path = "../tests/it/http.rs"]
 mod http;
 mod listening;
-#[path = "../tests/it/malformed.rs"]
+#[path = "../tests/stage/definitions.rs"]
 mod malformed;
 #[path = "../tests/it/mcp.rs"]
 mod mcp;

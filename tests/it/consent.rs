@@ -10,72 +10,18 @@ use crate::mcp::{Answer, Era, Mcp};
 use crate::process::eventually;
 use crate::upstream::{Fake, Log};
 
+pub(crate) use crate::consenting::{Stage, TOKEN};
+
 mod abuse;
 mod asked;
 mod below;
-mod binding;
 mod denied;
 mod notify;
 pub(crate) mod operator;
 mod proof;
 
-/// A second caller besides the local one.
-pub(crate) const TOKEN: &str = "token-of-the-second-caller-0123456789";
-
 /// Longer than any test: what comes sooner did not wait for the end of the hold.
 const LONG: &str = "hold = \"10m\"";
-
-/// A gateway whose every call of one server, `fx`, needs an approval.
-#[derive(Debug)]
-pub(crate) struct Stage {
-    pub(crate) gateway: Gateway,
-    log: Log,
-}
-
-impl Stage {
-    pub(crate) fn new() -> Self {
-        Self::with("", "")
-    }
-
-    /// `consent` are lines of `[policy.consent]`, `more` further tables.
-    pub(crate) fn with(consent: &str, more: &str) -> Self {
-        Self::of(Setup::new(), consent, more)
-    }
-
-    /// [`Stage::with`] further lines of `[server]` in the setup.
-    fn of(setup: Setup, consent: &str, more: &str) -> Self {
-        let setup = setup
-            .second_caller(TOKEN)
-            .policy(&format!("default = \"ask\"\n[policy.consent]\nper-minute = 100\nmax-open = 100\n{consent}"));
-        let log = Log::new(&setup.world.path("work"), "fx");
-        let gateway = setup.fake("fx", &Fake::stdio("legacy").logging(&log)).toml(more).start();
-        gateway.wait_for_tools(&["fx__echo"]);
-        Self { gateway, log }
-    }
-
-    fn client(&self, era: Era, capabilities: Value) -> Mcp {
-        Mcp::http_at(self.gateway.address, self.gateway.token(), era, "/mcp", capabilities)
-    }
-
-    /// The arguments of the calls that reached the server, in order.
-    pub(crate) fn called(&self) -> Vec<Value> {
-        let lines = self.log.lines_with(&["\"method\":\"tools/call\""]);
-        let calls = lines.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        calls.map(|call| call["params"]["arguments"].clone()).collect()
-    }
-
-    /// The audit log's records of that event, each as (result, item).
-    pub(crate) fn audit(&self, event: &str) -> Vec<Value> {
-        let read = || {
-            let output = self.gateway.world.run(&["audit", "tail", "-n", "1000", "--json"]);
-            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-            let text = String::from_utf8_lossy(&output.stdout).into_owned();
-            let records = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-            records.filter(|record| record["event"] == event).collect::<Vec<_>>()
-        };
-        read()
-    }
-}
 
 /// A client that can show forms.
 fn forms() -> Value {

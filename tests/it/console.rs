@@ -2,93 +2,18 @@
 //! pages' look and use.
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
+pub(crate) use crate::browser::{Browser, address, shown};
 use crate::harness::{Gateway, Setup, World, headend};
-use crate::http::{Conn, Events, Response, request};
+use crate::http::{Conn, Events, request};
 use crate::process::{eventually, output_within, said};
 use crate::upstream::Fake;
-
-/// A browser: one address, one cookie.
-#[derive(Debug)]
-pub(crate) struct Browser {
-    pub(crate) address: SocketAddr,
-    cookie: Option<String>,
-}
-
-impl Browser {
-    fn new(gateway: &Gateway) -> Self {
-        Self { address: address(gateway).expect("the console is on"), cookie: None }
-    }
-
-    pub(crate) fn headers(&self) -> Vec<(String, String)> {
-        let mut headers = vec![("Host".to_owned(), self.address.to_string())];
-        headers.extend(self.cookie.iter().map(|cookie| ("Cookie".to_owned(), cookie.clone())));
-        headers
-    }
-
-    pub(crate) fn get(&self, path: &str) -> Response {
-        let mut conn = Conn::open(self.address).unwrap();
-        conn.send(&request("GET", path, &self.headers(), b"")).unwrap();
-        conn.response().unwrap()
-    }
-
-    /// Sends a form as its own page would, and keeps the cookie of the answer.
-    pub(crate) fn post(&mut self, path: &str, form: &str) -> Response {
-        let mut headers = self.headers();
-        for (name, value) in [
-            ("Origin", format!("http://{}", self.address)),
-            ("Sec-Fetch-Site", "same-origin".to_owned()),
-            ("Content-Type", "application/x-www-form-urlencoded".to_owned()),
-        ] {
-            headers.push((name.to_owned(), value));
-        }
-        let mut conn = Conn::open(self.address).unwrap();
-        conn.send(&request("POST", path, &headers, form.as_bytes())).unwrap();
-        let answer = conn.response().unwrap();
-        if let Some(cookie) = answer.head.header("set-cookie") {
-            self.cookie = cookie.split(';').next().map(str::to_owned);
-        }
-        answer
-    }
-
-    /// Presses a button of an approval's page.
-    pub(crate) fn answer(&mut self, id: &str, answer: &str) {
-        let path = format!("/approvals/{id}");
-        let form = shown(&self.get(&path).text(), &path);
-        assert_eq!(self.post(&path, &format!("{form}&answer={answer}")).head.status, 303);
-    }
-
-    pub(crate) fn signed_in(gateway: &Gateway) -> Self {
-        let mut browser = Self::new(gateway);
-        let token = fs::read_to_string(gateway.world.path("state/headend/console-token")).unwrap();
-        assert_eq!(browser.post("/sign-in", &format!("token={}", token.trim())).head.status, 303);
-        browser
-    }
-}
-
-/// The hidden fields of the form on a page that posts to that path.
-fn shown(page: &str, path: &str) -> String {
-    let form = page.split(&format!("action=\"{path}\"")).nth(1).unwrap_or_else(|| panic!("no form for {path}: {page}"));
-    let form = form.split("</form>").next().unwrap();
-    let fields = form.split("type=\"hidden\" name=\"").skip(1).map(|field| {
-        let (name, rest) = field.split_once("\" value=\"").unwrap();
-        format!("{name}={}", rest.split('"').next().unwrap())
-    });
-    fields.collect::<Vec<_>>().join("&")
-}
-
-/// The console's address as the daemon prints it.
-pub(crate) fn address(gateway: &Gateway) -> Option<SocketAddr> {
-    let line = gateway.stdout.all().into_iter().find(|line| line.starts_with("listening "))?;
-    let (_, url) = line.split_once(" console http://")?;
-    url.trim_end_matches('/').parse().ok()
-}
 
 fn setup() -> Setup {
     Setup::new().toml("[console]\nlisten = \"127.0.0.1:0\"")

@@ -1,4 +1,5 @@
 //! What the tools stand on here: real time, real sockets, real folders. A stage has a ground of its own.
+#![allow(dead_code, reason = "a tool of several grounds, of which each uses its own part")]
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -34,4 +35,9 @@ impl Folder {
     pub(crate) fn path(&self) -> &Path {
         self.0.path()
     }
+}
+
+/// The root of the repository.
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().find(|folder| folder.join("src/core").exists()).unwrap()
 }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use crate::mcp::{Era, Mcp};
 use crate::process::{Lines, end, output_within, pid_of, resident, wait};
 pub(crate) use crate::setup::{Setup, World};
+use crate::upstream::example;
 use rustix::process::{Signal, kill_process};
 
 /// How long the daemon may take until it listens.
@@ -20,8 +21,15 @@ const START: Duration = Duration::from_secs(60);
 pub(crate) fn headend() -> &'static str {
     static PATH: OnceLock<String> = OnceLock::new();
     PATH.get_or_init(|| {
-        std::env::var("HEADEND_TEST_BINARY").unwrap_or_else(|_| env!("CARGO_BIN_EXE_headend").to_owned())
+        let built = || option_env!("CARGO_BIN_EXE_headend").map_or_else(beside, str::to_owned);
+        std::env::var("HEADEND_TEST_BINARY").unwrap_or_else(|_| built())
     })
+}
+
+/// The program as `cargo build` has left it, for tests of another package.
+fn beside() -> String {
+    let path = example("headend");
+    path.to_str().unwrap().to_owned()
 }
 
 impl World {

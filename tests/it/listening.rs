@@ -4,13 +4,14 @@ use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// The path of a cargo example, which lies beside the folder of the test executable.
+/// The path of a program of ours, which lies beside the folder of the test executable, or among the examples there.
 pub(crate) fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let profile = test.parent().and_then(Path::parent).unwrap();
-    let path = profile.join("examples").join(name);
-    assert!(path.exists(), "{} is missing: `cargo test` and `cargo build --examples` build it", path.display());
-    path
+    let path = [profile.join(name), profile.join("examples").join(name)].into_iter().find(|path| path.exists());
+    path.unwrap_or_else(|| {
+        panic!("{name} is missing in {}: `cargo build --bins --examples` builds it", profile.display())
+    })
 }
 
 /// A server of ours that listens on a port of its own and ends with the test.

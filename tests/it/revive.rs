@@ -6,8 +6,8 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::harness::{Gateway, Setup, World};
-use crate::mcp::{Answer, Era, Mcp, Open};
-use crate::upstream::{Fake, Log, example, toml_array};
+use crate::mcp::{Answer, Era, Mcp};
+use crate::upstream::{Fake, Log};
 
 /// The same daemon once more.
 fn again(mut gateway: Gateway, by: Signal) -> Gateway {
@@ -16,57 +16,6 @@ fn again(mut gateway: Gateway, by: Signal) -> Gateway {
     let (world, path) = (gateway.world.clone(), gateway.config.clone());
     drop(gateway);
     Gateway::start(world, Some(path), &["serve"], &[])
-}
-
-/// The methods of what a stream tells, until it is an update of that resource.
-fn until_update(stream: &mut Open, uri: &str, patience: Duration) -> Vec<String> {
-    let mut told = Vec::new();
-    while let Ok(Some(message)) = stream.next_within(patience) {
-        told.push(message["method"].as_str().unwrap_or_default().to_owned());
-        if message["params"]["uri"] == uri {
-            break;
-        }
-    }
-    told
-}
-
-#[test]
-fn a_revived_session_has_its_subscriptions_and_its_log_level() {
-    const WATCHED: &str = "test://watched-resource";
-    const UPDATED: Option<&str> = Some("notifications/resources/updated");
-    let program = example("conformance-fixture");
-    let words = [program.to_str().unwrap(), "stdio", "--era", "legacy"];
-    let setup = Setup::new().toml(&format!("[upstreams.fx]\ncommand = {}", toml_array(words)));
-    let mut gateway = setup.start();
-    gateway.wait_for_tools(&["fx__test_tool_with_logging"]);
-    let (mut client, mut other) = (gateway.legacy(), gateway.legacy());
-    for client in [&mut client, &mut other] {
-        assert_eq!(client.request("resources/subscribe", json!({"uri": WATCHED})).result(), &json!({}));
-        assert_eq!(client.request("logging/setLevel", json!({"level": "debug"})).result(), &json!({}));
-    }
-    assert_eq!(other.request("resources/unsubscribe", json!({"uri": WATCHED})).result(), &json!({}));
-    assert_eq!(other.request("logging/setLevel", json!({"level": "emergency"})).result(), &json!({}));
-    for by in [Signal::KILL, Signal::TERM] {
-        gateway = again(gateway, by);
-        gateway.wait_for_tools(&["fx__test_tool_with_logging"]);
-        client.follow(gateway.address);
-        other.follow(gateway.address);
-        let mut streams = [client.listen(), other.listen()];
-        let patience = Duration::from_secs(20);
-        let told = until_update(&mut streams[0], WATCHED, patience);
-        assert_eq!(told.last().map(String::as_str), UPDATED, "it may have changed meanwhile, {by:?}: {told:?}");
-        assert!(told.iter().any(|method| method == "notifications/tools/list_changed"), "{told:?}");
-        assert!(!client.call("fx__test_trigger_resource_update", json!({})).is_error());
-        let told = until_update(&mut streams[0], WATCHED, patience);
-        assert_eq!(told.last().map(String::as_str), UPDATED, "{by:?}: {told:?}");
-        let told = until_update(&mut streams[1], WATCHED, Duration::from_millis(500));
-        assert!(!told.iter().any(|method| Some(method.as_str()) == UPDATED), "{by:?}: {told:?}");
-        for (client, hears) in [(&mut client, true), (&mut other, false)] {
-            let answer = client.call("fx__test_tool_with_logging", json!({}));
-            let logs = answer.notices.iter().filter(|notice| notice["method"] == "notifications/message").count();
-            assert_eq!(logs > 0, hears, "{by:?}: {:?}", answer.notices);
-        }
-    }
 }
 
 /// A daemon whose every call needs an approval, before a modern server that answers as a file says.

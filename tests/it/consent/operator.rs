@@ -1,30 +1,8 @@
 //! Several approvals answered together, at a terminal among others.
 
 use super::*;
+pub(crate) use crate::consenting::{headend, pending};
 use crate::terminal::Terminal;
-
-/// The ids of the open approvals.
-pub(crate) fn pending(stage: &Stage) -> Vec<String> {
-    let output = stage.gateway.world.run(&["approvals", "list", "--json"]);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let listed: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let approvals = listed["approvals"].as_array().cloned().unwrap_or_default();
-    approvals.iter().map(|approval| approval["id"].as_str().unwrap().to_owned()).collect()
-}
-
-/// A refusal's text tells a model to stop, and gives it nothing to go on with.
-pub(crate) fn for_a_model(text: &str) {
-    assert!(text.contains("Stop here and tell the user") && text.contains("Do not work around this"), "{text}");
-    for forbidden in ["headend a", "headend d", "http", "`", "/approvals"] {
-        assert!(!text.contains(forbidden), "{forbidden}: {text}");
-    }
-}
-
-pub(crate) fn headend(stage: &Stage, args: &[&str]) -> String {
-    let output = stage.gateway.world.run(args);
-    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
 
 #[test]
 fn several_approvals_are_answered_together_on_the_command_line() {

@@ -9,7 +9,7 @@ use super::consent::{self, Asked};
 use crate::harness::{Gateway, Setup, headend};
 use crate::mcp::{Era, Mcp, Open};
 use crate::process::eventually;
-use crate::upstream::{Fake, Log, example, toml_array};
+use crate::upstream::{Fake, Log, toml_array};
 
 /// Token of the second caller.
 const TOKEN_B: &str = "token-of-the-second-caller-0123456789";
@@ -135,9 +135,9 @@ impl Stage {
         }
         for (name, mut owner) in [("TASK", self.gateway.modern()), ("TASK_B", self.second(Era::Modern))] {
             if case.mentions(&format!("${{{name}}}")) {
-                self.gateway.wait_for_tools(&["jobs__slow_compute"]);
+                self.gateway.wait_for_tools(&["jobs__job"]);
                 owner.capabilities = json!({"extensions": {"io.modelcontextprotocol/tasks": {}}});
-                let begun = owner.call("jobs__slow_compute", json!({"seconds": 60}));
+                let begun = owner.call("jobs__job", json!({"polls": 10_000}));
                 fill(name, begun.result()["taskId"].as_str().expect("the call became a task").to_owned());
             }
         }
@@ -213,9 +213,7 @@ fn with_tasks(case: &Case, setup: Setup) -> Setup {
     if !case.mentions("${TASK") {
         return setup;
     }
-    let program = example("conformance-fixture");
-    let command = toml_array([program.to_str().unwrap(), "stdio", "--era", "modern"]);
-    setup.toml(&format!("[upstreams.jobs]\ncommand = {command}"))
+    setup.fake("jobs", &Fake::stdio("legacy").behaving("tasks"))
 }
 
 /// A rule that asks, for cases about approvals.

@@ -99,7 +99,7 @@ impl Suite {
         let pipes = PipeTap::new(&world.path("work"), "driver");
         let quoted = |path: &Path| shlex::try_quote(path.to_str().unwrap()).unwrap().into_owned();
         let gateway = format!("{} stdio --upstream up=\"$1\" --transparent --no-daemon", quoted(Path::new(headend())));
-        let driver = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers/conformance-driver.mjs");
+        let driver = crate::ground::root().join("tests/peers/conformance-driver.mjs");
         let driver = format!("{} {}", quoted(&self.peers.node()), quoted(&driver));
         let mut command = self.command(&world);
         command.env("GATEWAY", pipes.around(&gateway)).env("RELAY", tap.base()).env("CLIENT_ERA", self.client);
@@ -122,7 +122,7 @@ impl Suite {
     fn play_login(&self, scenario: &str, is_scored: bool) -> Result<usize, String> {
         let world = World::new();
         let quoted = |path: &Path| shlex::try_quote(path.to_str().unwrap()).unwrap().into_owned();
-        let driver = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers/conformance-login.mjs");
+        let driver = crate::ground::root().join("tests/peers/conformance-login.mjs");
         let driver = format!("{} {}", quoted(&self.peers.node()), quoted(&driver));
         let mut command = self.command(&world);
         command.env("HEADEND", headend()).env("CLIENT_ERA", self.client).env("PEERS_NODE", self.peers.folder());

@@ -76,7 +76,7 @@ fn unopened(peers: &Peers, sdk: Sdk, capabilities: &str) {
 fn the_real_client_of_another_caller_cannot_answer_on_a_stream() {
     let Some(peers) = Peers::find() else { return };
     let stage = Stage::new();
-    let second = Some(crate::consent::TOKEN.to_owned());
+    let second = Some(crate::consenting::TOKEN.to_owned());
     let mut asking = Client::start(&peers, &stage.gateway, Sdk::TypeScript1, Face::Http, FORMS);
     let mut other = Client::of(&peers, &stage.gateway, Sdk::TypeScript1, second, FORMS);
     let call = asking.begin("fx__echo", &text("mine"), &["wait"]);
@@ -114,7 +114,7 @@ fn the_real_client_of_another_caller_cannot_answer_with_a_state_that_it_got_hold
     assert!(state.is_string(), "{state}");
     let resume = |answer: &str| json!({"do": "resume", "name": "fx__echo", "arguments": text("mine"), "state": state, "answer": answer});
     for sdk in [Sdk::TypeScript2, Sdk::Python] {
-        let second = Some(crate::consent::TOKEN.to_owned());
+        let second = Some(crate::consenting::TOKEN.to_owned());
         let mut other = Client::of(&peers, &stage.gateway, sdk, second, FORMS);
         for answer in ["once", "session"] {
             let stolen = other.order(resume(answer));

@@ -1,6 +1,5 @@
 //! The HTTP+SSE transport of 2024-11-05 with programs of others: real servers, SDK clients, the reference server.
 
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -32,8 +31,7 @@ fn progress(client: &mut Mcp, tool: &str, arguments: Value) -> (usize, String) {
 #[test]
 fn real_servers_of_the_old_transport_are_used_by_clients_of_both_eras() {
     let Some(peers) = Peers::find() else { return };
-    let script =
-        |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers").join(name).display().to_string();
+    let script = |name: &str| crate::ground::root().join("tests/peers").join(name).display().to_string();
     let node = peers.root().join("node").display().to_string();
     let everything = Listening::spawn(&peers.node(), &[script("everything.mjs"), node, "sse".to_owned()]);
     let python = Listening::spawn(&peers.python("python"), &[script("sse-server.py")]);
@@ -94,7 +92,7 @@ fn sdk_clients_of_the_old_transport_use_a_modern_server() {
     let call = json!({"name": "fx__progress", "arguments": {"steps": 6, "delay_ms": 300}});
     let job = json!({"era": "legacy", "target": {"url": url, "token": gateway.token()}, "calls": [call]}).to_string();
     for (program, script) in [(peers.node(), "sse-client.mjs"), (peers.python("python"), "sse-client.py")] {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers").join(script);
+        let path = crate::ground::root().join("tests/peers").join(script);
         let mut command = Command::new(program);
         command.arg(path).arg(&job).env("PEERS_NODE", peers.root().join("node")).env("PYTHONDONTWRITEBYTECODE", "1");
         let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use self::desk::Desk;
 use self::host::{Host, Session};
 use super::Peers;
-use crate::console::Browser;
+use crate::browser::Browser;
 use crate::process::{eventually, said};
 
 mod desk;

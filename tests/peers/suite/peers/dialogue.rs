@@ -25,7 +25,7 @@ fn gateway(peers: &Peers, behind: Behind) -> (Gateway, Option<Listening>) {
             (format!("command = {}", toml_array([node.as_str(), server.to_str().unwrap(), "stdio"])), None)
         }
         Behind::Http => {
-            let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peers/everything.mjs").to_owned();
+            let script = crate::ground::root().join("tests/peers/everything.mjs").to_str().unwrap().to_owned();
             let folder = peers.folder().to_str().unwrap().to_owned();
             let running = Listening::spawn(&peers.node(), &[script, folder, "streamableHttp".to_owned()]);
             (format!("url = \"{}\"", running.url), Some(running))
@@ -44,7 +44,7 @@ fn play(peers: &Peers, gateway: &Gateway, face: Face, sdk: &str) -> Vec<String> 
         json!({"command": face_command(gateway, face), "env": face_environment(gateway)})
     };
     let job = json!({"sdk": sdk, "target": target}).to_string();
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peers/dialogue.mjs");
+    let script = crate::ground::root().join("tests/peers/dialogue.mjs");
     let output = Bench::run_client(peers, gateway, Command::new(peers.node()).arg(script).arg(job), &at);
     let last = String::from_utf8_lossy(&output.stdout).lines().next_back().map(serde_json::from_str::<Value>);
     let Some(Ok(report)) = last else {

@@ -54,10 +54,10 @@ impl Schema {
             Self { document, validators: Mutex::default() }
         };
         match revision {
-            "2025-11-25" => Some(LEGACY.get_or_init(|| parse(include_str!("../../data/schema/2025-11-25.json")))),
+            "2025-11-25" => Some(LEGACY.get_or_init(|| parse(include_str!("../../../data/schema/2025-11-25.json")))),
             "2026-07-28" => Some(MODERN.get_or_init(|| {
-                let core = parse(include_str!("../../data/schema/2026-07-28.json"));
-                core.with_extension(include_str!("../../data/schema/ext-tasks.json"))
+                let core = parse(include_str!("../../../data/schema/2026-07-28.json"));
+                core.with_extension(include_str!("../../../data/schema/ext-tasks.json"))
             })),
             _ => None,
         }

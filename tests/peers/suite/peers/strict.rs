@@ -1,6 +1,5 @@
 //! SDK clients that check what they are sent, behind a gateway whose upstream sends malformed definitions.
 
-use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
@@ -27,7 +26,7 @@ fn strict_clients_read_every_list_though_some_definitions_are_malformed() {
         let at = format!("{script} ({era})");
         let job = json!({"era": era, "target": target, "calls": [echo], "lists": true}).to_string();
         let program = if script.ends_with(".py") { peers.python("python") } else { peers.node() };
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers").join(script);
+        let path = crate::ground::root().join("tests/peers").join(script);
         let output = Bench::run_client(&peers, &gateway, Command::new(program).arg(path).arg(job), &at);
         let last = String::from_utf8_lossy(&output.stdout).lines().next_back().map(serde_json::from_str::<Value>);
         let Some(Ok(report)) = last else {

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 const FOLDER: &str = "tests/data/conformance";
-const ARCHITECTURE: &str = include_str!("../../../src/ARCHITECTURE.md");
+const ARCHITECTURE: &str = include_str!("../../../../src/ARCHITECTURE.md");
 const TABLE: &str = "## What this release does not bridge";
 const BY_DESIGN: &str = "by design: ";
 
@@ -31,7 +31,7 @@ pub(super) struct Cell {
 
 impl Cell {
     pub(super) fn read(name: &str) -> Self {
-        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(FOLDER).join(format!("{name}.txt"));
+        let file = crate::ground::root().join(FOLDER).join(format!("{name}.txt"));
         let text = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
         let split = |line: &str| match line.split_once(": ") {
@@ -90,7 +90,7 @@ fn fits(pattern: &str, scenario: &str) -> bool {
 
 /// Checks that there is a file for each of these cells, no other, and a known reason in each line.
 pub(super) fn check_folder(cells: &BTreeSet<String>) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(FOLDER);
+    let folder = crate::ground::root().join(FOLDER);
     let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let names: BTreeSet<String> = files.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect();
     assert_eq!(names, *cells, "files of {FOLDER} and cells of the matrix");

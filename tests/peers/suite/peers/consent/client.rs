@@ -46,7 +46,7 @@ impl Program {
         let python = Path::new(script).extension().is_some_and(|extension| extension == "py");
         let mut command = Command::new(if python { peers.python("python") } else { peers.node() });
         client_environment(peers, gateway, &mut command);
-        command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers").join(script)).arg(job.to_string());
+        command.arg(crate::ground::root().join("tests/peers").join(script)).arg(job.to_string());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{at}: {error}"));
         let stdin = child.stdin.take().unwrap();
@@ -119,7 +119,7 @@ impl Client {
             Face::Http => return Self::of(peers, gateway, sdk, gateway.token(), capabilities),
             Face::Attached | Face::Alone => {
                 let mut environment = face_environment(gateway);
-                environment["SECOND_TOKEN"] = json!(crate::consent::TOKEN);
+                environment["SECOND_TOKEN"] = json!(crate::consenting::TOKEN);
                 json!({"command": face_command(gateway, face), "env": environment})
             }
         };

@@ -1,7 +1,6 @@
 //! The programs of a world with a login: an authorization server, a server that wants its tokens, a browser.
 
 use std::io::Write as _;
-use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
@@ -33,7 +32,7 @@ impl Peer {
     ) -> Self {
         let program = if script.ends_with(".py") { peers.python("python") } else { peers.node() };
         let mut command = world.command(program.to_str().unwrap());
-        command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers").join(script)).args(args);
+        command.arg(crate::ground::root().join("tests/peers").join(script)).args(args);
         command.env("PEERS_NODE", peers.folder()).envs(more.iter().copied());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
         let lines = Lines::of(child.stdout.take().unwrap());
@@ -128,7 +127,7 @@ pub(super) fn redirect(address: &str) -> String {
 /// Runs a script of `tests/peers` with a job to its end; what it printed.
 pub(super) fn script(gateway: &Gateway, peers: &Peers, name: &str, job: &Value) -> String {
     let mut command = gateway.world.command(peers.node().to_str().unwrap());
-    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers").join(name)).arg(job.to_string());
+    command.arg(crate::ground::root().join("tests/peers").join(name)).arg(job.to_string());
     command.env("PEERS_NODE", peers.folder());
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let output = output_within(child, LOGIN, name);

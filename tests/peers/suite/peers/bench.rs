@@ -202,7 +202,7 @@ impl Bench {
         let job = json!({"era": era, "target": self.target(face), "calls": calls}).to_string();
         let python = Path::new(script).extension().is_some_and(|extension| extension == "py");
         let program = if python { self.peers.python("python") } else { self.peers.node() };
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers").join(script);
+        let path = crate::ground::root().join("tests/peers").join(script);
         let output = self.run(Command::new(program).arg(path).arg(job), &at);
         let report = String::from_utf8_lossy(&output.stdout).lines().next_back().map(serde_json::from_str::<Value>);
         let Some(Ok(report)) = report else {

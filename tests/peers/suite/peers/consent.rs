@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use self::client::{Client, Sdk};
 use super::{Face, Peers};
-use crate::consent::{Stage, operator};
+use crate::consenting::{self as operator, Stage};
 use crate::process::eventually;
 
 mod client;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::client::Done;
 use super::*;
-use crate::console::Browser;
+use crate::browser::Browser;
 use crate::harness::{Gateway, Setup, left_out};
 use crate::upstream::toml_array;
 

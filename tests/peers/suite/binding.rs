@@ -1,7 +1,36 @@
-//! A grant and the rounds of a call, before the fixture of the conformance tests, which is a
-//! process.
+//! A consent over the rounds of one call, before the reference server.
 
-use super::*;
+use serde_json::{Value, json};
+
+use crate::harness::Setup;
+use crate::mcp::{Answer, Era, Mcp};
+
+/// A client that can show forms.
+fn forms() -> Value {
+    json!({"elicitation": {}})
+}
+
+/// Our question in a modern answer, and the state to continue with.
+fn asked(answer: &Answer) -> (Value, Value) {
+    let result = answer.result();
+    assert_eq!(result["resultType"], "input_required", "{}", answer.raw);
+    let requests = result["inputRequests"].as_object().unwrap();
+    assert_eq!(requests.len(), 1, "{}", answer.raw);
+    let question = requests["gw.consent"].clone();
+    assert_eq!(question["method"], "elicitation/create", "{}", answer.raw);
+    (question["params"].clone(), result["requestState"].clone())
+}
+
+/// The same call with a person's answer.
+fn go_on(client: &mut Mcp, name: &str, arguments: &Value, state: &Value, response: &Value) -> Answer {
+    let params = json!({"name": name, "arguments": arguments, "requestState": state,
+        "inputResponses": {"gw.consent": response}});
+    client.request("tools/call", params)
+}
+
+fn allow(how: &str) -> Value {
+    json!({"action": "accept", "content": {"decision": how}})
+}
 
 #[test]
 fn one_consent_is_good_for_all_rounds_of_one_call_and_for_no_second_one() {

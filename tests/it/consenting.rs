@@ -1,0 +1,86 @@
+//! A gateway whose calls need approvals, and its operator.
+#![allow(dead_code, reason = "a tool of several grounds, of which each uses its own part")]
+
+use serde_json::Value;
+
+use crate::harness::{Gateway, Setup};
+use crate::mcp::{Era, Mcp};
+use crate::upstream::{Fake, Log};
+
+/// A second caller besides the local one.
+pub(crate) const TOKEN: &str = "token-of-the-second-caller-0123456789";
+
+/// A gateway whose every call of one server, `fx`, needs an approval.
+#[derive(Debug)]
+pub(crate) struct Stage {
+    pub(crate) gateway: Gateway,
+    pub(crate) log: Log,
+}
+
+impl Stage {
+    pub(crate) fn new() -> Self {
+        Self::with("", "")
+    }
+
+    /// `consent` are lines of `[policy.consent]`, `more` further tables.
+    pub(crate) fn with(consent: &str, more: &str) -> Self {
+        Self::of(Setup::new(), consent, more)
+    }
+
+    /// [`Stage::with`] further lines of `[server]` in the setup.
+    pub(crate) fn of(setup: Setup, consent: &str, more: &str) -> Self {
+        let setup = setup
+            .second_caller(TOKEN)
+            .policy(&format!("default = \"ask\"\n[policy.consent]\nper-minute = 100\nmax-open = 100\n{consent}"));
+        let log = Log::new(&setup.world.path("work"), "fx");
+        let gateway = setup.fake("fx", &Fake::stdio("legacy").logging(&log)).toml(more).start();
+        gateway.wait_for_tools(&["fx__echo"]);
+        Self { gateway, log }
+    }
+
+    pub(crate) fn client(&self, era: Era, capabilities: Value) -> Mcp {
+        Mcp::http_at(self.gateway.address, self.gateway.token(), era, "/mcp", capabilities)
+    }
+
+    /// The arguments of the calls that reached the server, in order.
+    pub(crate) fn called(&self) -> Vec<Value> {
+        let lines = self.log.lines_with(&["\"method\":\"tools/call\""]);
+        let calls = lines.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        calls.map(|call| call["params"]["arguments"].clone()).collect()
+    }
+
+    /// The audit log's records of that event, each as (result, item).
+    pub(crate) fn audit(&self, event: &str) -> Vec<Value> {
+        let read = || {
+            let output = self.gateway.world.run(&["audit", "tail", "-n", "1000", "--json"]);
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            let records = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+            records.filter(|record| record["event"] == event).collect::<Vec<_>>()
+        };
+        read()
+    }
+}
+
+/// The ids of the open approvals.
+pub(crate) fn pending(stage: &Stage) -> Vec<String> {
+    let output = stage.gateway.world.run(&["approvals", "list", "--json"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let listed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let approvals = listed["approvals"].as_array().cloned().unwrap_or_default();
+    approvals.iter().map(|approval| approval["id"].as_str().unwrap().to_owned()).collect()
+}
+
+/// A refusal's text tells a model to stop, and gives it nothing to go on with.
+pub(crate) fn for_a_model(text: &str) {
+    assert!(text.contains("Stop here and tell the user") && text.contains("Do not work around this"), "{text}");
+    for forbidden in ["headend a", "headend d", "http", "`", "/approvals"] {
+        assert!(!text.contains(forbidden), "{forbidden}: {text}");
+    }
+}
+
+pub(crate) fn headend(stage: &Stage, args: &[&str]) -> String {
+    let output = stage.gateway.world.run(args);
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
