@@ -8,6 +8,7 @@ use serde_json::Value;
 
 /// Texts in a case, and the missing feature that they mean.
 const MISSING: &[(&str, &str)] = &[
+    ("${TASK", "a task of a modern server: `a_task_id_is_good_for_its_caller_alone` of the tests with peers"),
     ("${JWT_", "callers by JWT are not built"),
     ("${TOKEN_EXPIRED}", "callers by JWT are not built"),
     ("${TOKEN_WRONG_AUD}", "callers by JWT are not built"),

@@ -78,13 +78,10 @@ impl Stage {
             if case.mentions("${CURSOR_B}") {
                 setup = setup.fake("many", &Fake::stdio("legacy").with("--tools", "1900"));
             }
-            return Some(Self::with(with_consent(case, with_tasks(case, setup))));
+            return Some(Self::with(with_consent(case, setup)));
         }
         if consent::concerns(case) {
             return Some(Self::with(with_consent(case, Setup::new())));
-        }
-        if case.mentions("${TASK}") {
-            return Some(Self::with(with_tasks(case, Setup::new())));
         }
         match setup {
             "max_inflight reached, queue full" => Some(Self::with(Setup::new().server(ONE_CALL))),
@@ -132,14 +129,6 @@ impl Stage {
             let cursor =
                 page.result()["nextCursor"].as_str().expect("a list of 1900 tools has a second page").to_owned();
             fill("CURSOR_B", cursor);
-        }
-        for (name, mut owner) in [("TASK", self.gateway.modern()), ("TASK_B", self.second(Era::Modern))] {
-            if case.mentions(&format!("${{{name}}}")) {
-                self.gateway.wait_for_tools(&["jobs__job"]);
-                owner.capabilities = json!({"extensions": {"io.modelcontextprotocol/tasks": {}}});
-                let begun = owner.call("jobs__job", json!({"polls": 10_000}));
-                fill(name, begun.result()["taskId"].as_str().expect("the call became a task").to_owned());
-            }
         }
         if case.mentions("${10000_URIS}") {
             let uris: Vec<String> = (5..10_000).map(|n| format!("fx+file:///{n}")).collect();
@@ -206,14 +195,6 @@ impl Stage {
             }
         }
     }
-}
-
-/// A server with tasks, for cases about tasks.
-fn with_tasks(case: &Case, setup: Setup) -> Setup {
-    if !case.mentions("${TASK") {
-        return setup;
-    }
-    setup.fake("jobs", &Fake::stdio("legacy").behaving("tasks"))
 }
 
 /// A rule that asks, for cases about approvals.
