@@ -61,10 +61,12 @@ fn a_command_that_follows_ends_with_its_reader_also_while_it_waits() {
 fn a_taken_port_names_the_key_that_sets_it() {
     let holder = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = holder.local_addr().unwrap();
+    // Only the one that the test is about is taken.
+    let free = "[server]\nlisten = [\"127.0.0.1:0\"]\n";
     for (key, text) in [
-        ("[server] listen", format!("[server]\nlisten = [\"{address}\"]\n")),
-        ("[metrics] listen", format!("[server]\nlisten = [\"127.0.0.1:0\"]\n[metrics]\nlisten = \"{address}\"\n")),
-        ("[console] listen", format!("[server]\nlisten = [\"127.0.0.1:0\"]\n[console]\nlisten = \"{address}\"\n")),
+        ("[server] listen", format!("[server]\nlisten = [\"{address}\"]\n[metrics]\nlisten = \"127.0.0.1:0\"\n")),
+        ("[metrics] listen", format!("{free}[metrics]\nlisten = \"{address}\"\n")),
+        ("[console] listen", format!("{free}[metrics]\nlisten = \"127.0.0.1:0\"\n[console]\nlisten = \"{address}\"\n")),
     ] {
         let world = World::new();
         let config = world.write("headend.toml", &format!("{text}[policy]\ndefault = \"ask\"\n"));

@@ -125,6 +125,7 @@ impl Stage {
             fill("SESSION_DELETED", ended.session().unwrap());
         }
         if case.mentions("${CURSOR_B}") {
+            self.gateway.wait_for_tools(&["many__extra_1899"]);
             let page = self.second(Era::Modern).request("tools/list", json!({}));
             let cursor =
                 page.result()["nextCursor"].as_str().expect("a list of 1900 tools has a second page").to_owned();
