@@ -37,6 +37,8 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::base::clock::played::Process;
 
+#[path = "../tests/it/browser.rs"]
+mod browser;
 #[path = "../tests/fake_upstream/fake.rs"]
 mod fake;
 mod ground;

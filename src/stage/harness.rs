@@ -126,6 +126,11 @@ impl Gateway {
         self.daemon.as_ref().unwrap()
     }
 
+    /// The console's address, if it is on.
+    pub(crate) fn console_address(&self) -> Option<SocketAddr> {
+        self.console
+    }
+
     /// The bearer token, when there is one.
     pub(crate) fn token(&self) -> Option<String> {
         self.world.token()

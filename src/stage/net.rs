@@ -31,12 +31,14 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// Listens on that port, or on a free one for port 0.
+    /// Listens on that port, or on a fresh one for port 0.
     pub(crate) fn bind(port: u16) -> Self {
         let (sender, connections) = mpsc::unbounded_channel();
         let port = LISTENERS.with_borrow_mut(|listeners| {
             let is_free = |port: &u16| listeners.get(port).is_none_or(mpsc::UnboundedSender::is_closed);
-            let port = if port == 0 { (FIRST..).find(is_free).unwrap() } else { port };
+            // A port that no server of this stage has had: clients of an ended one try its port again.
+            let fresh = |port: &u16| !listeners.contains_key(port);
+            let port = if port == 0 { (FIRST..).find(fresh).unwrap() } else { port };
             assert!(is_free(&port), "port {port} of the stage is in use");
             listeners.insert(port, sender);
             port

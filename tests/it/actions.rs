@@ -7,7 +7,7 @@ use std::fs;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::console::Browser;
+use crate::browser::Browser;
 use crate::harness::{Setup, World};
 use crate::mcp::{Era, Mcp};
 use crate::process::{eventually, said};

@@ -1,10 +1,11 @@
-//! A browser at the console of a daemon, as thin as a test needs.
+//! A browser of the console, without a screen.
+#![allow(dead_code, reason = "a tool of both grounds, of which each uses its own part")]
 
 use std::fs;
 use std::net::SocketAddr;
 
-use crate::harness::Gateway;
-use crate::http::{Conn, Response, request};
+use super::harness::Gateway;
+use super::http::{Conn, Response, request};
 
 /// A browser: one address, one cookie.
 #[derive(Debug)]
@@ -15,7 +16,7 @@ pub(crate) struct Browser {
 
 impl Browser {
     pub(crate) fn new(gateway: &Gateway) -> Self {
-        Self { address: address(gateway).expect("the console is on"), cookie: None }
+        Self { address: gateway.console_address().expect("the console is on"), cookie: None }
     }
 
     pub(crate) fn headers(&self) -> Vec<(String, String)> {
@@ -73,11 +74,4 @@ pub(crate) fn shown(page: &str, path: &str) -> String {
         format!("{name}={}", rest.split('"').next().unwrap())
     });
     fields.collect::<Vec<_>>().join("&")
-}
-
-/// The console's address as the daemon prints it.
-pub(crate) fn address(gateway: &Gateway) -> Option<SocketAddr> {
-    let line = gateway.stdout.all().into_iter().find(|line| line.starts_with("listening "))?;
-    let (_, url) = line.split_once(" console http://")?;
-    url.trim_end_matches('/').parse().ok()
 }

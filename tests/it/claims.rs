@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::console::Browser;
+use crate::browser::Browser;
 use crate::harness::{Gateway, Setup};
 use crate::mcp::{Era, Mcp};
 use crate::process::said;

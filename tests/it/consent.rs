@@ -15,7 +15,6 @@ pub(crate) use crate::consenting::{Stage, TOKEN};
 mod abuse;
 mod asked;
 mod below;
-mod denied;
 mod notify;
 pub(crate) mod operator;
 mod proof;

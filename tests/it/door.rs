@@ -32,7 +32,7 @@ fn setup(limits: &str) -> Setup {
 }
 
 fn console(gateway: &Gateway) -> SocketAddr {
-    crate::console::address(gateway).expect("the console is on")
+    gateway.console_address().expect("the console is on")
 }
 
 /// Lets this process open as many sockets as the system allows: tests run beside each other.

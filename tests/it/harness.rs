@@ -108,6 +108,13 @@ impl Gateway {
         self.child.id()
     }
 
+    /// The console's address as the daemon prints it, if it is on.
+    pub(crate) fn console_address(&self) -> Option<SocketAddr> {
+        let line = self.stdout.all().into_iter().find(|line| line.starts_with("listening "))?;
+        let (_, url) = line.split_once(" console http://")?;
+        url.trim_end_matches('/').parse().ok()
+    }
+
     /// The bearer token, when there is one.
     pub(crate) fn token(&self) -> Option<String> {
         self.world.token()

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::console::address;
 use crate::failures::status_of;
 use crate::harness::{Gateway, Setup, headend};
 use crate::process::eventually;
@@ -244,7 +243,7 @@ fn the_browser_that_opened_the_link_ends_the_login_and_no_other_one() {
     let world = world("modern", 3600);
     eventually("it waits for a login", || world.state() == "needs-login");
     let (child, mut out, link) = begin(&world.gateway, &["login", "docs"]);
-    let base = format!("http://{}", address(&world.gateway).unwrap());
+    let base = format!("http://{}", world.gateway.console_address().unwrap());
     assert!(link.starts_with(&format!("{base}/login/")), "{link}");
     for _ in 0..2 {
         let page = head(&link, None, "GET");

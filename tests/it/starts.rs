@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::console::Browser;
+use crate::browser::Browser;
 use crate::faces::upstream_pid;
 use crate::failures::status_of;
 use crate::harness::{Gateway, Setup, World, left_out};

@@ -9,6 +9,7 @@ mod calls;
 mod claims;
 mod codings;
 mod consent;
+mod console;
 mod faces;
 mod failures;
 mod fairness;

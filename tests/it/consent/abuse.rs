@@ -1,13 +1,10 @@
 //! Approvals while the log of a process cannot be written, which needs a limit of that process.
 
-use rustix::process::Signal;
-
 use super::*;
 use crate::audit::limit;
 use crate::harness::headend;
 use crate::process::said;
 
-mod races;
 mod ways;
 
 /// The approval that a refused call waits for.

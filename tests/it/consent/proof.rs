@@ -3,7 +3,7 @@
 use std::process::Output;
 
 use super::*;
-use crate::console::Browser;
+use crate::browser::Browser;
 use crate::process::said;
 use crate::socket::Socket;
 use crate::stdio::Pipe;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::Round;
 use super::mutation::mutate;
 use super::scene::Scene;
-use crate::console::Browser;
+use crate::browser::Browser;
 use crate::harness::{Gateway, Setup};
 use crate::http::{Conn, request};
 use crate::mcp::{Era, Mcp};

@@ -97,7 +97,7 @@ fn a_legacy_client_is_led_to_the_page_by_one_call_and_hears_of_the_end() {
     let mut client = client(&world, Era::LEGACY, pages());
     let mut call = client.open("tools/call", echo("led"));
     let question = call.next().unwrap();
-    let base = format!("http://{}", address(&world.gateway).unwrap());
+    let base = format!("http://{}", world.gateway.console_address().unwrap());
     assert_eq!((&question["method"], &question["params"]["mode"]), (&json!("elicitation/create"), &json!("url")));
     assert_eq!(question["params"]["url"], format!("{base}/upstreams/docs"), "{question}");
     let mut other = client.open("tools/call", echo("beside"));

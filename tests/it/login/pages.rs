@@ -1,7 +1,7 @@
 //! The console's button, and addresses that are pasted on its page.
 
 use super::*;
-use crate::console::Browser;
+use crate::browser::Browser;
 
 /// The value of an attribute in the page's text behind that mark.
 fn behind(page: &str, mark: &str) -> String {

@@ -16,7 +16,6 @@
 )]
 
 mod asking;
-mod binding;
 mod bridges;
 #[path = "../../it/browser.rs"]
 mod browser;

@@ -55,6 +55,42 @@ fn a_client_that_accepts_everything_cannot_allow_what_may_destroy() {
 }
 
 #[test]
+fn one_consent_is_good_for_all_rounds_of_one_call_and_for_no_second_one() {
+    let setup = Setup::new().policy("default = \"ask\"");
+    let (world, log) = (setup.world.clone(), Log::new(&setup.world.path("work"), "fx"));
+    let gateway = setup.fake("fx", &Fake::stdio("modern").logging(&log)).start();
+    gateway.wait_for_tools(&["fx__raw"]);
+    let round = json!({"resultType": "input_required", "requestState": "theirs", "inputRequests": {"who":
+        {"method": "elicitation/create", "params": {"message": "Who?", "requestedSchema":
+            {"type": "object", "properties": {"who": {"type": "string"}}}}}}});
+    let file = world.write("work/raw.json", &round.to_string());
+    let arguments = json!({"file": file});
+    let mut client = Mcp::http_at(gateway.address, gateway.token(), Era::Modern, "/mcp", forms());
+    let (_, state) = asked(&client.call("fx__raw", arguments.clone()));
+    let mut theirs = go_on(&mut client, "fx__raw", &arguments, &state, &allow("once"));
+    let mut last = Value::Null;
+    for round in 1..=3 {
+        let requests = theirs.result()["inputRequests"].as_object().unwrap();
+        let (key, question) = requests.iter().next().unwrap();
+        assert!(question["params"]["message"].as_str().unwrap().starts_with("[fx] "), "{}", theirs.raw);
+        let response = json!({"action": "accept", "content": {"who": "Ada"}});
+        last = json!({"name": "fx__raw", "arguments": arguments, "requestState": theirs.result()["requestState"],
+            "inputResponses": {key: response}});
+        if round == 3 {
+            world.write("work/raw.json", &json!({"resultType": "complete", "content": []}).to_string());
+        }
+        theirs = client.request("tools/call", last.clone());
+    }
+    assert!(!theirs.is_error() && theirs.result()["resultType"] == "complete", "{}", theirs.raw);
+    assert_eq!(log.count("tools/call"), 4);
+    // The state proved that one permit. Sent again, it is a call like any other.
+    let replayed = client.request("tools/call", last);
+    let (question, _) = asked(&replayed);
+    assert!(question["message"].as_str().unwrap().starts_with("headend asks"), "{}", replayed.raw);
+    assert_eq!(log.count("tools/call"), 4);
+}
+
+#[test]
 fn a_rule_that_comes_while_a_person_thinks_has_the_last_word() {
     let stage = Stage::new();
     let mut client = stage.client(Era::Modern, forms());

@@ -5,6 +5,7 @@ use super::abuse::{echoed, waits_for};
 use super::hold::LONG;
 use super::operator::headend;
 use super::*;
+use crate::stage::browser::Browser;
 
 #[test]
 fn a_denial_is_listed_and_commands_take_it_back_or_allow_the_call_once() {
@@ -29,6 +30,23 @@ fn a_denial_is_listed_and_commands_take_it_back_or_allow_the_call_once() {
     waits_for(&client.call("fx__echo", one));
     let revoked = stage.audit("revoke");
     assert!(revoked.iter().any(|record| record["result"] == "unblocked" && record["by"].is_string()), "{revoked:?}");
+}
+
+#[test]
+fn the_console_lists_a_denial_and_undo_takes_it_back() {
+    let stage = Stage::with("hold = \"0s\"", "[console]\nlisten = \"127.0.0.1:0\"");
+    let mut client = stage.client(Era::Modern, json!({}));
+    let one = json!({"text": "one"});
+    let id = waits_for(&client.call("fx__echo", one.clone()));
+    headend(&stage, &["deny", &id]);
+    let mut browser = Browser::signed_in(&stage.gateway);
+    let page = browser.get("/").text();
+    assert!(page.contains("Undo") && page.contains("fx__echo"), "{page}");
+    let (_, csrf) = page.split_once("name=\"csrf\" value=\"").unwrap();
+    let csrf = csrf.split('"').next().unwrap().to_owned();
+    assert_eq!(browser.post("/blocks", &format!("csrf={csrf}&id={id}")).head.status, 303);
+    assert!(!browser.get("/").text().contains("Undo"));
+    waits_for(&client.call("fx__echo", one));
 }
 
 #[test]

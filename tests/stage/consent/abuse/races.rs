@@ -1,4 +1,7 @@
-//! Many calls that race for one grant, and several answers to one approval.
+//! Many calls that race for one grant, several answers to one approval, and a daemon
+//! that is killed between the two.
+
+use rustix::process::Signal;
 
 use super::super::hold::is_echo;
 use super::*;
@@ -48,6 +51,41 @@ fn of_many_retries_one_gets_the_consent() {
         let got = responses.iter().filter(|response| is_echo(response, "one of many")).count();
         assert_eq!((got, reached(&stage, &arguments)), (1, round), "round {round}");
     }
+}
+
+#[test]
+fn a_killed_daemon_forgets_no_use_of_a_consent() {
+    let mut stage = Stage::new();
+    let environment = [("SECOND_TOKEN".to_owned(), TOKEN.to_owned())];
+    let arguments = |turns: usize| json!({"text": format!("turn {turns}")});
+    let mut used = Vec::new();
+    for turns in 0..TURNS / 2 {
+        let mut client = stage.client(Era::Modern, json!({}));
+        let id = waits_for(&client.call("fx__echo", arguments(turns)));
+        approve(&stage.gateway, &id);
+        // Dropped only after the kill, so that no client hangs up.
+        let retry = json!({"name": "fx__echo", "arguments": arguments(turns)});
+        let retries = [client.open("tools/call", retry.clone()), client.open("tools/call", retry)];
+        block_on(take_turns(turns));
+        stage.gateway.kill("fx", Signal::KILL);
+        stage.gateway.signal(Signal::KILL);
+        assert!(stage.gateway.wait(Duration::from_secs(60)).is_some());
+        drop(retries);
+        let (world, config) = (stage.gateway.world.clone(), stage.gateway.config.clone());
+        stage.gateway = Gateway::start(world, Some(config), &["serve"], &environment);
+        stage.gateway.wait_for_tools(&["fx__echo"]);
+        let again = stage.client(Era::Modern, json!({})).call("fx__echo", arguments(turns));
+        let is_used = !echoed(&again, &format!("turn {turns}"));
+        if is_used {
+            let output = stage.gateway.run(&["deny", &waits_for(&again)]);
+            assert!(output.status.success(), "{}", said(&output));
+        }
+        used.push((turns, is_used, reached(&stage, &arguments(turns))));
+    }
+    assert!(used.iter().all(|(_, _, executions)| *executions <= 1), "{used:?}");
+    assert!(used.iter().any(|(_, is_used, _)| *is_used) && used.iter().any(|(_, is_used, _)| !is_used), "{used:?}");
+    let verdict = stage.gateway.run(&["audit", "verify"]);
+    assert!(verdict.status.success(), "{}", said(&verdict));
 }
 
 #[test]
