@@ -10,6 +10,7 @@ mod claims;
 mod codings;
 mod consent;
 mod console;
+mod door;
 mod faces;
 mod failures;
 mod fairness;
