@@ -1,17 +1,19 @@
-//! The stage: the whole gateway in one test's thread, on a clock that stands still unless everything waits.
+//! The stage: the whole gateway in one test's thread, on a clock that stands still unless
+//! everything waits.
 //!
-//! A test of the stage reads like one of the real binary, and uses the same tools (`tests/it/mcp.rs`,
-//! `setup.rs`, `upstream.rs`). Below them the ground differs: clients, servers and programs are
-//! joined by pipes in memory, and every wait of the test runs the runtime of its thread
-//! ([`block_on`]). Time is the runtime's and paused. It goes on only while all tasks wait, so a test
-//! takes no longer than its work, and a busy machine changes nothing.
+//! A test of the stage reads like one of the real binary, and uses the same tools
+//! (`tests/it/mcp.rs`, `setup.rs`, `upstream.rs`). Below them the ground differs: clients, servers
+//! and programs are joined by pipes in memory, and every wait of the test runs the runtime of its
+//! thread ([`block_on`]). Time is the runtime's and paused. It goes on only while all tasks wait,
+//! so a test takes no longer than its work, and a busy machine changes nothing.
 //!
 //! Random choices come from a seed, which a failure prints and `HEADEND_STAGE_SEED` sets. Those of
 //! tokio's `select!` do too where the tests are built with `--cfg tokio_unstable`; no ordinary
 //! command needs that flag, so without it the order of branches that are ready at once is tokio's.
 //!
 //! What has threads of its own elsewhere works on this thread here: the database, the writer of the
-//! audit log, the making of snapshots. Commands run in a thread beside, for which time stands still.
+//! audit log, the making of snapshots. Commands run in a thread beside, for which time stands
+//! still.
 #![allow(
     clippy::unwrap_used,
     clippy::unwrap_in_result,

@@ -59,8 +59,8 @@ pub(crate) fn diff(old: &Config, new: &Config) -> Plan {
             {
                 &mut plan.replace
             }
-            // A server's lists are read with the bound, a process keeps its environment, a connection
-            // its proxy, and another account may see another server.
+            // A server's lists are read with the bound, a process keeps its environment, a
+            // connection its proxy, and another account may see another server.
             Some(before)
                 if before.auth != upstream.auth
                     || before.proxy != upstream.proxy

@@ -48,7 +48,8 @@ pub(crate) struct ClientContext {
     pub(crate) connection: u64,
     /// Below the caller: the session or the pipe.
     pub(crate) tag: Option<Arc<ClientTag>>,
-    /// Fires when its input has ended: it answers no question any more, and nobody is told that its calls are held.
+    /// Fires when its input has ended: it answers no question any more, and nobody is told that its
+    /// calls are held.
     pub(crate) input_over: Option<CancellationToken>,
     /// A session that a restart does not end.
     pub(crate) kept: Option<Arc<KeptSession>>,

@@ -52,8 +52,8 @@ const UNREAD: Duration = Duration::from_secs(1);
 /// Standard input is read through a buffer of this size, in bytes.
 const READ_CHUNK: usize = 64 * 1024;
 
-/// What a relay of lines says once its own input has ended: its client answers no question any more, and waits for the answers of
-/// its requests alone.
+/// What a relay of lines says once its own input has ended: its client answers no question any
+/// more, and waits for the answers of its requests alone.
 pub(crate) const INPUT_OVER: &str = r#"{"jsonrpc":"2.0","method":"notifications/headend/input_over"}"#;
 
 /// One client on a pipe.
@@ -77,8 +77,8 @@ pub(crate) struct LineClient {
     pub(crate) max_uris: usize,
 }
 
-/// Serves one client until its input or its access ends, or `stop` fires. Calls in flight are cancelled then, unless the client
-/// [`drains`](LineClient::drains).
+/// Serves one client until its input or its access ends, or `stop` fires. Calls in flight are
+/// cancelled then, unless the client [`drains`](LineClient::drains).
 pub(crate) async fn serve(
     client: LineClient,
     reader: impl AsyncRead + Unpin,

@@ -36,7 +36,8 @@ impl Listener {
         let (sender, connections) = mpsc::unbounded_channel();
         let port = LISTENERS.with_borrow_mut(|listeners| {
             let is_free = |port: &u16| listeners.get(port).is_none_or(mpsc::UnboundedSender::is_closed);
-            // A port that no server of this stage has had: clients of an ended one try its port again.
+            // A port that no server of this stage has had: clients of an ended one try its port
+            // again.
             let fresh = |port: &u16| !listeners.contains_key(port);
             let port = if port == 0 { (FIRST..).find(fresh).unwrap() } else { port };
             assert!(is_free(&port), "port {port} of the stage is in use");

@@ -336,7 +336,8 @@ impl Reader {
         }
     }
 
-    /// The failure of an answer that says itself that it is too long. Its beginning is for the operator.
+    /// The failure of an answer that says itself that it is too long. Its beginning is for the
+    /// operator.
     async fn over_length(&mut self) -> HttpError {
         let first = tokio::time::timeout(BEGINNING, self.body.frame()).await;
         let first = first.ok().flatten().and_then(Result::ok).and_then(|frame| frame.into_data().ok());

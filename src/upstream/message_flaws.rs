@@ -82,8 +82,8 @@ impl MessageFlaws {
         self.state.lock().words = Some(words);
     }
 
-    /// Hides an access token of the login from here on, and the one before it, which may still be in
-    /// use.
+    /// Hides an access token of the login from here on, and the one before it, which may still be
+    /// in use.
     pub(crate) fn hide_token(&self, token: Secret) {
         let tokens = &mut self.state.lock().tokens;
         if tokens.len() == TOKENS {

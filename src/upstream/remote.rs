@@ -203,7 +203,8 @@ impl Remote {
     /// is sent again with another one, if there is one.
     ///
     /// # Errors
-    /// [`HttpError::Connect`], [`HttpError::Broken`], and those of [`Self::authorize`] and [`Self::redirected`].
+    /// [`HttpError::Connect`], [`HttpError::Broken`], and those of [`Self::authorize`] and
+    /// [`Self::redirected`].
     pub(crate) async fn fetch(
         &self,
         mut request: Request<Full<Bytes>>,

@@ -1,4 +1,5 @@
-//! The scriptable MCP server itself, for a process of its own (`main.rs`) and for a stage, which runs it as a task.
+//! The scriptable MCP server itself, for a process of its own (`main.rs`) and for a stage, which
+//! runs it as a task.
 
 #![allow(
     clippy::unwrap_used,
@@ -74,14 +75,16 @@ pub(crate) struct Args {
     /// File for a log of every message.
     #[arg(long)]
     log: Option<PathBuf>,
-    /// Script of verbatim answers to requests; over HTTP the last line alone unless `--answers sse`.
+    /// Script of verbatim answers to requests; over HTTP the last line alone unless `--answers
+    /// sse`.
     #[arg(long)]
     script: Option<PathBuf>,
     /// File of members that replace those of definitions, by name or URI; read at each list.
     #[arg(long)]
     patch: Option<PathBuf>,
-    /// File that says by method how a list is not answered, read at each list: an error's code, `"malformed"`, `"loop"`, `"silent"`,
-    /// `{"after": milliseconds}`, over HTTP `{"status": number}`.
+    /// File that says by method how a list is not answered, read at each list: an error's code,
+    /// `"malformed"`, `"loop"`, `"silent"`, `{"after": milliseconds}`, over HTTP `{"status":
+    /// number}`.
     #[arg(long)]
     lists: Option<PathBuf>,
     /// How POSTs are answered.
@@ -93,7 +96,8 @@ pub(crate) struct Args {
     /// While this file is there, HTTP requests are answered with 503, and nothing else happens.
     #[arg(long)]
     sick: Option<PathBuf>,
-    /// Status and body of the answers to requests in an unknown session, with `${ID}` for the request's id.
+    /// Status and body of the answers to requests in an unknown session, with `${ID}` for the
+    /// request's id.
     #[arg(long)]
     lost: Option<String>,
     /// The same for calls of the tool `denied`, in a session that is known.
@@ -110,7 +114,8 @@ pub(crate) struct Args {
     /// `/mcp/`, with HTTP+SSE at `/sse/`.
     #[arg(long)]
     redirect: Option<String>,
-    /// File with the numbers of sessions that the server has forgotten, in the order of their opening.
+    /// File with the numbers of sessions that the server has forgotten, in the order of their
+    /// opening.
     #[arg(long)]
     forget: Option<PathBuf>,
     /// Damages its answers, always in the same way for the same seed; stdio only.

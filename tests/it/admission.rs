@@ -1,4 +1,5 @@
-//! The rate of a caller's requests, and the cost of a batch, on the admin socket that other users may use.
+//! The rate of a caller's requests, and the cost of a batch, on the admin socket that other users
+//! may use.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

@@ -1,4 +1,5 @@
-//! What the tools stand on here: real time, real sockets, real folders. A stage has a ground of its own.
+//! What the tools stand on here: real time, real sockets, real folders. A stage has a ground of its
+//! own.
 #![allow(dead_code, reason = "a tool of several grounds, of which each uses its own part")]
 
 use std::io;

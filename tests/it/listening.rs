@@ -4,7 +4,8 @@ use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// The path of a program of ours, which lies beside the folder of the test executable, or among the examples there.
+/// The path of a program of ours, which lies beside the folder of the test executable, or among the
+/// examples there.
 pub(crate) fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let profile = test.parent().and_then(Path::parent).unwrap();

@@ -1,4 +1,5 @@
-//! Settings in mounted files and many reloads: these tests need files that are watched, and sockets.
+//! Settings in mounted files and many reloads: these tests need files that are watched, and
+//! sockets.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -1,6 +1,7 @@
 //! End-to-end tests: the real binary between real processes, on real sockets and pipes.
 //!
-//! `harness`, `setup`, `ground`, `listening`, `process`, `http`, `malformed`, `stdio`, `terminal`, `mcp`, `old_client` and `upstream` are the tools; the other modules are the tests.
+//! `harness`, `setup`, `ground`, `listening`, `process`, `http`, `malformed`, `stdio`, `terminal`,
+//! `mcp`, `old_client` and `upstream` are the tools; the other modules are the tests.
 //! `tests/README.md` says what is needed to run all of them.
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,5 @@
-//! The operator's commands as other users, and the page of the metrics beside promtool, processes and its read-me.
+//! The operator's commands as other users, and the page of the metrics beside promtool, processes
+//! and its read-me.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

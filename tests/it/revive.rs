@@ -1,4 +1,5 @@
-//! What clients carry over a restart of the daemon by kill -9 and clean, before the reference server; and kills at any moment of a call.
+//! What clients carry over a restart of the daemon by kill -9 and clean, before the reference
+//! server; and kills at any moment of a call.
 
 use std::time::Duration;
 

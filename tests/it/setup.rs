@@ -88,8 +88,8 @@ impl Setup {
         self
     }
 
-    /// A second caller, `second`. With two callers each has a rate, set here so high that no machine reaches it. Write
-    /// other lines of these tables likewise, as dotted keys.
+    /// A second caller, `second`. With two callers each has a rate, set here so high that no
+    /// machine reaches it. Write other lines of these tables likewise, as dotted keys.
     pub(crate) fn second_caller(self, token: &str) -> Self {
         self.env("SECOND_TOKEN", token)
             .server("auth.tokens.second = { env = \"SECOND_TOKEN\" }")
@@ -136,8 +136,8 @@ impl Setup {
         )
     }
 
-    /// The policy, under which calls that need an approval are refused at once unless the test says `hold` itself: most tests
-    /// are about the refusal.
+    /// The policy, under which calls that need an approval are refused at once unless the test says
+    /// `hold` itself: most tests are about the refusal.
     fn unheld_policy(&self) -> String {
         const TABLE: &str = "[policy.consent]\n";
         match self.policy.split_once(TABLE) {

@@ -1,4 +1,5 @@
-//! Programs that are no servers: a terminal that echoes, an end without a word, an engine of containers.
+//! Programs that are no servers: a terminal that echoes, an end without a word, an engine of
+//! containers.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Legacy servers that ask their client in the middle of a call, for each stream on which such a server can ask.
+//! Legacy servers that ask their client in the middle of a call, for each stream on which such a
+//! server can ask.
 
 use serde_json::{Value, json};
 

@@ -22,7 +22,8 @@ fn reads() -> Value {
     json!({"annotations": {"readOnlyHint": true, "openWorldHint": false}})
 }
 
-/// `sleep` says nothing, `env` not all of it, `fail` contradicts itself, and `write` calls itself destructive in any case.
+/// `sleep` says nothing, `env` not all of it, `fail` contradicts itself, and `write` calls itself
+/// destructive in any case.
 fn claims() -> Value {
     json!({
         "echo": reads(),
@@ -53,7 +54,8 @@ struct Stage {
 }
 
 impl Stage {
-    /// A gateway before a server that says these things, with lines for its table and further tables.
+    /// A gateway before a server that says these things, with lines for its table and further
+    /// tables.
     fn new(fake: Fake, says: &Value, keys: &str, more: &str) -> Self {
         let setup = Setup::new().policy(READS);
         let (patch, log) = (Patch::new(&setup), Log::new(&setup.world.path("work"), "fx"));

@@ -1,4 +1,5 @@
-//! Calls that need an approval, with clients of both eras that can be asked, and with those that cannot.
+//! Calls that need an approval, with clients of both eras that can be asked, and with those that
+//! cannot.
 
 use std::sync::Arc;
 use std::time::Duration;

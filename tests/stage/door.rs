@@ -1,5 +1,5 @@
-//! Connections without a valid credential at every listener: idle sockets, half heads, wrong credentials, foreign
-//! cookies, odd hosts. They keep no client with a valid credential out.
+//! Connections without a valid credential at every listener: idle sockets, half heads, wrong
+//! credentials, foreign cookies, odd hosts. They keep no client with a valid credential out.
 
 use std::fs;
 use std::io::{Read as _, Write as _};

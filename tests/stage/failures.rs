@@ -1,4 +1,5 @@
-//! A slow, dead, flooding or lying upstream does not affect the others, and no call is lost or made twice.
+//! A slow, dead, flooding or lying upstream does not affect the others, and no call is lost or made
+//! twice.
 
 use std::collections::HashMap;
 use std::thread;

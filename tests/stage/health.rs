@@ -150,7 +150,8 @@ fn a_server_that_fails_everything_is_down_and_one_failure_is_none() {
         let gateway = before(&server.url);
         let mut client = gateway.modern();
         within(BACK, "it works", || works(&mut client));
-        // A session that cannot begin is no mere failure of a call. Two read the lists, and one is the caller's.
+        // A session that cannot begin is no mere failure of a call. Two read the lists, and one is
+        // the caller's.
         let sessions = if kind.starts_with("modern") { 0 } else { 3 };
         within(BACK, "all sessions have begun", || log.count("initialize") == sessions);
         fs::write(&sick, "").unwrap();
@@ -178,7 +179,8 @@ fn a_post_that_fails_over_http_sse_ends_its_call_alone() {
     let mut client = gateway.modern();
     let mut slow = gateway.modern().open("tools/call", json!({"name": "fx__sleep", "arguments": {"ms": 1500}}));
     eventually("it is there", || log.count("tools/call") == 1);
-    // Two read the lists, as everyone sees them and as clients that can be asked do; one is the caller's.
+    // Two read the lists, as everyone sees them and as clients that can be asked do; one is the
+    // caller's.
     eventually("all sessions have begun", || log.count("initialize") == 3);
     fs::write(&sick, "").unwrap();
     let refused = client.call("fx__echo", json!({"text": "x"}));

@@ -208,8 +208,8 @@ fn a_list_that_never_comes_does_not_hold_up_the_others() {
 fn a_list_that_comes_after_the_start_timeout_is_still_read() {
     for place in EVERYWHERE {
         {
-            // Every attempt takes longer than it may, also where a busy machine has needed a second handshake, which gets twice
-            // the time.
+            // Every attempt takes longer than it may, also where a busy machine has needed a second
+            // handshake, which gets twice the time.
             let stage = Stage::new(place, "start-timeout = \"2s\"", &json!({"tools/list": {"after": 6000}}));
             let why = stage.wait_unread("tools", &format!("{place:?}"));
             assert!(why.contains("start-timeout"), "{place:?}: {why}");

@@ -1,4 +1,5 @@
-//! Definitions that change after their approval: no byte reaches a client until the operator has approved it.
+//! Definitions that change after their approval: no byte reaches a client until the operator has
+//! approved it.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-//! What clients carry over a restart of the daemon, clean or by kill -9: cursors, sessions, states of calls.
+//! What clients carry over a restart of the daemon, clean or by kill -9: cursors, sessions, states
+//! of calls.
 
 use std::fs;
 use std::time::Duration;

@@ -45,7 +45,7 @@ pub(super) struct Talk {
     initialize: Option<Bytes>,
     initialized: Option<Bytes>,
     open: HashMap<IdKey, ClientId>,
-    /// Those of the open requests that end only when they are cancelled.
+    /// Keys of open subscriptions, which end only by a cancellation.
     listens: HashSet<IdKey>,
     /// Id of a repeated `initialize`, whose answer the client must not see.
     swallow: Option<IdKey>,

@@ -424,7 +424,7 @@ impl Reading {
         let page = ListPage::read(self.list, result)?;
         page.quirks.iter().for_each(|quirk| self.note(*quirk));
         let follows_empty = std::mem::take(&mut self.has_asked_empty);
-        // The same page once more, and the same empty cursor behind it.
+        // This page repeats the last one, with the same empty cursor behind it.
         if follows_empty && page.next.as_deref() == Some("") && !self.has_news(&page.items) {
             return Ok(self.end_at_empty());
         }

@@ -17,7 +17,7 @@ use crate::wire::raw::{RawJson, RawObject};
 /// package runner is in it. The answer still counts when it comes later.
 pub const PROBE_TIME: Duration = Duration::from_secs(10);
 
-/// What the operator of a legacy server can do that fails at the question for its era.
+/// Advice for the operator of a legacy server that fails at the question for its era.
 pub const LEGACY_ADVICE: &str = "; if the server is older than 2026-07-28, write `era = \"legacy\"` in its table";
 
 /// How long the answer to `server/discover` may come after that to `initialize`: a slow server has read both by then.

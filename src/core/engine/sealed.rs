@@ -1,5 +1,5 @@
-//! Texts that only this gateway can have made and can read, bound to what they are for: encrypted and authenticated by
-//! `AES-256-GCM-SIV` (RFC 8452), which forgives a nonce that comes twice.
+//! Texts that only this gateway can have made and can read, bound to what they are for: encrypted
+//! and authenticated by `AES-256-GCM-SIV` (RFC 8452), which forgives a nonce that comes twice.
 
 use aes_gcm_siv::aead::{Aead as _, Payload};
 use aes_gcm_siv::{Aes256GcmSiv, KeyInit as _, Nonce};
@@ -18,7 +18,8 @@ impl TextKeys {
         Self(secrets.all().map(|secret| Aes256GcmSiv::new(secret.into())).collect())
     }
 
-    /// Seals bytes for what `bound` says, as a text of at most `max` bytes. `nonce` must never be used twice.
+    /// Seals bytes for what `bound` says, as a text of at most `max` bytes. `nonce` must never be
+    /// used twice.
     pub(super) fn seal(&self, nonce: [u8; NONCE_BYTES], bound: &[u8], bytes: &[u8], max: usize) -> Option<String> {
         let payload = Payload { msg: bytes, aad: bound };
         let sealed = self.0.first()?.encrypt(Nonce::from_slice(&nonce), payload).ok()?;
@@ -26,7 +27,8 @@ impl TextKeys {
         (text.len() <= max).then_some(text)
     }
 
-    /// The nonce of a text that was sealed for what `bound` says, and what `read` finds in its bytes.
+    /// The nonce of a text that was sealed for what `bound` says, and what `read` finds in its
+    /// bytes.
     pub(super) fn open<T>(
         &self,
         text: &str,

@@ -24,8 +24,9 @@ fn capabilities(completions: bool, logging: bool) -> String {
     format!("{{{LISTS}{completions}{logging}")
 }
 
-/// The result of `initialize` in a legacy revision. Legacy capabilities are fixed here, often before the first upstream has
-/// started, so these are the gateway's abilities and not today's. Source: protocol, capability negotiation.
+/// The result of `initialize` in a legacy revision. Legacy capabilities are fixed here, often
+/// before the first upstream has started, so these are the gateway's abilities and not today's.
+/// Source: protocol, capability negotiation.
 pub fn initialize_result(revision: Revision) -> RawJson {
     let features = revision.features();
     let info = if features.titles { implementation() } else { implementation_bare() };

@@ -41,8 +41,8 @@ pub enum MetaError {
 pub struct Meta(RawObject);
 
 impl Meta {
-    /// Reads `params._meta`; an absent one is empty. Members of the protocol that may be left out are
-    /// absent where they are `null`.
+    /// Reads `params._meta`; an absent one is empty. Members of the protocol that may be left out
+    /// are absent where they are `null`.
     ///
     /// # Errors
     /// [`MetaError::NotAnObject`].

@@ -3,8 +3,8 @@
 //! taken out where they stand; every other value keeps its bytes.
 //!
 //! Definitions have tables of their own, see [`super::item`]. Values that a caller or a tool fills
-//! with whatever it likes (`structuredContent`, arguments, vendor members of `_meta`) are not looked
-//! into, and neither are members whose `null` has a meaning (`ttl` of a task).
+//! with whatever it likes (`structuredContent`, arguments, vendor members of `_meta`) are not
+//! looked into, and neither are members whose `null` has a meaning (`ttl` of a task).
 
 use std::sync::LazyLock;
 

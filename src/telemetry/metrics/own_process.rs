@@ -1,7 +1,8 @@
 //! The `process_*` metrics that Prometheus' client libraries have in common, of this process.
 //!
-//! Read from `/proc/self` at each scrape; elsewhere than on Linux there are none. Source: `proc_pid_stat(5)`, and "Standard and
-//! runtime collectors" in Prometheus' guide for writers of client libraries.
+//! Read from `/proc/self` at each scrape; elsewhere than on Linux there are none. Source:
+//! `proc_pid_stat(5)`, and "Standard and runtime collectors" in Prometheus' guide for writers of
+//! client libraries.
 
 use std::fs;
 

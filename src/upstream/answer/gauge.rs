@@ -1,4 +1,5 @@
-//! What becomes of one message of an upstream: counted, named where it cannot be read, or handed on.
+//! What becomes of one message of an upstream: counted, named where it cannot be read, or handed
+//! on.
 
 use super::{Answer, DUE, Gauge, HttpError};
 use crate::engine::call::Outcome;

@@ -1,4 +1,5 @@
-//! Approving all that waits at once: these tests need terminals and processes that share a database.
+//! Approving all that waits at once: these tests need terminals and processes that share a
+//! database.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,5 @@
-//! The reference server in the legacy era, a program of its own, asks its client in the middle of a call.
+//! The reference server in the legacy era, a program of its own, asks its client in the middle of a
+//! call.
 
 use serde_json::{Map, Value, json};
 

@@ -1,4 +1,5 @@
-//! Lazy upstreams: started to be listed once, at rest between uses, on every transport and in both eras.
+//! Lazy upstreams: started to be listed once, at rest between uses, on every transport and in both
+//! eras.
 
 use std::thread;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! The real binary with programs of others: the conformance suite, SDKs, hosts, login servers, a browser, and the reference server.
+//! The real binary with programs of others: the conformance suite, SDKs, hosts, login servers, a
+//! browser, and the reference server.
 //!
 //! The tools are those of `tests/it`. `tests/README.md` says what is needed to run all of them.
 #![allow(

@@ -1,4 +1,5 @@
-//! The HTTP+SSE transport of 2024-11-05 with programs of others: real servers, SDK clients, the reference server.
+//! The HTTP+SSE transport of 2024-11-05 with programs of others: real servers, SDK clients, the
+//! reference server.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -102,7 +103,8 @@ fn sdk_clients_of_the_old_transport_use_a_modern_server() {
         assert!(report["tools"].as_array().unwrap().contains(&json!("fx__echo")), "{script}: {report}");
         let call = &report["calls"][0];
         assert_eq!((&call["isError"], &call["text"]), (&json!(false), &json!("done")), "{script}: {report}");
-        // One of them loses progress that arrives together with the answer, which is much of it where the machine is busy.
+        // One of them loses progress that arrives together with the answer, which is much of it
+        // where the machine is busy.
         assert!(call["structured"]["notices"].as_u64().unwrap() >= 1, "{script}: {report}");
     }
 }

@@ -1,4 +1,5 @@
-//! Calls that become tasks at the reference server, a program of its own, for clients with and without the extension.
+//! Calls that become tasks at the reference server, a program of its own, for clients with and
+//! without the extension.
 
 use std::time::{Duration, Instant};
 

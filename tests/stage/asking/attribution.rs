@@ -102,7 +102,8 @@ impl Who {
         Talk::begin(&mut self.mcp, self.era, &way.asks(&tag, json!(questions)), accept(self.name))
     }
 
-    /// Makes so many calls, one after the other. Counts its questions, and those that this client answered.
+    /// Makes so many calls, one after the other. Counts its questions, and those that this client
+    /// answered.
     fn work(mut self, way: Way, seed: u64, count: &Cell<(usize, usize)>) -> Work<'_> {
         const CALLS: u64 = 30;
         let (mut random, mut n) = (seed + 1, 0);

@@ -1,5 +1,5 @@
-//! Clients that cannot be asked: the call is refused at once with the way to approve it, and a later one finds the
-//! grant.
+//! Clients that cannot be asked: the call is refused at once with the way to approve it, and a
+//! later one finds the grant.
 
 use super::*;
 

@@ -137,8 +137,8 @@ pub fn other_than_first(named: &str, first: &str) -> OAuthError {
     OAuthError::OtherThanFirst { named: shown_issuer(named), first: first.to_owned() }
 }
 
-/// An issuer that a server names, as an operator may be shown it and write it: its address in ASCII.
-/// `None` for a text that is no address of a usual length.
+/// An issuer that a server names, as an operator may be shown it and write it: its address in
+/// ASCII. `None` for a text that is no address of a usual length.
 fn shown_issuer(text: &str) -> Option<String> {
     let url = parsed(text)?;
     let shown = if is_bare(&url) { url.as_str().trim_end_matches('/') } else { url.as_str() };

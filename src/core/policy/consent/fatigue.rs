@@ -1,8 +1,8 @@
 //! Against approval fatigue: bounds on a caller's approvals, and refusals after denials and unanswered ones.
 //!
-//! Approvals without an answer count by caller and by the name that the client gives itself, so that
-//! one host does not silence the others of its caller. A caller has eight names; all further ones count
-//! as one. Denials count by caller.
+//! Approvals without an answer count by caller and by the name that the client gives itself, so
+//! that one host does not silence the others of its caller. A caller has eight names; all further
+//! ones count as one. Denials count by caller.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! Known failures of each cell of the matrix: one file a cell in `tests/data/conformance`, one scenario a line.
 //!
-//! `scenario: reason`, where the reason is a row of the table "What this release does not bridge" of the architecture text,
-//! or `by design: ...`. `prefix-*` stands for all scenarios of that beginning. Lines that begin with `#` are comments.
-//! `checks: 93` is how many checks of the cell succeed at least: the suite counts a scenario as passed where none of its checks
-//! applied.
+//! `scenario: reason`, where the reason is a row of the table "What this release does not bridge"
+//! of the architecture text, or `by design: ...`. `prefix-*` stands for all scenarios of that
+//! beginning. Lines that begin with `#` are comments. `checks: 93` is how many checks of the cell
+//! succeed at least: the suite counts a scenario as passed where none of its checks applied.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -1,5 +1,5 @@
-//! Programs of people who have nothing to do with the project: a checker of servers, and a server whose answers depend on what was
-//! called before.
+//! Programs of people who have nothing to do with the project: a checker of servers, and a server
+//! whose answers depend on what was called before.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;

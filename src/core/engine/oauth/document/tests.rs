@@ -36,7 +36,7 @@ const SERVER: &[&str] = &[
     "userinfo_endpoint",
     "claims_supported",
 ];
-/// The same of a protected resource. Source: RFC 9728, 2.
+/// Optional members of the metadata of a protected resource. Source: RFC 9728, 2.
 const RESOURCE: &[&str] = &[
     "jwks_uri",
     "scopes_supported",
@@ -48,7 +48,7 @@ const RESOURCE: &[&str] = &[
     "resource_tos_uri",
     "signed_metadata",
 ];
-/// The same of a token answer. Source: RFC 6749, 5.1 and 5.2; `OpenID` Connect Core, 3.1.3.3.
+/// Optional members of a token answer. Source: RFC 6749, 5.1 and 5.2; `OpenID` Connect Core, 3.1.3.3.
 const TOKEN: &[&str] = &[
     "expires_in",
     "refresh_token",
@@ -59,7 +59,7 @@ const TOKEN: &[&str] = &[
     "error_uri",
     "issued_token_type",
 ];
-/// The same of a registration answer. Source: RFC 7591, 2 and 3.2.1; RFC 7592, 3.
+/// Optional members of a registration answer. Source: RFC 7591, 2 and 3.2.1; RFC 7592, 3.
 const REGISTRATION: &[&str] = &[
     "client_secret",
     "client_id_issued_at",
