@@ -73,7 +73,6 @@ mod screens;
 mod sealed;
 mod setup;
 mod slips;
-mod soak;
 mod socket;
 mod starts;
 mod stdio;

@@ -241,14 +241,16 @@ impl Stage {
     pub(crate) async fn start(options: &Options) -> anyhow::Result<Self> {
         let own = std::env::current_exe().context("find this program")?;
         let examples = own.parent().context("the folder of this program")?;
-        let (fake, fixture) = (examples.join("fake-upstream"), examples.join("conformance-fixture"));
-        let beside = examples.parent().context("the folder of the build")?.join("headend");
+        let build = examples.parent().context("the folder of the build")?;
+        // The reference server is a program of the package with the peers.
+        let (fake, fixture) = (examples.join("fake-upstream"), build.join("conformance-fixture"));
+        let beside = build.join("headend");
         let binary = fs::canonicalize(options.binary.as_ref().unwrap_or(&beside))
             .context("the daemon; name it with --binary")?;
         for needed in [&fake, &fixture] {
             ensure!(
                 needed.is_file(),
-                "{} is missing: `cargo build --release --bins --examples` builds it",
+                "{} is missing: `cargo build --release --workspace --bins --examples` builds it",
                 needed.display()
             );
         }

@@ -45,6 +45,7 @@ mod process;
 mod reference;
 #[path = "../../it/setup.rs"]
 mod setup;
+mod soak;
 mod sse;
 #[path = "../../it/stdio.rs"]
 mod stdio;
