@@ -106,8 +106,8 @@ impl Drop for Seat {
         SEATS.set(SEATS.get() - 1);
         if SEATS.get() == 0 {
             drop(STAGE.take());
-            net::forget();
-            program::forget();
+            net::leave();
+            program::leave();
         }
     }
 }
@@ -115,6 +115,8 @@ impl Drop for Seat {
 fn enter() {
     let seed = std::env::var(SEED).map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
     Process::enter_stage(seed);
+    net::enter();
+    program::enter();
     let mut builder = Builder::new_current_thread();
     builder.enable_all().start_paused(true);
     #[cfg(tokio_unstable)]

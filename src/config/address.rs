@@ -16,7 +16,7 @@ pub(super) fn is_loopback(url: &Url) -> bool {
 
 /// Whether that address is one of the internet, and no private, local, shared, translated or reserved one. Sources: the IANA registries
 /// of special-purpose addresses, for IPv4 and IPv6.
-pub(crate) fn is_public(address: IpAddr) -> bool {
+pub fn is_public(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(address) => is_public_v4(address),
         IpAddr::V6(address) => is_public_v6(address),

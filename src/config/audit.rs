@@ -21,24 +21,24 @@ const SIZE_RANGE: RangeInclusive<usize> = (64 << 10)..=(1 << 50);
 
 /// The `[audit]` table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Audit {
+pub struct Audit {
     /// Relative to the state directory.
-    pub(crate) path: PathBuf,
+    pub path: PathBuf,
     /// Records hold the arguments themselves, not only their digest.
-    pub(crate) capture_arguments: bool,
+    pub capture_arguments: bool,
     /// Every record is on disk before its call goes on.
-    pub(crate) strict: bool,
-    pub(crate) on_failure: OnFailure,
+    pub strict: bool,
+    pub on_failure: OnFailure,
     /// Bytes after which the log continues in a new file.
-    pub(crate) max_segment: usize,
+    pub max_segment: usize,
     /// How long records are kept.
-    pub(crate) retain: Retain,
+    pub retain: Retain,
 }
 
 /// The fate of a call that the log cannot record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(const_into_str, serialize_all = "lowercase")]
-pub(crate) enum OnFailure {
+pub enum OnFailure {
     /// The call is refused.
     Deny,
     /// The call goes on.

@@ -13,34 +13,34 @@ use super::secret::{self, Lacks, Secret};
 
 /// The table of one upstream.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct UpstreamAuth {
-    pub(crate) kind: AuthKind,
+pub struct UpstreamAuth {
+    pub kind: AuthKind,
     /// The only authorization servers that may issue tokens, as texts; empty: the one of the first
     /// login. Exactly one beside a credential, which is sent to no other.
-    pub(crate) issuers: Vec<String>,
-    pub(crate) client_id: Option<String>,
-    pub(crate) client_secret: Option<Secret>,
+    pub issuers: Vec<String>,
+    pub client_id: Option<String>,
+    pub client_secret: Option<Secret>,
     /// PEM text of a key that signs the client's assertions.
-    pub(crate) private_key: Option<Secret>,
+    pub private_key: Option<Secret>,
     /// Where the platform keeps the token that says who this workload is. Read for each login, since platforms renew it.
-    pub(crate) assertion_file: Option<PathBuf>,
+    pub assertion_file: Option<PathBuf>,
     /// Address of the operator's client metadata document, which is then the client id.
-    pub(crate) client_metadata_url: Option<Url>,
+    pub client_metadata_url: Option<Url>,
     /// Asked for besides what the server asks for; without a person all that is asked for.
-    pub(crate) scopes: Vec<String>,
-    pub(crate) resource: Resource,
+    pub scopes: Vec<String>,
+    pub resource: Resource,
     /// Where the authorization server sends the browser; `None`: the console.
-    pub(crate) redirect_url: Option<Url>,
+    pub redirect_url: Option<Url>,
     /// PEM text of authorities that are believed besides the system's, for the server and pinned issuers.
-    pub(crate) ca: Option<Secret>,
+    pub ca: Option<Secret>,
     /// PEM text of headend's own certificate and its key.
-    pub(crate) client_certificate: Option<Secret>,
+    pub client_certificate: Option<Secret>,
 }
 
 /// Who logs in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(const_into_str, serialize_all = "kebab-case")]
-pub(crate) enum AuthKind {
+pub enum AuthKind {
     /// The operator, in a browser.
     #[default]
     #[strum(serialize = "oauth")]
@@ -53,7 +53,7 @@ pub(crate) enum AuthKind {
 
 /// The parameter that tells an authorization server which server the tokens are for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Resource {
+pub enum Resource {
     /// As the server's metadata says.
     #[default]
     Auto,
@@ -64,7 +64,7 @@ pub(crate) enum Resource {
 
 impl Resource {
     /// The word or address in the file.
-    pub(crate) fn as_str(&self) -> &str {
+    pub fn as_str(&self) -> &str {
         match self {
             Self::Auto => "auto",
             Self::Omit => "omit",

@@ -6,7 +6,7 @@ use super::file::Node;
 use super::secret::{self, Lacks};
 
 /// The words of the warning about a package without a version.
-pub(crate) const UNPINNED: &str = "has no version, so what runs can change at any start";
+pub const UNPINNED: &str = "has no version, so what runs can change at any start";
 
 /// Reads it and warns of what is probably not meant.
 pub(super) fn command(node: &Node<'_>, lacks: &mut Lacks) -> Option<Vec<Template>> {
@@ -69,7 +69,7 @@ pub(super) fn command(node: &Node<'_>, lacks: &mut Lacks) -> Option<Vec<Template
 }
 
 /// The package that a runner would fetch in its newest version.
-pub(crate) fn unpinned(command: &[String]) -> Option<&str> {
+pub fn unpinned(command: &[String]) -> Option<&str> {
     let program = command.first()?.rsplit('/').next()?;
     let arguments = command.get(1..)?;
     let package = match program {
@@ -83,7 +83,7 @@ pub(crate) fn unpinned(command: &[String]) -> Option<&str> {
 }
 
 /// A package with its version, as the runner of this command reads it.
-pub(crate) fn pinned(command: &[String], package: &str, version: &str) -> String {
+pub fn pinned(command: &[String], package: &str, version: &str) -> String {
     let is_python = command.first().is_some_and(|program| program.ends_with("uvx"));
     let between = if is_python { "==" } else { "@" };
     format!("{package}{between}{version}")

@@ -24,7 +24,7 @@ const HELD: RangeInclusive<usize> = 1..=MAX_HELD;
 /// The operator's commands that may answer approvals and decide pins; later ones are stricter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(const_into_str, serialize_all = "kebab-case")]
-pub(crate) enum Operator {
+pub enum Operator {
     /// All, of our own user and root.
     #[default]
     Any,
@@ -36,7 +36,7 @@ pub(crate) enum Operator {
 
 impl Operator {
     /// As it is kept in the store, for commands without a daemon.
-    pub(crate) const fn number(self) -> u64 {
+    pub const fn number(self) -> u64 {
         match self {
             Self::Any => 0,
             Self::Terminal => 1,
@@ -45,7 +45,7 @@ impl Operator {
     }
 
     /// Of a kept number; a later program's is the strictest.
-    pub(crate) const fn of_number(number: u64) -> Self {
+    pub const fn of_number(number: u64) -> Self {
         match number {
             0 => Self::Any,
             1 => Self::Terminal,
@@ -56,36 +56,36 @@ impl Operator {
 
 /// How headend asks for approval.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Consent {
+pub struct Consent {
     /// How long a call waits for the answer of its own client.
-    pub(crate) timeout: Duration,
+    pub timeout: Duration,
     /// How long the console and the command line can answer an approval.
-    pub(crate) prompt_life: Duration,
+    pub prompt_life: Duration,
     /// Open approvals of one caller.
-    pub(crate) max_open: usize,
+    pub max_open: usize,
     /// Approvals of one client that may end without an answer in a minute.
-    pub(crate) per_minute: usize,
+    pub per_minute: usize,
     /// A grant expires when it is unused for so long.
-    pub(crate) unused_expiry: Duration,
-    pub(crate) operator: Operator,
+    pub unused_expiry: Duration,
+    pub operator: Operator,
     /// How long a call is held open that waits for a person elsewhere; zero refuses it at once.
-    pub(crate) hold: Duration,
+    pub hold: Duration,
     /// Held calls of one caller.
-    pub(crate) max_held: usize,
+    pub max_held: usize,
     /// Other times for the calls of some clients.
-    pub(crate) holds: Vec<Hold>,
+    pub holds: Vec<Hold>,
     /// The receiver of notices of open approvals.
-    pub(crate) notify: Option<Notify>,
+    pub notify: Option<Notify>,
 }
 
 /// How long the calls of some clients are held. An empty list means all.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Hold {
-    pub(crate) callers: Vec<String>,
-    pub(crate) profiles: Vec<String>,
+pub struct Hold {
+    pub callers: Vec<String>,
+    pub profiles: Vec<String>,
     /// Over the names that clients give themselves.
-    pub(crate) clients: Vec<String>,
-    pub(crate) hold: Duration,
+    pub clients: Vec<String>,
+    pub hold: Duration,
 }
 
 impl Default for Consent {
@@ -128,7 +128,7 @@ impl Consent {
 
     /// How long a call is held. `client` is the name that its client gives itself, empty for none. Of several entries the
     /// shortest time counts, so their order means nothing.
-    pub(crate) fn hold_of(&self, caller: &str, profile: Option<&str>, client: &str) -> Duration {
+    pub fn hold_of(&self, caller: &str, profile: Option<&str>, client: &str) -> Duration {
         let matching = self.holds.iter().filter(|hold| hold.is_for(caller, profile.unwrap_or_default(), client));
         matching.map(|hold| hold.hold).min().unwrap_or(self.hold)
     }

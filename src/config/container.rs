@@ -26,18 +26,18 @@ const VALUED: [&str; 17] = [
 
 /// The words of a command that runs a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ContainerRun<'a> {
+pub struct ContainerRun<'a> {
     /// Between the program and its command, such as `--context x`.
-    pub(crate) global: &'a [String],
+    pub global: &'a [String],
     /// `run`, or `container run`.
-    pub(crate) command: &'a [String],
+    pub command: &'a [String],
     /// Options, image and arguments.
-    pub(crate) rest: &'a [String],
+    pub rest: &'a [String],
 }
 
 impl<'a> ContainerRun<'a> {
     /// Reads a command; `None` if it runs no container, as far as can be seen.
-    pub(crate) fn of(words: &'a [String]) -> Option<Self> {
+    pub fn of(words: &'a [String]) -> Option<Self> {
         let (program, words) = words.split_first()?;
         PROGRAMS.contains(&program.rsplit('/').next()?).then_some(())?;
         let mut at = 0;
@@ -56,7 +56,7 @@ impl<'a> ContainerRun<'a> {
 
     /// Whether the container gets no standard input: it lacks `-i`, also among other letters, and
     /// `--interactive`.
-    pub(crate) fn lacks_stdin(self) -> bool {
+    pub fn lacks_stdin(self) -> bool {
         let is_it = |word: &String| {
             let letters = word.strip_prefix('-').filter(|letters| !letters.starts_with('-'));
             let short =

@@ -6,7 +6,7 @@ use crate::policy::{Annotations, Effect, Field, Hints, Policy, RuleSpec, Table, 
 
 /// Programs that can ask nothing because several callers share them. `is_modern`: a server that asks without that, as an earlier run
 /// learnt.
-pub(crate) fn unasked(config: &Config, is_modern: impl Fn(&Upstream) -> bool) -> Option<String> {
+pub fn unasked(config: &Config, is_modern: impl Fn(&Upstream) -> bool) -> Option<String> {
     if !config.has_many_callers() {
         return None;
     }
@@ -80,7 +80,7 @@ fn can_be_stated(rule: &RuleSpec, upstream: &Upstream) -> bool {
 }
 
 /// One sentence for each doubt. `known`: the canonical names of all items, if an earlier run kept them.
-pub(crate) fn doubts(config: &Config, known: Option<&[String]>) -> Vec<String> {
+pub fn doubts(config: &Config, known: Option<&[String]>) -> Vec<String> {
     let Ok(policy) = Policy::build(&config.policy) else { return Vec::new() };
     let mut doubts = Vec::new();
     if policy.denies_all() {
@@ -104,7 +104,7 @@ pub(crate) fn doubts(config: &Config, known: Option<&[String]>) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::tests::good;
+    use crate::tests::good;
 
     #[test]
     fn a_rule_over_annotations_that_no_tool_can_have_is_told_with_the_way_out() {

@@ -9,7 +9,7 @@ use super::secret::{Found, Lacks, Secret};
 
 /// A text as it is written and as it is used. Debug shows what is written.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Template {
+pub struct Template {
     written: String,
     /// `None` where both are the same.
     value: Option<Secret>,
@@ -17,21 +17,21 @@ pub(crate) struct Template {
 
 impl Template {
     /// A text without variables.
-    pub(crate) const fn plain(text: String) -> Self {
+    pub const fn plain(text: String) -> Self {
         Self { written: text, value: None }
     }
 
-    pub(crate) fn written(&self) -> &str {
+    pub fn written(&self) -> &str {
         &self.written
     }
 
     /// The text to use, for the one place that needs it.
-    pub(crate) fn expose(&self) -> &str {
+    pub fn expose(&self) -> &str {
         self.value.as_ref().map_or(&self.written, Secret::expose)
     }
 
     /// Whether the two texts may differ.
-    pub(crate) const fn is_expanded(&self) -> bool {
+    pub const fn is_expanded(&self) -> bool {
         self.value.is_some()
     }
 

@@ -9,7 +9,7 @@ use rustix::fs::StatVfsMountFlags;
 
 use super::guard;
 
-pub(crate) const NAME: &str = "conf.d";
+pub const NAME: &str = "conf.d";
 /// More files than an operator writes.
 const MAX_FILES: usize = 256;
 

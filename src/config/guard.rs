@@ -23,20 +23,20 @@ const WRITE: u32 = 0o022;
 const STICKY: u32 = 0o1000;
 
 /// Mode bits forbidden for a file that others may read.
-pub(crate) const SHARED: u32 = WRITE;
+pub const SHARED: u32 = WRITE;
 /// Mode bits forbidden for a file that is for its owner alone.
-pub(crate) const SECRET: u32 = 0o077;
+pub const SECRET: u32 = 0o077;
 
 /// Largest file of the configuration, of a secret, or of rules, in bytes.
-pub(crate) const MAX_CONFIG: u64 = 4 << 20;
+pub const MAX_CONFIG: u64 = 4 << 20;
 /// Largest file of a key or token of headend's own, in bytes.
-pub(crate) const MAX_KEY: u64 = 64 << 10;
+pub const MAX_KEY: u64 = 64 << 10;
 
 /// Judges an open file or directory. `forbidden`: mode bits that it must not have. `path` is for the error text alone.
 ///
 /// # Errors
 /// The fault and the command that mends it; the text follows the path in a message.
-pub(crate) fn judge(path: &Path, data: &Metadata, forbidden: u32) -> Result<(), String> {
+pub fn judge(path: &Path, data: &Metadata, forbidden: u32) -> Result<(), String> {
     let own = rustix::process::geteuid().as_raw();
     let (uid, mode, path) = (data.uid(), data.mode() & 0o7777, in_command(path));
     if uid != own && uid != 0 {
@@ -61,7 +61,7 @@ pub(crate) fn judge(path: &Path, data: &Metadata, forbidden: u32) -> Result<(), 
 ///
 /// # Errors
 /// The fault, also that the path leads to no directory; the text follows the path in a message.
-pub(crate) fn directory(path: &Path, shared: bool) -> Result<(), String> {
+pub fn directory(path: &Path, shared: bool) -> Result<(), String> {
     let data = std::fs::metadata(path).map_err(|error| error.to_string())?;
     if !data.is_dir() {
         return Err("is not a directory".to_owned());
@@ -75,7 +75,7 @@ pub(crate) fn directory(path: &Path, shared: bool) -> Result<(), String> {
 ///
 /// # Errors
 /// The system's error, or what is wrong and the command that mends it, to follow the path in a message.
-pub(crate) fn look(path: &Path, forbidden: u32) -> io::Result<Metadata> {
+pub fn look(path: &Path, forbidden: u32) -> io::Result<Metadata> {
     let data = std::fs::symlink_metadata(path)?;
     if data.is_symlink() {
         return Err(link(path));
@@ -92,7 +92,7 @@ pub(crate) fn look(path: &Path, forbidden: u32) -> io::Result<Metadata> {
 ///
 /// # Errors
 /// The system's error, or what is wrong and the command that mends it, to follow the path in a message.
-pub(crate) fn open(path: &Path, flags: OFlags, forbidden: u32) -> io::Result<File> {
+pub fn open(path: &Path, flags: OFlags, forbidden: u32) -> io::Result<File> {
     let (file, data) = open_regular(path, flags | OFlags::NOFOLLOW)?;
     judge(path, &data, forbidden).map_err(refusal)?;
     Ok(file)
@@ -120,7 +120,7 @@ fn open_regular(path: &Path, flags: OFlags) -> io::Result<(File, Metadata)> {
 ///
 /// # Errors
 /// The system's error, or that the file is larger, to follow the path in a message.
-pub(crate) fn read_bounded(file: &File, most: u64) -> io::Result<Vec<u8>> {
+pub fn read_bounded(file: &File, most: u64) -> io::Result<Vec<u8>> {
     let too_large = || {
         let text = format!("is larger than {most} bytes, and no more are read; write a smaller file");
         Err(io::Error::new(io::ErrorKind::FileTooLarge, text))
@@ -142,7 +142,7 @@ fn text_of(file: &File, most: u64) -> io::Result<String> {
 ///
 /// # Errors
 /// The system's error, or what is wrong, to follow the path in a message.
-pub(crate) fn read_regular(path: &Path, most: u64) -> io::Result<String> {
+pub fn read_regular(path: &Path, most: u64) -> io::Result<String> {
     text_of(&open_regular(path, OFlags::RDONLY)?.0, most)
 }
 
@@ -150,19 +150,19 @@ pub(crate) fn read_regular(path: &Path, most: u64) -> io::Result<String> {
 ///
 /// # Errors
 /// The system's error, or what is wrong and the command that mends it, to follow the path in a message.
-pub(crate) fn read(path: &Path) -> io::Result<String> {
+pub fn read(path: &Path) -> io::Result<String> {
     let (file, data) = open_regular(path, OFlags::RDONLY)?;
     judge(path, &data, WRITE).map_err(refusal)?;
     text_of(&file, MAX_CONFIG)
 }
 
 /// The error of a failed `open`; a symbolic link gets a text of its own.
-pub(crate) fn opening(path: &Path, error: Errno) -> io::Error {
+pub fn opening(path: &Path, error: Errno) -> io::Error {
     if error == Errno::LOOP { link(path) } else { error.into() }
 }
 
 /// The error for a symbolic link, which headend does not follow here.
-pub(crate) fn link(path: &Path) -> io::Error {
+pub fn link(path: &Path) -> io::Error {
     let path = in_command(path);
     refusal(format!(
         "is a symbolic link, which headend does not follow here; replace it with its target, or run `rm {path}`"
@@ -175,7 +175,7 @@ fn in_command(path: &Path) -> String {
 }
 
 /// Wraps a text of ours in an [`io::Error`].
-pub(crate) fn refusal(what: String) -> io::Error {
+pub fn refusal(what: String) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, what)
 }
 

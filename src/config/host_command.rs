@@ -8,7 +8,7 @@ use crate::wire::foreign;
 
 /// The command by which a host reaches a daemon.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct HostCommand {
+pub struct HostCommand {
     /// The configuration file and the socket, where a host does not find them by itself.
     named: Option<(Option<PathBuf>, PathBuf)>,
 }
@@ -16,7 +16,7 @@ pub(crate) struct HostCommand {
 impl HostCommand {
     /// The command for a daemon with that configuration file, state directory and socket. `env` is
     /// the daemon's environment, and `uid` its user.
-    pub(crate) fn of(
+    pub fn of(
         config: Option<&Path>,
         state: &Path,
         socket: &Path,
@@ -35,7 +35,7 @@ impl HostCommand {
     }
 
     /// The command as a line for a shell.
-    pub(crate) fn line(&self) -> String {
+    pub fn line(&self) -> String {
         let mut line = "headend stdio".to_owned();
         if let Some((config, socket)) = &self.named {
             let paths = config.iter().map(|config| ("--config", config)).chain([("--socket", socket)]);

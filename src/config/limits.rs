@@ -72,8 +72,8 @@ macro_rules! limits {
         /// Bounds on clients and their messages. The bounds per caller and on wrong credentials apply only to
         /// configurations with several callers.
         #[derive(Clone, Debug, PartialEq, Eq)]
-        pub(crate) struct Limits {
-            $( $(#[$doc])* pub(crate) $field: $value, )*
+        pub struct Limits {
+            $( $(#[$doc])* pub $field: $value, )*
         }
 
         impl Default for Limits {

@@ -82,7 +82,7 @@ pub(super) fn directories(env: &dyn Fn(&str) -> Option<String>, search_path: &[P
 
 /// Every directory in which version managers and installers put programs, searched or not: where a program that is missing may be. Of
 /// several versions the newest comes first.
-pub(crate) fn known_directories(env: &dyn Fn(&str) -> Option<String>) -> Vec<PathBuf> {
+pub fn known_directories(env: &dyn Fn(&str) -> Option<String>) -> Vec<PathBuf> {
     let mut all = Vec::new();
     if let Some(homes) = Homes::of_user(env) {
         all.extend([homes.home.join(".local/bin"), homes.mise.join("shims"), homes.volta.join("bin")]);
@@ -99,7 +99,7 @@ pub(crate) fn known_directories(env: &dyn Fn(&str) -> Option<String>) -> Vec<Pat
 }
 
 /// Folders of versions: a program that is found in another version of one of them is at the same place.
-pub(crate) fn version_folders(env: &dyn Fn(&str) -> Option<String>) -> Vec<PathBuf> {
+pub fn version_folders(env: &dyn Fn(&str) -> Option<String>) -> Vec<PathBuf> {
     let folders = Homes::of(env).map(|homes| homes.versions()).unwrap_or_default();
     folders.into_iter().filter(|folder| is_ours(folder)).collect()
 }
@@ -114,7 +114,7 @@ fn is_ours(directory: &Path) -> bool {
 }
 
 /// Whether two programs are the same one in two versions below one of the folders. Pure.
-pub(crate) fn is_same_place(one: &Path, other: &Path, folders: &[PathBuf]) -> bool {
+pub fn is_same_place(one: &Path, other: &Path, folders: &[PathBuf]) -> bool {
     folders.iter().any(|folder| {
         let (Some(one), Some(other)) = (behind_version(one, folder), behind_version(other, folder)) else {
             return false;

@@ -23,49 +23,49 @@ use super::secret::{Secret, is_secret_name};
 
 /// Everything the gateway does, resolved: defaults filled in, secrets read, every value checked.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Config {
+pub struct Config {
     /// The configuration file; `None` for a text from elsewhere.
-    pub(crate) path: Option<PathBuf>,
+    pub path: Option<PathBuf>,
     /// The files of `conf.d` that were merged with it, in their order.
-    pub(crate) also: Vec<PathBuf>,
-    pub(crate) server: Server,
+    pub also: Vec<PathBuf>,
+    pub server: Server,
     /// Address of `/metrics`, `/healthz` and `/readyz`; `None` switches them off.
-    pub(crate) metrics: Option<SocketAddr>,
-    pub(crate) console: Console,
-    pub(crate) admin: Admin,
-    pub(crate) stdio: Stdio,
-    pub(crate) naming: Naming,
-    pub(crate) defaults: Defaults,
+    pub metrics: Option<SocketAddr>,
+    pub console: Console,
+    pub admin: Admin,
+    pub stdio: Stdio,
+    pub naming: Naming,
+    pub defaults: Defaults,
     /// In the order of the file, which is the order of all lists.
-    pub(crate) upstreams: Vec<Upstream>,
+    pub upstreams: Vec<Upstream>,
     /// Those with `enabled = false`: checked like the others and neither started nor listed. What is known of them is kept.
-    pub(crate) disabled: Vec<Upstream>,
+    pub disabled: Vec<Upstream>,
     /// Those of `disabled` that the operator switched off while this process runs; none in a configuration that was read.
-    pub(crate) off: Vec<UpstreamName>,
-    pub(crate) policy: PolicySpec,
+    pub off: Vec<UpstreamName>,
+    pub policy: PolicySpec,
     /// Whether there is a `[policy]` table. Without one every call needs an approval, with a warning.
-    pub(crate) policy_stated: bool,
-    pub(crate) consent: Consent,
-    pub(crate) profiles: Vec<Profile>,
-    pub(crate) audit: Audit,
-    pub(crate) secrets: Secrets,
-    pub(crate) log: Log,
+    pub policy_stated: bool,
+    pub consent: Consent,
+    pub profiles: Vec<Profile>,
+    pub audit: Audit,
+    pub secrets: Secrets,
+    pub log: Log,
 }
 
 /// The `[secrets]` table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Secrets {
+pub struct Secrets {
     /// Key that seals values in the store; `None`: the key file of the state directory.
-    pub(crate) key: Option<Secret>,
+    pub key: Option<Secret>,
 }
 
 /// The `[console]` table.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Console {
+pub struct Console {
     /// Address of the pages; `None` switches them off.
-    pub(crate) listen: Option<SocketAddr>,
+    pub listen: Option<SocketAddr>,
     /// The operator wrote the address, so headend tries no other.
-    pub(crate) chosen: bool,
+    pub chosen: bool,
 }
 
 // The default address is the same console, whether it is written or not.
@@ -77,26 +77,26 @@ impl PartialEq for Console {
 
 /// The `[server]` table.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Server {
+pub struct Server {
     /// Loopback addresses only: this release has no TLS of its own.
-    pub(crate) listen: Vec<SocketAddr>,
+    pub listen: Vec<SocketAddr>,
     /// Path of the MCP endpoint; `<endpoint>/<profile>` serves a profile.
-    pub(crate) endpoint: String,
+    pub endpoint: String,
     /// Whether headend also serves the HTTP+SSE transport of 2024-11-05.
-    pub(crate) legacy_sse: bool,
+    pub legacy_sse: bool,
     /// `Host` values beyond the listen addresses and loopback names.
-    pub(crate) allowed_hosts: Vec<String>,
+    pub allowed_hosts: Vec<String>,
     /// Accepted `Origin` values; a request without one is always accepted.
-    pub(crate) allowed_origins: Vec<String>,
-    pub(crate) auth: Auth,
-    pub(crate) limits: Limits,
+    pub allowed_origins: Vec<String>,
+    pub auth: Auth,
+    pub limits: Limits,
     /// How long calls in flight may take to end at shutdown.
-    pub(crate) drain_timeout: Duration,
+    pub drain_timeout: Duration,
 }
 
 /// Authentication of clients over HTTP.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Auth {
+pub enum Auth {
     /// The generated token of the caller `local`, and these: (caller, token).
     Token { tokens: Vec<(String, Secret)> },
     /// Every client on the loopback address is the caller `local`.
@@ -105,7 +105,7 @@ pub(crate) enum Auth {
 
 impl Config {
     /// Whether there can be a caller other than the local user.
-    pub(crate) fn has_many_callers(&self) -> bool {
+    pub fn has_many_callers(&self) -> bool {
         let tokens = matches!(&self.server.auth, Auth::Token { tokens } if !tokens.is_empty());
         tokens || self.admin.group.is_some() || !self.admin.users.is_empty()
     }
@@ -113,34 +113,34 @@ impl Config {
 
 /// The `[admin]` table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Admin {
+pub struct Admin {
     /// `None`: a socket in the runtime directory.
-    pub(crate) socket: Option<PathBuf>,
+    pub socket: Option<PathBuf>,
     /// Group that may connect; makes the socket 0660.
-    pub(crate) group: Option<String>,
+    pub group: Option<String>,
     /// User names or uids that may connect, in addition to our own and root.
-    pub(crate) users: Vec<String>,
+    pub users: Vec<String>,
 }
 
 /// The `[stdio]` table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stdio {
+pub struct Stdio {
     /// How long `headend stdio` looks for a daemon that went away.
-    pub(crate) reconnect_timeout: Duration,
+    pub reconnect_timeout: Duration,
 }
 
 /// The `[naming]` table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Naming {
-    pub(crate) uris: Uris,
+pub struct Naming {
+    pub uris: Uris,
     /// Longest exposed name, in bytes.
-    pub(crate) max_length: usize,
+    pub max_length: usize,
 }
 
 /// How resource URIs are exposed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(const_into_str, serialize_all = "kebab-case")]
-pub(crate) enum Uris {
+pub enum Uris {
     /// Unchanged.
     Keep,
     /// Always `<upstream>+<original>`.
@@ -149,68 +149,68 @@ pub(crate) enum Uris {
 
 /// One `[upstreams.<name>]` table.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Upstream {
-    pub(crate) name: UpstreamName,
-    pub(crate) target: Target,
+pub struct Upstream {
+    pub name: UpstreamName,
+    pub target: Target,
     /// Of a server behind a URL: how the gateway logs in.
-    pub(crate) auth: Option<UpstreamAuth>,
+    pub auth: Option<UpstreamAuth>,
     /// The proxy on the way to a server behind a URL and to its authorization servers. No part of
     /// the launch.
-    pub(crate) proxy: ProxySettings,
+    pub proxy: ProxySettings,
     /// Secrets and variables that are not there, each with what to do; it is not started without them.
-    pub(crate) lacks: Vec<String>,
+    pub lacks: Vec<String>,
     /// Whether `${VAR}` is put in; `None`: everywhere but in `command`.
-    pub(crate) expand: Option<bool>,
+    pub expand: Option<bool>,
     /// Names and values of the variables that were put in, which are shown nowhere.
-    pub(crate) expanded: Vec<(String, Secret)>,
-    pub(crate) era: EraChoice,
-    pub(crate) instance: Instance,
-    pub(crate) start: Start,
+    pub expanded: Vec<(String, Secret)>,
+    pub era: EraChoice,
+    pub instance: Instance,
+    pub start: Start,
     /// How long a call may stay silent; each progress notice restarts it.
-    pub(crate) call_timeout: Duration,
+    pub call_timeout: Duration,
     /// How long a call may take with all its progress.
-    pub(crate) call_max: Duration,
+    pub call_max: Duration,
     /// From launch to the end of the handshake; a start that took longer has twice the time when it is repeated.
-    pub(crate) start_timeout: Duration,
+    pub start_timeout: Duration,
     /// How long a call waits for a start.
-    pub(crate) start_wait: Duration,
+    pub start_wait: Duration,
     /// How long a lazy upstream runs on without a use.
-    pub(crate) idle_stop: Duration,
+    pub idle_stop: Duration,
     /// Items of each of its lists that are offered.
-    pub(crate) max_inventory: usize,
+    pub max_inventory: usize,
     /// Calls at once.
-    pub(crate) max_in_flight: usize,
+    pub max_in_flight: usize,
     /// Calls that may wait for a slot.
-    pub(crate) queue: usize,
-    pub(crate) queue_timeout: Duration,
+    pub queue: usize,
+    pub queue_timeout: Duration,
     /// How long a question of a shared process may wait until it is clear whose it is.
-    pub(crate) attribution_timeout: Duration,
+    pub attribution_timeout: Duration,
     /// Which roots the server learns.
-    pub(crate) roots: Roots,
+    pub roots: Roots,
     /// Which completions are passed on.
-    pub(crate) completions: Completions,
+    pub completions: Completions,
     /// Which elicitations the server may make.
-    pub(crate) elicit: Elicit,
+    pub elicit: Elicit,
     /// How far headend trusts the hints of its tools.
-    pub(crate) trust: Trust,
+    pub trust: Trust,
     /// Privileges and umask of its processes.
-    pub(crate) confinement: Confinement,
+    pub confinement: Confinement,
     /// The part of our environment that its processes get.
-    pub(crate) surroundings: Surroundings,
+    pub surroundings: Surroundings,
     /// What happens when a definition changes.
-    pub(crate) on_change: OnChange,
+    pub on_change: OnChange,
     /// The operator's annotations: patterns over original names, and the hints that hold for them.
-    pub(crate) annotations: Vec<(String, Hints)>,
+    pub annotations: Vec<(String, Hints)>,
     /// Prefix of each exposed name, separator included.
-    pub(crate) prefix: String,
-    pub(crate) tools: Filter,
-    pub(crate) prompts: Filter,
-    pub(crate) resources: Filter,
+    pub prefix: String,
+    pub tools: Filter,
+    pub prompts: Filter,
+    pub resources: Filter,
 }
 
 impl Upstream {
     /// Whether several clients may share one process of it.
-    pub(crate) fn is_shared_process(&self) -> bool {
+    pub fn is_shared_process(&self) -> bool {
         matches!(self.target, Target::Stdio { .. }) && matches!(self.instance, Instance::Auto | Instance::Shared)
     }
 }
@@ -218,7 +218,7 @@ impl Upstream {
 /// Which completions of arguments an upstream is asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(const_into_str, serialize_all = "kebab-case")]
-pub(crate) enum Completions {
+pub enum Completions {
     /// Those of items whose calls need no approval or have a lasting grant.
     #[default]
     Consented,
@@ -228,7 +228,7 @@ pub(crate) enum Completions {
 
 /// How an upstream is reached.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Target {
+pub enum Target {
     Stdio {
         /// Program and arguments, at least one word; no shell is involved.
         command: Vec<Template>,
@@ -248,14 +248,14 @@ pub(crate) enum Target {
 
 impl Target {
     /// Whether the path of the program, which its first word leads to, holds what was put in for variables.
-    pub(crate) fn hides_program(&self, word: &Template) -> bool {
+    pub fn hides_program(&self, word: &Template) -> bool {
         let Self::Stdio { cwd, .. } = self else { return false };
         let is_below = word.written().contains('/') && !word.written().starts_with('/');
         word.is_expanded() || (is_below && cwd.as_ref().is_some_and(Template::is_expanded))
     }
 
     /// The URL as it is part of a launch and is shown: without what was put in for variables.
-    pub(crate) fn shown_url(&self) -> Option<String> {
+    pub fn shown_url(&self) -> Option<String> {
         let Self::Http { url, written, .. } = self else { return None };
         // Written as a parser writes it, which was all that a launch had before there were variables.
         let parsed = |text: &String| Url::parse(text).map_or_else(|_| text.clone(), |url| url.to_string());
@@ -263,13 +263,13 @@ impl Target {
     }
 
     /// Whether one of the headers is a credential, by its name.
-    pub(crate) fn has_credential(&self) -> bool {
+    pub fn has_credential(&self) -> bool {
         let Self::Http { headers, .. } = self else { return false };
         headers.iter().any(|(name, _)| is_secret_name(name))
     }
 
     /// Whether the server is on this machine.
-    pub(crate) fn is_here(&self) -> bool {
+    pub fn is_here(&self) -> bool {
         match self {
             Self::Stdio { .. } => true,
             Self::Http { url, .. } => is_loopback(url),
@@ -279,11 +279,11 @@ impl Target {
 
 /// Confinement of an upstream's processes and of all that they start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Confinement {
+pub struct Confinement {
     /// The processes gain no privileges from programs, for example with a set-user-ID bit.
-    pub(crate) no_new_privileges: bool,
+    pub no_new_privileges: bool,
     /// Mode bits that their new files lack; `None`: our own umask.
-    pub(crate) umask: Option<u32>,
+    pub umask: Option<u32>,
 }
 
 impl Default for Confinement {
@@ -294,21 +294,21 @@ impl Default for Confinement {
 
 /// The `[defaults]` table: what holds for upstreams beside their own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Defaults {
-    pub(crate) env_from: Vec<String>,
+pub struct Defaults {
+    pub env_from: Vec<String>,
     /// Absolute. An empty list: none of version managers either.
-    pub(crate) path: Option<Vec<PathBuf>>,
+    pub path: Option<Vec<PathBuf>>,
 }
 
 /// The part of our environment that an upstream's processes get. No part of the launch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Surroundings {
+pub struct Surroundings {
     /// Variables by name, in addition to those that all processes of its trust get.
-    pub(crate) env_from: Vec<String>,
+    pub env_from: Vec<String>,
     /// Directories before its `PATH`. Absolute.
-    pub(crate) path: Vec<PathBuf>,
+    pub path: Vec<PathBuf>,
     /// Whether directories of version managers stand between them and the `PATH`.
-    pub(crate) managers: bool,
+    pub managers: bool,
 }
 
 impl Default for Surroundings {
@@ -320,7 +320,7 @@ impl Default for Surroundings {
 /// HTTP transport of an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(const_into_str, serialize_all = "kebab-case")]
-pub(crate) enum Transport {
+pub enum Transport {
     Auto,
     StreamableHttp,
     Sse,
@@ -329,7 +329,7 @@ pub(crate) enum Transport {
 /// Which protocol era to speak to an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(const_into_str, serialize_all = "kebab-case")]
-pub(crate) enum EraChoice {
+pub enum EraChoice {
     /// Probe the server.
     Auto,
     Legacy,
@@ -339,7 +339,7 @@ pub(crate) enum EraChoice {
 /// Who shares one process or session of an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(const_into_str, serialize_all = "kebab-case")]
-pub(crate) enum Instance {
+pub enum Instance {
     Auto,
     Shared,
     PerCaller,
@@ -349,7 +349,7 @@ pub(crate) enum Instance {
 /// When an upstream is started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(const_into_str, serialize_all = "kebab-case")]
-pub(crate) enum Start {
+pub enum Start {
     Eager,
     /// When it is needed: by a call or subscription, or because its lists are not known yet. Stops when it is idle.
     Lazy,
@@ -357,11 +357,11 @@ pub(crate) enum Start {
 
 /// Which items are offered, and under which local name. Globs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Filter {
-    pub(crate) allow: Vec<String>,
-    pub(crate) deny: Vec<String>,
+pub struct Filter {
+    pub allow: Vec<String>,
+    pub deny: Vec<String>,
     /// (original, local name), tools and prompts of upstreams only.
-    pub(crate) rename: Vec<(String, String)>,
+    pub rename: Vec<(String, String)>,
 }
 
 impl Default for Filter {
@@ -372,23 +372,23 @@ impl Default for Filter {
 
 /// One `[profiles.<name>]` table: a named view of the catalog.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Profile {
-    pub(crate) name: String,
+pub struct Profile {
+    pub name: String,
     /// Every upstream where the file names none.
-    pub(crate) upstreams: Vec<UpstreamName>,
+    pub upstreams: Vec<UpstreamName>,
     /// Over canonical names.
-    pub(crate) tools: Filter,
-    pub(crate) prompts: Filter,
-    pub(crate) resources: Filter,
+    pub tools: Filter,
+    pub prompts: Filter,
+    pub resources: Filter,
     /// Names and URIs of its one upstream, unchanged.
-    pub(crate) transparent: bool,
-    pub(crate) hints: ShownHints,
+    pub transparent: bool,
+    pub hints: ShownHints,
 }
 
 /// The hints that the clients of a view see on tools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(const_into_str, serialize_all = "kebab-case")]
-pub(crate) enum ShownHints {
+pub enum ShownHints {
     /// The server's own below the operator's. Of an untrusted server, those that policy goes by.
     #[default]
     Server,
@@ -398,16 +398,16 @@ pub(crate) enum ShownHints {
 
 /// The `[log]` table. Command line and environment take precedence.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Log {
+pub struct Log {
     /// A level, or `target=level` pairs.
-    pub(crate) filter: String,
-    pub(crate) format: LogFormat,
+    pub filter: String,
+    pub format: LogFormat,
 }
 
 /// How log lines look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(const_into_str, serialize_all = "kebab-case")]
-pub(crate) enum LogFormat {
+pub enum LogFormat {
     /// To the journal under systemd, else text.
     Auto,
     Text,

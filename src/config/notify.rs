@@ -12,15 +12,15 @@ use super::secret::{self, Lacks, Secret};
 
 /// Where notices of open approvals go, and what is in them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Notify {
-    pub(crate) to: Notified,
+pub struct Notify {
+    pub to: Notified,
     /// The arguments of the calls are told too.
-    pub(crate) arguments: bool,
+    pub arguments: bool,
 }
 
 /// The receiver of notices.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Notified {
+pub enum Notified {
     /// A program by its absolute path, and its arguments.
     Program(Vec<String>),
     Url(Hook),
@@ -28,21 +28,21 @@ pub(crate) enum Notified {
 
 /// A URL that takes notices.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Hook {
+pub struct Hook {
     /// Many services know their users by a secret in the path.
-    pub(crate) url: Secret,
+    pub url: Secret,
     /// Scheme, host and port.
-    pub(crate) origin: String,
+    pub origin: String,
     /// Its server is on this machine; every other one has to be on the internet.
-    pub(crate) is_here: bool,
-    pub(crate) headers: Vec<(String, Secret)>,
+    pub is_here: bool,
+    pub headers: Vec<(String, Secret)>,
     /// The way to it, as headend's environment says.
-    pub(crate) proxy: ProxySettings,
+    pub proxy: ProxySettings,
 }
 
 impl Hook {
     /// The URL for people.
-    pub(crate) fn shown(&self) -> String {
+    pub fn shown(&self) -> String {
         format!("{}/{}", self.origin, secret::REDACTED)
     }
 }
@@ -114,13 +114,13 @@ fn hook(node: &Node<'_>) -> Option<Hook> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::parse;
-    use crate::config::tests::{every, paths};
+    use crate::parse;
+    use crate::tests::{every, paths};
 
     fn read(lines: &str) -> Result<(Option<Notify>, String), String> {
         let loaded = parse(&format!("[policy.consent]\n{lines}"), "t", &every, &paths);
         let (config, _) = loaded.map_err(|problems| problems.to_string())?;
-        let shown = crate::config::show::render(&config);
+        let shown = crate::show::render(&config);
         let shown = shown.lines().filter(|line| line.starts_with("notify")).collect::<Vec<_>>().join("\n");
         Ok((config.consent.notify, shown))
     }

@@ -32,18 +32,18 @@ mod listening {
     use serde_json::Value;
 
     #[derive(Default)]
-    pub(in crate::config) struct Observed(RefCell<All>);
+    pub(crate) struct Observed(RefCell<All>);
 
     /// By key path.
     #[derive(Default)]
-    pub(in crate::config) struct All {
-        pub(in crate::config) shapes: BTreeMap<String, Vec<Value>>,
-        pub(in crate::config) named: BTreeSet<String>,
-        pub(in crate::config) keys: BTreeMap<String, BTreeSet<&'static str>>,
+    pub(crate) struct All {
+        pub(crate) shapes: BTreeMap<String, Vec<Value>>,
+        pub(crate) named: BTreeSet<String>,
+        pub(crate) keys: BTreeMap<String, BTreeSet<&'static str>>,
     }
 
     impl Observed {
-        pub(in crate::config) fn shape(&self, path: &str, shape: impl FnOnce() -> Value) {
+        pub(crate) fn shape(&self, path: &str, shape: impl FnOnce() -> Value) {
             let (mut all, shape) = (self.0.borrow_mut(), shape());
             let shapes = all.shapes.entry(path.to_owned()).or_default();
             if !shapes.contains(&shape) {
@@ -51,15 +51,15 @@ mod listening {
             }
         }
 
-        pub(in crate::config) fn names(&self, path: &str) {
+        pub(crate) fn names(&self, path: &str) {
             self.0.borrow_mut().named.insert(path.to_owned());
         }
 
-        pub(in crate::config) fn keys(&self, path: &str, keys: &[&'static str]) {
+        pub(crate) fn keys(&self, path: &str, keys: &[&'static str]) {
             self.0.borrow_mut().keys.entry(path.to_owned()).or_default().extend(keys);
         }
 
-        pub(in crate::config) fn all(self) -> All {
+        pub(crate) fn all(self) -> All {
             self.0.into_inner()
         }
     }

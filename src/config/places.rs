@@ -9,14 +9,14 @@ use super::model::{Config, Target};
 use super::surroundings::{Lookup, search_path};
 
 /// The configuration of the whole machine.
-pub(crate) const SYSTEM: &str = "/etc/headend/headend.toml";
+pub const SYSTEM: &str = "/etc/headend/headend.toml";
 
 /// Search path where the environment has no `PATH`.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// Place of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Located {
+pub enum Located {
     File(PathBuf),
     /// No file found: the embedded default applies.
     Embedded,
@@ -27,7 +27,7 @@ pub(crate) enum Located {
 ///
 /// A path that the user named is not checked for existence, so that a typing error never leads to another
 /// configuration.
-pub(crate) fn locate(explicit: Option<&Path>, env: &dyn Fn(&str) -> Option<String>) -> Located {
+pub fn locate(explicit: Option<&Path>, env: &dyn Fn(&str) -> Option<String>) -> Located {
     // A file that cannot be examined counts as present: loading it reports why.
     locate_among(explicit, env, &|path| path.try_exists().unwrap_or(true))
 }
@@ -47,13 +47,13 @@ fn locate_among(
 
 /// The configuration of one user: `$XDG_CONFIG_HOME/headend/headend.toml` (`~/.config/..`). `None` when the environment
 /// names no directory.
-pub(crate) fn user_file(env: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
+pub fn user_file(env: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
     base_dir(env, "XDG_CONFIG_HOME", ".config").map(|dir| dir.join("headend/headend.toml"))
 }
 
 /// The state directory: `$STATE_DIRECTORY`, else `$XDG_STATE_HOME/headend` (`~/.local/state/headend`). `None` when the
 /// environment names no directory.
-pub(crate) fn state_dir(env: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
+pub fn state_dir(env: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
     if let Some(dirs) = variable(env, "STATE_DIRECTORY") {
         // systemd separates several with colons; the first is ours.
         return dirs.split(':').next().map(PathBuf::from);
@@ -72,15 +72,15 @@ fn base_dir(env: &dyn Fn(&str) -> Option<String>, name: &str, below_home: &str) 
 }
 
 /// A variable of the environment; `None` where it is unset, or no text.
-#[cfg(not(test))]
-pub(crate) fn environment(name: &str) -> Option<String> {
+#[cfg(not(any(test, feature = "testing")))]
+pub fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
 /// The same; on a stage, of the environment that it plays.
-#[cfg(test)]
-pub(crate) fn environment(name: &str) -> Option<String> {
-    crate::stage::surroundings::variable(name)
+#[cfg(any(test, feature = "testing"))]
+pub fn environment(name: &str) -> Option<String> {
+    crate::played::variable(name)
 }
 
 /// Why a configuration file was not read, to follow its name in a message.
@@ -91,13 +91,13 @@ pub(super) fn unread(error: &io::Error) -> String {
 }
 
 /// Whether a file is there that can be executed.
-pub(crate) fn is_program(path: &Path) -> bool {
+pub fn is_program(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
 }
 
 /// Warnings of `check` about programs and directories that do not exist. They are no problems: `check` may run on
 /// another machine than `serve`.
-pub(crate) fn preflight(config: &Config) -> Vec<String> {
+pub fn preflight(config: &Config) -> Vec<String> {
     let env = |name: &str| std::env::var_os(name).or_else(|| (name == "PATH").then(|| DEFAULT_PATH.into()));
     missing(config, &env, &is_program, &|path| path.is_dir())
 }

@@ -14,32 +14,32 @@ use self::opens::opens;
 
 /// The steps from one configuration to another. Names are in the order of the new one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Plan {
-    pub(crate) start: Vec<UpstreamName>,
-    pub(crate) stop: Vec<UpstreamName>,
+pub struct Plan {
+    pub start: Vec<UpstreamName>,
+    pub stop: Vec<UpstreamName>,
     /// Their launch identity, surroundings, proxy or the bound of their lists changed, or other
     /// callers come to a process that has asked its one caller so far: start the new one, then
     /// drain the old one.
-    pub(crate) replace: Vec<UpstreamName>,
+    pub replace: Vec<UpstreamName>,
     /// Upstreams that keep running.
-    pub(crate) keep: Vec<UpstreamName>,
+    pub keep: Vec<UpstreamName>,
     /// Upstreams of `keep` with other settings (filters, limits, timeouts, header values).
-    pub(crate) changed: Vec<UpstreamName>,
-    pub(crate) policy_changed: bool,
+    pub changed: Vec<UpstreamName>,
+    pub policy_changed: bool,
     /// Naming, profiles, or the filters or order of upstreams.
-    pub(crate) views_changed: bool,
+    pub views_changed: bool,
     /// Changed key paths that hold at once.
-    pub(crate) live: Vec<String>,
+    pub live: Vec<String>,
     /// Callers whose credential is not valid any more; what they have open ends.
-    pub(crate) end: Vec<String>,
+    pub end: Vec<String>,
     /// What is allowed from then on and was not before, one phrase each.
-    pub(crate) opens: Vec<String>,
+    pub opens: Vec<String>,
     /// Changed key paths that are read only at start.
-    pub(crate) needs_restart: Vec<String>,
+    pub needs_restart: Vec<String>,
 }
 
 /// Compares the configuration in force with the one to come.
-pub(crate) fn diff(old: &Config, new: &Config) -> Plan {
+pub fn diff(old: &Config, new: &Config) -> Plan {
     let mut plan = Plan {
         policy_changed: old.policy != new.policy,
         views_changed: views(old) != views(new),
@@ -158,7 +158,7 @@ fn fixed_keys(old: &Config, new: &Config) -> Vec<String> {
 
 impl Config {
     /// The same with these upstreams switched off: disabled until the process ends, or the configuration disables them itself.
-    pub(crate) fn without(mut self, off: &[UpstreamName]) -> Self {
+    pub fn without(mut self, off: &[UpstreamName]) -> Self {
         let (off, upstreams): (Vec<_>, Vec<_>) = self.upstreams.into_iter().partition(|spec| off.contains(&spec.name));
         self.upstreams = upstreams;
         self.off = off.iter().map(|spec| spec.name.clone()).collect();
@@ -170,7 +170,7 @@ impl Config {
 impl Upstream {
     /// The name under which its lists are kept. Behind a URL it depends on the upstream's name: a
     /// server lists what the account may use, and of two upstreams with one URL each has its own.
-    pub(crate) fn inventory_key(&self) -> String {
+    pub fn inventory_key(&self) -> String {
         let launch = self.launch_identity();
         match &self.target {
             Target::Stdio { .. } => launch,
@@ -184,7 +184,7 @@ impl Upstream {
     ///
     /// The name is no part of it, nor are header values: they go with each request. Texts count as they are written, without what is put
     /// in for variables.
-    pub(crate) fn launch_identity(&self) -> String {
+    pub fn launch_identity(&self) -> String {
         let mut parts: Vec<String> = vec![format!("{:?} {:?} {:?}", self.era, self.instance, self.roots)];
         match &self.target {
             Target::Stdio { command, env, cwd } => {
@@ -216,7 +216,7 @@ impl Upstream {
 
 impl Plan {
     /// Why it cannot be carried out.
-    pub(crate) fn refusal(&self) -> Option<String> {
+    pub fn refusal(&self) -> Option<String> {
         let keys = self.needs_restart.join(", ");
         (!keys.is_empty()).then(|| {
             format!("these keys cannot change while the gateway runs: {keys}; nothing was changed, restart it to put them in force")

@@ -4,22 +4,22 @@ use std::fmt;
 
 /// One finding and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Finding {
+pub struct Finding {
     /// File name, or a description of the text.
-    pub(crate) origin: String,
+    pub origin: String,
     /// Counted from 1; `None` when the finding is about the whole text.
-    pub(crate) line: Option<usize>,
+    pub line: Option<usize>,
     /// Key path such as `upstreams.fs.command`; may be empty.
-    pub(crate) path: String,
+    pub path: String,
     /// What is wrong and what to write.
-    pub(crate) message: String,
+    pub message: String,
 }
 
 /// A finding that refuses the configuration.
-pub(crate) type Problem = Finding;
+pub type Problem = Finding;
 
 /// A finding that does not.
-pub(crate) type Warning = Finding;
+pub type Warning = Finding;
 
 impl Finding {
     /// About the file itself.
@@ -43,7 +43,7 @@ impl fmt::Display for Finding {
 
 /// Why a configuration is refused: at least one problem, in the order of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Problems(pub(crate) Vec<Problem>);
+pub struct Problems(pub Vec<Problem>);
 
 impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

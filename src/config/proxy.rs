@@ -21,7 +21,7 @@ const NONE: &str = "none";
 
 /// An HTTP proxy. Its display names scheme, host and port, never the user or the password.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Proxy {
+pub struct Proxy {
     /// Without user, password and path.
     uri: Uri,
     /// Value of `Proxy-Authorization`, marked as sensitive.
@@ -33,7 +33,7 @@ impl Proxy {
     ///
     /// # Errors
     /// What is wrong with the text, which is not repeated.
-    pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
+    pub fn parse(text: &str) -> Result<Self, &'static str> {
         let text = text.trim();
         let scheme = if text.contains("://") { "" } else { "http://" };
         let url = Url::parse(&format!("{scheme}{text}")).map_err(|_| NO_URL)?;
@@ -50,12 +50,12 @@ impl Proxy {
     }
 
     /// The address to connect to, without credentials.
-    pub(crate) const fn uri(&self) -> &Uri {
+    pub const fn uri(&self) -> &Uri {
         &self.uri
     }
 
     /// The value of `Proxy-Authorization`, if the configured URL has a user.
-    pub(crate) const fn authorization(&self) -> Option<&HeaderValue> {
+    pub const fn authorization(&self) -> Option<&HeaderValue> {
         self.authorization.as_ref()
     }
 
@@ -82,7 +82,7 @@ impl fmt::Display for Proxy {
 
 /// Which proxy the connections of an upstream or a web hook take.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ProxySettings {
+pub enum ProxySettings {
     /// As the variables of headend's environment say.
     Environment(Arc<ProxyVariables>),
     /// No proxy, whatever the environment says.
@@ -131,7 +131,7 @@ impl ProxySettings {
     /// # Errors
     /// The variable that decides has a value that names no usable proxy: a sentence for the
     /// operator.
-    pub(crate) fn route(&self, url: &Url) -> Result<Option<&Arc<Proxy>>, String> {
+    pub fn route(&self, url: &Url) -> Result<Option<&Arc<Proxy>>, String> {
         match self {
             Self::Direct => Ok(None),
             Self::Always(proxy) => Ok(Some(proxy)),
@@ -171,7 +171,7 @@ fn proxy(node: &Node<'_>, url: &Url, lacks: &mut Lacks) -> Option<Proxy> {
 /// The variables of the environment about proxies, as curl reads them: lower case goes before upper
 /// case.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ProxyVariables {
+pub struct ProxyVariables {
     https: Option<Variable>,
     http: Option<Variable>,
     /// Hosts that are reached directly.

@@ -11,14 +11,14 @@ pub(super) const REDACTED: &str = "***";
 
 /// A value that is never shown. [`Secret::expose`] is the only way to it.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Secret {
+pub struct Secret {
     value: String,
     /// The text that variables were put into.
     written: Option<String>,
 }
 
 impl Secret {
-    pub(crate) const fn new(value: String) -> Self {
+    pub const fn new(value: String) -> Self {
         Self { value, written: None }
     }
 
@@ -28,7 +28,7 @@ impl Secret {
     }
 
     /// The value, for the one place that needs it.
-    pub(crate) fn expose(&self) -> &str {
+    pub fn expose(&self) -> &str {
         &self.value
     }
 
@@ -217,14 +217,14 @@ const TOKENS: &[&str] = &[
 ];
 
 /// Whether a name says that its value is a secret: `GITHUB_TOKEN`, `--api-key`, `X-Api-Key`.
-pub(crate) fn is_secret_name(name: &str) -> bool {
+pub fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let last = name.rsplit(['_', '-']).next().unwrap_or_default();
     SECRET_WORDS.iter().any(|word| name.contains(word)) && !HARMLESS_ENDS.contains(&last)
 }
 
 /// Whether a value begins like a well-known kind of token, or is a URL with a password.
-pub(crate) fn is_token(value: &str) -> bool {
+pub fn is_token(value: &str) -> bool {
     let authority = value.split_once("://").and_then(|(_, rest)| rest.split(['/', '?', '#']).next());
     let user = authority.and_then(|authority| authority.rsplit_once('@')).map(|(user, _)| user);
     let password = user.and_then(|user| user.split_once(':')).is_some_and(|(_, password)| !password.is_empty());

@@ -10,7 +10,7 @@ use ring::digest::{Context, SHA256};
 
 /// One file as it was read, or the names in a folder. It holds a digest of the content, never the content.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub struct Seen {
     path: PathBuf,
     is_folder: bool,
     /// `None`: it was not readable.
@@ -30,11 +30,11 @@ impl Seen {
         Self { path: path.to_owned(), is_folder: true, content }
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
-    pub(crate) const fn is_folder(&self) -> bool {
+    pub const fn is_folder(&self) -> bool {
         self.is_folder
     }
 }
@@ -52,7 +52,7 @@ pub(super) fn digest_of<'p>(parts: impl IntoIterator<Item = &'p [u8]>) -> String
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{folder, guard};
+    use crate::{folder, guard};
 
     #[test]
     fn a_file_is_another_once_it_says_something_else() {

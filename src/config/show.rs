@@ -22,7 +22,7 @@ use super::secret::{REDACTED, Secret, is_secret_name, redacted};
 use super::units;
 
 /// Renders every key with the value in force, in the order of the shipped example.
-pub(crate) fn render(config: &Config) -> String {
+pub fn render(config: &Config) -> String {
     let mut out = Out::default();
     server(&mut out, &config.server);
     out.table("metrics");
@@ -118,7 +118,7 @@ impl Out {
 }
 
 /// A TOML string on one line, in which hidden characters are escapes.
-pub(crate) fn quoted(text: &str) -> String {
+pub fn quoted(text: &str) -> String {
     let escapes = |c: char| c.is_control() || foreign::is_hidden(c);
     if !text.contains(escapes) {
         return Value::String(text.to_owned()).to_string();
@@ -138,19 +138,19 @@ pub(crate) fn quoted(text: &str) -> String {
 }
 
 /// A TOML key, quoted where it has to be.
-pub(crate) fn key(text: &str) -> String {
+pub fn key(text: &str) -> String {
     let bare = !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
     if bare { text.to_owned() } else { quoted(text) }
 }
 
 /// A TOML array of strings.
-pub(crate) fn array(values: &[String]) -> String {
+pub fn array(values: &[String]) -> String {
     let values: Vec<String> = values.iter().map(|value| quoted(value)).collect();
     format!("[{}]", values.join(", "))
 }
 
 /// A TOML inline table of pairs that are TOML already.
-pub(crate) fn inline(pairs: &[(String, String)]) -> String {
+pub fn inline(pairs: &[(String, String)]) -> String {
     if pairs.is_empty() {
         return "{}".to_owned();
     }
@@ -398,7 +398,7 @@ fn policy(out: &mut Out, policy: &PolicySpec, stated: bool) {
 }
 
 /// One rule as it can be added to a configuration.
-pub(crate) fn rule_text(spec: &RuleSpec) -> String {
+pub fn rule_text(spec: &RuleSpec) -> String {
     let mut out = Out::default();
     rule(&mut out, spec);
     out.0

@@ -164,7 +164,7 @@ fn directories(node: &Node<'_>) -> Vec<PathBuf> {
 }
 
 /// The variables that the program of an upstream inherits, `PATH` aside: those that it has whatever is named, and the named ones.
-pub(crate) fn inherited(spec: &Upstream, env: &Lookup<'_>) -> [Vec<(String, OsString)>; 2] {
+pub fn inherited(spec: &Upstream, env: &Lookup<'_>) -> [Vec<(String, OsString)>; 2] {
     let found = |name: &str| Some((name.to_owned(), env(name)?));
     let named: Vec<_> = spec.surroundings.env_from.iter().filter_map(|name| found(name)).collect();
     let is_other = |name: &str| name != "PATH" && !spec.surroundings.env_from.iter().any(|named| named == name);
@@ -192,7 +192,7 @@ fn without_user(proxy: &str) -> Option<String> {
 
 /// The `PATH` of an upstream's program: the directories of `path`, those of version managers, then the `PATH` that its `env` states, else
 /// ours. One that is stated has no version managers before it.
-pub(crate) fn search_path(spec: &Upstream, managers: bool, env: &Lookup<'_>) -> Option<OsString> {
+pub fn search_path(spec: &Upstream, managers: bool, env: &Lookup<'_>) -> Option<OsString> {
     let Target::Stdio { env: own, .. } = &spec.target else { return None };
     let stated = own.iter().rfind(|(name, _)| name == "PATH").map(|(_, value)| OsString::from(value.expose()));
     let managers = managers && spec.surroundings.managers && stated.is_none();

@@ -16,7 +16,7 @@ pub(super) const SIZE: &str = "^[0-9]+(B|KiB|MiB|GiB)$";
 const DAY: u64 = 24 * 3_600_000;
 
 /// Reads `"500ms"`, `"30s"`, `"5m"`, `"24h"`, `"90d"`.
-pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
+pub fn parse_duration(text: &str) -> Option<Duration> {
     let (number, unit) = split(text)?;
     let (_, millis) = TIMES.iter().chain(&[("d", DAY)]).find(|(name, _)| *name == unit)?;
     number.parse::<u64>().ok()?.checked_mul(*millis).map(Duration::from_millis)
@@ -33,7 +33,7 @@ pub(super) fn duration(value: Duration) -> String {
 }
 
 /// The same, in days where it is a whole number of them.
-pub(crate) fn duration_text(value: Duration) -> String {
+pub fn duration_text(value: Duration) -> String {
     let millis = u64::try_from(value.as_millis()).unwrap_or(u64::MAX);
     let days = millis / DAY;
     if days > 1 && millis.is_multiple_of(DAY) { format!("{days}d") } else { duration(value) }

@@ -4,14 +4,8 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 
-use http::Uri;
-use hyper::rt::{Read, ReadBufCursor, Write};
-use hyper_util::rt::TokioIo;
 use tokio::io::{DuplexStream, duplex};
-use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
 /// Bytes that wait in a connection in each direction.
@@ -64,18 +58,15 @@ impl axum::serve::Listener for Listener {
     }
 }
 
-/// Forgets all ports.
-pub(super) fn forget() {
-    LISTENERS.take();
+/// Makes the connections of this thread lead to its ports.
+pub(super) fn enter() {
+    headend_shell::stage::net::play(Some(connect));
 }
 
-/// Connects to a port of the stage; `None` off stage.
-pub(crate) fn dial(uri: &Uri) -> Option<io::Result<Dialled>> {
-    if !super::is_set() {
-        return None;
-    }
-    let port = uri.port_u16().unwrap_or(80);
-    Some(connect(port).map(|stream| Dialled::Memory(TokioIo::new(stream))))
+/// Forgets all ports, and lets connections lead to the network again.
+pub(super) fn leave() {
+    headend_shell::stage::net::play(None);
+    LISTENERS.take();
 }
 
 /// Connects to a port of the stage.
@@ -87,43 +78,4 @@ pub(super) fn connect(port: u16) -> io::Result<DuplexStream> {
         listener.send(theirs).map_err(|_| refused())
     })?;
     Ok(ours)
-}
-
-/// A connection of the gateway to a server.
-#[derive(Debug)]
-pub(crate) enum Dialled {
-    Tcp(TokioIo<TcpStream>),
-    Memory(TokioIo<DuplexStream>),
-}
-
-impl Read for Dialled {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
-            Self::Memory(stream) => Pin::new(stream).poll_read(cx, buf),
-        }
-    }
-}
-
-impl Write for Dialled {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_write(cx, buf),
-            Self::Memory(stream) => Pin::new(stream).poll_write(cx, buf),
-        }
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_flush(cx),
-            Self::Memory(stream) => Pin::new(stream).poll_flush(cx),
-        }
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
-            Self::Memory(stream) => Pin::new(stream).poll_shutdown(cx),
-        }
-    }
 }

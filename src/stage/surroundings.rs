@@ -3,6 +3,8 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
+use crate::config;
+
 thread_local! {
     static PLAYED: RefCell<Option<Surroundings>> = const { RefCell::new(None) };
 }
@@ -22,21 +24,15 @@ impl Surroundings {
 
     /// Puts this thread into them.
     pub(super) fn enter(self) {
+        config::played::play(Some(self.variables.clone()));
         PLAYED.set(Some(self));
     }
 
     /// Takes this thread out of its surroundings.
     pub(super) fn leave() -> Self {
+        config::played::play(None);
         PLAYED.take().unwrap_or_default()
     }
-}
-
-/// A variable of the environment: of the surroundings of this thread, or else of the process.
-pub(crate) fn variable(name: &str) -> Option<String> {
-    PLAYED.with_borrow(|played| match played {
-        Some(played) => played.variables.get(name).cloned(),
-        None => std::env::var(name).ok(),
-    })
 }
 
 /// Keeps what a command prints; `false` where it has no such surroundings.

@@ -177,19 +177,19 @@ fn the_database_is_named_below_its_own_module_alone() {
     let is_other = |file: &PathBuf| !file.starts_with(&own) && *file != own.with_extension("rs");
     let names = |file: &PathBuf| fs::read_to_string(file).unwrap().contains("rusqlite");
     let naming: Vec<PathBuf> = rust_files(&root).into_iter().filter(|file| is_other(file) && names(file)).collect();
-    assert!(naming.is_empty(), "write an operation in src/store/db: {naming:?}");
+    assert!(naming.is_empty(), "write an operation in src/shell/store/db: {naming:?}");
 }
 
 /// Tests in process that look at other processes or at the disk, which no clock of ours rules.
 const SLEEPERS: &[&str] = &[
     "src/console/session.rs",
     "src/stage.rs",
-    "src/store/audit/tests/crash.rs",
-    "src/store/db/tests/unwritable.rs",
-    "src/store/killed.rs",
-    "src/telemetry/logs/sink.rs",
-    "src/upstream/owner.rs",
-    "src/upstream/procfs.rs",
+    "src/shell/store/audit/tests/crash.rs",
+    "src/shell/store/db/tests/unwritable.rs",
+    "src/shell/store/killed.rs",
+    "src/shell/telemetry/logs/sink.rs",
+    "src/shell/upstream/owner.rs",
+    "src/shell/upstream/procfs.rs",
 ];
 
 #[test]

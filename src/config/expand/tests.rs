@@ -1,7 +1,7 @@
 use super::*;
-use crate::config::model::Target;
-use crate::config::tests::{good, paths};
-use crate::config::{Config, parse, preflight, show};
+use crate::model::Target;
+use crate::tests::{good, paths};
+use crate::{Config, parse, preflight, show};
 
 fn env(name: &str) -> Option<String> {
     match name {

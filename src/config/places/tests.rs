@@ -1,5 +1,5 @@
 use super::*;
-use crate::config::tests::with_policy;
+use crate::tests::with_policy;
 
 /// An environment of pairs.
 fn env<'a>(pairs: &'a [(&'a str, &'a str)]) -> impl Fn(&str) -> Option<String> + 'a {

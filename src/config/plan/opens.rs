@@ -4,11 +4,11 @@
 
 use std::time::Duration;
 
-use crate::config::audit::OnFailure;
-use crate::config::consent::Consent;
-use crate::config::model::{Auth, Completions, Config, Filter, Upstream};
+use crate::audit::OnFailure;
+use crate::consent::Consent;
 use crate::mcp::annotations::Hints;
 use crate::mcp::input::Roots;
+use crate::model::{Auth, Completions, Config, Filter, Upstream};
 use crate::policy::{Effect, LimitSpec, OnChange, PolicySpec, RuleSpec, Trust};
 
 /// One phrase for each thing that is opened.

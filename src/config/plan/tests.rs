@@ -1,5 +1,5 @@
 use super::*;
-use crate::config::tests::{good, with_policy};
+use crate::tests::{good, with_policy};
 
 const BASE: &str = "[upstreams.a]\ncommand = [\"/a\", \"x\"]\nenv = { K = \"1\" }\n[upstreams.b]\nurl = \"https://b/mcp\"\nheaders = { H = \"1\" }\n";
 

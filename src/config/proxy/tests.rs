@@ -1,6 +1,6 @@
 use super::*;
-use crate::config::tests::paths;
-use crate::config::{Upstream, parse};
+use crate::tests::paths;
+use crate::{Upstream, parse};
 
 fn url(text: &str) -> Url {
     Url::parse(text).unwrap()
@@ -31,7 +31,7 @@ fn upstream(to: &str, lines: &str) -> Result<(Upstream, String), String> {
     });
     let (mut config, warnings) = loaded.map_err(|problems| problems.to_string())?;
     let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
-    let shown = crate::config::show::render(&config);
+    let shown = crate::show::render(&config);
     assert!(!shown.contains("canary"), "{shown}");
     Ok((config.upstreams.remove(0), warnings.join("\n")))
 }

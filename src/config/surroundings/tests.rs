@@ -1,5 +1,5 @@
 use super::*;
-use crate::config::tests::{good, with_policy};
+use crate::tests::{good, with_policy};
 
 /// The names that the program of the first upstream inherits, and their values.
 fn inherited_by(text: &str, env: &Lookup<'_>) -> Vec<(String, String)> {

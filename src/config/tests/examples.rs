@@ -1,10 +1,14 @@
 //! The shipped files: example configurations and systemd units.
 
 use super::*;
-use crate::base::stop::StopTimes;
+
+/// The folder of the whole repository.
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap()
+}
 
 pub(super) fn shipped(path: &str) -> String {
-    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
+    std::fs::read_to_string(root().join(path)).unwrap()
 }
 
 /// A text with its examples in force: `#key = value` and `#[table]` without the `#`.
@@ -18,7 +22,7 @@ pub(super) fn examples(text: &str) -> String {
 
 #[test]
 fn shipped_configurations_load_without_warnings() {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("config");
+    let dir = root().join("config");
     let mut count = 0;
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
@@ -67,18 +71,5 @@ fn the_annotated_file_teaches_every_key() {
     for table in shown.lines().filter_map(|line| line.strip_prefix('[')) {
         let start = table.split('.').next().unwrap_or_default().trim_end_matches(']');
         assert!(text.contains(start), "[{start} is not in config/headend.toml");
-    }
-}
-
-#[test]
-fn systemd_waits_longer_than_the_end_takes() {
-    let needed = StopTimes::DAEMON.total(good("").0.server.drain_timeout);
-    for unit in ["systemd/headend.service", "systemd/headend-user.service"] {
-        let text = shipped(unit);
-        let seconds = text.lines().find_map(|line| line.strip_prefix("TimeoutStopSec=")).unwrap();
-        let stop = Duration::from_secs(seconds.parse().unwrap());
-        assert!(needed < stop, "{unit}: {needed:?}");
-        assert!(text.contains("Type=notify\n") && text.contains("RestartPreventExitStatus=78\n"), "{unit}");
-        assert!(text.lines().any(|line| line.starts_with("ExecReload=") && line.ends_with("headend reload")), "{unit}");
     }
 }

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::examples::{examples, shipped};
 use super::{FULL, every, paths};
-use crate::config::build;
-use crate::config::file::{Source, Text, with_root};
+use crate::build;
+use crate::file::{Source, Text, with_root};
 
 /// Values that no other text of the tests has.
 const MORE: &str = r#"
@@ -290,6 +290,6 @@ fn the_schema_accepts_what_headend_does_and_refuses_slips() {
         "[server.limits]\nmax-body = \"4MB\"",
     ] {
         assert!(accepts(text).is_err(), "{text}");
-        assert!(crate::config::parse(text, "t", &every, &paths).is_err(), "{text}");
+        assert!(crate::parse(text, "t", &every, &paths).is_err(), "{text}");
     }
 }

@@ -1,9 +1,0 @@
-//! Optional futures in `select!`.
-
-/// Awaits an optional future; without one it never completes.
-pub(crate) async fn or_never<T>(it: Option<impl Future<Output = T>>) -> T {
-    match it {
-        Some(it) => it.await,
-        None => std::future::pending().await,
-    }
-}

@@ -1,0 +1,16 @@
+//! Time, tasks, queues, the byte budget and the steps of the end, for every layer of the shell.
+
+pub mod access;
+pub(crate) mod aside;
+pub mod budget;
+pub mod callers;
+pub mod clock;
+pub(crate) mod descriptors;
+pub mod fair_slots;
+pub mod local_time;
+pub mod never;
+pub(crate) mod repoll;
+pub(crate) mod slots;
+pub mod stop;
+pub mod tally;
+pub mod task_group;

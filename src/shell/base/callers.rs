@@ -1,0 +1,236 @@
+//! Numbers of callers, and counts by caller that cost a call neither a lock nor an allocation.
+//!
+//! A caller has a number for as long as something keeps it: its access, a slot or room. Then the
+//! number is free for the next caller, so there are never more numbers than callers at once.
+
+use std::collections::HashMap;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, LazyLock, OnceLock, Weak};
+
+use foldhash::fast::RandomState;
+use parking_lot::Mutex;
+
+/// Counts in the first chunk; each further chunk has twice as many as the one before.
+const FIRST: usize = 32;
+/// Chunks of counts: enough for two million callers at once.
+const CHUNKS: usize = 16;
+/// Callers that can be counted apart. Callers with higher numbers share a count.
+const COUNTED: usize = FIRST * ((1 << CHUNKS) - 1);
+
+static NAMES: LazyLock<Mutex<Names>> = LazyLock::new(Mutex::default);
+
+/// The numbers in use.
+#[derive(Debug, Default)]
+struct Names {
+    callers: HashMap<Arc<str>, Weak<NamedCaller>, RandomState>,
+    /// Numbers that are free again.
+    free: Vec<usize>,
+    /// The lowest number that was never used. Zero is the number of our own user.
+    used: usize,
+}
+
+#[derive(Debug)]
+struct NamedCaller {
+    name: Arc<str>,
+    number: usize,
+    /// The table that has the name: [`NAMES`], or that of a test.
+    table: &'static Mutex<Names>,
+}
+
+impl Drop for NamedCaller {
+    fn drop(&mut self) {
+        let mut names = self.table.lock();
+        // The name may have another number by now: nobody could keep this one any more.
+        let is_own = |known: &Weak<Self>| std::ptr::eq(known.as_ptr(), std::ptr::from_ref(self));
+        if names.callers.get(&self.name).is_some_and(is_own) {
+            names.callers.remove(&self.name);
+        }
+        names.free.push(self.number);
+    }
+}
+
+/// The number of a caller, which no other caller has while a clone of this lives.
+#[derive(Clone, Debug)]
+pub struct CallerNumber(Option<Arc<NamedCaller>>);
+
+impl PartialEq for CallerNumber {
+    fn eq(&self, other: &Self) -> bool {
+        self.get() == other.get()
+    }
+}
+
+impl Eq for CallerNumber {}
+
+impl CallerNumber {
+    /// The number of our own user.
+    pub const LOCAL: Self = Self(None);
+
+    /// The number of the caller of that name. Takes a lock.
+    pub fn of(caller: &str) -> Self {
+        if caller == crate::policy::LOCAL {
+            return Self::LOCAL;
+        }
+        Self::in_table(&NAMES, caller)
+    }
+
+    fn in_table(table: &'static Mutex<Names>, caller: &str) -> Self {
+        let mut names = table.lock();
+        if let Some(known) = names.callers.get(caller).and_then(Weak::upgrade) {
+            return Self(Some(known));
+        }
+        let number = names.free.pop().unwrap_or_else(|| {
+            names.used += 1;
+            names.used
+        });
+        let name: Arc<str> = Arc::from(caller);
+        let named = Arc::new(NamedCaller { name: Arc::clone(&name), number, table });
+        names.callers.insert(name, Arc::downgrade(&named));
+        Self(Some(named))
+    }
+
+    /// The number itself.
+    pub fn get(&self) -> usize {
+        self.0.as_ref().map_or(0, |named| named.number)
+    }
+}
+
+/// One count for each caller. Whoever has added to a count keeps the number until it has
+/// subtracted that again.
+#[derive(Debug)]
+pub struct CallerCounts {
+    chunks: [OnceLock<Box<[AtomicUsize]>>; CHUNKS],
+    /// The count of all callers that are not counted apart.
+    others: AtomicUsize,
+}
+
+impl Default for CallerCounts {
+    fn default() -> Self {
+        Self { chunks: [const { OnceLock::new() }; CHUNKS], others: AtomicUsize::new(0) }
+    }
+}
+
+impl CallerCounts {
+    pub fn of(&self, caller: &CallerNumber) -> &AtomicUsize {
+        self.at(caller.get())
+    }
+
+    fn at(&self, number: usize) -> &AtomicUsize {
+        if number >= COUNTED {
+            return &self.others;
+        }
+        let (chunk, place) = place(number);
+        let counts = self
+            .chunks
+            .get(chunk)
+            .map(|counts| counts.get_or_init(|| (0..FIRST << chunk).map(|_| AtomicUsize::new(0)).collect()));
+        counts.and_then(|counts| counts.get(place)).unwrap_or(&self.others)
+    }
+
+    /// The counts with the numbers of their callers; the last one is that of all later callers.
+    pub fn numbered(&self) -> impl Iterator<Item = (usize, &AtomicUsize)> {
+        let chunks = self.chunks.iter().enumerate().filter_map(|(chunk, counts)| Some((first(chunk), counts.get()?)));
+        chunks.flat_map(|(first, counts)| (first..).zip(counts)).chain([(COUNTED, &self.others)])
+    }
+
+    pub fn all(&self) -> impl Iterator<Item = &AtomicUsize> {
+        self.chunks.iter().filter_map(OnceLock::get).flatten().chain([&self.others])
+    }
+}
+
+/// The chunk that has a number's count, and the place in it.
+const fn place(number: usize) -> (usize, usize) {
+    let chunk = (number / FIRST + 1).ilog2() as usize;
+    (chunk, number - first(chunk))
+}
+
+/// The lowest number whose count is in that chunk.
+const fn first(chunk: usize) -> usize {
+    FIRST * ((1 << chunk) - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::sync::atomic::Ordering;
+
+    use super::*;
+    use crate::policy::LOCAL;
+
+    #[test]
+    fn a_caller_keeps_its_number_and_no_other_has_it() {
+        assert_eq!(CallerNumber::of(LOCAL), CallerNumber::LOCAL);
+        let many: Vec<CallerNumber> = (0..1000).map(|n| CallerNumber::of(&format!("many-{n}"))).collect();
+        for (n, number) in many.iter().enumerate() {
+            assert_eq!(*number, CallerNumber::of(&format!("many-{n}")));
+        }
+        let counts = CallerCounts::default();
+        let places: HashSet<*const AtomicUsize> =
+            many.iter().chain([&CallerNumber::LOCAL]).map(|number| std::ptr::from_ref(counts.of(number))).collect();
+        assert_eq!(places.len(), 1001, "each has a count of its own");
+    }
+
+    #[test]
+    fn each_number_has_a_place_of_its_own_in_a_chunk() {
+        let mut expected = (0..CHUNKS).flat_map(|chunk| (0..FIRST << chunk).map(move |at| (chunk, at)));
+        assert!((0..COUNTED).all(|number| expected.next() == Some(place(number))) && expected.next().is_none());
+        let counts = CallerCounts::default();
+        counts.at(COUNTED).fetch_add(1, Ordering::Relaxed);
+        assert_eq!(counts.at(COUNTED + 1).load(Ordering::Relaxed), 1, "more callers than that share one");
+        assert_eq!(counts.all().count(), 1, "nothing else was made");
+        counts.at(FIRST + 3).fetch_add(7, Ordering::Relaxed);
+        let used = counts.numbered().filter(|(_, count)| count.load(Ordering::Relaxed) > 0);
+        assert_eq!(used.map(|(number, _)| number).collect::<Vec<_>>(), [FIRST + 3, COUNTED]);
+    }
+
+    #[test]
+    fn callers_come_and_go_without_bound_and_need_no_more_numbers_than_there_are_at_once() {
+        const AT_ONCE: usize = 300;
+        let table: &'static Mutex<Names> = Box::leak(Box::default());
+        let number_of = |name: usize| CallerNumber::in_table(table, &format!("come-{name}"));
+        let mut random = fastrand::Rng::with_seed(41);
+        let counts = CallerCounts::default();
+        let mut live: Vec<(usize, CallerNumber)> = Vec::new();
+        for name in 0..50_000 {
+            // The caller at this place, or a new one.
+            let at = random.usize(0..AT_ONCE * 2);
+            let (name, number) = match live.get(at) {
+                Some((name, number)) => (*name, number.clone()),
+                None => (name, number_of(name)),
+            };
+            assert_eq!(number, number_of(name));
+            assert!((1..=AT_ONCE).contains(&number.get()), "{number:?}");
+            counts.of(&number).fetch_add(1, Ordering::Relaxed);
+            live.push((name, number));
+            while live.len() >= AT_ONCE || (!live.is_empty() && random.u8(0..3) == 0) {
+                let (name, number) = live.swap_remove(random.usize(0..live.len()));
+                let held = live.iter().filter(|(other, _)| *other == name).count();
+                assert_eq!(counts.of(&number).fetch_sub(1, Ordering::Relaxed), held + 1, "no other caller counts here");
+            }
+        }
+        for (_, number) in live.drain(..) {
+            counts.of(&number).fetch_sub(1, Ordering::Relaxed);
+        }
+        assert!(counts.all().all(|count| count.load(Ordering::Relaxed) == 0));
+        assert!(table.lock().callers.is_empty());
+    }
+
+    #[test]
+    fn names_that_come_and_go_on_several_threads_keep_numbers_apart() {
+        let counts = CallerCounts::default();
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let counts = &counts;
+                scope.spawn(move || {
+                    for round in 0..5000 {
+                        let shared = CallerNumber::of(&format!("shared-{}", round % 3));
+                        let own = CallerNumber::of(&format!("own-{thread}-{}", round % 2));
+                        assert_ne!(shared, own);
+                        assert_eq!(counts.of(&own).fetch_add(1, Ordering::AcqRel), 0);
+                        counts.of(&own).fetch_sub(1, Ordering::AcqRel);
+                        drop((shared, own));
+                    }
+                });
+            }
+        });
+    }
+}

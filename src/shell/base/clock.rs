@@ -1,0 +1,182 @@
+//! The only place that reads the time and the only source of randomness.
+
+use std::sync::LazyLock;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use tokio_util::sync::CancellationToken;
+
+use super::never::or_never;
+
+#[cfg(any(test, feature = "testing"))]
+pub mod played;
+mod steady;
+
+use self::steady::Reading;
+
+#[cfg(any(test, feature = "testing"))]
+use self::played::{reading, with_steady};
+#[cfg(not(any(test, feature = "testing")))]
+use self::{real_reading as reading, with_real_steady as with_steady};
+
+static START: LazyLock<Instant> = LazyLock::new(now);
+
+fn with_real_steady<T>(read: impl FnOnce(&steady::SteadyClock) -> T) -> T {
+    static CLOCK: steady::SteadyClock = steady::SteadyClock::new();
+    read(&CLOCK)
+}
+
+/// The monotonic clock.
+#[cfg(not(any(test, feature = "testing")))]
+#[expect(clippy::disallowed_methods, reason = "the one place that reads the monotonic clock")]
+pub fn now() -> Instant {
+    Instant::now()
+}
+
+/// The monotonic clock; on a runtime whose time is paused, the runtime's.
+#[cfg(any(test, feature = "testing"))]
+pub fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
+/// Time since then; zero for a time to come.
+pub fn since(then: Instant) -> Duration {
+    now().saturating_duration_since(then)
+}
+
+/// Time since the first call of this function.
+pub fn uptime() -> Duration {
+    now().duration_since(*START)
+}
+
+/// Wall time in seconds, for metrics and dates on disk; never for a decision about access.
+pub fn unix_seconds() -> u64 {
+    reading().wall.as_secs()
+}
+
+/// Wall time in milliseconds, for people; never for a decision about access.
+pub fn unix_millis() -> u64 {
+    millis(reading().wall)
+}
+
+/// Time since 1970 on the one clock that every promise in time counts in ([`steady`]).
+pub fn since_1970() -> Duration {
+    with_steady(|clock| clock.time(reading()))
+}
+
+/// Sets [`since_1970`] forward to a time that an earlier or another process has seen; never back.
+pub fn not_before(seen: Duration) {
+    with_steady(|clock| clock.advance(seen, reading().machine));
+}
+
+fn real_reading() -> Reading {
+    Reading { wall: wall(), machine: uptime() }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
+fn wall() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// Whole milliseconds.
+pub fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// How often the clocks are compared.
+const COMPARE: Duration = Duration::from_secs(10);
+/// The largest difference within [`COMPARE`] that is not logged.
+const STEP: Duration = Duration::from_secs(30);
+
+/// The wall clock was set, or the machine slept. `expected` is the monotonic clock's time. Both are times since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stepped {
+    expected: Duration,
+    found: Duration,
+}
+
+/// Compares two readings of the wall clock (time since 1970) and the monotonic clock (time since any moment).
+fn stepped(before: (Duration, Duration), now: (Duration, Duration)) -> Option<Stepped> {
+    let expected = before.0 + now.1.saturating_sub(before.1);
+    (expected.abs_diff(now.0) > STEP).then_some(Stepped { expected, found: now.0 })
+}
+
+/// Logs steps of the wall clock until `stop` fires.
+///
+/// A step needs no other action. Deadlines and idle times use the monotonic clock, and promises in time the one of
+/// [`since_1970`]. Dates in the audit log are the wall clock's, and this line explains them.
+pub async fn watch_steps(stop: CancellationToken) {
+    let read = || (Duration::from_millis(unix_millis()), uptime());
+    let mut before = read();
+    while tokio::time::timeout(COMPARE, stop.cancelled()).await.is_err() {
+        let now = read();
+        if let Some(Stepped { expected, found }) = stepped(before, now) {
+            let (expected, found) = (date(expected), date(found));
+            tracing::warn!(expected, found, "the wall clock was set, or the machine slept; dates in logs jump here");
+        }
+        before = now;
+    }
+}
+
+fn date(since_1970: Duration) -> String {
+    crate::policy::chain::timestamp(millis(since_1970))
+}
+
+/// `N` random bytes.
+///
+/// # Panics
+/// When the operating system has no randomness: headend could make no secret then.
+#[expect(
+    clippy::expect_used,
+    reason = "without randomness no token and no session id can be made; going on would be unsafe"
+)]
+pub fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    #[cfg(any(test, feature = "testing"))]
+    if played::drawn(&mut bytes) {
+        return bytes;
+    }
+    // Directly from the kernel: a generator of our own would cost milliseconds at every start.
+    let mut filled = 0;
+    while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        let flags = rustix::rand::GetRandomFlags::empty();
+        filled += rustix::rand::getrandom(rest, flags).expect("invariant: the operating system provides randomness");
+    }
+    bytes
+}
+
+/// A random number in 0..1, for jitter.
+pub fn jitter() -> f64 {
+    f64::from(u32::from_be_bytes(random())) / f64::from(u32::MAX)
+}
+
+/// Waits until then; for ever if there is no such time.
+pub async fn sleep_until(at: Option<Instant>) {
+    or_never(at.map(|at| tokio::time::sleep_until(at.into()))).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_of_more_than_thirty_seconds_is_told_with_both_times() {
+        let at = |wall: u64, monotonic: u64| (Duration::from_secs(wall), Duration::from_secs(monotonic));
+        for (label, before, now, want) in [
+            ("as it should be", at(1000, 50), at(1010, 60), None),
+            ("a held-up task", at(1000, 50), at(4600, 3650), None),
+            ("a small step ahead", at(1000, 50), at(1040, 60), None),
+            ("a small step back", at(1000, 50), at(980, 60), None),
+            ("a step ahead", at(1000, 50), at(1041, 60), Some((1010, 1041))),
+            ("a step back", at(1000, 50), at(979, 60), Some((1010, 979))),
+            ("back before 1970", at(1000, 50), at(0, 60), Some((1010, 0))),
+            ("a night's sleep", at(1000, 50), at(30_000, 51), Some((1001, 30_000))),
+            ("a monotonic clock that stands", at(1000, 50), at(1010, 50), None),
+        ] {
+            let want = want.map(|(expected, found)| Stepped {
+                expected: Duration::from_secs(expected),
+                found: Duration::from_secs(found),
+            });
+            assert_eq!(stepped(before, now), want, "{label}");
+        }
+    }
+}

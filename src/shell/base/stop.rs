@@ -1,0 +1,99 @@
+//! The time that each step of the end may take, so that neither an upstream nor a disk can keep headend from ending.
+//!
+//! `config::tests::examples` holds the sum against `TimeoutStopSec` of the shipped units.
+
+use std::time::Duration;
+
+/// How long a child that closed its pipes is waited for before it is asked to end.
+pub const ENDED: Duration = Duration::from_millis(50);
+/// How long the buffered lines of the log may take, see `telemetry::logs`.
+const LOGS: Duration = Duration::from_millis(500);
+
+/// The longest time for each step of the end, in their order.
+#[derive(Clone, Copy, Debug)]
+pub struct StopTimes {
+    /// Calls in flight go on; `[server] drain-timeout` where that is shorter.
+    pub drain: Duration,
+    /// Cancelled calls send their answers.
+    pub answers: Duration,
+    /// The use of limits is written; once more for the audit log, at the very end.
+    pub records: Duration,
+    /// An upstream's program ends after its stdin has closed.
+    pub polite: Duration,
+    /// It ends after SIGTERM.
+    pub firm: Duration,
+    /// It and all that it started are gone after SIGKILL.
+    pub killed: Duration,
+    /// Threads return that wait for the system: for stdin, for the address of a host.
+    pub threads: Duration,
+    /// The store does what waits and closes its file.
+    pub store: Duration,
+}
+
+impl StopTimes {
+    /// A daemon's: its service manager waits for 45 s.
+    pub const DAEMON: Self = Self {
+        drain: Duration::MAX,
+        answers: Duration::from_secs(2),
+        records: Duration::from_secs(2),
+        polite: Duration::from_secs(2),
+        firm: Duration::from_secs(3),
+        killed: Duration::from_secs(2),
+        threads: Duration::from_secs(1),
+        store: Duration::from_secs(2),
+    };
+
+    /// A stdio server's: its host waits for a few seconds, and then ends it by force.
+    pub const PIPE: Self = Self {
+        drain: Duration::from_millis(500),
+        answers: Duration::from_millis(300),
+        records: Duration::from_millis(200),
+        polite: Duration::from_millis(700),
+        firm: Duration::from_millis(700),
+        killed: Duration::from_millis(800),
+        threads: Duration::from_millis(100),
+        store: Duration::from_millis(500),
+    };
+
+    /// All upstreams end together; a tenth more than one of them may take.
+    pub fn upstreams(&self) -> Duration {
+        let one = ENDED + self.polite + self.firm + self.killed;
+        one + one / 10
+    }
+
+    /// From the signal to the last step.
+    pub fn total(&self, drain: Duration) -> Duration {
+        let records = self.records * 2;
+        self.drain.min(drain) + self.answers + records + self.upstreams() + self.threads + self.store + LOGS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config;
+
+    #[test]
+    fn systemd_waits_longer_than_the_end_takes() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+        let no_file = |_: &Path| Err(std::io::ErrorKind::NotFound.into());
+        let (config, _) = config::parse("", "test.toml", &|_| None, &no_file).unwrap();
+        let needed = StopTimes::DAEMON.total(config.server.drain_timeout);
+        for unit in ["systemd/headend.service", "systemd/headend-user.service"] {
+            let text = std::fs::read_to_string(root.join(unit)).unwrap();
+            let seconds = text.lines().find_map(|line| line.strip_prefix("TimeoutStopSec=")).unwrap();
+            let stop = Duration::from_secs(seconds.parse().unwrap());
+            assert!(needed < stop, "{unit}: {needed:?}");
+            assert!(text.contains("Type=notify\n") && text.contains("RestartPreventExitStatus=78\n"), "{unit}");
+            let reloads = |line: &str| line.starts_with("ExecReload=") && line.ends_with("headend reload");
+            assert!(text.lines().any(reloads), "{unit}");
+        }
+    }
+
+    #[test]
+    fn a_stdio_server_ends_within_five_seconds() {
+        assert!(StopTimes::PIPE.total(Duration::from_secs(25)) < Duration::from_secs(5));
+    }
+}

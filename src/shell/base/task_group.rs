@@ -1,0 +1,51 @@
+//! Tasks with a name, an owner and an end.
+
+use std::future::Future;
+
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::Instrument as _;
+
+/// A set of tasks that are stopped and awaited together.
+#[derive(Clone, Debug, Default)]
+pub struct TaskGroup {
+    tracker: TaskTracker,
+    stop: CancellationToken,
+}
+
+impl TaskGroup {
+    /// Starts a task that belongs to the group.
+    pub fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+        let span = tracing::debug_span!("task", name);
+        #[expect(clippy::disallowed_methods, reason = "the one place that spawns: tracked and named")]
+        tokio::spawn(self.tracker.track_future(task.instrument(span)));
+    }
+
+    /// Runs the work in a task of its own, which goes on when the caller is dropped. `None` if the work panicked.
+    pub async fn carry_out<T: Send + 'static>(
+        &self,
+        name: &'static str,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Option<T> {
+        let (done, outcome) = oneshot::channel();
+        // The caller may be gone.
+        self.spawn(name, async move { drop(done.send(work.await)) });
+        outcome.await.ok()
+    }
+
+    /// Fires when the group is asked to end.
+    pub fn stop_token(&self) -> &CancellationToken {
+        &self.stop
+    }
+
+    pub fn stop(&self) {
+        self.stop.cancel();
+    }
+
+    /// Waits until every task has ended.
+    pub async fn join(&self) {
+        self.tracker.close();
+        self.tracker.wait().await;
+    }
+}

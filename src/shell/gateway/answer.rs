@@ -1,0 +1,57 @@
+//! Answers of requests that got as far as the service: their room, their labels, the refusals of calls.
+
+use std::time::Instant;
+
+pub use crate::engine::answer::{Answer, invalid, not_found};
+use crate::engine::failure::Failure;
+use crate::engine::route::RouteError;
+use crate::mcp::method::Method;
+use crate::mcp::version::Revision;
+use crate::telemetry::metrics::MethodLabel;
+use crate::wire::code;
+use crate::wire::raw::{RawJson, RawObject};
+
+/// The call's names in metrics, logs and refusals.
+#[derive(Clone, Copy, Debug)]
+pub struct CallLabels {
+    pub method: Method,
+    pub label: MethodLabel,
+    pub call: u64,
+    pub arrived: Instant,
+}
+
+/// The answer of a call that the gateway refused.
+pub fn refused(failure: &Failure, labels: &CallLabels, revision: Revision) -> Answer {
+    if labels.method == Method::ToolsCall {
+        Answer::ok(failure.tool_result(labels.call, revision))
+    } else {
+        Answer { outcome: Err(failure.error_object(labels.call)), status: None }
+    }
+}
+
+/// Unknown and hidden look the same.
+pub fn unroutable(error: &RouteError, params: &RawObject, revision: Revision) -> Answer {
+    if !matches!(error, RouteError::UnknownResource(_)) {
+        return Answer::error(code::INVALID_PARAMS, &error.to_string(), None);
+    }
+    let uri = params.get("uri").cloned().unwrap_or_else(|| RawJson::string(""));
+    let data = RawJson::trusted(format!(r#"{{"uri":{}}}"#, uri.text()));
+    Answer::error(revision.features().resource_not_found, &error.to_string(), Some(&data))
+}
+
+/// Clients were told that completions exist, so an upstream without them completes to nothing.
+pub(super) fn no_completions(revision: Revision) -> RawJson {
+    let head = revision.features().result_head;
+    RawJson::trusted(format!(r#"{{{head}"completion":{{"values":[],"total":0,"hasMore":false}}}}"#))
+}
+
+#[expect(clippy::wildcard_enum_match_arm, reason = "only calls are counted by method")]
+pub(super) fn label(method: Method) -> MethodLabel {
+    match method {
+        Method::ToolsCall => MethodLabel::ToolsCall,
+        Method::PromptsGet => MethodLabel::PromptsGet,
+        Method::ResourcesRead => MethodLabel::ResourcesRead,
+        Method::Complete => MethodLabel::Complete,
+        _ => MethodLabel::Other,
+    }
+}

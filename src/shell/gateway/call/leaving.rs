@@ -1,0 +1,48 @@
+//! A call whose client withdraws it, or goes away.
+
+use crate::base::clock;
+use crate::engine::question::AWAY;
+use crate::gateway::call::{Call, ClientEvent};
+
+impl Call {
+    /// The client has withdrawn its request.
+    pub fn withdraw(mut self) {
+        if let Some(running) = &mut self.running {
+            running.exchange.give_up();
+        }
+    }
+
+    /// Lets the call run on without its client: a legacy client that went away did not cancel.
+    pub fn detach(mut self) {
+        if self.done || self.service.draining.is_cancelled() {
+            return;
+        }
+        // Later questions would reach no client.
+        self.input = None;
+        let tasks = self.service.tasks.clone();
+        tasks.spawn("detached call", async move {
+            // Its client may still answer a question that it has seen.
+            let away = tokio::time::sleep(AWAY);
+            tokio::pin!(away);
+            loop {
+                tokio::select! {
+                    event = self.next() => if matches!(event, ClientEvent::Done(_)) { return },
+                    () = &mut away, if self.is_asking() && !away.is_elapsed() => {}
+                }
+                if away.is_elapsed() {
+                    self.nobody_answers();
+                }
+            }
+        });
+    }
+
+    /// Whether a legacy client has questions of this call before it.
+    pub fn is_asking(&self) -> bool {
+        !self.on_stream.is_empty()
+    }
+
+    /// Closes these questions as if their time were over.
+    pub fn nobody_answers(&mut self) {
+        self.on_stream.hurry(clock::now());
+    }
+}

@@ -1,0 +1,151 @@
+//! Translation of an upstream's outcome for a client.
+
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
+
+use crate::gateway::answer::Answer;
+use crate::mcp::elicitation::bounded;
+use crate::mcp::input::{ByKey, InputError};
+use crate::mcp::method::Method;
+use crate::mcp::version::{Era, Revision};
+use crate::wire::code;
+use crate::wire::message::error_object;
+use crate::wire::raw::{RawJson, RawObject};
+use crate::wire::tokens::spells;
+
+pub(super) fn is_tool_error(raw: &RawJson) -> bool {
+    // To prepare a search costs as much as to search most results.
+    static IS_ERROR: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"isError\""));
+    let text = raw.bytes();
+    let mut said = IS_ERROR.find_iter(text);
+    let Some(at) = said.next() else { return false };
+    // Said once and denied, as most servers write it, it is denied wherever it stands.
+    let is_denied = text.get(at..).is_some_and(|text| text.starts_with(br#""isError":false"#));
+    if is_denied && said.next().is_none() && !spells(text, |c| c.is_ascii_alphabetic()) {
+        return false;
+    }
+    RawObject::parse(raw).is_ok_and(|o| o.is_true("isError"))
+}
+
+/// An upstream's error as a client of this hop may read it. Source: the error table of ARCHITECTURE.md.
+///
+/// `wanted`: the pages that an error -32042 wants opened, or why they are not.
+pub fn translate(method: Method, raw: &RawJson, revision: Revision, wanted: &Result<ByKey, InputError>) -> Answer {
+    let Ok(mut object) = RawObject::parse(raw) else {
+        return Answer::error(code::INTERNAL, "The server answered with an error that cannot be read.", None);
+    };
+    let code = object.get("code").and_then(|raw| raw.parse::<i64>().ok()).unwrap_or(code::INTERNAL);
+    let message = object.string("message").unwrap_or_else(|| "The server gave no message.".to_owned());
+    let not_found = matches!(method, Method::ResourcesRead | Method::ResourcesSubscribe)
+        && code != code::URL_ELICITATION_REQUIRED
+        && (code == code::RESOURCE_NOT_FOUND || message.to_ascii_lowercase().contains("not found"));
+    let outward = match code {
+        _ if not_found => revision.features().resource_not_found,
+        code::URL_ELICITATION_REQUIRED => {
+            match wanted {
+                Ok(pages) if revision.features().elicitation_ids => return pages_wanted(&message, pages),
+                Err(why) if why.is_declined() => return Answer::error(code::INTERNAL, &why.to_string(), None),
+                Ok(_) | Err(_) => {}
+            }
+            // The server's own words may hold the address too.
+            let text = "A page must be opened first, which this client cannot be asked for.";
+            return impossible(method, text, None, revision);
+        }
+        code::MISSING_CAPABILITY => return missing_capability(method, &object, &message, revision),
+        code => code::outward(code),
+    };
+    object.retain(|name| matches!(name, "code" | "message" | "data"));
+    object.set("code", RawJson::trusted(outward.to_string()));
+    object.set("message", RawJson::string(&message));
+    Answer { outcome: Err(object.encode()), status: None }
+}
+
+/// The error that wants pages opened, each checked and with its server's name.
+fn pages_wanted(message: &str, pages: &ByKey) -> Answer {
+    let pages = RawJson::list(pages.iter().filter_map(|(_, page)| page.params.clone()));
+    let data = RawJson::trusted(format!(r#"{{"elicitations":{}}}"#, pages.text()));
+    Answer { outcome: Err(error_object(code::URL_ELICITATION_REQUIRED, &bounded(message), Some(&data))), status: None }
+}
+
+/// The upstream needs something of the client that this gateway does not relay.
+fn missing_capability(method: Method, error: &RawObject, message: &str, revision: Revision) -> Answer {
+    if revision.era() == Era::Modern {
+        return Answer::error(code::MISSING_CAPABILITY, message, error.get("data")).with_status(400);
+    }
+    let text = format!("The server needs a client capability for this call: {message}");
+    impossible(method, &text, error.get("data"), revision)
+}
+
+/// The client cannot meet the server's need; a model may find another way.
+fn impossible(method: Method, text: &str, data: Option<&RawJson>, revision: Revision) -> Answer {
+    if method == Method::ToolsCall {
+        let text = RawJson::string(text);
+        let head = revision.features().result_head;
+        let result = format!(r#"{{{head}"content":[{{"type":"text","text":{}}}],"isError":true}}"#, text.text());
+        return Answer::ok(RawJson::trusted(result));
+    }
+    Answer { outcome: Err(error_object(code::INTERNAL, text, data)), status: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const URL: &str = "javascript:alert(1)";
+
+    fn told(method: Method, error: &str, revision: Revision, wanted: &Result<ByKey, InputError>) -> String {
+        let answer = translate(method, &RawJson::trusted(error.to_owned()), revision, wanted);
+        answer.outcome.unwrap_or_else(|error| error).text().into_owned()
+    }
+
+    #[test]
+    fn no_client_reads_an_address_in_an_error_that_nothing_judged() {
+        let data = format!(r#"{{"elicitations":[{{"mode":"url","message":"Go","url":"{URL}"}}]}}"#);
+        for message in [format!("open {URL}"), "not found".to_owned()] {
+            let error = format!(r#"{{"code":-32042,"message":"{message}","data":{data}}}"#);
+            for method in [Method::ToolsCall, Method::ResourcesRead, Method::ResourcesSubscribe] {
+                for &revision in Revision::ALL {
+                    for why in [InputError::NotOffered, InputError::Malformed, InputError::Secret] {
+                        let told = told(method, &error, revision, &Err(why));
+                        assert!(!told.contains(URL) && !told.contains("-32042"), "{method:?} {revision} {why}: {told}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_tool_s_error_is_one_by_its_own_member_alone() {
+        for (result, want) in [
+            (r#"{"content":[]}"#, false),
+            (r#"{"content":[],"isError":false}"#, false),
+            (r#"{"content":[],"isError":true}"#, true),
+            (r#"{"content":[],"isError" : true}"#, true),
+            (r#"{"content":[],"isError" : false}"#, false),
+            (r#"{"isError":null}"#, false),
+            (r#"{"structuredContent":{"isError":false},"isError":true}"#, true),
+            (r#"{"structuredContent":{"isError":true},"isError":false}"#, false),
+            (r#"{"structuredContent":{"isError":true}}"#, false),
+            (r#"{"structuredContent":{"isError":false},"isErr\u006fr":true}"#, true),
+            (r#"{"isError":false,"isError":true}"#, false),
+        ] {
+            assert_eq!(is_tool_error(&RawJson::trusted(result)), want, "{result}");
+        }
+    }
+
+    #[test]
+    fn a_resource_that_is_not_found_has_the_code_of_the_client_s_revision() {
+        for method in [Method::ResourcesRead, Method::ResourcesSubscribe] {
+            for (error, revision, want) in [
+                (r#"{"code":-32002,"message":"gone"}"#, Revision::V2025_11_25, code::RESOURCE_NOT_FOUND),
+                (r#"{"code":-32602,"message":"Not found"}"#, Revision::V2025_11_25, code::RESOURCE_NOT_FOUND),
+                (r#"{"code":-32002,"message":"gone"}"#, Revision::V2026_07_28, code::INVALID_PARAMS),
+                (r#"{"code":"1001","message":"no"}"#, Revision::V2025_11_25, code::INTERNAL),
+            ] {
+                let told = told(method, error, revision, &Err(InputError::NotOffered));
+                assert!(told.contains(&format!(r#""code":{want}"#)), "{method:?} {error}: {told}");
+            }
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! What does not work at the moment, for `status`, `/readyz` and the metrics, and whether any call does.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::base::clock;
+use crate::base::local_time::local;
+use crate::gateway::service::Service;
+use crate::telemetry::metrics::Shortage;
+use crate::upstream::handle::Handle;
+
+/// Upstreams that are named; the others are counted.
+const NAMED: usize = 10;
+/// Time after which an upstream that starts again counts as not available.
+const SLOW_RESTART: Duration = Duration::from_secs(10);
+
+/// Something that does not work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condition {
+    /// One of [`Condition::REASONS`].
+    pub reason: &'static str,
+    /// A sentence for the operator.
+    pub text: String,
+    /// No call works while it lasts, whatever the policy allows.
+    pub stops_calls: bool,
+}
+
+impl Condition {
+    /// A closed set, for the metrics.
+    pub const REASONS: [&'static str; 6] = [AUDIT, STORE, CONFIGURATION, DESCRIPTORS, PLACES, UPSTREAMS];
+}
+
+const AUDIT: &str = "audit-log";
+const STORE: &str = "store";
+const CONFIGURATION: &str = "configuration";
+const DESCRIPTORS: &str = "descriptors";
+const PLACES: &str = "connections";
+pub const UPSTREAMS: &str = "upstreams";
+
+/// What does not work now; empty while everything does.
+pub fn conditions(service: &Service) -> Vec<Condition> {
+    let snapshot = service.snapshots.load_full();
+    let now = clock::uptime();
+    let audit = service.audit.trouble().map(|(why, stops_calls)| {
+        let then = if stops_calls { "calls are refused until it does" } else { "calls go on unrecorded" };
+        Condition { reason: AUDIT, text: format!("the audit log takes no records ({why}); {then}"), stops_calls }
+    });
+    let loss = || Some(Condition { reason: AUDIT, text: service.audit.loss()?, stops_calls: false });
+    let short = |shortage, reason, text: &str| {
+        let is_on = service.metrics.is_short_of(shortage, now);
+        is_on.then(|| Condition { reason, text: text.to_owned(), stops_calls: false })
+    };
+    let descriptors =
+        "no file descriptor was left for a connection or process; raise the limit (`LimitNOFILE`, `ulimit -n`)";
+    let places =
+        "connections of clients were refused, since no place was left; see `max-connections` in [server.limits]";
+    let store = service.approvals.store_health().and_then(|store| store.trouble()).map(|trouble| {
+        let since = local(trouble.since);
+        let then = "what it holds stays in force, and first sights, approvals, once-grants and limits are refused";
+        let text = format!("the store takes no writes since {since} ({}); {then}", trouble.why);
+        Condition { reason: STORE, text, stops_calls: false }
+    });
+    let configuration = service.refused_reload.load_full().map(|refused| {
+        let since = local(refused.since);
+        let then = "the one of before stays in force; `headend check` names every problem";
+        let text = format!("the configuration was refused at {since} ({}); {then}", refused.why);
+        Condition { reason: CONFIGURATION, text, stops_calls: false }
+    });
+    audit
+        .or_else(loss)
+        .into_iter()
+        .chain(store)
+        .chain(configuration)
+        .chain(short(Shortage::Descriptors, DESCRIPTORS, descriptors))
+        .chain(short(Shortage::Places, PLACES, places))
+        .chain(upstreams(&snapshot.handles))
+        .collect()
+}
+
+/// Whether calls of an upstream may succeed. One that rests starts with its first call; one that
+/// starts anew and takes long is no longer counted on.
+fn works(state: &str, restarts: u64, age: Duration) -> bool {
+    match state {
+        "idle" | "ready" => true,
+        "starting" => restarts == 0 || age < SLOW_RESTART,
+        _ => false,
+    }
+}
+
+/// Upstreams without which calls fail.
+fn upstreams(handles: &[Arc<Handle>]) -> Option<Condition> {
+    let works = |handle: &&Arc<Handle>| {
+        works(handle.health.state(), handle.main.restarts.load(Ordering::Relaxed), handle.health.age())
+    };
+    let down: Vec<&str> = handles.iter().filter(|handle| !works(handle)).map(|handle| handle.name.as_str()).collect();
+    let stops_calls = down.len() == handles.len();
+    let text = match down.len() {
+        0 => return None,
+        1..=NAMED => down.join(", "),
+        _ => format!(
+            "{} and {} more",
+            down.iter().take(NAMED).copied().collect::<Vec<_>>().join(", "),
+            down.len() - NAMED
+        ),
+    };
+    Some(Condition { reason: UPSTREAMS, text: format!("not available: {text}; see `headend status`"), stops_calls })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_upstream_that_hangs_in_a_later_start_is_not_counted_on() {
+        let late = Duration::from_secs(10);
+        for (state, restarts, age, wanted) in [
+            ("idle", 3, late, true),
+            ("ready", 3, late, true),
+            ("starting", 0, late, true),
+            ("starting", 1, Duration::from_secs(9), true),
+            ("starting", 1, late, false),
+            ("down", 0, Duration::ZERO, false),
+            ("needs-login", 0, Duration::ZERO, false),
+        ] {
+            assert_eq!(works(state, restarts, age), wanted, "{state} {restarts} {age:?}");
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! The decision about an action and its record: one place for both, whatever is decided and whoever asks.
+
+use std::sync::Arc;
+
+use crate::base::clock;
+use crate::engine::failure::{Executed, Failure, Reason};
+use crate::engine::state::StateUse;
+use crate::gateway::found::Found;
+use crate::gateway::gate::Gate;
+use crate::gateway::service::Service;
+use crate::policy::consent::{Asked, PromptId};
+use crate::policy::{Action, Decision, Evidence, Permit, Record, decide, decide_again};
+use crate::store::audit::Recorded;
+use crate::store::leases::limited;
+use crate::wire::raw::RawJson;
+
+/// What a request has to do with an earlier one.
+pub enum GoingOn {
+    Anew,
+    /// It continues a call that was permitted: that permit is good for all its rounds. The use of the state that proves it has to
+    /// be on disk before; a parked call that is joined starts nothing and uses none.
+    Permitted(Option<StateUse>),
+    /// It waited for our own question, or answers it.
+    Consent {
+        prompt: PromptId,
+        answer: Option<RawJson>,
+    },
+    /// Its client was led to the page where its upstream's login is given, and says something about that or nothing.
+    Login(Option<RawJson>),
+}
+
+impl GoingOn {
+    /// The prompt that the call has already.
+    pub const fn prompt(&self) -> Option<&PromptId> {
+        match self {
+            Self::Consent { prompt, .. } => Some(prompt),
+            Self::Anew | Self::Permitted(_) | Self::Login(_) => None,
+        }
+    }
+}
+
+/// Why there is no permit.
+pub enum Refusal {
+    /// Answered like what does not exist.
+    Hidden,
+    Told(Failure),
+    /// A person has to agree first.
+    Ask {
+        rule: Arc<str>,
+        need: Evidence,
+    },
+}
+
+/// A refusal, and its record. The answer to the client waits for the place of the record
+/// ([`Recorded::placed`]).
+pub struct RecordedRefusal {
+    pub refusal: Refusal,
+    pub recorded: Recorded,
+}
+
+impl Refusal {
+    fn told(reason: Reason, text: &str) -> Self {
+        Self::Told(Failure::new(reason, Executed::No, text))
+    }
+
+    /// What a client is told where nobody can be asked; `None` for what looks unknown.
+    pub fn failure(self) -> Option<Failure> {
+        match self {
+            Self::Hidden => None,
+            Self::Told(failure) => Some(failure),
+            Self::Ask { .. } => {
+                let text = "This needs an approval, and this kind of request cannot wait for one.";
+                Some(Failure::new(Reason::Denied, Executed::No, text))
+            }
+        }
+    }
+}
+
+impl Service {
+    /// Decides an action and writes the decision down. A permit comes with what has to be on disk before it is used. `call` is
+    /// the number of the call.
+    ///
+    /// # Errors
+    /// [`RecordedRefusal`].
+    pub fn decide(
+        &self,
+        found: &Found<'_>,
+        action: &Action,
+        going_on: &GoingOn,
+        call: u64,
+    ) -> Result<(Permit, Option<Gate>), RecordedRefusal> {
+        let (policy, limiter) = (&found.snapshot.policy, &found.snapshot.limiter);
+        let own_rules = found.own_rules(action);
+        let rules = own_rules.as_ref().unwrap_or(found.rules);
+        let decision = if matches!(going_on, GoingOn::Permitted(_)) {
+            decide_again(policy, rules, action)
+        } else {
+            let own = going_on.prompt();
+            let consent = |rule: &Arc<str>, need| {
+                let asked = Asked::new(action, rule, need);
+                self.approvals.grants().claim_call(&asked, action.arguments.as_ref(), self.approvals.wall(), own)
+            };
+            decide(policy, rules, action, &consent, limiter, clock::since_1970())
+        };
+        let record = Record::new(action, &decision);
+        let recorded = match (&decision, going_on) {
+            // Written down when the question was asked.
+            (Decision::Ask { .. }, GoingOn::Consent { answer: Some(_), .. }) => Recorded::Accepted,
+            _ => self.write_down(&record, Some(call)),
+        };
+        let refusal = match decision {
+            Decision::Allow(permit) => {
+                let lease = permit.lease().map(|lease| (self.leases.clone(), lease.clone()));
+                let state = match going_on {
+                    GoingOn::Permitted(state) => state.map(|state| (self.keys.used.clone(), state)),
+                    GoingOn::Anew | GoingOn::Consent { .. } | GoingOn::Login(_) => None,
+                };
+                let gate = Gate::new(&self.approvals, recorded, permit.grant(), lease, state);
+                return Ok((permit, gate));
+            }
+            Decision::Deny { hidden: true, .. } => {
+                // An unknown item has no record to wait for, and takes as long.
+                return Err(RecordedRefusal { refusal: Refusal::Hidden, recorded: Recorded::Accepted });
+            }
+            Decision::Deny { hidden: false, .. } => {
+                Refusal::told(Reason::Denied, "The policy does not allow this call.")
+            }
+            Decision::Ask { rule, need } => Refusal::Ask { rule, need },
+            Decision::Limit { limit, retry_after } => {
+                self.metrics.limit_hit(&limit);
+                Refusal::Told(limited(retry_after))
+            }
+        };
+        Err(RecordedRefusal { refusal, recorded })
+    }
+
+    /// Writes a decision down where all of them are: in the log, the metrics, the console's list and the audit log.
+    pub fn write_down(&self, record: &Record<'_>, call: Option<u64>) -> Recorded {
+        self.log_decision(record, call);
+        self.metrics.decision(record.decision.into_str(), record.decision.rule());
+        if self.console.get().is_some() {
+            self.recent.push(record, clock::unix_seconds());
+        }
+        self.audit.record(record.entry(call), record.is_grave())
+    }
+
+    fn log_decision(&self, record: &Record<'_>, call: Option<u64>) {
+        let Record { action, decision, why } = *record;
+        // The log line is the record of a gateway that keeps nothing.
+        let is_record = !self.audit.is_kept();
+        macro_rules! told {
+            ($level:ident) => {
+                tracing::$level!(
+                    target: "audit",
+                    decision = decision.into_str(),
+                    rule = &**decision.rule(),
+                    caller = &*action.caller,
+                    upstream.name = &*action.upstream,
+                    item.kind = action.kind.into_str(),
+                    item.name = &*action.listed,
+                    why,
+                    retry_after_ms = record.retry_after().map(clock::millis),
+                    call.id = call.map(|call| format!("{call:x}")),
+                    "decision"
+                )
+            };
+        }
+        if is_record {
+            told!(info);
+        } else {
+            told!(debug);
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The item that a request names, in the snapshot and the view where its client finds it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::base::clock;
+use crate::catalog::merge::Entry;
+use crate::engine::failure::{Executed, Failure, Reason};
+use crate::engine::route::{RouteError, Routed, route, shown};
+use crate::gateway::answer::{Answer, refused, unroutable};
+use crate::gateway::client::ClientContext;
+use crate::gateway::service::Service;
+use crate::gateway::snapshot::{Snapshot, View};
+use crate::mcp::meta::Meta;
+use crate::mcp::method::{List, Method};
+use crate::policy::{Action, ItemRules, Kind};
+use crate::upstream::handle::Handle;
+use crate::wire::code;
+use crate::wire::raw::RawObject;
+
+/// When a call may come back whose item could not be pinned.
+const STORE_WAIT: Duration = Duration::from_secs(5);
+
+/// An item, and what its snapshot knows about it.
+pub struct Found<'s> {
+    pub snapshot: &'s Snapshot,
+    pub view: &'s Arc<View>,
+    /// Place in the view's catalog.
+    pub at: usize,
+    pub entry: &'s Entry,
+    /// Those of calls of the item.
+    pub rules: &'s ItemRules,
+    /// Its upstream.
+    pub handle: &'s Arc<Handle>,
+}
+
+impl<'s> Found<'s> {
+    /// `None` where there is no such place, or nothing behind it.
+    pub fn new(snapshot: &'s Snapshot, view: &'s Arc<View>, at: usize) -> Option<Self> {
+        let (entry, rules) = view.item(at)?;
+        let handle = snapshot.handles.get(entry.upstream)?;
+        Some(Self { snapshot, view, at, entry, rules, handle })
+    }
+
+    /// What a client does with the item. `uri` is the canonical name of a resource that is not listed, where the item is a
+    /// template.
+    pub fn action(&self, client: &ClientContext, kind: Kind, uri: Option<String>) -> Action {
+        let mut action = client.action(self.entry, kind, self.handle.launch());
+        if let Some(uri) = uri {
+            action.canonical = Arc::from(uri);
+        }
+        action
+    }
+
+    /// What a client is told that must not learn of the item.
+    pub fn unknown(&self, params: &RawObject) -> RouteError {
+        let exposed = || self.entry.exposed.to_string();
+        match self.entry.list {
+            List::Tools => RouteError::UnknownTool(exposed()),
+            List::Prompts => RouteError::UnknownPrompt(exposed()),
+            List::Resources | List::Templates => {
+                // A completion names its item inside of `ref`.
+                let uri = params.string("uri").filter(|_| params.get("ref").is_none());
+                let uri = uri.unwrap_or_else(exposed);
+                RouteError::UnknownResource(shown(&uri))
+            }
+        }
+    }
+
+    /// The rules about an action, where they are not those of the item's calls: what belongs to an item has its own, and so has a
+    /// URI that a template covers.
+    pub fn own_rules(&self, action: &Action) -> Option<ItemRules> {
+        let is_call = action.kind == Kind::from(self.entry.list);
+        let is_listed = Arc::ptr_eq(&action.canonical, &self.entry.canonical);
+        (!is_call || !is_listed)
+            .then(|| self.snapshot.policy.item_rules(action.kind, &action.upstream, &action.canonical))
+    }
+}
+
+impl Service {
+    /// Finds what a request names, and writes what its upstream gets. What does not exist for the client is taken note of.
+    ///
+    /// # Errors
+    /// The answer.
+    pub fn find<'s>(
+        &self,
+        snapshot: &'s Arc<Snapshot>,
+        client: &ClientContext,
+        method: Method,
+        params: &RawObject,
+        meta: Meta,
+    ) -> Result<(Found<'s>, Routed), Answer> {
+        let Some(view) = snapshot.view(client.profile.as_deref()) else {
+            return Err(Answer::error(code::INVALID_PARAMS, "this profile no longer exists", None));
+        };
+        let visible = |at| view.visible(&snapshot.policy, at, client.viewer());
+        let unkept =
+            snapshot.unkept.get(client.profile.as_deref().unwrap_or_default()).map(|view| (view, meta.clone()));
+        let routed = route(&view.catalog, method, params, meta, visible).map_err(|error| {
+            if error.is_unknown() {
+                if let Some((view, meta)) = unkept
+                    && let Some(answer) = self.unkept(snapshot, view, client, method, params, meta)
+                {
+                    return answer;
+                }
+                if let Some(answer) = self.starting(snapshot, client, method, params) {
+                    return answer;
+                }
+                self.turned_away.tell(snapshot, client, method, params);
+                if let Some(answer) = self.gone(client, method, params) {
+                    return answer;
+                }
+            }
+            unroutable(&error, params, client.revision)
+        })?;
+        let found = Found::new(snapshot, view, routed.entry);
+        let found = found.ok_or_else(|| Answer::error(code::INTERNAL, "the catalog is inconsistent", None))?;
+        Ok((found, routed))
+    }
+
+    /// The result of a call of a tool that the client's own list showed within the last hour: an agent goes on with another one.
+    /// The name alone decides, so that hidden, withheld and unknown tools are answered alike.
+    fn gone(&self, client: &ClientContext, method: Method, params: &RawObject) -> Option<Answer> {
+        let name = params.string("name").filter(|_| method == Method::ToolsCall)?;
+        if !self.listed.showed(client, &name, clock::uptime()) {
+            return None;
+        }
+        let text = format!("The tool {} is no longer offered; list the tools again.", shown(&name));
+        let failure = Failure::new(Reason::Gone, Executed::No, text);
+        Some(refused(&failure, &self.labels(method, clock::now()), client.revision))
+    }
+
+    /// The refusal of a call of an item that the client would find if the store could keep its pin.
+    fn unkept(
+        &self,
+        snapshot: &Snapshot,
+        view: &View,
+        client: &ClientContext,
+        method: Method,
+        params: &RawObject,
+        meta: Meta,
+    ) -> Option<Answer> {
+        let visible = |at| view.visible(&snapshot.policy, at, client.viewer());
+        route(&view.catalog, method, params, meta, visible).ok()?;
+        let text = "The definition of this item is new and cannot be recorded at the moment, so the call was not made.";
+        let failure = Failure::new(Reason::Unrecorded, Executed::No, text).retry_after(STORE_WAIT);
+        Some(refused(&failure, &self.labels(method, clock::now()), client.revision))
+    }
+}

@@ -1,0 +1,86 @@
+//! The gate: waits for the disk before a call goes upstream (its use of limits, the record of its decision, the use of a
+//! once-grant or of a sealed state).
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+
+use crate::engine::failure::{Executed, Failure, Reason};
+use crate::engine::state::StateUse;
+use crate::policy::Lease;
+use crate::policy::consent::Grant;
+use crate::store::approvals::Approvals;
+use crate::store::audit::Recorded;
+use crate::store::leases::Leases;
+use crate::store::states::UsedStates;
+
+/// Opens when everything is written. Waiting may be broken off and begun again; the work goes on where it was. Dropped before
+/// that, it gives a consent for one call back: a call that is refused uses nothing up.
+pub struct Gate {
+    work: BoxFuture<'static, Result<(), Failure>>,
+    once: Option<Arc<Grant>>,
+}
+
+impl Gate {
+    /// `None` where there is nothing to wait for.
+    pub fn new(
+        approvals: &Arc<Approvals>,
+        recorded: Recorded,
+        grant: Option<&Arc<Grant>>,
+        lease: Option<(Leases, Lease)>,
+        state: Option<(UsedStates, StateUse)>,
+    ) -> Option<Self> {
+        let once = grant.filter(|grant| grant.is_once()).map(|grant| (Arc::clone(approvals), Arc::clone(grant)));
+        if once.is_none() && lease.is_none() && state.is_none() && matches!(recorded, Recorded::Accepted) {
+            return None;
+        }
+        let kept = once.as_ref().map(|(_, grant)| Arc::clone(grant));
+        let used = grant.cloned().filter(|_| matches!(recorded, Recorded::Pending(_)));
+        let work = Box::pin(async move {
+            let unrecorded = |text: &str| Failure::new(Reason::Unrecorded, Executed::No, text);
+            if let Some((leases, lease)) = &lease {
+                leases.settle(lease).await?;
+            }
+            // What refuses the call from here on gives back what it took.
+            let refuse = |text: &str| {
+                lease.iter().for_each(|(_, lease)| lease.give_back());
+                unrecorded(text)
+            };
+            recorded.written().await.map_err(|_| refuse("The call could not be recorded, so it was not made."))?;
+            if let Some(grant) = used {
+                grant.set_recorded();
+            }
+            if let Some((approvals, grant)) = once {
+                // After the record: a consent is not used up by a call that is refused for want of space.
+                let consumed = approvals.consume(&grant).await;
+                consumed
+                    .map_err(|_| refuse("The approval of this call was used already, or its use could not be kept."))?;
+            }
+            if let Some((used, state)) = state {
+                used.keep(state).await?;
+            }
+            Ok(())
+        });
+        Some(Self { work, once: kept })
+    }
+
+    /// Waits. After an error the call must not be made.
+    ///
+    /// # Errors
+    /// [`Reason::Unrecorded`], [`Reason::Limited`] where other processes have used a limit up, or [`Reason::Denied`] where one has
+    /// used the state.
+    pub async fn pass(&mut self) -> Result<(), Failure> {
+        (&mut self.work).await
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        if let Some(grant) = &self.once {
+            grant.give_back();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

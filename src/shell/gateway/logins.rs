@@ -1,0 +1,408 @@
+//! Logins at upstreams that wait for their person, and the end of each.
+//!
+//! A login is bound to the one who began it. One for a page is reached by a link that opens once, or begun on the console: the browser
+//! that presses the button gets a cookie, and the call-back is taken from that browser alone, as its redirect or as the address that
+//! its person pastes. One for the command line is ended by the address that the command is given, and by no call-back. Each has a
+//! state that is used once, and ten minutes. Only the operator begins one: on the command line, or signed in to the console.
+//!
+//! No program is started with an address. It is shown, in ASCII; a host in another script has a warning beside it.
+
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use data_encoding::BASE64URL_NOPAD;
+use parking_lot::{Mutex, MutexGuard};
+use subtle::ConstantTimeEq as _;
+use tokio::sync::{Mutex as Turn, mpsc, watch};
+use url::Url;
+
+use crate::base::clock;
+use crate::engine::oauth::authorize::Callback;
+use crate::engine::oauth::error::OAuthError;
+use crate::engine::oauth::flow::{Flow, Next};
+use crate::gateway::supervisor::Order;
+use crate::policy::Digest;
+use crate::upstream::handle::Handle;
+use crate::upstream::keeper::Keeper;
+
+/// How long a login may take.
+pub const LIFE: Duration = Duration::from_secs(600);
+/// How long a login waits for the first answer of an upstream that starts.
+const FIRST_ANSWER: Duration = Duration::from_secs(5);
+/// Logins at once; the oldest gives way.
+const MOST: usize = 64;
+
+/// Who ends a login.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// The browser that opened its link.
+    Page,
+    /// The command that began it.
+    Paste,
+}
+
+/// A login that was begun.
+#[derive(Clone, Debug)]
+pub struct Begun {
+    /// Names it; whoever has it may open its page.
+    pub id: String,
+    pub upstream: String,
+    pub issuer: String,
+    /// Host of the login page, if it is not the issuer's.
+    pub page_host: Option<String>,
+    /// Scopes that are asked for.
+    pub scopes: Vec<WantedScope>,
+    /// A host that is not what it looks like.
+    pub warning: Option<String>,
+    /// The address of the authorization server.
+    pub address: String,
+    /// The address to which it sends the browser back, and whether that is this console's.
+    pub redirect: String,
+    pub comes_here: bool,
+}
+
+/// A scope that a login asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WantedScope {
+    pub name: String,
+    /// There is a login, and it does not have this scope.
+    pub is_more: bool,
+}
+
+/// What came of a login.
+#[derive(Clone, Debug)]
+pub struct Done {
+    pub upstream: String,
+    pub issuer: String,
+    pub account: Option<String>,
+}
+
+/// Why a call-back is not taken.
+#[derive(Clone, Debug)]
+pub enum NotTaken {
+    /// It belongs to no login, or to another browser's. Nothing has ended.
+    Unknown,
+    /// The login has ended, and why.
+    Failed(String),
+}
+
+type Outcome = Result<Done, String>;
+
+/// Logins that wait.
+#[derive(Debug)]
+pub struct PendingLogins {
+    table: Mutex<Vec<Arc<Pending>>>,
+    over: Mutex<Vec<Over>>,
+    /// The console's call-back.
+    callback: Arc<OnceLock<String>>,
+    orders: mpsc::Sender<Order>,
+}
+
+#[derive(Debug)]
+struct Pending {
+    begun: Begun,
+    way: Way,
+    state: Digest,
+    until: Instant,
+    keeper: Arc<Keeper>,
+    flow: Turn<Flow>,
+    /// Of the browser that opened its link.
+    cookie: Mutex<Option<Digest>>,
+    outcome: watch::Sender<Option<Outcome>>,
+}
+
+/// A login whose state is used up, kept for its outcome. The command that began it may ask late: a browser that is logged in already
+/// comes back before the command has asked.
+#[derive(Debug)]
+struct Over {
+    id: Digest,
+    until: Instant,
+    outcome: watch::Receiver<Option<Outcome>>,
+}
+
+impl PendingLogins {
+    pub fn new(callback: Arc<OnceLock<String>>, orders: mpsc::Sender<Order>) -> Self {
+        Self { table: Mutex::default(), over: Mutex::default(), callback, orders }
+    }
+
+    /// The console listens, and browsers may come back there.
+    pub fn open(&self, base: &str) {
+        self.callback.get_or_init(|| format!("{base}/oauth/callback"));
+    }
+
+    fn table(&self) -> MutexGuard<'_, Vec<Arc<Pending>>> {
+        let mut table = self.table.lock();
+        let now = clock::now();
+        table.retain(|pending| pending.until > now);
+        table
+    }
+
+    fn of(&self, id: &str) -> Option<Arc<Pending>> {
+        let id = Digest::of(id.as_bytes());
+        self.table().iter().find(|pending| is_same(&pending.id(), &id)).cloned()
+    }
+
+    /// Moves a login to those that are over: its state is used up.
+    fn used_up(&self, pending: &Arc<Pending>) {
+        let mut over = self.over.lock();
+        over.retain(|other| other.until > clock::now());
+        if over.len() >= MOST {
+            over.remove(0);
+        }
+        over.push(Over { id: pending.id(), until: pending.until, outcome: pending.outcome.subscribe() });
+        drop(over);
+        self.table().retain(|other| !Arc::ptr_eq(other, pending));
+    }
+
+    /// Begins a login at an upstream: everything up to the page where its person agrees.
+    ///
+    /// # Errors
+    /// A sentence for the operator.
+    pub async fn begin(&self, handle: &Handle, way: Way) -> Result<Begun, String> {
+        let keeper = handle.keeper.clone().ok_or_else(|| {
+            format!("`{}` takes no login: it is a local program, or its credential stands in `headers`", handle.name)
+        })?;
+        if way == Way::Page && self.callback.get().is_none() {
+            return Err(format!(
+                "the console is off, so no browser can come back here; use `headend login {} --paste`",
+                handle.name
+            ));
+        }
+        // The start that is under way brings the server's challenge, which says what the login has to be good for.
+        if handle.health.state() == "starting" {
+            handle.main.started(FIRST_ANSWER).await;
+        }
+        let flow = keeper.begin().await?;
+        let Next::Open(authorization) = flow.next() else { return Err(OAuthError::OutOfTurn.to_string()) };
+        let redirect = authorization.url.query_pairs().find(|(name, _)| name == "redirect_uri");
+        let redirect = redirect.map(|(_, url)| url.into_owned()).unwrap_or_default();
+        let issuer = flow.server().map(|server| server.issuer.clone()).unwrap_or_default();
+        let before = keeper.scopes_before(&issuer).await;
+        let begun = Begun {
+            id: BASE64URL_NOPAD.encode(&clock::random::<16>()),
+            upstream: handle.name.to_string(),
+            page_host: other_host(&issuer, &authorization.url),
+            scopes: wanted(flow.scopes(), before.as_deref()),
+            warning: warning(&authorization.url),
+            issuer: ascii(&issuer),
+            address: authorization.url.to_string(),
+            comes_here: self.callback.get().is_some_and(|own| *own == redirect),
+            redirect,
+        };
+        let pending = Pending {
+            begun: begun.clone(),
+            way,
+            state: Digest::of(authorization.state.expose().as_bytes()),
+            until: clock::now() + LIFE,
+            keeper,
+            flow: Turn::new(flow),
+            cookie: Mutex::default(),
+            outcome: watch::Sender::new(None),
+        };
+        let mut table = self.table();
+        if table.len() >= MOST {
+            table.remove(0);
+        }
+        table.push(Arc::new(pending));
+        Ok(begun)
+    }
+
+    /// The login behind a link, while it waits. Reading it changes nothing.
+    pub fn shown(&self, id: &str) -> Option<Begun> {
+        let pending = self.of(id).filter(|pending| pending.way == Way::Page && pending.cookie.lock().is_none());
+        pending.map(|pending| pending.begun.clone())
+    }
+
+    /// Opens a link: its browser gets this cookie. Once.
+    pub fn enter(&self, id: &str) -> Option<(Begun, String)> {
+        let pending = self.of(id).filter(|pending| pending.way == Way::Page)?;
+        let cookie = BASE64URL_NOPAD.encode(&clock::random::<32>());
+        let mut bound = pending.cookie.lock();
+        if bound.is_some() {
+            return None;
+        }
+        *bound = Some(Digest::of(cookie.as_bytes()));
+        drop(bound);
+        Some((pending.begun.clone(), cookie))
+    }
+
+    /// The login behind a link that was opened, for the operator. Reading it changes nothing.
+    pub fn opened(&self, id: &str) -> Option<Begun> {
+        let pending = self.of(id).filter(|pending| pending.way == Way::Page && pending.cookie.lock().is_some());
+        pending.map(|pending| pending.begun.clone())
+    }
+
+    /// A browser with these cookies came back, or its person pasted the address at which it ended.
+    ///
+    /// # Errors
+    /// [`NotTaken`].
+    pub async fn returned(&self, callback: &Callback, cookies: &[&str]) -> Result<Done, NotTaken> {
+        let state =
+            callback.state.as_ref().map(|state| Digest::of(state.expose().as_bytes())).ok_or(NotTaken::Unknown)?;
+        let pending = self.table().iter().find(|pending| is_same(&pending.state, &state)).cloned();
+        let pending = pending.filter(|pending| pending.way == Way::Page).ok_or(NotTaken::Unknown)?;
+        let bound = *pending.cookie.lock();
+        let is_bound = |cookie: &&str| bound.is_some_and(|bound| is_same(&bound, &Digest::of(cookie.as_bytes())));
+        if !cookies.iter().any(is_bound) {
+            return Err(NotTaken::Unknown);
+        }
+        self.finish(&pending, callback).await
+    }
+
+    /// The command that began a login gives the address at which the browser ended.
+    ///
+    /// # Errors
+    /// [`NotTaken`].
+    pub async fn pasted(&self, id: &str, address: &str) -> Result<Done, NotTaken> {
+        let pending = self.of(id).filter(|pending| pending.way == Way::Paste).ok_or(NotTaken::Unknown)?;
+        self.finish(&pending, &Callback::of_pasted(address)).await
+    }
+
+    /// The outcome of a login, waited for.
+    pub async fn ended(&self, id: &str) -> Outcome {
+        let gone = || "the login was not ended within ten minutes".to_owned();
+        let waiting = self.of(id).map(|pending| (pending.until, pending.outcome.subscribe()));
+        let (until, mut outcome) = waiting.or_else(|| self.over(id)).ok_or_else(gone)?;
+        let ended = tokio::time::timeout_at(until.into(), outcome.wait_for(Option::is_some)).await;
+        ended.ok().and_then(Result::ok).and_then(|outcome| outcome.clone()).unwrap_or_else(|| Err(gone()))
+    }
+
+    /// The end and the outcome of a login whose state is used up.
+    fn over(&self, id: &str) -> Option<(Instant, watch::Receiver<Option<Outcome>>)> {
+        let id = Digest::of(id.as_bytes());
+        let over = self.over.lock();
+        over.iter().find(|over| is_same(&over.id, &id)).map(|over| (over.until, over.outcome.clone()))
+    }
+
+    async fn finish(&self, pending: &Arc<Pending>, callback: &Callback) -> Result<Done, NotTaken> {
+        let mut flow = pending.flow.lock().await;
+        match flow.returned(callback, clock::since_1970().as_secs()) {
+            // It is another login's.
+            Err(OAuthError::State | OAuthError::OutOfTurn) => return Err(NotTaken::Unknown),
+            Err(error) => {
+                self.used_up(pending);
+                return Err(pending.failed(error.to_string()));
+            }
+            Ok(()) => self.used_up(pending),
+        }
+        match pending.keeper.finish(&mut flow).await {
+            Ok((login, lists_anew)) => {
+                let done = Done {
+                    upstream: pending.begun.upstream.clone(),
+                    issuer: ascii(&login.server.issuer),
+                    account: login.account.map(|account| account.shown),
+                };
+                self.renewed(&done.upstream, lists_anew).await;
+                pending.outcome.send_replace(Some(Ok(done.clone())));
+                Ok(done)
+            }
+            Err(why) => Err(pending.failed(why)),
+        }
+    }
+
+    /// Connects an upstream anew whose login has changed.
+    async fn renewed(&self, upstream: &str, lists_anew: bool) {
+        let order = |reply| Order::Login { name: upstream.to_owned(), lists_anew, reply };
+        // The order fails only when the gateway shuts down.
+        drop(Order::ask(&self.orders, order).await);
+    }
+
+    /// Ends the login at an upstream. Whether there was one.
+    ///
+    /// # Errors
+    /// A sentence for the operator.
+    pub async fn log_out(&self, handle: &Handle) -> Result<bool, String> {
+        let Some(keeper) = &handle.keeper else { return Ok(false) };
+        let was_there = keeper.log_out().await?;
+        if was_there {
+            self.renewed(handle.name.as_str(), false).await;
+        }
+        Ok(was_there)
+    }
+}
+
+impl Pending {
+    fn id(&self) -> Digest {
+        Digest::of(self.begun.id.as_bytes())
+    }
+
+    fn failed(&self, why: String) -> NotTaken {
+        self.outcome.send_replace(Some(Err(why.clone())));
+        NotTaken::Failed(why)
+    }
+}
+
+fn is_same(one: &Digest, other: &Digest) -> bool {
+    one.bytes().ct_eq(other.bytes()).into()
+}
+
+/// An issuer with its host in ASCII, as it is shown.
+fn ascii(issuer: &str) -> String {
+    if issuer.is_ascii() {
+        return issuer.to_owned();
+    }
+    Url::parse(issuer).map_or_else(|_| issuer.escape_default().to_string(), |url| url.to_string())
+}
+
+/// The scopes that are asked for, with a mark at those that the login of `before` lacks.
+fn wanted(scopes: &[String], before: Option<&[String]>) -> Vec<WantedScope> {
+    let is_more = |scope: &String| before.is_some_and(|before| !before.contains(scope));
+    scopes.iter().map(|scope| WantedScope { name: scope.clone(), is_more: is_more(scope) }).collect()
+}
+
+/// The host of a login page, with its port if that is unusual, unless it is the issuer's.
+fn other_host(issuer: &str, page: &Url) -> Option<String> {
+    let host = |url: &Url| {
+        let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+        url.host_str().map(|host| format!("{host}{port}"))
+    };
+    let of_issuer = Url::parse(issuer).ok().and_then(|url| host(&url));
+    host(page).filter(|of_page| of_issuer.as_ref() != Some(of_page))
+}
+
+/// A warning for a host that is written in another script: it may look like a name that people know.
+fn warning(url: &Url) -> Option<String> {
+    let host = url.host_str()?;
+    let is_mixed = host.split('.').any(|label| label.starts_with("xn--"));
+    is_mixed.then(|| {
+        format!(
+            "`{host}` stands for a name in another script, which may look like one that you know; compare it with care"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_in_another_script_is_shown_in_ascii_with_a_warning() {
+        for (address, warned) in [("https://login.example/a", false), ("https://login.ex\u{430}mple/a", true)] {
+            let url = Url::parse(address).unwrap();
+            assert_eq!(warning(&url).is_some(), warned, "{address}");
+            assert!(ascii(address).is_ascii(), "{address}");
+        }
+        assert_eq!(ascii("https://as.example"), "https://as.example", "an issuer is a text and not parsed");
+    }
+
+    #[test]
+    fn the_host_of_the_page_is_told_from_the_issuers() {
+        let other = |issuer: &str, page: &str| other_host(issuer, &Url::parse(page).unwrap());
+        assert_eq!(other("https://as.example/realm", "https://as.example:443/authorize?a=b"), None);
+        assert_eq!(other("https://as.example", "https://pages.example/a").as_deref(), Some("pages.example"));
+        assert_eq!(other("https://as.example", "https://as.example:8443/a").as_deref(), Some("as.example:8443"));
+        assert_eq!(other("no URL", "https://as.example/a").as_deref(), Some("as.example"));
+    }
+
+    #[test]
+    fn scopes_that_the_login_of_before_lacks_are_marked() {
+        let scopes = ["read", "write"].map(str::to_owned);
+        let marked = |before: Option<&[&str]>| {
+            let before = before.map(|all| all.iter().map(|scope| (*scope).to_owned()).collect::<Vec<_>>());
+            wanted(&scopes, before.as_deref()).iter().map(|scope| scope.is_more).collect::<Vec<_>>()
+        };
+        assert_eq!(marked(None), [false, false], "the first login has nothing before it");
+        assert_eq!(marked(Some(&["read", "other"])), [false, true]);
+        assert_eq!(marked(Some(&[])), [true, true]);
+    }
+}

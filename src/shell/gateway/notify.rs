@@ -1,0 +1,158 @@
+//! Tells a person that approvals are open, by a program or a URL: `[policy.consent] notify`.
+//!
+//! No call waits for a notice, and none queues. A notice is made when it goes out, of the approvals that are open then and were in
+//! none before, so a burst is one notice and an approval that was answered meanwhile is in none. The first goes out after
+//! [`GATHER`], the next one [`PAUSE`] later. An approval that could not be told is not told again: it is on the console all the same.
+
+use std::collections::HashSet;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use crate::base::clock;
+use crate::base::slots::{Slot, Slots};
+use crate::base::task_group::TaskGroup;
+use crate::config::{Notified, Notify};
+use crate::gateway::service::Service;
+use crate::policy::consent::{AgentWait, Prompt, PromptId};
+
+mod failed;
+mod notice;
+mod post;
+mod program;
+
+use self::failed::{Failed, TIME};
+use self::notice::{ListedApproval, notice, trial};
+use self::post::{Tls, post};
+
+/// Calls that come together are told together.
+const GATHER: Duration = Duration::from_millis(300);
+/// From one notice to the next.
+const PAUSE: Duration = Duration::from_secs(5);
+/// Notices that are under way at once.
+const AT_ONCE: usize = 4;
+
+/// Sends notices.
+#[derive(Debug)]
+pub struct Notices {
+    service: Arc<Service>,
+    tasks: TaskGroup,
+    stop: CancellationToken,
+    places: Slots,
+    tls: Tls,
+    /// Where the last notice went, and whether it failed.
+    last: Mutex<Option<(Notified, bool)>>,
+}
+
+impl Notices {
+    /// Tells of the approvals of that service from here on, until `stop`.
+    pub fn start(service: &Arc<Service>, tasks: &TaskGroup, stop: &CancellationToken) -> Arc<Self> {
+        let this = Arc::new(Self {
+            service: Arc::clone(service),
+            tasks: tasks.clone(),
+            stop: stop.clone(),
+            places: Slots::new(AT_ONCE),
+            tls: OnceLock::new(),
+            last: Mutex::default(),
+        });
+        tasks.spawn("notices", Arc::clone(&this).run());
+        this
+    }
+
+    /// Sends a notice of no approval, for the operator who sets this up. Gives the notifier as people know it.
+    ///
+    /// # Errors
+    /// Why it did not get through, or that there is nothing to try.
+    pub async fn try_out(&self) -> Result<String, String> {
+        let notify = self.setting().ok_or("`notify` is not set in [policy.consent]")?;
+        let place = self.places.try_take().ok_or("four notices are under way; try again in ten seconds")?;
+        let to = known_as(&notify.to);
+        let outcome = self.send(&notify, trial(self.page().as_deref()), place).await;
+        outcome.map(|()| to.clone()).map_err(|why| format!("{to}: {why}"))
+    }
+
+    async fn run(self: Arc<Self>) {
+        let stop = self.stop.clone();
+        let _ended = stop.run_until_cancelled(self.follow()).await;
+    }
+
+    async fn follow(self: &Arc<Self>) {
+        let mut changed = self.service.approvals.changed();
+        let mut told: HashSet<PromptId> = HashSet::new();
+        let mut next = clock::now();
+        while changed.changed().await.is_ok() {
+            clock::sleep_until(Some(next.max(clock::now() + GATHER))).await;
+            let place = self.places.take().await;
+            changed.borrow_and_update();
+            let Some(notify) = self.setting() else { continue };
+            let open = self.service.approvals.prompts();
+            let ids: HashSet<PromptId> = open.iter().map(|prompt| prompt.id).collect();
+            told.retain(|id| ids.contains(id));
+            let fresh: Vec<&Prompt> = open.iter().filter(|prompt| !told.contains(&prompt.id)).collect();
+            if fresh.is_empty() {
+                continue;
+            }
+            let page = self.page();
+            let now = self.service.approvals.wall();
+            let waits = |prompt: &Prompt| self.service.approvals.agent_wait(&prompt.id) != AgentWait::Stopped;
+            let told_now: Vec<ListedApproval<'_>> =
+                fresh.iter().map(|prompt| ListedApproval { prompt, waits: waits(prompt) }).collect();
+            let notice = notice(&told_now, open.len(), notify.arguments, page.as_deref(), now);
+            told.extend(fresh.iter().map(|prompt| prompt.id));
+            next = clock::now() + PAUSE;
+            let this = Arc::clone(self);
+            self.tasks.spawn("notice", async move { this.deliver(&notify, notice, place).await });
+        }
+    }
+
+    fn setting(&self) -> Option<Notify> {
+        self.service.snapshots.load().config.consent.notify.clone()
+    }
+
+    /// Address of the console's pages, without a sign-in.
+    fn page(&self) -> Option<String> {
+        self.service.console.get().cloned()
+    }
+
+    /// Sends a notice, counts it, and logs where its outcome is another one than that of the last.
+    async fn deliver(&self, notify: &Notify, notice: Bytes, place: Slot) {
+        let outcome = self.send(notify, notice, place).await;
+        if matches!(outcome, Err(Failed::Stopped)) {
+            return;
+        }
+        let fails = outcome.is_err();
+        self.service.metrics.notified(!fails);
+        let before = self.last.lock().replace((notify.to.clone(), fails));
+        let failed = before.is_some_and(|(to, failed)| failed && to == notify.to);
+        let to = known_as(&notify.to);
+        match outcome {
+            Err(why) if !failed => {
+                tracing::warn!(to = %to, why = %why, "notices of open approvals do not get through; see `notify` in [policy.consent]");
+            }
+            Ok(()) if failed => tracing::info!(to = %to, "notices of open approvals get through again"),
+            Ok(()) | Err(_) => {}
+        }
+    }
+
+    async fn send(&self, notify: &Notify, notice: Bytes, place: Slot) -> Result<(), Failed> {
+        match &notify.to {
+            Notified::Program(command) => program::run(command, notice, &self.stop).await,
+            Notified::Url(hook) => {
+                let sent = tokio::time::timeout(TIME, post(hook, notice, &self.tls, place));
+                let sent = self.stop.run_until_cancelled(sent).await.ok_or(Failed::Stopped)?;
+                sent.unwrap_or(Err(Failed::Late))
+            }
+        }
+    }
+}
+
+/// A notifier as people know it, without arguments and paths, which may be secrets.
+fn known_as(to: &Notified) -> String {
+    match to {
+        Notified::Program(command) => command.first().cloned().unwrap_or_default(),
+        Notified::Url(hook) => hook.origin.clone(),
+    }
+}

@@ -1,0 +1,105 @@
+//! One request of a client, on any transport: dispatch by method.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use crate::base::clock;
+use crate::engine::route::{Params, RouteError};
+use crate::gateway::answer::{Answer, CallLabels, invalid, label, not_found, refused};
+use crate::gateway::client::ClientContext;
+use crate::gateway::client_call::Handled;
+use crate::gateway::service::Service;
+use crate::mcp::capability::{AtPresent, discover_result};
+use crate::mcp::extension::TASKS;
+use crate::mcp::log::LogLevel;
+use crate::mcp::method::{List, Method};
+use crate::wire::code;
+use crate::wire::message::Request;
+use crate::wire::raw::{RawJson, RawObject};
+
+mod about_task;
+mod calls;
+mod completions;
+mod consent;
+mod login;
+
+impl Service {
+    /// Serves a request that is not bound to a session or stream of its own.
+    pub fn handle(
+        self: &Arc<Self>,
+        client: &ClientContext,
+        request: &Request,
+        params: Result<Params, RouteError>,
+    ) -> Handled {
+        if self.is_full(client) {
+            return Handled::Overloaded;
+        }
+        let arrived = clock::now();
+        let method = Method::parse(&request.method);
+        let era = client.revision.era();
+        let Params { object: params, meta } = match params {
+            Ok(params) => params,
+            Err(error) => return Handled::Answer(invalid(&error)),
+        };
+        if let Err(error) = meta.progress_token() {
+            return Handled::Answer(invalid(&error.into()));
+        }
+        if !method.defined_in(era) {
+            return Handled::Answer(not_found(&request.method, era));
+        }
+        if let Some(failure) = self.role.refusal(method) {
+            return Handled::Answer(refused(&failure, &self.labels(method, arrived), client.revision));
+        }
+        match method {
+            Method::Ping => Handled::Answer(Answer::ok(RawJson::EMPTY_OBJECT)),
+            Method::Discover => Handled::Answer(Answer::ok(discover_result(self.at_present(client)))),
+            Method::ToolsList => Handled::Answer(self.list(client, List::Tools, &params)),
+            Method::PromptsList => Handled::Answer(self.list(client, List::Prompts, &params)),
+            Method::ResourcesList => Handled::Answer(self.list(client, List::Resources, &params)),
+            Method::TemplatesList => Handled::Answer(self.list(client, List::Templates, &params)),
+            Method::ToolsCall | Method::PromptsGet | Method::ResourcesRead | Method::Complete => {
+                self.call(client, method, &params, meta, arrived)
+            }
+            Method::ResourcesSubscribe => Handled::Later(Box::pin(Arc::clone(self).subscribe(client.clone(), params))),
+            Method::ResourcesUnsubscribe => Self::unsubscribe(client, &params),
+            Method::SetLevel => set_level(client, &params),
+            Method::TasksGet | Method::TasksCancel | Method::TasksUpdate if TASKS.adds(method.as_str(), era) => {
+                self.task(client, method, &params, meta, arrived)
+            }
+            // Legacy clients are never given a task.
+            Method::TasksGet | Method::TasksCancel | Method::TasksResult => Handled::Answer(about_task::unknown()),
+            Method::Initialize | Method::Listen | Method::TasksList | Method::TasksUpdate | Method::Unknown => {
+                Handled::Answer(not_found(&request.method, era))
+            }
+        }
+    }
+
+    /// Names the next call.
+    pub(super) fn labels(&self, method: Method, arrived: Instant) -> CallLabels {
+        let call = self.calls.fetch_add(1, Ordering::Relaxed);
+        CallLabels { method, label: label(method), call, arrived }
+    }
+
+    fn at_present(&self, client: &ClientContext) -> AtPresent {
+        let snapshot = self.snapshots.load();
+        let extensions: &[_] = if snapshot.tasks.contains(&true) { &[&TASKS] } else { &[] };
+        let logging = snapshot.logs(client.profile.as_deref());
+        AtPresent { completions: snapshot.completes(), logging, extensions }
+    }
+}
+
+/// Remembers the level of a session; servers that have no log change nothing about that.
+fn set_level(client: &ClientContext, params: &RawObject) -> Handled {
+    let (Some(level), Some(log)) = (params.get("level").and_then(LogLevel::read), &client.log) else {
+        let text = "`level` must be one of the eight levels of syslog";
+        return Handled::Answer(Answer::error(code::INVALID_PARAMS, text, None));
+    };
+    log.set(level);
+    let done = Answer::ok(RawJson::EMPTY_OBJECT);
+    let Some(kept) = client.kept.clone() else { return Handled::Answer(done) };
+    Handled::Later(Box::pin(async move {
+        kept.keep_level(level).await;
+        done
+    }))
+}

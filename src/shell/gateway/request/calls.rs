@@ -1,0 +1,270 @@
+//! Calls: found, prepared, decided. Nothing has been sent yet.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use crate::base::clock;
+use crate::engine::call::Outgoing;
+use crate::engine::failure::{Executed, Failure, Reason};
+use crate::engine::question::{approval, login};
+use crate::engine::route::{Resume, RouteError, Routed};
+use crate::engine::state::{Carried, StateScope, StateUse};
+use crate::gateway::admission::InFlight;
+use crate::gateway::answer::{Answer, no_completions, not_found, refused, unroutable};
+use crate::gateway::call::Call;
+use crate::gateway::channel::Waited;
+use crate::gateway::client::ClientContext;
+use crate::gateway::client_call::{ClientCall, Handled};
+use crate::gateway::decision::{GoingOn, RecordedRefusal, Refusal};
+use crate::gateway::found::Found;
+use crate::gateway::gate::Gate;
+use crate::gateway::prepared::{InputContext, Prepared, TaskWay};
+use crate::gateway::quota::Good;
+use crate::gateway::service::Service;
+use crate::gateway::snapshot::Snapshot;
+use crate::mcp::extension::TASKS;
+use crate::mcp::input::{Kinds, Roots, all_accepted, without};
+use crate::mcp::meta::Meta;
+use crate::mcp::method::Method;
+use crate::mcp::version::Era;
+use crate::policy::consent::PromptId;
+use crate::policy::{Action, Kind, Permit, Record};
+use crate::telemetry::metrics::OutcomeLabel;
+use crate::wire::raw::{RawJson, RawObject};
+
+impl Service {
+    /// Finds the item, asks the policy, and prepares the call.
+    pub fn call(
+        self: &Arc<Self>,
+        client: &ClientContext,
+        method: Method,
+        params: &RawObject,
+        meta: Meta,
+        arrived: Instant,
+    ) -> Handled {
+        self.calls_of.of(client.access.caller()).fetch_add(1, Ordering::Relaxed);
+        self.call_after(client, method, params, meta, arrived, Waited::default())
+    }
+
+    /// The same, for a call that has waited for a person.
+    pub fn call_after(
+        self: &Arc<Self>,
+        client: &ClientContext,
+        method: Method,
+        params: &RawObject,
+        meta: Meta,
+        arrived: Instant,
+        waited: Waited,
+    ) -> Handled {
+        let snapshot = self.snapshots.load_full();
+        let mut prepared = match self.prepare(&snapshot, client, method, params, meta, arrived) {
+            Ok(prepared) => prepared,
+            Err(handled) => return handled,
+        };
+        if let (Some(prompt), GoingOn::Anew) = (waited.prompt, &prepared.going_on) {
+            prepared.going_on = GoingOn::Consent { prompt, answer: None };
+        }
+        // Before the decision: a call without a place is not decided, so that it takes nothing from its limits.
+        let Some(place) = self.enter(client) else { return Handled::Overloaded };
+        let decided = self.decide(&prepared.found, &prepared.action, &prepared.going_on, prepared.labels.call);
+        let RecordedRefusal { refusal, recorded } = match decided {
+            Ok((permit, gate)) => {
+                return match self.await_login(params, &prepared, waited) {
+                    None => self.permitted(prepared, (permit, gate), place),
+                    Some(handled) => {
+                        // It is decided again then, and uses nothing up before that.
+                        self.give_back(permit, &prepared.action);
+                        handled
+                    }
+                };
+            }
+            Err(refusal) => refusal,
+        };
+        let handled = match refusal {
+            Refusal::Ask { rule, need } => self.ask(params, prepared, &rule, need),
+            Refusal::Told(failure) => {
+                let is_limited = failure.reason == Reason::Limited;
+                let outcome = if is_limited { OutcomeLabel::Limited } else { OutcomeLabel::Denied };
+                prepared.found.handle.metrics.count(prepared.labels.label, outcome);
+                Handled::Answer(refused(&failure, &prepared.labels, client.revision))
+            }
+            Refusal::Hidden => Handled::Answer(unroutable(&prepared.found.unknown(params), params, client.revision)),
+        };
+        handled.after(recorded)
+    }
+
+    /// The call on its way.
+    pub(super) fn permitted(
+        self: &Arc<Self>,
+        prepared: Prepared<'_>,
+        permit: (Permit, Option<Gate>),
+        place: InFlight,
+    ) -> Handled {
+        Handled::Call(Box::new(ClientCall::Permitted(Call::new(Arc::clone(self), prepared, permit, place))))
+    }
+
+    /// Finds the item, and everything that its call is made of.
+    ///
+    /// # Errors
+    /// What becomes of a request that is no call.
+    fn prepare<'s>(
+        &self,
+        snapshot: &'s Arc<Snapshot>,
+        client: &'s ClientContext,
+        method: Method,
+        params: &RawObject,
+        meta: Meta,
+        arrived: Instant,
+    ) -> Result<Prepared<'s>, Handled> {
+        if method == Method::Complete && client.revision.era() == Era::Modern && !snapshot.completes() {
+            // Not declared at present, so it does not exist; a legacy client was told that it does.
+            return Err(Handled::Answer(not_found(method.as_str(), Era::Modern)));
+        }
+        let (found, routed) = self.find(snapshot, client, method, params, meta).map_err(Handled::Answer)?;
+        let Routed { canonical, mut outgoing, token, resume, .. } = routed;
+        let nothing = || Handled::Answer(Answer::ok(no_completions(client.revision)));
+        if method == Method::Complete && !snapshot.completes.get(found.entry.upstream).copied().unwrap_or_default() {
+            return Err(nothing());
+        }
+        let share = self.admission.quota.take(&client.caller, Good::Call).ok_or(Handled::Overloaded)?;
+        let labels = self.labels(method, arrived);
+        let found_action = found.action(client, Kind::of(method), canonical);
+        let action = Action {
+            arguments: outgoing.body.get("arguments").cloned(),
+            // A legacy client said its name once, a modern one says it in each request.
+            client: client.name.clone().or_else(|| outgoing.meta.client_name()),
+            ..found_action
+        };
+        outgoing.party.caller = Some(Arc::clone(&action.caller));
+        if action.kind == Kind::Completion
+            && let Some(asks) = self.keeps_completions(&found, &action)
+        {
+            let why = "answered empty: calls of this item have no lasting grant";
+            let recorded = self.write_down(&Record { why, ..Record::new(&action, &asks) }, Some(labels.call));
+            return Err(nothing().after(recorded));
+        }
+        let (asks, mut input) = self.complete(&mut outgoing, &found, client, &action);
+        let resumed = resume.map(|resume| self.resume(&resume, &mut outgoing, input.as_deref_mut(), &action));
+        let going_on = resumed.unwrap_or(Ok(GoingOn::Anew)).map_err(|error| {
+            Handled::Answer(if error == RouteError::PageDeclined {
+                let failure = Failure::new(Reason::Denied, Executed::No, error.to_string());
+                refused(&failure, &labels, client.revision)
+            } else {
+                unroutable(&error, params, client.revision)
+            })
+        })?;
+        Ok(Prepared { client, found, action, labels, outgoing, token, going_on, asks, input, share })
+    }
+
+    /// Completes what goes upstream by what is known of the client. Returns what the client can be asked for by us, and what it
+    /// takes to pass on what the upstream asks.
+    fn complete(
+        &self,
+        outgoing: &mut Outgoing,
+        found: &Found<'_>,
+        client: &ClientContext,
+        action: &Action,
+    ) -> (Kinds, Option<Box<InputContext>>) {
+        self.declare(outgoing, client);
+        // What we ask for ourselves is no upstream's asking.
+        let own = Kinds::of(outgoing.capabilities.as_ref());
+        self.withhold(outgoing, found, client);
+        let passes_tasks = action.kind == Kind::Tool
+            && found.snapshot.tasks.get(found.entry.upstream).copied().unwrap_or_default()
+            && outgoing.meta.declares(&TASKS);
+        let can_ask = client.client_requests.is_some() || client.revision.era() == Era::Modern;
+        let input = (action.kind != Kind::Completion && can_ask).then(|| {
+            Box::new(InputContext {
+                offered: Kinds::of(outgoing.capabilities.as_ref()),
+                is_here: client.is_here,
+                round: 0,
+                carrier: client.carrier(),
+                client_requests: client.client_requests.clone(),
+                parked: None,
+                task: passes_tasks.then_some(TaskWay::Passes),
+            })
+        });
+        if passes_tasks {
+            outgoing.capabilities = Some(TASKS.added_to(outgoing.capabilities.as_ref()));
+        }
+        outgoing.can_be_asked = input.as_ref().is_some_and(|input| input.offered.any());
+        (if input.is_some() { own } else { Kinds::default() }, input)
+    }
+
+    /// What the upstream is told of the client: what it can be asked for, and how much it wants to hear.
+    fn declare(&self, outgoing: &mut Outgoing, client: &ClientContext) {
+        if let Some(client_requests) = &client.client_requests {
+            outgoing.capabilities = Some(client_requests.capabilities.clone());
+        }
+        if let Some(log) = &client.log {
+            outgoing.log_level = log.get();
+        }
+    }
+
+    /// Takes away what the upstream may not ask this caller for: roots unless the operator shows them, sampling and
+    /// elicitation where a rule denies them.
+    pub(super) fn withhold(&self, outgoing: &mut Outgoing, found: &Found<'_>, client: &ClientContext) {
+        if outgoing.capabilities.is_none() {
+            return;
+        }
+        let mut names = Vec::new();
+        if found.handle.spec.load().roots != Roots::Client {
+            names.push("roots");
+        }
+        if let Some(input) = found.snapshot.input.get(found.entry.upstream) {
+            let profile = client.profile.as_deref().unwrap_or_default();
+            names.extend(input.denied(&found.snapshot.policy, &client.caller, profile));
+        }
+        if !names.is_empty() {
+            outgoing.capabilities = outgoing.capabilities.take().as_ref().and_then(|raw| without(raw, &names));
+        }
+    }
+
+    /// Opens the state of a call that goes on and gives the upstream its own back.
+    fn resume(
+        &self,
+        resume: &Resume,
+        outgoing: &mut Outgoing,
+        input: Option<&mut InputContext>,
+        action: &Action,
+    ) -> Result<GoingOn, RouteError> {
+        // Legacy clients were never given a state.
+        let input = input.filter(|input| input.client_requests.is_none()).ok_or(RouteError::State)?;
+        let scope = StateScope { method: outgoing.method, action, carrier: input.carrier };
+        let opened = self.keys.states.open(&scope, &resume.state, clock::since_1970());
+        let (opened, state) = opened.ok_or(RouteError::State)?;
+        input.round = opened.round;
+        match opened.carried {
+            Carried::Parked(id) => {
+                // It joins the call that runs and starts none, however often it comes.
+                input.parked = Some((id, resume.responses.clone()));
+                return Ok(GoingOn::Permitted(None));
+            }
+            Carried::Consent(prompt) => {
+                let responses = resume.responses.as_ref().and_then(|raw| RawObject::parse(raw).ok());
+                let answer = responses.and_then(|responses| responses.get(approval::KEY).cloned());
+                return Ok(GoingOn::Consent { prompt: PromptId::new(prompt), answer });
+            }
+            Carried::Login => {
+                let responses = resume.responses.as_ref().and_then(|raw| RawObject::parse(raw).ok());
+                return Ok(GoingOn::Login(responses.and_then(|responses| responses.get(login::KEY).cloned())));
+            }
+            Carried::Upstream(theirs) => outgoing.body.set("requestState", RawJson::string(&theirs)),
+            Carried::Pages(keys) => {
+                // The server refused the call before it began, so this is its first execution.
+                let accepted = resume.responses.as_ref().is_some_and(|r| all_accepted(r, keys.split(' ')));
+                return if accepted { Ok(self.continued(state)) } else { Err(RouteError::PageDeclined) };
+            }
+            Carried::Nothing => {}
+        }
+        outgoing.body.set_some("inputResponses", resume.responses.clone());
+        outgoing.resumed = true;
+        Ok(self.continued(state))
+    }
+
+    /// A state proves a permit once. Sent again it is a call of its own, which is decided like any other.
+    fn continued(&self, state: StateUse) -> GoingOn {
+        if self.keys.used.is_first(state) { GoingOn::Permitted(Some(state)) } else { GoingOn::Anew }
+    }
+}

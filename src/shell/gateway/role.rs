@@ -1,0 +1,46 @@
+//! The part that a process plays for its clients.
+
+use crate::engine::failure::{Executed, Failure, Reason};
+use crate::mcp::method::Method;
+
+/// The part that a process plays for its clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GatewayRole {
+    /// Starts the upstreams and makes calls.
+    Serve,
+    /// Stands in for a daemon that does not answer: shows the lists that are kept on disk, starts
+    /// no upstream, makes no call and records nothing.
+    StandIn,
+}
+
+impl GatewayRole {
+    /// Why a request is not carried out; `None` for one that needs no upstream, and in a process
+    /// that serves.
+    pub(super) fn refusal(self, method: Method) -> Option<Failure> {
+        let needs_upstream = match method {
+            Method::ToolsCall
+            | Method::PromptsGet
+            | Method::ResourcesRead
+            | Method::Complete
+            | Method::ResourcesSubscribe
+            | Method::TasksGet
+            | Method::TasksCancel
+            | Method::TasksUpdate
+            | Method::TasksResult => true,
+            Method::Initialize
+            | Method::Ping
+            | Method::Discover
+            | Method::Listen
+            | Method::ToolsList
+            | Method::PromptsList
+            | Method::ResourcesList
+            | Method::TemplatesList
+            | Method::ResourcesUnsubscribe
+            | Method::SetLevel
+            | Method::TasksList
+            | Method::Unknown => false,
+        };
+        let text = "The daemon does not answer, so nothing was done. Try again in a minute.";
+        (self == Self::StandIn && needs_upstream).then(|| Failure::new(Reason::DaemonAway, Executed::No, text))
+    }
+}

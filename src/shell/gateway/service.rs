@@ -1,0 +1,205 @@
+//! What all requests share: the snapshot, the store, the limits.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::base::budget::Budget;
+use crate::base::callers::CallerCounts;
+use crate::base::clock;
+use crate::base::task_group::TaskGroup;
+use crate::config::{HostCommand, Limits};
+use crate::gateway::admission::{Admission, InFlight};
+use crate::gateway::answer::Answer;
+use crate::gateway::client::ClientContext;
+use crate::gateway::connected::ConnectedClients;
+use crate::gateway::held::HeldCalls;
+use crate::gateway::keys::Keys;
+use crate::gateway::listed::Listed;
+use crate::gateway::role::GatewayRole;
+use crate::gateway::snapshot::Snapshot;
+use crate::gateway::turned_away::TurnedAway;
+use crate::mcp::client_name::ClientName;
+use crate::mcp::elicitation::Own;
+use crate::mcp::method::List;
+use crate::policy;
+use crate::store::approvals::Approvals;
+use crate::store::audit::Audit;
+use crate::store::leases::Leases;
+use crate::store::presence::Presence;
+use crate::store::recent::Recent;
+use crate::telemetry::metrics::Metrics;
+use crate::upstream::parks::Parks;
+use crate::wire::code;
+use crate::wire::raw::RawObject;
+
+/// What all connections share.
+#[derive(Debug)]
+pub struct Service {
+    pub role: GatewayRole,
+    /// The file that shows this process to others on its state directory; `headend stdio` alone has
+    /// one.
+    pub presence: OnceLock<Presence>,
+    /// The command by which hosts reach this daemon; the daemon alone has one.
+    pub host_command: OnceLock<HostCommand>,
+    pub snapshots: Arc<ArcSwap<Snapshot>>,
+    /// Counts snapshots; listeners wait for it to grow.
+    pub generation: watch::Receiver<u64>,
+    /// The upstreams have been heard of.
+    pub settled: watch::Receiver<bool>,
+    pub metrics: Metrics,
+    pub audit: Audit,
+    pub tasks: TaskGroup,
+    /// Fires when no new request is accepted any more.
+    pub draining: CancellationToken,
+    /// Fires when calls in flight are given up.
+    pub giving_up: CancellationToken,
+    pub keys: Keys,
+    pub parks: Parks,
+    /// Grants and open prompts.
+    pub approvals: Arc<Approvals>,
+    /// What calls use of their limits, on disk.
+    pub leases: Leases,
+    /// Longest result that a client is sent, in bytes.
+    pub max_result_bytes: AtomicUsize,
+    pub budget: Arc<Budget>,
+    pub admission: Admission,
+    /// Calls that are held open while they wait for a person.
+    pub held: HeldCalls,
+    pub calls: AtomicU64,
+    /// Calls of each caller since the start.
+    pub calls_of: CallerCounts,
+    /// Calls that were answered as if their item did not exist.
+    pub turned_away: TurnedAway,
+    /// The tools that clients' own lists have shown lately.
+    pub listed: Listed,
+    /// The clients that are connected, for `status`.
+    pub clients: ConnectedClients,
+    /// The last decisions, for the console.
+    pub recent: Recent,
+    pub started: Instant,
+    /// Where the console is, once it listens: the beginning of its pages' URLs.
+    pub console: OnceLock<String>,
+    /// The ports that this process listens on.
+    pub ports: OnceLock<Vec<u16>>,
+    /// The last reload, if it was refused.
+    pub refused_reload: ArcSwapOption<RefusedReload>,
+}
+
+/// A configuration that was read and not applied; the one of before stays in force.
+#[derive(Debug)]
+pub struct RefusedReload {
+    /// The first problem, as a line without secrets.
+    pub why: String,
+    /// Time of the first refusal since a configuration was applied, in seconds since 1970.
+    pub since: u64,
+}
+
+impl Service {
+    /// Our own listeners: those of this process, and those of the configuration, which another process may serve.
+    pub fn own(&self) -> Own {
+        let snapshot = self.snapshots.load();
+        let config = &snapshot.config;
+        let listens = config.server.listen.iter().chain(&config.metrics).chain(&config.console.listen);
+        let mut ports: Vec<u16> = listens.map(std::net::SocketAddr::port).collect();
+        ports.extend(self.ports.get().into_iter().flatten());
+        Own { ports, names: config.server.allowed_hosts.clone() }
+    }
+}
+
+impl Service {
+    /// Takes note of the outcome of a reload; `why` has a line for each problem.
+    pub fn reload_ended(&self, outcome: Result<(), &str>) {
+        let refused = outcome.err().map(|why| {
+            let since = self.refused_reload.load().as_ref().map_or_else(clock::unix_seconds, |refused| refused.since);
+            Arc::new(RefusedReload { why: why.lines().next().unwrap_or_default().to_owned(), since })
+        });
+        self.refused_reload.store(refused);
+    }
+
+    /// Waits, shortly after the start, until the upstreams have been heard of; later it costs one look.
+    pub async fn settled(&self) {
+        if !*self.settled.borrow() {
+            // The sender lives as long as the gateway.
+            drop(self.settled.clone().wait_for(|settled| *settled).await);
+        }
+    }
+
+    /// Shows others the name of the client, where this process is the gateway of one client.
+    pub fn name_host(&self, name: impl FnOnce() -> Option<ClientName>) {
+        if let Some(presence) = self.presence.get()
+            && let Some(name) = name()
+        {
+            presence.name_host(&name.name);
+        }
+    }
+
+    pub(super) fn max_result_bytes(&self) -> usize {
+        self.max_result_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Puts other limits in force. `is_shared`: there can be several callers.
+    pub fn set_limits(&self, old: &Limits, new: &Limits, is_shared: bool) {
+        self.budget.set_shared(is_shared);
+        self.admission.set_limits(old, new);
+        self.budget.set_limit(new.buffered_bytes);
+        self.max_result_bytes.store(new.result_bytes, Ordering::Relaxed);
+    }
+
+    /// Whether no request of this client can be taken: every place is taken and the queue before
+    /// them has no room for its caller, or too many bytes are held.
+    pub(super) fn is_full(&self, client: &ClientContext) -> bool {
+        self.admission.is_full(client.access.caller(), self.budget.is_shared()) || self.budget.is_overdrawn()
+    }
+
+    /// Takes a place among all calls for one of this client, or one in the queue; `None` if the
+    /// queue has no room for its caller.
+    pub(super) fn enter(&self, client: &ClientContext) -> Option<InFlight> {
+        self.admission.enter(client.access.caller(), self.budget.is_shared())
+    }
+
+    /// One page of a list, from the bytes that all callers of one view share.
+    pub fn list(&self, client: &ClientContext, list: List, params: &RawObject) -> Answer {
+        let snapshot = self.snapshots.load_full();
+        let Some(view) = snapshot.view(client.profile.as_deref()) else {
+            return Answer::error(code::INVALID_PARAMS, "this profile no longer exists", None);
+        };
+        let (viewer, now) = (client.viewer(), clock::since_1970());
+        let rendered = snapshot.list(view, list, viewer, &self.keys.cursors, now);
+        let page = match params.get("cursor") {
+            None => Some(0),
+            Some(raw) if raw.bytes().as_ref() == b"null" => Some(0),
+            Some(raw) => raw.parse::<String>().ok().and_then(|cursor| {
+                self.keys.cursors.open(viewer.scope(list, view), rendered.content.as_ref()?, &cursor, now)
+            }),
+        };
+        let page = page.and_then(|page| usize::try_from(page).ok());
+        if let Some(names) = page.and_then(|page| rendered.names.get(page)) {
+            self.listed.show(client, names, clock::uptime());
+        }
+        page.and_then(|page| rendered.pages.get(page)).map_or_else(
+            || Answer::error(code::INVALID_PARAMS, "the cursor is not valid any more; list again from the start", None),
+            |page| Answer::ok(page.clone()),
+        )
+    }
+
+    /// Notes that a client was shown all tools that its own lists have.
+    pub fn listed_tools(&self, snapshot: &Snapshot, client: &ClientContext) {
+        let Some(view) = snapshot.view(client.profile.as_deref()) else { return };
+        let rendered = snapshot.list(view, List::Tools, client.viewer(), &self.keys.cursors, clock::since_1970());
+        rendered.names.iter().for_each(|names| self.listed.show(client, names, clock::uptime()));
+    }
+
+    /// Records a summary of calls of what their callers cannot see.
+    pub fn wrote_refusals(&self, written: policy::Entry) {
+        if !self.audit.is_kept() {
+            let caller = written.caller.as_deref().unwrap_or_default();
+            tracing::info!(target: "audit", caller, count = written.count, why = %written.why, "refusals");
+        }
+        drop(self.audit.record(written, false));
+    }
+}

@@ -1,0 +1,221 @@
+//! Everything a request needs, consistent for as long as the request lives.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use foldhash::fast::RandomState;
+use parking_lot::Mutex;
+
+use crate::base::aside::{MANY_ITEMS, run_aside_if};
+use crate::catalog::holder::Holder;
+use crate::catalog::merge::{Catalog, Dropped, Entry};
+use crate::catalog::page::{CursorKey, CursorScope, LIFE};
+use crate::catalog::view::{Rendered, render};
+use crate::config::Config;
+use crate::mcp::input::Kinds;
+use crate::mcp::method::List;
+use crate::mcp::version::Revision;
+use crate::policy::{ItemRules, Kind, Limiter, Policy};
+use crate::upstream::handle::Handle;
+
+/// How many rendered lists one view keeps, and bytes of them; more callers than that cost rendering, not memory.
+const MAX_RENDERED: usize = 256;
+const MAX_RENDERED_BYTES: usize = 256 << 20;
+/// For how many callers one view keeps what the rules leave them, a byte for each item.
+const MAX_CALLERS: usize = 1024;
+
+/// One immutable state of the gateway.
+#[derive(Debug)]
+pub struct Snapshot {
+    pub generation: u64,
+    pub config: Arc<Config>,
+    pub handles: Vec<Arc<Handle>>,
+    /// The upstreams that answer `completion/complete`.
+    pub completes: Vec<bool>,
+    /// Which upstreams declare log messages, by number.
+    pub logs: Vec<bool>,
+    /// The upstreams that have the tasks of 2026-07-28.
+    pub tasks: Vec<bool>,
+    /// The upstreams of which no list is known yet, not even of an earlier run.
+    pub unlisted: Vec<bool>,
+    /// What rules say of the input that each upstream may ask for.
+    pub input: Vec<InputRules>,
+    /// What clients without a profile see.
+    pub whole: Arc<View>,
+    pub profiles: HashMap<String, Arc<View>>,
+    /// By profile, the empty name for clients without one: items whose pins the store cannot keep at present.
+    pub unkept: HashMap<String, Arc<View>>,
+    pub policy: Arc<Policy>,
+    pub limiter: Arc<Limiter>,
+    pub dropped: Vec<Dropped>,
+    /// How long a modern client may keep a list, in milliseconds.
+    pub ttl_ms: u32,
+}
+
+/// The rules about what one upstream may ask clients for in the middle of a call.
+#[derive(Debug)]
+pub struct InputRules {
+    /// With the name of the capability.
+    rules: [(&'static str, ItemRules); 2],
+}
+
+impl InputRules {
+    pub fn new(policy: &Policy, upstream: &str) -> Self {
+        let rules = [("elicitation", Kind::Elicitation), ("sampling", Kind::Sampling)];
+        Self { rules: rules.map(|(name, kind)| (name, policy.item_rules(kind, upstream, upstream))) }
+    }
+
+    /// The capabilities that this caller's calls are made without.
+    pub fn denied<'a>(
+        &'a self,
+        policy: &'a Policy,
+        caller: &'a str,
+        profile: &'a str,
+    ) -> impl Iterator<Item = &'static str> + 'a {
+        let is_denied = move |rules: &ItemRules| policy.forbidding(rules, caller, profile).is_some();
+        self.rules.iter().filter(move |(_, rules)| is_denied(rules)).map(|(name, _)| *name)
+    }
+}
+
+/// Whose list, which, for which revision, and the input that the client offers where that matters. Cursors in it are for one kind of caller.
+type Place = (Arc<str>, &'static str, List, Revision, Kinds);
+
+/// Who looks at a view.
+#[derive(Clone, Copy, Debug)]
+pub struct Viewer<'a> {
+    pub caller: &'a Arc<str>,
+    /// How the caller showed who it is.
+    pub kind: &'static str,
+    pub revision: Revision,
+    /// The input that the client can give.
+    pub offered: Kinds,
+}
+
+impl Viewer<'_> {
+    /// The scope of cursors of a list in that view.
+    pub fn scope<'a>(&'a self, list: List, view: &'a View) -> CursorScope<'a> {
+        let Self { caller, kind, revision, offered } = *self;
+        let capabilities = u8::from(offered.form || offered.url || offered.sampling);
+        CursorScope { list, holder: Holder { caller, kind, profile: &view.name, revision, capabilities } }
+    }
+}
+
+/// A catalog under the rules, and its lists as bytes.
+pub struct View {
+    /// Profile, or empty.
+    pub name: String,
+    pub catalog: Catalog,
+    /// No item is for some kinds of clients alone.
+    is_for_all: bool,
+    /// By place in the catalog.
+    rules: Vec<ItemRules>,
+    /// With the time since 1970 at which each was made.
+    rendered: Mutex<HashMap<Place, (Duration, Arc<Rendered>)>>,
+    /// By caller: which places of the catalog the rules leave it.
+    open: ArcSwap<HashMap<Arc<str>, Arc<[bool]>, RandomState>>,
+}
+
+impl std::fmt::Debug for View {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "View({:?}, {} items)", self.name, self.catalog.entries().len())
+    }
+}
+
+impl View {
+    pub fn new(name: &str, catalog: Catalog, policy: &Policy) -> Self {
+        let rules = catalog
+            .entries()
+            .iter()
+            .map(|e| policy.item_rules(e.list.into(), e.upstream_name.as_str(), &e.canonical))
+            .collect();
+        let is_for_all = catalog.entries().iter().all(|entry| entry.audience.is_all());
+        Self { name: name.to_owned(), catalog, is_for_all, rules, rendered: Mutex::default(), open: ArcSwap::default() }
+    }
+
+    /// An item and the rules that can match it.
+    pub fn item(&self, at: usize) -> Option<(&Entry, &ItemRules)> {
+        Some((self.catalog.entry(at)?, self.rules.get(at)?))
+    }
+
+    /// Whether an item exists for this viewer. Takes the same steps for an item that is hidden as for a place that is none: which
+    /// rules there are shows in no answer's time.
+    pub fn visible(&self, policy: &Policy, at: usize, viewer: Viewer<'_>) -> bool {
+        let is_open = match self.open.load().get(viewer.caller) {
+            Some(open) => open.get(at).copied().unwrap_or_default(),
+            None => self.ask_rules(policy, at, viewer.caller),
+        };
+        is_open && self.catalog.entry(at).is_some_and(|entry| entry.audience.has(viewer.offered))
+    }
+
+    /// Asks the rules about every item at a caller's first request; about this one alone where too many callers are kept.
+    fn ask_rules(&self, policy: &Policy, at: usize, caller: &Arc<str>) -> bool {
+        let open = |(entry, rules): (&Entry, _)| !policy.hidden(rules, caller, &self.name, entry);
+        if self.open.load().len() >= MAX_CALLERS {
+            return self.item(at).is_some_and(open);
+        }
+        let entries = self.catalog.entries();
+        let ask = || entries.iter().zip(&self.rules).map(open).collect();
+        let all: Arc<[bool]> = run_aside_if(entries.len() >= MANY_ITEMS, ask);
+        self.open.rcu(|known| {
+            let mut known = HashMap::clone(known);
+            known.insert(Arc::clone(caller), Arc::clone(&all));
+            known
+        });
+        all.get(at).copied().unwrap_or_default()
+    }
+}
+
+impl Snapshot {
+    /// Whether any upstream answers `completion/complete` at present.
+    pub fn completes(&self) -> bool {
+        self.completes.contains(&true)
+    }
+
+    /// Whether an upstream with an item in this profile declares log messages at present.
+    pub fn logs(&self, profile: Option<&str>) -> bool {
+        let is_logging = |entry: &Entry| self.logs.get(entry.upstream).copied().unwrap_or_default();
+        self.logs.contains(&true)
+            && self.view(profile).is_some_and(|view| view.catalog.entries().iter().any(is_logging))
+    }
+
+    pub fn view(&self, profile: Option<&str>) -> Option<&Arc<View>> {
+        profile.map_or(Some(&self.whole), |name| self.profiles.get(name))
+    }
+
+    /// One list as this caller sees it, rendered at first use, and again before its cursors are too old. `now` is the time since
+    /// 1970.
+    pub fn list(&self, view: &View, list: List, viewer: Viewer<'_>, key: &CursorKey, now: Duration) -> Arc<Rendered> {
+        let Viewer { caller, kind, revision, offered } = viewer;
+        let offered = if view.is_for_all { Kinds::default() } else { offered };
+        let place = (Arc::clone(caller), kind, list, revision, offered);
+        let lock = || view.rendered.lock();
+        let is_fresh = |(made, ready): &&(Duration, Arc<Rendered>)| {
+            ready.content.is_none() || now.saturating_sub(*made) < LIFE / 2
+        };
+        if let Some((_, ready)) = lock().get(&place).filter(is_fresh) {
+            return Arc::clone(ready);
+        }
+        let scope = viewer.scope(list, view);
+        let draw = || {
+            render(
+                &view.catalog,
+                list,
+                revision,
+                self.ttl_ms,
+                |at| view.visible(&self.policy, at, viewer),
+                |content, page| key.seal(scope, content, page, now),
+            )
+        };
+        let made = Arc::new(run_aside_if(view.catalog.entries().len() >= MANY_ITEMS, draw));
+        let bytes = |rendered: &Rendered| rendered.pages.iter().map(|page| page.bytes().len()).sum::<usize>();
+        let mut map = lock();
+        map.remove(&place);
+        let kept: usize = map.values().map(|(_, kept)| bytes(kept)).sum();
+        if map.len() < MAX_RENDERED && kept + bytes(&made) <= MAX_RENDERED_BYTES {
+            map.insert(place, (now, Arc::clone(&made)));
+        }
+        made
+    }
+}

@@ -1,0 +1,224 @@
+//! Resource subscriptions of clients: the upstream session that notifies them, and the URI.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::engine::failure::Failure;
+use crate::engine::route::{RouteError, Routed};
+use crate::gateway::answer::{Answer, unroutable};
+use crate::gateway::call::translate;
+use crate::gateway::client::ClientContext;
+use crate::gateway::client_call::Handled;
+use crate::gateway::decision::{GoingOn, RecordedRefusal};
+use crate::gateway::gate::Gate;
+use crate::gateway::service::Service;
+use crate::gateway::watched::{Held, MAX_WATCHED};
+use crate::mcp::input::InputError;
+use crate::mcp::meta::Meta;
+use crate::mcp::method::Method;
+use crate::policy::Kind;
+use crate::store::sessions::KeptSession;
+use crate::upstream::handle::Handle;
+use crate::upstream::session::Wants;
+use crate::upstream::subscriptions::{Target, Unwatched, Watching};
+use crate::upstream::updates::{Updates, Watcher};
+use crate::wire::code;
+use crate::wire::raw::{RawJson, RawObject};
+
+/// Why a resource is not watched.
+#[derive(Debug)]
+enum NotWatched {
+    /// It is not there, or its server does not watch it.
+    NotThere(Answer),
+    /// The policy does not allow it.
+    Refused(Answer),
+}
+
+impl NotWatched {
+    fn answer(self) -> Answer {
+        match self {
+            Self::NotThere(answer) | Self::Refused(answer) => answer,
+        }
+    }
+}
+
+type Found = (Arc<Handle>, Target, Option<Gate>, u64);
+
+/// How often the resources of a revived session are looked for, each time in another snapshot, and the pause between.
+const AGAIN: usize = 32;
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Drops a subscription that is over, or was replaced.
+async fn forget(kept: Option<&Arc<KeptSession>>, uri: &str, held: Option<Held>) {
+    if let Some((kept, slot)) = kept.zip(held.and_then(|held| held.slot)) {
+        kept.drop_resource(slot, uri).await;
+    }
+}
+
+impl Service {
+    /// `resources/subscribe` of a legacy client.
+    pub async fn subscribe(self: Arc<Self>, client: ClientContext, params: RawObject) -> Answer {
+        let Some(subscriptions) = &client.watched else {
+            return Answer::error(code::INVALID_REQUEST, "subscriptions need a session; start with `initialize`", None);
+        };
+        let uri = params.string("uri").unwrap_or_default();
+        let (has_place, is_watched, count) = {
+            let held = subscriptions.held.lock();
+            let mine = held.get(&uri);
+            (mine.is_some(), mine.is_some_and(|held| held.watching.is_some()), held.len())
+        };
+        if is_watched {
+            return Answer::ok(RawJson::EMPTY_OBJECT);
+        }
+        if !has_place && count >= MAX_WATCHED {
+            return Answer::error(code::INVALID_REQUEST, "too many subscriptions; end one first", None);
+        }
+        match self.watch(&client, &params, &subscriptions.watcher).await {
+            Ok(watching) => {
+                let slot = match &client.kept {
+                    Some(kept) => Some(kept.keep_resource(&uri).await),
+                    None => None,
+                };
+                let held = Held { slot, watching: Some(watching) };
+                let before = subscriptions.held.lock().insert(uri.clone(), held);
+                forget(client.kept.as_ref(), &uri, before).await;
+                Answer::ok(RawJson::EMPTY_OBJECT)
+            }
+            Err(why) => why.answer(),
+        }
+    }
+
+    /// `resources/unsubscribe` of a legacy client. What is not watched needs no end.
+    pub fn unsubscribe(client: &ClientContext, params: &RawObject) -> Handled {
+        let Some(uri) = params.string("uri") else {
+            let text = RouteError::Member("uri").to_string();
+            return Handled::Answer(Answer::error(code::INVALID_PARAMS, &text, None));
+        };
+        let ended = client.watched.as_ref().and_then(|subscriptions| subscriptions.held.lock().remove(&uri));
+        let done = Answer::ok(RawJson::EMPTY_OBJECT);
+        let Some(kept) = client.kept.clone().filter(|_| ended.is_some()) else { return Handled::Answer(done) };
+        Handled::Later(Box::pin(async move {
+            forget(Some(&kept), &uri, ended).await;
+            done
+        }))
+    }
+
+    /// Watches the resources of a revived session again, for a while as long as they are not there, until `ended`. One that the
+    /// policy refuses is not asked for again: each time is a decision and a record of it.
+    pub async fn watch_again(self: Arc<Self>, client: ClientContext, ended: CancellationToken) {
+        let Some(subscriptions) = &client.watched else { return };
+        let watching = async {
+            self.settled().await;
+            let mut generation = self.generation.clone();
+            let mut refused = HashSet::new();
+            for _ in 0..AGAIN {
+                generation.mark_unchanged();
+                let mut missing = subscriptions.missing();
+                missing.retain(|uri| !refused.contains(uri));
+                if missing.is_empty() {
+                    return;
+                }
+                for uri in missing {
+                    let params = RawObject::of_strings(&[("uri", &uri)]);
+                    match self.watch(&client, &params, &subscriptions.watcher).await {
+                        Ok(watching) => subscriptions.found(&uri, watching),
+                        Err(why) => {
+                            tracing::debug!(?why, "a resource of a revived session is not watched yet");
+                            if matches!(why, NotWatched::Refused(_)) {
+                                refused.insert(uri);
+                            }
+                        }
+                    }
+                }
+                tokio::time::sleep(PAUSE).await;
+                if generation.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            () = watching => {}
+            () = ended.cancelled() => {}
+            () = client.access.ended() => {}
+            () = self.draining.cancelled() => {}
+        }
+    }
+
+    /// The resources of a modern client's list that can be watched, with the watches.
+    pub async fn watch_all(
+        self: &Arc<Self>,
+        client: &ClientContext,
+        uris: &[String],
+        watcher: &Arc<Watcher>,
+    ) -> Vec<(String, Watching)> {
+        let mut watched = Vec::new();
+        for uri in uris {
+            let params = RawObject::of_strings(&[("uri", uri)]);
+            if let Ok(watching) = self.watch(client, &params, watcher).await {
+                watched.push((uri.clone(), watching));
+            }
+        }
+        watched
+    }
+
+    /// Begins to watch one resource.
+    async fn watch(
+        self: &Arc<Self>,
+        client: &ClientContext,
+        params: &RawObject,
+        watcher: &Arc<Watcher>,
+    ) -> Result<Watching, NotWatched> {
+        let (handle, mut target, gate, call) = self.find_watched(client, params).await?;
+        let (caller, tag) = (Arc::clone(&client.caller), client.tag.clone());
+        let wants = Wants { caller, client: tag, offered: client.offered };
+        let internal = |text: &str| Answer::error(code::INTERNAL, text, None);
+        let refused =
+            |failure: Failure| NotWatched::NotThere(Answer { outcome: Err(failure.error_object(call)), status: None });
+        if let Some(mut gate) = gate {
+            gate.pass().await.map_err(refused)?;
+        }
+        // A watch is no call under way.
+        target.permit.leave();
+        let (lane, link) =
+            handle.lane(&wants).await.map_err(|failure| NotWatched::NotThere(internal(&failure.detail)))?;
+        let watched = Updates::watch(&handle, &lane, &link, target, watcher, &self.tasks).await;
+        watched.map_err(|why| {
+            NotWatched::NotThere(match why {
+                Unwatched::NotOffered => {
+                    Answer::error(code::INVALID_PARAMS, "The server of this resource offers no subscriptions.", None)
+                }
+                // Pages to open are for calls; here nothing would judge them.
+                Unwatched::Refused(error) => {
+                    translate(Method::ResourcesSubscribe, &error, client.revision, &Err(InputError::NotOffered))
+                }
+                Unwatched::Silent => internal("The server of this resource did not answer in time."),
+            })
+        })
+    }
+
+    /// A resource that this client may read, leave to watch it, what that waits for, and the number of the request.
+    async fn find_watched(&self, client: &ClientContext, params: &RawObject) -> Result<Found, NotWatched> {
+        let snapshot = self.snapshots.load_full();
+        let method = Method::ResourcesSubscribe;
+        let (found, Routed { canonical, outgoing, .. }) =
+            self.find(&snapshot, client, method, params, Meta::default()).map_err(NotWatched::NotThere)?;
+        let action = found.action(client, Kind::Subscription, canonical);
+        let call = self.calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let exposed = params.string("uri").unwrap_or_default();
+        let (permit, gate) = match self.decide(&found, &action, &GoingOn::Anew, call) {
+            Ok(permitted) => permitted,
+            Err(RecordedRefusal { refusal, recorded }) => {
+                let unknown = || unroutable(&found.unknown(params), params, client.revision);
+                let told = |failure: Failure| Answer { outcome: Err(failure.error_object(call)), status: None };
+                let refused = NotWatched::Refused(refusal.failure().map_or_else(unknown, told));
+                recorded.placed().await;
+                return Err(refused);
+            }
+        };
+        let original = outgoing.body.string("uri").unwrap_or_default();
+        Ok((Arc::clone(found.handle), Target { original, exposed, permit }, gate, call))
+    }
+}

@@ -1,0 +1,497 @@
+//! Owner of the upstreams and only writer of the snapshot.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
+
+use crate::base::clock;
+use crate::base::never::or_never;
+use crate::base::slots::Slots;
+use crate::base::stop::StopTimes;
+use crate::base::tally::Tally;
+use crate::base::task_group::TaskGroup;
+use crate::catalog::filter::Filter;
+use crate::catalog::inventory::{Gap, Inventory};
+use crate::catalog::merge::{Catalog, Filters};
+use crate::catalog::name::UpstreamName;
+use crate::config::plan::{Plan, diff};
+use crate::config::{self, Config, Upstream};
+use crate::gateway::role::GatewayRole;
+use crate::gateway::snapshot::{Snapshot, View};
+use crate::mcp::version::Revision;
+use crate::policy::{Annotator, Kind, LOCAL, Limiter, Policy};
+use crate::store::directory::Store;
+use crate::store::leases::Leases;
+use crate::store::pins::{LaunchGate, Pins};
+use crate::telemetry::metrics::Metrics;
+use crate::upstream::actor;
+use crate::upstream::client::HttpClient;
+use crate::upstream::context::{Context, Report};
+use crate::upstream::handle::Handle;
+use crate::upstream::login_parts::LoginParts;
+use crate::upstream::owner::Marks;
+use crate::upstream::session::Lane;
+use crate::upstream::spawner::{Intake, Spawner};
+
+mod draft;
+mod made;
+mod making;
+mod order;
+mod pinned;
+mod publication;
+mod reports;
+mod room;
+mod steered;
+
+pub use self::order::Order;
+
+use self::made::{Afterwards, Making};
+use self::room::{MAX_INVENTORY_BYTES, too_many_bytes};
+
+/// How long the first lists wait for upstreams that are still starting.
+const SETTLE: Duration = Duration::from_millis(1500);
+/// How often the pins of other processes are looked at.
+const REFRESH: Duration = Duration::from_secs(2);
+/// Reports of upstreams that may wait; as many are shown together.
+const REPORTS: usize = 64;
+/// How long a replaced upstream may finish its calls.
+const REPLACE_DRAIN: Duration = Duration::from_secs(10);
+/// Freshness told to modern clients while an upstream is missing, in milliseconds.
+const TTL_DEGRADED_MS: u32 = 5_000;
+
+/// What the supervisor needs from outside.
+#[derive(Debug)]
+pub struct Parts {
+    pub metrics: Metrics,
+    pub store: Option<Store>,
+    pub http: HttpClient,
+    pub intake: Intake,
+    pub logins: LoginParts,
+    pub leases: Leases,
+    pub pins: Pins,
+    pub times: StopTimes,
+    pub marks: Marks,
+    pub role: GatewayRole,
+}
+
+/// The supervisor's ends that others hold.
+#[derive(Debug)]
+pub struct Supervised {
+    pub snapshots: Arc<ArcSwap<Snapshot>>,
+    pub generation: watch::Receiver<u64>,
+    /// True once every upstream has answered or failed, or the time for that is over.
+    pub settled: watch::Receiver<bool>,
+    pub orders: mpsc::Sender<Order>,
+    /// Ends with every upstream stopped.
+    pub stop: CancellationToken,
+    pub tasks: TaskGroup,
+}
+
+#[derive(Clone)]
+struct Managed {
+    handle: Arc<Handle>,
+    stop: CancellationToken,
+    gate: Arc<LaunchGate>,
+    filters: Arc<Filters>,
+    inventory: Option<Arc<(Inventory, Revision)>>,
+    /// Bytes of the inventory.
+    bytes: usize,
+    /// It was read by this launch, and not remembered.
+    is_read: bool,
+    /// Number of items that readings since the last snapshot do not list any more.
+    removed: u64,
+    /// Its lists were read since the last draft of a snapshot.
+    is_fresh: bool,
+    down_since: Option<Instant>,
+    /// It has been heard of since the start: listed or failed.
+    heard: bool,
+}
+
+struct Supervisor {
+    /// The configuration as it was read.
+    written: Config,
+    /// Without the upstreams that are switched off.
+    config: Arc<Config>,
+    policy: Arc<Policy>,
+    limiter: Arc<Limiter>,
+    managed: HashMap<UpstreamName, Managed>,
+    parts: Parts,
+    snapshots: Arc<ArcSwap<Snapshot>>,
+    generation: watch::Sender<u64>,
+    settled: watch::Sender<bool>,
+    /// Whose lists are newer than what is kept on disk.
+    unsaved: BTreeSet<UpstreamName>,
+    /// The write of one of them.
+    saving: Option<JoinHandle<()>>,
+    /// A snapshot is wanted, even if clients would see the same if true.
+    wanted: Option<bool>,
+    making: Option<Making>,
+    /// The pins that other processes changed are to be read before the next snapshot is made.
+    refresh_due: bool,
+    /// What is to be told once the next snapshot is in force.
+    afterwards: Vec<Afterwards>,
+    /// Bytes that all inventories may have together.
+    max_inventory_bytes: usize,
+    /// Whether pins could be stored when that was last looked at.
+    took_writes: bool,
+    reports: mpsc::Sender<Report>,
+    actors: TaskGroup,
+    stop: CancellationToken,
+    /// Places for programs that start.
+    starts: Slots,
+    /// Lines about items that are withheld, and about pins that cannot be read.
+    dropped: Tally,
+    unread: Tally,
+}
+
+/// Starts all upstreams and the task that looks after them.
+///
+/// # Errors
+/// A sentence when the configuration's policy or patterns cannot be compiled, which `check` would have said.
+pub fn start(config: Config, parts: Parts) -> Result<Supervised, String> {
+    let (supervisor, reports, orders, supervised) = build(config, parts)?;
+    supervised.tasks.spawn("supervisor", supervisor.run(reports, orders));
+    Ok(supervised)
+}
+
+/// Makes a supervisor that has started all upstreams, and what it works with.
+///
+/// # Errors
+/// As [`start`].
+fn build(
+    config: Config,
+    parts: Parts,
+) -> Result<(Supervisor, mpsc::Receiver<Report>, mpsc::Receiver<Order>, Supervised), String> {
+    let policy = Policy::build(&config.policy).map_err(|problems| join(&problems))?;
+    let limiter = parts.leases.limiter(&policy).map_err(|error| error.to_string())?;
+    let (reports_in, reports) = mpsc::channel(REPORTS);
+    let (orders_in, orders) = mpsc::channel(8);
+    let (generation_in, generation) = watch::channel(0);
+    let (settled_in, settled) = watch::channel(false);
+    let starts = Slots::new(config.server.limits.starts);
+    let written = config.clone();
+    let (config, policy, limiter) = (Arc::new(config), Arc::new(policy), Arc::new(limiter));
+    let empty = Snapshot {
+        generation: 0,
+        config: Arc::clone(&config),
+        handles: Vec::new(),
+        completes: Vec::new(),
+        logs: Vec::new(),
+        tasks: Vec::new(),
+        unlisted: Vec::new(),
+        input: Vec::new(),
+        whole: Arc::new(View::new("", Catalog::default(), &policy)),
+        profiles: HashMap::new(),
+        unkept: HashMap::new(),
+        policy: Arc::clone(&policy),
+        limiter: Arc::clone(&limiter),
+        dropped: Vec::new(),
+        ttl_ms: TTL_DEGRADED_MS,
+    };
+    let snapshots = Arc::new(ArcSwap::from_pointee(empty));
+    let stop = CancellationToken::new();
+    let tasks = TaskGroup::default();
+    let mut supervisor = Supervisor {
+        written,
+        config,
+        policy,
+        limiter,
+        managed: HashMap::new(),
+        parts,
+        snapshots: Arc::clone(&snapshots),
+        generation: generation_in,
+        settled: settled_in,
+        unsaved: BTreeSet::new(),
+        saving: None,
+        wanted: None,
+        making: None,
+        refresh_due: false,
+        afterwards: Vec::new(),
+        max_inventory_bytes: MAX_INVENTORY_BYTES,
+        took_writes: true,
+        reports: reports_in,
+        actors: TaskGroup::default(),
+        stop: stop.clone(),
+        starts,
+        dropped: Tally::of(200),
+        unread: Tally::default(),
+    };
+    let serves = supervisor.parts.role == GatewayRole::Serve;
+    if serves {
+        let may_start = |spec: &&Upstream| forbidden(&supervisor.policy, &spec.name).is_none();
+        supervisor.parts.pins.pin_new_launches(supervisor.config.upstreams.iter().filter(may_start));
+        if let Some(store) = &supervisor.parts.store {
+            store.forget_strays(&supervisor.inventory_keys());
+        }
+    }
+    for upstream in supervisor.config.upstreams.clone() {
+        supervisor.launch(upstream)?;
+    }
+    // No client is there yet that this could hold up.
+    let draft = supervisor.draft(true);
+    supervisor.put(draft.make());
+    supervisor.settle(!serves);
+    let supervised = Supervised { snapshots, generation, settled, orders: orders_in, stop, tasks };
+    Ok((supervisor, reports, orders, supervised))
+}
+
+impl Supervisor {
+    async fn run(mut self, mut reports: mpsc::Receiver<Report>, mut orders: mpsc::Receiver<Order>) {
+        let settle = tokio::time::sleep(SETTLE);
+        tokio::pin!(settle);
+        let mut grace = tokio::time::interval(Duration::from_secs(30));
+        // Ticks while nothing was down are not made up for.
+        grace.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut refresh = tokio::time::interval(REFRESH);
+        let mut news = Vec::with_capacity(REPORTS);
+        loop {
+            // A draft writes pins, and announces them itself.
+            if self.making.is_none() && std::mem::take(&mut self.refresh_due) {
+                self.refresh().await;
+            }
+            self.make();
+            while self.saving.is_none() && !self.unsaved.is_empty() {
+                self.remember();
+            }
+            tokio::select! {
+                // What came while the last catalog was made is shown together.
+                1.. = reports.recv_many(&mut news, REPORTS) => self.take_reports(&mut news),
+                Some(order) = orders.recv() => self.order(order),
+                made = or_never(self.making.as_mut().map(|making| &mut making.made)) => self.made(made.ok()),
+                () = &mut settle, if !*self.settled.borrow() => self.settle(true),
+                _ = or_never(self.saving.as_mut()) => self.saving = None,
+                // Only the time of a dead upstream's items runs out without a report.
+                _ = grace.tick(), if self.managed.values().any(|m| m.down_since.is_some()) => self.publish(false),
+                _ = refresh.tick() => self.refresh_due = true,
+                () = self.stop.cancelled() => break,
+            }
+        }
+        for managed in self.managed.values() {
+            managed.stop.cancel();
+        }
+        if let Some(making) = self.making.take() {
+            drop(making.made.await);
+        }
+        loop {
+            if let Some(saving) = self.saving.take() {
+                drop(saving.await);
+            }
+            if self.unsaved.is_empty() {
+                break;
+            }
+            self.remember();
+        }
+        self.afterwards.clear();
+        // The actors still report while they end; nobody may wait for a full channel then.
+        drop(reports);
+        self.actors.join().await;
+    }
+
+    /// The keys of the configured upstreams' lists on disk.
+    fn inventory_keys(&self) -> HashSet<String> {
+        self.config.upstreams.iter().chain(&self.config.disabled).map(Upstream::inventory_key).collect()
+    }
+
+    fn launch(&mut self, spec: Upstream) -> Result<(), String> {
+        let filters = Arc::new(filters(&spec)?);
+        let mut remembered = self.parts.store.as_ref().and_then(|store| store.recall(&spec.inventory_key()));
+        let mut bytes = remembered.as_ref().map_or(0, |r| r.inventory.bytes());
+        if bytes > self.inventory_room(&spec.name) {
+            tracing::warn!(upstream.name = %spec.name, bytes, "the lists of the last run are read anew: {}", too_many_bytes(bytes));
+            (remembered, bytes) = (None, 0);
+        }
+        let is_whole = remembered
+            .as_mut()
+            .is_some_and(|r| r.inventory.bound(spec.max_inventory) && !r.inventory.has_gap(Gap::Unread));
+        let metrics = self.parts.metrics.upstream(spec.name.as_str());
+        let (name, stop) = (spec.name.clone(), self.stop.child_token());
+        let spawner = Spawner {
+            stop: stop.clone(),
+            tasks: self.actors.clone(),
+            http: self.parts.http.clone(),
+            intake: self.parts.intake.clone(),
+            logins: self.parts.logins.clone(),
+            many_callers: self.config.has_many_callers(),
+            starts: self.starts.clone(),
+            times: self.parts.times,
+            marks: self.parts.marks.clone(),
+            gate: Arc::new(LaunchGate::new(self.parts.pins.clone(), &spec, forbidden(&self.policy, &spec.name))),
+        };
+        let serves = self.parts.role == GatewayRole::Serve;
+        if serves {
+            // Before its remembered items are shown; the actor asks again and says why where it may
+            // not start.
+            drop(spawner.gate.pass(&spec));
+        }
+        let gate = Arc::clone(&spawner.gate);
+        let opener = if serves { actor::open } else { leave_closed };
+        let handle = Arc::new(Handle::new(spec, metrics, spawner.clone(), opener));
+        let context = Context {
+            handle: Arc::clone(&handle),
+            lane: Arc::clone(&handle.main),
+            reports: Some(self.reports.clone()),
+            spawner,
+            remembered: remembered.as_ref().and_then(|r| r.hint),
+            is_known: is_whole,
+            lists_first: false,
+        };
+        if serves {
+            self.actors.spawn("upstream", actor::run(context));
+        }
+        let inventory = remembered.map(|r| Arc::new((r.inventory, r.revision)));
+        if let Some(known) = &inventory {
+            handle.listed(&known.0);
+        }
+        let (heard, down_since) = (inventory.is_some() && serves, None);
+        let (is_read, removed, is_fresh) = (false, 0, false);
+        let managed =
+            Managed { handle, stop, gate, filters, inventory, bytes, is_read, removed, is_fresh, down_since, heard };
+        self.managed.insert(name, managed);
+        Ok(())
+    }
+
+    fn settle(&self, time_is_over: bool) {
+        if time_is_over || self.managed.values().all(|m| m.heard) {
+            self.settled.send_replace(true);
+        }
+    }
+
+    /// Shows what the pins allow now, and lets start what may start.
+    fn review(&mut self) {
+        let revoked: Vec<UpstreamName> =
+            self.managed.iter().filter(|(name, m)| m.gate.is_revoked(name)).map(|(name, _)| name.clone()).collect();
+        for name in revoked {
+            let Some(old) = self.managed.remove(&name) else { continue };
+            // Not a moment longer: nobody wants this program any more.
+            old.stop.cancel();
+            old.handle.metrics.retire(true);
+            let spec = old.handle.spec.load_full();
+            if let Err(error) = self.launch((*spec).clone()) {
+                tracing::error!(upstream.name = %name, error = %error, "upstream cannot be started");
+            }
+        }
+        for managed in self.managed.values().filter(|managed| managed.gate.shut().is_some()) {
+            managed.gate.reviewed.notify_one();
+        }
+        self.publish(false);
+    }
+
+    /// Takes over what other processes decided about pins, and judges anew what could not be stored before.
+    async fn refresh(&mut self) {
+        let takes_writes = self.parts.pins.takes_writes();
+        let is_back = !std::mem::replace(&mut self.took_writes, takes_writes) && takes_writes;
+        if is_back {
+            let listed = self.managed.iter().filter(|(_, managed)| managed.inventory.is_some());
+            self.unsaved.extend(listed.map(|(name, _)| name.clone()));
+        }
+        match self.parts.pins.refresh().await {
+            Ok(true) => self.review(),
+            Ok(false) if is_back => self.review(),
+            Ok(false) => {}
+            Err(error) => {
+                if let Some(count) = self.unread.count(clock::uptime()) {
+                    tracing::warn!(error = %error, count, "the pins of other processes cannot be read");
+                }
+            }
+        }
+    }
+
+    /// Puts a configuration in force. All or nothing: everything that can fail is done before anything changes.
+    fn enforce(&mut self, written: Config, off: &[UpstreamName]) -> Result<Plan, String> {
+        let new = written.clone().without(off);
+        let plan = diff(&self.config, &new);
+        if let Some(why) = plan.refusal() {
+            return Err(why);
+        }
+        let policy = Policy::build(&new.policy).map_err(|problems| join(&problems))?;
+        for upstream in &new.upstreams {
+            filters(upstream)?;
+        }
+        let judged_anew = |name: &&UpstreamName| forbidden(&self.policy, name) != forbidden(&policy, name);
+        let judged_anew: Vec<UpstreamName> = self.managed.keys().filter(judged_anew).cloned().collect();
+        let mut before = self.inventory_keys();
+        for name in plan.stop.iter().chain(&plan.replace).chain(&judged_anew) {
+            if let Some(old) = self.managed.remove(name) {
+                old.handle.metrics.retire(!plan.stop.contains(name));
+                self.retire(old);
+                if plan.stop.contains(name) {
+                    self.parts.metrics.forget_upstream(name.as_str());
+                }
+            }
+        }
+        self.parts.intake.set_limits(&new.server.limits);
+        self.starts.set_number(new.server.limits.starts);
+        self.limiter = Arc::new(self.limiter.carry_over(&policy, clock::since_1970()));
+        self.policy = Arc::new(policy);
+        (self.written, self.config) = (written, Arc::new(new));
+        if let Some(store) = &self.parts.store {
+            let now = self.inventory_keys();
+            before.retain(|key| !now.contains(key));
+            before.iter().for_each(|key| store.forget(key));
+        }
+        for spec in self.config.upstreams.clone() {
+            match self.managed.get_mut(&spec.name) {
+                Some(kept) => {
+                    kept.filters = Arc::new(filters(&spec)?);
+                    kept.handle.configure(spec);
+                    kept.handle.again.notify_one();
+                    kept.handle.relist();
+                }
+                None => self.launch(spec)?,
+            }
+        }
+        self.publish(true);
+        Ok(plan)
+    }
+
+    /// Lets a removed upstream finish its calls once no client finds it any more, then stops it.
+    fn retire(&mut self, old: Managed) {
+        old.handle.health.retire();
+        let (gone, is_gone) = oneshot::channel::<()>();
+        self.afterwards.push(Box::new(move || {
+            let _is_stopped = gone.send(());
+        }));
+        self.actors.spawn("retire", async move {
+            let _supervisor_ends = is_gone.await;
+            let until = clock::now() + REPLACE_DRAIN;
+            while old.handle.in_flight.load(Ordering::Relaxed) > 0 && clock::now() < until {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            old.stop.cancel();
+        });
+    }
+}
+
+/// Opens no session: the opener of a process that starts no upstream.
+fn leave_closed(_: &Arc<Handle>, _: &Spawner, _: &Arc<Lane>) {}
+
+/// Why a rule forbids the launch of an upstream. What the configuration names is launched unless a rule denies that.
+fn forbidden(policy: &Policy, upstream: &UpstreamName) -> Option<String> {
+    let rules = policy.item_rules(Kind::Launch, upstream.as_str(), upstream.as_str());
+    policy.forbidding(&rules, LOCAL, "").map(|rule| format!("the rule `{rule}` forbids its launch"))
+}
+
+/// The filters of an upstream's lists. Its annotations are checked here too, so that start and reload refuse bad ones.
+fn filters(spec: &Upstream) -> Result<Filters, String> {
+    let build = |filter: &config::Filter| {
+        Filter::build(&filter.allow, &filter.deny, &filter.rename)
+            .map_err(|error| format!("upstreams.{}: {error}", spec.name))
+    };
+    Annotator::build(spec.trust, &spec.annotations)
+        .map_err(|error| format!("upstreams.{}.annotations: {error}", spec.name))?;
+    Ok(Filters { tools: build(&spec.tools)?, prompts: build(&spec.prompts)?, resources: build(&spec.resources)? })
+}
+
+fn join(problems: &[crate::policy::PolicyProblem]) -> String {
+    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,107 @@
+//! Records of calls that were answered as if their item did not exist.
+//!
+//! Whether it exists must not show in the time of the answer either. So a request does the same for a hidden name and for one that
+//! nothing has: it hands what was asked for to a queue that never makes it wait ([`TurnedAway::tell`]). One task looks later which
+//! of them exist, records those and throws the others away ([`watch`]).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::sync::mpsc;
+
+use crate::catalog::merge::{Catalog, Entry};
+use crate::gateway::client::ClientContext;
+use crate::gateway::snapshot::Snapshot;
+use crate::mcp::method::{List, Method};
+use crate::policy::{Action, Digest, Kind};
+use crate::wire::raw::RawObject;
+
+/// Calls that may wait to be looked at; further ones are only counted.
+pub(super) const QUEUE: usize = 1024;
+/// Longest name or URI that is looked at, in bytes. Names are shorter, and so are the URIs that a server lists.
+const MAX_NAME: usize = 4096;
+/// What stands in place of a rule's id where a profile leaves an item out.
+const PROFILE: &str = "profile";
+
+pub mod watch;
+
+/// One call that was answered so.
+#[derive(Debug)]
+struct Call {
+    snapshot: Arc<Snapshot>,
+    client: ClientContext,
+    method: Method,
+    list: List,
+    /// `None` for one that is too long.
+    name: Option<String>,
+}
+
+/// Where requests hand such calls over.
+#[derive(Debug)]
+pub struct TurnedAway {
+    queue: mpsc::Sender<Call>,
+    /// Calls that found no place in the queue or have too long a name.
+    missed: Arc<AtomicU64>,
+}
+
+impl TurnedAway {
+    /// Takes note of a call that was answered with "unknown". Never waits, and does not look whether the item exists.
+    pub fn tell(&self, snapshot: &Arc<Snapshot>, client: &ClientContext, method: Method, params: &RawObject) {
+        let Some((list, name)) = named(method, params) else { return };
+        let name = Some(name).filter(|name| name.len() <= MAX_NAME);
+        let call = Call { snapshot: Arc::clone(snapshot), client: client.clone(), method, list, name };
+        if self.queue.try_send(call).is_err() {
+            self.missed.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// What a request names; `List::Templates` where only a completion can name it.
+#[expect(clippy::wildcard_enum_match_arm, reason = "no other method names an item")]
+fn named(method: Method, params: &RawObject) -> Option<(List, String)> {
+    match method {
+        Method::ToolsCall => Some((List::Tools, params.string("name")?)),
+        Method::PromptsGet => Some((List::Prompts, params.string("name")?)),
+        Method::ResourcesRead | Method::ResourcesSubscribe => Some((List::Resources, params.string("uri")?)),
+        Method::Complete => {
+            let reference = params.object("ref")?;
+            match reference.string("type")?.as_str() {
+                "ref/prompt" => Some((List::Prompts, reference.string("name")?)),
+                _ => Some((List::Templates, reference.string("uri")?)),
+            }
+        }
+        _ => None,
+    }
+}
+
+impl Call {
+    fn find(&self, catalog: &Catalog) -> Option<usize> {
+        let name = self.name.as_deref()?;
+        match self.list {
+            List::Tools | List::Prompts => catalog.find(self.list, name),
+            List::Resources => catalog.find(List::Resources, name).or_else(|| catalog.find_template(name)),
+            List::Templates => catalog.find(List::Templates, name).or_else(|| catalog.find(List::Resources, name)),
+        }
+    }
+
+    /// What was tried, if the item exists, and the rule that keeps it from the caller.
+    fn kept_back(&self) -> Option<(Action, Arc<str>)> {
+        let Self { snapshot, client, .. } = self;
+        let view = snapshot.view(client.profile.as_deref())?;
+        if let Some(at) = self.find(&view.catalog) {
+            let (entry, rules) = view.item(at)?;
+            let action = self.action(entry);
+            // Visible, but for clients that can be asked for input only: the protocol's rule, no decision.
+            let rule = Arc::clone(snapshot.policy.hiding(rules, &action)?);
+            return Some((action, rule));
+        }
+        let entry = snapshot.whole.catalog.entry(self.find(&snapshot.whole.catalog)?)?;
+        Some((self.action(entry), Arc::from(PROFILE)))
+    }
+
+    fn action(&self, entry: &Entry) -> Action {
+        let handle = self.snapshot.handles.get(entry.upstream);
+        let launch = handle.map_or_else(|| Digest::of(b""), |handle| handle.launch());
+        self.client.action(entry, Kind::of(self.method), launch)
+    }
+}

@@ -1,0 +1,118 @@
+//! Response bodies: one JSON text, as slices that are written without being joined, or a stream of events.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures_util::Stream;
+use http::header::CONNECTION;
+use http::{HeaderValue, Response};
+use http_body::{Body, Frame, SizeHint};
+
+use crate::listener::pace::{Busy, Phase};
+use crate::listener::pieces::Pieces;
+
+/// The body of every response.
+pub enum ReplyBody {
+    Slices(VecDeque<Bytes>),
+    Whole(Option<Bytes>),
+    /// A stream, and the rest of its last event.
+    Events(Pin<Box<dyn Stream<Item = Pieces> + Send>>, Pieces),
+}
+
+impl std::fmt::Debug for ReplyBody {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Slices(_) => "Slices",
+            Self::Whole(_) => "Whole",
+            Self::Events(..) => "Events",
+        })
+    }
+}
+
+/// A body that keeps its connection busy until it is written.
+#[derive(Debug)]
+pub struct Attended {
+    body: ReplyBody,
+    _busy: Busy,
+}
+
+impl Attended {
+    pub fn new(body: ReplyBody, busy: Busy) -> Self {
+        Self { body, _busy: busy }
+    }
+}
+
+impl Body for Attended {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl ReplyBody {
+    pub fn empty() -> Self {
+        Self::Whole(None)
+    }
+
+    pub fn whole(bytes: impl Into<Bytes>) -> Self {
+        Self::Whole(Some(bytes.into()).filter(|bytes| !bytes.is_empty()))
+    }
+}
+
+impl Body for ReplyBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        match &mut *self {
+            Self::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Self::Slices(slices) => Poll::Ready(slices.pop_front().map(|bytes| Ok(Frame::data(bytes)))),
+            Self::Events(stream, event) => loop {
+                if let Some(bytes) = event.pop() {
+                    return Poll::Ready(Some(Ok(Frame::data(bytes))));
+                }
+                match std::task::ready!(stream.as_mut().poll_next(cx)) {
+                    Some(next) => *event = next,
+                    None => return Poll::Ready(None),
+                }
+            },
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Whole(bytes) => bytes.is_none(),
+            Self::Slices(slices) => slices.is_empty(),
+            Self::Events(..) => false,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let exact = |bytes: usize| SizeHint::with_exact(bytes as u64);
+        match self {
+            Self::Whole(bytes) => exact(bytes.as_ref().map_or(0, Bytes::len)),
+            Self::Slices(slices) => exact(slices.iter().map(Bytes::len).sum()),
+            Self::Events(..) => SizeHint::default(),
+        }
+    }
+}
+
+/// Closes a dismissed connection after this response: a peer that never stops sending would keep it open.
+pub fn close_if_dismissed(response: &mut Response<ReplyBody>, phase: &Phase) {
+    if phase.is_dismissed() {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+}

@@ -1,0 +1,182 @@
+//! Credentials of clients over HTTP: which tokens are accepted, and whose they are. A reload exchanges the whole set; a token
+//! that stays keeps its access, and all others lose theirs.
+
+use std::sync::Arc;
+
+use http::header::{AUTHORIZATION, HeaderMap, WWW_AUTHENTICATE};
+use http::{HeaderValue, Response, StatusCode};
+use subtle::ConstantTimeEq as _;
+use tokio_util::sync::CancellationToken;
+
+use crate::base::access::{Access, Credential};
+use crate::listener::body::ReplyBody;
+use crate::listener::reply::refusal;
+use crate::policy::LOCAL;
+use crate::wire::digest::Digest;
+
+/// A caller with a valid credential.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    pub name: Arc<str>,
+    pub access: Arc<Access>,
+}
+
+/// Each accepted token, as its digest, and its caller.
+type Tokens = Vec<(Digest, Caller)>;
+
+/// The credentials of all listeners.
+#[derive(Debug)]
+pub struct Credentials {
+    /// Where a token is required.
+    tokens: Option<Tokens>,
+    /// Every client, where none is.
+    anyone: Caller,
+}
+
+impl Credentials {
+    /// `tokens` is `None` if no authentication is configured. Access ends when `giving_up` fires.
+    pub fn new(tokens: Option<&[(String, Arc<str>)]>, giving_up: &CancellationToken) -> Self {
+        let nobody =
+            Self { tokens: Some(Vec::new()), anyone: caller(&Arc::from(LOCAL), Credential::Anyone, giving_up) };
+        nobody.next(tokens, giving_up).0
+    }
+
+    /// The credentials that replace these, and the callers who lose their access by that.
+    pub fn next(&self, tokens: Option<&[(String, Arc<str>)]>, giving_up: &CancellationToken) -> (Self, Vec<Caller>) {
+        let known = |new: &Digest, name: &str| {
+            let same = |(old, caller): &&(Digest, Caller)| old == new && *caller.name == *name;
+            self.tokens.iter().flatten().find(same).map(|(_, caller)| caller.clone())
+        };
+        let admitted = |(token, name): &(String, Arc<str>)| {
+            let token = Digest::of(token.as_bytes());
+            let caller =
+                known(&token, name).unwrap_or_else(|| caller(name, Credential::Token(*token.bytes()), giving_up));
+            (token, caller)
+        };
+        let tokens: Option<Tokens> = tokens.map(|tokens| tokens.iter().map(admitted).collect());
+        let stays =
+            |caller: &Caller| tokens.iter().flatten().any(|(_, other)| Arc::ptr_eq(&other.access, &caller.access));
+        let mut gone: Vec<Caller> =
+            self.tokens.iter().flatten().map(|(_, caller)| caller).filter(|caller| !stays(caller)).cloned().collect();
+        let anyone = if self.tokens.is_none() && tokens.is_some() {
+            gone.push(self.anyone.clone());
+            caller(&self.anyone.name, Credential::Anyone, giving_up)
+        } else {
+            self.anyone.clone()
+        };
+        (Self { tokens, anyone }, gone)
+    }
+
+    /// The caller of a request.
+    ///
+    /// # Errors
+    /// 401 with a challenge. It does not say which part was wrong.
+    pub fn authenticate(&self, headers: &HeaderMap) -> Result<Caller, Box<Response<ReplyBody>>> {
+        let Some(tokens) = &self.tokens else { return Ok(self.anyone.clone()) };
+        let token = headers.get(AUTHORIZATION).and_then(|value| {
+            let (scheme, token) = value.as_bytes().split_at_checked(7)?;
+            scheme.eq_ignore_ascii_case(b"bearer ").then_some(token.trim_ascii())
+        });
+        if let Some(token) = token {
+            // Constant-time comparison of equally long digests, over all tokens, whichever fits.
+            let given = Digest::of(token);
+            let mut found = None;
+            for (known, caller) in tokens {
+                if known.bytes().ct_eq(given.bytes()).into() {
+                    found = Some(caller);
+                }
+            }
+            if let Some(caller) = found {
+                return Ok(caller.clone());
+            }
+        }
+        Err(Box::new(unauthorized(headers)))
+    }
+}
+
+fn caller(name: &Arc<str>, credential: Credential, giving_up: &CancellationToken) -> Caller {
+    Caller { name: Arc::clone(name), access: Access::by(name, credential, giving_up) }
+}
+
+/// 401 with a challenge, for a request with these headers. No authorization server issues our tokens, so the challenge names no
+/// metadata: a client that found a document without an issuer would try to register somewhere, and report that failure.
+pub fn unauthorized(headers: &HeaderMap) -> Response<ReplyBody> {
+    let mut response = refusal(StatusCode::UNAUTHORIZED, "a valid bearer token is required");
+    let is_wrong = headers.contains_key(AUTHORIZATION);
+    let challenge = if is_wrong { r#"Bearer error="invalid_token""# } else { "Bearer" };
+    response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tokens(pairs: &[(&str, &str)]) -> Vec<(String, Arc<str>)> {
+        pairs.iter().map(|(token, caller)| ((*token).to_owned(), Arc::from(*caller))).collect()
+    }
+
+    fn bearer(value: &'static str) -> HeaderMap {
+        HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_static(value))])
+    }
+
+    #[test]
+    fn a_token_names_its_caller_and_nothing_else_does() {
+        let credentials = Credentials::new(Some(&tokens(&[("secret", "ci")])), &CancellationToken::new());
+        for (label, value, want) in [
+            ("right", Some("Bearer secret"), Some("ci")),
+            ("scheme in other case", Some("bearer secret"), Some("ci")),
+            ("wrong", Some("Bearer secreT"), None),
+            ("empty", Some("Bearer "), None),
+            ("other scheme", Some("Basic secret"), None),
+            ("none", None, None),
+        ] {
+            let headers = value.map(bearer).unwrap_or_default();
+            let got = credentials.authenticate(&headers).ok();
+            assert_eq!(got.map(|caller| caller.name).as_deref(), want, "{label}");
+        }
+    }
+
+    #[test]
+    fn the_challenge_names_no_metadata_that_is_not_there() {
+        for (headers, want) in [(HeaderMap::new(), "Bearer"), (bearer("Bearer x"), r#"Bearer error="invalid_token""#)] {
+            let refused = unauthorized(&headers);
+            assert_eq!(
+                (refused.status(), refused.headers()[WWW_AUTHENTICATE].as_bytes()),
+                (StatusCode::UNAUTHORIZED, want.as_bytes())
+            );
+        }
+    }
+
+    #[test]
+    fn a_token_that_stays_keeps_its_access_and_every_other_one_loses_it() {
+        let end = CancellationToken::new();
+        let before = Credentials::new(Some(&tokens(&[("a", "ann"), ("b", "bob"), ("c", "cy"), ("l", LOCAL)])), &end);
+        let access = |token: &'static str| before.authenticate(&bearer(token)).unwrap().access;
+        let [ann, bob, cy] = ["Bearer a", "Bearer b", "Bearer c"].map(access);
+        // Bob is gone, Cy has another token, and Bob's token is Dee's now.
+        let (after, gone) = before.next(Some(&tokens(&[("a", "ann"), ("b", "dee"), ("d", "cy"), ("l", LOCAL)])), &end);
+        let mut names: Vec<&str> = gone.iter().map(|caller| &*caller.name).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["bob", "cy"]);
+        gone.iter().for_each(|caller| caller.access.withdraw());
+        assert_eq!([&ann, &bob, &cy].map(|access| access.is_withdrawn()), [false, true, true]);
+        assert!(Arc::ptr_eq(&after.authenticate(&bearer("Bearer a")).unwrap().access, &ann));
+        assert!(!after.authenticate(&bearer("Bearer b")).unwrap().access.is_withdrawn());
+        assert!(after.authenticate(&bearer("Bearer c")).is_err());
+    }
+
+    #[test]
+    fn a_client_without_a_token_loses_access_when_one_is_required() {
+        let end = CancellationToken::new();
+        let open = Credentials::new(None, &end);
+        let anyone = open.authenticate(&HeaderMap::new()).unwrap();
+        let (same, gone) = open.next(None, &end);
+        assert!(gone.is_empty() && Arc::ptr_eq(&same.authenticate(&HeaderMap::new()).unwrap().access, &anyone.access));
+        let (closed, gone) = open.next(Some(&tokens(&[("l", LOCAL)])), &end);
+        assert!(gone.iter().any(|caller| Arc::ptr_eq(&caller.access, &anyone.access)) && gone.len() == 1);
+        let (reopened, gone) = closed.next(None, &end);
+        assert_eq!(gone.len(), 1, "the token is not needed any more, and what it opened ends");
+        assert!(!reopened.authenticate(&HeaderMap::new()).unwrap().access.is_withdrawn());
+    }
+}

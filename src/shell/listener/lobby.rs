@@ -1,0 +1,420 @@
+//! Connections without a valid credential so far: every listener counts and bounds them apart from all others.
+//!
+//! A new connection always gets in. If the lobby is full, the oldest connection without a request in progress gives
+//! way, or the oldest of all if each has one. So a stranger who opens connections displaces mostly his own. A client
+//! with a valid credential needs the lobby only until its first head is judged: a connection whose request has arrived
+//! is served before it gives way. A connection that gives way gets 503 unless another answer is under way.
+//!
+//! Without a file descriptor nothing can be accepted. Each listener keeps a spare one, with which it takes one more connection: those
+//! of operators (metrics, admin socket) are served, others get 503.
+//!
+//! With its first valid credential a connection leaves the lobby and takes a slot of its caller; without a free slot it
+//! gets 503 and is closed.
+//!
+//! | listener | valid credential | bounds in the lobby | bounds afterwards |
+//! |---|---|---|---|
+//! | MCP, HTTP+SSE | bearer token (mode "none": any admitted request) | `anonymous-connections`, `connections-per-ip` of one address | `max-connections`, of which our own user leaves a quarter to other callers; `connections-per-caller` |
+//! | console | the cookie of a session | 64 | 128 |
+//! | metrics | none | 64 | |
+//! | admin socket | the user, whom the kernel names | 64 before the hello, 32 of one user | `connections-per-caller`, our own user without limit |
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs::File;
+use std::hash::Hash;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
+
+use crate::base::clock;
+use crate::base::descriptors::ran_out;
+use crate::base::slots::{Slot, Slots};
+use crate::base::tally::Tally;
+use crate::listener::address::Network;
+use crate::listener::pace::Phase;
+use crate::telemetry::metrics::{Metrics, Shortage};
+
+/// Dismissed connections that have not ended yet; at this number the listener accepts no more until some have.
+pub const LEAVING: usize = 16;
+
+/// How long a connection that has the spare descriptor may take to be accepted, and to take its refusal.
+const LAST_TIME: Duration = Duration::from_millis(100);
+const NO_DESCRIPTOR: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
+    retry-after: 1\r\nconnection: close\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: 72\r\n\r\n\
+    headend has no file descriptor left for this connection; try again soon\n";
+
+/// Bounds of a lobby. A bound of zero counts as one.
+#[derive(Clone, Copy, Debug)]
+pub struct LobbyLimits {
+    /// Connections in the lobby.
+    pub all: usize,
+    /// Those of one origin.
+    pub per_origin: usize,
+}
+
+impl LobbyLimits {
+    /// Most file descriptors that the lobby uses.
+    pub const fn descriptors(self) -> usize {
+        self.all.saturating_add(LEAVING)
+    }
+}
+
+/// The anonymous connections of one listener, by origin: a network address or a user.
+#[derive(Debug)]
+pub struct Lobby<K> {
+    listener: &'static str,
+    room: Slots,
+    inner: Mutex<Inner<K>>,
+    metrics: Option<Metrics>,
+    displaced: Tally,
+    failed: Tally,
+    spare: Mutex<Option<File>>,
+    /// Whether the connection with the spare descriptor is served.
+    is_for_operators: bool,
+}
+
+/// A connection that a listener has accepted.
+#[derive(Debug)]
+pub struct Accepted<S> {
+    pub stream: S,
+    pub room: Slot,
+    /// It has the spare descriptor.
+    pub is_last: bool,
+}
+
+#[derive(Debug)]
+struct Inner<K> {
+    limits: LobbyLimits,
+    next: u64,
+    guests: BTreeMap<u64, (K, Phase)>,
+    by_origin: HashMap<K, BTreeSet<u64>>,
+}
+
+/// A connection in the lobby; dropping this removes it.
+#[derive(Debug)]
+pub struct Guest<K: Copy + Eq + Hash> {
+    lobby: Arc<Lobby<K>>,
+    number: u64,
+    phase: Phase,
+    _room: Slot,
+}
+
+impl<K: Copy + Eq + Hash> Lobby<K> {
+    /// The lobby of a listener; `listener` is its name in the log. `metrics` counts the connections that give way.
+    pub fn new(listener: &'static str, limits: LobbyLimits, metrics: Option<Metrics>) -> Arc<Self> {
+        Self::make(listener, limits, metrics, false)
+    }
+
+    /// The lobby of a listener for operators, who look when something is wrong.
+    pub fn for_operators(listener: &'static str, limits: LobbyLimits, metrics: Metrics) -> Arc<Self> {
+        Self::make(listener, limits, Some(metrics), true)
+    }
+
+    fn make(
+        listener: &'static str,
+        limits: LobbyLimits,
+        metrics: Option<Metrics>,
+        is_for_operators: bool,
+    ) -> Arc<Self> {
+        let inner = Inner { limits, next: 0, guests: BTreeMap::new(), by_origin: HashMap::new() };
+        Arc::new(Self {
+            listener,
+            room: Slots::new(limits.descriptors().max(1)),
+            inner: Mutex::new(inner),
+            metrics,
+            displaced: Tally::default(),
+            failed: Tally::default(),
+            spare: Mutex::default(),
+            is_for_operators,
+        })
+    }
+
+    /// Makes room for one connection, if there is a spare descriptor.
+    fn give_up_spare(&self) -> bool {
+        self.spare.lock().take().is_some()
+    }
+
+    /// Sees to the spare descriptor.
+    fn keep_spare(&self) {
+        let mut spare = self.spare.lock();
+        if spare.is_none() {
+            *spare = File::open("/dev/null").ok();
+        }
+    }
+
+    /// Puts other bounds in force. With smaller ones the next connection makes the oldest give way, as always.
+    pub fn set_limits(&self, limits: LobbyLimits) {
+        self.inner.lock().limits = limits;
+        self.room.set_number(limits.descriptors().max(1));
+    }
+
+    /// Lets a connection in that no listener has accepted, once there is room.
+    #[cfg(any(test, feature = "testing"))]
+    pub async fn let_in(self: &Arc<Self>, origin: K) -> Guest<K> {
+        let room = self.room.take().await;
+        self.enter(origin, room)
+    }
+
+    /// Adds a new connection, and dismisses others if there are too many.
+    pub fn enter(self: &Arc<Self>, origin: K, room: Slot) -> Guest<K> {
+        let phase = Phase::anonymous();
+        let mut inner = self.inner.lock();
+        let number = inner.next;
+        inner.next += 1;
+        inner.guests.insert(number, (origin, phase.clone()));
+        inner.by_origin.entry(origin).or_default().insert(number);
+        while let Some((victim, limit)) = inner.victim(origin, number) {
+            if let Some(phase) = inner.remove(victim) {
+                phase.dismiss();
+                self.displaced(limit);
+            }
+        }
+        drop(inner);
+        Guest { lobby: Arc::clone(self), number, phase, _room: room }
+    }
+
+    fn displaced(&self, limit: &'static str) {
+        if let Some(metrics) = &self.metrics {
+            metrics.limit_hit(limit);
+        }
+        if let Some(count) = self.displaced.count(clock::uptime()) {
+            let listener = self.listener;
+            tracing::warn!(
+                listener,
+                limit,
+                count,
+                "too many connections without a valid credential: the oldest gave way"
+            );
+        }
+    }
+
+    /// Logs a failed `accept`.
+    fn not_accepted(&self, error: &io::Error) {
+        if let Some(count) = self.failed.count(clock::uptime()) {
+            tracing::warn!(listener = self.listener, error = %error, count, "connection not accepted");
+        }
+    }
+}
+
+impl<K: Copy + Eq + Hash> Lobby<K> {
+    /// The next connection that `accept` gives.
+    pub async fn next<S, A>(&self, accept: impl Fn() -> A) -> Accepted<S>
+    where
+        A: Future<Output = io::Result<S>>,
+    {
+        loop {
+            let room = self.room.take().await;
+            self.keep_spare();
+            let error = match accept().await {
+                Ok(stream) => return Accepted { stream, room, is_last: false },
+                Err(error) => error,
+            };
+            self.not_accepted(&error);
+            if ran_out(&error) {
+                if let Some(metrics) = &self.metrics {
+                    metrics.short_of(Shortage::Descriptors, clock::uptime());
+                }
+                let had_one = self.give_up_spare();
+                if had_one && let Ok(Ok(stream)) = tokio::time::timeout(LAST_TIME, accept()).await {
+                    return Accepted { stream, room, is_last: true };
+                }
+            }
+            // Resources are scarce: connections can end meanwhile.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+}
+
+impl Lobby<Network> {
+    /// Hands on the connections of a listener until `stop` fires. They end by themselves.
+    pub async fn serve(
+        self: &Arc<Self>,
+        listener: TcpListener,
+        stop: &CancellationToken,
+        mut connected: impl FnMut(TcpStream, SocketAddr, Guest<Network>),
+    ) {
+        while let Some(accepted) = stop.run_until_cancelled(self.next(|| listener.accept())).await {
+            let Accepted { stream: (stream, peer), room, is_last } = accepted;
+            if is_last && !self.is_for_operators {
+                turn_away(stream).await;
+            } else {
+                connected(stream, peer, self.enter(Network::from(peer.ip()), room));
+            }
+        }
+    }
+}
+
+/// Says that there is no descriptor for this connection, and ends it.
+async fn turn_away(mut stream: TcpStream) {
+    let talk = async {
+        stream.write_all(NO_DESCRIPTOR).await?;
+        stream.shutdown().await?;
+        // Bytes that nothing reads would make the kernel take the answer back.
+        let mut rest = [0; 512];
+        while stream.read(&mut rest).await? > 0 {}
+        Ok::<_, io::Error>(())
+    };
+    // A client that does not read its refusal gets none.
+    drop(tokio::time::timeout(LAST_TIME, talk).await);
+}
+
+impl<K: Copy + Eq + Hash> Inner<K> {
+    /// The connection that gives way to the newest if a bound is passed, and the key of that bound.
+    fn victim(&self, origin: K, newest: u64) -> Option<(u64, &'static str)> {
+        let limits = self.limits;
+        let own = self.by_origin.get(&origin)?;
+        if own.len() > limits.per_origin.max(1) {
+            return Some((self.oldest(own.iter().copied(), newest)?, "connections-per-ip"));
+        }
+        let is_full = self.guests.len() > limits.all.max(1);
+        let oldest = is_full.then(|| self.oldest(self.guests.keys().copied(), newest)).flatten()?;
+        Some((oldest, "anonymous-connections"))
+    }
+
+    /// The first without a request in progress, else the first.
+    fn oldest(&self, numbers: impl Iterator<Item = u64> + Clone, newest: u64) -> Option<u64> {
+        let mut others = numbers.filter(|number| *number != newest);
+        let is_idle = |number: &u64| self.guests.get(number).is_some_and(|(_, phase)| !phase.is_busy());
+        others.clone().find(is_idle).or_else(|| others.next())
+    }
+
+    fn remove(&mut self, number: u64) -> Option<Phase> {
+        let (origin, phase) = self.guests.remove(&number)?;
+        if let Some(own) = self.by_origin.get_mut(&origin) {
+            own.remove(&number);
+            if own.is_empty() {
+                self.by_origin.remove(&origin);
+            }
+        }
+        Some(phase)
+    }
+}
+
+impl<K: Copy + Eq + Hash> Guest<K> {
+    pub fn phase(&self) -> &Phase {
+        &self.phase
+    }
+}
+
+impl<K: Copy + Eq + Hash> Drop for Guest<K> {
+    fn drop(&mut self) {
+        drop(self.lobby.inner.lock().remove(self.number));
+    }
+}
+
+/// State of one connection: in the lobby, or with a slot `P` among those with a valid credential.
+#[derive(Debug)]
+pub struct Standing<K: Copy + Eq + Hash, P> {
+    guest: Mutex<Option<Guest<K>>>,
+    place: OnceLock<Option<P>>,
+}
+
+impl<K: Copy + Eq + Hash, P> Standing<K, P> {
+    pub fn new(guest: Guest<K>) -> Self {
+        Self { guest: Mutex::new(Some(guest)), place: OnceLock::new() }
+    }
+
+    /// A valid credential was shown: takes the slot that the connection keeps from here on. `false` if no slot is free;
+    /// then the connection has to be closed.
+    pub fn settle(&self, take: impl FnOnce() -> Option<P>) -> bool {
+        let place = self.place.get_or_init(|| {
+            let place = take()?;
+            if let Some(guest) = self.guest.lock().take() {
+                guest.phase.known();
+            }
+            Some(place)
+        });
+        place.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: LobbyLimits = LobbyLimits { all: 4, per_origin: 3 };
+
+    async fn enter(lobby: &Arc<Lobby<u8>>, origin: u8) -> Guest<u8> {
+        lobby.let_in(origin).await
+    }
+
+    fn dismissed(guests: &[Guest<u8>]) -> Vec<usize> {
+        (0..guests.len()).filter(|n| guests[*n].phase.is_dismissed()).collect()
+    }
+
+    #[tokio::test]
+    async fn the_oldest_of_the_same_origin_gives_way_then_the_oldest_of_all() {
+        let lobby = Lobby::new("test", LIMITS, None);
+        let mut guests = Vec::new();
+        for (origin, gave_way) in [(1, vec![]), (2, vec![]), (1, vec![]), (1, vec![]), (1, vec![0]), (3, vec![0, 1])] {
+            guests.push(enter(&lobby, origin).await);
+            assert_eq!(dismissed(&guests), gave_way, "after {} connections", guests.len());
+        }
+        drop(guests);
+        let inner = lobby.inner.lock();
+        assert!(inner.guests.is_empty() && inner.by_origin.is_empty(), "nothing is left behind");
+    }
+
+    #[tokio::test]
+    async fn smaller_bounds_hold_from_the_next_connection_on() {
+        let lobby = Lobby::new("test", LIMITS, None);
+        let mut guests = vec![enter(&lobby, 1).await, enter(&lobby, 2).await, enter(&lobby, 3).await];
+        lobby.set_limits(LobbyLimits { all: 2, per_origin: 2 });
+        assert!(dismissed(&guests).is_empty());
+        guests.push(enter(&lobby, 4).await);
+        assert_eq!(dismissed(&guests), [0, 1]);
+    }
+
+    #[tokio::test]
+    async fn requests_in_progress_give_way_last() {
+        let lobby = Lobby::new("test", LobbyLimits { all: 2, per_origin: 2 }, None);
+        let mut guests = vec![enter(&lobby, 1).await];
+        let busy = guests[0].phase.busy();
+        guests.push(enter(&lobby, 1).await);
+        guests.push(enter(&lobby, 1).await);
+        assert_eq!(dismissed(&guests), [1]);
+        let also_busy = guests[2].phase.busy();
+        guests.push(enter(&lobby, 1).await);
+        assert_eq!(dismissed(&guests), [0, 1], "all others are busy: the oldest");
+        drop((busy, also_busy));
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_was_let_in_is_out_of_the_lobby_and_stays() {
+        let lobby = Lobby::new("test", LobbyLimits { all: 1, per_origin: 1 }, None);
+        let guest = enter(&lobby, 1).await;
+        let phase = guest.phase().clone();
+        let standing = Standing::new(guest);
+        // The connection was dismissed while its request was read.
+        let _next = enter(&lobby, 1).await;
+        assert!(phase.is_dismissed());
+        assert!(standing.settle(|| Some(())) && !phase.is_dismissed());
+        let _third = enter(&lobby, 1).await;
+        assert!(!phase.is_dismissed() && standing.settle(|| None), "it keeps its place");
+    }
+
+    #[tokio::test]
+    async fn a_connection_without_a_place_stays_in_the_lobby() {
+        let lobby = Lobby::new("test", LIMITS, None);
+        let standing = Standing::<u8, ()>::new(enter(&lobby, 1).await);
+        assert!(!standing.settle(|| None));
+        assert_eq!(lobby.inner.lock().guests.len(), 1);
+    }
+
+    #[tokio::test]
+    async fn no_more_are_accepted_than_may_be_open() {
+        let lobby = Lobby::new("test", LobbyLimits { all: 1, per_origin: 1 }, None);
+        let mut guests = Vec::new();
+        for _ in 0..=LEAVING {
+            guests.push(enter(&lobby, 1).await);
+        }
+        assert_eq!(lobby.room.free(), 0);
+        guests.remove(0);
+        assert_eq!(lobby.room.free(), 1);
+    }
+}

@@ -1,0 +1,100 @@
+//! HTTP responses: one table from answers and refusals to status, headers and body.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use http::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderValue, Response, StatusCode};
+
+use crate::engine::answer::Answer;
+use crate::listener::body::ReplyBody;
+use crate::listener::pieces::Pieces;
+use crate::wire::code;
+use crate::wire::message::{encode_error, error_object};
+use crate::wire::raw::RawJson;
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// A refusal before any JSON-RPC message was read: a JSON-RPC error without an id.
+pub fn refusal(status: StatusCode, message: &str) -> Response<ReplyBody> {
+    json(status, encode_error(None, &error_object(code::INVALID_REQUEST, message, None)))
+}
+
+/// A refusal that also closes the connection.
+pub fn refusal_and_close(status: StatusCode, message: &str) -> Response<ReplyBody> {
+    closing(refusal(status, message))
+}
+
+/// Closes the connection after the response.
+pub fn closing(mut response: Response<ReplyBody>) -> Response<ReplyBody> {
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
+pub fn method_not_allowed(allow: &'static str) -> Response<ReplyBody> {
+    let mut response = refusal(StatusCode::METHOD_NOT_ALLOWED, "method not allowed");
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
+    response
+}
+
+/// A refusal for abuse of the transport or lack of room, with the time to wait.
+pub fn retry_later(status: StatusCode, seconds: u64, message: &str) -> Response<ReplyBody> {
+    let mut response = refusal(status, message);
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    response
+}
+
+/// A refusal for lack of room; the rest of the body is not read.
+pub fn no_room() -> Response<ReplyBody> {
+    let text = "the gateway's memory for messages is used up; send the request again later";
+    closing(retry_later(StatusCode::SERVICE_UNAVAILABLE, 1, text))
+}
+
+pub fn accepted() -> Response<ReplyBody> {
+    with_status(StatusCode::ACCEPTED, ReplyBody::empty())
+}
+
+pub fn json(status: StatusCode, body: Bytes) -> Response<ReplyBody> {
+    let mut response = with_status(status, ReplyBody::whole(body));
+    response.headers_mut().insert(CONTENT_TYPE, JSON);
+    response
+}
+
+/// An answer to the request with that id.
+pub fn answer(id: &RawJson, answer: Answer) -> Response<ReplyBody> {
+    let failed = answer.outcome.is_err().then_some(answer.status).flatten();
+    let status = failed.and_then(|status| StatusCode::from_u16(status).ok()).unwrap_or(StatusCode::OK);
+    slices(status, Pieces::answer(id, answer).slices().collect())
+}
+
+/// A JSON body in slices.
+pub fn slices(status: StatusCode, slices: VecDeque<Bytes>) -> Response<ReplyBody> {
+    if let (Some(whole), 1) = (slices.front(), slices.len()) {
+        return json(status, whole.clone());
+    }
+    let length: usize = slices.iter().map(Bytes::len).sum();
+    let mut response = with_status(status, ReplyBody::Slices(slices));
+    response.headers_mut().insert(CONTENT_TYPE, JSON);
+    response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
+    response
+}
+
+/// A stream of events.
+pub fn events<E: Into<Pieces> + 'static>(
+    stream: impl futures_util::Stream<Item = E> + Send + 'static,
+) -> Response<ReplyBody> {
+    let stream = Box::pin(stream.map(Into::into));
+    let mut response = with_status(StatusCode::OK, ReplyBody::Events(stream, Pieces::default()));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+}
+
+pub fn with_status(status: StatusCode, body: ReplyBody) -> Response<ReplyBody> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    response
+}

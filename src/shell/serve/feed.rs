@@ -1,0 +1,132 @@
+//! List-change notifications of one client, only for lists whose visible part changed.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::watch;
+
+use crate::base::clock;
+use crate::base::never::or_never;
+use crate::gateway::client::{ClientContext, view_of};
+use crate::gateway::service::Service;
+use crate::mcp::log::shown;
+use crate::mcp::method::List;
+use crate::mcp::notice::NoticeKind;
+use crate::wire::message::encode_notification;
+use crate::wire::raw::RawJson;
+
+/// The next notification for a legacy client that belongs to none of its calls: log messages at the level that it has set, and
+/// pages that were visited. Cancel-safe.
+async fn unclaimed(client: &ClientContext) -> Bytes {
+    let (Some(tag), Some(level)) = (&client.tag, &client.log) else { return std::future::pending().await };
+    loop {
+        let (upstream, notice) = tag.next().await;
+        let params = match NoticeKind::of(&notice.method) {
+            NoticeKind::Log => {
+                level.get().zip(notice.params).and_then(|(least, params)| shown(&params, least, upstream.as_str()))
+            }
+            NoticeKind::PageDone => notice.params.filter(|_| client.revision.features().elicitation_ids),
+            NoticeKind::Progress
+            | NoticeKind::Cancelled
+            | NoticeKind::Updated
+            | NoticeKind::Changed(_)
+            | NoticeKind::Other => None,
+        };
+        if let Some(params) = params {
+            return encode_notification(&notice.method, Some(&params));
+        }
+    }
+}
+
+/// The notification of an update; `meta` says which stream it belongs to.
+pub(crate) fn updated_notice(uri: &str, meta: Option<&str>) -> Bytes {
+    let meta = meta.map(|meta| format!(r#","_meta":{meta}"#)).unwrap_or_default();
+    let params = RawJson::trusted(format!(r#"{{"uri":{}{meta}}}"#, RawJson::string(uri).text()));
+    encode_notification("notifications/resources/updated", Some(&params))
+}
+
+/// What one listener was last told.
+#[derive(Debug)]
+pub(crate) struct Feed {
+    service: Arc<Service>,
+    client: ClientContext,
+    generation: watch::Receiver<u64>,
+    told: [u64; 4],
+}
+
+impl Feed {
+    /// Starts with the lists as they are.
+    pub(crate) fn new(service: Arc<Service>, client: ClientContext) -> Self {
+        let generation = service.generation.clone();
+        let mut feed = Self { service, client, generation, told: [0; 4] };
+        feed.generation.mark_unchanged();
+        feed.told = feed.digests();
+        feed
+    }
+
+    /// What the client knows of its lists.
+    pub(crate) fn told(&self) -> [u64; 4] {
+        self.told
+    }
+
+    /// The same for a client that was told so by an earlier feed.
+    fn since(mut self, told: Option<[u64; 4]>) -> Self {
+        if let Some(told) = told {
+            self.told = told;
+            self.generation.mark_changed();
+        }
+        self
+    }
+
+    /// The notifications to send, each method once. Cancel-safe.
+    pub(crate) async fn changed(&mut self) -> Vec<&'static str> {
+        loop {
+            if self.generation.changed().await.is_err() {
+                // The supervisor has ended; nothing will change any more.
+                std::future::pending::<()>().await;
+            }
+            let now = self.digests();
+            let mut methods: Vec<&'static str> = Vec::new();
+            for ((list, new), old) in List::ALL.into_iter().zip(now).zip(self.told) {
+                if new != old && !methods.contains(&list.changed()) {
+                    methods.push(list.changed());
+                }
+            }
+            self.told = now;
+            if !methods.is_empty() {
+                return methods;
+            }
+        }
+    }
+
+    fn digests(&self) -> [u64; 4] {
+        let snapshot = self.service.snapshots.load_full();
+        let Some(view) = view_of(&snapshot, &self.client) else { return [0; 4] };
+        let (viewer, keys, now) = (self.client.viewer(), &self.service.keys, clock::since_1970());
+        List::ALL.map(|list| snapshot.list(&view, list, viewer, &keys.cursors, now).digest)
+    }
+}
+
+/// What a legacy client hears that belongs to none of its calls.
+#[derive(Debug)]
+pub(crate) struct News {
+    pub feed: Feed,
+    client: ClientContext,
+}
+
+impl News {
+    /// For a client that was told so earlier.
+    pub(crate) fn new(service: &Arc<Service>, client: ClientContext, told: Option<[u64; 4]>) -> Self {
+        Self { feed: Feed::new(Arc::clone(service), client.clone()).since(told), client }
+    }
+
+    /// The next notifications. Cancel-safe.
+    pub(crate) async fn next(&mut self) -> Vec<Bytes> {
+        let updated = or_never(self.client.watched.as_ref().map(|watched| watched.watcher.updated()));
+        tokio::select! {
+            methods = self.feed.changed() => methods.into_iter().map(|one| encode_notification(one, None)).collect(),
+            message = unclaimed(&self.client) => vec![message],
+            uris = updated => uris.iter().map(|uri| updated_notice(uri, None)).collect(),
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Shared state of one listener's connections, and the state of one connection.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use http::header::AUTHORIZATION;
+use http::request::Parts;
+use http::{HeaderMap, Response, StatusCode};
+use parking_lot::Mutex;
+
+use crate::base::callers::CallerNumber;
+use crate::base::clock;
+use crate::base::fair_slots::{FairSlot, FairSlots};
+use crate::base::tally::Tally;
+use crate::config::{Limits, Server};
+use crate::gateway::connected::ConnectedClient;
+use crate::gateway::quota::{Good, Place};
+use crate::gateway::service::Service;
+use crate::listener::address::{Failures, Network};
+use crate::listener::body::ReplyBody;
+use crate::listener::credentials::{Caller, Credentials};
+use crate::listener::guard::{Guard, is_direct};
+use crate::listener::lobby::{Lobby, LobbyLimits, Standing};
+use crate::listener::reply;
+use crate::mcp::client_name::LastName;
+use crate::serve::sessions::Sessions;
+use crate::telemetry::metrics::Shortage;
+use crate::upstream::session_news::fresh_number;
+use crate::wire::frame::Bounds;
+
+/// What the connections of one listener share.
+#[derive(Debug)]
+pub struct Front {
+    pub service: Arc<Service>,
+    pub sessions: Arc<Sessions>,
+    /// Its own address.
+    pub local: SocketAddr,
+    /// What a reload exchanges.
+    pub terms: ArcSwap<Terms>,
+    /// Shared by all listeners; a reload exchanges them.
+    pub credentials: Arc<ArcSwap<Credentials>>,
+    pub endpoint: String,
+    /// Whether HTTP+SSE of 2024-11-05 is served too.
+    pub legacy_sse: bool,
+    /// Connections that have not shown a valid credential.
+    pub lobby: Arc<Lobby<Network>>,
+    /// Places for those that have.
+    pub places: FairSlots,
+    pub full: Tally,
+    /// Shared by all listeners; a reload exchanges them.
+    pub failures: Arc<ArcSwap<Failures>>,
+}
+
+/// The terms of one listener: of each request, and of a connection as they were when it began.
+#[derive(Debug)]
+pub struct Terms {
+    pub guard: Guard,
+    pub bounds: Bounds,
+    /// With no more connections than there are descriptors for.
+    pub limits: Limits,
+}
+
+impl Terms {
+    pub fn new(local: SocketAddr, server: &Server, limits: Limits) -> Self {
+        Self {
+            guard: Guard::new(local, &server.allowed_hosts, &server.allowed_origins, &limits),
+            bounds: Bounds { depth: limits.depth, nodes: limits.nodes },
+            limits,
+        }
+    }
+
+    pub const fn lobby(&self) -> LobbyLimits {
+        LobbyLimits { all: self.limits.anonymous_connections, per_origin: self.limits.connections_per_ip }
+    }
+}
+
+impl Front {
+    /// Puts other terms in force.
+    pub fn set_terms(&self, terms: Terms) {
+        self.lobby.set_limits(terms.lobby());
+        self.places.set_number(terms.limits.connections);
+        self.terms.store(Arc::new(terms));
+    }
+
+    pub fn bounds(&self) -> Bounds {
+        self.terms.load().bounds
+    }
+
+    pub fn keepalive(&self) -> Duration {
+        self.terms.load().limits.keepalive
+    }
+
+    /// Whether a path is `base`, or `base` and a profile, and which. Hosts and people add a slash
+    /// at the end, which means the same.
+    pub fn profile_at(&self, base: &str, path: &str) -> Option<Option<Arc<str>>> {
+        let rest = path.strip_prefix(base)?;
+        let rest = rest.strip_suffix('/').unwrap_or(rest);
+        if rest.is_empty() {
+            return Some(None);
+        }
+        let known = |name: &&str| self.service.snapshots.load().profiles.contains_key(*name);
+        rest.strip_prefix('/').filter(known).map(|name| Some(Arc::from(name)))
+    }
+
+    /// Admits so many requests of a caller.
+    ///
+    /// # Errors
+    /// The response to send.
+    pub fn admit(&self, caller: &str, requests: usize) -> Result<(), Box<Response<ReplyBody>>> {
+        self.service.admission.admit(caller, requests).map_err(|over| {
+            Box::new(reply::retry_later(StatusCode::TOO_MANY_REQUESTS, over.seconds(), "too many requests"))
+        })
+    }
+
+    /// Who the client is.
+    ///
+    /// An address that presented too many wrong credentials is told to wait with the next wrong one. A right one always passes,
+    /// since every process of a machine, and every client behind a proxy, has the same address. Guessing gains nothing by that:
+    /// tokens have 16 characters or more.
+    ///
+    /// # Errors
+    /// The response to send.
+    pub fn authenticate(&self, head: &Parts, seat: &Seat) -> Result<Caller, Box<Response<ReplyBody>>> {
+        let refused = match self.credentials.load().authenticate(&head.headers) {
+            Ok(caller) => return Ok(caller),
+            Err(refused) => refused,
+        };
+        self.service.metrics.auth_failed();
+        // Asking without any is how a client finds out that it needs some.
+        let guess = head.headers.contains_key(AUTHORIZATION);
+        let wait = guess.then(|| self.failures.load().count(seat.network, clock::uptime())).flatten();
+        let Some(wait) = wait else { return Err(refused) };
+        self.service.metrics.limit_hit("auth-failures");
+        let seconds = wait.as_secs() + 1;
+        Err(Box::new(reply::retry_later(StatusCode::TOO_MANY_REQUESTS, seconds, "too many wrong credentials")))
+    }
+
+    /// Whether our own user, who has no quota, holds more places than it leaves to other callers: a
+    /// quarter is theirs.
+    fn exceeds_local_share(&self, caller: &CallerNumber) -> bool {
+        let number = self.terms.load().limits.connections;
+        let theirs = number.div_ceil(4).min(number.saturating_sub(1));
+        *caller == CallerNumber::LOCAL && self.service.budget.is_shared() && self.places.held(caller) > number - theirs
+    }
+
+    /// The place of a connection whose caller is known.
+    fn place(&self, caller: &Caller) -> Option<Held> {
+        let taken = self.places.try_take(caller.access.caller());
+        if taken.is_none() {
+            self.service.metrics.short_of(Shortage::Places, clock::uptime());
+        }
+        let quota = &self.service.admission.quota;
+        let held = taken
+            .filter(|_| !self.exceeds_local_share(caller.access.caller()))
+            .and_then(|place| Some((quota.take(&caller.name, Good::Connection)?, place)));
+        if held.is_none() {
+            self.service.metrics.limit_hit("max-connections");
+            if let Some(count) = self.full.count(clock::uptime()) {
+                tracing::warn!(caller = %caller.name, count, "connections refused: no place is left; the caller is the latest");
+            }
+        }
+        held
+    }
+}
+
+/// What a connection with a valid credential holds: its caller's share, and one of all places.
+type Held = (Place, FairSlot);
+
+/// Where a connection comes from, and where it stands.
+#[derive(Debug)]
+pub struct Seat {
+    network: Network,
+    standing: Standing<Network, Held>,
+    /// Number of the connection.
+    pub(super) number: u64,
+    /// What modern clients on it called themselves.
+    pub(super) last_name: Mutex<LastName>,
+    /// Its entry among the connected clients, once a modern client has said its name.
+    pub(super) entry: OnceLock<ConnectedClient>,
+}
+
+impl Seat {
+    pub(super) fn new(network: Network, standing: Standing<Network, Held>) -> Self {
+        let (number, last_name, entry) = (fresh_number(), Mutex::default(), OnceLock::new());
+        Self { network, standing, number, last_name, entry }
+    }
+
+    /// Whether the client of this request is on this machine.
+    pub fn is_here(&self, headers: &HeaderMap) -> bool {
+        self.network.is_loopback() && is_direct(headers)
+    }
+
+    /// Whether the connection may be used on: the first caller with a valid credential had a place left for it.
+    pub fn allows(&self, front: &Front, caller: &Caller) -> bool {
+        self.standing.settle(|| front.place(caller))
+    }
+}

@@ -1,0 +1,89 @@
+//! The listeners of MCP over HTTP: accept, connection limits and time-outs, one task for each connection.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use http::HeaderValue;
+use http::header::X_CONTENT_TYPE_OPTIONS;
+use hyper::server::conn::http1::Builder;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::io::{InspectReader, InspectWriter};
+use tokio_util::sync::CancellationToken;
+
+use crate::base::repoll::repolled;
+use crate::config::Limits;
+use crate::listener::address::Network;
+use crate::listener::connection;
+use crate::listener::lobby::{Guest, Standing};
+use crate::listener::pace::{Paced, Patience};
+use crate::listener::press::Pressed;
+use crate::serve::endpoint;
+use crate::serve::front::{Front, Seat};
+
+/// Header fields that hyper refuses more of by itself. It allocates room for them with each request where it is told a number.
+const OWN_BOUND: usize = 100;
+
+/// Accepts connections until `stop` fires. Connections end by themselves: those with calls after their answer.
+pub async fn accept(front: Arc<Front>, listener: TcpListener, stop: CancellationToken) {
+    let lobby = Arc::clone(&front.lobby);
+    let connected = |stream: TcpStream, peer, guest| {
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(error = %error, "TCP_NODELAY not set");
+        }
+        serve_connection(&front, stream, peer, guest, &stop);
+    };
+    lobby.serve(listener, &stop, connected).await;
+}
+
+/// Serves one connection by a task of its own.
+pub fn serve_connection(
+    front: &Arc<Front>,
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    peer: SocketAddr,
+    guest: Guest<Network>,
+    stop: &CancellationToken,
+) {
+    let (front, tasks, stop) = (Arc::clone(front), front.service.tasks.clone(), stop.clone());
+    let serve = async move {
+        let terms = front.terms.load_full();
+        let connected = front.service.metrics.connected("http");
+        let (received, sent) = (connected.received(), connected.sent());
+        let phase = guest.phase().clone();
+        let seat = Arc::new(Seat::new(Network::from(peer.ip()), Standing::new(guest)));
+        let stream = Pressed::new(stream, Arc::clone(&front.service.budget));
+        let stream = Paced::new(stream, patience(&terms.limits), phase.clone());
+        let counted = InspectReader::new(stream, move |bytes| received.inc_by(bytes.len() as u64));
+        let counted = InspectWriter::new(counted, move |bytes| sent.inc_by(bytes.len() as u64));
+        let answer = |request| {
+            let (front, seat) = (&front, Arc::clone(&seat));
+            async move {
+                let mut response = endpoint::handle(front, request, &seat).await;
+                response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+                response
+            }
+        };
+        let limits = &terms.limits;
+        let bounds = |http: &mut Builder| {
+            http.max_buf_size(limits.head_bytes.max(8192));
+            if limits.header_fields != OWN_BOUND {
+                http.max_headers(limits.header_fields + 1);
+            }
+        };
+        let ended = connection::serve(counted, &phase, bounds, answer, &stop).await;
+        if let Err(error) = ended {
+            tracing::debug!(client.address = %peer, error = %error, "connection ended");
+        }
+        drop(connected);
+    };
+    tasks.spawn("connection", repolled(serve));
+}
+
+fn patience(limits: &Limits) -> Patience {
+    Patience {
+        first_byte: limits.first_byte_timeout,
+        head: limits.head_timeout,
+        idle: limits.idle_timeout,
+        write: limits.write_timeout,
+    }
+}

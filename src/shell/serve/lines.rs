@@ -1,0 +1,492 @@
+//! MCP over lines in both eras: stdin and stdout of `headend stdio`, connections of the admin socket that want MCP, and what
+//! [`super::legacy_sse`] makes of a stream and its POSTs.
+
+use std::ops::ControlFlow;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use prometheus::IntCounter;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::sync::mpsc;
+use tokio_util::io::{InspectReader, InspectWriter};
+use tokio_util::sync::CancellationToken;
+
+use crate::base::access::Access;
+use crate::base::budget::{COUNTED_FROM, Room};
+use crate::base::clock;
+use crate::base::task_group::TaskGroup;
+use crate::engine::answer::Answer;
+use crate::engine::client::heard::{Heard, Said};
+use crate::engine::client::{Client, Served, Step};
+use crate::gateway::admission::OverRate;
+use crate::gateway::call::ClientEvent;
+use crate::gateway::client::ClientContext;
+use crate::gateway::client_call::ClientCall;
+use crate::gateway::client_call::Handled;
+use crate::gateway::connected::ConnectedClient;
+use crate::gateway::quota::Good;
+use crate::gateway::service::Service;
+use crate::listener::pieces::{Pieces, Queued};
+use crate::listener::press::BodyPace;
+use crate::mcp::capability::initialize_result;
+use crate::mcp::client_name::ClientName;
+use crate::mcp::input::Kinds;
+use crate::mcp::version::{Era, Revision};
+use crate::serve::feed::News;
+use crate::serve::listening::Listening;
+use crate::serve::open_request::{OpenRequest, Protocol};
+use crate::telemetry::metrics::Connected;
+use crate::upstream::session_news::ClientTag;
+use crate::wire::code;
+use crate::wire::frame::Bounds;
+use crate::wire::id::ClientId;
+use crate::wire::lines::{Line, LineDecoder};
+use crate::wire::message::{self, Message};
+use crate::wire::raw::RawJson;
+
+/// Messages that may wait for the client to read.
+const OUTBOUND: usize = 64;
+/// A client whose input has ended, and that takes no answer for so long, is gone.
+const UNREAD: Duration = Duration::from_secs(1);
+/// Standard input is read through a buffer of this size, in bytes.
+const READ_CHUNK: usize = 64 * 1024;
+
+/// What a relay of lines says once its own input has ended: its client answers no question any
+/// more, and waits for the answers of its requests alone.
+pub const INPUT_OVER: &str = r#"{"jsonrpc":"2.0","method":"notifications/headend/input_over"}"#;
+
+/// One client on a pipe.
+pub struct LineClient {
+    pub service: Arc<Service>,
+    pub caller: Arc<str>,
+    pub access: Arc<Access>,
+    pub profile: Option<Arc<str>>,
+    /// How it is counted; none where its connections are counted already.
+    pub connected: Option<Connected>,
+    /// On this machine.
+    pub is_here: bool,
+    /// What it says comes by POST, and has room and is admitted already.
+    pub by_post: bool,
+    /// Whether the end of the input ends only the client's requests: those before it are answered.
+    /// Otherwise it is the end of the client.
+    pub drains: bool,
+    pub max_line_bytes: usize,
+    pub bounds: Bounds,
+    /// URIs that one subscription may name.
+    pub max_uris: usize,
+}
+
+/// Serves one client until its input or its access ends, or `stop` fires. Calls in flight are
+/// cancelled then, unless the client [`drains`](LineClient::drains).
+pub async fn serve(
+    client: LineClient,
+    reader: impl AsyncRead + Unpin,
+    writer: impl AsyncWrite + Unpin + Send + 'static,
+    stop: CancellationToken,
+) {
+    let (out, outbound) = channel();
+    let written = TaskGroup::default();
+    let connected = &client.connected;
+    let counter = |of: fn(&Connected) -> IntCounter| connected.as_ref().map(of);
+    let count = |counter: Option<IntCounter>| {
+        move |bytes: &[u8]| counter.iter().for_each(|counter| counter.inc_by(bytes.len() as u64))
+    };
+    let reader = InspectReader::new(reader, count(counter(Connected::received)));
+    let writer = InspectWriter::new(writer, count(counter(Connected::sent)));
+    written.spawn("writer", write(writer, outbound));
+    let drains = client.drains;
+    serve_to(client, reader, out, stop).await;
+    if drains {
+        // A host that reads nothing loses its last answers.
+        return drop(tokio::time::timeout(UNREAD, written.join()).await);
+    }
+    written.join().await;
+}
+
+/// The way to a client, and its other end.
+pub fn channel() -> (mpsc::Sender<Queued>, mpsc::Receiver<Queued>) {
+    mpsc::channel(OUTBOUND)
+}
+
+/// The same where the messages for the client are taken from a channel. The client is gone when that is closed.
+pub async fn serve_to(
+    client: LineClient,
+    reader: impl AsyncRead + Unpin,
+    out: mpsc::Sender<Queued>,
+    stop: CancellationToken,
+) {
+    let mut reader = reader;
+    let tasks = TaskGroup::default();
+    let mut room = Room::of_request(&client.service.budget, client.access.caller());
+    let has_room = client.by_post;
+    // The line that is read is given up for want of room, not for its size.
+    let mut no_room = false;
+    let mut decoder = LineDecoder::new(client.max_line_bytes);
+    let mut pace = BodyPace::new();
+    let connection = Arc::new(Connection {
+        client,
+        out,
+        tasks: tasks.clone(),
+        protocol: Protocol::default(),
+        legacy: OnceLock::new(),
+        entry: OnceLock::new(),
+        tag: ClientTag::new(),
+        input_over: CancellationToken::new(),
+    });
+    let (budget, caller) = (&connection.client.service.budget, connection.client.access.caller());
+    let mut has_ended = false;
+    'serving: loop {
+        while let Some(line) = decoder.next_line() {
+            match line {
+                Line::Full(line) => connection.line(room.keep(line)).await,
+                Line::Oversize { prefix, .. } => {
+                    let (step, flow) = Client::skipped(&prefix, std::mem::take(&mut no_room));
+                    connection.act(step).await;
+                    if flow.is_break() {
+                        break 'serving;
+                    }
+                }
+            }
+        }
+        if !has_room {
+            room.set(decoder.held());
+        }
+        let mut has_failed = false;
+        if !has_room && decoder.held() >= COUNTED_FROM && room.try_grow_to(decoder.held() + READ_CHUNK).is_err() {
+            has_failed = tokio::select! {
+                grown = room.grow_to(decoder.held() + READ_CHUNK) => grown.is_err(),
+                () = stop.cancelled() => break,
+                () = connection.client.access.ended() => break,
+                () = connection.out.closed() => break,
+            };
+            // The wait was not the client's.
+            pace = BodyPace::new();
+        }
+        if !has_failed {
+            let held = if has_room { 0 } else { decoder.held() };
+            let mut free = decoder.buffer().limit(READ_CHUNK);
+            let read = tokio::select! {
+                read = reader.read_buf(&mut free) => Some(read),
+                () = pace.wait_until_too_slow(held, budget, caller) => None,
+                () = stop.cancelled() => break,
+                () = connection.client.access.ended() => break,
+                () = connection.out.closed() => break,
+            };
+            match read {
+                Some(Ok(bytes)) if bytes > 0 => pace.count(bytes, decoder.held()),
+                Some(read) => {
+                    has_ended = read.is_ok();
+                    break;
+                }
+                None => has_failed = true,
+            }
+        }
+        if has_failed {
+            connection.client.service.metrics.limit_hit("max-buffered");
+            room.set(0);
+            decoder.discard();
+            no_room = true;
+        }
+    }
+    if has_ended && connection.client.drains {
+        if let Some(Line::Full(line)) = decoder.last_line() {
+            connection.line(room.keep(line)).await;
+        }
+        connection.drain(&stop).await;
+    }
+    if stop.is_cancelled() {
+        connection.end_listens().await;
+        // The gateway ends, not the client: calls in flight may finish until the gateway gives them up.
+        tasks.join().await;
+    }
+    tasks.stop();
+    connection.client.service.approvals.session_ended(connection.tag.number());
+    drop(connection);
+    tasks.join().await;
+}
+
+/// Writes what has gathered in one go, and large messages from where they are.
+async fn write(mut writer: impl AsyncWrite + Unpin, mut outbound: mpsc::Receiver<Queued>) {
+    let mut buffer = BytesMut::new();
+    while let Some(first) = outbound.recv().await {
+        // A client that reads no more closes the channel, and its senders notice.
+        let Ok(()) = gathered(&mut writer, &mut buffer, first, &mut outbound).await else { return };
+    }
+}
+
+async fn gathered(
+    writer: &mut (impl AsyncWrite + Unpin),
+    buffer: &mut BytesMut,
+    first: Queued,
+    outbound: &mut mpsc::Receiver<Queued>,
+) -> std::io::Result<()> {
+    let mut next = Some(first);
+    while let Some(Queued { message, .. }) = &next {
+        if message.len() < COUNTED_FROM {
+            message.copy_to(buffer);
+        } else {
+            writer.write_all(buffer).await?;
+            buffer.clear();
+            for slice in message.clone().slices() {
+                writer.write_all(&slice).await?;
+            }
+        }
+        buffer.put_u8(b'\n');
+        next = if buffer.len() < READ_CHUNK { outbound.try_recv().ok() } else { None };
+    }
+    writer.write_all(buffer).await?;
+    buffer.clear();
+    writer.flush().await
+}
+
+struct Connection {
+    client: LineClient,
+    out: mpsc::Sender<Queued>,
+    tasks: TaskGroup,
+    protocol: Protocol,
+    /// What it is as a legacy client, once it has said `initialize`.
+    legacy: OnceLock<ClientContext>,
+    /// Its entry among the connected clients, once it has said something.
+    entry: OnceLock<ConnectedClient>,
+    tag: Arc<ClientTag>,
+    /// The input has ended, and its requests are answered.
+    input_over: CancellationToken,
+}
+
+impl Connection {
+    async fn line(self: &Arc<Self>, line: Bytes) {
+        if *line == *INPUT_OVER.as_bytes() {
+            return self.end_input();
+        }
+        let heard = Heard::read(line, self.client.bounds);
+        let requests = heard.requests();
+        match heard {
+            Heard::Message(said) => self.message(said, self.admit(requests)).await,
+            Heard::Batch(batch) => {
+                if let Some(text) = batch.refusal(self.legacy.get().map(|client| client.revision)) {
+                    let error = message::error_object(code::INVALID_REQUEST, text, None);
+                    return self.act(Step::Complain(error)).await;
+                }
+                let admitted = self.admit(requests);
+                for said in batch.into_messages() {
+                    self.message(said, admitted).await;
+                }
+            }
+        }
+    }
+
+    /// Takes one message, with whether its requests are admitted.
+    async fn message(self: &Arc<Self>, said: Said, admitted: Result<(), OverRate>) {
+        if let (Ok(Message::Request(request)), Err(over)) = (&said, admitted) {
+            return self.answer(&request.id, Answer::error(code::INTERNAL, &over.to_string(), None)).await;
+        }
+        let step = self.protocol.lock().heard(said, None);
+        self.act(step).await;
+    }
+
+    async fn act(self: &Arc<Self>, step: Step<CancellationToken>) {
+        match step {
+            Step::Nothing => {}
+            Step::Answer(id, answer) => self.answer(&id, answer).await,
+            Step::Complain(error) => {
+                if self.protocol.lock().complains(clock::now()) {
+                    self.send(message::encode_error(None, &error)).await;
+                }
+            }
+            Step::Initialize(id, revision, capabilities, name) => {
+                self.enter(|| name.clone());
+                self.client.service.name_host(|| name.clone());
+                // Once a connection.
+                drop(self.legacy.set(self.context(revision).initialized(capabilities.as_ref(), name)));
+                self.answer(&id, Answer::ok(initialize_result(revision))).await;
+            }
+            Step::Serve(served) => self.serve(served).await,
+            Step::Cancel(ticket) => ticket.cancel(),
+            Step::Initialized => {
+                let Some(client) = self.legacy.get().cloned() else { return };
+                let (connection, news) = (Arc::clone(self), News::new(&self.client.service, client, None));
+                self.tasks.spawn("feed", async move { connection.tell(news).await });
+            }
+            Step::Answered(response) => {
+                if let Some(client_requests) = self.legacy.get().and_then(|client| client.client_requests.as_ref()) {
+                    client_requests.answered(response);
+                }
+            }
+        }
+    }
+
+    async fn send(&self, message: impl Into<Pieces>) {
+        // The writer has ended when the client is gone; then nobody is left to tell.
+        drop(self.out.send(Queued::new(message, &self.client.service.budget)).await);
+    }
+
+    async fn answer(&self, id: &ClientId, answer: Answer) {
+        self.send(Pieces::answer(id.raw(), answer)).await;
+    }
+
+    fn context(&self, revision: Revision) -> ClientContext {
+        let (caller, access) = (Arc::clone(&self.client.caller), Arc::clone(&self.client.access));
+        let client = ClientContext::new(caller, access, self.client.profile.clone(), revision);
+        let input_over = Some(self.input_over.clone());
+        ClientContext { tag: Some(Arc::clone(&self.tag)), is_here: self.client.is_here, input_over, ..client }
+    }
+
+    /// Enters the client among those that are connected, once.
+    fn enter(&self, name: impl FnOnce() -> Option<ClientName>) {
+        self.entry.get_or_init(|| self.client.service.clients.enter(&self.client.caller, name()));
+    }
+
+    fn admit(&self, requests: usize) -> Result<(), OverRate> {
+        if self.client.by_post { Ok(()) } else { self.client.service.admission.admit(&self.client.caller, requests) }
+    }
+
+    async fn serve(self: &Arc<Self>, served: Served<CancellationToken>) {
+        let Served { request, revision, params, listens, ticket } = served;
+        let open = OpenRequest::new(&self.protocol, &request.id, ticket);
+        let client = match self.legacy.get().filter(|_| revision.era() == Era::Legacy) {
+            Some(client) => client.clone(),
+            None => {
+                self.enter(|| params.meta.client_info().and_then(ClientName::read));
+                self.client.service.name_host(|| params.meta.client_name());
+                let offered = Kinds::of(params.meta.input_capabilities().as_ref());
+                ClientContext { offered, ..self.context(revision) }
+            }
+        };
+        if listens {
+            let id = request.id.raw().clone();
+            let Some(share) = self.client.service.admission.quota.take(&self.client.caller, Good::Stream) else {
+                return self.done(open, &request.id, Answer::error(code::INTERNAL, "too many streams", None)).await;
+            };
+            return match Listening::open(&self.client.service, client, &id, &params.object, self.client.max_uris) {
+                Err(refused) => self.done(open, &request.id, refused).await,
+                Ok(listening) => {
+                    let connection = Arc::clone(self);
+                    self.tasks.spawn("listen", async move {
+                        connection.follow(listening, &id, &open).await;
+                        drop(share);
+                    });
+                }
+            };
+        }
+        self.client.service.settled().await;
+        match self.client.service.handle(&client, &request, Ok(params)) {
+            Handled::Answer(answer) => self.done(open, &request.id, answer).await,
+            Handled::Later(answer) => {
+                let connection = Arc::clone(self);
+                self.tasks.spawn("answer", async move { connection.done(open, &request.id, answer.await).await });
+            }
+            Handled::Overloaded => {
+                self.done(open, &request.id, Answer::error(code::INTERNAL, "too many calls in flight", None)).await;
+            }
+            Handled::Call(call) => {
+                let connection = Arc::clone(self);
+                self.tasks.spawn("call", async move { connection.run(call, &request.id, open).await });
+            }
+        }
+    }
+
+    /// Answers a request, whose id is free again before its client can know.
+    async fn done(&self, open: OpenRequest, id: &ClientId, answer: Answer) {
+        drop(open);
+        self.answer(id, answer).await;
+    }
+
+    async fn run(&self, mut call: Box<ClientCall>, id: &ClientId, open: OpenRequest) {
+        loop {
+            let is_held = call.is_held();
+            let event = tokio::select! {
+                biased;
+                () = open.cancelled.cancelled(), if is_held => return,
+                () = self.tasks.stop_token().cancelled(), if is_held => return,
+                event = call.next() => event,
+                () = open.cancelled.cancelled() => return call.withdraw(),
+                () = self.tasks.stop_token().cancelled() => return,
+            };
+            match event {
+                ClientEvent::Done(answer) => return self.done(open, id, answer).await,
+                ClientEvent::Question(question) => self.send(question).await,
+                // A client that does not read misses progress, never an answer.
+                ClientEvent::Notice(notice) => {
+                    drop(self.out.try_send(Queued::new(notice, &self.client.service.budget)))
+                }
+            }
+        }
+    }
+
+    /// Tells a legacy client of changes, from `initialized` on.
+    async fn tell(&self, mut news: News) {
+        loop {
+            tokio::select! {
+                messages = news.next() => for message in messages {
+                    self.send(message).await;
+                },
+                () = self.tasks.stop_token().cancelled() => return,
+                () = self.input_over.cancelled() => return,
+                () = self.client.service.draining.cancelled() => return,
+                () = self.out.closed() => return,
+            }
+        }
+    }
+
+    async fn follow(&self, mut listening: Listening, id: &RawJson, open: &OpenRequest) {
+        if let Some(first) = listening.acknowledge().await {
+            self.send(first).await;
+        }
+        loop {
+            let messages = tokio::select! {
+                messages = listening.next() => messages,
+                () = open.cancelled.cancelled() => return,
+                () = self.tasks.stop_token().cancelled() => return,
+                () = self.out.closed() => return,
+            };
+            match messages {
+                ControlFlow::Continue(messages) => {
+                    for message in messages {
+                        self.send(message).await;
+                    }
+                }
+                ControlFlow::Break(end) => {
+                    self.send(end).await;
+                    let params = RawJson::trusted(format!(r#"{{"requestId":{}}}"#, id.text()));
+                    return self.send(message::encode_notification("notifications/cancelled", Some(&params))).await;
+                }
+            }
+        }
+    }
+
+    /// The client can answer no question any more, and hears of no change. Its held calls end.
+    fn end_input(&self) {
+        if let Some(client_requests) = self.legacy.get().and_then(|client| client.client_requests.as_ref()) {
+            client_requests.close();
+        }
+        self.input_over.cancel();
+        self.protocol.lock().listens().for_each(CancellationToken::cancel);
+    }
+
+    /// Waits for the answers of all requests, after the end of the input.
+    async fn drain(&self, stop: &CancellationToken) {
+        self.end_input();
+        let stuck = async {
+            let mut is_full = false;
+            while !(std::mem::replace(&mut is_full, self.out.capacity() == 0) && is_full) {
+                tokio::time::sleep(UNREAD).await;
+            }
+        };
+        tokio::select! {
+            () = self.tasks.join() => {}
+            () = stop.cancelled() => {}
+            () = self.client.access.ended() => {}
+            () = self.out.closed() => {}
+            () = stuck => {}
+        }
+    }
+
+    /// Ends subscriptions and feeds so that only calls are left.
+    async fn end_listens(&self) {
+        if !self.client.service.draining.is_cancelled() {
+            self.protocol.lock().listens().for_each(CancellationToken::cancel);
+        }
+        tokio::task::yield_now().await;
+    }
+}

@@ -1,0 +1,56 @@
+//! What HTTP adds to a modern request: headers that must say what the body says.
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::engine::answer::Answer;
+use crate::engine::client::asked::{Field, Head, mismatch};
+use crate::gateway::client::{ClientContext, view_of};
+use crate::gateway::service::Service;
+use crate::mcp::method::List;
+use crate::wire::raw::{RawJson, RawObject};
+
+static VERSION: HeaderName = HeaderName::from_static(Field::Version.into_str());
+static METHOD: HeaderName = HeaderName::from_static(Field::Method.into_str());
+static NAME: HeaderName = HeaderName::from_static(Field::Name.into_str());
+
+/// The headers of a request, as the engine looks at them.
+pub(crate) struct Headers<'h>(pub &'h HeaderMap);
+
+impl Head for Headers<'_> {
+    fn field(&self, field: Field) -> (Option<&[u8]>, bool) {
+        let name = match field {
+            Field::Version => &VERSION,
+            Field::Method => &METHOD,
+            Field::Name => &NAME,
+        };
+        let mut values = self.0.get_all(name).iter();
+        (values.next().map(HeaderValue::as_bytes), values.next().is_some())
+    }
+}
+
+/// Checks the arguments that the tool's schema wants repeated in headers, for tools that this client can see.
+///
+/// # Errors
+/// The answer to send.
+pub(crate) fn check_param_headers(
+    service: &Service,
+    client: &ClientContext,
+    headers: &HeaderMap,
+    params: &RawObject,
+) -> Result<(), Answer> {
+    let snapshot = service.snapshots.load_full();
+    let Some(view) = view_of(&snapshot, client).filter(|view| view.catalog.mirrors_arguments) else { return Ok(()) };
+    let found = params.said("name").and_then(|name| view.catalog.find(List::Tools, &name));
+    let found = found.filter(|at| view.visible(&snapshot.policy, *at, client.viewer()));
+    let Some(entry) = found.and_then(|at| view.catalog.entry(at)).filter(|entry| !entry.headers.is_empty()) else {
+        return Ok(());
+    };
+    for (name, _) in entry.headers.params() {
+        if headers.get_all(format!("mcp-param-{name}").to_ascii_lowercase()).iter().nth(1).is_some() {
+            return Err(mismatch("an Mcp-Param header occurs twice"));
+        }
+    }
+    let arguments = params.get("arguments").map(RawJson::text);
+    let find = |name: &str| headers.get(name).map(HeaderValue::as_bytes);
+    entry.headers.check(arguments.as_deref(), find).map_err(|error| mismatch(&error.to_string()))
+}

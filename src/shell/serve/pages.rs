@@ -1,0 +1,103 @@
+//! Fixed text documents on a listener of their own: metrics and health.
+//!
+//! No scraper has a credential, so all its connections stay in the lobby: they take no place of anybody else, and when there are
+//! too many, those that wait give way to new ones.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use futures_util::future::BoxFuture;
+use http::request::Parts;
+use http::{HeaderValue, Response, StatusCode};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
+
+use crate::base::task_group::TaskGroup;
+use crate::listener::address::Network;
+use crate::listener::body::ReplyBody;
+use crate::listener::connection;
+use crate::listener::guard::Guard;
+use crate::listener::lobby::{Guest, Lobby, LobbyLimits};
+use crate::listener::pace::{Paced, Patience};
+use crate::listener::reply;
+
+/// A few scrapers and health checks hold one connection each.
+pub const CONNECTIONS: LobbyLimits = LobbyLimits { all: 64, per_origin: 64 };
+
+const PATIENCE: Patience = Patience {
+    // Between scrapes too: opening a connection on loopback costs a scraper nothing.
+    first_byte: Duration::from_secs(10),
+    head: Duration::from_secs(10),
+    idle: Duration::from_secs(10),
+    write: Duration::from_secs(30),
+};
+
+/// The text of a path, if there is one.
+pub type Page = BoxFuture<'static, Option<(StatusCode, String)>>;
+
+/// The page of each path.
+pub type Pages = dyn Fn(&str) -> Page + Send + Sync;
+
+/// Pages, and who may ask for them.
+pub struct Served {
+    pub pages: Box<Pages>,
+    /// A reload exchanges it.
+    pub guard: Arc<ArcSwap<Guard>>,
+}
+
+impl fmt::Debug for Served {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Served").field("guard", &self.guard).finish_non_exhaustive()
+    }
+}
+
+/// Serves until `stop` fires.
+pub async fn serve(
+    listener: TcpListener,
+    lobby: Arc<Lobby<Network>>,
+    served: Arc<Served>,
+    tasks: TaskGroup,
+    stop: CancellationToken,
+) {
+    let connected = |stream: TcpStream, _, guest| {
+        let (served, stop) = (Arc::clone(&served), stop.clone());
+        tasks.spawn("page", async move {
+            stop.run_until_cancelled(connection(&served, stream, guest, &stop)).await;
+        });
+    };
+    lobby.serve(listener, &stop, connected).await;
+}
+
+/// Serves one connection.
+pub async fn connection(
+    served: &Served,
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    guest: Guest<Network>,
+    stop: &CancellationToken,
+) {
+    let phase = guest.phase();
+    let answer = |request: http::Request<hyper::body::Incoming>| {
+        let guard = served.guard.load_full();
+        async move { page(&guard, &request.into_parts().0, served.pages.as_ref()).await }
+    };
+    let paced = Paced::new(stream, PATIENCE, phase.clone());
+    // A scraper that goes away is no news.
+    drop(connection::serve(paced, phase, |_| {}, answer, stop).await);
+}
+
+async fn page(guard: &Guard, head: &Parts, pages: &Pages) -> Response<ReplyBody> {
+    if let Err(response) = guard.admit(head) {
+        return *response;
+    }
+    if head.method != http::Method::GET && head.method != http::Method::HEAD {
+        return reply::method_not_allowed("GET, HEAD");
+    }
+    let (status, text) = pages(head.uri.path()).await.unwrap_or((StatusCode::NOT_FOUND, "not found\n".to_owned()));
+    let mut response = reply::with_status(status, ReplyBody::whole(text));
+    let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    response.headers_mut().insert(http::header::CONTENT_TYPE, kind);
+    response
+}

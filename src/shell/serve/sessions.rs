@@ -1,0 +1,435 @@
+//! Sessions of legacy HTTP clients. The lock guards the table, one operation at a time.
+//!
+//! The table holds those that are live in this process. A session of before a restart is none of them until its client's next
+//! request revives it ([`crate::store::sessions`]): with what `initialize` agreed on, its log level and its subscriptions, but
+//! under another tag, so that nothing which was granted for the session or open in it comes back. It needs room like a new one.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use data_encoding::BASE64URL_NOPAD;
+use foldhash::fast::RandomState;
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::base::budget::Budget;
+use crate::base::clock;
+use crate::engine::client::{Client, Step};
+use crate::engine::session_id::{SessionOwner, SessionTerms};
+use crate::gateway::client::ClientContext;
+use crate::gateway::connected::Named;
+use crate::mcp::log::LogLevel;
+use crate::serve::open_request::Protocol;
+use crate::serve::replay::{self, Streams};
+use crate::store::approvals::Approvals;
+use crate::store::db::Kept;
+use crate::store::sessions::SessionStore;
+use crate::upstream::session_news::ClientTag;
+
+/// One legacy client over HTTP.
+#[derive(Debug)]
+pub struct Session {
+    pub id: String,
+    pub client: ClientContext,
+    /// Time since 1970: a restart does not make it younger.
+    opened: Duration,
+    last_used: AtomicU64,
+    /// One GET stream at a time, by its number, 0 for none: a second one neither replaces nor shares it, unless it resumes it.
+    streaming: AtomicU64,
+    places: AtomicU64,
+    /// What can be resumed.
+    pub streams: Streams,
+    pub protocol: Protocol,
+    /// The way in of a session over HTTP+SSE. Such a session is none of the endpoint's, nor the other way round.
+    pub pipe: Option<mpsc::Sender<Bytes>>,
+    /// A restart came before, in which the client may have missed changes of lists. Cleared when it is told so.
+    missed: AtomicBool,
+    /// Fires when the session ends.
+    pub ended: CancellationToken,
+}
+
+/// Why a session is not found.
+#[derive(Debug)]
+pub enum Missing {
+    /// It has ended, was never there, or is another's.
+    Unknown,
+    /// It could be revived, and there is no room for it or the store cannot be read.
+    NoRoom,
+}
+
+impl Session {
+    /// Does what follows from a message that has no answer.
+    pub fn told(&self, step: Step<CancellationToken>) {
+        match (step, &self.client.client_requests) {
+            (Step::Cancel(ticket), _) => ticket.cancel(),
+            (Step::Answered(response), Some(client_requests)) => client_requests.answered(response),
+            _ => {}
+        }
+    }
+
+    /// Takes the session's one stream; given back when the value is dropped.
+    pub fn stream(self: &Arc<Self>) -> Option<StreamPlace> {
+        let place = StreamPlace(Arc::clone(self), self.places.fetch_add(1, Ordering::Relaxed) + 1);
+        let free = self.streaming.compare_exchange(0, place.1, Ordering::AcqRel, Ordering::Acquire).is_ok();
+        free.then_some(place)
+    }
+
+    /// The same for a client that resumes it: whoever has it loses it.
+    pub fn resumed_stream(self: &Arc<Self>) -> StreamPlace {
+        let place = StreamPlace(Arc::clone(self), self.places.fetch_add(1, Ordering::Relaxed) + 1);
+        self.streaming.store(place.1, Ordering::Release);
+        place
+    }
+
+    /// Whether the client has to be told that its lists may have changed; once.
+    pub fn has_missed_changes(&self) -> bool {
+        self.missed.swap(false, Ordering::Relaxed)
+    }
+
+    fn touch(&self) {
+        self.last_used.store(clock::uptime().as_secs(), Ordering::Relaxed);
+    }
+
+    fn is_idle(&self) -> bool {
+        self.streaming.load(Ordering::Acquire) == 0 && self.protocol.lock().is_idle()
+    }
+}
+
+/// The right to be a session's stream.
+#[derive(Debug)]
+pub struct StreamPlace(Arc<Session>, u64);
+
+impl Drop for StreamPlace {
+    fn drop(&mut self) {
+        // Nothing to give back where another stream has taken it.
+        let mine = self.0.streaming.compare_exchange(self.1, 0, Ordering::AcqRel, Ordering::Acquire).is_ok();
+        if mine {
+            self.0.touch();
+        }
+    }
+}
+
+/// Bounds of the session table.
+#[derive(Clone, Copy, Debug)]
+pub struct SessionLimits {
+    pub sessions: usize,
+    /// For callers other than the local one.
+    pub per_caller: Option<usize>,
+    pub idle: Duration,
+    pub max: Duration,
+}
+
+/// All legacy HTTP sessions.
+#[derive(Debug)]
+pub struct Sessions {
+    table: Mutex<HashMap<String, Arc<Session>, RandomState>>,
+    limits: Mutex<SessionLimits>,
+    /// When this process began; no session of before has been used since.
+    began: Duration,
+    /// Bytes that are kept for clients that resume.
+    kept: Arc<replay::Kept>,
+    /// Told of each end: what was granted for the session is over.
+    approvals: Option<Arc<Approvals>>,
+    /// Where sessions outlive the process.
+    store: Option<SessionStore>,
+}
+
+impl Sessions {
+    pub fn new(
+        limits: SessionLimits,
+        budget: Arc<Budget>,
+        approvals: Option<Arc<Approvals>>,
+        store: Option<SessionStore>,
+    ) -> Self {
+        let (table, limits, began) = (Mutex::default(), Mutex::new(limits), clock::uptime());
+        Self { table, limits, began, kept: replay::Kept::new(budget), approvals, store }
+    }
+
+    pub fn len(&self) -> usize {
+        self.table.lock().len()
+    }
+
+    /// The clients of the sessions at the endpoint. One over HTTP+SSE is among those that speak in
+    /// lines.
+    pub fn clients(&self) -> Vec<Named> {
+        let table = self.table.lock();
+        let sessions = table.values().filter(|session| session.pipe.is_none());
+        sessions.map(|session| (Arc::clone(&session.client.caller), session.client.name.clone())).collect()
+    }
+
+    /// Puts other bounds in force. Sessions beyond a smaller number stay.
+    pub fn set_limits(&self, limits: SessionLimits) {
+        *self.limits.lock() = limits;
+    }
+
+    /// Opens a session; `None` when there is no room. A full table first ends the session that has been idle longest. One with a
+    /// pipe, and one that cannot be kept, has an id of 192 random bits.
+    pub fn open(&self, client: ClientContext, pipe: Option<mpsc::Sender<Bytes>>) -> Option<Arc<Session>> {
+        let opened = clock::since_1970();
+        let store = self.store.as_ref().filter(|_| pipe.is_none());
+        let begun = store.and_then(|store| {
+            let life = self.limits.lock().max;
+            let terms = SessionTerms {
+                opened: opened.as_secs(),
+                until: opened.saturating_add(life).as_secs(),
+                revision: client.revision,
+                is_here: client.is_here,
+                capabilities: client.client_requests.as_ref().map(|asked| asked.capabilities.clone()),
+            };
+            store.begin(&owner(&client), &terms)
+        });
+        let (id, kept) = match begun {
+            Some((id, kept)) => (id, Some(Arc::new(kept))),
+            None => (BASE64URL_NOPAD.encode(&clock::random::<24>()), None),
+        };
+        let mut table = self.table.lock();
+        self.enter(&mut table, id, ClientContext { kept, ..client }, opened, pipe, false).ok()
+    }
+
+    /// Enters a session where there is room.
+    fn enter(
+        &self,
+        table: &mut HashMap<String, Arc<Session>, RandomState>,
+        id: String,
+        client: ClientContext,
+        opened: Duration,
+        pipe: Option<mpsc::Sender<Bytes>>,
+        is_revived: bool,
+    ) -> Result<Arc<Session>, Missing> {
+        // Under the lock: `end_withdrawn` comes before or after this.
+        if client.access.is_withdrawn() {
+            return Err(Missing::NoRoom);
+        }
+        let limits = *self.limits.lock();
+        let mine = table.values().filter(|s| s.client.caller == client.caller).count();
+        if limits.per_caller.is_some_and(|limit| mine >= limit) {
+            return Err(Missing::NoRoom);
+        }
+        if table.len() >= limits.sessions {
+            let idle = table.values().filter(|s| s.is_idle());
+            let oldest = idle.min_by_key(|s| s.last_used.load(Ordering::Relaxed)).map(|s| s.id.clone());
+            self.end(table.remove(&oldest.ok_or(Missing::NoRoom)?).as_deref());
+        }
+        let streams = Streams::new(client.revision, Arc::clone(&self.kept));
+        let protocol = Client::agreed(client.revision);
+        let session = Arc::new(Session {
+            id,
+            client,
+            opened,
+            last_used: AtomicU64::new(clock::uptime().as_secs()),
+            streaming: AtomicU64::new(0),
+            places: AtomicU64::new(0),
+            streams,
+            protocol: Arc::new(Mutex::new(protocol)),
+            pipe,
+            missed: AtomicBool::new(is_revived),
+            ended: CancellationToken::new(),
+        });
+        table.insert(session.id.clone(), Arc::clone(&session));
+        Ok(session)
+    }
+
+    /// Goes on with a session of before a restart, for the client whose request names it. Returns whether this request was the
+    /// first to do so.
+    ///
+    /// # Errors
+    /// [`Missing`].
+    pub async fn revive(&self, id: &str, client: ClientContext) -> Result<(Arc<Session>, bool), Missing> {
+        let store = self.store.as_ref().ok_or(Missing::Unknown)?;
+        let (session, terms) = store.find(&owner(&client), id).ok_or(Missing::Unknown)?;
+        let opened = Duration::from_secs(terms.opened);
+        let limits = *self.limits.lock();
+        // It would have ended without the restart too.
+        if clock::since_1970().saturating_sub(opened) > limits.max
+            || clock::uptime().saturating_sub(self.began) > limits.idle
+        {
+            session.end();
+        }
+        if session.has_ended() {
+            // Before its client is told so: it must not go on later, whenever this process ends.
+            store.settled().await;
+            return Err(Missing::Unknown);
+        }
+        let kept = session.look().await.map_err(|error| {
+            tracing::warn!(error = %error, "a session of before the restart cannot be read");
+            Missing::NoRoom
+        })?;
+        let Kept { level, resources } = kept.ok_or(Missing::Unknown)?;
+        let client = ClientContext {
+            revision: terms.revision,
+            is_here: client.is_here && terms.is_here,
+            tag: Some(ClientTag::new()),
+            ..client
+        };
+        let client = client.revived(terms.capabilities.as_ref());
+        if let (Some(log), Some(level)) = (&client.log, level.and_then(|level| level.parse::<LogLevel>().ok())) {
+            log.set(level);
+        }
+        if let Some(watched) = &client.watched {
+            watched.restore(resources);
+        }
+        let mut table = self.table.lock();
+        if let Some(session) = table.get(id) {
+            // Another request was first.
+            return Ok((Arc::clone(session), false));
+        }
+        // It may have come, gone on and ended since it was looked for.
+        if session.has_ended() {
+            return Err(Missing::Unknown);
+        }
+        let client = ClientContext { kept: Some(Arc::new(session)), ..client };
+        let session = self.enter(&mut table, id.to_owned(), client, opened, None, true)?;
+        tracing::debug!(caller = %session.client.caller, "a session goes on after a restart");
+        Ok((session, true))
+    }
+
+    /// The session of that id, if it is this caller's: another's is as unknown as none.
+    pub fn find(&self, id: &str, caller: &str) -> Option<Arc<Session>> {
+        let session = self.table.lock().get(id).filter(|s| *s.client.caller == *caller).cloned()?;
+        session.touch();
+        Some(session)
+    }
+
+    /// Ends a session of this caller, and waits until no restart can undo that. `false` where it cannot be written down.
+    pub async fn close_for_good(&self, id: &str, caller: &str) -> bool {
+        let is_kept = self.table.lock().get(id).is_some_and(|session| session.client.kept.is_some());
+        if !self.close(id, caller) || !is_kept {
+            return true;
+        }
+        match &self.store {
+            Some(store) => store.settled().await,
+            None => true,
+        }
+    }
+
+    /// Waits until all ends so far are on disk.
+    pub async fn settled(&self) {
+        if let Some(store) = &self.store {
+            store.sweep();
+            // A store that takes no writes has said so.
+            store.settled().await;
+        }
+    }
+
+    /// Ends a session of this caller.
+    pub fn close(&self, id: &str, caller: &str) -> bool {
+        let mut table = self.table.lock();
+        if table.get(id).is_none_or(|s| *s.client.caller != *caller) {
+            return false;
+        }
+        self.end(table.remove(id).as_deref());
+        true
+    }
+
+    /// Ends what has been idle or open for too long.
+    pub fn sweep(&self) {
+        let (now, since_1970) = (clock::uptime(), clock::since_1970());
+        let limits = *self.limits.lock();
+        let mut table = self.table.lock();
+        let over = table.extract_if(|_, session| {
+            session.streams.sweep(now);
+            let last = Duration::from_secs(session.last_used.load(Ordering::Relaxed));
+            let idle = session.is_idle() && now.saturating_sub(last) > limits.idle;
+            let old = since_1970.saturating_sub(session.opened) > limits.max;
+            idle || old
+        });
+        over.for_each(|(_, session)| self.end(Some(&session)));
+        drop(table);
+        self.store.iter().for_each(SessionStore::sweep);
+    }
+
+    /// Ends the sessions of callers whose access was withdrawn.
+    pub fn end_withdrawn(&self) {
+        let mut table = self.table.lock();
+        let over = table.extract_if(|_, session| session.client.access.is_withdrawn());
+        over.for_each(|(_, session)| self.end(Some(&session)));
+    }
+
+    fn end(&self, session: Option<&Session>) {
+        let Some(session) = session else { return };
+        session.ended.cancel();
+        if let Some(kept) = &session.client.kept {
+            kept.end();
+        }
+        if let (Some(approvals), Some(tag)) = (&self.approvals, &session.client.tag) {
+            approvals.session_ended(tag.number());
+        }
+    }
+}
+
+/// Whose id of a session is.
+fn owner(client: &ClientContext) -> SessionOwner<'_> {
+    let credential = client.access.credential();
+    SessionOwner {
+        caller: &client.caller,
+        kind: credential.kind(),
+        token: credential.token(),
+        profile: client.profile.as_deref(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::access::Access;
+    use crate::mcp::version::{Era, Revision};
+
+    fn client(caller: &str) -> ClientContext {
+        let access = Access::new(&CancellationToken::new());
+        ClientContext::new(Arc::from(caller), access, None, Revision::preferred(Era::Legacy))
+    }
+
+    fn sessions(limit: usize) -> Sessions {
+        let hour = Duration::from_secs(3600);
+        let limits = SessionLimits { sessions: limit, per_caller: Some(2), idle: hour, max: hour };
+        Sessions::new(limits, Budget::new(1 << 20), None, None)
+    }
+
+    #[test]
+    fn a_session_belongs_to_its_caller() {
+        let sessions = sessions(8);
+        let id = sessions.open(client("a"), None).unwrap().id.clone();
+        assert!(sessions.find(&id, "a").is_some());
+        assert!(sessions.find(&id, "b").is_none());
+        assert!(!sessions.close(&id, "b"));
+        assert!(sessions.close(&id, "a"));
+        assert!(sessions.find(&id, "a").is_none());
+    }
+
+    #[test]
+    fn a_full_table_ends_an_idle_session_and_never_a_busy_one() {
+        let sessions = sessions(1);
+        let first = sessions.open(client("a"), None).unwrap();
+        let stream = first.stream().unwrap();
+        assert!(first.stream().is_none(), "one stream at a time");
+        assert!(sessions.open(client("b"), None).is_none());
+        drop(stream);
+        assert!(sessions.open(client("b"), None).is_some());
+        assert!(first.ended.is_cancelled());
+    }
+
+    #[test]
+    fn withdrawn_access_ends_its_sessions_and_opens_none() {
+        let sessions = sessions(8);
+        let (ours, theirs) = (client("a"), client("b"));
+        let (first, other) = (sessions.open(ours.clone(), None).unwrap(), sessions.open(theirs, None).unwrap());
+        ours.access.withdraw();
+        assert!(sessions.open(ours, None).is_none());
+        sessions.end_withdrawn();
+        assert!(first.ended.is_cancelled() && sessions.find(&first.id, "a").is_none());
+        assert!(!other.ended.is_cancelled() && sessions.find(&other.id, "b").is_some());
+    }
+
+    #[test]
+    fn a_caller_has_a_share_of_the_table() {
+        let sessions = sessions(8);
+        assert!(sessions.open(client("a"), None).is_some());
+        assert!(sessions.open(client("a"), None).is_some());
+        assert!(sessions.open(client("a"), None).is_none());
+        assert!(sessions.open(client("b"), None).is_some());
+    }
+}

@@ -1,0 +1,70 @@
+//! Connections of the gateway to servers: on a stage they lead to pipes in memory.
+
+use std::cell::Cell;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use http::Uri;
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::rt::TokioIo;
+use tokio::io::DuplexStream;
+use tokio::net::TcpStream;
+
+/// Connects to a port of a stage.
+pub type Connect = fn(u16) -> io::Result<DuplexStream>;
+
+thread_local! {
+    static CONNECT: Cell<Option<Connect>> = const { Cell::new(None) };
+}
+
+/// Makes all connections of this thread lead to the ports of a stage, or none of them.
+pub fn play(connect: Option<Connect>) {
+    CONNECT.set(connect);
+}
+
+/// Connects to a port of the stage; `None` off stage.
+pub(crate) fn dial(uri: &Uri) -> Option<io::Result<Dialled>> {
+    let connect = CONNECT.get()?;
+    let port = uri.port_u16().unwrap_or(80);
+    Some(connect(port).map(|stream| Dialled::Memory(TokioIo::new(stream))))
+}
+
+/// A connection of the gateway to a server.
+#[derive(Debug)]
+pub(crate) enum Dialled {
+    Tcp(TokioIo<TcpStream>),
+    Memory(TokioIo<DuplexStream>),
+}
+
+impl Read for Dialled {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
+            Self::Memory(stream) => Pin::new(stream).poll_read(cx, buf),
+        }
+    }
+}
+
+impl Write for Dialled {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_write(cx, buf),
+            Self::Memory(stream) => Pin::new(stream).poll_write(cx, buf),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Memory(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Memory(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Programs that the gateway starts: on a stage some are tasks, in place of processes.
+
+use std::cell::Cell;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::ExitStatus;
+
+use rustix::process::Signal;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+
+use crate::base::stop::StopTimes;
+use crate::upstream::guard;
+use crate::upstream::launch::{Launch, SpawnError};
+
+/// The writing end of a pipe.
+pub type Writer = Box<dyn AsyncWrite + Unpin + Send>;
+/// The reading end of a pipe.
+pub type Reader = Box<dyn AsyncRead + Unpin + Send>;
+
+/// The pipes of a program.
+pub type Pipes = (Writer, Reader, Reader);
+
+/// Starts the program of an upstream as a task; `None` for one that is not played.
+pub type Play = fn(&str, &Launch) -> Result<Option<(Played, Pipes)>, SpawnError>;
+
+thread_local! {
+    static PLAY: Cell<Option<Play>> = const { Cell::new(None) };
+}
+
+/// Plays programs that this thread starts, or none of them.
+pub fn play(play: Option<Play>) {
+    PLAY.set(play);
+}
+
+/// The keeper of a program: a guarded process, or a task of the stage.
+#[derive(Debug)]
+pub(crate) enum Keeper {
+    Guarded(Box<guard::Keeper>),
+    Played(Played),
+}
+
+/// A task in place of a process. Clones are the same task.
+#[derive(Clone, Debug)]
+pub struct Program {
+    ended: watch::Sender<Option<ExitStatus>>,
+    task: AbortHandle,
+}
+
+impl Program {
+    /// A task that sends its exit status when it ends by itself.
+    pub fn new(ended: watch::Sender<Option<ExitStatus>>, task: AbortHandle) -> Self {
+        Self { ended, task }
+    }
+
+    /// Whether it has not ended.
+    pub fn is_alive(&self) -> bool {
+        self.ended.borrow().is_none()
+    }
+
+    /// Ends it with that status, unless it has ended.
+    pub fn end(&self, status: ExitStatus) {
+        self.ended.send_if_modified(|ended| {
+            let is_first = ended.is_none();
+            ended.get_or_insert(status);
+            is_first
+        });
+        self.task.abort();
+    }
+}
+
+/// A played program of an upstream. Dropped, it is killed.
+#[derive(Debug)]
+pub struct Played {
+    program: Program,
+    ended: watch::Receiver<Option<ExitStatus>>,
+    ignores_term: bool,
+}
+
+impl Played {
+    /// `ignores_term`: it ends at SIGKILL alone.
+    pub fn new(program: Program, ignores_term: bool) -> Self {
+        Self { ended: program.ended.subscribe(), program, ignores_term }
+    }
+
+    async fn exited(&mut self) -> Option<ExitStatus> {
+        self.ended.wait_for(Option::is_some).await.ok().and_then(|status| *status)
+    }
+
+    async fn stop(mut self, times: &StopTimes) -> Option<ExitStatus> {
+        if tokio::time::timeout(times.polite, self.exited()).await.is_err() {
+            if self.ignores_term {
+                tokio::time::sleep(times.firm).await;
+            }
+            let signal = if self.ignores_term { Signal::KILL } else { Signal::TERM };
+            self.program.end(ExitStatus::from_raw(signal.as_raw()));
+        }
+        self.exited().await
+    }
+}
+
+impl Drop for Played {
+    fn drop(&mut self) {
+        self.program.end(ExitStatus::from_raw(Signal::KILL.as_raw()));
+    }
+}
+
+impl Keeper {
+    /// Starts a program: on a stage as a task if the stage plays it, else as a process.
+    ///
+    /// # Errors
+    /// [`SpawnError`].
+    pub(crate) async fn start(upstream: &str, launch: &Launch) -> Result<(Self, Pipes), SpawnError> {
+        if let Some(play) = PLAY.get()
+            && let Some((played, pipes)) = play(upstream, launch)?
+        {
+            return Ok((Self::Played(played), pipes));
+        }
+        let (keeper, (stdin, stdout, stderr)) = guard::Keeper::start(upstream, launch).await?;
+        Ok((Self::Guarded(Box::new(keeper)), (Box::new(stdin), Box::new(stdout), Box::new(stderr))))
+    }
+
+    pub(crate) fn number(&self) -> Option<u32> {
+        match self {
+            Self::Guarded(keeper) => keeper.number(),
+            Self::Played(_) => None,
+        }
+    }
+
+    pub(crate) async fn exited(&mut self) -> Option<ExitStatus> {
+        match self {
+            Self::Guarded(keeper) => keeper.exited().await,
+            Self::Played(played) => played.exited().await,
+        }
+    }
+
+    pub(crate) async fn lost(&mut self) {
+        match self {
+            Self::Guarded(keeper) => keeper.lost().await,
+            Self::Played(_) => std::future::pending().await,
+        }
+    }
+
+    pub(crate) async fn stop(self, times: &StopTimes) -> Option<ExitStatus> {
+        match self {
+            Self::Guarded(keeper) => keeper.stop(times).await,
+            Self::Played(played) => played.stop(times).await,
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Open approvals and grants of all processes on one store, for the command line and the console.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::journal::revocation;
+use super::kept::{AnswerOutcome, Answered, Revoked};
+use super::{Approvals, PromptRow, Wish, json};
+use crate::base::clock;
+use crate::policy::consent::{CannotAnswer, PromptId, Wall};
+use crate::policy::{Digest, Entry, Evidence};
+use crate::store::db::{Db, DbError};
+use crate::store::lock;
+use crate::wire::raw::RawJson;
+
+/// How long the owner of a prompt may take to take an answer.
+const PATIENCE: Duration = Duration::from_secs(3);
+const PAUSE: Duration = Duration::from_millis(50);
+
+impl Approvals {
+    /// The open prompts of all processes that share the store, the oldest first.
+    ///
+    /// # Errors
+    /// When the database cannot be read.
+    pub async fn all_prompts(&self) -> Result<Vec<PromptRow>, DbError> {
+        match &self.inner.db {
+            Some(db) => db.prompts(self.wall()).run().await,
+            None => Ok(self.prompts().iter().map(PromptRow::from).collect()),
+        }
+    }
+
+    /// An open prompt of any process that shares the store, with everything that a person is shown; `None` where there is none.
+    ///
+    /// # Errors
+    /// When the database cannot be read.
+    pub async fn show(&self, id: &str) -> Result<Option<RawJson>, DbError> {
+        let now = self.wall();
+        if let Some(prompt) = PromptId::parse(id).and_then(|id| self.prompt(&id)) {
+            let details = prompt.details(self.grants().places()).encode();
+            let whole = json::whole(&PromptRow::from(&prompt), &details.text(), now);
+            return Ok(Some(json::with_wait(&whole, self.agent_wait(&prompt.id))));
+        }
+        let Some(db) = &self.inner.db else { return Ok(None) };
+        let rows = db.prompts(now).run().await?;
+        let Some(row) = rows.iter().find(|row| row.id == id) else { return Ok(None) };
+        let details = db.prompt_details(id.to_owned()).run().await?;
+        Ok(Some(json::whole(row, details.as_deref().unwrap_or("{}"), now)))
+    }
+
+    /// The operator's answer to a prompt of whichever process; `shown` is the digest of what was
+    /// shown of it. Says what came of it.
+    ///
+    /// # Errors
+    /// Why it does not count.
+    pub async fn operator_answers(
+        &self,
+        id: &str,
+        shown: Option<Digest>,
+        wish: Wish,
+        by: &str,
+    ) -> Result<AnswerOutcome, String> {
+        let known = PromptId::parse(id).ok_or_else(|| CannotAnswer::Unknown.to_string())?;
+        if self.prompt(&known).is_some() || self.is_denied(&known) {
+            let answer = wish.answer(self.wall());
+            let closed = match shown {
+                Some(shown) => self.answer_shown(&(known, shown), answer, Evidence::Operator, by).await,
+                None => self.answer(&known, answer, Evidence::Operator, by).await,
+            };
+            return closed.map(|how| AnswerOutcome::of(how, self.was_late(&known))).map_err(|why| why.to_string());
+        }
+        match &self.inner.db {
+            Some(db) => answer(db, id, shown, wish, by).await,
+            None => Err(CannotAnswer::Unknown.to_string()),
+        }
+    }
+}
+
+/// The time of a store without a daemon, in seconds since 1970: no earlier than any process of it has seen. Blocks.
+fn now(db: &Db) -> Result<Wall, DbError> {
+    clock::not_before(db.latest_time().run_now()?);
+    Ok(clock::since_1970().as_secs())
+}
+
+/// The open prompts in a store without a daemon, the oldest first. Blocks. Leaves out those of a
+/// daemon that was killed, which the next daemon ends.
+///
+/// # Errors
+/// When the database cannot be read.
+pub fn prompts(db: &Db) -> Result<Vec<PromptRow>, DbError> {
+    let now = now(db)?;
+    let without_daemon = |dir| lock::while_free(dir, || db.prompts_without_daemons(now).run_now());
+    db.path().parent().and_then(without_daemon).unwrap_or_else(|| db.prompts(now).run_now())
+}
+
+/// The same as an object with a list of that name. Blocks.
+///
+/// # Errors
+/// When the database cannot be read.
+pub fn listed(db: &Db, name: &str) -> Result<RawJson, DbError> {
+    let now = now(db)?;
+    Ok(json::list(name, prompts(db)?.iter().map(|row| json::prompt(row, now))))
+}
+
+/// An open prompt in a store without a daemon, with everything that a person is shown; `None` where there is none. Blocks.
+///
+/// # Errors
+/// When the database cannot be read.
+pub fn show(db: &Db, id: &str) -> Result<Option<RawJson>, DbError> {
+    let (rows, now) = (prompts(db)?, now(db)?);
+    let Some(row) = rows.iter().find(|row| row.id == id) else { return Ok(None) };
+    let details = db.prompt_details(id.to_owned()).run_now()?;
+    Ok(Some(json::whole(row, details.as_deref().unwrap_or("{}"), now)))
+}
+
+/// The operator's answer to a prompt of another process: left in the store for it. Says what came of it, within a few seconds.
+///
+/// # Errors
+/// Why it does not count, or that the other process did not take it.
+pub async fn answer(db: &Db, id: &str, shown: Option<Digest>, wish: Wish, by: &str) -> Result<AnswerOutcome, String> {
+    let answer = shown.map_or_else(|| wish.to_string(), |shown| format!("{wish} {}", shown.hex()));
+    let answered = Answered { prompt: id.to_owned(), answer, by: by.to_owned() };
+    let told = |error: DbError| error.to_string();
+    clock::not_before(db.latest_time().run().await.map_err(told)?);
+    if !db.leave_answer(answered, clock::since_1970().as_secs()).run().await.map_err(told)? {
+        return Err(CannotAnswer::Unknown.to_string());
+    }
+    let deadline = clock::now() + PATIENCE;
+    while clock::now() < deadline {
+        let outcome = db.outcome(id.to_owned()).run().await;
+        if let Some(outcome) = outcome.map_err(|error| error.to_string())? {
+            return AnswerOutcome::parse(&outcome).ok_or(outcome);
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    Err("the process that asked did not take the answer; it may be gone, so nothing was granted".to_owned())
+}
+
+/// Revokes one grant of a store without a daemon, or all, and returns their records. Other processes notice within two
+/// seconds. Blocks.
+///
+/// # Errors
+/// When the store cannot be written.
+pub fn revoke(db: &Db, id: Option<&str>, by: &str) -> Result<Vec<Entry>, DbError> {
+    let revoked = db.revoke_grants(id.map(str::to_owned), now(db)?).run_now()?;
+    let by: Arc<str> = Arc::from(by);
+    let told = |revoked: &Revoked| {
+        let asked = revoked.row.as_ref().map(|row| &row.asked);
+        revocation(asked, &revoked.id, &by)
+    };
+    Ok(revoked.iter().map(told).collect())
+}

@@ -1,0 +1,136 @@
+//! Audit records of approvals and grants.
+
+use std::sync::Arc;
+
+use super::closed_by::By;
+use super::{Approvals, Inner, PromptRow};
+use crate::policy::consent::{Asked, CallBlock, CannotAnswer, Closed, Grant, PromptId};
+use crate::policy::{Entry, Event, Kind};
+use crate::store::audit::{Audit, RecordSlot};
+
+impl Approvals {
+    /// Has each prompt, answer and revocation from here on recorded.
+    pub fn record_in(&self, audit: Audit) {
+        // Told once, by the gateway that has both.
+        drop(self.inner.audit.set(audit));
+    }
+}
+
+impl Inner {
+    /// `entry` is about the call that asks; the log has its arguments as it has those of decisions.
+    pub(super) fn opened(&self, id: &PromptId, asked: &Asked, entry: Entry) {
+        let Entry { call, client, profile, facts, arguments, .. } = entry;
+        let evidence = Some(asked.need);
+        let entry = Entry { call, client, profile, facts, arguments, evidence, ..about(Event::Prompt, id, asked) };
+        if let Some(audit) = self.audit.get() {
+            // No task waits: the first use of a grant waits for its own record, which comes later.
+            drop(audit.record(entry, false));
+        }
+    }
+
+    pub(super) fn ended(&self, id: &PromptId, asked: &Asked, how: Closed, by: Option<By>) {
+        if !by.as_ref().is_some_and(|by| by.is_recorded) {
+            self.record(answer(id, asked, how, by));
+        }
+    }
+
+    /// Records that an approval ended with the daemon that opened it, which could not record that.
+    pub(super) fn superseded(&self, row: &PromptRow) {
+        self.record(Entry {
+            caller: Some(Arc::from(row.caller.as_str())),
+            upstream: Some(Arc::from(row.upstream.as_str())),
+            kind: row.kind.parse::<Kind>().ok(),
+            item: Some(Arc::from(row.item.as_str())),
+            rule: Some(Arc::from(row.rule.as_str())),
+            prompt: Some(Arc::from(row.id.as_str())),
+            result: Closed::Superseded.into_str(),
+            ..Entry::new(Event::Answer)
+        });
+    }
+
+    /// Records that the person `by` took a grant back.
+    pub(super) fn revoked(&self, grant: &Grant, by: &Arc<str>) {
+        self.record(revocation(Some(grant.asked()), grant.id(), by));
+    }
+
+    /// Records that the person `by` took a grant back that this process could not read.
+    pub(super) fn revoked_unread(&self, grant: &Arc<str>, by: &Arc<str>) {
+        self.record(revocation(None, grant, by));
+    }
+
+    /// Records that the person `by` ended a block before its time.
+    pub(super) fn unblocked(&self, block: &CallBlock, by: &Arc<str>) {
+        let about_it = match &block.denial {
+            Some(denial) => about(Event::Revoke, &block.id, &denial.asked),
+            None => Entry {
+                caller: Some(Arc::clone(&block.caller)),
+                item: Some(Arc::clone(&block.item)),
+                ..Entry::new(Event::Revoke)
+            },
+        };
+        self.record(Entry { by: Some(Arc::clone(by)), result: "unblocked", ..about_it });
+    }
+
+    /// Records that a grant ended with what it was about.
+    pub(super) fn invalidated(&self, grant: &Grant) {
+        self.record(ended(Some(grant.asked()), grant.id(), "invalidated"));
+    }
+
+    /// Waits for a place for the record of a grant.
+    ///
+    /// # Errors
+    /// [`CannotAnswer::NotKept`]: the audit log takes no records any more.
+    pub(super) async fn reserve(&self) -> Result<RecordSlot, CannotAnswer> {
+        match self.audit.get() {
+            Some(audit) => audit.reserve().await.map_err(|error| CannotAnswer::NotKept(error.to_string())),
+            None => Ok(RecordSlot::default()),
+        }
+    }
+
+    /// Records an event that has taken effect.
+    fn record(&self, entry: Entry) {
+        if let Some(audit) = self.audit.get() {
+            audit.record_done(entry);
+        }
+    }
+}
+
+/// The record of the end of an approval, which `by` closed if a person did.
+pub(super) fn answer(id: &PromptId, asked: &Asked, how: Closed, by: Option<By>) -> Entry {
+    let entry = Entry { result: how.into_str(), ..about(Event::Answer, id, asked) };
+    let Some(By { evidence, who, grant, scope, .. }) = by else { return entry };
+    let why = scope.map_or(entry.why, Into::into);
+    Entry { evidence: Some(evidence), by: Some(who), grant, why, ..entry }
+}
+
+/// The record of a grant that is no more; it was about nothing that is known where its row cannot be read.
+fn ended(asked: Option<&Asked>, grant: &Arc<str>, why: &'static str) -> Entry {
+    Entry {
+        caller: asked.map(|asked| Arc::clone(&asked.caller)),
+        upstream: asked.map(|asked| Arc::clone(&asked.upstream)),
+        kind: asked.map(|asked| asked.kind),
+        item: asked.map(|asked| Arc::clone(&asked.item)),
+        grant: Some(Arc::clone(grant)),
+        result: why,
+        ..Entry::new(Event::Revoke)
+    }
+}
+
+/// The record of a grant that the person `by` took back.
+pub(super) fn revocation(asked: Option<&Asked>, grant: &Arc<str>, by: &Arc<str>) -> Entry {
+    Entry { by: Some(Arc::clone(by)), ..ended(asked, grant, "revoked") }
+}
+
+fn about(event: Event, id: &PromptId, asked: &Asked) -> Entry {
+    Entry {
+        caller: Some(Arc::clone(&asked.caller)),
+        session: asked.session,
+        upstream: Some(Arc::clone(&asked.upstream)),
+        kind: Some(asked.kind),
+        item: Some(Arc::clone(&asked.item)),
+        definition: Some(asked.definition),
+        rule: Some(Arc::clone(&asked.rule)),
+        prompt: Some(Arc::from(id.to_string())),
+        ..Entry::new(event)
+    }
+}

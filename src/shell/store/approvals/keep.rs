@@ -1,0 +1,333 @@
+//! Grants and open approvals of this process beside those in the store: keeping grants, and looking for what other processes
+//! changed.
+//!
+//! The set of grants changes where the store says that something is on the disk, so that it follows the order of the disk.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use super::closed_by::By;
+use super::journal;
+use super::kept::{AnswerOutcome, Answered, Used};
+use super::unlisted::unlisted;
+use super::{Approvals, Inner, Spent, Wish};
+use crate::base::clock;
+use crate::base::tally::Tally;
+use crate::config::Operator;
+use crate::policy::consent::{CannotAnswer, Closed, Grant, GrantRow, Lifetime, PromptId};
+use crate::policy::{Digest, Evidence};
+use crate::store::audit::{RecordSlot, Unrecorded};
+use crate::store::db::{Db, DbError};
+
+/// How often other processes' answers are looked for while a prompt is open, and their revocations at all times.
+const SOON: Duration = Duration::from_millis(250);
+const LATER: Duration = Duration::from_secs(2);
+/// How often uses and the time are written.
+const SETTLE: Duration = Duration::from_secs(60);
+/// Lines about changes that cannot be read.
+static UNREAD: Tally = Tally::of(1);
+
+impl Approvals {
+    /// Records a grant in `slot`. Once the record is on disk, writes the grant, puts it in force
+    /// and closes its prompt. A crash in between leaves a record without a grant.
+    pub(super) async fn keep(&self, id: PromptId, grant: Arc<Grant>, slot: RecordSlot) -> Result<Closed, CannotAnswer> {
+        let entry = journal::answer(&id, grant.asked(), Closed::Granted, Some(By::of(&grant)));
+        let (done, closed) = oneshot::channel();
+        let (inner, granted) = (Arc::clone(&self.inner), Arc::clone(&grant));
+        slot.record_before(entry, move |recorded| inner.keep(id, granted, recorded, done));
+        // The log or the database ended before.
+        let ended = |_| self.inner.kept(&id, &grant, Err(Unrecorded.to_string()));
+        let closed = closed.await.unwrap_or_else(ended);
+        if closed == Ok(Closed::Superseded)
+            && let Some(db) = &self.inner.db
+        {
+            // After this one the grant is undone.
+            drop(db.all_so_far().run().await);
+        }
+        closed
+    }
+
+    pub(super) async fn consume_row(&self, id: Arc<str>) -> Result<(), Spent> {
+        let Some(db) = &self.inner.db else { return Ok(()) };
+        let now = self.wall();
+        let inner = Arc::clone(&self.inner);
+        // Where the call stops waiting, the consent is used up all the same.
+        let consumed = db.consume_grant(Arc::clone(&id), now).run_with(move |outcome| {
+            // A look at the file that was under way may have brought it back.
+            inner.drop_grants(|grant| *grant.id() == id);
+            outcome
+        });
+        match consumed.await.and_then(|outcome| outcome) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Spent::Already),
+            Err(error) => Err(Spent::NotKept(error.to_string())),
+        }
+    }
+
+    pub(super) async fn revoke_rows(
+        &self,
+        id: Option<String>,
+        by: Arc<str>,
+        kept: Vec<Arc<str>>,
+        hit: impl Fn(&str) -> bool + Send + 'static,
+    ) -> Result<usize, DbError> {
+        let Some(db) = &self.inner.db else { return Ok(0) };
+        let now = self.wall();
+        let inner = Arc::clone(&self.inner);
+        let revoked = db.revoke_grants(id, now).run_with(move |outcome| {
+            inner.drop_grants(|grant| hit(grant.id()));
+            let unread = outcome.iter().flatten().filter(|revoked| revoked.row.is_none());
+            unread.for_each(|revoked| inner.revoked_unread(&revoked.id, &by));
+            if outcome.is_err() {
+                inner.lock().undone.extend(kept);
+            }
+            outcome
+        });
+        Ok(revoked.await??.len())
+    }
+
+    pub(super) fn invalidate_rows(&self, dead: Vec<Arc<str>>) {
+        let Some(db) = &self.inner.db else { return };
+        let now = self.wall();
+        let inner = Arc::clone(&self.inner);
+        db.invalidate_grants(dead.clone(), now).then(move |outcome| {
+            inner.drop_grants(|grant| dead.contains(grant.id()));
+            if let Err(error) = outcome {
+                // They cover nothing all the same: each use compares definition and launch.
+                tracing::warn!(error = %error, "ended grants are still in the store");
+                inner.lock().undone.extend(dead);
+            }
+        });
+    }
+
+    /// Keeps prompts to their time, follows other processes and writes uses; until `stop`, and once more then.
+    pub async fn run(self, stop: CancellationToken) {
+        let mut settled = clock::now();
+        loop {
+            let pause = match (&self.inner.db, self.inner.lock().waiting.is_empty()) {
+                (_, false) => SOON,
+                (Some(_), true) => LATER,
+                (None, true) => SETTLE,
+            };
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = self.inner.opened.notified() => {}
+                () = stop.cancelled() => break,
+            }
+            self.expire();
+            self.follow().await;
+            if clock::now().duration_since(settled) >= SETTLE {
+                settled = clock::now();
+                self.settle().await;
+            }
+        }
+        self.close_all();
+        self.settle().await;
+    }
+
+    /// No process is left to take an answer.
+    fn close_all(&self) {
+        let mut open = self.inner.lock();
+        let closed = open.desk.supersede(|_| true);
+        closed.iter().for_each(|id| self.inner.close(&mut open, id, Closed::Superseded, None));
+    }
+
+    /// Takes over what other processes changed in the database.
+    pub(super) async fn follow(&self) {
+        let Some(db) = &self.inner.db else { return };
+        self.end_undone(db);
+        let inner = Arc::clone(&self.inner);
+        let changed = db.approvals_changed(inner.owner(), inner.version.load(Ordering::Relaxed));
+        let followed = changed.run_with(move |found| -> Result<Vec<Answered>, DbError> {
+            let Some((version, live, answers)) = found? else { return Ok(Vec::new()) };
+            inner.follow(live);
+            inner.version.store(version, Ordering::Relaxed);
+            Ok(answers)
+        });
+        let answers = followed.await.and_then(|answers| answers).unwrap_or_else(|error| {
+            if let Some(count) = UNREAD.count(clock::uptime()) {
+                tracing::warn!(error = %error, count, "other processes' changes cannot be read");
+            }
+            Vec::new()
+        });
+        for answered in answers {
+            self.take(answered).await;
+        }
+    }
+
+    /// Writes the ends of grants that the disk did not take when they came.
+    fn end_undone(&self, db: &Db) {
+        if !db.health().is_writable() {
+            return;
+        }
+        let undone: Vec<Arc<str>> = self.inner.lock().undone.iter().map(Arc::clone).collect();
+        for id in undone {
+            let inner = Arc::clone(&self.inner);
+            db.revoke_grants(Some(id.to_string()), self.wall()).then(move |outcome| {
+                if outcome.is_ok() {
+                    inner.lock().undone.remove(&id);
+                }
+            });
+        }
+    }
+
+    /// An answer that another process left. Who can write the file is the operator.
+    pub(super) async fn take(&self, answered: Answered) {
+        let outcome = match read(&answered) {
+            _ if self.operator() == Operator::None => {
+                "this gateway takes answers on its console's page alone".to_owned()
+            }
+            Some((id, shown, wish)) => {
+                let answer = wish.answer(self.wall());
+                let closed = match shown {
+                    Some(shown) => self.answer_shown(&(id, shown), answer, Evidence::Operator, &answered.by).await,
+                    None => self.answer(&id, answer, Evidence::Operator, &answered.by).await,
+                };
+                let told = |how| AnswerOutcome::of(how, self.was_late(&id)).written();
+                closed.map_or_else(|why| why.to_string(), told)
+            }
+            None => "the answer cannot be read".to_owned(),
+        };
+        if let Some(db) = &self.inner.db
+            && let Err(error) = db.tell_outcome(answered.prompt, outcome).run().await
+        {
+            tracing::warn!(error = %error, "the process that answered is not told what came of it");
+        }
+    }
+
+    /// Ends expired grants, and writes uses and the time.
+    pub(super) async fn settle(&self) {
+        let now = self.wall();
+        let grants = self.grants();
+        let unused = grants.unused();
+        self.inner.drop_grants(|grant| grant.is_over(now, unused));
+        let Some(db) = &self.inner.db else { return };
+        if !db.health().is_writable() {
+            return;
+        }
+        let kept = grants.iter().filter(|grant| grant.lifetime() != Lifetime::Session && !grant.is_once());
+        let used: Vec<(Arc<Grant>, u64)> =
+            kept.map(|grant| (Arc::clone(grant), grant.unwritten())).filter(|(_, more)| *more > 0).collect();
+        let rows: Vec<Used> = used
+            .iter()
+            .map(|(grant, more)| Used { id: Arc::clone(grant.id()), more: *more, last_used: grant.last_used() })
+            .collect();
+        match db.settle_approvals(rows, unused, now).run().await {
+            Ok(()) => used.iter().for_each(|(grant, more)| grant.written(*more)),
+            Err(error) => tracing::warn!(error = %error, "uses of grants are not written"),
+        }
+    }
+}
+
+/// An answer as it was left: the prompt, the digest of what was shown of it, and the wish.
+fn read(answered: &Answered) -> Option<(PromptId, Option<Digest>, Wish)> {
+    let with_digest = |(wish, shown)| Some((wish, Digest::from_hex(shown)?));
+    let (wish, shown) = match answered.answer.rsplit_once(' ').and_then(with_digest) {
+        Some((wish, shown)) => (wish, Some(shown)),
+        None => (answered.answer.as_str(), None),
+    };
+    Some((PromptId::parse(&answered.prompt)?, shown, Wish::parse(wish)?))
+}
+
+impl Inner {
+    /// Forgets the grants that `gone` names.
+    pub(super) fn drop_grants(&self, gone: impl Fn(&Grant) -> bool) {
+        let open = self.lock();
+        let grants = self.grants.load();
+        if grants.iter().any(|grant| gone(grant)) {
+            self.grants.store(Arc::new(grants.without(gone)));
+            self.tell();
+        }
+        drop(open);
+    }
+
+    /// Writes a grant that the log has; one for a session is kept in memory. Tells `done` the
+    /// outcome.
+    fn keep(
+        self: Arc<Self>,
+        id: PromptId,
+        grant: Arc<Grant>,
+        recorded: Result<(), Unrecorded>,
+        done: oneshot::Sender<Result<Closed, CannotAnswer>>,
+    ) {
+        let db = self.db.clone().filter(|_| grant.lifetime() != Lifetime::Session);
+        let row = grant.row();
+        // The task that answered may be gone.
+        let kept = move |outcome| drop(done.send(self.kept(&id, &grant, outcome)));
+        match (recorded, db) {
+            (Err(error), _) => kept(Err(error.to_string())),
+            (Ok(()), None) => kept(Ok(())),
+            (Ok(()), Some(db)) => {
+                let written = move |outcome: Result<(), DbError>| kept(outcome.map_err(|error| error.to_string()));
+                db.keep_grant(row, id.to_string()).then(written);
+            }
+        }
+    }
+
+    /// A grant is on the disk, or is not.
+    fn kept(&self, id: &PromptId, grant: &Arc<Grant>, outcome: Result<(), String>) -> Result<Closed, CannotAnswer> {
+        let mut open = self.lock();
+        let alive = open.writing.remove(grant.id()).is_some();
+        match outcome {
+            Ok(()) if alive => {
+                self.add(Arc::clone(grant));
+                self.close(&mut open, id, Closed::Granted, Some(By::of(grant).recorded()));
+                self.release(&mut open, grant);
+                Ok(Closed::Granted)
+            }
+            Ok(()) => {
+                self.close(&mut open, id, Closed::Superseded, None);
+                drop(open);
+                self.undo(grant);
+                Ok(Closed::Superseded)
+            }
+            Err(error) => {
+                self.close(&mut open, id, Closed::Dismissed, None);
+                Err(CannotAnswer::NotKept(error))
+            }
+        }
+    }
+
+    /// The item changed while the grant was written.
+    fn undo(&self, grant: &Grant) {
+        let (dead, now) = (vec![Arc::clone(grant.id())], clock::since_1970().as_secs());
+        if let Some(db) = &self.db {
+            db.invalidate_grants(dead, now).then(unlisted);
+        }
+    }
+
+    /// The grants of the file, and those of sessions. Grants that are known stay the same values, with their claims.
+    fn follow(&self, live: Vec<GrantRow>) {
+        let mut open = self.lock();
+        let before = self.grants.load();
+        let known: HashMap<&str, &Arc<Grant>> = before.iter().map(|grant| (&**grant.id(), grant)).collect();
+        let mut grants = before.without(|grant| grant.lifetime() != Lifetime::Session);
+        let mut fresh = Vec::new();
+        for row in live.into_iter().filter(|row| !open.undone.contains(&row.id)) {
+            let grant = match known.get(&*row.id) {
+                Some(grant) => {
+                    grant.also_used(row.last_used);
+                    Arc::clone(grant)
+                }
+                None => {
+                    let grant = Arc::new(Grant::new(row));
+                    fresh.push(Arc::clone(&grant));
+                    grant
+                }
+            };
+            grants = grants.with(grant);
+        }
+        let changed = !fresh.is_empty() || grants.len() != before.len();
+        self.grants.store(Arc::new(grants));
+        fresh.iter().for_each(|grant| self.release(&mut open, grant));
+        drop(open);
+        if changed {
+            self.tell();
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Rows of the store about approvals: open prompts, answers to them, uses of grants.
+
+use std::sync::Arc;
+
+use crate::policy::Digest;
+use crate::policy::consent::{Closed, GrantRow, Prompt, Wall};
+
+/// A prompt as it is listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PromptRow {
+    pub id: String,
+    pub caller: String,
+    pub upstream: String,
+    pub kind: String,
+    pub item: String,
+    /// The name by which the client called it.
+    pub exposed: String,
+    pub rule: String,
+    /// The least evidence: `L1`, `L2`, `L3`.
+    pub need: String,
+    pub destructive: bool,
+    /// Whether it can be allowed for a session.
+    pub session: bool,
+    /// [`Prompt::message`].
+    pub message: String,
+    pub opened_at: Wall,
+    pub until: Wall,
+}
+
+impl PromptRow {
+    /// [`Prompt::digest`], in hexadecimal digits.
+    pub fn digest(&self) -> String {
+        Digest::of(self.message.as_bytes()).hex()
+    }
+}
+
+impl From<&Prompt> for PromptRow {
+    fn from(prompt: &Prompt) -> Self {
+        let asked = &prompt.asked;
+        Self {
+            id: prompt.id.to_string(),
+            caller: asked.caller.to_string(),
+            upstream: asked.upstream.to_string(),
+            kind: asked.kind.into_str().to_owned(),
+            item: asked.item.to_string(),
+            exposed: prompt.shown.exposed.clone(),
+            rule: asked.rule.to_string(),
+            need: asked.need.into_str().to_owned(),
+            destructive: asked.destructive,
+            session: asked.session.is_some(),
+            message: prompt.message(),
+            opened_at: prompt.opened_at,
+            until: prompt.until,
+        }
+    }
+}
+
+/// An answer of another process.
+#[derive(Clone, Debug)]
+pub struct Answered {
+    pub prompt: String,
+    /// A [`super::Wish`]; behind a space the digest of what was shown, where the answer says it.
+    pub answer: String,
+    pub by: String,
+}
+
+/// The end of an approval by an operator's answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AnswerOutcome {
+    /// The word of a [`Closed`].
+    pub word: String,
+    /// It was allowed when the agent had been told to stop.
+    pub is_late: bool,
+}
+
+impl AnswerOutcome {
+    /// Behind the word of one in the store.
+    const LATE: &str = " late";
+
+    pub fn of(how: Closed, is_late: bool) -> Self {
+        Self { word: how.into_str().to_owned(), is_late }
+    }
+
+    /// As the process that has the prompt writes it for others.
+    pub fn written(&self) -> String {
+        format!("{}{}", self.word, if self.is_late { Self::LATE } else { "" })
+    }
+
+    /// Reads what [`Self::written`] wrote; `None` where it says why an answer does not count.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (word, is_late) = text.strip_suffix(Self::LATE).map_or((text, false), |word| (word, true));
+        let is_good = [Closed::Granted, Closed::Denied, Closed::Dismissed].iter().any(|how| how.into_str() == word);
+        is_good.then(|| Self { word: word.to_owned(), is_late })
+    }
+}
+
+/// A grant's uses that are not written yet.
+#[derive(Clone, Debug)]
+pub struct Used {
+    pub id: Arc<str>,
+    pub more: u64,
+    pub last_used: Wall,
+}
+
+/// A grant that was revoked.
+#[derive(Debug)]
+pub struct Revoked {
+    pub id: Arc<str>,
+    /// `None` where it could not be read.
+    pub row: Option<GrantRow>,
+}

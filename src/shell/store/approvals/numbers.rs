@@ -1,0 +1,48 @@
+//! Numbers of approvals, grants and denials for the metrics.
+
+use std::time::{Duration, Instant};
+
+use super::closed_by::By;
+use super::{Approvals, Inner};
+use crate::base::clock;
+use crate::policy::consent::{Closed, Lifetime};
+use crate::telemetry::metrics::{ApprovalMetrics, ApprovalNumbers};
+
+/// A lifetime of each kind. The time in it is of no interest.
+const LIFETIMES: [Lifetime; 4] = [Lifetime::Once, Lifetime::Session, Lifetime::Until(0), Lifetime::UntilChanged];
+
+impl Approvals {
+    /// Counts each end of an approval from here on.
+    pub fn count_in(&self, metrics: ApprovalMetrics) {
+        // Told once, by the gateway that has both.
+        drop(self.inner.metrics.set(metrics));
+    }
+
+    /// The numbers of this moment. Approvals whose time is over are closed first.
+    pub fn numbers(&self) -> ApprovalNumbers {
+        let (inner, now) = (&self.inner, self.wall());
+        let (open, oldest, denials) = {
+            let mut open = inner.lock();
+            inner.expire(&mut open, now);
+            let oldest = open.desk.prompts().map(|prompt| prompt.opened_at).min();
+            (open.desk.prompts().count(), oldest, open.desk.denials(now))
+        };
+        let grants = self.grants();
+        let mut counts = LIFETIMES.map(|lifetime| (lifetime.into_str(), 0));
+        for grant in grants.iter().filter(|grant| !grant.is_over(now, grants.unused())) {
+            let word = grant.lifetime().into_str();
+            counts.iter_mut().filter(|(lifetime, _)| *lifetime == word).for_each(|(_, count)| *count += 1);
+        }
+        let oldest = oldest.map_or(Duration::ZERO, |opened| Duration::from_secs(now.saturating_sub(opened)));
+        ApprovalNumbers { open, oldest, denials, grants: counts }
+    }
+}
+
+impl Inner {
+    /// Counts the end of an approval that was opened at that time.
+    pub(super) fn count_end(&self, how: Closed, by: Option<&By>, opened: Instant) {
+        if let Some(metrics) = self.metrics.get() {
+            metrics.ended(how, by.map(|by| by.evidence), clock::now().duration_since(opened));
+        }
+    }
+}

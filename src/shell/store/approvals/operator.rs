@@ -1,0 +1,45 @@
+//! The settings of gateways for the operator's commands, kept for commands that find no daemon.
+
+use std::sync::Arc;
+
+use super::keeper::{DAEMON, Keeper};
+use super::unlisted::unlisted;
+use super::{Approvals, Inner};
+use crate::config::Operator;
+
+impl Approvals {
+    /// Keeps the setting in the store, from here on after each change too. The first keeper stays.
+    /// A daemon, which has the lock of the state directory, ends and records the open approvals of
+    /// daemons before it: their calls ended with them.
+    pub fn keep_operator(&self, keeper: Keeper) {
+        let _first_stays = self.inner.keeper.set(keeper);
+        if let (Some(db), Keeper::Daemon) = (&self.inner.db, keeper) {
+            let inner = Arc::clone(&self.inner);
+            db.remove_prompts_of_daemons().then(move |removed| {
+                unlisted(removed.map(|rows| rows.iter().for_each(|row| inner.superseded(row))));
+            });
+        }
+        self.write_operator();
+    }
+
+    pub(super) fn write_operator(&self) {
+        let inner = &self.inner;
+        if let (Some(db), Some(keeper)) = (&inner.db, inner.keeper.get()) {
+            db.keep_operator(*keeper, self.operator().number()).then(unlisted);
+        }
+    }
+
+    pub(super) fn operator(&self) -> Operator {
+        self.inner.lock().consent.operator
+    }
+}
+
+impl Inner {
+    /// The name of this process in the store's rows of open approvals.
+    pub(super) fn owner(&self) -> String {
+        match self.keeper.get() {
+            Some(Keeper::Daemon) => format!("{DAEMON}{}", self.owner),
+            Some(Keeper::Alone) | None => self.owner.clone(),
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! The folders of this machine that no grant below a folder takes.
+
+use std::sync::Arc;
+
+use super::Approvals;
+use crate::policy::consent::Places;
+
+impl Approvals {
+    /// Sets the home directories and headend's own files. To be called before the first answer.
+    pub fn set_places(&self, places: Places) {
+        let (inner, places) = (&self.inner, Arc::new(places));
+        let mut open = inner.lock();
+        open.desk.set_places(Arc::clone(&places));
+        let grants = inner.grants.load().with_places(places);
+        inner.grants.store(Arc::new(grants));
+    }
+}

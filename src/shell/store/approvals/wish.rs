@@ -1,0 +1,85 @@
+//! An operator's answer as it is written: `deny`, `once`, `session`, a time such as `8h`, `always`,
+//! `always below /srv/project`.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::config::{duration_text, parse_duration};
+use crate::policy::consent::{Answer, Lifetime, Wall};
+
+/// Longest time of a grant; beyond it `always` is meant.
+const MAX_TIME: Duration = Duration::from_secs(366 * 24 * 3600);
+
+/// Before the folder or site of an answer that names one.
+const BELOW: &str = "always below ";
+
+/// An operator's answer. A time starts when the answer counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wish {
+    Deny,
+    Once,
+    Session,
+    For(Duration),
+    /// Until the definition or the launch changes.
+    Always,
+    /// Likewise, for calls below that folder or for that site. Older programs refuse the text.
+    Below(Arc<str>),
+}
+
+impl Wish {
+    /// Reads what a person or `Display` wrote.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "deny" => Some(Self::Deny),
+            "once" => Some(Self::Once),
+            "session" => Some(Self::Session),
+            "always" => Some(Self::Always),
+            below if below.starts_with(BELOW) => below.strip_prefix(BELOW).map(|base| Self::Below(Arc::from(base))),
+            time => {
+                parse_duration(time).filter(|time| (Duration::from_secs(1)..=MAX_TIME).contains(time)).map(Self::For)
+            }
+        }
+    }
+
+    /// The answer that it is now.
+    pub fn answer(&self, now: Wall) -> Answer {
+        match self {
+            Self::Deny => Answer::Deny,
+            Self::Once => Answer::Allow(Lifetime::Once),
+            Self::Session => Answer::Allow(Lifetime::Session),
+            Self::For(time) => Answer::Allow(Lifetime::Until(now + time.as_secs())),
+            Self::Always => Answer::Allow(Lifetime::UntilChanged),
+            Self::Below(base) => Answer::AllowBelow(Arc::clone(base)),
+        }
+    }
+}
+
+impl fmt::Display for Wish {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Deny => f.write_str("deny"),
+            Self::Once => f.write_str("once"),
+            Self::Session => f.write_str("session"),
+            Self::For(time) => f.write_str(&duration_text(*time)),
+            Self::Always => f.write_str("always"),
+            Self::Below(base) => write!(f, "{BELOW}{base}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wishes_read_back_as_written() {
+        for text in ["deny", "once", "session", "always", "90s", "8h", "30d", "always below /srv/a b"] {
+            let wish = Wish::parse(text).unwrap();
+            assert_eq!(Wish::parse(&wish.to_string()), Some(wish), "{text}");
+        }
+        for text in ["", "never", "0s", "500ms", "367d", "8", "Once", "once ", "always /srv", "always below"] {
+            assert_eq!(Wish::parse(text), None, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! The audit log on disk: one thread writes the records of all others.
+//!
+//! A record costs its caller one channel operation. The writer formats and hashes all that is queued, writes it with one call and,
+//! where somebody waits for that, syncs it once for all of them. A plain record is on disk a second later at most.
+//!
+//! No record is dropped in silence: [`queue`] describes which tasks wait for a place in the queue,
+//! and the loss of a record without one. A disk that takes no records makes every further record
+//! wait for proof (`on-failure = "deny"`), which refuses its call until the disk takes records
+//! again; the first record then says how many are missing. `policy::chain` describes the format.
+//!
+//! Each process writes a chain of its own: the daemon `main`, and goes on with it after a restart;
+//! `headend stdio` alone `s-<random>`. The daemon locks the folder, so that no other one writes its
+//! chain. At its start the writer compares the log with the head that the store kept. Half a line,
+//! as a crash leaves it, is cut off. A log that was cut or rolled back is left as it is, and a new
+//! segment begins with the numbers that the store expected, so that `headend audit verify` names
+//! the gap from then on.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use data_encoding::HEXLOWER;
+use tokio::sync::{Semaphore, oneshot};
+
+use crate::base::clock;
+use crate::config::{self, guard};
+use crate::policy::Entry;
+use crate::policy::chain::Form;
+use crate::store::db::{Db, DbError};
+use crate::store::disk_use;
+use crate::store::seal::KeySource;
+use crate::telemetry::metrics::{AuditMetrics, DiskUse};
+
+pub mod action;
+mod backwards;
+mod dormant;
+mod files;
+mod heads;
+mod journal;
+pub mod past;
+mod queue;
+mod recover;
+mod retention;
+pub mod search;
+pub mod tail;
+mod ticket;
+pub mod verify;
+mod writer;
+
+pub use self::files::{Folder, MAIN};
+pub use self::heads::Kept;
+pub use self::journal::Journal;
+pub use self::queue::{RecordSlot, Recorded};
+pub use self::ticket::{Options, Unrecorded};
+
+use self::queue::RecordQueue;
+use self::search::{Bounds, CannotSearch, Page, Query};
+use self::ticket::{Job, Setting, Settings};
+
+/// Searches at once, and how long another one waits.
+const SEARCHES: usize = 2;
+const SEARCH_WAIT: Duration = Duration::from_secs(5);
+
+/// Why the log could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("the audit log in {path}: {source}")]
+    Folder {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("the store of the audit log: {0}")]
+    Store(#[source] DbError),
+    #[error("start the audit log's thread: {0}")]
+    Thread(#[source] io::Error),
+}
+
+/// Opens the log of a state directory.
+///
+/// # Errors
+/// [`OpenError`].
+pub fn open_in(
+    state: &Path,
+    db: &Db,
+    config: &config::Audit,
+    chain: &str,
+    metrics: AuditMetrics,
+) -> Result<Audit, OpenError> {
+    let options = Options {
+        folder: state.join(&config.path),
+        chain: chain.to_owned(),
+        arguments: config.capture_arguments,
+        strict: config.strict,
+        deny: config.on_failure == config::OnFailure::Deny,
+        max_segment: config.max_segment as u64,
+        retain: config.retain,
+    };
+    let is_link = |path: &Path| std::fs::symlink_metadata(path).is_ok_and(|data| data.is_symlink());
+    if config.path.is_relative() && is_link(&options.folder) {
+        let source = guard::link(&options.folder);
+        return Err(OpenError::Folder { path: options.folder, source });
+    }
+    Audit::open(options, db.clone(), metrics)
+}
+
+/// The heads that the store of a state directory has, and the form of its logs. Nothing is made where there is none.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn kept_in(state: &Path) -> Result<(Vec<Kept>, Option<Form>), DbError> {
+    if !Db::is_in(state) {
+        return Ok((Vec::new(), None));
+    }
+    let db = Db::open_with(state, &KeySource::default())?;
+    let form = Form::new(&db.installation_key().run_now()?, false);
+    Ok((db.audit_heads().run_now()?, Some(form)))
+}
+
+/// The name of a chain that no other process writes.
+pub fn chain_of_its_own() -> String {
+    format!("s-{}", HEXLOWER.encode(&clock::random::<4>()))
+}
+
+/// The log; clones are the same log.
+#[derive(Clone, Debug, Default)]
+pub struct Audit(Option<Arc<Inner>>);
+
+#[derive(Debug)]
+struct Inner {
+    queue: Arc<RecordQueue>,
+    strict: AtomicBool,
+    folder: Folder,
+    searches: Arc<Semaphore>,
+}
+
+impl Audit {
+    /// A log that keeps nothing, where there is no state directory.
+    pub const fn none() -> Self {
+        Self(None)
+    }
+
+    /// Opens the log and starts its writer.
+    ///
+    /// # Errors
+    /// [`OpenError`]: something has to be mended. A disk that takes no files is none: the log opens as soon as it can, and takes
+    /// no records until then.
+    pub fn open(options: Options, db: Db, metrics: AuditMetrics) -> Result<Self, OpenError> {
+        let folder = Folder::at(options.folder.clone());
+        let form = Form::new(&db.installation_key().run_now().map_err(OpenError::Store)?, options.arguments);
+        let heads = db.audit_heads().run_now().map_err(OpenError::Store)?;
+        let kept = heads.into_iter().find(|kept| kept.chain == options.chain);
+        let (queue, jobs, taken) = RecordQueue::new(options.deny, metrics.clone());
+        let (shared, back) = (Arc::clone(queue.shared()), queue.downgrade());
+        let audit = Self(Some(Arc::new(Inner {
+            queue,
+            strict: AtomicBool::new(options.strict),
+            folder: folder.clone(),
+            searches: Arc::new(Semaphore::new(SEARCHES)),
+        })));
+        let mut setting = Setting { folder, options, form, db, metrics, shared, kept, lock: None, queue: back, taken };
+        let start = match dormant::open(&mut setting) {
+            Err(source) if !dormant::passes(&source) => {
+                return Err(OpenError::Folder { path: setting.options.folder, source });
+            }
+            start => start,
+        };
+        writer::Writer::start(setting, start, jobs).map_err(OpenError::Thread)?;
+        Ok(audit)
+    }
+
+    /// Whether records are written somewhere.
+    pub const fn is_kept(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// The size of the log, with the chains of other processes, and the time of its last write.
+    /// Blocks.
+    pub fn disk_use(&self) -> DiskUse {
+        let Some(inner) = &self.0 else { return DiskUse::default() };
+        // A folder that cannot be read now shows no files.
+        let segments = inner.folder.chains().unwrap_or_default().into_values().flatten();
+        disk_use::measure(segments.map(|segment| inner.folder.path().join(segment.name())))
+    }
+
+    /// Why the log takes no records, and whether calls are refused for that; `None` while it does.
+    pub fn trouble(&self) -> Option<(String, bool)> {
+        self.0.as_ref()?.queue.trouble()
+    }
+
+    /// Returns a sentence about records that were lost because the queue was full, for some minutes
+    /// after the last one.
+    pub fn loss(&self) -> Option<String> {
+        self.0.as_ref()?.queue.loss(clock::uptime())
+    }
+
+    /// Hands a record over. It has its place in the queue when this returns, if there is a place. A
+    /// durable record is on disk when [`Recorded::written`] says so; so is a plain one in strict
+    /// mode, or while the disk takes no records.
+    pub fn record(&self, entry: Entry, durable: bool) -> Recorded {
+        let Some(inner) = &self.0 else { return Recorded::Accepted };
+        inner.queue.record(entry, durable || inner.strict.load(Ordering::Relaxed))
+    }
+
+    /// Hands over the record of an event that has taken effect, for which no task waits. It is on
+    /// disk soon, or as soon as the disk takes records again.
+    pub fn record_done(&self, entry: Entry) {
+        if let Some(inner) = &self.0 {
+            inner.queue.record_done(entry);
+        }
+    }
+
+    /// Waits for a place in the queue for the record of a grant, a login or an operator's action,
+    /// which does not count without its record.
+    ///
+    /// # Errors
+    /// [`Unrecorded`]: no writer is left, and `on-failure` is `"deny"`.
+    pub async fn reserve(&self) -> Result<RecordSlot, Unrecorded> {
+        match &self.0 {
+            Some(inner) => inner.queue.reserve().await,
+            None => Ok(RecordSlot::default()),
+        }
+    }
+
+    /// Puts other settings in force, for the records that come from here on.
+    pub async fn change(&self, config: &config::Audit) {
+        let Some(inner) = &self.0 else { return };
+        let deny = config.on_failure == config::OnFailure::Deny;
+        inner.strict.store(config.strict, Ordering::Relaxed);
+        inner.queue.set_deny(deny);
+        let settings = Settings {
+            arguments: config.capture_arguments,
+            deny,
+            max_segment: config.max_segment as u64,
+            retain: config.retain,
+        };
+        // A writer that is gone writes nothing.
+        drop(inner.queue.send(Job::Change(settings)).await);
+    }
+
+    /// Looks up one page of decisions. A few run at once, on threads where they may block; each has its bound in time and bytes, and
+    /// ends by itself when nobody waits for it any more.
+    ///
+    /// # Errors
+    /// [`CannotSearch`].
+    pub async fn search(&self, query: Query) -> Result<Page, CannotSearch> {
+        let inner = self.0.as_ref().ok_or(CannotSearch::NoLog)?;
+        let place = tokio::time::timeout(SEARCH_WAIT, Arc::clone(&inner.searches).acquire_owned());
+        let Ok(Ok(place)) = place.await else { return Err(CannotSearch::Busy) };
+        let folder = inner.folder.clone();
+        let found = tokio::task::spawn_blocking(move || {
+            let found = search::search(&folder, &query, Bounds::default());
+            drop(place);
+            found
+        });
+        found.await.map_err(|_| CannotSearch::Busy)?.map_err(CannotSearch::Unreadable)
+    }
+
+    /// Waits until all that was handed over is on disk and the head is kept. The log goes on.
+    pub async fn flush(&self) {
+        let Some(inner) = &self.0 else { return };
+        let (done, flushed) = oneshot::channel();
+        if inner.queue.send(Job::Flush(done)).await.is_ok() {
+            // A writer that is gone has flushed.
+            drop(flushed.await);
+        }
+    }
+}
+
+#[cfg(any(test, feature = "testing"))]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+impl Audit {
+    /// Keeps the writer from the queue until the returned sender is dropped.
+    pub async fn hold(&self) -> std::sync::mpsc::Sender<()> {
+        let (release, held) = std::sync::mpsc::channel();
+        let (begun, has_begun) = oneshot::channel();
+        self.0.as_ref().unwrap().queue.send(Job::Hold(begun, held)).await.unwrap();
+        has_begun.await.unwrap();
+        release
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,201 @@
+//! Records of operators' actions. Every face uses this: the admin socket, the console, reloads by
+//! signal or by a changed file, and commands that work on the store without a daemon.
+//!
+//! An action leaves one record, written once its outcome is known. The place of the record in the
+//! queue is taken before the action, unless the action takes effect at once
+//! ([`OperatorAction::is_immediate`]).
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use super::Audit;
+use super::queue::RecordSlot;
+use super::ticket::Unrecorded;
+use crate::base::task_group::TaskGroup;
+use crate::policy::{Entry, Event, OperatorAction};
+
+/// Characters of names and outcomes that a record has at most.
+const MAX_TEXT: usize = 400;
+/// Time between two records of wrong attempts.
+const PAUSE: Duration = Duration::from_secs(60);
+/// The name in place of the person behind wrong attempts.
+const STRANGER: &str = "unknown";
+
+/// Makes the record of an action that has ended. The outcome is a few words for people: the action
+/// was done, or refused.
+pub fn entry(action: OperatorAction, by: &str, name: Option<&str>, outcome: Result<&str, &str>) -> Entry {
+    let (result, why) = match outcome {
+        Ok(why) => ("done", why),
+        Err(why) => ("refused", why),
+    };
+    let why = shortened(why);
+    Entry { result, why: why.into(), ..begun(action, by, name) }
+}
+
+/// Makes the record of an action whose outcome is not known.
+fn begun(action: OperatorAction, by: &str, name: Option<&str>) -> Entry {
+    let name = name.map(|name| Arc::from(shortened(name)));
+    Entry { action: Some(action), name, by: Some(Arc::from(by)), ..Entry::new(Event::Action) }
+}
+
+/// Cuts a text to its first line and to the length that a record has.
+fn shortened(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    let short: String = line.chars().take(MAX_TEXT).collect();
+    if short.len() < text.trim_end().len() { short + "…" } else { short }
+}
+
+impl Audit {
+    /// Begins an action of the person or cause `by`: waits for the place of its record, unless the
+    /// action takes effect at once.
+    ///
+    /// # Errors
+    /// [`Unrecorded`]: the action must not happen.
+    pub async fn begin(
+        &self,
+        action: OperatorAction,
+        by: &str,
+        name: Option<&str>,
+    ) -> Result<ActionRecord, Unrecorded> {
+        if action.opens() && self.trouble().is_some_and(|(_, stops_calls)| stops_calls) {
+            return Err(Unrecorded);
+        }
+        let slot = if action.is_immediate() { None } else { Some(self.reserve().await?) };
+        Ok(ActionRecord { audit: self.clone(), slot, entry: Some(Box::new(begun(action, by, name))) })
+    }
+}
+
+/// The record of an action that has begun. Dropped without an outcome, it says that there was none.
+#[derive(Debug)]
+#[must_use = "it is written with the outcome of the action"]
+pub struct ActionRecord {
+    audit: Audit,
+    slot: Option<RecordSlot>,
+    /// `None` once it is written.
+    entry: Option<Box<Entry>>,
+}
+
+impl ActionRecord {
+    /// Sets the person behind the action, if that is known only now.
+    pub fn set_by(&mut self, by: &str) {
+        self.change(|entry| entry.by = Some(Arc::from(by)));
+    }
+
+    /// Sets the action, if that is known only now.
+    pub fn set_action(&mut self, action: OperatorAction) {
+        self.change(|entry| entry.action = Some(action));
+    }
+
+    /// Sets what the action is about, if that is known only now.
+    pub fn set_name(&mut self, name: &str) {
+        self.change(|entry| entry.name = Some(Arc::from(shortened(name))));
+    }
+
+    /// Sets the number of approvals, grants or pins that the action is about.
+    pub fn set_count(&mut self, count: usize) {
+        self.change(|entry| entry.count = u64::try_from(count).ok());
+    }
+
+    fn change(&mut self, change: impl FnOnce(&mut Entry)) {
+        if let Some(entry) = &mut self.entry {
+            change(entry);
+        }
+    }
+
+    /// Writes the record with an outcome in a few words: the action was done, or refused.
+    pub fn end(mut self, outcome: Result<&str, &str>) {
+        self.change(|entry| {
+            entry.result = if outcome.is_ok() { "done" } else { "refused" };
+            entry.why = Cow::Owned(shortened(outcome.unwrap_or_else(|why| why)));
+        });
+        self.write();
+    }
+
+    /// Writes no record: there was no action.
+    pub fn forget(mut self) {
+        self.entry = None;
+    }
+
+    fn write(&mut self) {
+        let Some(entry) = self.entry.take() else { return };
+        match self.slot.take() {
+            Some(slot) => slot.record(*entry),
+            // The action has taken effect. Its record has a place, or is counted as lost.
+            None => self.audit.record_done(*entry),
+        }
+    }
+}
+
+impl Drop for ActionRecord {
+    fn drop(&mut self) {
+        self.change(|entry| {
+            entry.result = "unfinished";
+            entry.why = Cow::Borrowed("headend ended, or the request did, before the outcome was known");
+        });
+        self.write();
+    }
+}
+
+/// Counts wrong attempts, which strangers can make as often as they like: the first is recorded at
+/// once, further ones as one record a minute with their number.
+#[derive(Clone, Debug)]
+pub struct WrongAttempts {
+    action: OperatorAction,
+    audit: Audit,
+    tasks: TaskGroup,
+    stop: CancellationToken,
+    /// Attempts since the last record; `None` if there was none for a minute.
+    count: Arc<Mutex<Option<u64>>>,
+}
+
+impl WrongAttempts {
+    /// The last number is written when `stop` fires.
+    pub fn new(action: OperatorAction, audit: Audit, tasks: TaskGroup, stop: CancellationToken) -> Self {
+        Self { action, audit, tasks, stop, count: Arc::default() }
+    }
+
+    /// Counts an attempt. Records it if it is the first of its minute.
+    pub fn count(&self) {
+        let mut count = self.count.lock();
+        match &mut *count {
+            Some(count) => *count = count.saturating_add(1),
+            None => {
+                *count = Some(0);
+                drop(count);
+                self.record(1);
+                self.tasks.spawn("wrong attempts", self.clone().sum_up());
+            }
+        }
+    }
+
+    /// Records the number of further attempts each minute, until there is none.
+    async fn sum_up(self) {
+        loop {
+            let is_over = tokio::time::timeout(PAUSE, self.stop.cancelled()).await.is_ok();
+            let further = {
+                let mut count = self.count.lock();
+                let further = count.unwrap_or(0);
+                *count = (further > 0 && !is_over).then_some(0);
+                further
+            };
+            if further > 0 {
+                self.record(further);
+            }
+            if further == 0 || is_over {
+                return;
+            }
+        }
+    }
+
+    fn record(&self, count: u64) {
+        let entry = entry(self.action, STRANGER, None, Err("wrong"));
+        self.audit.record_done(Entry { count: Some(count), ..entry });
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,81 @@
+//! A log whose folder takes no files at the start: nothing is recorded until it does, and every record waits for that.
+
+use std::io;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+use super::files::MAIN;
+use super::queue::{QUEUE, RESERVE};
+use super::recover::{self, Start};
+use super::ticket::{Job, Setting, Ticket, Unrecorded};
+use crate::base::clock;
+
+/// How often the folder is tried while no record comes.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Whether a log that could not be opened may open by itself later: the system refused it, not we.
+pub(super) fn passes(error: &io::Error) -> bool {
+    error.raw_os_error().is_some()
+}
+
+/// Makes the folder and finds the end of the chain, or begins it. Locks the folder first for the
+/// daemon's chain.
+pub(super) fn open(setting: &mut Setting) -> io::Result<Start> {
+    setting.folder.make()?;
+    if setting.options.chain == MAIN && setting.lock.is_none() {
+        setting.lock = setting.folder.lock(setting.db.path().parent())?;
+    }
+    recover::resume(&setting.folder, &setting.options.chain, setting.kept.as_ref())
+}
+
+/// A log that opened late.
+pub(super) struct Opened {
+    pub(super) start: Start,
+    /// The number of records that were lost before.
+    pub(super) lost: u64,
+    /// Records of events that took effect before, the oldest first.
+    pub(super) backlog: Vec<Ticket>,
+}
+
+/// Answers records until the log opens. Returns `None` when no sender is left.
+pub(super) async fn wait(setting: &mut Setting, jobs: &mut mpsc::Receiver<Job>) -> Option<Opened> {
+    let mut lost = 0;
+    let mut backlog = Vec::new();
+    let mut batch = Vec::with_capacity(QUEUE / 4);
+    loop {
+        let received = tokio::time::timeout(AGAIN, jobs.recv_many(&mut batch, QUEUE / 4)).await;
+        if received == Ok(0) {
+            return None;
+        }
+        setting.taken.send_replace(());
+        // Before the records are refused: they are not among those that a log takes which opens now.
+        let opened = open(setting);
+        for job in batch.drain(..) {
+            match job {
+                Job::Record(ticket) if ticket.is_done && backlog.len() < RESERVE => backlog.push(ticket),
+                Job::Record(ticket) => {
+                    lost += 1;
+                    setting.metrics.failed(1);
+                    setting.shared.note_losses(1, clock::uptime());
+                    let answer = if setting.options.deny { Err(Unrecorded) } else { Ok(()) };
+                    ticket.waiter.into_iter().for_each(|waiter| waiter.tell(answer.clone()));
+                }
+                Job::Change(settings) => setting.change(settings),
+                // Only an open log finds some.
+                Job::Retire(_) => {}
+                // Nothing is on its way to the disk.
+                Job::Flush(done) => done.send(()).unwrap_or_default(),
+                #[cfg(any(test, feature = "testing"))]
+                Job::Hold(begun, held) => {
+                    begun.send(()).unwrap_or_default();
+                    let _released = held.recv();
+                }
+            }
+        }
+        match opened {
+            Ok(start) => return Some(Opened { start, lost, backlog }),
+            Err(error) => tracing::debug!(error = %error, "the audit log still takes no records"),
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! The files of the audit log: `audit-<chain>-<number>.jsonl` in one folder, for their owner alone.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, TryLockError};
+use std::io::{self, BufRead as _, BufReader, Read as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
+
+use rustix::fs::{Mode, OFlags};
+
+use crate::config::guard;
+use crate::policy::chain::{Piece, date_of, timestamp};
+
+/// Name of the daemon's chain.
+pub const MAIN: &str = "main";
+/// Behind the name of each segment.
+const EXTENSION: &str = ".jsonl";
+/// More bytes than a record needs to say its date.
+const BEGIN: u64 = 256;
+/// Looks at a lock that another process has, and the time between two: a daemon that has just ended
+/// has its files for a moment longer.
+const LOOKS: u32 = 50;
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The folder of the log.
+#[derive(Clone, Debug)]
+pub struct Folder {
+    path: PathBuf,
+}
+
+/// One segment's place in the log.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Segment {
+    pub chain: String,
+    /// From one.
+    pub number: u32,
+}
+
+impl Segment {
+    pub fn name(&self) -> String {
+        format!("audit-{}-{:06}{EXTENSION}", self.chain, self.number)
+    }
+
+    /// Reads what [`Self::name`] wrote.
+    pub fn parse(name: &str) -> Option<Self> {
+        let (chain, number) = name.strip_prefix("audit-")?.strip_suffix(EXTENSION)?.rsplit_once('-')?;
+        let segment = Self { chain: chain.to_owned(), number: number.parse().ok()? };
+        (segment.name() == name).then_some(segment)
+    }
+}
+
+impl Folder {
+    /// The folder, whether it is there or not.
+    pub fn at(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    /// Makes the folder, with mode 0700. One that is there must not be written or owned by others.
+    pub(super) fn make(&self) -> io::Result<()> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.path)?;
+        guard::directory(&self.path, false).map_err(guard::refusal)
+    }
+
+    /// Locks the folder for a daemon for as long as the returned file is open: two daemons would
+    /// write the same chain, whatever path leads them here. Chains of other processes need no lock.
+    /// Blocks. Returns `None` for a folder that is `state`, the state directory, whose lock the
+    /// daemon has, and on a file system without locks.
+    pub(super) fn lock(&self, state: Option<&Path>) -> io::Result<Option<File>> {
+        let directory = File::open(&self.path)?;
+        let inode = |data: fs::Metadata| (data.dev(), data.ino());
+        let of_state = state.and_then(|state| fs::metadata(state).ok()).map(inode);
+        if of_state == Some(inode(directory.metadata()?)) {
+            return Ok(None);
+        }
+        for _ in 0..LOOKS {
+            match directory.try_lock() {
+                Ok(()) => return Ok(Some(directory)),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(LOOK),
+                Err(TryLockError::Error(error)) => {
+                    tracing::warn!(error = %error, "the folder of the audit log cannot be locked; no other daemon may write there");
+                    return Ok(None);
+                }
+            }
+        }
+        let text =
+            "another headend daemon writes its log there; stop it, or give each its own folder with `[audit] path`";
+        Err(io::Error::other(text))
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The segments of each chain, in order. A folder that is not there has none.
+    ///
+    /// # Errors
+    /// When the folder cannot be read.
+    pub fn chains(&self) -> io::Result<BTreeMap<String, Vec<Segment>>> {
+        let mut chains: BTreeMap<String, Vec<Segment>> = BTreeMap::new();
+        let entries = match fs::read_dir(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(chains),
+            entries => entries?,
+        };
+        for entry in entries {
+            if let Some(segment) = entry?.file_name().to_str().and_then(Segment::parse) {
+                chains.entry(segment.chain.clone()).or_default().push(segment);
+            }
+        }
+        chains.values_mut().for_each(|segments| segments.sort_unstable());
+        Ok(chains)
+    }
+
+    /// Opens a segment for reading. Its owner may be any, as in a copy.
+    ///
+    /// # Errors
+    /// Also when it is a link, or no file.
+    pub fn read(&self, segment: &Segment) -> io::Result<File> {
+        // A pipe would block without the last flag.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let path = self.path.join(segment.name());
+        let file =
+            File::from(rustix::fs::open(&path, flags, Mode::empty()).map_err(|error| guard::opening(&path, error))?);
+        if file.metadata()?.is_file() {
+            Ok(file)
+        } else {
+            Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{} is not a file", segment.name())))
+        }
+    }
+
+    /// Calls `each` with the lines of a segment without their ends, and with what follows the last one, which is not whole.
+    pub(super) fn lines(&self, segment: &Segment, mut each: impl FnMut(&[u8], bool)) -> io::Result<()> {
+        let mut file = BufReader::with_capacity(1 << 16, self.read(segment)?);
+        let mut text = Vec::new();
+        loop {
+            text.clear();
+            if file.read_until(b'\n', &mut text)? == 0 {
+                return Ok(());
+            }
+            match text.strip_suffix(b"\n") {
+                Some(line) => each(line, true),
+                None => each(&text, false),
+            }
+        }
+    }
+
+    /// Opens a segment to be gone on with, which must not be written or owned by others.
+    pub(super) fn append(&self, segment: &Segment) -> io::Result<File> {
+        self.write(segment, OFlags::empty())
+    }
+
+    /// Makes a segment, which must not be there, so that it is there after a power failure too.
+    pub(super) fn create(&self, segment: &Segment) -> io::Result<File> {
+        let file = self.write(segment, OFlags::CREATE | OFlags::EXCL)?;
+        File::open(&self.path)?.sync_all()?;
+        Ok(file)
+    }
+
+    /// The size of a segment, and when its last record was written.
+    pub(super) fn piece(&self, segment: &Segment) -> io::Result<Piece> {
+        let data = fs::symlink_metadata(self.path.join(segment.name()))?;
+        let last = data.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
+        Ok(Piece { bytes: data.len(), last: u64::try_from(last.as_millis()).unwrap_or(u64::MAX) })
+    }
+
+    /// Whether a segment's first record is of the same day as that time, in milliseconds since 1970.
+    pub(super) fn is_of(&self, segment: &Segment, now: u64) -> bool {
+        let mut begin = Vec::new();
+        let read = self.read(segment).and_then(|file| file.take(BEGIN).read_to_end(&mut begin));
+        let today = timestamp(now);
+        read.is_ok() && date_of(&begin).is_some_and(|date| date.get(..10) == today.get(..10))
+    }
+
+    /// Removes segments from the first on, so that they are gone after a power failure too.
+    pub(super) fn remove(&self, segments: &[Segment]) -> io::Result<()> {
+        for segment in segments {
+            match fs::remove_file(self.path.join(segment.name())) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        File::open(&self.path)?.sync_all()
+    }
+
+    /// Opens a segment to be written, and locks it: other processes see by that that its chain has not ended.
+    fn write(&self, segment: &Segment, flags: OFlags) -> io::Result<File> {
+        let path = self.path.join(segment.name());
+        let file = guard::open(&path, OFlags::RDWR | OFlags::APPEND | flags, guard::SHARED)?;
+        // A file system without locks has none for those either who look for them, and they take that for a lock.
+        drop(file.try_lock());
+        Ok(file)
+    }
+}

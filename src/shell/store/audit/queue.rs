@@ -1,0 +1,340 @@
+//! The queue before the writer of the audit log: which tasks wait for a place in it, and which
+//! records are lost.
+//!
+//! A record that finds a place has it when it is handed over, whether a task awaits it or not.
+//! There is one queue, so the log has the records in the order in which they got their places.
+//!
+//! - Up to [`QUEUE`] records, no task waits. Decisions about calls have no further places: beyond
+//!   that, the task of the call keeps its record and waits ([`Recorded::written`],
+//!   [`Recorded::placed`]).
+//! - [`BACKLOG`] more places are for what has taken effect: ends of calls, changes of pins, sums
+//!   of calls of hidden items.
+//! - [`RESERVE`] more places are for answers, revocations, operators' actions and the gateway
+//!   itself, so that no client and no server keeps their records out.
+//! - Beyond that, grants, logins and operators wait for a place. Any other record is lost, and so
+//!   is that of a call whose client goes away while its task waits: the record is counted, both
+//!   logs say so, and the gateway is degraded.
+//!
+//! A grant or a login takes effect once its record is on disk
+//! ([`RecordSlot::record_before`], [`RecordSlot::written`]).
+//!
+//! Arguments in queued records have a bound too: those from
+//! [`COUNTED_FROM`](crate::base::budget::COUNTED_FROM) on take room in the byte budget for as long
+//! as the record waits, and smaller ones are bounded by the number of decisions and approvals.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+
+use super::ticket::{Job, Shared, Ticket, Unrecorded, Waiter};
+use crate::base::clock;
+use crate::base::tally::Tally;
+use crate::policy::{Entry, Event};
+use crate::telemetry::metrics::AuditMetrics;
+
+/// Records that may wait for the writer before calls wait with them.
+pub(super) const QUEUE: usize = 1024;
+/// Further records of what clients and servers have brought about, for which no task waits.
+pub(super) const BACKLOG: usize = 16 * 1024;
+/// Further records of what people and the gateway did: as many as there can be grants and open
+/// approvals.
+pub(super) const RESERVE: usize = 16 * 1024;
+/// Places that are left while the writer has caught up.
+const CAUGHT_UP: usize = BACKLOG + RESERVE;
+/// How long a loss is shown after the last lost record.
+pub(super) const LOSS_SHOWN: Duration = Duration::from_secs(600);
+/// Lines about lost records.
+static LOST: Tally = Tally::of(1);
+
+/// The queue's end for those who record.
+#[derive(Debug)]
+pub(super) struct RecordQueue {
+    jobs: mpsc::Sender<Job>,
+    taken: watch::Receiver<()>,
+    shared: Arc<Shared>,
+    metrics: AuditMetrics,
+}
+
+impl RecordQueue {
+    /// Makes an empty queue. Returns its other end too, and the sender by which the writer says
+    /// that it has taken records.
+    pub(super) fn new(deny: bool, metrics: AuditMetrics) -> (Arc<Self>, mpsc::Receiver<Job>, watch::Sender<()>) {
+        let (jobs, received) = mpsc::channel(QUEUE + CAUGHT_UP);
+        let (says, taken) = watch::channel(());
+        let shared = Arc::new(Shared {
+            healthy: AtomicBool::new(true),
+            trouble: Mutex::default(),
+            urgent: Notify::new(),
+            deny: AtomicBool::new(deny),
+            given_up: AtomicU64::new(0),
+            losses: Mutex::default(),
+            retiring: AtomicBool::new(false),
+        });
+        (Arc::new(Self { jobs, taken, shared, metrics }), received, says)
+    }
+
+    pub(super) const fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    pub(super) fn downgrade(&self) -> mpsc::WeakSender<Job> {
+        self.jobs.downgrade()
+    }
+
+    pub(super) fn set_deny(&self, deny: bool) {
+        self.shared.deny.store(deny, Ordering::Relaxed);
+    }
+
+    fn denies(&self) -> bool {
+        self.shared.deny.load(Ordering::Relaxed)
+    }
+
+    fn is_healthy(&self) -> bool {
+        self.shared.healthy.load(Ordering::Acquire)
+    }
+
+    /// Why the writer takes no records, and whether calls are refused for that.
+    pub(super) fn trouble(&self) -> Option<(String, bool)> {
+        (!self.is_healthy()).then(|| (self.shared.trouble.lock().clone(), self.denies()))
+    }
+
+    /// Records that were lost lately because the queue was full or the disk took none.
+    pub(super) fn loss(&self, now: Duration) -> Option<String> {
+        let (lost, last) = *self.shared.losses.lock();
+        let age = now.saturating_sub(last);
+        let is_shown = lost > 0 && age < LOSS_SHOWN;
+        is_shown.then(|| {
+            format!(
+                "records of the audit log found no place in its queue or on the disk and are lost: {lost}, the last one {} s ago",
+                age.as_secs()
+            )
+        })
+    }
+
+    /// Gives the writer something to do, and waits for a place for that.
+    ///
+    /// # Errors
+    /// No writer is left.
+    pub(super) async fn send(&self, job: Job) -> Result<(), Unrecorded> {
+        self.jobs.send(job).await.map_err(|_| Unrecorded)?;
+        self.shared.urgent.notify_one();
+        Ok(())
+    }
+
+    /// Puts a record in the queue, if there is a place. The record is answered once it is on disk
+    /// if it `is_durable`, or if the disk takes no records.
+    pub(super) fn record(self: &Arc<Self>, entry: Entry, is_durable: bool) -> Recorded {
+        let waits = is_durable || (self.denies() && !self.is_healthy());
+        let (waiter, answered) = waits.then(oneshot::channel).unzip();
+        let spared = spared_by(entry.event);
+        let waiter = waiter.map(Waiter::Task);
+        let ticket = Ticket { entry, at: clock::unix_millis(), durable: waits, is_done: false, waiter };
+        let unsent = self.place(Job::Record(ticket), spared).err();
+        let places = self.jobs.capacity();
+        if waits || places < CAUGHT_UP + QUEUE / 2 {
+            self.shared.urgent.notify_one();
+        }
+        if unsent.is_none() && answered.is_none() && places >= CAUGHT_UP {
+            return Recorded::Accepted;
+        }
+        Recorded::Pending(Box::new(Pending { queue: Arc::clone(self), unsent, spared, answered }))
+    }
+
+    /// Puts the record of an event that has taken effect in the queue, or counts it as lost. Never
+    /// waits. The writer keeps the record while the disk takes none.
+    pub(super) fn record_done(&self, entry: Entry) {
+        let spared = spared_by(entry.event);
+        match self.place(Job::Record(Ticket::done(entry)), spared) {
+            Ok(()) => self.shared.urgent.notify_one(),
+            Err(_) => self.lose(),
+        }
+    }
+
+    /// Puts a record in the queue, if more places are left than it has to spare. Tasks that do this
+    /// at the same moment may each take one place more.
+    #[expect(clippy::result_large_err, reason = "the record itself, which is moved on")]
+    fn place(&self, job: Job, spared: usize) -> Result<(), Job> {
+        if self.jobs.capacity() <= spared {
+            return Err(job);
+        }
+        self.jobs.try_send(job).map_err(mpsc::error::TrySendError::into_inner)
+    }
+
+    /// Waits for a place for one record.
+    ///
+    /// # Errors
+    /// [`Unrecorded`]: no writer is left, and `on-failure` is `"deny"`.
+    pub(super) async fn reserve(&self) -> Result<RecordSlot, Unrecorded> {
+        match self.jobs.clone().reserve_owned().await {
+            Ok(place) => Ok(RecordSlot(Some((place, Arc::clone(&self.shared))))),
+            Err(_) if self.denies() => Err(Unrecorded),
+            Err(_) => Ok(RecordSlot::default()),
+        }
+    }
+
+    fn is_behind(&self) -> bool {
+        self.jobs.capacity() < CAUGHT_UP
+    }
+
+    /// Waits until at least so many places are left.
+    ///
+    /// # Errors
+    /// [`Unrecorded`]: no writer is left.
+    async fn has_places(&self, places: usize) -> Result<(), Unrecorded> {
+        let mut taken = self.taken.clone();
+        loop {
+            taken.mark_unchanged();
+            // Records that a writer left behind are gone with it.
+            taken.has_changed().map_err(|_| Unrecorded)?;
+            if self.jobs.capacity() >= places {
+                return Ok(());
+            }
+            taken.changed().await.map_err(|_| Unrecorded)?;
+        }
+    }
+
+    /// Counts a record that found no place.
+    fn lose(&self) {
+        let now = clock::uptime();
+        // The writer says it in the audit log.
+        self.shared.given_up.fetch_add(1, Ordering::Relaxed);
+        self.metrics.failed(1);
+        self.shared.note_losses(1, now);
+        if let Some(count) = LOST.count(now) {
+            tracing::error!(count, "records of the audit log are lost, since its queue is full");
+        }
+    }
+}
+
+/// The number of places that records of this event leave to others.
+const fn spared_by(event: Event) -> usize {
+    match event {
+        Event::Decision => CAUGHT_UP,
+        Event::Outcome | Event::Refusals | Event::Pin | Event::Launch => RESERVE,
+        Event::Prompt | Event::Answer | Event::Grant | Event::Revoke | Event::Gateway | Event::Action => 0,
+    }
+}
+
+/// State of a submitted record.
+#[derive(Debug)]
+#[must_use = "a call waits for its record; drop it where nothing waits"]
+pub enum Recorded {
+    /// The record is queued, and no task waits for it.
+    Accepted,
+    /// To be awaited by a task that can wait.
+    Pending(Box<Pending>),
+}
+
+impl Recorded {
+    /// Waits until the record is where it has to be: on disk, or in the queue of a writer that has
+    /// caught up.
+    ///
+    /// # Errors
+    /// [`Unrecorded`]: it was not written, and `on-failure` is `"deny"`.
+    pub async fn written(self) -> Result<(), Unrecorded> {
+        match self {
+            Self::Accepted => Ok(()),
+            Self::Pending(pending) => pending.written().await,
+        }
+    }
+
+    /// Whether a request that is refused should wait too, so that no client is faster than the
+    /// writer.
+    pub fn waits_for_place(&self) -> bool {
+        match self {
+            Self::Accepted => false,
+            Self::Pending(pending) => pending.unsent.is_some() || pending.queue.is_behind(),
+        }
+    }
+
+    /// Waits until the record is in the queue of a writer that has caught up, or no writer is left.
+    pub async fn placed(self) {
+        if let Self::Pending(mut pending) = self {
+            pending.answered = None;
+            // The request was refused whatever becomes of its record.
+            drop(pending.written().await);
+        }
+    }
+}
+
+/// A record that is not where it has to be yet.
+#[derive(Debug)]
+pub struct Pending {
+    queue: Arc<RecordQueue>,
+    /// The record, if it found no place.
+    unsent: Option<Job>,
+    /// Places that the record leaves to others.
+    spared: usize,
+    /// For a record that has to be on disk.
+    answered: Option<oneshot::Receiver<Result<(), Unrecorded>>>,
+}
+
+impl Pending {
+    async fn written(mut self) -> Result<(), Unrecorded> {
+        let failed = if self.queue.denies() { Err(Unrecorded) } else { Ok(()) };
+        while let Some(job) = self.unsent.take() {
+            // Kept here while this waits: it is lost if the task ends meanwhile.
+            self.unsent = self.queue.place(job, self.spared).err();
+            if self.unsent.is_some() && self.queue.has_places(self.spared + 1).await.is_err() {
+                return failed;
+            }
+            self.queue.shared.urgent.notify_one();
+        }
+        match self.answered.take() {
+            Some(answered) => answered.await.unwrap_or(failed),
+            None => self.queue.has_places(CAUGHT_UP).await.or(failed),
+        }
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if self.unsent.is_some() {
+            self.queue.lose();
+        }
+    }
+}
+
+/// A place in the queue that is kept for one record; given back on drop.
+#[derive(Debug, Default)]
+#[must_use = "the place is for a record"]
+pub struct RecordSlot(Option<(mpsc::OwnedPermit<Job>, Arc<Shared>)>);
+
+impl RecordSlot {
+    /// Puts the record of an event that has taken effect in the place. Never waits; the record is
+    /// on disk soon.
+    pub fn record(self, entry: Entry) {
+        self.submit(Ticket::done(entry));
+    }
+
+    /// Puts a record in the place, and starts `work` once the record is on disk, or is refused.
+    /// `work` runs on the writer's thread and must not block; it is dropped if the writer ends.
+    pub fn record_before(self, entry: Entry, work: impl FnOnce(Result<(), Unrecorded>) + Send + 'static) {
+        if self.0.is_none() {
+            return work(Ok(()));
+        }
+        self.submit(Ticket::awaited(entry, Waiter::Work(Box::new(work))));
+    }
+
+    /// Puts a record in the place, and waits until it is on disk.
+    ///
+    /// # Errors
+    /// [`Unrecorded`]: it was not written, and `on-failure` is `"deny"`.
+    pub async fn written(self, entry: Entry) -> Result<(), Unrecorded> {
+        let Some((_, shared)) = &self.0 else { return Ok(()) };
+        let shared = Arc::clone(shared);
+        let (waiter, outcome) = oneshot::channel();
+        self.submit(Ticket::awaited(entry, Waiter::Task(waiter)));
+        let failed = || if shared.deny.load(Ordering::Relaxed) { Err(Unrecorded) } else { Ok(()) };
+        outcome.await.unwrap_or_else(|_| failed())
+    }
+
+    fn submit(self, ticket: Ticket) {
+        let Some((place, shared)) = self.0 else { return };
+        drop(place.send(Job::Record(ticket)));
+        shared.urgent.notify_one();
+    }
+}

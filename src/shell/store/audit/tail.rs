@@ -1,0 +1,84 @@
+//! Reads the log's last lines, and those that come.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read as _, Seek as _, SeekFrom};
+
+use super::files::{Folder, Segment};
+
+/// The most that is read at once.
+const CHUNK: u64 = 1 << 20;
+
+/// Follows all chains of a log.
+#[derive(Debug)]
+pub struct Tail {
+    folder: Folder,
+    /// Where each chain was read up to.
+    read: BTreeMap<String, (Segment, u64)>,
+}
+
+impl Tail {
+    /// Reads the last lines that `wanted` wants, at most `count` of each chain, chain by chain; following begins behind them.
+    ///
+    /// # Errors
+    /// When a file cannot be read.
+    pub fn begin(folder: Folder, count: usize, wanted: &dyn Fn(&str) -> bool) -> io::Result<(Self, Vec<String>)> {
+        let mut tail = Self { folder, read: BTreeMap::new() };
+        let mut lines = Vec::new();
+        for (chain, segments) in tail.folder.chains()? {
+            let mut found: Vec<String> = Vec::new();
+            for segment in segments.iter().rev() {
+                let mut text = Vec::new();
+                tail.folder.read(segment)?.read_to_end(&mut text)?;
+                let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+                text.truncate(whole);
+                tail.read.entry(chain.clone()).or_insert_with(|| (segment.clone(), whole as u64));
+                let text = String::from_utf8_lossy(&text);
+                found.extend(
+                    text.lines().rev().filter(|line| wanted(line)).take(count - found.len()).map(str::to_owned),
+                );
+                if found.len() == count {
+                    break;
+                }
+            }
+            lines.extend(found.into_iter().rev());
+        }
+        Ok((tail, lines))
+    }
+
+    /// Whole lines that have come since, chain by chain. Empty when there are none.
+    ///
+    /// # Errors
+    /// When a file cannot be read.
+    pub fn more(&mut self) -> io::Result<Vec<String>> {
+        let mut lines = Vec::new();
+        for (chain, segments) in self.folder.chains()? {
+            for segment in segments {
+                let (at, read) = self.read.entry(chain.clone()).or_insert_with(|| (segment.clone(), 0));
+                if segment < *at {
+                    continue;
+                }
+                if segment > *at {
+                    (*at, *read) = (segment.clone(), 0);
+                }
+                *read += whole_lines(&self.folder, &segment, *read, &mut lines)?;
+            }
+        }
+        Ok(lines)
+    }
+}
+
+/// Reads whole lines from there on; returns how many bytes they were.
+fn whole_lines(folder: &Folder, segment: &Segment, from: u64, lines: &mut Vec<String>) -> io::Result<u64> {
+    let mut file = folder.read(segment)?;
+    file.seek(SeekFrom::Start(from))?;
+    let mut length = 0;
+    loop {
+        let mut text = Vec::new();
+        file.by_ref().take(CHUNK).read_to_end(&mut text)?;
+        let Some(end) = text.iter().rposition(|byte| *byte == b'\n') else { return Ok(length) };
+        let whole = text.get(..end).unwrap_or_default();
+        lines.extend(String::from_utf8_lossy(whole).lines().map(str::to_owned));
+        length += end as u64 + 1;
+        file.seek(SeekFrom::Start(from + length))?;
+    }
+}

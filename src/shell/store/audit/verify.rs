@@ -1,0 +1,194 @@
+//! Verification of the log on disk, with or without a daemon that writes it.
+
+use std::io;
+use std::str::FromStr;
+
+use super::files::{Folder, Segment};
+use super::heads::Kept;
+use crate::policy::chain::{Bad, Form, Head, Reader, Sound, What};
+use crate::policy::{Digest, Removal};
+
+/// How often a chain whose oldest files go meanwhile is read anew.
+const REMOVALS: usize = 50;
+
+/// A record that is known from elsewhere, written `CHAIN:SEQ:HASH`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Anchor {
+    chain: String,
+    head: Head,
+}
+
+impl FromStr for Anchor {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut parts = text.rsplitn(3, ':');
+        let hash = parts.next().and_then(Digest::from_hex);
+        let seq = parts.next().and_then(|seq| seq.parse().ok());
+        match (parts.next(), seq, hash) {
+            (Some(chain), Some(seq), Some(hash)) if !chain.is_empty() => {
+                Ok(Self { chain: chain.to_owned(), head: Head { seq, hash } })
+            }
+            _ => {
+                Err("write CHAIN:SEQ:HASH, as the journal's line has it: main:1000:<64 hexadecimal digits>".to_owned())
+            }
+        }
+    }
+}
+
+impl From<Kept> for Anchor {
+    fn from(kept: Kept) -> Self {
+        Self { chain: kept.chain, head: kept.head }
+    }
+}
+
+/// The result for one chain.
+#[derive(Debug)]
+pub struct Report {
+    pub chain: String,
+    pub segments: usize,
+    /// The removals of old records that the chain tells of, of itself and of others, oldest first.
+    pub removals: Vec<Removal>,
+    /// The first bad record, where there is one.
+    pub verdict: Result<Sound, Bad>,
+}
+
+/// Verifies every chain. `anchors` must have been read before the call, so that they are not newer than the files.
+/// `archived`: what chains began with may be elsewhere. `form` is that of the installation, where its store is at hand.
+///
+/// A chain may begin later where it tells itself that its first records were removed, and one that a store knows may be gone
+/// where another one that it knows tells so. Both count where the installation vouches for them: any hand can add lines.
+///
+/// # Errors
+/// When a file cannot be read.
+pub fn verify(folder: &Folder, anchors: &[Anchor], form: Option<&Form>, archived: bool) -> io::Result<Vec<Report>> {
+    let mut chains = folder.chains()?;
+    for anchor in anchors {
+        // A chain of which nothing is left is missed all the same, unless all of it may be elsewhere.
+        if !archived && anchor.head.seq != 0 {
+            chains.entry(anchor.chain.clone()).or_default();
+        }
+    }
+    let known_of = |chain: &str| -> Vec<Head> {
+        anchors.iter().filter(|anchor| anchor.chain == chain).map(|anchor| anchor.head).collect()
+    };
+    let mut reports = Vec::new();
+    for (chain, segments) in chains {
+        reports.push(settled(folder, &chain, segments, (&known_of(&chain), form), archived)?);
+    }
+    let is_known = |report: &&Report| report.verdict.is_ok() && !known_of(&report.chain).is_empty();
+    let told: Vec<Removal> = reports.iter().filter(is_known).flat_map(|report| report.removals.clone()).collect();
+    for report in reports.iter_mut().filter(|report| is_begin(report)) {
+        let of_chain = told.iter().filter(|removal| removal.chain == report.chain);
+        let removed: Vec<Head> = of_chain.map(head_of).collect();
+        if removed.is_empty() {
+            continue;
+        }
+        let reader = Reader::new(&report.chain, known_of(&report.chain)).beginning_after(removed);
+        let segments = folder.chains()?.remove(&report.chain).unwrap_or_default();
+        *report = read(folder, &report.chain, &segments, form, reader)?;
+    }
+    explain_gone(&mut reports, &told, &known_of);
+    Ok(reports)
+}
+
+/// A chain of which nothing is left is sound where it ended with a record that another chain says was removed.
+fn explain_gone(reports: &mut [Report], told: &[Removal], known_of: &dyn Fn(&str) -> Vec<Head>) {
+    for report in reports.iter_mut().filter(|report| report.segments == 0) {
+        let known = known_of(&report.chain);
+        let covers = |removal: &&Removal| {
+            let last = head_of(removal);
+            removal.chain == report.chain && known.iter().all(|known| known.seq < last.seq || *known == last)
+        };
+        if let Some(removal) = told.iter().find(covers) {
+            let head = head_of(removal);
+            report.verdict = Ok(Sound { head, torn: false, after: Some(head) });
+            report.removals.push(removal.clone());
+        }
+    }
+}
+
+fn head_of(removal: &Removal) -> Head {
+    Head { seq: removal.until, hash: removal.hash }
+}
+
+/// The result for one chain, which may be written while it is read.
+///
+/// A first finding may be the middle of a write or of its undoing, so the chain is read once more. It is read again for as long as
+/// its oldest files are removed meanwhile, [`REMOVALS`] times at most. A real defect stays.
+fn settled(
+    folder: &Folder,
+    chain: &str,
+    mut segments: Vec<Segment>,
+    known: (&[Head], Option<&Form>),
+    archived: bool,
+) -> io::Result<Report> {
+    let mut is_second = false;
+    for _ in 0..REMOVALS {
+        let report = one(folder, chain, &segments, known, archived);
+        let is_final = match &report {
+            Ok(report) => report.verdict.is_ok(),
+            Err(error) => error.kind() != io::ErrorKind::NotFound,
+        };
+        if is_final {
+            return report;
+        }
+        let newest = folder.chains()?.remove(chain).unwrap_or_default();
+        if is_second && newest.first() == segments.first() {
+            return report;
+        }
+        is_second = true;
+        segments = newest;
+    }
+    one(folder, chain, &segments, known, archived)
+}
+
+fn one(
+    folder: &Folder,
+    chain: &str,
+    segments: &[Segment],
+    (known, form): (&[Head], Option<&Form>),
+    archived: bool,
+) -> io::Result<Report> {
+    let reader = Reader::new(chain, known.to_vec());
+    let reader = if archived { reader.beginning_anywhere() } else { reader };
+    let report = read(folder, chain, segments, form, reader)?;
+    let removed: Vec<Head> = report.removals.iter().filter(|removal| removal.chain == chain).map(head_of).collect();
+    let begins_later = report.verdict.as_ref().is_err_and(|bad| bad.line == 1 && bad.what == What::Removed { from: 1 });
+    if !begins_later || removed.is_empty() {
+        return Ok(report);
+    }
+    // That the records of the removals are the chain's own is part of this verdict.
+    let again = read(folder, chain, segments, form, Reader::new(chain, known.to_vec()).beginning_after(removed))?;
+    Ok(if again.verdict.is_ok() || !is_begin(&again) { again } else { report })
+}
+
+/// Whether the finding is that the chain begins later.
+fn is_begin(report: &Report) -> bool {
+    report.verdict.as_ref().is_err_and(|bad| bad.what == What::Removed { from: 1 })
+}
+
+fn read(
+    folder: &Folder,
+    chain: &str,
+    segments: &[Segment],
+    form: Option<&Form>,
+    mut reader: Reader,
+) -> io::Result<Report> {
+    if segments.is_empty() {
+        reader.segment(&Segment { chain: chain.to_owned(), number: 1 }.name());
+    }
+    let mut removals = Vec::new();
+    for segment in segments {
+        reader.segment(&segment.name());
+        folder.lines(segment, |line, is_whole| {
+            if !is_whole {
+                return reader.rest(line);
+            }
+            let removal = Removal::of_line(line);
+            removals.extend(removal.filter(|removal| form.is_none_or(|form| form.vouches(removal))));
+            reader.line(line);
+        })?;
+    }
+    Ok(Report { chain: chain.to_owned(), segments: segments.len(), removals, verdict: reader.end() })
+}

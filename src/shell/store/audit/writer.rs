@@ -1,0 +1,477 @@
+//! The thread that writes the log.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::dormant::{self, Opened};
+use super::files::Segment;
+use super::heads::Kept;
+use super::queue::{QUEUE, RESERVE};
+use super::recover::Start;
+use super::retention::{self, Retired};
+use super::ticket::{Job, Setting, Ticket, Unrecorded};
+use crate::base::clock;
+use crate::policy::chain::{Chain, Head};
+use crate::policy::{Entry, Removal};
+
+/// How long a plain record may be on its way to the disk, and the head behind it.
+const LAG: Duration = Duration::from_secs(1);
+/// How long the writer rests after a batch without waiters, so that a busy gateway wakes it a hundred times a second
+/// and not for each record.
+const REST: Duration = Duration::from_millis(10);
+/// The journal is told the head each time so many records are on disk.
+const ANCHOR_EVERY: u64 = 1000;
+/// Milliseconds of a day.
+const DAY: u64 = 24 * 3_600_000;
+
+/// The day of now, since 1970.
+fn today() -> u64 {
+    clock::unix_millis() / DAY
+}
+
+/// The log takes no records: says so, where it took the last one.
+fn refused(setting: &Setting, error: &io::Error) {
+    *setting.shared.trouble.lock() = error.to_string();
+    if setting.shared.healthy.swap(false, Ordering::AcqRel) {
+        let what = if setting.options.deny { "calls are refused until it does" } else { "calls go on unrecorded" };
+        tracing::error!(error = %error, folder = %setting.folder.path().display(), "the audit log takes no records; {what}");
+    }
+}
+
+/// A place in the log.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    chain: Chain,
+    /// Bytes of the segment up to there.
+    length: u64,
+    /// Records of others since the start.
+    records: u64,
+    /// Lost records of which the log says so.
+    told: u64,
+}
+
+pub(super) struct Writer {
+    setting: Setting,
+    segment: Segment,
+    file: File,
+    /// All that was written.
+    written: Mark,
+    /// All that is on disk for certain; in the same segment as `written`.
+    synced: Mark,
+    /// The head that the store has.
+    kept: Option<Head>,
+    /// The number of the record that the journal was told last.
+    anchored: u64,
+    /// Whether the file has more than `written`, from an attempt that failed.
+    must_cut: bool,
+    /// Records that could not be written; the next one that can says how many.
+    lost: u64,
+    /// Records of events that have taken effect, which the disk did not take yet; [`RESERVE`] at
+    /// most.
+    backlog: Vec<Ticket>,
+    /// Such records that are written and not synced yet.
+    unsynced: Vec<Ticket>,
+    /// When written records have to be synced and the head kept.
+    due: Option<Instant>,
+    /// Whether the store's refusal was logged.
+    refused: bool,
+    /// The day of the segment's first record since 1970.
+    day: u64,
+    text: Vec<u8>,
+}
+
+impl Writer {
+    /// Starts the thread with a log that is open, or without one: then it opens the log as soon as that can be done.
+    pub(super) fn start(
+        mut setting: Setting,
+        start: io::Result<Start>,
+        mut jobs: mpsc::Receiver<Job>,
+    ) -> io::Result<()> {
+        if let Err(error) = &start {
+            refused(&setting, error);
+        }
+        let work = async move {
+            let opened = match start {
+                Ok(start) => Some(Opened { start, lost: 0, backlog: Vec::new() }),
+                Err(_) => dormant::wait(&mut setting, &mut jobs).await,
+            };
+            let Some(Opened { start, lost, backlog }) = opened else { return };
+            let (mut writer, notes) = Self::new(setting, start);
+            (writer.lost, writer.backlog) = (lost, backlog);
+            writer.begin(notes);
+            writer.run(&mut jobs).await;
+        };
+        #[cfg(any(test, feature = "testing"))]
+        if clock::played::is_staged() {
+            drop(tokio::runtime::Handle::current().spawn(work));
+            return Ok(());
+        }
+        // Its own, so that the log outlives the runtime that serves.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+        drop(std::thread::Builder::new().name("audit".to_owned()).spawn(move || runtime.block_on(work))?);
+        Ok(())
+    }
+
+    /// A writer that goes on with a log, and what the log has to say about itself.
+    fn new(setting: Setting, start: Start) -> (Self, Vec<Entry>) {
+        let Start { chain, segment, file, length, notes } = start;
+        let mark = Mark { chain, length, records: 0, told: 0 };
+        let kept = setting.kept.as_ref().map(|kept| kept.head);
+        // One that was not begun today gives way at the first record, where files are kept by the day.
+        let is_of_today = length == 0 || setting.folder.is_of(&segment, clock::unix_millis());
+        let day = if is_of_today { today() } else { 0 };
+        let writer = Self {
+            setting,
+            segment,
+            file,
+            written: mark,
+            synced: mark,
+            kept,
+            anchored: chain.head().seq,
+            must_cut: false,
+            lost: 0,
+            backlog: Vec::new(),
+            unsynced: Vec::new(),
+            due: None,
+            refused: false,
+            day,
+            text: Vec::new(),
+        };
+        (writer, notes)
+    }
+
+    /// Writes the first records. A log that opened late takes records again with that.
+    fn begin(&mut self, notes: Vec<Entry>) {
+        let is_late = !self.setting.shared.healthy.load(Ordering::Acquire);
+        if is_late || !notes.is_empty() {
+            self.commit(notes.into_iter().map(Ticket::done).collect());
+        }
+        self.look_for_old();
+    }
+
+    /// Has a thread look for what is kept no longer; it hands back what there is.
+    fn look_for_old(&self) {
+        let Setting { options, folder, shared, queue, .. } = &self.setting;
+        if options.retain.is_everything() || shared.retiring.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let (folder, retain, current) = (folder.clone(), options.retain, self.segment.clone());
+        let (done, queue) = (Arc::clone(shared), queue.clone());
+        let work = move || {
+            let found = retention::retired(&folder, &retain, &current, clock::unix_millis()).unwrap_or_else(|error| {
+                tracing::warn!(error = %error, "old files of the audit log cannot be read, so they stay");
+                Vec::new()
+            });
+            // Without a sender the log ends, and the next start looks again.
+            if let Some(queue) = queue.upgrade() {
+                drop(queue.blocking_send(Job::Retire(found)));
+                done.urgent.notify_one();
+            }
+        };
+        if let Err(error) = std::thread::Builder::new().name("audit-retain".to_owned()).spawn(work) {
+            shared.retiring.store(false, Ordering::Release);
+            tracing::warn!(error = %error, "old files of the audit log stay for now");
+        }
+    }
+
+    /// Records the removal of files, and removes them when that and the head are on disk.
+    fn retire(&mut self, retired: &Retired) {
+        let Removal { chain, from, until, files, .. } = &retired.removal;
+        let mut removal = retired.removal.clone();
+        self.setting.form.vouch(&mut removal);
+        let entry = Entry::removal(removal);
+        // The files stay if this fails, so the record is not kept.
+        let ticket = Ticket { is_done: false, ..Ticket::done(entry) };
+        self.commit(vec![ticket]);
+        self.settle();
+        // The record was not written, or the store would miss the head in a removed file.
+        if !self.setting.shared.healthy.load(Ordering::Acquire) || self.kept != Some(self.synced.chain.head()) {
+            return;
+        }
+        if retired.is_whole
+            && let Err(error) = self.setting.db.forget_audit_head(chain.clone()).run_now()
+        {
+            return tracing::warn!(error = %error, audit.chain = %chain, "old files of the audit log stay for now");
+        }
+        match self.setting.folder.remove(&retired.segments) {
+            Ok(()) => tracing::info!(
+                audit.chain = %chain,
+                from,
+                until,
+                files,
+                bad = retired.removal.bad.as_deref(),
+                "old records were removed from the audit log"
+            ),
+            Err(error) => {
+                tracing::warn!(error = %error, audit.chain = %chain, "old files of the audit log cannot be removed")
+            }
+        }
+    }
+
+    async fn run(&mut self, jobs: &mut mpsc::Receiver<Job>) {
+        let mut batch = Vec::with_capacity(QUEUE / 4);
+        loop {
+            let received = tokio::select! {
+                received = jobs.recv_many(&mut batch, QUEUE / 4) => Some(received),
+                () = clock::sleep_until(self.due) => None,
+            };
+            match received {
+                Some(0) => break self.flush(),
+                Some(_) => {
+                    self.setting.taken.send_replace(());
+                    self.batch(&mut batch);
+                }
+                None => {}
+            }
+            if self.due.is_some_and(|due| due <= clock::now()) {
+                self.settle();
+            }
+            if jobs.is_empty() {
+                tokio::select! {
+                    () = self.setting.shared.urgent.notified() => {}
+                    () = tokio::time::sleep(REST) => {}
+                }
+            }
+        }
+    }
+
+    /// Everything that was queued.
+    fn batch(&mut self, jobs: &mut Vec<Job>) {
+        let mut tickets = Vec::with_capacity(jobs.len());
+        let mut flushes: Vec<oneshot::Sender<()>> = Vec::new();
+        let mut retired = Vec::new();
+        for job in jobs.drain(..) {
+            match job {
+                Job::Record(ticket) => tickets.push(ticket),
+                Job::Change(settings) => {
+                    if !tickets.is_empty() {
+                        self.commit(std::mem::take(&mut tickets));
+                    }
+                    self.setting.change(settings);
+                }
+                Job::Retire(old) => retired.push(old),
+                Job::Flush(done) => flushes.push(done),
+                #[cfg(any(test, feature = "testing"))]
+                Job::Hold(begun, held) => {
+                    begun.send(()).unwrap_or_default();
+                    let _released = held.recv();
+                }
+            }
+        }
+        if !tickets.is_empty() {
+            self.commit(tickets);
+        }
+        for old in retired {
+            old.iter().for_each(|old| self.retire(old));
+            self.setting.shared.retiring.store(false, Ordering::Release);
+        }
+        if !flushes.is_empty() {
+            self.flush();
+        }
+        // A task that no longer waits does not need the answer.
+        flushes.into_iter().for_each(|done| done.send(()).unwrap_or_default());
+    }
+
+    /// Writes records, all or none, and tells those who wait.
+    fn commit(&mut self, mut tickets: Vec<Ticket>) {
+        let healthy = self.setting.shared.healthy.load(Ordering::Acquire);
+        let durable = !healthy || tickets.iter().any(|ticket| ticket.durable);
+        let outcome = self.write(&mut tickets).and_then(|()| if durable { self.sync() } else { Ok(()) });
+        let answer = match &outcome {
+            Ok(()) => {
+                tickets.iter().for_each(|ticket| self.setting.metrics.recorded(ticket.entry.event));
+                self.recovered(healthy);
+                Ok(())
+            }
+            Err(error) => {
+                refused(&self.setting, error);
+                if self.setting.options.deny { Err(Unrecorded) } else { Ok(()) }
+            }
+        };
+        tickets.into_iter().filter_map(|ticket| ticket.waiter).for_each(|waiter| waiter.tell(answer.clone()));
+        if self.due.is_none() {
+            self.due = Some(clock::now() + LAG);
+        }
+    }
+
+    fn recovered(&self, was_healthy: bool) {
+        if !was_healthy {
+            self.setting.shared.healthy.store(true, Ordering::Release);
+            tracing::info!("the audit log takes records again");
+        }
+    }
+
+    /// Counts records that will not be in the log; the next one that is says so.
+    fn lose(&mut self, records: u64) {
+        if records != 0 {
+            self.lost += records;
+            self.setting.metrics.failed(records);
+            self.setting.shared.note_losses(records, clock::uptime());
+        }
+    }
+
+    /// Keeps records of events that have taken effect until the disk takes records.
+    fn keep(&mut self, done: Vec<Ticket>) {
+        let room = RESERVE.saturating_sub(self.backlog.len());
+        self.lose(done.len().saturating_sub(room) as u64);
+        self.backlog.extend(done.into_iter().take(room));
+    }
+
+    /// Writes records. Takes those of events that have taken effect out of `tickets`.
+    fn write(&mut self, tickets: &mut Vec<Ticket>) -> io::Result<()> {
+        self.lost += self.setting.shared.given_up.swap(0, Ordering::Relaxed);
+        let outcome = self.try_write(tickets);
+        let (done, others) = std::mem::take(tickets).into_iter().partition(|ticket| ticket.is_done);
+        *tickets = others;
+        if outcome.is_ok() {
+            self.unsynced.extend(done);
+        } else {
+            self.lose(tickets.len() as u64);
+            self.keep(done);
+        }
+        outcome
+    }
+
+    fn try_write(&mut self, tickets: &[Ticket]) -> io::Result<()> {
+        if self.must_cut {
+            self.file.set_len(self.written.length)?;
+            self.must_cut = false;
+        }
+        let is_of_another_day =
+            self.written.length != 0 && self.setting.options.retain.age.is_some() && self.day != today();
+        if self.written.length >= self.setting.options.max_segment || is_of_another_day {
+            self.next_segment()?;
+        }
+        let mut chain = self.written.chain;
+        self.text.clear();
+        for ticket in &self.backlog {
+            chain.append(&ticket.entry, ticket.at, &self.setting.form, &mut self.text);
+        }
+        if self.lost != 0 {
+            let why = format!("{} records before this one could not be written", self.lost);
+            chain.append(&Entry::gateway("lost", why), clock::unix_millis(), &self.setting.form, &mut self.text);
+        }
+        for ticket in tickets {
+            chain.append(&ticket.entry, ticket.at, &self.setting.form, &mut self.text);
+        }
+        // Until it is known to be whole.
+        self.must_cut = true;
+        self.file.write_all(&self.text)?;
+        self.must_cut = false;
+        self.written = Mark {
+            chain,
+            length: self.written.length + self.text.len() as u64,
+            records: self.written.records + (self.backlog.len() + tickets.len()) as u64,
+            told: self.written.told + std::mem::take(&mut self.lost),
+        };
+        self.unsynced.append(&mut self.backlog);
+        Ok(())
+    }
+
+    /// Syncs all written records. If that fails, the content of the disk is unknown, so the log goes back to the last
+    /// known state.
+    fn sync(&mut self) -> io::Result<()> {
+        if self.written.chain.head() == self.synced.chain.head() {
+            return Ok(());
+        }
+        if let Err(error) = self.file.sync_data() {
+            let (written, synced) = (self.written, self.synced);
+            self.lost += written.told - synced.told;
+            self.written = synced;
+            self.must_cut = true;
+            let done = std::mem::take(&mut self.unsynced);
+            self.lose((written.records - synced.records).saturating_sub(done.len() as u64));
+            self.keep(done);
+            return Err(error);
+        }
+        self.synced = self.written;
+        let done = std::mem::take(&mut self.unsynced);
+        done.iter().for_each(|ticket| self.setting.metrics.recorded(ticket.entry.event));
+        let head = self.synced.chain.head();
+        if head.seq / ANCHOR_EVERY != self.anchored / ANCHOR_EVERY {
+            self.anchor(head);
+        }
+        Ok(())
+    }
+
+    fn next_segment(&mut self) -> io::Result<()> {
+        self.sync()?;
+        let number = self.segment.number + 1;
+        let segment = Segment { chain: self.segment.chain.clone(), number };
+        let file = match self.setting.folder.create(&segment) {
+            // An empty file left by a failed attempt; no other process can own it.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                self.segment.number = number;
+                return Err(error);
+            }
+            file => file?,
+        };
+        (self.segment, self.file) = (segment, file);
+        self.written.length = 0;
+        self.synced = self.written;
+        self.day = today();
+        self.look_for_old();
+        Ok(())
+    }
+
+    /// Looks whether the disk takes records again: while calls are refused elsewhere, none may come to find out.
+    fn retry(&mut self) {
+        self.lost += self.setting.shared.given_up.swap(0, Ordering::Relaxed);
+        match self.try_write(&[]).and_then(|()| self.sync()) {
+            Ok(()) => self.recovered(false),
+            Err(error) => {
+                *self.setting.shared.trouble.lock() = error.to_string();
+                self.due = Some(clock::now() + LAG);
+            }
+        }
+    }
+
+    /// Syncs records without waiters, and keeps the head.
+    fn settle(&mut self) {
+        self.due = None;
+        if !self.setting.shared.healthy.load(Ordering::Acquire) {
+            self.retry();
+        }
+        if let Err(error) = self.sync() {
+            refused(&self.setting, &error);
+        }
+        let head = self.synced.chain.head();
+        if self.kept == Some(head) || head.seq == 0 {
+            return;
+        }
+        let kept = Kept { chain: self.segment.chain.clone(), head, segment: self.segment.name() };
+        match self.setting.db.keep_audit_head(kept).run_now() {
+            Ok(()) => (self.kept, self.refused) = (Some(head), false),
+            Err(error) => {
+                if !std::mem::replace(&mut self.refused, true) {
+                    tracing::error!(error = %error, "the head of the audit log cannot be kept; a log that is cut would not be noticed");
+                }
+                self.due = Some(clock::now() + LAG);
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        self.settle();
+        self.anchor(self.synced.chain.head());
+    }
+
+    /// Tells the journal, which is another file, what the log ends with.
+    fn anchor(&mut self, head: Head) {
+        if head.seq != self.anchored {
+            self.anchored = head.seq;
+            tracing::info!(
+                target: "audit",
+                chain = %self.segment.chain,
+                seq = head.seq,
+                hash = %head.hash,
+                "checkpoint"
+            );
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! Errors of decisions about pins.
+
+use crate::policy::Undecided;
+use crate::store::db::DbError;
+
+/// Why an operator's decision did not apply.
+#[derive(Debug, thiserror::Error)]
+pub enum PinError {
+    #[error("no pin has the name {0:?}; `headend pins` lists them")]
+    Unknown(String),
+    #[error("{0:?} is the name of several things; say which with --kind")]
+    Several(String),
+    #[error(transparent)]
+    Undecided(#[from] Undecided),
+    #[error(transparent)]
+    Db(#[from] DbError),
+}

@@ -1,0 +1,193 @@
+//! Judges the items that an upstream lists by their pins, in pieces: no operation on the store and
+//! no lock but that of [`Pins::make_room`] covers more than [`PIECE`] items, so that others go on
+//! meanwhile.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use strum::VariantArray as _;
+
+use super::book::{Book, Record, Step, Text};
+use super::forms::Listed;
+use super::news::Stored;
+use super::{Away, Judged, PinKey, PinKind, Pins, Tier};
+use crate::catalog::name::UpstreamName;
+use crate::mcp::item::Definition;
+use crate::mcp::method::List;
+use crate::policy::{Digest, OnChange, PinState, Reading};
+use crate::store::db::DbError;
+
+/// Items that are judged at once.
+const PIECE: usize = 256;
+
+/// The items that an upstream lists.
+#[derive(Clone, Copy, Debug)]
+pub struct ListedItems<'i> {
+    pub items: &'i [&'i Definition],
+    /// The items are those of an earlier run, so that one that is as approved does not replace the
+    /// change that waits.
+    pub is_recalled: bool,
+    /// Number of items that the reading before had and this one lacks.
+    pub removed: u64,
+    /// Set if the tools among the items are all that the upstream has.
+    pub reading: Option<Reading>,
+}
+
+impl Pins {
+    /// Judges the items that an upstream lists. New and changed items are stored before this
+    /// returns, and a reading that changes many is announced once. `doubt` names a reason against
+    /// an item; it is called only for a decision. Blocks.
+    pub fn judge(
+        &self,
+        upstream: &UpstreamName,
+        tier: Tier,
+        listed: ListedItems<'_>,
+        doubt: &dyn Fn(&Definition) -> Option<String>,
+    ) -> Vec<Judged> {
+        let ListedItems { items, is_recalled, removed, .. } = listed;
+        // A list that the launch has not been confirmed by yet.
+        let reading = listed.reading.filter(|reading| {
+            self.book().launch(upstream).is_some_and(|launch| launch.after(*reading) != launch.confirmed)
+        });
+        let mut unsettled: Vec<&Definition> = Vec::new();
+        for piece in items.chunks(PIECE) {
+            let book = self.book();
+            let is_first = |item: &Definition, record: &Record| {
+                let confirms = |(launch, reading): (&Record, Reading)| {
+                    launch.takes(reading, item.audience.is_all()) && !record.confirmed.is_for(reading.launch)
+                };
+                item.list == List::Tools && book.launch(upstream).zip(reading).is_some_and(confirms)
+            };
+            let known = |item: &&&Definition| {
+                let record = book.get(upstream, PinKind::of(item.list), &item.key);
+                record.is_some_and(|record| {
+                    let digest = record.known_as(Listed::of(item));
+                    let is_stale = is_recalled && record.pin.approved() == Some(digest);
+                    is_stale || settled(record, digest, tier) && !is_first(item, record)
+                })
+            };
+            unsettled.extend(piece.iter().filter(|item| !known(item)).copied());
+        }
+        let trouble = if unsettled.is_empty() && reading.is_none() {
+            None
+        } else {
+            let (forget, left_out) = self.make_room(upstream, tier.most, items, &unsettled);
+            let taken = |item: &&&Definition| !left_out.contains(&(PinKind::of(item.list), item.key.as_str()));
+            let steps = unsettled.iter().filter(taken).map(|item| {
+                let text = Text { digest: item.digest, text: Arc::from(item.canonical_text()) };
+                let (listed, doubt) = (Listed::of(item), doubt(item));
+                let (trust, on_change, is_for_all) = (tier.trust, tier.on_change, item.audience.is_all());
+                let step = Step::Seen { text, listed, trust, on_change, doubt, reading, is_for_all };
+                (key(upstream, item), step)
+            });
+            // The launch counts as listed only after all of its tools.
+            let launch = reading.map(|reading| (PinKey::launch(upstream), Step::Listed(reading)));
+            let (stored, outcome) = self.take_in_pieces(steps.chain(launch), forget);
+            self.tell(&stored, None, Some(removed));
+            outcome.err()
+        };
+        let judge = |book: &Book, item: &Definition| {
+            let record = book.get(upstream, PinKind::of(item.list), &item.key);
+            let digest = record.map(|record| record.known_as(Listed::of(item)));
+            match record.zip(digest) {
+                Some((record, digest)) if record.pin.shows(digest) => {
+                    record.shown(item, digest).map_or(Judged::Shown, |item| Judged::AsPinned(Box::new(item)))
+                }
+                Some((record, _)) => Judged::Away(away(record, trouble.as_ref())),
+                None => {
+                    let why = trouble.as_ref().map_or_else(
+                        || format!("{} items of its kind were seen, more are not taken", tier.most),
+                        |error| format!("its pin cannot be kept: {error}"),
+                    );
+                    Judged::Away(Away { why, state: None, is_unkept: trouble.is_some() })
+                }
+            }
+        };
+        let mut judged = Vec::with_capacity(items.len());
+        for piece in items.chunks(PIECE) {
+            let book = self.book();
+            judged.extend(piece.iter().map(|item| judge(&book, item)));
+        }
+        judged
+    }
+
+    /// Removes pins, then takes steps until one piece of them cannot be stored. Blocks where there
+    /// is a disk.
+    fn take_in_pieces(
+        &self,
+        steps: impl Iterator<Item = (PinKey, Step)>,
+        forget: Vec<PinKey>,
+    ) -> (Vec<Stored>, Result<(), DbError>) {
+        let (mut steps, mut forget, mut stored) = (steps.peekable(), forget, Vec::new());
+        while steps.peek().is_some() || !forget.is_empty() {
+            let piece = steps.by_ref().take(PIECE).collect();
+            match self.store_now(piece, &std::mem::take(&mut forget)) {
+                Ok((_, news)) => stored.extend(news),
+                Err(error) => return (stored, Err(error)),
+            }
+        }
+        (stored, Ok(()))
+    }
+
+    /// Drops pins of vanished items for new ones, and names the new items that find no room: the
+    /// last ones in the upstream's order. Resources come and go; pins of tools and prompts never
+    /// give way, so that a server cannot push one out to bring it back changed.
+    fn make_room<'i>(
+        &self,
+        upstream: &UpstreamName,
+        most: usize,
+        items: &[&Definition],
+        unsettled: &[&'i Definition],
+    ) -> (Vec<PinKey>, HashSet<(PinKind, &'i str)>) {
+        let book = self.book();
+        let (mut forget, mut left_out) = (Vec::new(), HashSet::new());
+        for &kind in PinKind::VARIANTS {
+            let new =
+                |item: &&&Definition| PinKind::of(item.list) == kind && book.get(upstream, kind, &item.key).is_none();
+            let news: Vec<&'i Definition> = unsettled.iter().filter(new).copied().collect();
+            let over = (book.kind(upstream, kind).count() + news.len()).saturating_sub(most);
+            if news.is_empty() || over == 0 {
+                continue;
+            }
+            let listed: HashSet<&str> =
+                items.iter().filter(|item| PinKind::of(item.list) == kind).map(|item| item.key.as_str()).collect();
+            let gone = |(name, record): &(&String, &Record)| {
+                record.pin.state() == PinState::Pinned && !listed.contains(name.as_str())
+            };
+            let mut old: Vec<(u64, &String)> =
+                book.kind(upstream, kind).filter(gone).map(|(name, record)| (record.at, name)).collect();
+            old.sort_unstable();
+            let gives_way = if matches!(kind, PinKind::Resource | PinKind::Template) { over.min(old.len()) } else { 0 };
+            let keys = old.into_iter().take(gives_way);
+            forget.extend(keys.map(|(_, name)| PinKey { upstream: upstream.clone(), kind, name: name.clone() }));
+            left_out.extend(news.iter().rev().take(over - gives_way).map(|item| (kind, item.key.as_str())));
+        }
+        (forget, left_out)
+    }
+}
+
+/// Whether nothing is to be decided about an item with that digest.
+fn settled(record: &Record, digest: Digest, tier: Tier) -> bool {
+    if record.pin.shows(digest) {
+        return true;
+    }
+    let accepts = tier.on_change == OnChange::Accept && record.pin.state() == PinState::Changed;
+    record.pin.waiting() == Some(digest) && !accepts
+}
+
+fn key(upstream: &UpstreamName, item: &Definition) -> PinKey {
+    PinKey { upstream: upstream.clone(), kind: PinKind::of(item.list), name: item.key.clone() }
+}
+
+fn away(record: &Record, trouble: Option<&DbError>) -> Away {
+    let state = record.pin.state();
+    let why = match (state, trouble) {
+        (PinState::Changed, _) => "its definition changed".to_owned(),
+        (PinState::Quarantined, _) => format!("it waits for approval ({})", record.by),
+        (PinState::Rejected, _) => "it was rejected".to_owned(),
+        // Its text is not the pinned one, and that could not be written down.
+        (PinState::Pinned, Some(error)) => format!("its definition changed, and its pin cannot be kept: {error}"),
+        (PinState::Pinned, None) => "its definition changed".to_owned(),
+    };
+    Away { why, state: Some(state), is_unkept: false }
+}

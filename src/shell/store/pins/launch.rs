@@ -1,0 +1,282 @@
+//! Approved launches of upstreams, and the gate before each start.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use tokio::sync::Notify;
+
+use super::Pins;
+use super::book::{PinKey, PinKind, Record, Step, Text};
+use super::launch_text::{describe, words};
+use crate::catalog::name::UpstreamName;
+use crate::config::{Target, Template, Upstream, is_program, search_path, version_folders};
+use crate::policy::{Digest, PinState};
+use crate::store::db::DbError;
+use crate::wire::foreign;
+
+/// Characters of a search path in an error.
+const MAX_PATH: usize = 1000;
+
+/// The program for a command's first word, absolute and without following symbolic links, since package managers move
+/// their targets. `None` when no directory of the search path has it.
+fn resolve(word: &str, path: Option<&str>, base: &Path) -> Option<PathBuf> {
+    if word.contains('/') {
+        return Some(base.join(word));
+    }
+    path?.split(':').map(|folder| base.join(folder).join(word)).find(|file| is_program(file))
+}
+
+/// A program, and the `PATH` that it was looked up in and gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    pub program: PathBuf,
+    pub path: Option<OsString>,
+}
+
+/// Looks the program of an upstream up, also in the directories of version managers if these are meant.
+fn find(spec: &Upstream, managers: bool) -> Option<Found> {
+    let Target::Stdio { command, cwd, .. } = &spec.target else { return None };
+    let base = cwd.as_ref().map(|cwd| PathBuf::from(cwd.expose())).or_else(|| std::env::current_dir().ok());
+    let base = base.unwrap_or_else(|| PathBuf::from("/"));
+    let path = path_of(spec, managers);
+    let program = resolve(command.first()?.expose(), path.as_deref().and_then(OsStr::to_str), &base)?;
+    Some(Found { program, path })
+}
+
+fn path_of(spec: &Upstream, managers: bool) -> Option<OsString> {
+    search_path(spec, managers, &|name| std::env::var_os(name))
+}
+
+/// The file that the command of an upstream leads to; `None` where there is none, or no command.
+pub fn program_of(spec: &Upstream) -> Option<PathBuf> {
+    find(spec, true).map(|found| found.program)
+}
+
+/// Whether the program is named by its path, so that nothing is looked up.
+fn is_path(spec: &Upstream) -> bool {
+    matches!(&spec.target, Target::Stdio { command, .. } if command.first().is_some_and(|word| word.expose().contains('/')))
+}
+
+/// The folders in which the program of an upstream is looked for; none where its command names the file.
+pub fn searched(spec: &Upstream) -> Vec<String> {
+    if !matches!(spec.target, Target::Stdio { .. }) || is_path(spec) {
+        return Vec::new();
+    }
+    let path = path_of(spec, true).map(|path| path.to_string_lossy().into_owned()).unwrap_or_default();
+    // A PATH may have variables too.
+    let hidden = spec.expanded.iter().filter(|(_, value)| value.expose().len() > 3);
+    let path = hidden.fold(path, |path, (name, value)| path.replace(value.expose(), &format!("${name}")));
+    path.split(':').filter(|folder| !folder.is_empty()).map(str::to_owned).collect()
+}
+
+/// Says that no folder of the search path has the program, and which folders they are.
+fn not_found(word: &str, path: Option<&str>) -> String {
+    path.map_or_else(
+        || format!("command `{word}` not found: there is no PATH"),
+        |path| format!("command `{word}` not found in PATH ({})", foreign::short(path, MAX_PATH)),
+    )
+}
+
+/// The finding of the last start.
+#[derive(Clone, Debug)]
+enum Door {
+    /// Not looked up yet, or the program does not exist.
+    Unknown,
+    Open {
+        found: Option<Found>,
+    },
+    Shut {
+        why: String,
+    },
+}
+
+/// Stands before every start of one upstream: only approved launches start.
+#[derive(Debug)]
+pub struct LaunchGate {
+    pins: Pins,
+    door: ArcSwap<Door>,
+    digest: ArcSwap<Digest>,
+    /// Why a rule forbids every start.
+    denied: Option<String>,
+    /// The operator has decided; try again at once.
+    pub reviewed: Notify,
+}
+
+impl LaunchGate {
+    /// `denied` says why the policy allows no start at all.
+    pub fn new(pins: Pins, spec: &Upstream, denied: Option<String>) -> Self {
+        let digest = Digest::of(describe(spec, None).as_bytes());
+        let door = ArcSwap::from_pointee(Door::Unknown);
+        Self { pins, door, digest: ArcSwap::from_pointee(digest), denied, reviewed: Notify::new() }
+    }
+
+    /// The approved program to start; `None` for a server behind HTTP. An approved program is not looked up again while
+    /// this gate stands and the program is there.
+    ///
+    /// # Errors
+    /// Why the upstream is not started, for the operator.
+    pub fn pass(&self, spec: &Upstream) -> Result<Option<Found>, String> {
+        if let Door::Open { found } = &**self.door.load()
+            && found.as_ref().is_none_or(|found| is_path(spec) || found.program.exists())
+        {
+            return Ok(found.clone());
+        }
+        if let Some(why) = &self.denied {
+            self.door.store(Arc::new(Door::Shut { why: why.clone() }));
+            return Err(why.clone());
+        }
+        let found = self.pins.program_for(spec);
+        if let (Target::Stdio { command, .. }, None) = (&spec.target, &found) {
+            let word = command.first().map(Template::written).unwrap_or_default();
+            return Err(not_found(word, path_of(spec, true).as_deref().map(OsStr::to_string_lossy).as_deref()));
+        }
+        let launch = text_of(spec, found.as_ref());
+        let outcome = self.pins.start(spec, &launch);
+        let digest = outcome.as_ref().ok().and_then(|judged| judged.as_ref().ok());
+        self.digest.store(Arc::new(digest.copied().unwrap_or(launch.digest)));
+        let door = match outcome {
+            Ok(Ok(_)) => Door::Open { found: found.clone() },
+            Ok(Err(why)) => Door::Shut { why },
+            Err(error) => Door::Shut { why: format!("its launch cannot be pinned: {error}") },
+        };
+        let passed = match &door {
+            Door::Shut { why } => Err(why.clone()),
+            Door::Open { .. } | Door::Unknown => Ok(found),
+        };
+        self.door.store(Arc::new(door));
+        passed
+    }
+
+    /// Whether a running upstream's launch was rejected since. Another configuration of the same store that names another launch
+    /// takes nothing back.
+    pub fn is_revoked(&self, upstream: &UpstreamName) -> bool {
+        matches!(&**self.door.load(), Door::Open { .. }) && self.pins.rejects(upstream, self.digest())
+    }
+
+    /// Why nothing is started and listed, if that is so.
+    pub fn shut(&self) -> Option<String> {
+        match &**self.door.load() {
+            Door::Shut { why } => Some(why.clone()),
+            Door::Open { .. } | Door::Unknown => None,
+        }
+    }
+
+    /// Digest of the launch.
+    pub fn digest(&self) -> Digest {
+        **self.digest.load()
+    }
+}
+
+impl Pins {
+    /// Whether that launch is still approved.
+    fn allows(&self, upstream: &UpstreamName, launch: Digest) -> bool {
+        self.book().get(upstream, PinKind::Launch, "").is_some_and(|record| record.pin.shows(launch))
+    }
+
+    /// Whether that launch was rejected.
+    fn rejects(&self, upstream: &UpstreamName, launch: Digest) -> bool {
+        let book = self.book();
+        let pin = book.launch(upstream).map(|record| record.pin);
+        pin.is_some_and(|pin| pin.state() == PinState::Rejected && pin.waiting() == Some(launch))
+    }
+
+    /// The program that an upstream's command leads to. Where the directories of version managers lead elsewhere than what is approved,
+    /// and the search path without them does not, the approved one stays: it was found before these directories were searched.
+    fn program_for(&self, spec: &Upstream) -> Option<Found> {
+        let found = find(spec, true);
+        let other = find(spec, false).filter(|other| found.as_ref().is_none_or(|found| found.program != other.program));
+        let is_approved = |other: &Found| self.allows(&spec.name, text_of(spec, Some(other)).digest);
+        other.filter(is_approved).or(found)
+    }
+
+    /// Judges all new launches with one wait for the disk, so that their gates have nothing left to write. Blocks if
+    /// there is a disk.
+    pub fn pin_new_launches<'a>(&self, specs: impl Iterator<Item = &'a Upstream>) {
+        let folders = own_version_folders();
+        let unknown = |spec: &'a Upstream| {
+            let found = self.program_for(spec);
+            let is_there = found.is_some() || matches!(spec.target, Target::Http { .. });
+            let launch = is_there.then(|| text_of(spec, found.as_ref()))?;
+            (!self.allows(&spec.name, launch.digest)).then(|| started(spec, launch, folders.clone()))
+        };
+        let steps: Vec<_> = specs.filter_map(unknown).collect();
+        if !steps.is_empty() {
+            // A launch that cannot be stored is judged again at its gate, which gives the reason.
+            drop(self.take_now(steps));
+        }
+    }
+
+    /// Judges the launch of an upstream; the digest by which it is approved, or the reason when it must not start. Blocks if there is a
+    /// disk.
+    fn start(&self, spec: &Upstream, launch: &Text) -> Result<Result<Digest, String>, DbError> {
+        let folders = own_version_folders();
+        let stepped = self.take_now(vec![started(spec, launch.clone(), folders.clone())])?;
+        let record = stepped.into_iter().next().and_then(|(_, after)| after.ok());
+        let approved =
+            |record: &Record| record.approved_as(launch, &folders).filter(|approved| record.pin.shows(*approved));
+        Ok(match record {
+            Some(record) => approved(&record).ok_or_else(|| blocked(&spec.name, record.pin.state(), &record.by)),
+            None => Err("its launch cannot be judged".to_owned()),
+        })
+    }
+}
+
+fn own_version_folders() -> Vec<PathBuf> {
+    version_folders(&|name| std::env::var(name).ok())
+}
+
+fn text_of(spec: &Upstream, found: Option<&Found>) -> Text {
+    let text = describe(spec, found.map(|found| found.program.as_path()));
+    Text { digest: Digest::of(text.as_bytes()), text: Arc::from(text) }
+}
+
+fn started(spec: &Upstream, text: Text, folders: Vec<PathBuf>) -> (PinKey, Step) {
+    let words = words(&text.text);
+    (PinKey::launch(&spec.name), Step::Started { text, words, trust: spec.trust, folders })
+}
+
+fn blocked(upstream: &UpstreamName, state: PinState, why: &str) -> String {
+    match state {
+        PinState::Rejected => "launch rejected: not started".to_owned(),
+        PinState::Pinned | PinState::Quarantined | PinState::Changed => format!(
+            "launch changed ({why}): not started; look at it with `headend pins diff {upstream}`, then `headend pins \
+             approve {upstream} --launch`"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_program_is_found_along_the_path_and_not_behind_links() {
+        let dir = tempfile::tempdir().unwrap();
+        let (one, two) = (dir.path().join("one"), dir.path().join("two"));
+        for folder in [&one, &two] {
+            std::fs::create_dir(folder).unwrap();
+        }
+        let file = |path: &Path, mode: u32| {
+            std::fs::write(path, "").unwrap();
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        file(&one.join("server"), 0o644);
+        file(&two.join("real"), 0o755);
+        std::os::unix::fs::symlink(two.join("real"), two.join("server")).unwrap();
+        let path = format!("{}:{}", one.display(), two.display());
+        let base = dir.path();
+        for (label, word, path, want) in [
+            ("the first that can run, as it is linked", "server", path.as_str(), Some(two.join("server"))),
+            ("nowhere", "nobody", path.as_str(), None),
+            ("relative folders", "server", "one:two", Some(base.join("two/server"))),
+            ("a path", "two/real", "", Some(base.join("two/real"))),
+            ("an absolute path", "/bin/x", "", Some(PathBuf::from("/bin/x"))),
+        ] {
+            assert_eq!(resolve(word, Some(path), base), want, "{label}");
+        }
+    }
+}

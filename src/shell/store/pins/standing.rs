@@ -1,0 +1,23 @@
+//! Tools as their pins know them, for rules over claims.
+
+use std::collections::HashMap;
+
+use super::Pins;
+use super::book::PinKind;
+use crate::catalog::name::UpstreamName;
+use crate::mcp::item::Definition;
+use crate::policy::Standing;
+
+impl Pins {
+    /// The tools of an upstream by name, as their pins know them.
+    pub fn standings(&self, upstream: &UpstreamName, tools: &[Definition]) -> HashMap<String, Standing> {
+        let book = self.book();
+        let launch = book.launch(upstream);
+        let standing = |tool: &Definition| {
+            let record = book.get(upstream, PinKind::Tool, &tool.key);
+            let standing = record.map(|record| record.standing(launch, tool.digest)).unwrap_or_default();
+            (tool.key.clone(), standing)
+        };
+        tools.iter().map(standing).collect()
+    }
+}

@@ -1,0 +1,89 @@
+//! A store that was restored from a backup: its record in the audit log, and the review that it
+//! waits for. Grants that were revoked after the backup are live again, and so are old tokens.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::base::local_time::local_minute;
+use crate::policy::Entry;
+use crate::store::audit::Audit;
+use crate::store::db::{Db, DbError};
+
+/// The review that an open store waits for. Clones are the same one.
+#[derive(Clone, Debug)]
+pub struct RestoreReview {
+    db: Db,
+    /// Time of the backup, in seconds since 1970; 0 when there is nothing to review.
+    backup_time: Arc<AtomicU64>,
+    is_recorded: bool,
+}
+
+impl RestoreReview {
+    /// Reads the mark, and logs that a review is due. A daemon that is the first on a restored
+    /// store gives it a new identity, so this comes before anything that is made of the identity.
+    /// Blocks.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn open(db: Db, is_daemon: bool) -> Result<Self, DbError> {
+        let mark = db.restore_mark().run_now()?;
+        if let Some(mark) = mark {
+            tracing::warn!("{}", due(mark.backup_time));
+            if is_daemon
+                && !mark.is_recorded
+                && let Err(error) = db.renew_identity().run_now()
+            {
+                tracing::warn!(error = %error, "the restored store keeps the identity of its backup");
+            }
+        }
+        let backup_time = Arc::new(AtomicU64::new(mark.map_or(0, |mark| mark.backup_time)));
+        Ok(Self { db, backup_time, is_recorded: mark.is_some_and(|mark| mark.is_recorded) })
+    }
+
+    /// The time of the backup, in seconds since 1970, while its review is due.
+    pub fn backup_time(&self) -> Option<u64> {
+        Some(self.backup_time.load(Ordering::Relaxed)).filter(|time| *time != 0)
+    }
+
+    /// Writes the restore into the audit log, unless that was done. The mark changes after the
+    /// record is on disk: a crash in between repeats the record.
+    pub async fn record(self, audit: Audit) {
+        let Some(backup_time) = self.backup_time().filter(|_| !self.is_recorded) else { return };
+        let counts = match self.db.grants().run().await {
+            Ok(grants) => format!("{} grants are live", grants.len()),
+            Err(error) => format!("its grants cannot be read: {error}"),
+        };
+        let why = format!("restored from a backup of {}; {counts}", local_minute(backup_time));
+        if audit.record(Entry::gateway("restored", why), true).written().await.is_err() {
+            return;
+        }
+        if let Err(error) = self.db.note_restore_recorded().run().await {
+            tracing::warn!(error = %error, "the next start records the restore again");
+        }
+    }
+
+    /// Ends the review. Returns the time of the backup.
+    ///
+    /// # Errors
+    /// A sentence: no review is due, or the store takes no writes.
+    pub async fn end(&self) -> Result<u64, String> {
+        let ended = self.db.end_restore_review().run().await.map_err(|error| error.to_string())?;
+        self.backup_time.store(0, Ordering::Relaxed);
+        ended.ok_or_else(|| NOTHING_DUE.to_owned())
+    }
+}
+
+/// The answer to a review that nothing waits for.
+pub const NOTHING_DUE: &str = "no review is due: the store was not restored from a backup";
+
+/// The sentence about a review that is due.
+pub fn due(backup_time: u64) -> String {
+    format!(
+        "restored from a backup of {}: what was revoked since then holds again; review `headend grants` and \
+         the tokens of the configuration and the state directory, then run `headend grants reviewed`",
+        local_minute(backup_time)
+    )
+}
+
+#[cfg(test)]
+mod tests;

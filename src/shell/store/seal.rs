@@ -1,0 +1,350 @@
+//! Sealed values: a text, encrypted for its place on disk with a key that is kept elsewhere.
+//!
+//! A sealed value is `sealed:1:<key>:<bytes>`: the format, the id of the key in hexadecimal, and in base64url the nonce and what
+//! AES-256-GCM made of the text. The place (table, column, row) is authenticated with it, so that values cannot be exchanged. A
+//! value of another key or place does not open and counts as absent; a value that was never sealed is read as it is.
+//!
+//! The key comes from `[secrets] key`, else from `secrets.key` in the state directory, which the first of several
+//! processes makes. The first key seals, and all of them open. A store opened for writing seals plain values, as
+//! release 0.1.0 wrote them, and values of an earlier key anew. No decision depends on a sealed value: grants and pins
+//! are digests. Commands without a daemon make no key.
+//!
+//! Other keys are derived from the same ones ([`Seals::secrets`]): those of session ids, states of calls and cursors, which
+//! clients carry over a restart. They are those of one store, which knows the sessions that ended and the states that were used:
+//! no other one takes them, whether it has the same `[secrets] key` or was made anew beside the same `secrets.key`.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
+use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use ring::hkdf::{HKDF_SHA256, Prk, Salt};
+use rustix::fs::OFlags;
+
+use crate::base::clock;
+use crate::config::guard;
+use crate::config::secret::Secret;
+use crate::store::files::make_once;
+use crate::wire::secrets::Secrets;
+
+/// The key's file in the state directory, where the configuration gives none.
+pub const KEY_FILE: &str = "secrets.key";
+/// Shorter texts in that file are no key.
+const MIN_KEY_BYTES: usize = 32;
+/// Prefix of each sealed value of this format.
+const FORMAT: &str = "sealed:1:";
+const ID_BYTES: usize = 8;
+
+/// Where the key comes from.
+#[derive(Clone, Debug, Default)]
+pub struct KeySource {
+    /// The key of the configuration. A key in the state directory still opens earlier values.
+    pub given: Option<Secret>,
+    /// Whether a key is made in the state directory where there is none.
+    pub make: bool,
+}
+
+/// The keys of a store. Clones are the same ones.
+#[derive(Clone)]
+pub struct Seals(Arc<Ring>);
+
+struct Ring {
+    /// The first one seals, all of them open.
+    keys: Vec<Key>,
+    /// Something did not open.
+    lost: AtomicBool,
+}
+
+struct Key {
+    id: [u8; ID_BYTES],
+    aead: LessSafeKey,
+    /// Other keys are made of it.
+    derived: Prk,
+}
+
+/// The result of opening a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Opened {
+    /// The value was never sealed.
+    Clear,
+    Text {
+        text: String,
+        /// Whether it was sealed with the key that seals now.
+        current: bool,
+    },
+    /// Its key is not here, it stands in another's place, or it is damaged.
+    Lost,
+}
+
+impl std::fmt::Debug for Seals {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Seals({})", self.0.keys.len())
+    }
+}
+
+impl Seals {
+    /// The keys for this state directory.
+    ///
+    /// # Errors
+    /// A sentence with the file and the way out.
+    pub fn of(dir: &Path, source: &KeySource) -> Result<Self, String> {
+        let path = dir.join(KEY_FILE);
+        let told = |error: io::Error| format!("{} {error}", path.display());
+        let mut kept = read(&path).map_err(told)?;
+        if kept.is_none() && source.given.is_none() && source.make {
+            make_once(dir, KEY_FILE, &BASE64URL_NOPAD.encode(&clock::random::<32>())).map_err(told)?;
+            // That of the first, where several processes made one.
+            kept = read(&path).map_err(told)?;
+        }
+        let secrets = source.given.iter().map(Secret::expose).chain(kept.as_deref());
+        Self::with(secrets).ok_or_else(|| told(io::Error::other("makes no key")))
+    }
+
+    /// The keys that these secrets make; the first one seals. `None` never happens.
+    pub fn with<'s>(secrets: impl Iterator<Item = &'s str>) -> Option<Self> {
+        let keys = secrets.map(Key::of).collect::<Option<_>>()?;
+        Some(Self(Arc::new(Ring { keys, lost: AtomicBool::new(false) })))
+    }
+
+    /// Seals a text for its place; `None` where there is no key.
+    pub fn seal(&self, place: &[&str], text: &str) -> Option<String> {
+        let key = self.0.keys.first()?;
+        let head = format!("{FORMAT}{}:", HEXLOWER.encode(&key.id));
+        let nonce: [u8; NONCE_LEN] = clock::random();
+        let mut bytes = text.as_bytes().to_vec();
+        let aad = Aad::from(bound(&head, place));
+        key.aead.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), aad, &mut bytes).ok()?;
+        Some(head + &BASE64URL_NOPAD.encode(&[&nonce[..], &bytes].concat()))
+    }
+
+    /// The text of a stored value, sealed or not; `None` where its seal cannot be opened.
+    pub fn opened(&self, place: &[&str], stored: String) -> Option<String> {
+        match self.open(place, &stored) {
+            Opened::Clear => Some(stored),
+            Opened::Text { text, .. } => Some(text),
+            Opened::Lost => None,
+        }
+    }
+
+    /// Opens a value that lay in that place. Of the values that do not open, the first one is logged.
+    pub fn open(&self, place: &[&str], stored: &str) -> Opened {
+        if !stored.starts_with("sealed:") {
+            return Opened::Clear;
+        }
+        match self.try_open(place, stored) {
+            Some((text, current)) => Opened::Text { text, current },
+            None => {
+                if !self.0.lost.swap(true, Ordering::Relaxed) {
+                    let key =
+                        stored.strip_prefix(FORMAT).and_then(|rest| rest.get(..2 * ID_BYTES)).unwrap_or("unknown");
+                    tracing::warn!(
+                        key,
+                        "values in the store are sealed with a key that is not here, and count as absent; \
+                         give it as [secrets] key or in the file secrets.key of the state directory"
+                    );
+                }
+                Opened::Lost
+            }
+        }
+    }
+
+    /// Secrets for another purpose of one installation, made of the same keys in their order; `None` where there is no key.
+    pub fn secrets(&self, purpose: &str, installation: &[u8; 32]) -> Option<Secrets> {
+        let mut secrets = self.0.keys.iter().filter_map(|key| key.secret(purpose, installation));
+        Some(Secrets { current: secrets.next()?, earlier: secrets.collect() })
+    }
+
+    /// Whether there is a key at all.
+    pub fn can_seal(&self) -> bool {
+        !self.0.keys.is_empty()
+    }
+
+    /// Whether a value did not open so far.
+    pub fn has_lost(&self) -> bool {
+        self.0.lost.load(Ordering::Relaxed)
+    }
+
+    fn try_open(&self, place: &[&str], stored: &str) -> Option<(String, bool)> {
+        let (id, encoded) = stored.strip_prefix(FORMAT)?.split_once(':')?;
+        let at = self.0.keys.iter().position(|key| HEXLOWER.encode(&key.id) == id)?;
+        let bytes = BASE64URL_NOPAD.decode(encoded.as_bytes()).ok()?;
+        let (nonce, sealed) = bytes.split_first_chunk::<NONCE_LEN>()?;
+        let mut sealed = sealed.to_vec();
+        let aad = Aad::from(bound(&format!("{FORMAT}{id}:"), place));
+        let plain = self.0.keys.get(at)?.aead.open_in_place(Nonce::assume_unique_for_key(*nonce), aad, &mut sealed);
+        Some((String::from_utf8(plain.ok()?.to_vec()).ok()?, at == 0))
+    }
+}
+
+impl Key {
+    /// Secrets are texts of any length, so keys and ids are derived from them (HKDF, RFC 5869).
+    fn of(secret: &str) -> Option<Self> {
+        let derived = Salt::new(HKDF_SHA256, b"headend").extract(secret.as_bytes());
+        let mut id = [0; 32];
+        derived.expand(&[b"seal 1 id"], HKDF_SHA256).and_then(|okm| okm.fill(&mut id)).ok()?;
+        let key = UnboundKey::from(derived.expand(&[b"seal 1 key"], &AES_256_GCM).ok()?);
+        Some(Self { id: *id.first_chunk()?, aead: LessSafeKey::new(key), derived })
+    }
+
+    fn secret(&self, purpose: &str, installation: &[u8; 32]) -> Option<[u8; 32]> {
+        let mut secret = [0; 32];
+        let info = [purpose.as_bytes(), installation];
+        self.derived.expand(&info, HKDF_SHA256).and_then(|okm| okm.fill(&mut secret)).ok()?;
+        Some(secret)
+    }
+}
+
+/// The head and the parts of the place, with their lengths so that no two places are the same bytes.
+fn bound(head: &str, place: &[&str]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for part in [head].iter().chain(place) {
+        bytes.extend_from_slice(&(part.len() as u64).to_be_bytes());
+        bytes.extend_from_slice(part.as_bytes());
+    }
+    bytes
+}
+
+/// The key in that file, where there is one.
+fn read(path: &Path) -> io::Result<Option<String>> {
+    let file = match guard::open(path, OFlags::RDONLY, guard::SECRET) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let bytes = guard::read_bounded(&file, guard::MAX_KEY)?;
+    let text = str::from_utf8(&bytes).map_err(io::Error::other)?.trim();
+    if text.len() < MIN_KEY_BYTES {
+        return Err(io::Error::other(
+            "holds no key; put the right one back, or remove the file: open questions and the queries of launch URLs in the \
+             store are then lost, clients begin new sessions, and nothing else",
+        ));
+    }
+    Ok(Some(text.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    const PLACE: &[&str] = &["prompts", "message", "p1"];
+
+    fn seals(secrets: &[&str]) -> Seals {
+        Seals::with(secrets.iter().copied()).unwrap()
+    }
+
+    fn text(text: &str, current: bool) -> Opened {
+        Opened::Text { text: text.to_owned(), current }
+    }
+
+    #[test]
+    fn a_value_opens_with_its_key_in_its_place_and_nowhere_else() {
+        let one = seals(&["one"]);
+        let sealed = one.seal(PLACE, "the arguments").unwrap();
+        assert!(sealed.starts_with("sealed:1:") && !sealed.contains("arguments"), "{sealed}");
+        assert_ne!(one.seal(PLACE, "the arguments").unwrap(), sealed, "a nonce of its own");
+        assert_eq!(one.open(PLACE, &sealed), text("the arguments", true));
+        let others: [&[&str]; 4] =
+            [&["prompts", "message", "p2"], &["prompts", "messag", "ep1"], &["prompts", "message"], &[]];
+        for place in others {
+            assert_eq!(one.open(place, &sealed), Opened::Lost, "{place:?}");
+        }
+        assert_eq!(seals(&["two"]).open(PLACE, &sealed), Opened::Lost);
+        assert_eq!(seals(&[]).open(PLACE, &sealed), Opened::Lost);
+        assert_eq!(seals(&[]).seal(PLACE, "x"), None);
+    }
+
+    #[test]
+    fn a_new_key_seals_and_the_one_before_still_opens() {
+        let sealed = seals(&["one"]).seal(PLACE, "x").unwrap();
+        let both = seals(&["two", "one"]);
+        assert_eq!(both.open(PLACE, &sealed), text("x", false));
+        let again = both.seal(PLACE, "x").unwrap();
+        assert_eq!(seals(&["two"]).open(PLACE, &again), text("x", true));
+        assert_eq!(seals(&["one"]).open(PLACE, &again), Opened::Lost);
+    }
+
+    #[test]
+    fn what_never_was_sealed_is_known_and_no_damage_panics() {
+        let one = seals(&["one"]);
+        assert_eq!(one.open(PLACE, "headend asks for consent."), Opened::Clear);
+        assert_eq!(one.open(PLACE, ""), Opened::Clear);
+        assert!(!one.has_lost());
+        let sealed = one.seal(PLACE, "\u{e9}\u{1f511}").unwrap();
+        for at in 0..sealed.len() {
+            // Cut, and with another byte.
+            for bad in [sealed[..at].to_owned(), format!("{}~{}", &sealed[..at], &sealed[at + 1..])] {
+                assert!(!matches!(one.open(PLACE, &bad), Opened::Text { .. }), "{bad}");
+            }
+        }
+        for bad in [
+            "sealed:",
+            "sealed:2:00:x",
+            "sealed:1:",
+            "sealed:1::",
+            "sealed:1:\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}x",
+        ] {
+            assert_eq!(one.open(PLACE, bad), Opened::Lost, "{bad}");
+        }
+        assert!(one.has_lost());
+    }
+
+    #[test]
+    fn secrets_for_other_purposes_follow_the_keys() {
+        let all = |keys: &[&str], purpose| {
+            let secrets = seals(keys).secrets(purpose, &[1; 32]);
+            secrets.map(|secrets| secrets.all().copied().collect::<Vec<_>>()).unwrap_or_default()
+        };
+        let both = all(&["two", "one"], "cursors");
+        assert_eq!(both, [all(&["two"], "cursors"), all(&["one"], "cursors")].concat());
+        assert!(both[0] != both[1] && both[0] != all(&["two"], "states")[0]);
+        assert!(all(&[], "cursors").is_empty());
+    }
+
+    #[test]
+    fn the_key_is_made_once_for_its_owner_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let none = Seals::of(dir.path(), &KeySource::default()).unwrap();
+        assert!(none.seal(PLACE, "x").is_none() && !dir.path().join(KEY_FILE).exists(), "only looking makes no key");
+        let make = KeySource { given: None, make: true };
+        let sealed = Seals::of(dir.path(), &make).unwrap().seal(PLACE, "x").unwrap();
+        let path = dir.path().join(KEY_FILE);
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(Seals::of(dir.path(), &KeySource::default()).unwrap().open(PLACE, &sealed), text("x", true));
+        let given = KeySource { given: Some(Secret::new("given".repeat(8))), make: true };
+        assert_eq!(Seals::of(dir.path(), &given).unwrap().open(PLACE, &sealed), text("x", false), "from before");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
+        let refused = Seals::of(dir.path(), &make).unwrap_err();
+        assert!(refused.contains("secrets.key may be read by others (mode 0640); run `chmod go-rwx "), "{refused}");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        std::fs::write(&path, "\n").unwrap();
+        let refused = Seals::of(dir.path(), &make).unwrap_err();
+        assert!(refused.contains("secrets.key holds no key; put the right one back"), "{refused}");
+    }
+
+    #[test]
+    fn all_who_make_the_key_at_once_have_the_same() {
+        let make = KeySource { given: None, make: true };
+        for _ in 0..20 {
+            let dir = tempfile::tempdir().unwrap();
+            let of = || Seals::of(dir.path(), &make).unwrap();
+            let all: Vec<Seals> = std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..16).map(|_| scope.spawn(of)).collect();
+                threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+            });
+            let sealed = all[0].seal(PLACE, "x").unwrap();
+            assert!(all.iter().all(|seals| seals.open(PLACE, &sealed) == text("x", true)));
+            assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "nothing else is left");
+        }
+    }
+
+    #[test]
+    fn a_configured_key_leaves_none_in_the_state_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let given = KeySource { given: Some(Secret::new("given".repeat(8))), make: true };
+        assert!(Seals::of(dir.path(), &given).unwrap().seal(PLACE, "x").is_some());
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,4 @@
+//! Logs and metrics for operators.
+
+pub mod logs;
+pub mod metrics;

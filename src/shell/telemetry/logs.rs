@@ -1,0 +1,166 @@
+//! Logs: to stderr as text or JSON, or to the journal when stderr is connected to it.
+//!
+//! Logging never delays a call: lines go through a bounded buffer to a thread of their own, and a line that finds the
+//! buffer full is dropped.
+
+use std::borrow::Cow;
+use std::io::{self, IsTerminal as _, Write};
+use std::sync::OnceLock;
+
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{Layer, Registry, fmt, reload};
+
+mod plain;
+mod sink;
+
+use self::plain::Plain;
+use self::sink::{Flusher, Sink};
+use crate::wire::foreign;
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// To the journal if stderr is connected to it, else text.
+    Auto,
+    Text,
+    Json,
+}
+
+/// How to log.
+#[derive(Clone, Debug)]
+pub struct LogOptions {
+    pub format: LogFormat,
+    /// A level, or `target=level` pairs with commas between.
+    pub filter: String,
+    /// The filter holds whatever the configuration says later.
+    pub fixed: bool,
+}
+
+/// The filter in force, where the configuration may change it.
+static FILTER: OnceLock<reload::Handle<Targets, Registry>> = OnceLock::new();
+
+/// Puts the filter of the configuration in force, unless the command line or the environment has given one.
+pub fn set_filter(filter: &str) {
+    if let (Some(handle), Ok(filter)) = (FILTER.get(), filter.parse::<Targets>()) {
+        // It fails only when nothing is logged any more.
+        drop(handle.reload(filter));
+    }
+}
+
+/// Returns how many lines were dropped since the process started, because stderr did not take them
+/// in time.
+pub fn dropped_lines() -> u64 {
+    sink::dropped()
+}
+
+/// Writes the queued lines when it is dropped.
+#[derive(Debug)]
+pub struct LogGuard {
+    _flusher: Option<Flusher>,
+}
+
+/// Starts logging for the whole process.
+///
+/// # Errors
+/// A filter that cannot be read, with the reason.
+pub fn init(options: &LogOptions) -> Result<LogGuard, String> {
+    let filter = options.filter.parse::<Targets>().map_err(|error| {
+        format!("log filter {:?}: {error}; write a level such as `info`, or `target=level`", options.filter)
+    })?;
+    let (layer, flusher) = match options.format {
+        LogFormat::Auto => match journal() {
+            Some(layer) => (layer, None),
+            None => to_stderr(false),
+        },
+        LogFormat::Text => to_stderr(false),
+        LogFormat::Json => to_stderr(true),
+    };
+    let (filter, handle) = reload::Layer::new(filter);
+    if !options.fixed {
+        drop(FILTER.set(handle));
+    }
+    // A second subscriber, in tests of the command line, must not stop the process.
+    drop(tracing_subscriber::registry().with(layer.with_filter(filter)).try_init());
+    Ok(LogGuard { _flusher: flusher })
+}
+
+type Boxed = Box<dyn Layer<Registry> + Send + Sync>;
+
+fn to_stderr(json: bool) -> (Boxed, Option<Flusher>) {
+    let (sink, flusher) = Sink::start(io::stderr());
+    let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let layer = if json {
+        // JSON strings have their control characters escaped already.
+        fmt::layer().json().flatten_event(true).with_writer(move || sink.clone()).boxed()
+    } else if colours {
+        fmt::layer().with_writer(move || Escaping { sink: sink.clone(), colours }).boxed()
+    } else {
+        let writer = move || Escaping { sink: sink.clone(), colours };
+        fmt::layer().event_format(Plain).with_writer(writer).boxed()
+    };
+    (layer, Some(flusher))
+}
+
+/// The journal, if it is what stderr writes to. Source: `JOURNAL_STREAM` in `systemd.exec(5)`.
+fn journal() -> Option<Boxed> {
+    let stream = std::env::var("JOURNAL_STREAM").ok()?;
+    let (device, inode) = stream.split_once(':')?;
+    let stderr = rustix::fs::fstat(io::stderr()).ok()?;
+    if device.parse() != Ok(stderr.st_dev) || inode.parse() != Ok(stderr.st_ino) {
+        return None;
+    }
+    let layer = tracing_journald::layer().ok()?;
+    Some(layer.with_syslog_identifier("headend".to_owned()).boxed())
+}
+
+/// Writes lines with hidden characters escaped: bytes of a peer cannot forge a line or move a cursor.
+struct Escaping {
+    sink: Sink,
+    /// Escape sequences of our own colours pass.
+    colours: bool,
+}
+
+impl Write for Escaping {
+    /// Takes whole lines, which is how the subscriber writes.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.sink.line(&escaped(line, self.colours));
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A line with hidden characters escaped, except the newline at its end. Most lines have none and are not copied.
+fn escaped(line: &[u8], colours: bool) -> Cow<'_, [u8]> {
+    let body = line.strip_suffix(b"\n").unwrap_or(line);
+    if body.iter().all(|byte| (b' '..=b'~').contains(byte)) {
+        return Cow::Borrowed(line);
+    }
+    let body = String::from_utf8_lossy(body);
+    let shown = if colours { foreign::coloured_line(&body) } else { foreign::line(&body) };
+    let mut out = shown.into_owned();
+    out.push('\n');
+    Cow::Owned(out.into_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_stays_one_line() {
+        let line = escaped("a\nb\r\u{1b}[2Jc\u{9b}d\u{2028}\u{202e}\u{3164}\n".as_bytes(), false);
+        assert_eq!(String::from_utf8_lossy(&line), "a\\nb\\r\\u{1b}[2Jc\\u{9b}d\\u{2028}\\u{202e}\\u{3164}\n");
+    }
+
+    #[test]
+    fn a_bad_filter_is_explained() {
+        let options = LogOptions { format: LogFormat::Text, filter: "headend=loud".to_owned(), fixed: true };
+        let error = init(&options).err().unwrap_or_default();
+        assert!(error.contains("headend=loud"), "{error}");
+    }
+}

@@ -1,0 +1,29 @@
+//! The records of the audit log, those that were written and those that were lost.
+
+use std::sync::Arc;
+
+use prometheus::IntCounter;
+
+use crate::policy::Event;
+
+/// The series of the audit log.
+#[derive(Clone, Debug)]
+pub struct AuditMetrics {
+    /// In the order of the events.
+    pub(super) records: Arc<[IntCounter]>,
+    pub(super) failures: IntCounter,
+}
+
+impl AuditMetrics {
+    /// Counts a written record.
+    pub fn recorded(&self, event: Event) {
+        if let Some(counter) = self.records.get(event as usize) {
+            counter.inc();
+        }
+    }
+
+    /// Counts records that could not be written.
+    pub fn failed(&self, records: u64) {
+        self.failures.inc_by(records);
+    }
+}

@@ -1,0 +1,199 @@
+//! What is started for an upstream, and why it could not be.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+
+use crate::base::descriptors::ran_out;
+use crate::config::secret::Secret;
+use crate::config::{Confinement, ContainerRun, Target, Template, Upstream, inherited};
+use crate::store::pins::Found;
+
+/// The variable that says who started a child, see `owner`.
+pub(super) const MARK: &str = "HEADEND_OWNER";
+
+/// Why a child could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum SpawnError {
+    #[error("the command is empty")]
+    Empty,
+    #[error("`{path}` is not there")]
+    NotThere { path: String },
+    #[error("the working directory `{path}` is not there")]
+    NoDirectory { path: String },
+    #[error("start `{program}`: the interpreter that its first line names is not there")]
+    NoInterpreter { program: String },
+    #[error("start `{program}`: {source}")]
+    Start {
+        program: String,
+        #[source]
+        source: io::Error,
+    },
+    #[error("the pipes of `{program}` are missing")]
+    Pipes { program: String },
+}
+
+impl SpawnError {
+    /// How to mend it; `None` for what may pass by itself, such as a machine with too many processes.
+    pub fn remedy(&self) -> Option<&'static str> {
+        match self {
+            Self::Empty => Some("write the program and its arguments in `command`"),
+            Self::NotThere { .. } => Some("install the program, or correct `command`"),
+            Self::NoDirectory { .. } => Some("create the directory, or correct `cwd`"),
+            Self::NoInterpreter { .. } => Some("install the interpreter, or correct the program's first line"),
+            Self::Start { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+                Some("make the program executable for the user that runs headend")
+            }
+            Self::Start { source, .. } if source.raw_os_error() == Some(Errno::NOEXEC.raw_os_error()) => {
+                Some("name a program of this machine, or the interpreter of the script, in `command`")
+            }
+            Self::Start { .. } | Self::Pipes { .. } => None,
+        }
+    }
+
+    /// Whether there was no file descriptor left for its pipes.
+    pub fn lacks_descriptors(&self) -> bool {
+        let source = std::error::Error::source(self).and_then(|source| source.downcast_ref());
+        source.is_some_and(ran_out)
+    }
+}
+
+/// What to start.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    pub command: Vec<Template>,
+    /// The program in errors.
+    shown: String,
+    /// The file that the first word leads to, where that is settled.
+    pub program: Option<PathBuf>,
+    /// Its `PATH`.
+    pub path: Option<OsString>,
+    /// Variables that it inherits from us.
+    pub inherited: Inherited,
+    /// Variables that the configuration names or states.
+    pub env: Vec<(String, Secret)>,
+    pub cwd: Option<Template>,
+    /// The values that were put in for variables.
+    pub expanded: Vec<(String, Secret)>,
+    pub confinement: Confinement,
+    /// Who starts it, for the case that nothing else is left to end it.
+    pub mark: Option<String>,
+}
+
+/// Variables of our own environment.
+#[derive(Clone, Default)]
+pub struct Inherited(Vec<(OsString, OsString)>);
+
+// Their values may be of any kind.
+impl fmt::Debug for Inherited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|(name, _)| name)).finish()
+    }
+}
+
+impl Launch {
+    /// The launch of an upstream as it would be started now; `None` for a server behind HTTP.
+    pub fn of(spec: &Upstream, found: Option<Found>, mark: Option<String>) -> Option<Self> {
+        let Target::Stdio { command, env, cwd } = spec.target.clone() else { return None };
+        let [plain, named] = inherited(spec, &|name| std::env::var_os(name));
+        let mut inherited: Vec<(OsString, OsString)> =
+            plain.into_iter().map(|(name, value)| (name.into(), value)).collect();
+        let mut all = Vec::new();
+        for (name, value) in named {
+            // Secrets are texts; a value that is none is passed all the same.
+            match value.into_string() {
+                Ok(value) => all.push((name, Secret::new(value))),
+                Err(value) => inherited.push((name.into(), value)),
+            }
+        }
+        all.extend(env);
+        let (inherited, confinement) = (Inherited(inherited), spec.confinement);
+        let (program, path) = found.map(|found| (found.program, found.path)).unzip();
+        let word = command.first();
+        let word = word.filter(|word| program.is_none() || spec.target.hides_program(word));
+        let path_of = |program: Option<&PathBuf>| program.map(|path| path.display().to_string()).unwrap_or_default();
+        let shown = word.map_or_else(|| path_of(program.as_ref()), |word| word.written().to_owned());
+        let (path, expanded) = (path.flatten(), spec.expanded.clone());
+        Some(Self { command, shown, program, path, inherited, env: all, cwd, expanded, confinement, mark })
+    }
+
+    /// Whether it runs a container that gets no standard input.
+    pub fn lacks_stdin(&self) -> bool {
+        let words: Vec<String> = self.command.iter().map(|word| word.written().to_owned()).collect();
+        ContainerRun::of(&words).is_some_and(ContainerRun::lacks_stdin)
+    }
+
+    /// A program of the gateway's own, by its absolute path: it gets nothing of our environment.
+    pub fn bare(command: &[String]) -> Self {
+        let shown = command.first().cloned().unwrap_or_default();
+        Self {
+            program: Some(PathBuf::from(&shown)),
+            shown,
+            command: command.iter().cloned().map(Template::plain).collect(),
+            path: None,
+            inherited: Inherited::default(),
+            env: Vec::new(),
+            cwd: None,
+            expanded: Vec::new(),
+            confinement: Confinement::default(),
+            mark: None,
+        }
+    }
+
+    /// The first word and the others.
+    ///
+    /// # Errors
+    /// [`SpawnError::Empty`].
+    pub fn words(&self) -> Result<(&str, Vec<&str>), SpawnError> {
+        let (program, rest) = self.command.split_first().ok_or(SpawnError::Empty)?;
+        Ok((program.expose(), rest.iter().map(Template::expose).collect()))
+    }
+
+    /// The first word as it is written.
+    pub(super) fn name(&self) -> String {
+        self.command.first().map_or_else(String::new, |word| word.written().to_owned())
+    }
+
+    /// The directory to start it in.
+    pub(super) fn directory(&self) -> Option<&Path> {
+        self.cwd.as_ref().map(|cwd| Path::new(cwd.expose()))
+    }
+
+    /// The file to execute, or the word to look up.
+    pub fn file(&self) -> &Path {
+        let word = || Path::new(self.command.first().map_or("", Template::expose));
+        self.program.as_deref().unwrap_or_else(word)
+    }
+
+    /// The child's whole environment; later ones replace earlier ones.
+    pub(super) fn environment(&self) -> impl Iterator<Item = (OsString, OsString)> {
+        let own = |(key, value): &(String, Secret)| (OsStr::new(key).to_owned(), OsStr::new(value.expose()).to_owned());
+        let mark = self.mark.as_ref().map(|mark| (MARK.into(), mark.into()));
+        let path = self.path.as_ref().map(|path| ("PATH".into(), path.clone()));
+        self.inherited.0.iter().cloned().chain(self.env.iter().map(own)).chain(path).chain(mark)
+    }
+
+    /// What the system's refusal means, where [`Self::look`] has found nothing missing.
+    pub(super) fn refused(&self, source: io::Error) -> SpawnError {
+        let program = self.name();
+        if source.kind() == io::ErrorKind::NotFound {
+            SpawnError::NoInterpreter { program }
+        } else {
+            SpawnError::Start { program, source }
+        }
+    }
+
+    /// Looks for the files without which no start succeeds, since the system's error names none of them.
+    pub fn look(&self) -> Result<(), SpawnError> {
+        match (&self.program, &self.cwd) {
+            (Some(path), _) if !path.exists() => Err(SpawnError::NotThere { path: self.shown.clone() }),
+            (_, Some(cwd)) if !Path::new(cwd.expose()).is_dir() => {
+                Err(SpawnError::NoDirectory { path: cwd.written().to_owned() })
+            }
+            _ => Ok(()),
+        }
+    }
+}

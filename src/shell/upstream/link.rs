@@ -1,0 +1,56 @@
+//! The link to a running upstream, or its state without one.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::engine::handshake::Agreed;
+use crate::mcp::log::LogSwitch;
+use crate::upstream::http::HttpLink;
+use crate::upstream::stdio::StdioLink;
+
+/// State of an upstream.
+#[derive(Clone, Debug, strum::IntoStaticStr)]
+#[strum(const_into_str, serialize_all = "lowercase")]
+pub enum LinkState {
+    /// Lazy, and at rest: nothing needs it.
+    Idle,
+    Starting,
+    Ready(Link),
+    Down {
+        /// When it is tried again.
+        until: Instant,
+    },
+    Stopped,
+}
+
+/// The way to a running upstream.
+#[derive(Clone, Debug)]
+pub enum Link {
+    Stdio(StdioLink),
+    Http(Arc<HttpLink>),
+}
+
+impl Link {
+    /// The level that its server was asked for.
+    pub(super) fn logs(&self) -> &LogSwitch {
+        match self {
+            Self::Stdio(link) => &link.logs,
+            Self::Http(link) => &link.logs,
+        }
+    }
+
+    /// Whether it takes calls; `false` in the moment between the end of a child's task and the next state of its upstream.
+    pub(super) fn is_open(&self) -> bool {
+        match self {
+            Self::Stdio(link) => link.is_open(),
+            Self::Http(_) => true,
+        }
+    }
+
+    pub fn agreed(&self) -> Agreed {
+        match self {
+            Self::Stdio(link) => link.agreed,
+            Self::Http(link) => link.agreed,
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! How often a person is led to the page where an upstream's login is given.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// How long a person who declines is not asked again.
+const REST: Duration = Duration::from_secs(600);
+
+/// One call at a time leads a person there, and none for a while after that person declined.
+#[derive(Debug)]
+pub struct LoginLink {
+    turn: Arc<Semaphore>,
+    /// Seconds of uptime.
+    rests_until: AtomicU64,
+}
+
+impl Default for LoginLink {
+    fn default() -> Self {
+        Self { turn: Arc::new(Semaphore::new(1)), rests_until: AtomicU64::new(0) }
+    }
+}
+
+impl LoginLink {
+    /// The turn of a call, if no other has it. Given back on drop.
+    pub fn turn(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.turn).try_acquire_owned().ok()
+    }
+
+    /// The person has declined.
+    pub fn rest(&self, now: Duration) {
+        self.rests_until.store((now + REST).as_secs(), Ordering::Relaxed);
+    }
+
+    pub fn rests(&self, now: Duration) -> bool {
+        now.as_secs() < self.rests_until.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_call_at_a_time_leads_there_and_none_after_a_no() {
+        let link = LoginLink::default();
+        let now = Duration::from_secs(7);
+        let first = link.turn();
+        assert!(first.is_some() && link.turn().is_none());
+        drop(first);
+        assert!(link.turn().is_some() && !link.rests(now));
+        link.rest(now);
+        assert!(link.rests(now) && link.rests(now + REST / 2) && !link.rests(now + REST));
+    }
+}

@@ -1,0 +1,90 @@
+//! Notifications of a server outside of calls, and the clients that get them; the turns of its calls.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::catalog::listed::Shown;
+use crate::catalog::name::UpstreamName;
+use crate::engine::askers::Askers;
+use crate::upstream::turns::Turns;
+use crate::upstream::updates::Updates;
+use crate::wire::message::Notification;
+
+/// Notifications that may wait for a client; with more, the oldest give way.
+const MAX_NOTICES: usize = 64;
+
+/// One client below its caller: a legacy session or one connection by pipe. Lanes end with it.
+#[derive(Debug)]
+pub struct ClientTag {
+    number: u64,
+    /// Notifications of servers on this client's own sessions outside of its calls, with the server.
+    notices: Mutex<VecDeque<(UpstreamName, Notification)>>,
+    noticed: Notify,
+    /// The pages of tools that it was given lately.
+    pub shown: Mutex<Shown>,
+}
+
+/// The next number for a session, a pipe or a connection; unique within this process.
+pub(crate) fn fresh_number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+impl ClientTag {
+    pub fn new() -> Arc<Self> {
+        let number = fresh_number();
+        Arc::new(Self { number, notices: Mutex::default(), noticed: Notify::new(), shown: Mutex::default() })
+    }
+
+    /// Unique within this process.
+    pub const fn number(&self) -> u64 {
+        self.number
+    }
+
+    fn tell(&self, upstream: &UpstreamName, notice: Notification) {
+        let mut notices = self.notices.lock();
+        if notices.len() >= MAX_NOTICES {
+            notices.pop_front();
+        }
+        notices.push_back((upstream.clone(), notice));
+        self.noticed.notify_one();
+    }
+
+    /// The next notification that belongs to no call. Cancel-safe.
+    pub async fn next(&self) -> (UpstreamName, Notification) {
+        loop {
+            let next = self.notices.lock().pop_front();
+            if let Some(next) = next {
+                return next;
+            }
+            self.noticed.notified().await;
+        }
+    }
+}
+
+/// Where the news of one session go.
+#[derive(Clone, Debug)]
+pub struct SessionNews {
+    pub upstream: UpstreamName,
+    /// Of sessions besides the main one.
+    client: Option<Weak<ClientTag>>,
+    pub turns: Arc<Turns>,
+    pub updates: Arc<Updates>,
+}
+
+impl SessionNews {
+    pub(super) fn new(upstream: UpstreamName, askers: Arc<Askers>, client: Option<Weak<ClientTag>>) -> Self {
+        Self { upstream, client, turns: Arc::new(Turns::new(askers)), updates: Arc::default() }
+    }
+
+    /// Passes on what the server says outside of calls, where the session is one client's own.
+    pub fn tell(&self, notice: Notification) {
+        if let Some(client) = self.client.as_ref().and_then(Weak::upgrade) {
+            client.tell(&self.upstream, notice);
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Starts upstreams and opens sessions with them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::base::budget::Budget;
+use crate::base::slots::Slots;
+use crate::base::stop::StopTimes;
+use crate::base::task_group::TaskGroup;
+use crate::catalog::name::UpstreamName;
+use crate::config::{Limits, Upstream};
+use crate::engine::ask::Declared;
+use crate::mcp::input::Kinds;
+use crate::mcp::voice::Ear;
+use crate::store::pins::LaunchGate;
+use crate::upstream::client::HttpClient;
+use crate::upstream::login_parts::LoginParts;
+use crate::upstream::owner::Marks;
+use crate::wire::frame::Bounds;
+
+/// How much is taken from upstreams. Clones share the bounds, which a reload may change: those of bytes hold for the next
+/// answer over HTTP, and all of them from an upstream's next start on.
+#[derive(Clone, Debug)]
+pub struct Intake {
+    pub budget: Arc<Budget>,
+    measure: Arc<Measure>,
+}
+
+#[derive(Debug, Default)]
+struct Measure {
+    bytes: AtomicUsize,
+    depth: AtomicUsize,
+    nodes: AtomicUsize,
+}
+
+impl Intake {
+    pub fn new(budget: Arc<Budget>, limits: &Limits) -> Self {
+        let intake = Self { budget, measure: Arc::default() };
+        intake.set_limits(limits);
+        intake
+    }
+
+    pub fn set_limits(&self, limits: &Limits) {
+        let Measure { bytes, depth, nodes } = &*self.measure;
+        bytes.store(limits.upstream_result_bytes, Ordering::Relaxed);
+        depth.store(limits.upstream_depth, Ordering::Relaxed);
+        nodes.store(limits.upstream_nodes, Ordering::Relaxed);
+    }
+
+    /// Longest line of a child and longest body or event of an HTTP answer.
+    pub fn max_message_bytes(&self) -> usize {
+        self.measure.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Depth and number of values of each message.
+    fn bounds(&self) -> Bounds {
+        let Measure { depth, nodes, .. } = &*self.measure;
+        Bounds { depth: depth.load(Ordering::Relaxed), nodes: nodes.load(Ordering::Relaxed) }
+    }
+
+    /// Hears the upstream of that name.
+    pub fn ear(&self, upstream: &UpstreamName) -> Ear {
+        let budget = Arc::clone(&self.budget);
+        Ear::new(upstream.as_str(), self.bounds(), move |bytes| budget.count(bytes))
+    }
+}
+
+/// The parts needed to open a session.
+#[derive(Clone, Debug)]
+pub struct Spawner {
+    /// Ends with the upstream.
+    pub stop: CancellationToken,
+    pub tasks: TaskGroup,
+    pub http: HttpClient,
+    pub intake: Intake,
+    pub logins: LoginParts,
+    /// Whether others than the local user can call.
+    pub many_callers: bool,
+    /// How long the end of a process may take.
+    pub times: StopTimes,
+    /// Who starts processes.
+    pub marks: Marks,
+    /// Stands before each start.
+    pub gate: Arc<LaunchGate>,
+    /// Places for programs that start.
+    pub starts: Slots,
+}
+
+impl Spawner {
+    /// The client capabilities of the main session. A shared process may only ask if there can be only one caller.
+    pub fn declared(&self, spec: &Upstream) -> Declared {
+        if spec.is_shared_process() && !self.many_callers {
+            Declared::new(Kinds { form: true, url: true, sampling: true, roots: true, ..Kinds::default() }, &spec.roots)
+        } else {
+            Declared::default()
+        }
+    }
+}

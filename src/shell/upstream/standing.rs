@@ -1,0 +1,67 @@
+//! How a server behind a URL takes the gateway's credentials.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use crate::catalog::name::UpstreamName;
+use crate::engine::failure::{Executed, Failure, Reason};
+
+/// The verdict of the server's last answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Standing {
+    /// The server looks at messages.
+    #[default]
+    Admitted,
+    /// It asks for a login, and the gateway has none.
+    NeedsLogin,
+    /// The login that the gateway had is not good any more.
+    LoginExpired,
+    /// It refuses the credential of the configuration, or asks for one without saying how to get it.
+    Refused,
+}
+
+impl Standing {
+    /// The state of the upstream that follows; `None` where the connection decides.
+    pub const fn state(self) -> Option<&'static str> {
+        match self {
+            Self::Admitted => None,
+            Self::NeedsLogin => Some("needs-login"),
+            Self::LoginExpired => Some("login-expired"),
+            Self::Refused => Some("refused"),
+        }
+    }
+
+    /// Whether a login ends it.
+    pub const fn awaits_login(self) -> bool {
+        matches!(self, Self::NeedsLogin | Self::LoginExpired)
+    }
+}
+
+/// The failure of a call whose upstream, of that name, waits for a login.
+pub(crate) fn needs_login(upstream: &UpstreamName) -> Failure {
+    let detail = format!(
+        "The server `{upstream}` wants a login, which only the operator of headend can give. The call was not made. \
+         Tell the user that a login is needed, and repeat the call afterwards."
+    );
+    let login = Some(upstream.as_str().into());
+    Failure { login, ..Failure::new(Reason::NeedsLogin, Executed::No, detail) }
+}
+
+/// A standing that many tasks see.
+#[derive(Debug, Default)]
+pub(crate) struct SharedStanding(AtomicU8);
+
+impl SharedStanding {
+    pub(crate) fn get(&self) -> Standing {
+        of(self.0.load(Ordering::Relaxed))
+    }
+
+    /// Returns the standing of before.
+    pub(crate) fn swap(&self, standing: Standing) -> Standing {
+        of(self.0.swap(standing as u8, Ordering::Relaxed))
+    }
+}
+
+fn of(number: u8) -> Standing {
+    let all = [Standing::Admitted, Standing::NeedsLogin, Standing::LoginExpired, Standing::Refused];
+    all.into_iter().find(|standing| *standing as u8 == number).unwrap_or_default()
+}

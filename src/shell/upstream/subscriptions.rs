@@ -1,0 +1,291 @@
+//! Resource subscriptions at upstreams.
+//!
+//! A legacy server is asked once for each URI. A modern one has a stream for all of them: when they change, the new stream is
+//! acknowledged before the old one is closed. After a lane was opened anew nobody knows what was missed, so everything counts as
+//! updated.
+//!
+//! `resources/subscribe` and `subscriptions/listen` of clients both end at the table of a lane, which subscribes once
+//! for each URI. A client's subscription ends with its session or stream; the one at the server ends with the last
+//! client's.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::base::clock;
+use crate::base::task_group::TaskGroup;
+use crate::engine::call::{Outcome, Outgoing};
+use crate::engine::event::ExchangeEvent;
+use crate::engine::stream_pace::{SHORTEST, StreamPace};
+use crate::engine::unasked::updated_uri;
+use crate::mcp::meta::Meta;
+use crate::mcp::method::Method;
+use crate::mcp::version::Era;
+use crate::policy::Permit;
+use crate::upstream::handle::Handle;
+use crate::upstream::link::Link;
+use crate::upstream::sent::Sent;
+use crate::upstream::session::LaneUse;
+use crate::upstream::updates::{Updates, Watch, Watcher};
+use crate::wire::headers::ParamHeaders;
+use crate::wire::raw::{RawJson, RawObject};
+
+/// How long a server may take to confirm.
+const CONFIRM: Duration = Duration::from_secs(5);
+/// Why a resource is not watched.
+#[derive(Debug)]
+pub enum Unwatched {
+    /// The server does not tell of updates of this one.
+    NotOffered,
+    /// The server's own error.
+    Refused(RawJson),
+    /// No answer.
+    Silent,
+}
+
+/// A watch; dropping it ends it, upstream too where it was the last.
+#[derive(Debug)]
+pub struct Watching {
+    handle: Arc<Handle>,
+    lane: LaneUse,
+    tasks: TaskGroup,
+    original: String,
+    id: u64,
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        if let Some(permit) = self.lane.news.updates.forget(&self.original, self.id) {
+            let (handle, lane, original) = (Arc::clone(&self.handle), self.lane.clone(), self.original.clone());
+            let tasks = self.tasks.clone();
+            self.tasks.spawn("unsubscribe", async move {
+                lane.news.updates.end(&handle, &lane, original, &permit, tasks).await
+            });
+        }
+    }
+}
+
+/// The resource of a subscription.
+pub struct Target {
+    /// As the server knows it, and as the client does.
+    pub original: String,
+    pub exposed: String,
+    pub permit: Permit,
+}
+
+impl Updates {
+    /// Begins to watch a resource.
+    ///
+    /// # Errors
+    /// [`Unwatched`].
+    pub async fn watch(
+        handle: &Arc<Handle>,
+        lane: &LaneUse,
+        link: &Link,
+        target: Target,
+        watcher: &Arc<Watcher>,
+        tasks: &TaskGroup,
+    ) -> Result<Watching, Unwatched> {
+        if !link.agreed().offers.subscriptions {
+            return Err(Unwatched::NotOffered);
+        }
+        let Target { original, exposed, permit } = target;
+        let permit = Arc::new(permit);
+        let updates = &lane.news.updates;
+        let mut upstream = updates.upstream.lock().await;
+        let (id, first) = updates.enter(&original, exposed, watcher, Arc::clone(&permit));
+        // From here on the end of this value ends the watch.
+        let (handle, lane) = (Arc::clone(handle), lane.clone());
+        let watching = Watching { handle, lane, tasks: tasks.clone(), original, id };
+        if first {
+            match link.agreed().revision.era() {
+                Era::Legacy => {
+                    let outcome = ask(&watching.handle, link, &permit, Method::ResourcesSubscribe, &watching.original);
+                    match tokio::time::timeout(CONFIRM, outcome).await {
+                        Ok(Outcome::Result { .. }) => {}
+                        Ok(Outcome::Error { raw }) => return Err(Unwatched::Refused(raw)),
+                        Ok(Outcome::Failed(_)) | Err(_) => return Err(Unwatched::Silent),
+                    }
+                }
+                Era::Modern => {
+                    let Watching { handle, lane, tasks, original, .. } = &watching;
+                    let honoured = updates.listen(handle, lane, link, &permit, &mut upstream, tasks).await?;
+                    if !honoured.contains(original) {
+                        return Err(Unwatched::NotOffered);
+                    }
+                }
+            }
+        }
+        drop(upstream);
+        Ok(watching)
+    }
+
+    /// No client subscribes to this resource any more.
+    async fn end(
+        &self,
+        handle: &Arc<Handle>,
+        lane: &LaneUse,
+        original: String,
+        permit: &Arc<Permit>,
+        tasks: TaskGroup,
+    ) {
+        let mut upstream = self.upstream.lock().await;
+        // Another client may have subscribed meanwhile.
+        if self.watched.lock().contains_key(&original) {
+            return;
+        }
+        // Also where the server is away: a stream that waits for it would keep the lane for ever.
+        if self.watched.lock().is_empty()
+            && let Some(stream) = upstream.take()
+        {
+            stream.cancel();
+            return;
+        }
+        let Some(link) = lane.open_link() else { return };
+        if link.agreed().revision.era() == Era::Legacy {
+            let outcome = ask(handle, &link, permit, Method::ResourcesUnsubscribe, &original);
+            // A server that does not answer goes on telling, and is not listened to.
+            drop(tokio::time::timeout(CONFIRM, outcome).await);
+        } else {
+            // The old stream stays where no new one can be had.
+            drop(self.listen(handle, lane, &link, permit, &mut upstream, &tasks).await);
+        }
+    }
+
+    /// Opens a stream for everything that is watched, then closes the one before it. The URIs that the server honours.
+    async fn listen(
+        &self,
+        handle: &Arc<Handle>,
+        lane: &LaneUse,
+        link: &Link,
+        permit: &Arc<Permit>,
+        current: &mut Option<CancellationToken>,
+        tasks: &TaskGroup,
+    ) -> Result<Vec<String>, Unwatched> {
+        let (exchange, honoured) = open_stream(handle, link, permit, &self.uris()).await?;
+        let token = CancellationToken::new();
+        if let Some(before) = current.replace(token.clone()) {
+            before.cancel();
+        }
+        let (handle, lane, permit) = (Arc::clone(handle), lane.clone(), Arc::clone(permit));
+        let stop = tasks.stop_token().clone();
+        tasks.spawn("resource updates", async move {
+            tokio::select! {
+                () = follow(&handle, &lane, &permit, exchange) => {}
+                () = token.cancelled() => {}
+                () = stop.cancelled() => {}
+            }
+        });
+        Ok(honoured)
+    }
+
+    /// The session was opened anew: a legacy server has forgotten its subscriptions.
+    pub async fn restore(&self, handle: &Arc<Handle>, link: &Link) {
+        if link.agreed().revision.era() == Era::Modern {
+            return;
+        }
+        let _turn = self.upstream.lock().await;
+        let watched: Vec<(String, Arc<Permit>)> = {
+            let watched = self.watched.lock();
+            let first = |watches: &Vec<Watch>| watches.first().map(|watch| Arc::clone(&watch.permit));
+            watched.iter().filter_map(|(uri, watches)| Some((uri.clone(), first(watches)?))).collect()
+        };
+        for (uri, permit) in &watched {
+            let outcome = ask(handle, link, permit, Method::ResourcesSubscribe, uri);
+            let kept = matches!(tokio::time::timeout(CONFIRM, outcome).await, Ok(Outcome::Result { .. }));
+            let told = || handle.health.lines.subscriptions.count(clock::uptime());
+            if let Some(count) = (!kept).then(told).flatten() {
+                tracing::warn!(upstream.name = %handle.name, count, "a resource subscription was lost after a restart");
+            }
+        }
+        if !watched.is_empty() {
+            self.all_updated();
+        }
+    }
+}
+
+fn outgoing(method: Method, body: RawObject) -> Outgoing {
+    Outgoing { body, ..Outgoing::own(method, Meta::default()) }
+}
+
+/// Asks a legacy server to begin or to end.
+async fn ask(handle: &Handle, link: &Link, permit: &Permit, method: Method, uri: &str) -> Outcome {
+    let body = RawObject::of_strings(&[("uri", uri)]);
+    handle.call(link, permit, outgoing(method, body), &ParamHeaders::default()).outcome().await
+}
+
+/// Opens a modern server's stream of updates and waits for the acknowledgement.
+async fn open_stream(
+    handle: &Handle,
+    link: &Link,
+    permit: &Permit,
+    uris: &[String],
+) -> Result<(Sent, Vec<String>), Unwatched> {
+    let list = RawJson::list(uris.iter().map(|uri| RawJson::string(uri)));
+    let wanted = RawObject::of([("resourceSubscriptions", list)]).encode();
+    let body = RawObject::of([("notifications", wanted)]);
+    let mut exchange = handle.call(link, permit, outgoing(Method::Listen, body), &ParamHeaders::default());
+    let acknowledged = async {
+        loop {
+            match exchange.next().await {
+                ExchangeEvent::Notice(notice) if notice.method == "notifications/subscriptions/acknowledged" => {
+                    let params = notice.params.and_then(|raw| RawObject::parse(&raw).ok()).unwrap_or_default();
+                    let filter = params.object("notifications");
+                    let uris = filter.and_then(|f| f.get("resourceSubscriptions")?.parse::<Vec<String>>().ok());
+                    return Ok(uris.unwrap_or_default());
+                }
+                ExchangeEvent::Done(Outcome::Error { raw }) => return Err(Unwatched::Refused(raw)),
+                ExchangeEvent::Done(Outcome::Result { .. } | Outcome::Failed(_)) => return Err(Unwatched::Silent),
+                ExchangeEvent::Notice(_)
+                | ExchangeEvent::Progress(_)
+                | ExchangeEvent::Log(_)
+                | ExchangeEvent::Ask(_)
+                | ExchangeEvent::Withdrawn(_)
+                | ExchangeEvent::Alive => {}
+            }
+        }
+    };
+    let uris = tokio::time::timeout(CONFIRM, acknowledged).await.unwrap_or(Err(Unwatched::Silent))?;
+    Ok((exchange, uris))
+}
+
+/// Passes updates on while a client subscribes; opens an ended stream again.
+async fn follow(handle: &Arc<Handle>, lane: &LaneUse, permit: &Permit, mut exchange: Sent) {
+    let mut pace = StreamPace::default();
+    let mut has_lived = false;
+    loop {
+        match exchange.next().await {
+            ExchangeEvent::Notice(notice) if notice.method == "notifications/resources/updated" => {
+                has_lived = true;
+                if let Some(uri) = updated_uri(notice.params.as_ref()) {
+                    lane.news.updates.updated(&uri);
+                }
+            }
+            ExchangeEvent::Done(_) => {
+                drop(exchange);
+                exchange = loop {
+                    let has_lived = std::mem::take(&mut has_lived);
+                    tokio::time::sleep(pace.ended(has_lived, None, clock::jitter(), clock::now())).await;
+                    let link = loop {
+                        match lane.open_link() {
+                            Some(link) => break link,
+                            None => tokio::time::sleep(SHORTEST).await,
+                        }
+                    };
+                    let uris = lane.news.updates.uris();
+                    if let Ok((exchange, _)) = open_stream(handle, &link, permit, &uris).await {
+                        break exchange;
+                    }
+                };
+                lane.news.updates.all_updated();
+            }
+            ExchangeEvent::Notice(_)
+            | ExchangeEvent::Progress(_)
+            | ExchangeEvent::Log(_)
+            | ExchangeEvent::Ask(_)
+            | ExchangeEvent::Withdrawn(_)
+            | ExchangeEvent::Alive => {}
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Turns of the calls of one lane: [`crate::engine::turns`] for calls that are futures.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use crate::catalog::name::UpstreamName;
+use crate::engine::askers::{Askers, Item, Lesson};
+use crate::engine::turns::{Gate, Passer, Ticket, Turns as Row};
+
+/// The turn of a call of an item that asks. The next one has its turn when this is dropped; requests that go on with the same call
+/// share it.
+pub(crate) type InTurn = Option<Arc<Turn>>;
+
+/// A call's place among those that wait, or its turn.
+#[derive(Debug)]
+pub struct Turn {
+    turns: Arc<Turns>,
+    ticket: Ticket,
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.turns.change(|row, waiting| {
+            waiting.remove(&self.ticket);
+            row.leave(self.ticket);
+        });
+    }
+}
+
+/// The calls of one lane that wait for their turn, or have it. The lock guards one operation at a time; calls that need not wait
+/// never take it.
+#[derive(Debug)]
+pub struct Turns {
+    askers: Arc<Askers>,
+    is_held: AtomicBool,
+    row: Mutex<(Row, Waiting)>,
+}
+
+/// Where calls that wait are told that they pass, and how.
+type Waiting = HashMap<Ticket, oneshot::Sender<Passer>>;
+
+impl Turns {
+    pub(super) fn new(askers: Arc<Askers>) -> Self {
+        Self { askers, is_held: AtomicBool::default(), row: Mutex::default() }
+    }
+
+    /// The conduct of the upstream's items.
+    pub fn askers(&self) -> &Arc<Askers> {
+        &self.askers
+    }
+
+    /// How a call of that item passes; `None` where nothing keeps it.
+    pub fn passer(&self, item: Option<&Item>) -> Option<Passer> {
+        if item.is_some_and(|item| self.askers.conduct(item).is_some()) {
+            return Some(Passer::Asker);
+        }
+        self.is_held.load(Ordering::Relaxed).then_some(Passer::Plain)
+    }
+
+    /// Keeps new calls back, or lets them pass.
+    pub(super) fn set(&self, gate: Gate) {
+        self.is_held.store(gate.is_held, Ordering::Relaxed);
+        self.change(|row, _| row.set(gate));
+    }
+
+    fn change<T>(&self, act: impl FnOnce(&mut Row, &mut Waiting) -> T) -> T {
+        let (row, waiting) = &mut *self.row.lock();
+        let done = act(row, waiting);
+        while let Some((ticket, passer)) = row.pass(&self.askers) {
+            let told = waiting.remove(&ticket).is_some_and(|waits| waits.send(passer).is_ok());
+            if !told {
+                row.leave(ticket);
+            }
+        }
+        done
+    }
+
+    /// Waits for the call's turn. A call that goes on has it after `attribution-timeout` at the latest: the one that has the turn may
+    /// wait for it.
+    ///
+    /// # Errors
+    /// It took longer than `patience`.
+    pub(super) async fn take(
+        self: Arc<Self>,
+        (passer, item): (Passer, Option<Item>),
+        patience: Duration,
+    ) -> Result<InTurn, ()> {
+        let (told, passes) = oneshot::channel();
+        let ticket = self.change(|row, waiting| {
+            let ticket = row.enter(passer, item);
+            waiting.insert(ticket, told);
+            ticket
+        });
+        let turn = Arc::new(Turn { turns: Arc::clone(&self), ticket });
+        let patience = if passer == Passer::Returning { self.askers.patience() } else { patience };
+        match (tokio::time::timeout(patience, passes).await, passer) {
+            (Ok(Ok(Passer::Plain)), _) => Ok(None),
+            (Ok(Ok(Passer::Asker | Passer::Returning)), _) => Ok(Some(turn)),
+            (Ok(Err(_)) | Err(_), Passer::Returning) => {
+                self.change(|row, _| row.force(ticket));
+                Ok(Some(turn))
+            }
+            (Ok(Err(_)) | Err(_), Passer::Plain | Passer::Asker) => Err(()),
+        }
+    }
+
+    /// Tells the operator what was learnt of the upstream's items.
+    pub(super) fn learned(&self, upstream: &UpstreamName, lesson: &Lesson) {
+        match lesson {
+            Lesson::Asks(item) => tracing::info!(
+                upstream.name = %upstream, item = %item.name,
+                "this item asks its client on a connection that calls share; its calls pass one at a time from now on"
+            ),
+            Lesson::Suspects(items) => {
+                let items = items.iter().map(|item| item.name.to_string()).collect::<Vec<_>>().join(", ");
+                tracing::warn!(
+                    upstream.name = %upstream, items,
+                    "the server asked something while calls of these items were in progress, and nothing said which of them asked; \
+                     their calls pass one at a time until that is known (instance = \"per-session\" gives each client its own)"
+                );
+            }
+            Lesson::Late(item) => tracing::warn!(
+                upstream.name = %upstream, item = %item.name,
+                "the server asked something after the last call, one of this item, had ended; its questions are refused from now on"
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+    use crate::mcp::method::List;
+
+    fn turns() -> Arc<Turns> {
+        Arc::new(Turns::new(Arc::default()))
+    }
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[tokio::test(start_paused = true)]
+    async fn calls_that_wait_pass_in_their_order_and_one_that_gives_up_keeps_no_place() {
+        let turns = turns();
+        let first = Arc::clone(&turns).take((Passer::Asker, None), LONG).await.unwrap();
+        let order = Arc::new(AtomicUsize::new(0));
+        let wait = |n: usize, patience: Duration| {
+            let (turns, order) = (Arc::clone(&turns), Arc::clone(&order));
+            async move {
+                let turn = turns.take((Passer::Asker, None), patience).await;
+                (turn.is_ok(), order.fetch_add(1, Ordering::Relaxed), n)
+            }
+        };
+        let ends = async {
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            drop(first);
+        };
+        let (one, gone, two, ()) = tokio::join!(wait(1, LONG), wait(2, Duration::from_secs(1)), wait(3, LONG), ends);
+        assert_eq!((gone, one, two), ((false, 0, 2), (true, 1, 1), (true, 2, 3)));
+        assert_eq!(turns.row.lock().0.left_over(), 0);
+        assert!(turns.row.lock().1.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_plain_call_waits_only_while_a_question_does() {
+        let turns = turns();
+        assert_eq!(turns.passer(None), None);
+        turns.set(Gate { is_held: true, is_taken: false });
+        assert_eq!(turns.passer(None), Some(Passer::Plain));
+        let held = Arc::clone(&turns).take((Passer::Plain, None), Duration::from_secs(1)).await;
+        assert!(held.is_err(), "longer than it waits");
+        let opens = async {
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            turns.set(Gate::default());
+        };
+        let (passes, ()) = tokio::join!(Arc::clone(&turns).take((Passer::Plain, None), LONG), opens);
+        assert!(matches!(passes, Ok(None)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_goes_on_waits_no_longer_than_it_takes_to_tie_a_question() {
+        let turns = turns();
+        let item =
+            Item { list: List::Tools, name: Arc::from("form"), definition: crate::wire::digest::Digest::of(b"") };
+        assert_eq!(turns.passer(Some(&item)), None);
+        let holds = Arc::clone(&turns).take((Passer::Asker, None), LONG).await.unwrap();
+        let goes_on = Arc::clone(&turns).take((Passer::Returning, None), Duration::ZERO).await.unwrap();
+        assert!(goes_on.is_some());
+        drop(holds);
+        let next = Arc::clone(&turns).take((Passer::Asker, None), Duration::from_secs(1)).await;
+        assert!(next.is_err(), "one of them runs");
+        drop(goes_on);
+        assert!(Arc::clone(&turns).take((Passer::Asker, None), Duration::from_secs(1)).await.is_ok());
+    }
+}

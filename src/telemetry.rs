@@ -1,4 +1,0 @@
-//! Logs and metrics for operators.
-
-pub(crate) mod logs;
-pub(crate) mod metrics;
