@@ -1,7 +1,9 @@
-//! The shell of headend's core: the layers that use a runtime, sockets, processes and files, up to the faces that clients see.
+//! The gateway: the layers that use a runtime, sockets, processes and files, up to the faces that
+//! clients see.
 //!
-//! A crate of its own, so that a change of a command or of a page of the console does not compile it again. In reading order:
-//! [`telemetry`], [`base`], [`store`], [`upstream`], [`gateway`], [`listener`], [`serve`]; each may use those before it.
+//! A crate of its own, so that a change of a command or of a page of the console does not compile it
+//! again. In reading order: [`telemetry`], [`base`], [`store`], [`upstream`], [`gateway`],
+//! [`listener`], [`serve`]; each may use those before it.
 
 #![allow(
     clippy::missing_errors_doc,

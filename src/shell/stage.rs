@@ -1,5 +1,5 @@
-//! The ground of a stage: connections and programs of the gateway that a test plays. Without a stage on its thread, each does
-//! what it does in the program.
+//! The ground of a stage: connections and programs of the gateway that a test plays. On a thread
+//! without a stage each is what it is in the program.
 
 pub mod net;
 pub mod program;

@@ -50,11 +50,19 @@ fn may_name(layer: &str, other: &str) -> bool {
 
 /// The layers of the crate in `src/core`.
 const CORE: &[&str] = &["wire", "mcp", "catalog", "policy", "engine"];
+/// The layers of the crate in `src/shell`. The configuration is a crate of its own, and all others
+/// are in the crate in `src`.
+const GATEWAY: &[&str] = &["telemetry", "base", "store", "upstream", "gateway", "listener", "serve"];
 /// Text that the core must not contain outside its tests. Its manifest keeps libraries out, not the standard one.
 const IMPURE: &[&str] = &["async fn", ".await", "::now()", "std::env", "std::fs", "std::net", "std::process"];
 /// Libraries that are no part of a pure crate.
 const SHELL: &[&str] =
     &["tokio", "hyper", "rustls", "notify", "rusqlite", "nix", "rustix", "futures-util", "http", "fastrand"];
+/// Libraries of pages and commands, which the gateway does without.
+const ABOVE: &[&str] =
+    &["askama", "clap", "clap_complete", "clap_mangen", "jsonc-parser", "saphyr-parser", "strsim", "toml", "toml_edit"];
+/// The crates below the one in `src`, each with those of the others that it uses.
+const CRATES: &[(&str, &[&str])] = &[("core", &[]), ("config", &["core"]), ("shell", &["config", "core"])];
 /// Layers that pass payloads through and therefore never parse them into a tree.
 const RAW: &[&str] =
     &["wire", "engine", "base", "store", "upstream", "gateway", "listener", "serve", "console", "daemon"];
@@ -75,21 +83,53 @@ fn layers_point_downwards_and_stay_pure() {
     assert!(broken.is_empty(), "\n{}", broken.join("\n"));
 }
 
+/// The dependencies of a manifest: names, and what is said of each.
+fn dependencies(manifest: &str) -> toml::Table {
+    let manifest = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(manifest)).unwrap();
+    let mut manifest: toml::Table = manifest.parse().unwrap();
+    let Some(toml::Value::Table(dependencies)) = manifest.remove("dependencies") else { panic!("no dependencies") };
+    assert!(dependencies.contains_key("serde_json"), "{dependencies:?}");
+    dependencies
+}
+
 #[test]
 fn the_core_depends_on_nothing_that_does_io() {
-    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/core/Cargo.toml");
-    let manifest: toml::Table = fs::read_to_string(manifest).unwrap().parse().unwrap();
-    let names: Vec<_> = manifest["dependencies"].as_table().unwrap().keys().collect();
-    assert!(names.iter().any(|name| *name == "serde_json"), "{names:?}");
-    let impure: Vec<_> = names.into_iter().filter(|name| SHELL.contains(&name.as_str())).collect();
+    let names = dependencies("src/core/Cargo.toml");
+    let impure: Vec<_> = names.keys().filter(|name| SHELL.contains(&name.as_str())).collect();
     assert!(impure.is_empty(), "src/core/Cargo.toml: {impure:?}");
+}
+
+#[test]
+fn crates_depend_downwards_and_on_nothing_of_those_above() {
+    for (name, below) in CRATES {
+        let manifest = format!("src/{name}/Cargo.toml");
+        let dependencies = dependencies(&manifest);
+        let ours: Vec<_> = dependencies.keys().filter_map(|name| name.strip_prefix("headend")).collect();
+        assert_eq!(ours, below.iter().map(|name| format!("-{name}")).collect::<Vec<_>>(), "{manifest}");
+        let above =
+            |name: &str| ABOVE.contains(&name) && !(manifest.contains("config") && ["strsim", "toml"].contains(&name));
+        let above: Vec<_> = dependencies.keys().filter(|name| above(name)).collect();
+        assert!(above.is_empty(), "{manifest}: {above:?}");
+    }
+    let config = dependencies("src/config/Cargo.toml");
+    assert!(!config.contains_key("tokio") && !config.contains_key("hyper"), "the configuration has no runtime");
+}
+
+#[test]
+fn no_program_is_built_with_what_is_for_tests() {
+    for manifest in ["Cargo.toml", "src/config/Cargo.toml", "src/shell/Cargo.toml"] {
+        for (name, wanted) in dependencies(manifest).iter().filter(|(name, _)| name.starts_with("headend-")) {
+            let keys: Vec<_> = wanted.as_table().unwrap().keys().collect();
+            assert_eq!(keys, ["path"], "{manifest}: `testing` of {name} belongs to the dev-dependencies");
+        }
+    }
 }
 
 #[test]
 fn no_files_import_each_other_in_a_circle() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let files = rust_files(&root).into_iter().filter(|file| !test_only(file));
-    let texts: Vec<_> = files.map(|file| (module_of(&root, &file), fs::read_to_string(&file).unwrap())).collect();
+    let texts: Vec<_> = files.map(|file| (module_of(&root, &file), text_of(&root, &file))).collect();
     let imports = imports(&texts);
     let mut told = String::new();
     for circle in circles(&imports) {
@@ -107,9 +147,23 @@ fn no_files_import_each_other_in_a_circle() {
 /// `policy::decide` for `src/core/policy/decide.rs`, as all of `src` calls it; empty for `lib.rs`.
 fn module_of(root: &Path, file: &Path) -> String {
     let inside = file.strip_prefix(root).unwrap().with_extension("");
-    let parts: Vec<_> =
-        inside.iter().map(|part| part.to_str().unwrap()).filter(|part| !matches!(*part, "lib" | "core")).collect();
-    parts.join("::")
+    let parts = inside.iter().map(|part| part.to_str().unwrap());
+    parts.filter(|part| !matches!(*part, "lib" | "core" | "shell")).collect::<Vec<_>>().join("::")
+}
+
+/// The text of a file, in which paths begin as in all of `src`.
+fn text_of(root: &Path, file: &Path) -> String {
+    let text = fs::read_to_string(file).unwrap();
+    if !file.starts_with(root.join("config")) {
+        return text;
+    }
+    // The configuration is a layer and a crate: its own names are at the root of that crate.
+    let mut parts = text.split("crate::");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| {
+        let name = part.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default();
+        text + if name.is_empty() || CORE.contains(&name) { "crate::" } else { "crate::config::" } + part
+    })
 }
 
 #[test]
@@ -143,7 +197,7 @@ fn every_source_file_is_short_and_says_what_it_is_for() {
 fn what_upstreams_say_is_heard_in_one_place() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut readers = Vec::new();
-    for folder in ["core/mcp", "core/catalog", "core/engine", "upstream"] {
+    for folder in ["core/mcp", "core/catalog", "core/engine", "shell/upstream"] {
         let files = rust_files(&root.join(folder)).into_iter();
         let reads = |text: &str| text.contains("Message::parse(") || text.contains("Message::of_upstream(");
         readers.extend(files.filter(|file| !test_only(file) && reads(&fs::read_to_string(file).unwrap())));
@@ -152,7 +206,7 @@ fn what_upstreams_say_is_heard_in_one_place() {
     // These hear clients.
     readers.retain(|file| !file.starts_with(root.join("core/engine/client")));
     // The latter reads messages that the gateway itself is about to post.
-    assert_eq!(readers, [root.join("core/mcp/voice.rs"), root.join("upstream/sse.rs")]);
+    assert_eq!(readers, [root.join("core/mcp/voice.rs"), root.join("shell/upstream/sse.rs")]);
 }
 
 #[test]
@@ -173,7 +227,7 @@ fn revisions_are_told_apart_in_their_table_alone() {
 #[test]
 fn the_database_is_named_below_its_own_module_alone() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let own = root.join("store/db");
+    let own = root.join("shell/store/db");
     let is_other = |file: &PathBuf| !file.starts_with(&own) && *file != own.with_extension("rs");
     let names = |file: &PathBuf| fs::read_to_string(file).unwrap().contains("rusqlite");
     let naming: Vec<PathBuf> = rust_files(&root).into_iter().filter(|file| is_other(file) && names(file)).collect();
@@ -215,13 +269,16 @@ fn no_test_in_process_sleeps_to_let_time_pass() {
 fn every_module_belongs_to_a_layer() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let known = |name: &str| {
-        matches!(name, "lib" | "main" | "core" | "stage") || LAYERS.iter().any(|(layer, _)| *layer == name)
+        matches!(name, "lib" | "main" | "core" | "shell" | "stage") || LAYERS.iter().any(|(layer, _)| *layer == name)
     };
-    let entries = [root.clone(), root.join("core")].map(|folder| fs::read_dir(folder).unwrap().flatten());
+    let folders = [root.clone(), root.join("core"), root.join("shell")];
+    let entries = folders.map(|folder| fs::read_dir(folder).unwrap().flatten());
     for path in entries.into_iter().flatten().map(|entry| entry.path()) {
         if path.is_dir() || path.extension().is_some_and(|extension| extension == "rs") {
             let name = path.file_stem().unwrap().to_str().unwrap();
             assert!(known(name), "src/{name} is in no layer: add it to LAYERS and to the architecture text");
+            let is_layer = LAYERS.iter().any(|(layer, _)| *layer == name);
+            assert!(!is_layer || path.parent() == Some(crate_of(name).as_path()), "{}", path.display());
         }
     }
 }
@@ -232,7 +289,7 @@ fn without_tests(text: &str) -> &str {
 }
 
 fn check_layer(layer: &str, file: &Path, broken: &mut Vec<String>) {
-    let text = fs::read_to_string(file).unwrap();
+    let text = text_of(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), file);
     let at = |n: usize| format!("{}:{}", file.display(), n + 1);
     for (n, line) in without_tests(&text).lines().enumerate() {
         let code = line.split("//").next().unwrap_or_default();
@@ -245,6 +302,14 @@ fn check_layer(layer: &str, file: &Path, broken: &mut Vec<String>) {
             let is_layer = LAYERS.iter().any(|(name, _)| *name == to);
             if is_layer && !may_name(layer, to) {
                 broken.push(format!("{}: {layer} may not use {to}", at(n)));
+            }
+        }
+        for ours in ["headend_core", "headend_config", "headend_shell"] {
+            // The configuration's crate has one line that names the layers below.
+            if (code.contains(&format!("{ours}::")) || code.contains(&format!("use {ours}")))
+                && !(file.ends_with("lib.rs") && code == "use headend_core::{catalog, mcp, policy, wire};")
+            {
+                broken.push(format!("{}: write `crate::layer::..`, not `{ours}`", at(n)));
             }
         }
         if RAW.contains(&layer) && code.contains("serde_json::Value") {
@@ -264,9 +329,19 @@ fn has_token(code: &str, token: &str) -> bool {
     code.match_indices(token).any(|(at, _)| !(token.starts_with(in_word) && code[..at].ends_with(in_word)))
 }
 
+/// The folder of the crate that has a layer; for the configuration, the one around its own.
+fn crate_of(layer: &str) -> PathBuf {
+    let folder = match layer {
+        _ if CORE.contains(&layer) => "src/core",
+        _ if GATEWAY.contains(&layer) => "src/shell",
+        _ => "src",
+    };
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)
+}
+
 /// All files of a layer except its test-only ones.
 fn sources(layer: &str) -> Vec<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(if CORE.contains(&layer) { "src/core" } else { "src" });
+    let root = crate_of(layer);
     let mut files = rust_files(&root.join(layer));
     files.push(root.join(layer).with_extension("rs"));
     files.retain(|file| file.exists() && !test_only(file));

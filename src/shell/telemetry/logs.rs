@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Write};
 use std::sync::OnceLock;
 
-use tracing_subscriber::filter::Targets;
+use tracing_subscriber::filter::{ParseError, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Layer, Registry, fmt, reload};
@@ -43,10 +43,23 @@ static FILTER: OnceLock<reload::Handle<Targets, Registry>> = OnceLock::new();
 
 /// Puts the filter of the configuration in force, unless the command line or the environment has given one.
 pub fn set_filter(filter: &str) {
-    if let (Some(handle), Ok(filter)) = (FILTER.get(), filter.parse::<Targets>()) {
+    if let (Some(handle), Ok(filter)) = (FILTER.get(), targets(filter)) {
         // It fails only when nothing is logged any more.
         drop(handle.reload(filter));
     }
+}
+
+/// Reads a filter. A target of headend has one name there, in whichever of its crates the module is:
+/// `headend::upstream` for `headend_shell::upstream`.
+fn targets(filter: &str) -> Result<Targets, ParseError> {
+    let mut directives: Vec<Cow<'_, str>> = Vec::new();
+    for directive in filter.split(',') {
+        directives.push(directive.into());
+        if let Some(module) = directive.trim_start().strip_prefix("headend::") {
+            directives.extend(["core", "shell"].map(|name| format!("headend_{name}::{module}").into()));
+        }
+    }
+    directives.join(",").parse()
 }
 
 /// Returns how many lines were dropped since the process started, because stderr did not take them
@@ -66,7 +79,7 @@ pub struct LogGuard {
 /// # Errors
 /// A filter that cannot be read, with the reason.
 pub fn init(options: &LogOptions) -> Result<LogGuard, String> {
-    let filter = options.filter.parse::<Targets>().map_err(|error| {
+    let filter = targets(&options.filter).map_err(|error| {
         format!("log filter {:?}: {error}; write a level such as `info`, or `target=level`", options.filter)
     })?;
     let (layer, flusher) = match options.format {
@@ -155,6 +168,27 @@ mod tests {
     fn a_line_stays_one_line() {
         let line = escaped("a\nb\r\u{1b}[2Jc\u{9b}d\u{2028}\u{202e}\u{3164}\n".as_bytes(), false);
         assert_eq!(String::from_utf8_lossy(&line), "a\\nb\\r\\u{1b}[2Jc\\u{9b}d\\u{2028}\\u{202e}\\u{3164}\n");
+    }
+
+    #[test]
+    fn a_target_of_a_filter_is_a_module_of_whichever_crate() {
+        use tracing::Level;
+
+        let enables = |filter: &str, target: &str| targets(filter).unwrap().would_enable(target, &Level::DEBUG);
+        let here = module_path!();
+        assert!(here.starts_with("headend_shell::telemetry::"), "{here}");
+        for (filter, target, want) in [
+            ("warn,headend::telemetry=debug", here, true),
+            ("warn, headend::upstream=debug", "headend_shell::upstream::stdio", true),
+            ("warn,headend::upstream=debug", "headend_shell::gateway", false),
+            ("headend::engine=debug,warn", "headend_core::engine::peer", true),
+            ("warn,headend::daemon=debug", "headend::daemon::admin", true),
+            ("warn,headend=debug", "headend_shell::gateway", true),
+            ("warn,headend=debug", "hyper", false),
+            ("debug,headend::upstream=warn", "headend_shell::upstream::stdio", false),
+        ] {
+            assert_eq!(enables(filter, target), want, "{filter}: {target}");
+        }
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Clocks that tests play: a machine whose time they let pass and whose wall clock they set, and processes on it.
 //!
-//! A thread that enters a [`Process`] reads its clock; every other thread reads the real ones. In the tests of this crate each thread
-//! is a process of its own from its start, on the real machine until it starts one on a [`Machine`]. The thread of a store belongs to
-//! the process that opened it.
+//! A thread that enters a [`Process`] reads its clock; every other thread reads the real ones. In
+//! the tests of this crate each thread is a process of its own from its start, on the real machine
+//! until it starts one on a [`Machine`]. The thread of a store belongs to the process that opened it.
 
 use std::cell::RefCell;
 use std::sync::{Arc, LazyLock};
