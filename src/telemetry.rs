@@ -2,3 +2,4 @@
 
 pub(crate) mod logs;
 pub(crate) mod metrics;
+pub(crate) mod upstream_state;

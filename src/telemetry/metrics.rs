@@ -44,6 +44,7 @@ pub(crate) use self::usage::{Usage, UsageMetrics};
 use crate::engine::fault::Fault;
 use crate::mcp::voice::Taken;
 use crate::policy::Event;
+use crate::telemetry::upstream_state::UpstreamState;
 
 /// From half a millisecond to the longest call that a configuration usually allows, in seconds.
 const CALL_BUCKETS: &[f64] =
@@ -52,10 +53,6 @@ const CALL_BUCKETS: &[f64] =
 /// The gateway itself adds tens of microseconds, unless a call waits. In seconds.
 const OVERHEAD_BUCKETS: &[f64] =
     &[0.000_025, 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10.0, 60.0];
-
-/// The states of an upstream, one series each.
-const STATES: [&str; 9] =
-    ["idle", "starting", "ready", "needs-login", "login-expired", "refused", "misconfigured", "down", "stopped"];
 
 /// The kinds of catalog items, in the order of [`crate::mcp::method::List::ALL`].
 const KINDS: [&str; 4] = ["tool", "prompt", "resource", "template"];
@@ -327,7 +324,7 @@ impl Metrics {
         gauges.iter().for_each(|family| drop(family.remove_label_values(&[name])));
         f.logins.forget(name);
         f.usage.forget(name);
-        STATES.iter().for_each(|state| drop(f.state.remove_label_values(&[name, state])));
+        UpstreamState::VARIANTS.iter().for_each(|state| drop(f.state.remove_label_values(&[name, state.into_str()])));
         KINDS.iter().for_each(|kind| drop(f.items.remove_label_values(&[name, kind])));
         for direction in ["sent", "received"] {
             drop(f.upstream_bytes.remove_label_values(&[name, direction]));
@@ -494,12 +491,13 @@ impl UpstreamMetrics {
         self.0.tells.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn set_state(&self, state: &str) {
+    pub(crate) fn set_state(&self, state: UpstreamState) {
         if self.tells() > EVERYTHING {
             return;
         }
-        for known in STATES {
-            self.0.families.0.state.with_label_values(&[&self.0.name, known]).set(i64::from(known == state));
+        for known in UpstreamState::VARIANTS.iter().copied().filter(|known| *known != UpstreamState::Disabled) {
+            let series = self.0.families.0.state.with_label_values(&[self.0.name.as_str(), known.into_str()]);
+            series.set(i64::from(known == state));
         }
     }
 

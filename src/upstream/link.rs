@@ -5,12 +5,12 @@ use std::time::Instant;
 
 use crate::engine::handshake::Agreed;
 use crate::mcp::log::LogSwitch;
+use crate::telemetry::upstream_state::UpstreamState;
 use crate::upstream::http::HttpLink;
 use crate::upstream::stdio::StdioLink;
 
-/// State of an upstream.
-#[derive(Clone, Debug, strum::IntoStaticStr)]
-#[strum(const_into_str, serialize_all = "lowercase")]
+/// State of a lane.
+#[derive(Clone, Debug)]
 pub(crate) enum LinkState {
     /// Lazy, and at rest: nothing needs it.
     Idle,
@@ -21,6 +21,18 @@ pub(crate) enum LinkState {
         until: Instant,
     },
     Stopped,
+}
+
+impl From<&LinkState> for UpstreamState {
+    fn from(state: &LinkState) -> Self {
+        match state {
+            LinkState::Idle => Self::Idle,
+            LinkState::Starting => Self::Starting,
+            LinkState::Ready(_) => Self::Ready,
+            LinkState::Down { .. } => Self::Down,
+            LinkState::Stopped => Self::Stopped,
+        }
+    }
 }
 
 /// The way to a running upstream.

@@ -26,7 +26,7 @@ fn a_call_is_counted_and_its_time_is_split() -> Result<(), prometheus::Error> {
 fn a_forgotten_upstream_leaves_no_series() -> Result<(), prometheus::Error> {
     let metrics = Metrics::new()?;
     let upstream = metrics.upstream("gone");
-    upstream.set_state("ready");
+    upstream.set_state(UpstreamState::Ready);
     upstream.items([1, 2, 3, 4]);
     upstream.excess(5);
     upstream.repairs(6);
@@ -44,7 +44,7 @@ fn a_forgotten_upstream_leaves_no_series() -> Result<(), prometheus::Error> {
     upstream.retire(false);
     metrics.forget_upstream("gone");
     // Its last calls, its process and a scrape may end later.
-    upstream.set_state("stopped");
+    upstream.set_state(UpstreamState::Stopped);
     upstream.items([0, 0, 0, 0]);
     upstream.pins_waiting(1);
     upstream.unread_lists(1);
@@ -64,10 +64,10 @@ fn a_forgotten_upstream_leaves_no_series() -> Result<(), prometheus::Error> {
 fn a_replaced_upstream_counts_on_and_hides_no_state_of_the_new_one() -> Result<(), prometheus::Error> {
     let metrics = Metrics::new()?;
     let (old, new) = (metrics.upstream("a"), metrics.upstream("a"));
-    old.set_state("ready");
+    old.set_state(UpstreamState::Ready);
     old.retire(true);
-    new.set_state("ready");
-    old.set_state("stopped");
+    new.set_state(UpstreamState::Ready);
+    old.set_state(UpstreamState::Stopped);
     old.count(MethodLabel::ToolsCall, OutcomeLabel::Ok);
     let text = metrics.render();
     assert!(text.contains(r#"headend_upstream_state{state="ready",upstream="a"} 1"#), "{text}");
@@ -79,8 +79,8 @@ fn a_replaced_upstream_counts_on_and_hides_no_state_of_the_new_one() -> Result<(
 fn one_state_at_a_time() -> Result<(), prometheus::Error> {
     let metrics = Metrics::new()?;
     let upstream = metrics.upstream("a");
-    upstream.set_state("starting");
-    upstream.set_state("ready");
+    upstream.set_state(UpstreamState::Starting);
+    upstream.set_state(UpstreamState::Ready);
     let text = metrics.render();
     let ones: Vec<&str> =
         text.lines().filter(|l| l.starts_with("headend_upstream_state{") && l.ends_with(" 1")).collect();
