@@ -1,5 +1,8 @@
 use std::collections::HashMap;
 
+use expect_test::expect_file;
+
+use super::family::Row;
 use super::*;
 use crate::mcp::method::List;
 
@@ -111,4 +114,22 @@ fn a_token_has_a_series_while_it_has_an_end_and_a_removed_upstream_has_none() {
     metrics.forget_upstream("docs");
     upstream.renewal(Renewal::Expired);
     assert!(!metrics.render().contains("headend_login"), "{}", metrics.render());
+}
+
+/// A row as the documentation has it.
+fn line(row: &Row) -> String {
+    let (labels, text) = (row.labels.join(", "), row.doc.unwrap_or(row.help.trim_end_matches('.')));
+    format!("| `{}` | {} | {labels} | {text} |\n", row.name, row.kind)
+}
+
+/// `UPDATE_EXPECT=1` writes the page anew.
+#[test]
+fn the_page_about_the_service_has_the_table_of_metrics() {
+    const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/systemd/README.md");
+    let page = std::fs::read_to_string(PAGE).unwrap();
+    let is_row = |line: &&str| line.starts_with("| `headend_");
+    let (before, after) = page.split_at(page.find("| `headend_").unwrap());
+    let after: String = after.split_inclusive('\n').skip_while(is_row).collect();
+    let table: String = Families::ROWS.iter().map(line).collect();
+    expect_file![PAGE].assert_eq(&format!("{before}{table}{after}"));
 }
