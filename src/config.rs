@@ -28,12 +28,14 @@ pub(crate) mod guard;
 mod hints;
 mod home;
 mod host_command;
+mod keys;
 mod limits;
 mod managers;
 mod merge;
 mod model;
 mod notify;
 mod observed;
+mod pairs;
 mod places;
 pub(crate) mod plan;
 mod problem;
@@ -72,7 +74,7 @@ pub(crate) use self::problem::{Problem, Problems, Warning};
 pub(crate) use self::proxy::{Proxy, ProxySettings};
 pub(crate) use self::seen::Seen;
 pub(crate) use self::surroundings::{inherited, search_path};
-pub(crate) use self::units::{duration_text, parse_duration};
+pub(crate) use self::units::{duration as duration_text, parse_duration};
 
 use self::file::Text;
 

@@ -12,8 +12,10 @@ use super::file::{Node, Table};
 use super::secret::{self, Lacks, Secret};
 
 /// The table of one upstream.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) struct UpstreamAuth {
+    #[serde(rename = "type")]
     pub(crate) kind: AuthKind,
     /// The only authorization servers that may issue tokens, as texts; empty: the one of the first
     /// login. Exactly one beside a credential, which is sent to no other.
@@ -28,6 +30,7 @@ pub(crate) struct UpstreamAuth {
     pub(crate) client_metadata_url: Option<Url>,
     /// Asked for besides what the server asks for; without a person all that is asked for.
     pub(crate) scopes: Vec<String>,
+    #[serde(skip)]
     pub(crate) resource: Resource,
     /// Where the authorization server sends the browser; `None`: the console.
     pub(crate) redirect_url: Option<Url>,
@@ -38,8 +41,9 @@ pub(crate) struct UpstreamAuth {
 }
 
 /// Who logs in.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray, serde::Serialize)]
 #[strum(const_into_str, serialize_all = "kebab-case")]
+#[serde(into = "&'static str")]
 pub(crate) enum AuthKind {
     /// The operator, in a browser.
     #[default]
