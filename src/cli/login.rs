@@ -7,6 +7,7 @@ use super::exit::{NO, OK, USAGE};
 use super::options::Common;
 use super::output::{Failure, complain, print};
 use super::status::unknown;
+use crate::telemetry::upstream_state::UpstreamState;
 use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -60,13 +61,14 @@ pub(super) fn run(common: &Common, name: &str, paste: bool) -> Result<u8, Failur
     };
     let account = said(&done, "account").map(|account| format!(" as {account}")).unwrap_or_default();
     print(&format!("Logged in to {upstream} at {issuer}{account}.\n"))?;
-    match said(&done, "state").as_deref() {
-        Some("ready" | "idle") | None => Ok(OK),
-        Some("starting") => {
+    let Some(state) = said(&done, "state") else { return Ok(OK) };
+    match state.parse() {
+        Ok(UpstreamState::Ready | UpstreamState::Idle) => Ok(OK),
+        Ok(UpstreamState::Starting) => {
             print(&format!("{upstream} is connecting; `headend status {name}` shows what comes of it.\n"))?;
             Ok(OK)
         }
-        Some(state) => {
+        _ => {
             let why = said(&done, "last-error").unwrap_or_default();
             Err(Failure::new(NO, format!("{upstream} is {state}: {why}")))
         }

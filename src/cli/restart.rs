@@ -5,6 +5,7 @@ use super::exit::{NO, OK};
 use super::options::Common;
 use super::output::{Failure, print};
 use super::status::unknown;
+use crate::telemetry::upstream_state::UpstreamState;
 use crate::wire::foreign;
 use crate::wire::raw::RawObject;
 
@@ -21,11 +22,11 @@ pub(super) fn run(common: &Common, name: &str) -> Result<u8, Failure> {
     let said = |name: &str| answer.string(name).map(|text| foreign::line(&text).into_owned());
     let state = said("state").unwrap_or_default();
     let name = foreign::line(name);
-    match state.as_str() {
-        "ready" => print(&format!("{name}: ready\n")),
+    match state.parse() {
+        Ok(UpstreamState::Ready) => print(&format!("{name}: ready\n")),
         // A lazy one that no call needs.
-        "idle" => print(&format!("{name}: was started, and is idle until it is needed\n")),
-        "starting" => {
+        Ok(UpstreamState::Idle) => print(&format!("{name}: was started, and is idle until it is needed\n")),
+        Ok(UpstreamState::Starting) => {
             print(&format!("{name}: still starting; `headend status {name}` shows what comes of it\n"))?;
             Ok(OK)
         }

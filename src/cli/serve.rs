@@ -115,7 +115,7 @@ async fn serve(common: &Common, loaded: Loaded, inline: bool, begun: Instant) ->
         announced = announced => {
             announced.map_err(|error| Failure::new(SOFTWARE, format!("stdout: {error}")))??;
             systemd::ready();
-            gateway.service.metrics.own().started(now().duration_since(begun));
+            gateway.service.metrics.started(now().duration_since(begun));
             tracing::info!(?endpoints, "serving");
             until_stopped(&gateway, &mut signals).await;
         }

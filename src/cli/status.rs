@@ -8,6 +8,7 @@ use super::output::{Failure, count, print};
 use super::screen::{Colour, Column, Screen};
 use super::source;
 use crate::policy::LOCAL;
+use crate::telemetry::upstream_state::UpstreamState;
 use crate::wire::foreign;
 use crate::wire::raw::RawObject;
 
@@ -26,8 +27,6 @@ const COLUMNS: [(&str, Column); 12] = [
     ("restarts", Column { head: "RESTARTS", rank: 5 }),
     ("last-error", Column { head: "LAST ERROR", rank: 9 }),
 ];
-/// States of an upstream that needs nothing of an operator.
-const WORKS: [&str; 5] = ["ready", "idle", "starting", "stopped", "disabled"];
 
 pub(super) fn run(common: &Common, name: Option<&str>, json: bool) -> Result<u8, Failure> {
     let mut daemon = daemon::connect(common, "admin", None).map_err(|failure| beside(common, &failure.into()))?;
@@ -113,8 +112,8 @@ fn all(screen: Screen, status: &RawObject, upstreams: &[RawObject]) -> String {
     let mut notes = String::new();
     for upstream in upstreams {
         let mut parts: Vec<String> = Vec::new();
-        let is_bad = !WORKS.contains(&field(upstream, "state").as_str());
-        parts.extend(upstream.string("last-error").filter(|_| is_bad && !has_errors));
+        let has_failed = state_of(upstream).is_none_or(UpstreamState::has_failed);
+        parts.extend(upstream.string("last-error").filter(|_| has_failed && !has_errors));
         parts.extend(upstream.string("advice"));
         if !parts.is_empty() {
             notes.push_str(&screen.paragraph(&format!("{}: {}", field(upstream, "name"), parts.join("; "))));
@@ -173,15 +172,20 @@ pub(super) fn unknown(daemon: &mut Daemon, name: &str, failure: Failure) -> Fail
     Failure { text: format!("{}{}", failure.text, meant(name, names)), ..failure }
 }
 
+/// The state of an upstream; `None` for one that a later daemon has.
+pub(super) fn state_of(upstream: &RawObject) -> Option<UpstreamState> {
+    upstream.string("state")?.parse().ok()
+}
+
 /// The colour of a cell: only states have one.
 fn coloured(head: &str, cell: &str) -> Option<Colour> {
-    match (head, cell) {
-        ("STATE", "ready") => Some(Colour::Good),
-        ("STATE", "starting") => Some(Colour::Busy),
-        ("STATE", "idle" | "stopped" | "disabled") => Some(Colour::Pale),
-        ("STATE", _) => Some(Colour::Bad),
-        _ => None,
-    }
+    let is_state = head == "STATE";
+    is_state.then(|| match cell.parse() {
+        Ok(UpstreamState::Ready) => Colour::Good,
+        Ok(UpstreamState::Starting) => Colour::Busy,
+        Ok(state) if !state.has_failed() => Colour::Pale,
+        _ => Colour::Bad,
+    })
 }
 
 /// A member of an upstream, with how many tools are new, how many items are beyond its `max-inventory`, or that they are those of an

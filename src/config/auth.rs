@@ -12,8 +12,10 @@ use super::file::{Node, Table};
 use super::secret::{self, Lacks, Secret};
 
 /// The table of one upstream.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct UpstreamAuth {
+    #[serde(rename = "type")]
     pub kind: AuthKind,
     /// The only authorization servers that may issue tokens, as texts; empty: the one of the first
     /// login. Exactly one beside a credential, which is sent to no other.
@@ -28,6 +30,7 @@ pub struct UpstreamAuth {
     pub client_metadata_url: Option<Url>,
     /// Asked for besides what the server asks for; without a person all that is asked for.
     pub scopes: Vec<String>,
+    #[serde(skip)]
     pub resource: Resource,
     /// Where the authorization server sends the browser; `None`: the console.
     pub redirect_url: Option<Url>,
@@ -38,8 +41,9 @@ pub struct UpstreamAuth {
 }
 
 /// Who logs in.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray, serde::Serialize)]
 #[strum(const_into_str, serialize_all = "kebab-case")]
+#[serde(into = "&'static str")]
 pub enum AuthKind {
     /// The operator, in a browser.
     #[default]
@@ -74,7 +78,7 @@ impl Resource {
 }
 
 /// Reads the table of an upstream with that URL, which sends a credential of its own or not.
-pub(super) fn read(mut table: Table<'_>, upstream: &Url, has_credential: bool, lacks: &mut Lacks) -> UpstreamAuth {
+pub(crate) fn read(mut table: Table<'_>, upstream: &Url, has_credential: bool, lacks: &mut Lacks) -> UpstreamAuth {
     if has_credential {
         table.problem("the upstream has a credential in `headers` already; remove that one or this table");
     }

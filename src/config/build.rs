@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use url::Url;
 
-use crate::catalog::name::{DEFAULT_MAX_LENGTH, MIN_MAX_LENGTH};
 use crate::policy::LOCAL;
 
 use super::audit::Audit;
 use super::consent::Consent;
 use super::file::{Node, Table};
+use super::keys::read_whole;
 use super::limits::Limits;
-use super::model::{Admin, Auth, Config, Console, Log, LogFormat, Naming, Secrets, Server, Stdio, Uris};
+use super::model::{Admin, Auth, Config, Console, Log, Naming, Secrets, Server, Stdio};
 use super::secret::{self, Secret};
 use super::{profile, rules, surroundings, upstream};
 
@@ -30,15 +30,8 @@ const CONSOLE: &str = "127.0.0.1:8628";
 const ENDPOINT: &str = "/mcp";
 /// Default of `[server] drain-timeout`: with the stop of the children below systemd's 45 s.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(25);
-/// Default of `[stdio] reconnect-timeout`: an update of the machine restarts the daemon within that.
-const RECONNECT_TIMEOUT: Duration = Duration::from_secs(300);
-/// Default of `[log] filter`: operator-visible changes, nothing per call.
-const LOG: &str = "info";
 
-/// Longest `max-length`: what the protocol allows for a name.
-const MAX_LENGTH: RangeInclusive<usize> = MIN_MAX_LENGTH..=128;
 const DRAIN_RANGE: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(3600);
-const RECONNECT_RANGE: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(86_400);
 
 /// Shorter tokens can be guessed.
 const MIN_TOKEN_LENGTH: usize = 16;
@@ -54,9 +47,9 @@ pub(super) fn config(mut root: Table<'_>) -> Config {
     let server = server(root.table("server"));
     let metrics = metrics(root.table("metrics"), &server.listen);
     let console = console(root.table("console"), &server.listen, metrics);
-    let admin = admin(root.table("admin"));
-    let stdio = stdio(root.table("stdio"));
-    let naming = naming(root.table("naming"));
+    let admin = read_whole(root.table("admin"), admin);
+    let stdio = read_whole(root.table("stdio"), Stdio::read_keys);
+    let naming = read_whole(root.table("naming"), Naming::read_keys);
     let defaults = surroundings::defaults(root.table("defaults"));
     let all = upstream::all(root.table("upstreams"), naming.max_length, &defaults);
     let names: Vec<_> = all.iter().map(|(upstream, _)| upstream.name.clone()).collect();
@@ -80,8 +73,8 @@ pub(super) fn config(mut root: Table<'_>) -> Config {
     }
     let policy = rules::policy(policy, &names, &profiles);
     let audit = Audit::read(root.table("audit"));
-    let secrets = secrets(root.table("secrets"));
-    let log = log(root.table("log"));
+    let secrets = read_whole(root.table("secrets"), secrets);
+    let log = read_whole(root.table("log"), log);
     if upstreams.is_empty() {
         let way_out = if disabled.is_empty() {
             "there are none, so nothing is served; write a table such as `[upstreams.files]`"
@@ -335,8 +328,7 @@ fn console(table: Option<Table<'_>>, served: &[SocketAddr], metrics: Option<Sock
     Console { listen: Some(address), chosen: true }
 }
 
-fn admin(table: Option<Table<'_>>) -> Admin {
-    let Some(mut table) = table else { return Admin::default() };
+fn admin(table: &mut Table<'_>) -> Admin {
     let admin = Admin {
         socket: table.path("socket"),
         group: table.string("group"),
@@ -348,35 +340,10 @@ fn admin(table: Option<Table<'_>>) -> Admin {
              group that the users are in",
         );
     }
-    table.finish();
     admin
 }
 
-impl Default for Stdio {
-    fn default() -> Self {
-        Self { reconnect_timeout: RECONNECT_TIMEOUT }
-    }
-}
-
-fn stdio(table: Option<Table<'_>>) -> Stdio {
-    let mut stdio = Stdio::default();
-    let Some(mut table) = table else { return stdio };
-    stdio.reconnect_timeout = table.duration("reconnect-timeout", &RECONNECT_RANGE).unwrap_or(stdio.reconnect_timeout);
-    table.finish();
-    stdio
-}
-
-fn naming(table: Option<Table<'_>>) -> Naming {
-    let mut naming = Naming { uris: Uris::Keep, max_length: DEFAULT_MAX_LENGTH };
-    let Some(mut table) = table else { return naming };
-    naming.uris = table.choice("uris").unwrap_or(naming.uris);
-    naming.max_length = table.count("max-length", &MAX_LENGTH).unwrap_or(naming.max_length);
-    table.finish();
-    naming
-}
-
-fn secrets(table: Option<Table<'_>>) -> Secrets {
-    let Some(mut table) = table else { return Secrets::default() };
+fn secrets(table: &mut Table<'_>) -> Secrets {
     let mut key = None;
     if let Some(node) = table.take("key")
         && let Some(found) = secret::read(&node)
@@ -391,19 +358,11 @@ fn secrets(table: Option<Table<'_>>) -> Secrets {
         }
         key = Some(found.secret);
     }
-    table.finish();
     Secrets { key }
 }
 
-impl Default for Log {
-    fn default() -> Self {
-        Self { filter: LOG.to_owned(), format: LogFormat::Auto }
-    }
-}
-
-fn log(table: Option<Table<'_>>) -> Log {
-    let mut log = Log::default();
-    let Some(mut table) = table else { return log };
+fn log(table: &mut Table<'_>) -> Log {
+    let mut log = Log::read_keys(table);
     if let Some(node) = table.take("filter") {
         log.filter = node.string().unwrap_or_default();
         if !log.filter.split(',').all(is_directive) {
@@ -412,8 +371,6 @@ fn log(table: Option<Table<'_>>) -> Log {
             );
         }
     }
-    log.format = table.choice("format").unwrap_or(log.format);
-    table.finish();
     log
 }
 

@@ -7,6 +7,7 @@ use crate::policy::Policy;
 use crate::policy::consent::hold::MAX_HELD;
 
 use super::file::{Table, patterns};
+use super::keys::{keys, read_value, read_whole, shown_value};
 use super::notify::Notify;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -22,7 +23,19 @@ const HOLD: RangeInclusive<Duration> = Duration::ZERO..=HOUR;
 const HELD: RangeInclusive<usize> = 1..=MAX_HELD;
 
 /// The operator's commands that may answer approvals and decide pins; later ones are stricter.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr, strum::VariantArray)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+    serde::Serialize,
+)]
 #[strum(const_into_str, serialize_all = "kebab-case")]
 pub enum Operator {
     /// All, of our own user and root.
@@ -54,32 +67,37 @@ impl Operator {
     }
 }
 
-/// How headend asks for approval.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Consent {
-    /// How long a call waits for the answer of its own client.
-    pub timeout: Duration,
-    /// How long the console and the command line can answer an approval.
-    pub prompt_life: Duration,
-    /// Open approvals of one caller.
-    pub max_open: usize,
-    /// Approvals of one client that may end without an answer in a minute.
-    pub per_minute: usize,
-    /// A grant expires when it is unused for so long.
-    pub unused_expiry: Duration,
-    pub operator: Operator,
-    /// How long a call is held open that waits for a person elsewhere; zero refuses it at once.
-    pub hold: Duration,
-    /// Held calls of one caller.
-    pub max_held: usize,
-    /// Other times for the calls of some clients.
-    pub holds: Vec<Hold>,
-    /// The receiver of notices of open approvals.
-    pub notify: Option<Notify>,
+keys! {
+    /// How headend asks for approval.
+    struct Consent {
+        /// How long a call waits for the answer of its own client.
+        timeout: Duration as duration = "timeout", Duration::from_secs(120), TIMEOUT;
+        /// How long the console and the command line can answer an approval.
+        prompt_life: Duration as duration = "prompt-life", Duration::from_secs(900), PROMPT_LIFE;
+        /// Open approvals of one caller.
+        max_open: usize as count = "max-open", 20, COUNT;
+        /// Approvals of one client that may end without an answer in a minute.
+        per_minute: usize as count = "per-minute", 3, COUNT;
+        /// A grant expires when it is unused for so long.
+        unused_expiry: Duration as duration = "unused-expiry", 90 * DAY, UNUSED;
+        operator: Operator as choice = "operator", Operator::Any;
+        /// How long a call is held open that waits for a person elsewhere; zero refuses it at once.
+        /// The default is below the time-out of most clients, which is 60 s and which progress does
+        /// not extend.
+        hold: Duration as duration = "hold", Duration::from_secs(40), HOLD;
+        /// Held calls of one caller.
+        max_held: usize as count = "max-held", 20, HELD;
+    }
+    besides {
+        /// Other times for the calls of some clients.
+        holds: Vec<Hold> = Vec::new();
+        /// The receiver of notices of open approvals.
+        notify: Option<Notify> = None;
+    }
 }
 
 /// How long the calls of some clients are held. An empty list means all.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Hold {
     pub callers: Vec<String>,
     pub profiles: Vec<String>,
@@ -88,42 +106,13 @@ pub struct Hold {
     pub hold: Duration,
 }
 
-impl Default for Consent {
-    fn default() -> Self {
-        Self {
-            timeout: Duration::from_secs(120),
-            prompt_life: Duration::from_secs(900),
-            max_open: 20,
-            per_minute: 3,
-            unused_expiry: 90 * DAY,
-            operator: Operator::Any,
-            // Below the time-out of most clients, which is 60 s and which progress does not extend.
-            hold: Duration::from_secs(40),
-            max_held: 20,
-            holds: Vec::new(),
-            notify: None,
-        }
-    }
-}
-
 impl Consent {
-    pub(super) fn read(table: Option<Table<'_>>) -> Self {
-        let default = Self::default();
-        let Some(mut table) = table else { return default };
-        let consent = Self {
-            timeout: table.duration("timeout", &TIMEOUT).unwrap_or(default.timeout),
-            prompt_life: table.duration("prompt-life", &PROMPT_LIFE).unwrap_or(default.prompt_life),
-            max_open: table.count("max-open", &COUNT).unwrap_or(default.max_open),
-            per_minute: table.count("per-minute", &COUNT).unwrap_or(default.per_minute),
-            unused_expiry: table.duration("unused-expiry", &UNUSED).unwrap_or(default.unused_expiry),
-            operator: table.choice("operator").unwrap_or(default.operator),
-            hold: table.duration("hold", &HOLD).unwrap_or(default.hold),
-            max_held: table.count("max-held", &HELD).unwrap_or(default.max_held),
+    pub(crate) fn read(table: Option<Table<'_>>) -> Self {
+        read_whole(table, |table| Self {
             holds: table.tables("holds").into_iter().map(Hold::read).collect(),
-            notify: Notify::read(&mut table),
-        };
-        table.finish();
-        consent
+            notify: Notify::read(table),
+            ..Self::read_keys(table)
+        })
     }
 
     /// How long a call is held. `client` is the name that its client gives itself, empty for none. Of several entries the

@@ -39,12 +39,14 @@ pub mod guard;
 mod hints;
 mod home;
 mod host_command;
+mod keys;
 mod limits;
 mod managers;
 mod merge;
 mod model;
 mod notify;
 mod observed;
+mod pairs;
 mod places;
 pub mod plan;
 #[cfg(any(test, feature = "testing"))]
@@ -85,7 +87,7 @@ pub use self::problem::{Problem, Problems, Warning};
 pub use self::proxy::{Proxy, ProxySettings};
 pub use self::seen::Seen;
 pub use self::surroundings::{inherited, search_path};
-pub use self::units::{duration_text, parse_duration};
+pub use self::units::{duration as duration_text, parse_duration};
 
 use self::file::Text;
 

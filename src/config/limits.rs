@@ -1,12 +1,12 @@
 //! The `[server.limits]` table: one key for each number, with its default and the reason for it.
 
-use std::fmt::Write as _;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::policy::{Per, Rate};
 
-use super::file::{Node, Table};
+use super::file::Table;
+use super::keys::{keys, read_value, shown_value};
 use super::units;
 
 const KIB: usize = 1 << 10;
@@ -16,44 +16,18 @@ const GIB: usize = 1 << 30;
 /// Any count that memory can hold.
 const COUNT: RangeInclusive<usize> = 1..=1_000_000;
 
-/// How a kind of number is read.
-macro_rules! read {
-    (rate, $node:ident, $range:expr) => {
-        rate(&$node)
-    };
-    ($kind:ident, $node:ident, $range:expr) => {
-        $node.$kind(&$range)
-    };
-}
-
-/// How a kind of number is shown.
-macro_rules! show {
-    (count, $value:expr) => {
-        $value.to_string()
-    };
-    (rate, $value:expr) => {
-        format!("\"{}\"", $value)
-    };
-    ($kind:ident, $value:expr) => {
-        format!("\"{}\"", units::$kind($value))
-    };
-}
-
-/// Reads a rate above zero.
-pub(super) fn rate(node: &Node<'_>) -> Option<Rate> {
-    let rate = match Rate::parse(&node.string()?) {
-        Ok(rate) if rate.count == 0 => Err("must not be zero".to_owned()),
-        Ok(rate) => Ok(rate),
-        Err(error) => Err(error.to_string()),
-    };
-    rate.map_err(|message| node.problem(message)).ok()
-}
-
 const fn seconds(from: u64, to: u64) -> RangeInclusive<Duration> {
     Duration::from_secs(from)..=Duration::from_secs(to)
 }
 
 impl Limits {
+    /// Reads the table. An absent or invalid key has its default.
+    pub(crate) fn read(table: &mut Table<'_>) -> Self {
+        let limits = Self::read_keys(table);
+        limits.check(table);
+        limits
+    }
+
     /// Reports numbers that contradict each other.
     fn check(&self, table: &Table<'_>) {
         for (key, bytes) in [("max-upstream-result", self.upstream_result_bytes), ("max-body", self.body_bytes)] {
@@ -67,120 +41,91 @@ impl Limits {
     }
 }
 
-macro_rules! limits {
-    ($( $(#[$doc:meta])* $field:ident: $value:ty as $kind:ident = $key:literal, $default:expr, $range:expr; )*) => {
-        /// Bounds on clients and their messages. The bounds per caller and on wrong credentials apply only to
-        /// configurations with several callers.
-        #[derive(Clone, Debug, PartialEq, Eq)]
-        pub struct Limits {
-            $( $(#[$doc])* pub $field: $value, )*
-        }
-
-        impl Default for Limits {
-            fn default() -> Self {
-                Self { $( $field: $default, )* }
-            }
-        }
-
-        impl Limits {
-            /// Reads the table. An absent or invalid key has its default.
-            pub(super) fn read(table: &mut Table<'_>) -> Self {
-                let limits = Self {
-                    $( $field: table.take($key).and_then(|node| read!($kind, node, $range)).unwrap_or($default), )*
-                };
-                limits.check(table);
-                limits
-            }
-
-            /// One line for each key.
-            pub(super) fn show(&self) -> String {
-                let mut out = String::new();
-                // Writing to a string cannot fail.
-                $( let _ = writeln!(out, "{} = {}", $key, show!($kind, self.$field)); )*
-                out
-            }
-        }
-    };
-}
-
-limits! {
-    /// Connections of one address of `listen` at once, after a valid credential. Each costs a task and its buffers,
-    /// some 30 KiB idle. Our own user, who has no share, leaves a quarter to other callers.
-    connections: usize as count = "max-connections", 1024, COUNT;
-    /// Connections of one address of `listen` at once before a valid credential; the oldest gives way. A client needs
-    /// one for the moment until its first request is read, so this bounds how fast a stranger would have to connect to
-    /// displace it.
-    anonymous_connections: usize as count = "anonymous-connections", 512, COUNT;
-    /// The same from one network address, so that one peer cannot take them all.
-    connections_per_ip: usize as count = "connections-per-ip", 256, COUNT;
-    /// Connections of one caller; hosts open a few for each window.
-    connections_per_caller: usize as count = "connections-per-caller", 128, COUNT;
-    /// Request line and headers in bytes. Bearer tokens with many claims reach 16 KiB.
-    head_bytes: usize as size = "max-head", 64 * KIB, KIB..=MIB;
-    /// Header fields of a request; browsers send about 30.
-    header_fields: usize as count = "max-header-fields", 100, 1..=1000;
-    /// One header field in bytes.
-    header_field_bytes: usize as size = "max-header-field", 16 * KIB, KIB..=MIB;
-    /// From the connection to its first byte.
-    first_byte_timeout: Duration as duration = "first-byte-timeout", Duration::from_secs(10), seconds(1, 3600);
-    /// From the first byte to the end of the head; ends slow-header attacks.
-    head_timeout: Duration as duration = "head-timeout", Duration::from_secs(10), seconds(1, 3600);
-    /// From the head to the end of the body: 4 MiB at 140 kB/s.
-    body_timeout: Duration as duration = "body-timeout", Duration::from_secs(30), seconds(1, 3600);
-    /// How long a connection may stay open between requests.
-    idle_timeout: Duration as duration = "idle-timeout", Duration::from_secs(120), seconds(1, 86_400);
-    /// How long a client may read nothing of what we write.
-    write_timeout: Duration as duration = "write-timeout", Duration::from_secs(60), seconds(1, 3600);
-    /// Body of a request in bytes: an image as an argument fits.
-    body_bytes: usize as size = "max-body", 4 * MIB, KIB..=GIB;
-    /// Nesting of a request's JSON; real arguments stay below ten.
-    depth: usize as count = "max-depth", 64, 8..=1000;
-    /// Values in a request's JSON; bounds what parsing can cost.
-    nodes: usize as count = "max-nodes", 100_000, 100..=100_000_000;
-    /// A request's id in bytes: it is echoed and kept for the whole call.
-    id_bytes: usize as size = "max-id", KIB, 16..=64 * KIB;
-    /// Calls at once, all upstreams together.
-    in_flight: usize as count = "max-in-flight", 512, COUNT;
-    /// Calls of one caller at once: a sixteenth of all.
-    in_flight_per_caller: usize as count = "in-flight-per-caller", 32, COUNT;
-    /// Calls that may wait for a slot. Those of one caller leave room for those of others.
-    queue: usize as count = "queue", 128, 0..=1_000_000;
-    /// How long a call waits for a slot before it is refused; longer while another caller has more
-    /// slots than its own.
-    queue_timeout: Duration as duration = "queue-timeout", Duration::from_secs(5), seconds(0, 3600);
-    /// Result sent to a client, in bytes. Models read far less; images need this.
-    result_bytes: usize as size = "max-result", 8 * MIB, KIB..=GIB;
-    /// Message taken from an upstream, in bytes. Twice the result: lists are long.
-    upstream_result_bytes: usize as size = "max-upstream-result", 16 * MIB, KIB..=GIB;
-    /// Nesting of the JSON of a message taken from an upstream; clients' own parsers give up at 100 to 1000.
-    upstream_depth: usize as count = "max-upstream-depth", 256, 8..=100_000;
-    /// Values in the JSON of a message taken from an upstream: a million numbers pass.
-    upstream_nodes: usize as count = "max-upstream-nodes", 2_000_000, 1000..=100_000_000;
-    /// Programs that start at once, until each is ready or has not answered for ten seconds: package runners load a
-    /// machine.
-    starts: usize as count = "max-starts", 8, 1..=1000;
-    /// Legacy sessions at once; beyond that the longest idle one ends.
-    sessions: usize as count = "max-sessions", 4096, COUNT;
-    /// Legacy sessions of one caller.
-    sessions_per_caller: usize as count = "sessions-per-caller", 64, COUNT;
-    /// When a session without stream or call ends.
-    session_idle: Duration as duration = "session-idle", Duration::from_secs(30 * 60), seconds(1, 30 * 86_400);
-    /// When any session ends: a stolen session id is worth a day at most.
-    session_max: Duration as duration = "session-max-age", Duration::from_secs(86_400), seconds(1, 365 * 86_400);
-    /// `subscriptions/listen` streams of one caller.
-    streams_per_caller: usize as count = "streams-per-caller", 16, COUNT;
-    /// Subscribed URIs of one `subscriptions/listen` stream.
-    uris_per_stream: usize as count = "uris-per-stream", 256, COUNT;
-    /// Interval of keep-alives on a quiet stream; proxies cut at 60 s.
-    keepalive: Duration as duration = "keepalive", Duration::from_secs(15), seconds(1, 3600);
-    /// Requests of one caller.
-    caller_rate: Rate as rate = "caller-rate", Rate { count: 20, per: Per::Second }, ();
-    /// Burst of `caller-rate`: two seconds' worth, since hosts list everything at start.
-    caller_burst: usize as count = "caller-burst", 40, COUNT;
-    /// Wrong credentials from one address before the next wrong one gets 429. Right ones always pass.
-    auth_failures: Rate as rate = "auth-failures", Rate { count: 5, per: Per::Minute }, ();
-    /// Bytes of all messages of 16 KiB and more, from their first byte until their readers have
-    /// them. A message without room is refused. Each of several callers has a quarter. Other bounds
-    /// limit the number of smaller ones.
-    buffered_bytes: usize as size = "max-buffered", 512 * MIB, MIB..=64 * GIB;
+keys! {
+    /// Bounds on clients and their messages. The bounds per caller and on wrong credentials apply
+    /// only to configurations with several callers.
+    struct Limits {
+        /// Connections of one address of `listen` at once, after a valid credential. Each costs a
+        /// task and its buffers, some 30 KiB idle. Our own user, who has no share, leaves a quarter
+        /// to other callers.
+        connections: usize as count = "max-connections", 1024, COUNT;
+        /// Connections of one address of `listen` at once before a valid credential; the oldest
+        /// gives way. A client needs one for the moment until its first request is read, so this
+        /// bounds how fast a stranger would have to connect to displace it.
+        anonymous_connections: usize as count = "anonymous-connections", 512, COUNT;
+        /// The same from one network address, so that one peer cannot take them all.
+        connections_per_ip: usize as count = "connections-per-ip", 256, COUNT;
+        /// Connections of one caller; hosts open a few for each window.
+        connections_per_caller: usize as count = "connections-per-caller", 128, COUNT;
+        /// Request line and headers in bytes. Bearer tokens with many claims reach 16 KiB.
+        head_bytes: usize as size = "max-head", 64 * KIB, KIB..=MIB;
+        /// Header fields of a request; browsers send about 30.
+        header_fields: usize as count = "max-header-fields", 100, 1..=1000;
+        /// One header field in bytes.
+        header_field_bytes: usize as size = "max-header-field", 16 * KIB, KIB..=MIB;
+        /// From the connection to its first byte.
+        first_byte_timeout: Duration as duration = "first-byte-timeout", Duration::from_secs(10), seconds(1, 3600);
+        /// From the first byte to the end of the head; ends slow-header attacks.
+        head_timeout: Duration as duration = "head-timeout", Duration::from_secs(10), seconds(1, 3600);
+        /// From the head to the end of the body: 4 MiB at 140 kB/s.
+        body_timeout: Duration as duration = "body-timeout", Duration::from_secs(30), seconds(1, 3600);
+        /// How long a connection may stay open between requests.
+        idle_timeout: Duration as duration = "idle-timeout", Duration::from_secs(120), seconds(1, 86_400);
+        /// How long a client may read nothing of what we write.
+        write_timeout: Duration as duration = "write-timeout", Duration::from_secs(60), seconds(1, 3600);
+        /// Body of a request in bytes: an image as an argument fits.
+        body_bytes: usize as size = "max-body", 4 * MIB, KIB..=GIB;
+        /// Nesting of a request's JSON; real arguments stay below ten.
+        depth: usize as count = "max-depth", 64, 8..=1000;
+        /// Values in a request's JSON; bounds what parsing can cost.
+        nodes: usize as count = "max-nodes", 100_000, 100..=100_000_000;
+        /// A request's id in bytes: it is echoed and kept for the whole call.
+        id_bytes: usize as size = "max-id", KIB, 16..=64 * KIB;
+        /// Calls at once, all upstreams together.
+        in_flight: usize as count = "max-in-flight", 512, COUNT;
+        /// Calls of one caller at once: a sixteenth of all.
+        in_flight_per_caller: usize as count = "in-flight-per-caller", 32, COUNT;
+        /// Calls that may wait for a slot. Those of one caller leave room for those of others.
+        queue: usize as count = "queue", 128, 0..=1_000_000;
+        /// How long a call waits for a slot before it is refused; longer while another caller has
+        /// more slots than its own.
+        queue_timeout: Duration as duration = "queue-timeout", Duration::from_secs(5), seconds(0, 3600);
+        /// Result sent to a client, in bytes. Models read far less; images need this.
+        result_bytes: usize as size = "max-result", 8 * MIB, KIB..=GIB;
+        /// Message taken from an upstream, in bytes. Twice the result: lists are long.
+        upstream_result_bytes: usize as size = "max-upstream-result", 16 * MIB, KIB..=GIB;
+        /// Nesting of the JSON of a message taken from an upstream; clients' own parsers give up at
+        /// 100 to 1000.
+        upstream_depth: usize as count = "max-upstream-depth", 256, 8..=100_000;
+        /// Values in the JSON of a message taken from an upstream: a million numbers pass.
+        upstream_nodes: usize as count = "max-upstream-nodes", 2_000_000, 1000..=100_000_000;
+        /// Programs that start at once, until each is ready or has not answered for ten seconds:
+        /// package runners load a machine.
+        starts: usize as count = "max-starts", 8, 1..=1000;
+        /// Legacy sessions at once; beyond that the longest idle one ends.
+        sessions: usize as count = "max-sessions", 4096, COUNT;
+        /// Legacy sessions of one caller.
+        sessions_per_caller: usize as count = "sessions-per-caller", 64, COUNT;
+        /// When a session without stream or call ends.
+        session_idle: Duration as duration = "session-idle", Duration::from_secs(30 * 60), seconds(1, 30 * 86_400);
+        /// When any session ends: a stolen session id is worth a day at most.
+        session_max: Duration as duration = "session-max-age", Duration::from_secs(86_400), seconds(1, 365 * 86_400);
+        /// `subscriptions/listen` streams of one caller.
+        streams_per_caller: usize as count = "streams-per-caller", 16, COUNT;
+        /// Subscribed URIs of one `subscriptions/listen` stream.
+        uris_per_stream: usize as count = "uris-per-stream", 256, COUNT;
+        /// Interval of keep-alives on a quiet stream; proxies cut at 60 s.
+        keepalive: Duration as duration = "keepalive", Duration::from_secs(15), seconds(1, 3600);
+        /// Requests of one caller.
+        caller_rate: Rate as rate = "caller-rate", Rate { count: 20, per: Per::Second };
+        /// Burst of `caller-rate`: two seconds' worth, since hosts list everything at start.
+        caller_burst: usize as count = "caller-burst", 40, COUNT;
+        /// Wrong credentials from one address before the next wrong one gets 429. Right ones always
+        /// pass.
+        auth_failures: Rate as rate = "auth-failures", Rate { count: 5, per: Per::Minute };
+        /// Bytes of all messages of 16 KiB and more, from their first byte until their readers have
+        /// them. A message without room is refused. Each of several callers has a quarter. Other
+        /// bounds limit the number of smaller ones.
+        buffered_bytes: usize as size = "max-buffered", 512 * MIB, MIB..=64 * GIB;
+    }
 }

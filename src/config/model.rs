@@ -1,12 +1,14 @@
 //! The configuration as other layers see it: resolved, with defaults filled in.
 
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::Serialize;
 use url::Url;
 
-use crate::catalog::name::UpstreamName;
+use crate::catalog::name::{DEFAULT_MAX_LENGTH, MIN_MAX_LENGTH, UpstreamName};
 use crate::mcp::annotations::Hints;
 use crate::mcp::elicitation::Elicit;
 use crate::mcp::input::Roots;
@@ -17,9 +19,16 @@ use super::audit::Audit;
 use super::auth::UpstreamAuth;
 use super::consent::Consent;
 use super::expand::Template;
+use super::keys::{keys, read_value, shown_value};
 use super::limits::Limits;
+use super::pairs::pairs;
 use super::proxy::ProxySettings;
 use super::secret::{Secret, is_secret_name};
+
+/// Times of `[stdio] reconnect-timeout`.
+const RECONNECT_TIMES: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(86_400);
+/// Values of `[naming] max-length`; the protocol allows no longer name.
+const NAME_LENGTHS: RangeInclusive<usize> = MIN_MAX_LENGTH..=128;
 
 /// Everything the gateway does, resolved: defaults filled in, secrets read, every value checked.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,7 +62,7 @@ pub struct Config {
 }
 
 /// The `[secrets]` table.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Secrets {
     /// Key that seals values in the store; `None`: the key file of the state directory.
     pub key: Option<Secret>,
@@ -76,7 +85,8 @@ impl PartialEq for Console {
 }
 
 /// The `[server]` table.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct Server {
     /// Loopback addresses only: this release has no TLS of its own.
     pub listen: Vec<SocketAddr>,
@@ -88,17 +98,23 @@ pub struct Server {
     pub allowed_hosts: Vec<String>,
     /// Accepted `Origin` values; a request without one is always accepted.
     pub allowed_origins: Vec<String>,
+    #[serde(skip)]
     pub auth: Auth,
+    #[serde(skip)]
     pub limits: Limits,
     /// How long calls in flight may take to end at shutdown.
     pub drain_timeout: Duration,
 }
 
 /// Authentication of clients over HTTP.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "mode", rename_all = "kebab-case")]
 pub enum Auth {
     /// The generated token of the caller `local`, and these: (caller, token).
-    Token { tokens: Vec<(String, Secret)> },
+    Token {
+        #[serde(serialize_with = "pairs")]
+        tokens: Vec<(String, Secret)>,
+    },
     /// Every client on the loopback address is the caller `local`.
     None,
 }
@@ -112,7 +128,7 @@ impl Config {
 }
 
 /// The `[admin]` table.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Admin {
     /// `None`: a socket in the runtime directory.
     pub socket: Option<PathBuf>,
@@ -122,19 +138,24 @@ pub struct Admin {
     pub users: Vec<String>,
 }
 
-/// The `[stdio]` table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stdio {
-    /// How long `headend stdio` looks for a daemon that went away.
-    pub reconnect_timeout: Duration,
+keys! {
+    /// The `[stdio]` table.
+    #[derive(Copy)]
+    struct Stdio {
+        /// How long `headend stdio` looks for a daemon that went away. An update of the machine
+        /// restarts the daemon within the default.
+        reconnect_timeout: Duration as duration = "reconnect-timeout", Duration::from_secs(300), RECONNECT_TIMES;
+    }
 }
 
-/// The `[naming]` table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Naming {
-    pub uris: Uris,
-    /// Longest exposed name, in bytes.
-    pub max_length: usize,
+keys! {
+    /// The `[naming]` table.
+    #[derive(Copy)]
+    struct Naming {
+        uris: Uris as choice = "uris", Uris::Keep;
+        /// Longest exposed name, in bytes.
+        max_length: usize as count = "max-length", DEFAULT_MAX_LENGTH, NAME_LENGTHS;
+    }
 }
 
 /// How resource URIs are exposed.
@@ -148,20 +169,27 @@ pub enum Uris {
 }
 
 /// One `[upstreams.<name>]` table.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct Upstream {
+    #[serde(skip)]
     pub name: UpstreamName,
+    #[serde(skip)]
     pub target: Target,
     /// Of a server behind a URL: how the gateway logs in.
+    #[serde(skip)]
     pub auth: Option<UpstreamAuth>,
     /// The proxy on the way to a server behind a URL and to its authorization servers. No part of
     /// the launch.
+    #[serde(skip)]
     pub proxy: ProxySettings,
     /// Secrets and variables that are not there, each with what to do; it is not started without them.
+    #[serde(skip)]
     pub lacks: Vec<String>,
     /// Whether `${VAR}` is put in; `None`: everywhere but in `command`.
     pub expand: Option<bool>,
     /// Names and values of the variables that were put in, which are shown nowhere.
+    #[serde(skip)]
     pub expanded: Vec<(String, Secret)>,
     pub era: EraChoice,
     pub instance: Instance,
@@ -186,20 +214,25 @@ pub struct Upstream {
     /// How long a question of a shared process may wait until it is clear whose it is.
     pub attribution_timeout: Duration,
     /// Which roots the server learns.
+    #[serde(skip)]
     pub roots: Roots,
     /// Which completions are passed on.
     pub completions: Completions,
     /// Which elicitations the server may make.
+    #[serde(skip)]
     pub elicit: Elicit,
     /// How far headend trusts the hints of its tools.
     pub trust: Trust,
     /// Privileges and umask of its processes.
+    #[serde(skip)]
     pub confinement: Confinement,
     /// The part of our environment that its processes get.
+    #[serde(skip)]
     pub surroundings: Surroundings,
     /// What happens when a definition changes.
     pub on_change: OnChange,
     /// The operator's annotations: patterns over original names, and the hints that hold for them.
+    #[serde(serialize_with = "pairs")]
     pub annotations: Vec<(String, Hints)>,
     /// Prefix of each exposed name, separator included.
     pub prefix: String,
@@ -216,8 +249,9 @@ impl Upstream {
 }
 
 /// Which completions of arguments an upstream is asked for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray, Serialize)]
 #[strum(const_into_str, serialize_all = "kebab-case")]
+#[serde(into = "&'static str")]
 pub enum Completions {
     /// Those of items whose calls need no approval or have a lasting grant.
     #[default]
@@ -293,21 +327,26 @@ impl Default for Confinement {
 }
 
 /// The `[defaults]` table: what holds for upstreams beside their own.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct Defaults {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub env_from: Vec<String>,
     /// Absolute. An empty list: none of version managers either.
     pub path: Option<Vec<PathBuf>>,
 }
 
 /// The part of our environment that an upstream's processes get. No part of the launch.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct Surroundings {
     /// Variables by name, in addition to those that all processes of its trust get.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub env_from: Vec<String>,
     /// Directories before its `PATH`. Absolute.
     pub path: Vec<PathBuf>,
     /// Whether directories of version managers stand between them and the `PATH`.
+    #[serde(skip)]
     pub managers: bool,
 }
 
@@ -318,8 +357,9 @@ impl Default for Surroundings {
 }
 
 /// HTTP transport of an upstream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray, Serialize)]
 #[strum(const_into_str, serialize_all = "kebab-case")]
+#[serde(into = "&'static str")]
 pub enum Transport {
     Auto,
     StreamableHttp,
@@ -327,8 +367,9 @@ pub enum Transport {
 }
 
 /// Which protocol era to speak to an upstream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray, Serialize)]
 #[strum(const_into_str, serialize_all = "kebab-case")]
+#[serde(into = "&'static str")]
 pub enum EraChoice {
     /// Probe the server.
     Auto,
@@ -337,8 +378,9 @@ pub enum EraChoice {
 }
 
 /// Who shares one process or session of an upstream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray, Serialize)]
 #[strum(const_into_str, serialize_all = "kebab-case")]
+#[serde(into = "&'static str")]
 pub enum Instance {
     Auto,
     Shared,
@@ -347,8 +389,9 @@ pub enum Instance {
 }
 
 /// When an upstream is started.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray, Serialize)]
 #[strum(const_into_str, serialize_all = "kebab-case")]
+#[serde(into = "&'static str")]
 pub enum Start {
     Eager,
     /// When it is needed: by a call or subscription, or because its lists are not known yet. Stops when it is idle.
@@ -356,11 +399,12 @@ pub enum Start {
 }
 
 /// Which items are offered, and under which local name. Globs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Filter {
     pub allow: Vec<String>,
     pub deny: Vec<String>,
     /// (original, local name), tools and prompts of upstreams only.
+    #[serde(serialize_with = "pairs", skip_serializing_if = "Vec::is_empty")]
     pub rename: Vec<(String, String)>,
 }
 
@@ -371,10 +415,12 @@ impl Default for Filter {
 }
 
 /// One `[profiles.<name>]` table: a named view of the catalog.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Profile {
+    #[serde(skip)]
     pub name: String,
     /// Every upstream where the file names none.
+    #[serde(skip)]
     pub upstreams: Vec<UpstreamName>,
     /// Over canonical names.
     pub tools: Filter,
@@ -386,8 +432,9 @@ pub struct Profile {
 }
 
 /// The hints that the clients of a view see on tools.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray, Serialize)]
 #[strum(const_into_str, serialize_all = "kebab-case")]
+#[serde(into = "&'static str")]
 pub enum ShownHints {
     /// The server's own below the operator's. Of an untrusted server, those that policy goes by.
     #[default]
@@ -396,12 +443,16 @@ pub enum ShownHints {
     Tightened,
 }
 
-/// The `[log]` table. Command line and environment take precedence.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Log {
-    /// A level, or `target=level` pairs.
-    pub filter: String,
-    pub format: LogFormat,
+keys! {
+    /// The `[log]` table. Command line and environment take precedence.
+    struct Log {
+        format: LogFormat as choice = "format", LogFormat::Auto;
+    }
+    besides {
+        /// A level, or `target=level` pairs. The default has the changes that an operator sees, and
+        /// nothing of each call.
+        filter: String = "info".to_owned();
+    }
 }
 
 /// How log lines look.

@@ -40,13 +40,14 @@ pub struct Plan {
 
 /// Compares the configuration in force with the one to come.
 pub fn diff(old: &Config, new: &Config) -> Plan {
+    let (live, needs_restart) = changed_keys(old, new);
     let mut plan = Plan {
         policy_changed: old.policy != new.policy,
         views_changed: views(old) != views(new),
-        live: live_keys(old, new),
+        live,
         end: gone(old, new),
         opens: opens(old, new),
-        needs_restart: fixed_keys(old, new),
+        needs_restart,
         ..Plan::default()
     };
     let joined = !old.has_many_callers() && new.has_many_callers();
@@ -92,32 +93,64 @@ fn views(config: &Config) -> impl PartialEq + '_ {
     (config.naming, &config.profiles, config.upstreams.iter().map(shown).collect::<Vec<_>>())
 }
 
-/// Changed key paths that hold at once, apart from those of upstreams, profiles, rules and the limits of the policy.
-fn live_keys(old: &Config, new: &Config) -> Vec<String> {
-    let (a, b) = (&old.server, &new.server);
-    let keys = [
-        ("server.allowed-hosts", a.allowed_hosts != b.allowed_hosts),
-        ("server.allowed-origins", a.allowed_origins != b.allowed_origins),
-        ("server.auth", a.auth != b.auth),
-        ("server.drain-timeout", a.drain_timeout != b.drain_timeout),
-        ("admin.users", old.admin.users != new.admin.users),
-        ("policy.consent", old.consent != new.consent),
-        ("audit.capture-arguments", old.audit.capture_arguments != new.audit.capture_arguments),
-        ("audit.strict", old.audit.strict != new.audit.strict),
-        ("audit.on-failure", old.audit.on_failure != new.audit.on_failure),
-        ("audit.max-segment", old.audit.max_segment != new.audit.max_segment),
-        ("audit.retain", old.audit.retain != new.audit.retain),
-        ("log.filter", old.log.filter != new.log.filter),
-    ];
-    let mut changed = changed(&keys);
-    let (before, after) = (a.limits.show(), b.limits.show());
-    let lines = before.lines().zip(after.lines()).filter(|(before, after)| before != after);
-    changed.extend(lines.filter_map(|(_, line)| Some(format!("server.limits.{}", line.split_once(" =")?.0))));
-    changed
+/// A key, or a table with all of its keys, and what a reload does when it changes.
+#[derive(Debug)]
+pub struct Setting {
+    pub key: &'static str,
+    /// A change holds at once; without that only a restart puts it in force.
+    pub is_live: bool,
+    differs: fn(&Config, &Config) -> bool,
 }
 
-fn changed(keys: &[(&str, bool)]) -> Vec<String> {
-    keys.iter().filter(|(_, differs)| *differs).map(|(key, _)| (*key).to_owned()).collect()
+macro_rules! settings {
+    ($($key:literal is $word:ident in $($member:ident).+;)*) => {
+        /// The table of all keys but those of `[server.limits]`, which hold at once, and those of
+        /// upstreams, profiles, names and the policy, which the plan compares otherwise.
+        pub const SETTINGS: &[Setting] = &[$(Setting {
+            key: $key,
+            is_live: settings!($word),
+            differs: |old, new| old.$($member).+ != new.$($member).+,
+        },)*];
+    };
+    (live) => { true };
+    (fixed) => { false };
+}
+
+settings! {
+    "server.listen" is fixed in server.listen;
+    "server.endpoint" is fixed in server.endpoint;
+    "server.legacy-sse" is fixed in server.legacy_sse;
+    "server.allowed-hosts" is live in server.allowed_hosts;
+    "server.allowed-origins" is live in server.allowed_origins;
+    "server.auth" is live in server.auth;
+    "server.drain-timeout" is live in server.drain_timeout;
+    "metrics.listen" is fixed in metrics;
+    "console.listen" is fixed in console.listen;
+    "admin.socket" is fixed in admin.socket;
+    "admin.group" is fixed in admin.group;
+    "admin.users" is live in admin.users;
+    "policy.consent" is live in consent;
+    "audit.path" is fixed in audit.path;
+    "audit.capture-arguments" is live in audit.capture_arguments;
+    "audit.strict" is live in audit.strict;
+    "audit.on-failure" is live in audit.on_failure;
+    "audit.max-segment" is live in audit.max_segment;
+    "audit.retain" is live in audit.retain;
+    "secrets.key" is fixed in secrets.key;
+    "log.filter" is live in log.filter;
+    "log.format" is fixed in log.format;
+}
+
+/// Changed key paths: those that hold at once, apart from those of upstreams, profiles, rules and
+/// the limits of the policy, and those that are read only at start.
+fn changed_keys(old: &Config, new: &Config) -> (Vec<String>, Vec<String>) {
+    let changed = SETTINGS.iter().filter(|setting| (setting.differs)(old, new));
+    let (live, fixed): (Vec<_>, Vec<_>) = changed.partition(|setting| setting.is_live);
+    let [mut live, fixed] = [live, fixed].map(|some| some.iter().map(|one| one.key.to_owned()).collect::<Vec<_>>());
+    let (before, after) = (old.server.limits.shown(), new.server.limits.shown());
+    let limits = before.iter().filter(|(key, value)| after.get(*key) != Some(value));
+    live.extend(limits.map(|(key, _)| format!("server.limits.{key}")));
+    (live, fixed)
 }
 
 /// The callers whose credential is not valid any more.
@@ -137,23 +170,6 @@ fn gone(old: &Config, new: &Config) -> Vec<String> {
         gone.extend(users.map(|user| format!("the user {user}")));
     }
     gone
-}
-
-/// Changed key paths that are read only at start: addresses and places of files, and what is bound to them.
-fn fixed_keys(old: &Config, new: &Config) -> Vec<String> {
-    let (a, b) = (&old.server, &new.server);
-    changed(&[
-        ("server.listen", a.listen != b.listen),
-        ("server.endpoint", a.endpoint != b.endpoint),
-        ("server.legacy-sse", a.legacy_sse != b.legacy_sse),
-        ("metrics.listen", old.metrics != new.metrics),
-        ("console.listen", old.console.listen != new.console.listen),
-        ("admin.socket", old.admin.socket != new.admin.socket),
-        ("admin.group", old.admin.group != new.admin.group),
-        ("audit.path", old.audit.path != new.audit.path),
-        ("secrets.key", old.secrets.key != new.secrets.key),
-        ("log.format", old.log.format != new.log.format),
-    ])
 }
 
 impl Config {

@@ -7,7 +7,7 @@ use super::arguments::conditions;
 use super::canonical::{Separator, check_all};
 use super::file::{Node, Table, did_you_mean, patterns};
 use super::hints::hints;
-use super::limits::rate;
+use super::keys::rate;
 use super::model::Profile;
 
 /// Builds the policy and checks it as it will be compiled.

@@ -9,45 +9,40 @@ const TIMES: &[(&str, u64)] = &[("h", 3_600_000), ("m", 60_000), ("s", 1_000), (
 const SIZES: &[(&str, usize)] = &[("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 
 /// Texts that [`parse_duration`] and [`parse_size`] can read, as regular expressions for editors.
-pub(super) const DURATION: &str = "^[0-9]+(ms|s|m|h|d)$";
-pub(super) const SIZE: &str = "^[0-9]+(B|KiB|MiB|GiB)$";
+pub(crate) const DURATION: &str = "^[0-9]+(ms|s|m|h|d)$";
+pub(crate) const SIZE: &str = "^[0-9]+(B|KiB|MiB|GiB)$";
 
-/// A day; only [`duration_text`] writes it.
-const DAY: u64 = 24 * 3_600_000;
+/// A day.
+const DAYS: (&str, u64) = ("d", 24 * 3_600_000);
 
 /// Reads `"500ms"`, `"30s"`, `"5m"`, `"24h"`, `"90d"`.
 pub fn parse_duration(text: &str) -> Option<Duration> {
     let (number, unit) = split(text)?;
-    let (_, millis) = TIMES.iter().chain(&[("d", DAY)]).find(|(name, _)| *name == unit)?;
+    let (_, millis) = TIMES.iter().chain(&[DAYS]).find(|(name, _)| *name == unit)?;
     number.parse::<u64>().ok()?.checked_mul(*millis).map(Duration::from_millis)
 }
 
-/// The shortest way to write a duration of whole milliseconds.
-pub(super) fn duration(value: Duration) -> String {
+/// The shortest way to write a duration of whole milliseconds; in days from two of them on.
+pub fn duration(value: Duration) -> String {
     let millis = u64::try_from(value.as_millis()).unwrap_or(u64::MAX);
-    let fits = |(_, unit): &&(&str, u64)| millis != 0 && millis.is_multiple_of(*unit);
-    match TIMES.iter().find(fits) {
+    let fits = |(name, unit): &&(&str, u64)| {
+        millis != 0 && millis.is_multiple_of(*unit) && (*name != DAYS.0 || millis > DAYS.1)
+    };
+    match [DAYS].iter().chain(TIMES).find(fits) {
         Some((name, unit)) => format!("{}{name}", millis / unit),
         None => "0s".to_owned(),
     }
 }
 
-/// The same, in days where it is a whole number of them.
-pub fn duration_text(value: Duration) -> String {
-    let millis = u64::try_from(value.as_millis()).unwrap_or(u64::MAX);
-    let days = millis / DAY;
-    if days > 1 && millis.is_multiple_of(DAY) { format!("{days}d") } else { duration(value) }
-}
-
 /// Reads `"64KiB"`, `"4MiB"`, `"1GiB"`, `"100B"`.
-pub(super) fn parse_size(text: &str) -> Option<usize> {
+pub(crate) fn parse_size(text: &str) -> Option<usize> {
     let (number, unit) = split(text)?;
     let (_, bytes) = SIZES.iter().find(|(name, _)| *name == unit)?;
     number.parse::<usize>().ok()?.checked_mul(*bytes)
 }
 
 /// The shortest way to write a size.
-pub(super) fn size(bytes: usize) -> String {
+pub(crate) fn size(bytes: usize) -> String {
     let fits = |(_, unit): &&(&str, usize)| bytes != 0 && bytes.is_multiple_of(*unit);
     match SIZES.iter().find(fits) {
         Some((name, unit)) => format!("{}{name}", bytes / unit),
@@ -67,7 +62,7 @@ mod tests {
 
     #[test]
     fn durations_and_sizes_read_back_as_written() {
-        for text in ["500ms", "30s", "5m", "24h", "1500ms", "90s"] {
+        for text in ["500ms", "30s", "5m", "24h", "90d", "1500ms", "90s"] {
             assert_eq!(duration(parse_duration(text).unwrap()), text);
         }
         for text in ["1B", "64KiB", "4MiB", "1GiB", "1025B"] {

@@ -10,6 +10,7 @@ use crate::policy::consent::{AgentWait, Below, Closed, Kept, Lifetime, Wall};
 use crate::policy::{Evidence, PinState, Said};
 use crate::store::audit::search::{CannotSearch, Page, Query};
 use crate::store::recent::DecisionView;
+use crate::telemetry::upstream_state::UpstreamState;
 use crate::upstream::logbook::LogLine;
 
 /// Source of the console's data, and the actions of a signed-in operator.
@@ -236,9 +237,7 @@ pub(crate) struct PinView {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct UpstreamView {
     pub(crate) name: String,
-    /// `idle` (lazy, and at rest), `starting`, `ready`, `needs-login`, `login-expired`, `refused`, `misconfigured`, `down` or
-    /// `stopped`; `disabled` until the next start of headend.
-    pub(crate) state: &'static str,
+    pub(crate) state: UpstreamState,
     pub(crate) revision: Option<&'static str>,
     pub(crate) tools: usize,
     pub(crate) prompts: usize,
@@ -249,7 +248,7 @@ pub(crate) struct UpstreamView {
     pub(crate) in_flight: usize,
     pub(crate) restarts: u64,
     pub(crate) last_error: Option<Arc<String>>,
-    /// How long it has been in that state, and when it is tried again, in seconds.
+    /// How long it has been in its state, and when it is tried again, in seconds.
     pub(crate) age: u64,
     pub(crate) next_try: Option<u64>,
     /// What the operator can do.

@@ -12,6 +12,7 @@ use super::text::{Piece, PieceKind, When, ago, block, capitalised, counted, diff
 use crate::policy::consent::{self, Lifetime, Wall};
 use crate::policy::{Evidence, PinState};
 use crate::store::recent::DecisionView;
+use crate::telemetry::upstream_state::UpstreamState;
 use crate::wire::foreign::hidden_in;
 use crate::wire::foreign::oddities::Oddities;
 
@@ -97,25 +98,26 @@ impl Tile {
         let mut offers: Vec<String> =
             offered.into_iter().filter(|(n, _)| *n > 0).map(|(n, word)| counted(n, word)).collect();
         offers.extend((not_offered > 0).then(|| format!("{not_offered} more not offered")));
-        let down = matches!(state, "down" | "needs-login" | "login-expired" | "refused" | "misconfigured" | "stopped");
         Self {
             name: visible(&upstream.name),
             href: format!("/upstreams/{}", upstream.name),
-            state,
-            tone: match state {
-                "ready" => "good",
-                "starting" => "warn",
-                "idle" | "disabled" => "calm",
-                _ => "danger",
+            state: state.into_str(),
+            tone: if state == UpstreamState::Ready {
+                "good"
+            } else if state == UpstreamState::Starting {
+                "warn"
+            } else if state.has_failed() {
+                "danger"
+            } else {
+                "calm"
             },
             offers: if offers.is_empty() { "offers nothing yet".to_owned() } else { offers.join(", ") },
             revision: upstream.revision.unwrap_or("–"),
             in_flight,
             restarts,
-            // The last error matters only while the upstream is down.
-            error: upstream.last_error.as_ref().filter(|_| down).map(|error| visible(error)),
-            waits: (down || state == "starting").then(|| waits(upstream)),
-            wants_login: matches!(state, "needs-login" | "login-expired"),
+            error: upstream.last_error.as_ref().filter(|_| state.has_failed()).map(|error| visible(error)),
+            waits: (state.has_failed() || state == UpstreamState::Starting).then(|| waits(upstream)),
+            wants_login: state.wants_login(),
         }
     }
 }
@@ -124,7 +126,7 @@ impl Tile {
 fn waits(upstream: &UpstreamView) -> String {
     let next = upstream.next_try.map(|seconds| format!(", tried again in {}", span(seconds))).unwrap_or_default();
     let advice = upstream.advice.as_ref().map(|advice| format!("; {advice}")).unwrap_or_default();
-    format!("{} for {}{next}{advice}.", capitalised(upstream.state), span(upstream.age))
+    format!("{} for {}{next}{advice}.", capitalised(upstream.state.into_str()), span(upstream.age))
 }
 
 /// A decision's row.

@@ -35,6 +35,7 @@ use crate::serve::lines;
 use crate::store::db::Health;
 use crate::store::directory::Store;
 use crate::store::presence::OtherGateway;
+use crate::telemetry::upstream_state::UpstreamState;
 use crate::upstream::link::LinkState;
 use crate::wire::code;
 use crate::wire::frame::{Bounds, Frame};
@@ -410,7 +411,7 @@ pub(crate) fn status(gateway: &Gateway) -> RawJson {
         };
         let mut out = RawObject::default();
         out.set("name", RawJson::string(handle.name.as_str()));
-        out.set("state", RawJson::string(handle.health.state()));
+        out.set("state", RawJson::string(handle.health.state().into_str()));
         out.set("start", RawJson::string(handle.spec.load().start.into_str()));
         if let LinkState::Ready(link) = &*state {
             out.set("revision", RawJson::string(link.agreed().revision.as_str()));
@@ -436,7 +437,8 @@ pub(crate) fn status(gateway: &Gateway) -> RawJson {
         out.encode()
     });
     let disabled = snapshot.config.disabled.iter().map(|spec| {
-        let mut out = RawObject::of_strings(&[("name", spec.name.as_str()), ("state", "disabled")]);
+        let mut out =
+            RawObject::of_strings(&[("name", spec.name.as_str()), ("state", UpstreamState::Disabled.into_str())]);
         if snapshot.config.off.contains(&spec.name) {
             let advice = format!("off until headend starts again; `headend restart {}` starts it now", spec.name);
             out.set("advice", RawJson::string(&advice));

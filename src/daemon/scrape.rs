@@ -59,7 +59,7 @@ impl MetricsPage {
         service.metrics.degraded(Condition::REASONS.into_iter().map(is_on));
         service.metrics.observe_store(service.approvals.store_health().is_none_or(|store| store.is_writable()));
         service.metrics.approvals().observe(&service.approvals.numbers());
-        service.metrics.own().observe_log(logs::dropped_lines());
+        service.metrics.observe_log(logs::dropped_lines());
         self.observe_callers();
     }
 
@@ -94,7 +94,7 @@ impl MetricsPage {
         });
         if let Ok(Ok((used, audit, store))) = tokio::time::timeout(PATIENCE, reading).await {
             metrics.usage().observe(&used);
-            metrics.own().observe_files(audit, store);
+            metrics.observe_files(audit, store);
         }
     }
 }

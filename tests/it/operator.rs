@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
@@ -138,32 +137,3 @@ fn ok(gateway: &Gateway, args: &[&str]) -> Output {
     assert!(output.status.success(), "headend {args:?}: {}", said(&output));
     output
 }
-
-#[test]
-fn the_read_me_lists_exactly_the_metrics_that_there_are() {
-    let gateway = Setup::new().fake("fx", &Fake::stdio("both")).toml(LIMIT).start();
-    gateway.wait_for_tools(&["fx__echo"]);
-    // Families without a series are not rendered, so each gets one.
-    let mut client = gateway.legacy();
-    for _ in 0..2 {
-        client.call("fx__echo", json!({"text": "counted"}));
-    }
-    let page = gateway.scrape();
-    let mut served: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("# TYPE headend_")).collect();
-    served.sort_unstable();
-    let read_me = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd/README.md")).unwrap();
-    let listed = |line: &str| {
-        let mut cells = line.strip_prefix("| `headend_")?.split(" | ");
-        Some(format!("{} {}", cells.next()?.trim_end_matches('`'), cells.next()?))
-    };
-    let mut listed: Vec<String> = read_me.lines().filter_map(listed).collect();
-    listed.sort_unstable();
-    // Nothing misbehaved and there is no login, so these families have no series.
-    listed.retain(|line| {
-        !line.starts_with("upstream_faults_") && !line.starts_with("upstream_reserved_") && !line.starts_with("login_")
-    });
-    assert_eq!(served, listed);
-}
-
-const LIMIT: &str =
-    "[[policy.limits]]\nid = \"one\"\ntools = [\"fx__echo\"]\nkey = [\"caller\"]\nrate = \"1/h\"\nburst = 1";

@@ -10,8 +10,10 @@ use super::signs::step;
 use crate::cli::exit::OK;
 use crate::cli::serve::{block_on, start_failure};
 use crate::cli::source::{self, Loaded};
+use crate::cli::status::state_of;
 use crate::daemon::admin::status;
 use crate::daemon::gateway::{Gateway, StopTimes};
+use crate::telemetry::upstream_state::UpstreamState;
 use crate::wire::raw::RawObject;
 
 /// How often, and in which rhythm, it is looked whether upstreams have started: twenty seconds.
@@ -39,9 +41,9 @@ pub(super) fn started(loaded: Loaded, found: &mut Findings) -> Option<RawObject>
         for _ in 0..LOOKS {
             let now = RawObject::parse(&status(&gateway)).unwrap_or_default();
             // Before its task has begun, one that starts at once is idle too.
-            let is_on_its_way = |upstream: &RawObject| match upstream.string("state").as_deref() {
-                Some("starting") => true,
-                Some("idle") => upstream.string("start").as_deref() == Some("eager"),
+            let is_on_its_way = |upstream: &RawObject| match state_of(upstream) {
+                Some(UpstreamState::Starting) => true,
+                Some(UpstreamState::Idle) => upstream.string("start").as_deref() == Some("eager"),
                 _ => false,
             };
             let waits = now.objects("upstreams").iter().any(is_on_its_way);
@@ -84,11 +86,11 @@ pub(super) fn look(status: &RawObject, found: &mut Findings) {
         let (name, state) = (text("name"), text("state"));
         let stderr = upstream.get("stderr").and_then(|raw| raw.parse::<Vec<String>>().ok()).unwrap_or_default();
         let quoted = stderr.iter().skip(stderr.len().saturating_sub(QUOTED)).cloned().collect();
-        match state.as_str() {
-            "ready" => ready.push(name),
-            "idle" => found.ok(&name, "starts with its first call"),
-            "stopped" | "disabled" => found.add(Level::Note, &name, state, ""),
-            "starting" => {
+        match state_of(&upstream) {
+            Some(UpstreamState::Ready) => ready.push(name),
+            Some(UpstreamState::Idle) => found.ok(&name, "starts with its first call"),
+            Some(UpstreamState::Stopped | UpstreamState::Disabled) => found.add(Level::Note, &name, state, ""),
+            Some(UpstreamState::Starting) => {
                 let next = format!(
                     "if it downloads something, wait: `headend logs -f {name}` shows what it writes; else run its `command` by hand"
                 );

@@ -10,6 +10,7 @@ use super::examples::{examples, shipped};
 use super::{FULL, every, paths};
 use crate::build;
 use crate::file::{Source, Text, with_root};
+use crate::plan::SETTINGS;
 
 /// Values that no other text of the tests has.
 const MORE: &str = r#"
@@ -261,6 +262,37 @@ fn generated() -> Value {
 fn the_schema_is_that_of_the_shipped_file() {
     let text = serde_json::to_string_pretty(&generated()).unwrap() + "\n";
     expect_file!["../../../config/headend.schema.json"].assert_eq(&text);
+}
+
+/// Each key is in the table of settings, or a reload compares it otherwise.
+#[test]
+fn the_table_of_settings_has_every_key() {
+    let schema = generated();
+    let keys = |table: &str| -> Vec<String> {
+        let keys = schema["properties"][table]["properties"].as_object().unwrap().keys();
+        keys.map(|key| format!("{table}.{key}")).collect()
+    };
+    let mut taught: Vec<String> = ["server", "metrics", "console", "admin", "audit", "secrets", "log"]
+        .iter()
+        .flat_map(|table| keys(table))
+        .collect();
+    taught.retain(|key| key != "server.limits");
+    taught.push("policy.consent".to_owned());
+    let mut settings: Vec<&str> = SETTINGS.iter().map(|setting| setting.key).collect();
+    taught.sort_unstable();
+    settings.sort_unstable();
+    assert_eq!(settings, taught);
+    let apart = ["$schema", "stdio", "naming", "defaults", "upstreams", "policy", "profiles"];
+    let known = schema["properties"].as_object().unwrap().keys().filter(|table| !apart.contains(&table.as_str()));
+    assert!(known.into_iter().all(|table| settings.iter().any(|key| key.split('.').next() == Some(table))));
+}
+
+#[test]
+fn the_reference_names_the_keys_that_need_a_restart() {
+    let fixed = SETTINGS.iter().filter(|setting| !setting.is_live);
+    let keys: Vec<String> = fixed.map(|setting| format!("`{}`", setting.key)).collect();
+    let row = format!("| {} | after a restart: ", keys.join(", "));
+    assert!(shipped("config/README.md").contains(&row), "{row}");
 }
 
 #[test]

@@ -14,6 +14,7 @@ use crate::gateway::supervisor::Order;
 use crate::mcp::method::List;
 use crate::mcp::weight;
 use crate::policy::{LOCAL, Policy};
+use crate::telemetry::upstream_state::UpstreamState;
 use crate::upstream::handle::Handle;
 use crate::upstream::link::LinkState;
 
@@ -53,7 +54,7 @@ pub(super) fn view(snapshot: &Snapshot, index: usize, handle: &Handle) -> Upstre
 
 /// One that is switched off until the next start.
 pub(super) fn off(name: &UpstreamName) -> UpstreamView {
-    UpstreamView { name: name.as_str().to_owned(), state: "disabled", ..UpstreamView::default() }
+    UpstreamView { name: name.as_str().to_owned(), state: UpstreamState::Disabled, ..UpstreamView::default() }
 }
 
 /// Everything about an upstream of that name.

@@ -9,6 +9,7 @@ use crate::policy::consent::{AgentWait, Closed, Shown, Wall};
 use crate::policy::{Evidence, Hints, PinState, Said};
 use crate::store::audit::search::{CannotSearch, Page, Query};
 use crate::store::recent::DecisionView;
+use crate::telemetry::upstream_state::UpstreamState;
 use crate::upstream::logbook::{LogLine, Origin};
 use crate::wire::raw::RawJson;
 
@@ -427,7 +428,7 @@ impl Desk for FakeDesk {
     fn upstream(&self, name: &str) -> Option<UpstreamDetail> {
         let view = upstreams().into_iter().find(|view| view.name == name)?;
         let is_off = *self.off.lock() == name;
-        let view = if is_off { UpstreamView { state: "disabled", ..view } } else { view };
+        let view = if is_off { UpstreamView { state: UpstreamState::Disabled, ..view } } else { view };
         let line =
             |number, origin, text: &str| LogLine { number, at: NOW * 1000 + number, origin, text: text.to_owned() };
         let lines = match name {

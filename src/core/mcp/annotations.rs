@@ -36,7 +36,8 @@ impl Default for Annotations {
 }
 
 /// Hints as stated: by the server in a definition, or by the operator in the configuration.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct Hints {
     pub read_only: Option<bool>,
     pub destructive: Option<bool>,

@@ -10,8 +10,11 @@ use crate::catalog::glob::glob;
 use crate::catalog::merge::{Annotate, Annotated};
 
 /// How far the word of an upstream goes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, strum::IntoStaticStr, strum::VariantArray)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, strum::IntoStaticStr, strum::VariantArray, serde::Serialize,
+)]
 #[strum(const_into_str, serialize_all = "lowercase")]
+#[serde(into = "&'static str")]
 pub enum Trust {
     /// Its hints can only tighten, and whatever is new of it waits for the operator.
     Untrusted,

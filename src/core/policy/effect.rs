@@ -1,8 +1,9 @@
 //! Effects of rules, and the stand-ins for a rule's id.
 
 /// The effect of a rule or of the default.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr, strum::VariantArray)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr, strum::VariantArray, serde::Serialize)]
 #[strum(const_into_str, serialize_all = "lowercase")]
+#[serde(into = "&'static str")]
 pub enum Effect {
     Allow,
     Ask,

@@ -5,8 +5,11 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 /// Evidence of an approval. Ordered: a higher level suffices wherever a lower one does.
 ///
 /// Level 0, a rule of the configuration, needs no approval and is not here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EnumString, IntoStaticStr, VariantArray)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EnumString, IntoStaticStr, VariantArray, serde::Serialize,
+)]
 #[strum(const_into_str)]
+#[serde(into = "&'static str")]
 pub enum Evidence {
     /// L1: the client says that its user agreed, which may be the agent itself.
     #[strum(serialize = "L1")]

@@ -1,11 +1,14 @@
 //! Kinds of actions.
 
+use strum::{EnumString, IntoStaticStr, VariantArray};
+
 use super::effect::Effect;
 use crate::mcp::method::{List, Method};
 
 /// Kind of the item or request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::EnumString, strum::IntoStaticStr, strum::VariantArray)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EnumString, IntoStaticStr, VariantArray, serde::Serialize)]
 #[strum(const_into_str, serialize_all = "lowercase")]
+#[serde(into = "&'static str")]
 pub enum Kind {
     Tool,
     Prompt,

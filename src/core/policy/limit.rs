@@ -20,6 +20,8 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
+use strum::{IntoStaticStr, VariantArray};
+
 use super::action::Action;
 use super::kind::Kind;
 use super::problems::Problems;
@@ -42,7 +44,8 @@ pub use self::rate::{Per, Rate};
 pub use self::withdrawal::{Granted, Overdrawn};
 
 /// A limit as the operator wrote it. Lists as in [`RuleSpec`](super::RuleSpec).
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct LimitSpec {
     pub id: String,
     pub tools: Vec<String>,
@@ -60,8 +63,9 @@ pub struct LimitSpec {
 }
 
 /// A part of a limit's key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr, strum::VariantArray)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, IntoStaticStr, VariantArray, serde::Serialize)]
 #[strum(const_into_str, serialize_all = "lowercase")]
+#[serde(into = "&'static str")]
 pub enum KeyPart {
     Caller,
     Upstream,

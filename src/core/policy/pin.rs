@@ -38,8 +38,9 @@
 use crate::policy::{Digest, Trust};
 
 /// What happens when a definition changes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray, serde::Serialize)]
 #[strum(const_into_str, serialize_all = "lowercase")]
+#[serde(into = "&'static str")]
 pub enum OnChange {
     /// It waits for approval.
     #[default]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::base::clock;
 use crate::daemon::gateway::Gateway;
 use crate::gateway::logins::{Done, LIFE, NotTaken, WantedScope, Way};
+use crate::telemetry::upstream_state::UpstreamState;
 use crate::upstream::handle::Handle;
 use crate::wire::code;
 use crate::wire::raw::{RawJson, RawObject};
@@ -96,11 +97,11 @@ async fn told(gateway: &Gateway, done: &Done) -> RawJson {
         handle.main.started(PATIENCE).await;
         // The end of a start is told a moment before the state that comes of it, and the lists are read after it.
         let is_whole = || handle.main.listed.load(Ordering::Relaxed);
-        let goes_on = |state| state == "starting" || (state == "ready" && !is_whole());
+        let goes_on = |state| state == UpstreamState::Starting || (state == UpstreamState::Ready && !is_whole());
         while goes_on(handle.health.state()) && clock::now() < until {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        out.set("state", RawJson::string(handle.health.state()));
+        out.set("state", RawJson::string(handle.health.state().into_str()));
         out.set_some("last-error", handle.health.last_error().map(|error| RawJson::string(&error)));
     }
     out.encode()

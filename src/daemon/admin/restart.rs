@@ -6,6 +6,7 @@ use crate::base::clock;
 use crate::daemon::admin::upstream::add_health;
 use crate::daemon::gateway::Gateway;
 use crate::gateway::supervisor::Order;
+use crate::telemetry::upstream_state::UpstreamState;
 use crate::wire::code;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -27,10 +28,10 @@ pub(super) async fn operate(gateway: &Gateway, by: &str, params: &RawObject) -> 
     let until = clock::now() + PATIENCE;
     handle.main.started(PATIENCE).await;
     // The end of a start is told a moment before the state that comes of it.
-    while handle.health.state() == "starting" && clock::now() < until {
+    while handle.health.state() == UpstreamState::Starting && clock::now() < until {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    let mut out = RawObject::of_strings(&[("name", handle.name.as_str()), ("state", handle.health.state())]);
+    let mut out = RawObject::of_strings(&[("name", handle.name.as_str()), ("state", handle.health.state().into_str())]);
     add_health(&mut out, &handle);
     Ok(out.encode())
 }

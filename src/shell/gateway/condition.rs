@@ -8,6 +8,7 @@ use crate::base::clock;
 use crate::base::local_time::local;
 use crate::gateway::service::Service;
 use crate::telemetry::metrics::Shortage;
+use crate::telemetry::upstream_state::UpstreamState;
 use crate::upstream::handle::Handle;
 
 /// Upstreams that are named; the others are counted.
@@ -78,22 +79,19 @@ pub fn conditions(service: &Service) -> Vec<Condition> {
         .collect()
 }
 
-/// Whether calls of an upstream may succeed. One that rests starts with its first call; one that
-/// starts anew and takes long is no longer counted on.
-fn works(state: &str, restarts: u64, age: Duration) -> bool {
-    match state {
-        "idle" | "ready" => true,
-        "starting" => restarts == 0 || age < SLOW_RESTART,
-        _ => false,
-    }
+/// Whether an upstream is available. One that starts anew and takes long is not.
+fn is_available(state: UpstreamState, restarts: u64, age: Duration) -> bool {
+    let is_slow = state == UpstreamState::Starting && restarts > 0 && age >= SLOW_RESTART;
+    state.is_working() && !is_slow
 }
 
 /// Upstreams without which calls fail.
 fn upstreams(handles: &[Arc<Handle>]) -> Option<Condition> {
-    let works = |handle: &&Arc<Handle>| {
-        works(handle.health.state(), handle.main.restarts.load(Ordering::Relaxed), handle.health.age())
+    let is_available = |handle: &&Arc<Handle>| {
+        is_available(handle.health.state(), handle.main.restarts.load(Ordering::Relaxed), handle.health.age())
     };
-    let down: Vec<&str> = handles.iter().filter(|handle| !works(handle)).map(|handle| handle.name.as_str()).collect();
+    let down: Vec<&str> =
+        handles.iter().filter(|handle| !is_available(handle)).map(|handle| handle.name.as_str()).collect();
     let stops_calls = down.len() == handles.len();
     let text = match down.len() {
         0 => return None,
@@ -115,15 +113,15 @@ mod tests {
     fn an_upstream_that_hangs_in_a_later_start_is_not_counted_on() {
         let late = Duration::from_secs(10);
         for (state, restarts, age, wanted) in [
-            ("idle", 3, late, true),
-            ("ready", 3, late, true),
-            ("starting", 0, late, true),
-            ("starting", 1, Duration::from_secs(9), true),
-            ("starting", 1, late, false),
-            ("down", 0, Duration::ZERO, false),
-            ("needs-login", 0, Duration::ZERO, false),
+            (UpstreamState::Idle, 3, late, true),
+            (UpstreamState::Ready, 3, late, true),
+            (UpstreamState::Starting, 0, late, true),
+            (UpstreamState::Starting, 1, Duration::from_secs(9), true),
+            (UpstreamState::Starting, 1, late, false),
+            (UpstreamState::Down, 0, Duration::ZERO, false),
+            (UpstreamState::NeedsLogin, 0, Duration::ZERO, false),
         ] {
-            assert_eq!(works(state, restarts, age), wanted, "{state} {restarts} {age:?}");
+            assert_eq!(is_available(state, restarts, age), wanted, "{state} {restarts} {age:?}");
         }
     }
 }

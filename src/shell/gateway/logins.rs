@@ -22,6 +22,7 @@ use crate::engine::oauth::error::OAuthError;
 use crate::engine::oauth::flow::{Flow, Next};
 use crate::gateway::supervisor::Order;
 use crate::policy::Digest;
+use crate::telemetry::upstream_state::UpstreamState;
 use crate::upstream::handle::Handle;
 use crate::upstream::keeper::Keeper;
 
@@ -169,7 +170,7 @@ impl PendingLogins {
             ));
         }
         // The start that is under way brings the server's challenge, which says what the login has to be good for.
-        if handle.health.state() == "starting" {
+        if handle.health.state() == UpstreamState::Starting {
             handle.main.started(FIRST_ANSWER).await;
         }
         let flow = keeper.begin().await?;

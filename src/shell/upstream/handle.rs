@@ -197,11 +197,8 @@ impl Handle {
     /// What an operator can do about the state that it is in.
     pub fn advice(&self) -> Option<String> {
         let now = format!("`headend restart {}` tries at once", self.name);
-        match (self.health.state(), self.health.remedy()) {
-            ("ready" | "idle" | "starting" | "stopped", _) => None,
-            (_, Some(remedy)) => Some(format!("{remedy}; {now}")),
-            (_, None) => Some(now),
-        }
+        let advice = || self.health.remedy().map_or_else(|| now.clone(), |remedy| format!("{remedy}; {now}"));
+        self.health.state().has_failed().then(advice)
     }
 
     /// How long a start may take: its `start-timeout`, doubled for each start that took longer.

@@ -19,6 +19,7 @@ use parking_lot::Mutex;
 use crate::base::clock;
 use crate::catalog::name::UpstreamName;
 use crate::telemetry::metrics::UpstreamMetrics;
+use crate::telemetry::upstream_state::UpstreamState;
 use crate::upstream::answer::HttpError;
 use crate::upstream::lines::Lines;
 use crate::upstream::logbook::{Logbook, Origin};
@@ -47,8 +48,6 @@ pub struct Health {
     renewals: AtomicU64,
     /// Another handle has the upstream's name now, and its metrics.
     is_retired: AtomicBool,
-    /// Why the last start failed does not pass by itself; the way to mend it.
-    remedy: Mutex<Option<&'static str>>,
     pub lines: Lines,
     pub log: Arc<Logbook>,
     /// Its messages that break the protocol.
@@ -56,19 +55,21 @@ pub struct Health {
 }
 
 /// The state of the main lane.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
-    lane: &'static str,
+    lane: UpstreamState,
     /// The state that is shown.
-    shown: &'static str,
+    shown: UpstreamState,
     /// Shown during the next starts.
-    held: Option<&'static str>,
+    held: Option<UpstreamState>,
     /// A call has found it down first, and the log says so.
     told: bool,
     /// True from the moment when it is ready until the start after it was down.
     served: bool,
     /// When the start that is under way began.
     begun: Option<Instant>,
+    /// How to mend the cause of the failed start, if it does not pass by itself.
+    remedy: Option<&'static str>,
 }
 
 impl Health {
@@ -79,14 +80,7 @@ impl Health {
             upstream,
             metrics,
             is_remote,
-            state: Mutex::new(State {
-                lane: "idle",
-                shown: "idle",
-                held: None,
-                told: false,
-                served: false,
-                begun: None,
-            }),
+            state: Mutex::default(),
             since: AtomicU64::new(clock::millis(clock::uptime())),
             signs: Signs::default(),
             standing: SharedStanding::default(),
@@ -95,7 +89,6 @@ impl Health {
             ran_out: AtomicBool::new(false),
             renewals: AtomicU64::new(0),
             is_retired: AtomicBool::new(false),
-            remedy: Mutex::new(None),
             lines: Lines::default(),
             log,
             flaws,
@@ -107,45 +100,40 @@ impl Health {
     }
 
     /// The main lane is in this state now. A new start forgets why the last one failed.
-    pub fn enter(&self, lane: &'static str) {
+    pub fn enter(&self, lane: UpstreamState) {
         let mut state = self.state.lock();
-        match lane {
-            "starting" => {
-                let failed = ["down", "needs-login", "login-expired", "refused", "misconfigured"];
-                let failed_to_start = state.lane == "down" && !std::mem::take(&mut state.served);
-                let is_held = self.is_remote || failed_to_start;
-                state.held = Some(self.shown(&state)).filter(|shown| is_held && failed.contains(shown));
-                state.begun = Some(clock::now());
-                self.forgive();
-                self.ran_out.store(false, Ordering::Relaxed);
-                self.flaws.begin();
-                self.stderr.store(Arc::default());
+        if lane == UpstreamState::Starting {
+            let failed_to_start = state.lane == UpstreamState::Down && !std::mem::take(&mut state.served);
+            let is_held = self.is_remote || failed_to_start;
+            state.held = Some(self.shown(&state)).filter(|shown| is_held && shown.has_failed());
+            state.begun = Some(clock::now());
+            self.forgive(&mut state);
+            self.ran_out.store(false, Ordering::Relaxed);
+            self.flaws.begin();
+            self.stderr.store(Arc::default());
+        } else if lane == UpstreamState::Ready {
+            (state.held, state.told, state.served) = (None, false, true);
+            if let Some(begun) = state.begun.take() {
+                self.metrics.started(clock::now().duration_since(begun));
             }
-            "ready" => {
-                (state.held, state.told, state.served) = (None, false, true);
-                if let Some(begun) = state.begun.take() {
-                    self.metrics.started(clock::now().duration_since(begun));
-                }
-                self.forgive();
-                self.signs.answered();
-                self.signs.settle();
-            }
-            _ => {}
+            self.forgive(&mut state);
+            self.signs.answered();
+            self.signs.settle();
         }
         state.lane = lane;
         self.measure(&mut state);
     }
 
-    fn forgive(&self) {
+    fn forgive(&self, state: &mut State) {
         self.standing.swap(Standing::Admitted);
-        *self.remedy.lock() = None;
+        state.remedy = None;
     }
 
     fn measure(&self, state: &mut State) {
         let shown = self.shown(state);
         if std::mem::replace(&mut state.shown, shown) != shown {
             self.since.store(clock::millis(clock::uptime()), Ordering::Relaxed);
-            self.log.add(Origin::Headend, shown);
+            self.log.add(Origin::Headend, shown.into_str());
         }
         if !self.is_retired.load(Ordering::Relaxed) {
             self.metrics.set_state(shown);
@@ -162,9 +150,14 @@ impl Health {
         &self.metrics
     }
 
-    /// The state by the name that status, console and metrics use.
-    pub fn state(&self) -> &'static str {
+    /// The state that is shown.
+    pub fn state(&self) -> UpstreamState {
         self.shown(&self.state.lock())
+    }
+
+    /// Whether the main lane is in that state.
+    fn is_in(&self, lane: UpstreamState) -> bool {
+        self.state.lock().lane == lane
     }
 
     /// How long it has been in that state.
@@ -172,15 +165,20 @@ impl Health {
         Duration::from_millis(clock::millis(clock::uptime()).saturating_sub(self.since.load(Ordering::Relaxed)))
     }
 
-    fn shown(&self, state: &State) -> &'static str {
-        match state.lane {
-            "starting" => state.held.unwrap_or("starting"),
-            "ready" | "down" if let Some(standing) = self.standing.get().state() => standing,
-            "ready" if !self.signs.is_unreachable() => "ready",
-            "ready" | "down" if self.remedy.lock().is_some() => "misconfigured",
-            "ready" => "down",
-            other => other,
+    fn shown(&self, state: &State) -> UpstreamState {
+        use UpstreamState::{Down, Misconfigured, Ready, Starting};
+        let lane = state.lane;
+        if lane == Starting {
+            return state.held.unwrap_or(Starting);
         }
+        if lane != Ready && lane != Down {
+            return lane;
+        }
+        self.standing.get().state().unwrap_or(match state.remedy {
+            _ if lane == Ready && !self.signs.is_unreachable() => Ready,
+            Some(_) => Misconfigured,
+            None => Down,
+        })
     }
 
     /// How the server takes the gateway's credentials.
@@ -212,7 +210,7 @@ impl Health {
         };
         let why = why();
         if let Some(count) = is_news.then(line).flatten() {
-            let state = standing.state().unwrap_or_default();
+            let state = standing.state().map_or("", |state| state.into_str());
             tracing::warn!(upstream.name = %self.upstream, state, error = %why, next = %next, count, "upstream does not admit the gateway");
         }
         self.failed(why);
@@ -231,7 +229,7 @@ impl Health {
     /// There was no connection to the server.
     pub fn unreached(&self, why: &str) {
         let mut state = self.state.lock();
-        if state.lane != "ready" {
+        if state.lane != UpstreamState::Ready {
             return;
         }
         let is_news = self.signs.unreached() && !std::mem::replace(&mut state.told, true);
@@ -250,7 +248,7 @@ impl Health {
 
     /// A call has seen what may be the end of the server, or not: the main lane looks.
     pub fn doubt(&self, why: &str) {
-        if self.is_remote && self.state.lock().lane == "ready" {
+        if self.is_remote && self.is_in(UpstreamState::Ready) {
             self.failed(why.to_owned());
             self.signs.doubt();
         }
@@ -258,7 +256,7 @@ impl Health {
 
     /// A client's session was forgotten by the server: the main lane looks after its own.
     pub fn look(&self) {
-        if self.state.lock().lane == "ready" {
+        if self.is_in(UpstreamState::Ready) {
             self.signs.doubt();
         }
     }
@@ -289,7 +287,7 @@ impl Health {
             return;
         }
         let mut state = self.state.lock();
-        *self.remedy.lock() = None;
+        state.remedy = None;
         self.measure(&mut state);
         let told = std::mem::take(&mut state.told);
         drop(state);
@@ -318,8 +316,9 @@ impl Health {
     /// The start that is under way fails for a reason that lasts until an operator has done what `remedy` says. Failures of other
     /// sessions, and those while it is ready, say nothing of the next start.
     pub fn lasts(&self, remedy: &'static str) {
-        if self.state.lock().lane == "starting" {
-            *self.remedy.lock() = Some(remedy);
+        let mut state = self.state.lock();
+        if state.lane == UpstreamState::Starting {
+            state.remedy = Some(remedy);
         }
     }
 
@@ -344,7 +343,7 @@ impl Health {
 
     /// How to mend what made the last start fail; `None` for what may pass by itself.
     pub fn remedy(&self) -> Option<Cow<'static, str>> {
-        self.way_in().or_else(|| self.remedy.lock().map(Cow::Borrowed))
+        self.way_in().or_else(|| self.state.lock().remedy.map(Cow::Borrowed))
     }
 
     /// There was no descriptor left for a connection to it, or for its process.

@@ -5,12 +5,12 @@ use std::time::Instant;
 
 use crate::engine::handshake::Agreed;
 use crate::mcp::log::LogSwitch;
+use crate::telemetry::upstream_state::UpstreamState;
 use crate::upstream::http::HttpLink;
 use crate::upstream::stdio::StdioLink;
 
-/// State of an upstream.
-#[derive(Clone, Debug, strum::IntoStaticStr)]
-#[strum(const_into_str, serialize_all = "lowercase")]
+/// State of a lane.
+#[derive(Clone, Debug)]
 pub enum LinkState {
     /// Lazy, and at rest: nothing needs it.
     Idle,
@@ -23,6 +23,18 @@ pub enum LinkState {
     Stopped,
 }
 
+impl From<&LinkState> for UpstreamState {
+    fn from(state: &LinkState) -> Self {
+        match state {
+            LinkState::Idle => Self::Idle,
+            LinkState::Starting => Self::Starting,
+            LinkState::Ready(_) => Self::Ready,
+            LinkState::Down { .. } => Self::Down,
+            LinkState::Stopped => Self::Stopped,
+        }
+    }
+}
+
 /// The way to a running upstream.
 #[derive(Clone, Debug)]
 pub enum Link {
@@ -32,7 +44,7 @@ pub enum Link {
 
 impl Link {
     /// The level that its server was asked for.
-    pub(super) fn logs(&self) -> &LogSwitch {
+    pub fn logs(&self) -> &LogSwitch {
         match self {
             Self::Stdio(link) => &link.logs,
             Self::Http(link) => &link.logs,
@@ -40,7 +52,7 @@ impl Link {
     }
 
     /// Whether it takes calls; `false` in the moment between the end of a child's task and the next state of its upstream.
-    pub(super) fn is_open(&self) -> bool {
+    pub fn is_open(&self) -> bool {
         match self {
             Self::Stdio(link) => link.is_open(),
             Self::Http(_) => true,

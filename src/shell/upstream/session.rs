@@ -185,7 +185,7 @@ impl Lane {
 
     pub fn set_state(&self, state: LinkState) {
         if self.is_main() {
-            self.health.enter(state.into_str());
+            self.health.enter((&state).into());
         }
         let now = clock::millis(clock::uptime());
         match (&**self.state.load(), &state) {

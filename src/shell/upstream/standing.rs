@@ -4,9 +4,11 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::catalog::name::UpstreamName;
 use crate::engine::failure::{Executed, Failure, Reason};
+use crate::telemetry::upstream_state::UpstreamState;
 
 /// The verdict of the server's last answer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::FromRepr)]
+#[repr(u8)]
 pub enum Standing {
     /// The server looks at messages.
     #[default]
@@ -21,18 +23,18 @@ pub enum Standing {
 
 impl Standing {
     /// The state of the upstream that follows; `None` where the connection decides.
-    pub const fn state(self) -> Option<&'static str> {
+    pub const fn state(self) -> Option<UpstreamState> {
         match self {
             Self::Admitted => None,
-            Self::NeedsLogin => Some("needs-login"),
-            Self::LoginExpired => Some("login-expired"),
-            Self::Refused => Some("refused"),
+            Self::NeedsLogin => Some(UpstreamState::NeedsLogin),
+            Self::LoginExpired => Some(UpstreamState::LoginExpired),
+            Self::Refused => Some(UpstreamState::Refused),
         }
     }
 
     /// Whether a login ends it.
-    pub const fn awaits_login(self) -> bool {
-        matches!(self, Self::NeedsLogin | Self::LoginExpired)
+    pub fn awaits_login(self) -> bool {
+        self.state().is_some_and(UpstreamState::wants_login)
     }
 }
 
@@ -52,16 +54,11 @@ pub(crate) struct SharedStanding(AtomicU8);
 
 impl SharedStanding {
     pub(crate) fn get(&self) -> Standing {
-        of(self.0.load(Ordering::Relaxed))
+        Standing::from_repr(self.0.load(Ordering::Relaxed)).unwrap_or_default()
     }
 
     /// Returns the standing of before.
     pub(crate) fn swap(&self, standing: Standing) -> Standing {
-        of(self.0.swap(standing as u8, Ordering::Relaxed))
+        Standing::from_repr(self.0.swap(standing as u8, Ordering::Relaxed)).unwrap_or_default()
     }
-}
-
-fn of(number: u8) -> Standing {
-    let all = [Standing::Admitted, Standing::NeedsLogin, Standing::LoginExpired, Standing::Refused];
-    all.into_iter().find(|standing| *standing as u8 == number).unwrap_or_default()
 }

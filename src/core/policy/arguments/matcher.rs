@@ -20,16 +20,18 @@ const MAX_LIST: usize = 1024;
 const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// A condition as the operator wrote it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct ArgumentSpec {
     /// A JSON pointer into the arguments.
     pub pointer: String,
+    #[serde(flatten)]
     pub matcher: MatcherSpec,
 }
 
 /// A matcher as the operator wrote it; its words are the keys in the configuration.
-#[derive(Clone, Debug, PartialEq, strum::IntoStaticStr, strum::VariantNames)]
+#[derive(Clone, Debug, PartialEq, strum::IntoStaticStr, strum::VariantNames, serde::Serialize)]
 #[strum(const_into_str, serialize_all = "kebab-case")]
+#[serde(rename_all = "kebab-case")]
 pub enum MatcherSpec {
     Eq(Scalar),
     Ne(Scalar),
@@ -58,12 +60,20 @@ pub enum MatcherSpec {
     /// Elements of an array.
     MaxItems(usize),
     Type(JsonType),
+    #[serde(serialize_with = "serialize_true")]
     Absent,
+    #[serde(serialize_with = "serialize_true")]
     Present,
 }
 
+/// Writes the value of a matcher that has none.
+fn serialize_true<S: serde::Serializer>(serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_bool(true)
+}
+
 /// A value to compare with.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[serde(untagged)]
 pub enum Scalar {
     Text(String),
     Number(f64),
@@ -71,8 +81,9 @@ pub enum Scalar {
 }
 
 /// Types for the matcher `type`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray, serde::Serialize)]
 #[strum(const_into_str, serialize_all = "lowercase")]
+#[serde(into = "&'static str")]
 pub enum JsonType {
     String,
     Number,

@@ -14,7 +14,8 @@ use crate::policy::kind::Kind;
 ///
 /// Without kinds a rule is about tools, prompts and resources and what goes with them: completions, subscriptions and tasks.
 /// What servers ask for, and their launch, it is about only where `kinds` says so.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct RuleSpec {
     pub id: String,
     pub effect: Effect,

@@ -1,17 +1,14 @@
 //! Open approvals, their answers, grants and denials.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use prometheus::{HistogramVec, IntCounterVec, IntGauge, IntGaugeVec};
 use strum::VariantArray as _;
 
-use super::builder::{Builder, signed};
+use super::family::signed;
+use super::table::Families;
 use crate::policy::Evidence;
 use crate::policy::consent::Closed;
-
-/// From the answer of a client without a person to the longest time that an approval usually stays
-/// open, in seconds.
-const ANSWER_BUCKETS: &[f64] = &[0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0];
 
 /// The channel of an approval that ended without an answer.
 const NO_CHANNEL: &str = "none";
@@ -32,65 +29,36 @@ pub struct ApprovalNumbers {
     pub grants: [(&'static str, usize); 4],
 }
 
-/// The families of approvals. Clones share them.
+/// The series of approvals. Clones share them.
 #[derive(Clone, Debug)]
-pub struct ApprovalMetrics {
-    open: IntGauge,
-    oldest: IntGauge,
-    denials: IntGauge,
-    grants: IntGaugeVec,
-    answers: IntCounterVec,
-    durations: HistogramVec,
-}
+pub struct ApprovalMetrics(Arc<Families>);
 
 impl ApprovalMetrics {
-    /// # Errors
-    /// A family that the registry refuses, which is a mistake in this file.
-    pub(super) fn new(b: &Builder) -> Result<Self, prometheus::Error> {
-        let this = Self {
-            open: b.gauge("headend_approvals_open", "Open approvals of this process.")?,
-            oldest: b.gauge(
-                "headend_approvals_oldest_age_seconds",
-                "Age of the oldest open approval; 0 while none is open.",
-            )?,
-            denials: b.gauge("headend_denials", "Denials by a person that still refuse the same call.")?,
-            grants: b.gauges("headend_grants", "Grants in force, by lifetime.", &["lifetime"])?,
-            answers: b.counters(
-                "headend_approval_answers_total",
-                "Approvals that were answered or ended without an answer, by result and channel.",
-                &["result", "channel"],
-            )?,
-            durations: b.histograms(
-                "headend_approval_answer_duration_seconds",
-                "Time from the opening of an approval to its answer, by channel.",
-                &["channel"],
-                ANSWER_BUCKETS,
-            )?,
-        };
+    pub(super) fn new(families: Arc<Families>) -> Self {
         for channel in Evidence::VARIANTS.iter().copied().map(channel) {
-            this.durations.with_label_values(&[channel]);
-            ANSWERS.iter().for_each(|how| drop(this.answers.with_label_values(&[how.into_str(), channel])));
+            families.answer_durations.with_label_values(&[channel]);
+            ANSWERS.iter().for_each(|how| drop(families.answers.with_label_values(&[how.into_str(), channel])));
         }
-        ENDS.iter().for_each(|how| drop(this.answers.with_label_values(&[how.into_str(), NO_CHANNEL])));
-        Ok(this)
+        ENDS.iter().for_each(|how| drop(families.answers.with_label_values(&[how.into_str(), NO_CHANNEL])));
+        Self(families)
     }
 
     /// Counts the end of an approval. `evidence` is that of its answer, if it got one.
     pub fn ended(&self, how: Closed, evidence: Option<Evidence>, waited: Duration) {
         let channel = evidence.map_or(NO_CHANNEL, channel);
-        self.answers.with_label_values(&[how.into_str(), channel]).inc();
+        self.0.answers.with_label_values(&[how.into_str(), channel]).inc();
         if evidence.is_some() {
-            self.durations.with_label_values(&[channel]).observe(waited.as_secs_f64());
+            self.0.answer_durations.with_label_values(&[channel]).observe(waited.as_secs_f64());
         }
     }
 
     /// Sets the numbers of approvals and grants, just before a scrape.
     pub fn observe(&self, numbers: &ApprovalNumbers) {
-        self.open.set(signed(numbers.open));
-        self.oldest.set(signed(numbers.oldest.as_secs()));
-        self.denials.set(signed(numbers.denials));
+        self.0.approvals_open.set(signed(numbers.open));
+        self.0.approvals_oldest.set(signed(numbers.oldest.as_secs()));
+        self.0.denials.set(signed(numbers.denials));
         for (lifetime, count) in numbers.grants {
-            self.grants.with_label_values(&[lifetime]).set(signed(count));
+            self.0.grants.with_label_values(&[lifetime]).set(signed(count));
         }
     }
 }

@@ -6,8 +6,6 @@ use std::collections::{BTreeSet, HashMap};
 use parking_lot::Mutex;
 use prometheus::IntCounterVec;
 
-use super::builder::Builder;
-
 /// The label of all callers that the configuration does not name. No name of a caller may contain a
 /// parenthesis.
 const OTHERS: &str = "(other)";
@@ -27,13 +25,9 @@ struct PublishedCalls {
 }
 
 impl CallerMetrics {
-    /// # Errors
-    /// A family that the registry refuses, which is a mistake in this file.
-    pub(super) fn new(b: &Builder) -> Result<Self, prometheus::Error> {
-        let help = "Calls of a caller that the configuration names, refused ones too; all other callers are (other).";
-        let calls = b.counters("headend_caller_calls_total", help, &["caller"])?;
+    pub(super) fn new(calls: IntCounterVec) -> Self {
         calls.with_label_values(&[OTHERS]);
-        Ok(Self { calls, published: Mutex::default() })
+        Self { calls, published: Mutex::default() }
     }
 
     /// Sets the calls of all callers, just before a scrape: for each number of a caller the name

@@ -1,4 +1,4 @@
-//! Labels of calls: the method and the outcome. Closed sets, so that no client can create a series.
+//! Labels of calls and logins. Closed sets, so that no client can create a series.
 
 /// Label of the called method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
@@ -45,4 +45,15 @@ pub enum OutcomeLabel {
     /// The upstream broke the protocol.
     #[strum(serialize = "protocol_error")]
     Protocol,
+}
+
+/// How an attempt to renew a login ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(const_into_str, serialize_all = "snake_case")]
+pub enum Renewal {
+    Renewed,
+    /// The server could not be asked, or gave no usable answer; the login stays.
+    Failed,
+    /// The server has ended the login.
+    Expired,
 }

@@ -6,22 +6,31 @@
 
 use std::fs;
 
-use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
-use prometheus::{Counter, Gauge};
+use prometheus::{Counter, Gauge, Registry};
 use rustix::param::{clock_ticks_per_second, page_size};
 use rustix::process::{Resource, getrlimit};
 
-/// What the system says of this process.
+use super::family::{Family, FamilyTable, Row, families};
+
+families! {
+    /// The numbers that the system has of this process.
+    struct ProcessFamilies;
+
+    cpu_seconds: Counter [] "process_cpu_seconds_total" "User and system time of the process in seconds.";
+    open_fds: Gauge [] "process_open_fds" "Open file descriptors of the process.";
+    max_fds: Gauge [] "process_max_fds" "File descriptors that the process may have open.";
+    virtual_memory: Gauge [] "process_virtual_memory_bytes" "Virtual memory of the process in bytes.";
+    resident_memory: Gauge [] "process_resident_memory_bytes" "Resident memory of the process in bytes.";
+    start_time: Gauge [] "process_start_time_seconds" "Start of the process in seconds since 1970.";
+    threads: Gauge [] "process_threads" "Threads of the process.";
+}
+
+/// The families of this process, in a registry of their own.
 #[derive(Debug)]
 pub(super) struct OwnProcess {
-    cpu_seconds: Counter,
-    open_fds: Gauge,
-    max_fds: Gauge,
-    virtual_memory: Gauge,
-    resident_memory: Gauge,
-    start_time: Gauge,
-    threads: Gauge,
+    registry: Registry,
+    families: ProcessFamilies,
 }
 
 /// The members of `/proc/self/stat` that are shown.
@@ -69,56 +78,31 @@ impl OwnProcess {
     /// # Errors
     /// Never: the names are fixed and different.
     pub(super) fn new() -> prometheus::Result<Self> {
-        Ok(Self {
-            cpu_seconds: Counter::new("process_cpu_seconds_total", "User and system time of the process in seconds.")?,
-            open_fds: Gauge::new("process_open_fds", "Open file descriptors of the process.")?,
-            max_fds: Gauge::new("process_max_fds", "File descriptors that the process may have open.")?,
-            virtual_memory: Gauge::new("process_virtual_memory_bytes", "Virtual memory of the process in bytes.")?,
-            resident_memory: Gauge::new("process_resident_memory_bytes", "Resident memory of the process in bytes.")?,
-            start_time: Gauge::new("process_start_time_seconds", "Start of the process in seconds since 1970.")?,
-            threads: Gauge::new("process_threads", "Threads of the process.")?,
-        })
+        let registry = Registry::new();
+        Ok(Self { families: ProcessFamilies::register(&registry)?, registry })
     }
 
-    fn all(&self) -> [&dyn Collector; 7] {
-        [
-            &self.cpu_seconds,
-            &self.open_fds,
-            &self.max_fds,
-            &self.virtual_memory,
-            &self.resident_memory,
-            &self.start_time,
-            &self.threads,
-        ]
+    /// The families with their numbers now.
+    pub(super) fn gather(&self) -> Vec<MetricFamily> {
+        self.look().map(|()| self.registry.gather()).unwrap_or_default()
     }
 
+    /// Reads the numbers; `None` where the system has no `/proc`.
     fn look(&self) -> Option<()> {
+        let own = &self.families;
         let stat = Stat::parse(&fs::read_to_string("/proc/self/stat").ok()?)?;
         let seconds = |ticks| number(ticks) / number(clock_ticks_per_second());
         // Two scrapes at once may both have read the time before.
-        self.cpu_seconds.inc_by((seconds(stat.ticks) - self.cpu_seconds.get()).max(0.0));
-        self.threads.set(number(stat.threads));
-        self.virtual_memory.set(number(stat.virtual_bytes));
-        self.resident_memory.set(number(stat.resident_pages) * number(page_size() as u64));
-        self.start_time.set(number(boot_time()?) + seconds(stat.started));
-        self.open_fds.set(number(fs::read_dir("/proc/self/fd").ok()?.count() as u64));
+        own.cpu_seconds.inc_by((seconds(stat.ticks) - own.cpu_seconds.get()).max(0.0));
+        own.threads.set(number(stat.threads));
+        own.virtual_memory.set(number(stat.virtual_bytes));
+        own.resident_memory.set(number(stat.resident_pages) * number(page_size() as u64));
+        own.start_time.set(number(boot_time()?) + seconds(stat.started));
+        own.open_fds.set(number(fs::read_dir("/proc/self/fd").ok()?.count() as u64));
         if let Some(most) = getrlimit(Resource::Nofile).current {
-            self.max_fds.set(number(most));
+            own.max_fds.set(number(most));
         }
         Some(())
-    }
-}
-
-impl Collector for OwnProcess {
-    fn desc(&self) -> Vec<&Desc> {
-        self.all().into_iter().flat_map(Collector::desc).collect()
-    }
-
-    fn collect(&self) -> Vec<MetricFamily> {
-        match self.look() {
-            Some(()) => self.all().into_iter().flat_map(Collector::collect).collect(),
-            None => Vec::new(),
-        }
     }
 }
 
@@ -139,7 +123,7 @@ mod tests {
     fn this_process_runs_since_some_time_and_uses_something() {
         let own = OwnProcess::new().unwrap();
         let value = |name: &str| {
-            let found = own.collect().into_iter().find(|family| family.name() == name).unwrap();
+            let found = own.gather().into_iter().find(|family| family.name() == name).unwrap();
             let metric = &found.get_metric()[0];
             metric.get_gauge().get_value() + metric.get_counter().get_value()
         };

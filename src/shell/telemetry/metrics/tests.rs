@@ -1,5 +1,8 @@
 use std::collections::HashMap;
 
+use expect_test::expect_file;
+
+use super::family::Row;
 use super::*;
 use crate::mcp::method::List;
 
@@ -26,7 +29,7 @@ fn a_call_is_counted_and_its_time_is_split() -> Result<(), prometheus::Error> {
 fn a_forgotten_upstream_leaves_no_series() -> Result<(), prometheus::Error> {
     let metrics = Metrics::new()?;
     let upstream = metrics.upstream("gone");
-    upstream.set_state("ready");
+    upstream.set_state(UpstreamState::Ready);
     upstream.items([1, 2, 3, 4]);
     upstream.excess(5);
     upstream.repairs(6);
@@ -44,7 +47,7 @@ fn a_forgotten_upstream_leaves_no_series() -> Result<(), prometheus::Error> {
     upstream.retire(false);
     metrics.forget_upstream("gone");
     // Its last calls, its process and a scrape may end later.
-    upstream.set_state("stopped");
+    upstream.set_state(UpstreamState::Stopped);
     upstream.items([0, 0, 0, 0]);
     upstream.pins_waiting(1);
     upstream.unread_lists(1);
@@ -64,10 +67,10 @@ fn a_forgotten_upstream_leaves_no_series() -> Result<(), prometheus::Error> {
 fn a_replaced_upstream_counts_on_and_hides_no_state_of_the_new_one() -> Result<(), prometheus::Error> {
     let metrics = Metrics::new()?;
     let (old, new) = (metrics.upstream("a"), metrics.upstream("a"));
-    old.set_state("ready");
+    old.set_state(UpstreamState::Ready);
     old.retire(true);
-    new.set_state("ready");
-    old.set_state("stopped");
+    new.set_state(UpstreamState::Ready);
+    old.set_state(UpstreamState::Stopped);
     old.count(MethodLabel::ToolsCall, OutcomeLabel::Ok);
     let text = metrics.render();
     assert!(text.contains(r#"headend_upstream_state{state="ready",upstream="a"} 1"#), "{text}");
@@ -79,8 +82,8 @@ fn a_replaced_upstream_counts_on_and_hides_no_state_of_the_new_one() -> Result<(
 fn one_state_at_a_time() -> Result<(), prometheus::Error> {
     let metrics = Metrics::new()?;
     let upstream = metrics.upstream("a");
-    upstream.set_state("starting");
-    upstream.set_state("ready");
+    upstream.set_state(UpstreamState::Starting);
+    upstream.set_state(UpstreamState::Ready);
     let text = metrics.render();
     let ones: Vec<&str> =
         text.lines().filter(|l| l.starts_with("headend_upstream_state{") && l.ends_with(" 1")).collect();
@@ -111,4 +114,22 @@ fn a_token_has_a_series_while_it_has_an_end_and_a_removed_upstream_has_none() {
     metrics.forget_upstream("docs");
     upstream.renewal(Renewal::Expired);
     assert!(!metrics.render().contains("headend_login"), "{}", metrics.render());
+}
+
+/// A row as the documentation has it.
+fn line(row: &Row) -> String {
+    let (labels, text) = (row.labels.join(", "), row.doc.unwrap_or(row.help.trim_end_matches('.')));
+    format!("| `{}` | {} | {labels} | {text} |\n", row.name, row.kind)
+}
+
+/// `UPDATE_EXPECT=1` writes the page anew.
+#[test]
+fn the_page_about_the_service_has_the_table_of_metrics() {
+    const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/systemd/README.md");
+    let page = std::fs::read_to_string(PAGE).unwrap();
+    let is_row = |line: &&str| line.starts_with("| `headend_");
+    let (before, after) = page.split_at(page.find("| `headend_").unwrap());
+    let after: String = after.split_inclusive('\n').skip_while(is_row).collect();
+    let table: String = Families::ROWS.iter().map(line).collect();
+    expect_file![PAGE].assert_eq(&format!("{before}{table}{after}"));
 }

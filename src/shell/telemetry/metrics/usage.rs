@@ -1,12 +1,13 @@
 //! CPU time and memory of upstreams' processes, and how long their starts took.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use prometheus::{CounterVec, GaugeVec, IntGaugeVec, Opts};
 
-use super::builder::{Builder, signed};
+use super::family::signed;
+use super::table::Families;
 
 /// CPU time and memory of all processes below a guard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,9 +20,7 @@ pub struct Usage {
 
 #[derive(Debug)]
 pub struct UsageMetrics {
-    cpu: CounterVec,
-    memory: IntGaugeVec,
-    starts: GaugeVec,
+    families: Arc<Families>,
     table: Mutex<GuardTable>,
 }
 
@@ -41,44 +40,22 @@ struct GuardEntry {
 }
 
 impl UsageMetrics {
-    /// # Errors
-    /// A family that the registry refuses, which is a mistake in this file.
-    pub(super) fn new(b: &Builder) -> Result<Self, prometheus::Error> {
-        let cpu = "CPU time of an upstream's processes, as far as a scrape has seen them.";
-        let starts = "Time that the last start of an upstream took until it was ready.";
-        let upstream = &["upstream"];
-        Ok(Self {
-            cpu: b.add(CounterVec::new(Opts::new("headend_upstream_cpu_seconds_total", cpu), upstream)?)?,
-            memory: b.gauges(
-                "headend_upstream_resident_memory_bytes",
-                "Resident memory of an upstream's processes; pages that several of them share count for each.",
-                upstream,
-            )?,
-            starts: b.add(GaugeVec::new(Opts::new("headend_upstream_start_duration_seconds", starts), upstream)?)?,
-            table: Mutex::default(),
-        })
+    pub(super) fn new(families: Arc<Families>) -> Self {
+        Self { families, table: Mutex::default() }
     }
 
-    /// Drops the series of an upstream.
-    pub(super) fn forget(&self, name: &str) {
+    /// Forgets an upstream, so that no scrape makes its series again.
+    pub fn forget(&self, name: &str) {
         self.table.lock().upstreams.remove(name);
-        drop(self.cpu.remove_label_values(&[name]));
-        drop(self.memory.remove_label_values(&[name]));
-        drop(self.starts.remove_label_values(&[name]));
     }
 
     /// Removes a guard that has ended.
-    pub(super) fn remove_guard(&self, guard: u32) {
+    pub fn remove_guard(&self, guard: u32) {
         self.table.lock().guards.remove(&guard);
     }
 
-    /// Records how long the start of the upstream took.
-    pub(super) fn started(&self, name: &str, took: Duration) {
-        self.starts.with_label_values(&[name]).set(took.as_secs_f64());
-    }
-
     /// Adds a guard that runs a process of the upstream.
-    pub(super) fn add_guard(&self, name: &str, guard: u32) {
+    pub fn add_guard(&self, name: &str, guard: u32) {
         let mut table = self.table.lock();
         table.upstreams.insert(name.to_owned());
         table.guards.insert(guard, GuardEntry { upstream: name.to_owned(), counted: Duration::ZERO });
@@ -91,8 +68,7 @@ impl UsageMetrics {
 
     /// Sets what the processes below each guard use, just before a scrape.
     pub fn observe(&self, used: &HashMap<u32, Usage>) {
-        let Self { cpu, memory, table, .. } = self;
-        let GuardTable { guards, upstreams } = &mut *table.lock();
+        let GuardTable { guards, upstreams } = &mut *self.table.lock();
         let mut sums: BTreeMap<&str, Usage> =
             upstreams.iter().map(|upstream| (upstream.as_str(), Usage::default())).collect();
         for (guard, GuardEntry { upstream, counted }) in guards {
@@ -104,8 +80,8 @@ impl UsageMetrics {
             *counted = used.cpu.max(*counted);
         }
         for (upstream, sum) in sums {
-            cpu.with_label_values(&[upstream]).inc_by(sum.cpu.as_secs_f64());
-            memory.with_label_values(&[upstream]).set(signed(sum.memory));
+            self.families.upstream_cpu.with_label_values(&[upstream]).inc_by(sum.cpu.as_secs_f64());
+            self.families.upstream_memory.with_label_values(&[upstream]).set(signed(sum.memory));
         }
     }
 }

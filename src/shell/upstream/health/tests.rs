@@ -1,5 +1,6 @@
 use http::StatusCode;
 
+use super::UpstreamState::*;
 use super::*;
 use crate::telemetry::metrics::Metrics;
 
@@ -21,42 +22,42 @@ fn status(code: u16) -> HttpError {
 fn the_time_of_a_start_is_shown_once_it_has_led_to_a_ready_upstream() {
     let (metrics, health) = health();
     let is_timed = || metrics.render().contains(r#"headend_upstream_start_duration_seconds{upstream="crm"}"#);
-    health.enter("starting");
-    health.enter("down");
+    health.enter(Starting);
+    health.enter(Down);
     assert!(!is_timed(), "it failed");
-    health.enter("starting");
-    health.enter("ready");
+    health.enter(Starting);
+    health.enter(Ready);
     assert!(is_timed());
 }
 
 #[test]
 fn an_upstream_without_a_connection_is_down_until_it_answers_or_is_ready() {
     let (metrics, health) = health();
-    health.enter("starting");
+    health.enter(Starting);
     health.unreached("connect: refused");
-    assert!(health.state() == "starting" && !in_doubt(&health), "its start has not failed yet");
-    health.enter("ready");
+    assert!(health.state() == Starting && !in_doubt(&health), "its start has not failed yet");
+    health.enter(Ready);
     health.unreached("connect: refused");
     assert!(metrics.render().contains(r#"headend_upstream_state{state="down",upstream="crm"} 1"#));
-    assert_eq!((health.state(), health.last_error().unwrap().as_str()), ("down", "connect: refused"));
+    assert_eq!((health.state(), health.last_error().unwrap().as_str()), (Down, "connect: refused"));
     assert!(in_doubt(&health) && health.begin_look() && !in_doubt(&health));
     health.answered();
-    assert_eq!(health.state(), "ready");
+    assert_eq!(health.state(), Ready);
     health.unreached("connect: refused");
     assert!(health.take_told() && !health.take_told(), "the log says so already");
-    health.enter("down");
-    for next in ["starting", "down", "starting"] {
+    health.enter(Down);
+    for next in [Starting, Down, Starting] {
         health.enter(next);
-        assert_eq!(health.state(), "down", "another attempt is no change");
+        assert_eq!(health.state(), Down, "another attempt is no change");
     }
-    health.enter("ready");
-    assert!(health.state() == "ready" && !health.take_told(), "the next time is news");
+    health.enter(Ready);
+    assert!(health.state() == Ready && !health.take_told(), "the next time is news");
 }
 
 #[test]
 fn a_server_in_doubt_is_not_down() {
     let (_, health) = health();
-    health.enter("ready");
+    health.enter(Ready);
     for (error, doubt) in [
         (HttpError::Broken("reset".to_owned()), true),
         (HttpError::Connect("no session".to_owned()), true),
@@ -66,18 +67,18 @@ fn a_server_in_doubt_is_not_down() {
         (status(500), false),
     ] {
         health.unanswered(&error);
-        assert_eq!((health.state(), in_doubt(&health)), ("ready", doubt), "{error:?}");
+        assert_eq!((health.state(), in_doubt(&health)), (Ready, doubt), "{error:?}");
         health.begin_look();
         health.answered();
     }
     health.doubt("a call was not answered in time");
-    assert!(health.state() == "ready" && in_doubt(&health));
+    assert!(health.state() == Ready && in_doubt(&health));
 }
 
 #[test]
 fn only_failures_in_a_row_are_a_doubt() {
     let (_, health) = health();
-    health.enter("ready");
+    health.enter(Ready);
     for _ in 0..10 {
         health.unanswered(&status(503));
         health.unanswered(&status(500));
@@ -95,18 +96,18 @@ fn stands(health: &Health, standing: Standing) {
 #[test]
 fn refused_credentials_are_shown_until_an_attempt_finds_something_else() {
     let (_, health) = health();
-    health.enter("starting");
+    health.enter(Starting);
     stands(&health, Standing::Refused);
-    health.enter("down");
-    health.enter("starting");
-    assert_eq!((health.state(), health.remedy()), ("refused", None), "an attempt forgets why the last one failed");
-    health.enter("down");
-    assert_eq!(health.state(), "down");
-    health.enter("starting");
+    health.enter(Down);
+    health.enter(Starting);
+    assert_eq!((health.state(), health.remedy()), (Refused, None), "an attempt forgets why the last one failed");
+    health.enter(Down);
+    assert_eq!(health.state(), Down);
+    health.enter(Starting);
     health.lasts("mend it");
-    assert_eq!(health.state(), "down");
-    health.enter("down");
-    assert_eq!(health.state(), "misconfigured");
+    assert_eq!(health.state(), Down);
+    health.enter(Down);
+    assert_eq!(health.state(), Misconfigured);
 }
 
 #[test]
@@ -114,11 +115,11 @@ fn a_process_that_starts_again_is_starting() {
     let metrics = Metrics::new().unwrap();
     let health = Health::new(UpstreamName::parse("git").unwrap(), metrics.upstream("git"), false);
     for _ in 0..2 {
-        health.enter("ready");
+        health.enter(Ready);
         health.doubt("a call was not answered in time");
-        health.enter("down");
-        health.enter("starting");
-        assert_eq!((health.state(), in_doubt(&health)), ("starting", false));
+        health.enter(Down);
+        health.enter(Starting);
+        assert_eq!((health.state(), in_doubt(&health)), (Starting, false));
     }
 }
 
@@ -126,14 +127,14 @@ fn a_process_that_starts_again_is_starting() {
 fn a_process_that_failed_to_start_is_down_during_its_next_starts() {
     let metrics = Metrics::new().unwrap();
     let health = Health::new(UpstreamName::parse("git").unwrap(), metrics.upstream("git"), false);
-    health.enter("starting");
-    assert_eq!(health.state(), "starting", "its first start may be slow");
-    for next in ["down", "starting", "down", "starting"] {
+    health.enter(Starting);
+    assert_eq!(health.state(), Starting, "its first start may be slow");
+    for next in [Down, Starting, Down, Starting] {
         health.enter(next);
-        assert_eq!(health.state(), "down", "{next}");
+        assert_eq!(health.state(), Down, "{next}");
     }
     // A process that ends is `starting` for a moment before it is `down`.
-    for (next, shown) in [("ready", "ready"), ("starting", "starting"), ("down", "down"), ("starting", "starting")] {
+    for (next, shown) in [(Ready, Ready), (Starting, Starting), (Down, Down), (Starting, Starting)] {
         health.enter(next);
         assert_eq!(health.state(), shown, "after {next}");
     }
@@ -142,44 +143,44 @@ fn a_process_that_failed_to_start_is_down_during_its_next_starts() {
 #[test]
 fn an_upstream_needs_login_from_a_refusal_to_the_next_other_answer() {
     let (metrics, health) = health();
-    let shown = |state| metrics.render().contains(&format!(r#"state="{state}",upstream="crm"}} 1"#));
-    health.enter("starting");
+    let shown = |state: UpstreamState| metrics.render().contains(&format!(r#"state="{state}",upstream="crm"}} 1"#));
+    health.enter(Starting);
     stands(&health, Standing::NeedsLogin);
-    assert_eq!(health.state(), "starting", "its handshake is not over");
-    health.enter("down");
-    assert!(health.state() == "needs-login" && shown("needs-login"));
+    assert_eq!(health.state(), Starting, "its handshake is not over");
+    health.enter(Down);
+    assert!(health.state() == NeedsLogin && shown(NeedsLogin));
     assert!(health.remedy().unwrap().contains("`headend login crm`"));
-    health.enter("starting");
-    health.enter("ready");
-    assert!(health.state() == "ready" && shown("ready"));
-    for (standing, state) in [(Standing::Refused, "refused"), (Standing::LoginExpired, "login-expired")] {
+    health.enter(Starting);
+    health.enter(Ready);
+    assert!(health.state() == Ready && shown(Ready));
+    for (standing, state) in [(Standing::Refused, Refused), (Standing::LoginExpired, LoginExpired)] {
         stands(&health, standing);
         assert!(shown(state), "at a call: {state}");
         stands(&health, Standing::Admitted);
-        assert!(shown("ready"));
+        assert!(shown(Ready));
     }
     stands(&health, Standing::NeedsLogin);
-    health.enter("stopped");
-    assert_eq!(health.state(), "stopped");
+    health.enter(Stopped);
+    assert_eq!(health.state(), Stopped);
 }
 
 #[test]
 fn a_cause_that_lasts_is_a_state_of_its_own_until_the_next_start() {
     let (metrics, health) = health();
-    let shown = |state| metrics.render().contains(&format!(r#"state="{state}",upstream="crm"}} 1"#));
-    health.enter("starting");
+    let shown = |state: UpstreamState| metrics.render().contains(&format!(r#"state="{state}",upstream="crm"}} 1"#));
+    health.enter(Starting);
     health.lasts("install it");
-    assert_eq!(health.state(), "starting");
-    health.enter("down");
-    assert!(health.state() == "misconfigured" && shown("misconfigured") && !shown("down"));
+    assert_eq!(health.state(), Starting);
+    health.enter(Down);
+    assert!(health.state() == Misconfigured && shown(Misconfigured) && !shown(Down));
     assert_eq!(health.remedy(), Some("install it".into()));
-    health.enter("starting");
-    health.enter("down");
-    assert!(health.state() == "down" && shown("down") && !shown("misconfigured"));
+    health.enter(Starting);
+    health.enter(Down);
+    assert!(health.state() == Down && shown(Down) && !shown(Misconfigured));
     assert_eq!(health.remedy(), None);
     health.lasts("too late");
-    assert_eq!((health.remedy(), health.state()), (None, "down"));
+    assert_eq!((health.remedy(), health.state()), (None, Down));
     health.retire();
-    health.enter("stopped");
-    assert!(health.state() == "stopped" && shown("down"), "its series are another's");
+    health.enter(Stopped);
+    assert!(health.state() == Stopped && shown(Down), "its series are another's");
 }
