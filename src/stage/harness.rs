@@ -186,6 +186,11 @@ impl Gateway {
         self.run(&["reload"])
     }
 
+    /// Makes the database refuse writes, as a full disk does, or take them again.
+    pub(crate) fn refuse_writes(&self, on: bool) {
+        self.inner().service.approvals.db().unwrap().refuse_writes(on);
+    }
+
     /// The metrics page.
     pub(crate) fn scrape(&self) -> String {
         let address = self.metrics.expect("metrics are on");

@@ -28,12 +28,17 @@ pub(crate) struct Pipe {
 impl Pipe {
     /// A host on pipes of this gateway.
     pub(crate) fn of(gateway: &Gateway) -> Self {
+        Self::of_profile(gateway, None)
+    }
+
+    /// The same for a host of that profile.
+    pub(crate) fn of_profile(gateway: &Gateway, profile: Option<&str>) -> Self {
         let (host, ours) = duplex(PIPE);
         let (reader, writer) = split(ours);
         let service = &gateway.inner().service;
         let stage = stage();
         let _entered = stage.runtime.enter();
-        let client = gateway.inner().line_client(gateway.inner().own_caller(), None);
+        let client = gateway.inner().line_client(gateway.inner().own_caller(), profile.map(Into::into));
         let (draining, ended) = (service.draining.clone(), CancellationToken::new());
         let end = ended.clone().drop_guard();
         block_on(async {

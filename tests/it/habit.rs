@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 
 use crate::harness::{Setup, World};
 use crate::process::said;
-use crate::upstream::Fake;
 
 mod below;
 pub(crate) mod week;
@@ -165,35 +164,4 @@ fn damage_is_counted_and_older_records_cannot_be_decided() {
     let replay = replayed(&world, file.to_str().unwrap(), 0);
     assert!(replay["undecided"].as_u64() > Some(100), "{replay:#}");
     assert_eq!(replay["after"]["asked"], replay["before"]["asked"]);
-}
-
-#[test]
-fn a_log_of_real_calls_becomes_a_rule_that_ends_the_questions() {
-    let setup = Setup::new().fake("fx", &Fake::stdio("both")).policy("default = \"ask\"");
-    let gateway = setup.toml("[audit]\ncapture-arguments = \"full\"").start();
-    gateway.wait_for_tools(&["fx__echo"]);
-    let mut client = gateway.modern();
-    for _ in 0..5 {
-        client.call("fx__echo", json!({"text": "hello"}));
-        let listed = json_of(&gateway.run(&["approvals", "--json"]));
-        let id = listed["approvals"][0]["id"].as_str().unwrap().to_owned();
-        assert!(gateway.run(&["approve", &id]).status.success());
-        assert_eq!(client.call("fx__echo", json!({"text": "hello"})).text(), "hello");
-    }
-    // A record is on disk within a second.
-    let mut rules = String::new();
-    crate::process::eventually("a rule is suggested", || {
-        let config = gateway.world.path("headend.toml");
-        let suggested = gateway.run(&["policy", "suggest", "--config", config.to_str().unwrap()]);
-        assert!(suggested.status.success(), "{}", said(&suggested));
-        rules = String::from_utf8(suggested.stdout).unwrap();
-        rules.contains("[[policy.rules]]")
-    });
-    assert!(rules.contains("callers = [\"local\"]") && rules.contains("eq = \"hello\""), "{rules}");
-    let config = fs::read_to_string(gateway.world.path("headend.toml")).unwrap();
-    let reloaded = gateway.reload(&(config + "\n" + &rules));
-    assert!(reloaded.status.success(), "{}", said(&reloaded));
-    assert_eq!(client.call("fx__echo", json!({"text": "hello"})).text(), "hello", "no question any more");
-    let other = client.call("fx__echo", json!({"text": "other"}));
-    assert!(other.text().contains("approval"), "{}", other.text());
 }

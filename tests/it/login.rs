@@ -17,7 +17,6 @@ use crate::socket::Socket;
 use crate::upstream::{Fake, Listening, Log};
 
 mod bounds;
-mod held;
 mod issuers;
 mod pages;
 mod proxied;
@@ -32,15 +31,14 @@ struct World {
 }
 
 fn world(era: &str, life: u64) -> World {
-    world_of(Setup::new(), era, life, "0s")
+    world_of(Setup::new(), era, life)
 }
 
-/// Calls that find the server waiting for a login are held so long.
-fn world_of(setup: Setup, era: &str, life: u64, hold: &str) -> World {
+fn world_of(setup: Setup, era: &str, life: u64) -> World {
     let folder = tempfile::tempdir().unwrap();
     let log = Log::new(folder.path(), "server");
     let server = Fake::http(era).behaving(&format!("login={life}")).logging(&log).spawn();
-    let setup = setup.policy(&format!("default = \"allow\"\n[policy.consent]\nhold = {hold:?}"));
+    let setup = setup.policy("default = \"allow\"");
     let setup = setup.url("docs", &server.url).toml("[console]\nlisten = \"127.0.0.1:0\"");
     let setup = setup.fake("other", &Fake::stdio(era));
     let gateway = setup.env("HEADEND_LOG", "trace").start();

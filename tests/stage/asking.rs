@@ -3,8 +3,10 @@
 
 use serde_json::{Value, json};
 
+use crate::engine::question::AWAY;
 use crate::stage::harness::{Gateway, Setup};
 use crate::stage::mcp::{Answer, Era, Mcp, Open};
+use crate::stage::pass;
 use crate::stage::process::eventually;
 use crate::stage::upstream::{Fake, Listening, Log};
 
@@ -383,6 +385,28 @@ fn what_is_asked_after_a_legacy_client_has_gone_is_declined() {
         assert_eq!(stage.answers("t/1")[0]["result"], accept("me"), "{way:?}");
         assert_eq!(stage.answers("t/2")[0]["result"], json!({"action": "cancel"}), "{way:?}");
         assert_eq!(stage.log.count("notifications/cancelled"), 0, "{way:?}");
+    }
+}
+
+#[test]
+fn a_question_before_a_client_that_went_away_is_closed_after_a_while() {
+    // Streams of the first revision cannot be resumed, those of the second one can.
+    for (way, revision) in Way::ALL.into_iter().flat_map(|way| [(way, "2024-11-05"), (way, "2025-11-25")]) {
+        let at = format!("{way:?} {revision}");
+        let stage = Stage::new(way, "");
+        let mut client = stage.client(Era::Legacy(revision), everything());
+        let mut call = inquire(&mut client, &way.asks("t", json!([[form("Well?"), sample()]])));
+        let (first, _) = (question(&mut call), question(&mut call));
+        drop(call);
+        pass(AWAY / 2);
+        assert_eq!(stage.answers("t/1").len(), 0, "{at}: the client may still answer");
+        pass(AWAY);
+        assert_eq!((stage.answers("t/1").len(), stage.answers("t/2").len()), (1, 1), "{at}");
+        assert_eq!(stage.answers("t/1")[0]["result"], json!({"action": "cancel"}), "{at}");
+        client.respond(&first["id"], accept("late"));
+        client.call("fx__echo", json!({"text": "after"}));
+        assert_eq!(stage.answers("t/1").len(), 1, "{at}: a late answer is dropped");
+        assert_eq!(stage.log.count("notifications/cancelled"), 0, "{at}: going away is no cancellation");
     }
 }
 

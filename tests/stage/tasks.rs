@@ -112,3 +112,34 @@ fn a_task_ends_with_the_deadline_of_its_call() {
     assert_eq!((&refusal["reason"], &refusal["executed"]), (&json!("upstream_timeout"), &json!("unknown")));
     eventually("the task is cancelled", || log.count("tasks/cancel") == 1);
 }
+
+#[test]
+fn a_call_that_a_server_takes_as_a_task_only_is_made_once_more_as_one() {
+    let capabilities = json!({"tools": {}, "extensions": {EXTENSION: {}}});
+    let discovered = json!({"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": capabilities,
+        "ttlMs": 0, "cacheScope": "private"});
+    let answer =
+        |member: &str, value: &Value| json!([format!(r#"{{"jsonrpc":"2.0","id":${{ID}},{member:?}:{value}}}"#)]);
+    let wants = |extension: &str| {
+        let data = json!({"requiredCapabilities": {"extensions": {extension: {}}}});
+        json!({"code": -32021, "message": "needs more", "data": data})
+    };
+    for (extension, calls) in [(EXTENSION, 2), ("example.com/other", 1)] {
+        let setup = Setup::new();
+        let log = Log::new(&setup.world.path("work"), "fx");
+        let script = json!({
+            "server/discover": answer("result", &discovered),
+            "tools/call/echo": answer("error", &wants(extension)),
+        });
+        let script = setup.world.write("work/script.json", &script.to_string());
+        let fake = Fake::stdio("modern").with("--script", script.to_str().unwrap()).logging(&log);
+        let gateway = setup.fake("fx", &fake).start();
+        gateway.wait_for_tools(&["fx__echo"]);
+        let refused = gateway.modern().call("fx__echo", json!({"text": "x"}));
+        assert!(refused.code().is_some() || refused.is_error(), "{}", refused.raw);
+        let called = log.lines_with(&["\"method\":\"tools/call\""]);
+        assert_eq!(called.len(), calls, "{extension}: {called:#?}");
+        assert!(!called[0].contains(EXTENSION), "the client has no tasks: {}", called[0]);
+        assert!(called.iter().skip(1).all(|again| again.contains(EXTENSION)), "{called:#?}");
+    }
+}

@@ -129,6 +129,12 @@ struct Open {
 }
 
 impl Approvals {
+    /// Returns the database that they are kept in.
+    #[cfg(test)]
+    pub(crate) fn db(&self) -> Option<&Db> {
+        self.inner.db.as_ref()
+    }
+
     /// Approvals without a store.
     pub fn memory(limits: &Consent) -> Self {
         Self::new(None, limits, Vec::new())

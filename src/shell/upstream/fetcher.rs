@@ -86,7 +86,13 @@ impl Fetcher {
                 // Boxed: the stream may hold TLS of its own and would grow every request's future.
                 Box::pin(self.converse_over(stream, request)).await
             }
-            None => self.converse_over(self.connect(url, reach).await?, request).await,
+            None => {
+                #[cfg(test)]
+                if let Some(stream) = crate::stage::net::dial_port(url.port_or_known_default()) {
+                    return self.converse_over(stream.map_err(|_| NoAnswer::Network)?, request).await;
+                }
+                self.converse_over(self.connect(url, reach).await?, request).await
+            }
         }
     }
 

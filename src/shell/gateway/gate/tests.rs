@@ -18,6 +18,8 @@ use crate::policy::{Action, Evidence};
 use crate::store::db::Db;
 use crate::store::killed::{AT_HAND, Uses, kill_1000, until_killed, uses};
 
+mod record;
+
 /// The states that were ever sealed, one a line: the number of the call, and the state.
 const SEALED: &str = "sealed";
 

@@ -159,8 +159,15 @@ fn judged(found: Vec<SocketAddr>, is_here: bool) -> io::Result<std::vec::IntoIte
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+    use tokio::sync::mpsc;
+
     use super::*;
     use crate::base::slots::Slots;
+    use crate::base::task_group::TaskGroup;
+    use crate::config::ProxySettings;
+    use crate::config::secret::Secret;
 
     #[test]
     fn a_name_is_as_good_as_the_worst_of_its_addresses() {
@@ -178,6 +185,70 @@ mod tests {
             (&["127.0.0.1", "192.168.0.1"], true),
         ] {
             assert_eq!(of(found, is_here), None, "{found:?}");
+        }
+    }
+
+    /// A server of this machine that gives each request this answer. Returns its URL, and the requests.
+    async fn server(answer: &'static str) -> (String, mpsc::Receiver<String>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/secret-path", listener.local_addr().unwrap());
+        let (heard, requests) = mpsc::channel(8);
+        TaskGroup::default().spawn("server", async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut request = Vec::new();
+                while !request.ends_with(b"notice") {
+                    stream.read_buf(&mut request).await.unwrap();
+                }
+                heard.try_send(String::from_utf8(request).unwrap()).unwrap();
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            }
+        });
+        (url, requests)
+    }
+
+    fn hook(url: &str, is_here: bool, headers: &[(&str, &str)]) -> Hook {
+        let secret = |text: &str| Secret::new(text.to_owned());
+        let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), secret(value))).collect();
+        Hook { url: secret(url), origin: String::new(), is_here, headers, proxy: ProxySettings::Direct }
+    }
+
+    async fn send_to(hook: &Hook) -> Result<(), Failed> {
+        let (slots, notice) = (Slots::new(1), Bytes::from_static(b"notice"));
+        post(hook, notice, &Tls::new(), slots.take().await).await
+    }
+
+    #[tokio::test]
+    async fn a_notice_is_one_post_with_the_headers_of_the_operator() {
+        let (url, mut requests) = server("HTTP/1.1 204 No Content\r\n\r\n").await;
+        send_to(&hook(&url, true, &[("x-key", "canary")])).await.unwrap();
+        let request = requests.recv().await.unwrap();
+        assert!(request.starts_with("POST /secret-path HTTP/1.1\r\n"), "{request}");
+        for line in ["x-key: canary", "content-type: application/json"] {
+            assert!(request.contains(line), "{request}");
+        }
+        assert!(request.ends_with("\r\n\r\nnotice") && requests.try_recv().is_err(), "{request}");
+    }
+
+    #[tokio::test]
+    async fn other_answers_and_no_answer_are_failures_that_name_no_secret() {
+        let redirect = "HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n";
+        for (answer, status) in [(redirect, 302), ("HTTP/1.1 500 Oops\r\ncontent-length: 0\r\n\r\n", 500)] {
+            let (url, mut requests) = server(answer).await;
+            let failed = send_to(&hook(&url, true, &[])).await.unwrap_err();
+            assert!(matches!(failed, Failed::Answer(found) if found == status), "{failed}");
+            assert!(requests.recv().await.is_some() && requests.try_recv().is_err(), "it is sent once");
+        }
+        let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+        let (url, _requests) = server("no answer of HTTP\r\n\r\n").await;
+        let unreached = [
+            hook(&format!("http://{closed}/secret-path"), true, &[]),
+            hook(&url, true, &[]),
+            hook(&url, true, &[("x-key", "secret-path\n")]),
+            hook(&url.replace("127.0.0.1", "localhost"), false, &[]),
+        ];
+        for hook in unreached {
+            let failed = send_to(&hook).await.unwrap_err();
+            assert!(matches!(failed, Failed::Unreached(_)) && !failed.to_string().contains("secret-path"), "{failed}");
         }
     }
 

@@ -174,3 +174,30 @@ async fn an_upstream_that_was_read_rests_for_its_part_of_the_judging_and_others_
     assert!(*big.borrow() > Duration::ZERO);
     supervised.stop.cancel();
 }
+
+#[tokio::test]
+async fn a_task_that_waits_for_a_snapshot_is_told_by_the_next_good_one() {
+    for is_stale in [true, false] {
+        let (mut supervisor, _reports, _orders, supervised) = supervisor(&["one"]);
+        supervisor.report(report(&supervisor, "one", tools(3, "one")));
+        supervisor.publish(true);
+        let (reply, mut answer) = oneshot::channel();
+        supervisor.answer(reply, ());
+        supervisor.make();
+        let made = (&mut supervisor.making.as_mut().unwrap().made).await.unwrap();
+        if is_stale {
+            supervisor.restart("one").unwrap();
+            supervisor.made(Some(made));
+        } else {
+            // The thread that made it has failed.
+            supervisor.made(None);
+            supervisor.publish(true);
+        }
+        assert_eq!((answer.try_recv().is_err(), shown(&supervised)), (true, 0), "{is_stale}");
+        supervisor.make();
+        let made = (&mut supervisor.making.as_mut().unwrap().made).await.unwrap();
+        supervisor.made(Some(made));
+        assert_eq!((answer.try_recv().is_ok(), shown(&supervised)), (true, 3), "{is_stale}");
+        supervised.stop.cancel();
+    }
+}
