@@ -69,11 +69,6 @@ pub(super) fn leave() {
     LISTENERS.take();
 }
 
-/// Connects to a port of the stage, for clients that need no [`Dialled`]; `None` off stage.
-pub(crate) fn dial_port(port: Option<u16>) -> Option<io::Result<DuplexStream>> {
-    super::is_set().then(|| connect(port.unwrap_or(80)))
-}
-
 /// Connects to a port of the stage.
 pub(super) fn connect(port: u16) -> io::Result<DuplexStream> {
     let (ours, theirs) = duplex(BUFFER);

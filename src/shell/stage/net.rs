@@ -30,6 +30,11 @@ pub(crate) fn dial(uri: &Uri) -> Option<io::Result<Dialled>> {
     Some(connect(port).map(|stream| Dialled::Memory(TokioIo::new(stream))))
 }
 
+/// Connects to a port of the stage, for clients that need no [`Dialled`]; `None` off stage.
+pub(crate) fn dial_port(port: Option<u16>) -> Option<io::Result<DuplexStream>> {
+    CONNECT.get().map(|connect| connect(port.unwrap_or(80)))
+}
+
 /// A connection of the gateway to a server.
 #[derive(Debug)]
 pub(crate) enum Dialled {

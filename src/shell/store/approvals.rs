@@ -130,8 +130,8 @@ struct Open {
 
 impl Approvals {
     /// Returns the database that they are kept in.
-    #[cfg(test)]
-    pub(crate) fn db(&self) -> Option<&Db> {
+    #[cfg(any(test, feature = "testing"))]
+    pub fn db(&self) -> Option<&Db> {
         self.inner.db.as_ref()
     }
 

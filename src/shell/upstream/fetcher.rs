@@ -87,7 +87,7 @@ impl Fetcher {
                 Box::pin(self.converse_over(stream, request)).await
             }
             None => {
-                #[cfg(test)]
+                #[cfg(any(test, feature = "testing"))]
                 if let Some(stream) = crate::stage::net::dial_port(url.port_or_known_default()) {
                     return self.converse_over(stream.map_err(|_| NoAnswer::Network)?, request).await;
                 }
