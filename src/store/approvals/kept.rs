@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::policy::Digest;
 use crate::policy::consent::{Closed, GrantRow, Prompt, Wall};
+use crate::policy::{Caller, Digest};
 
 /// A prompt as it is listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PromptRow {
     pub(crate) id: String,
-    pub(crate) caller: String,
+    pub(crate) caller: Caller,
     pub(crate) upstream: String,
     pub(crate) kind: String,
     pub(crate) item: String,
@@ -39,7 +39,7 @@ impl From<&Prompt> for PromptRow {
         let asked = &prompt.asked;
         Self {
             id: prompt.id.to_string(),
-            caller: asked.caller.to_string(),
+            caller: asked.caller.clone(),
             upstream: asked.upstream.to_string(),
             kind: asked.kind.into_str().to_owned(),
             item: asked.item.to_string(),
