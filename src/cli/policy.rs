@@ -168,7 +168,7 @@ fn json(verdict: &Verdict) -> String {
         "item": &**canonical,
         "upstream": &**upstream,
         "known": verdict.known,
-        "caller": &**caller,
+        "caller": caller.name(),
         "profile": verdict.action.profile.as_deref(),
         "annotations": annotations,
         "rules": rules.collect::<Vec<_>>(),

@@ -3,8 +3,8 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use crate::policy::Policy;
 use crate::policy::consent::hold::MAX_HELD;
+use crate::policy::{Caller, Policy};
 
 use super::file::{Table, patterns};
 use super::keys::{keys, read_value, read_whole, shown_value};
@@ -117,7 +117,7 @@ impl Consent {
 
     /// How long a call is held. `client` is the name that its client gives itself, empty for none. Of several entries the
     /// shortest time counts, so their order means nothing.
-    pub fn hold_of(&self, caller: &str, profile: Option<&str>, client: &str) -> Duration {
+    pub fn hold_of(&self, caller: &Caller, profile: Option<&str>, client: &str) -> Duration {
         let matching = self.holds.iter().filter(|hold| hold.is_for(caller, profile.unwrap_or_default(), client));
         matching.map(|hold| hold.hold).min().unwrap_or(self.hold)
     }
@@ -150,12 +150,12 @@ impl Hold {
         this
     }
 
-    fn is_for(&self, caller: &str, profile: &str, client: &str) -> bool {
+    fn is_for(&self, caller: &Caller, profile: &str, client: &str) -> bool {
         let has = |list: &[String], name: &str| {
             let is_it = |text: &String| Policy::pattern(text).is_some_and(|matches| matches(name));
             list.is_empty() || list.iter().any(is_it)
         };
-        has(&self.callers, caller) && has(&self.profiles, profile) && has(&self.clients, client)
+        has(&self.callers, caller.name()) && has(&self.profiles, profile) && has(&self.clients, client)
     }
 }
 
@@ -189,7 +189,7 @@ mod tests {
             ("local", Some("work"), "ed-beta", 5),
             ("ci-1", Some("work"), "ed-beta", 0),
         ] {
-            let got = consent.hold_of(caller, profile, client);
+            let got = consent.hold_of(&Caller::named(caller), profile, client);
             assert_eq!(got, Duration::from_secs(want), "{caller} {profile:?} {client:?}");
         }
     }

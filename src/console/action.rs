@@ -86,7 +86,7 @@ pub(super) async fn answer(console: &Console, id: &str, visitor: &Visitor, form:
 /// An answer and how far it goes.
 fn told(asked: Option<&Approval>, reply: Reply, base: &str, now: u64) -> String {
     let Some(asked) = asked else { return if reply == Reply::Deny { "Denied.".into() } else { "Allowed.".into() } };
-    let (name, caller) = (visible(&asked.exposed), visible(&asked.caller));
+    let (name, caller) = (visible(&asked.exposed), visible(asked.caller.name()));
     let all = format!("all calls of {name} by {caller}, with any arguments");
     let until = format!("until the {} or its server changes", asked.kind);
     match reply {

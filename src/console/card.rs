@@ -155,7 +155,7 @@ impl Card {
         Self {
             id: approval.id.clone(),
             digest: approval.digest.clone(),
-            caller: visible(&approval.caller),
+            caller: visible(approval.caller.name()),
             upstream: visible(&approval.upstream),
             kind: approval.kind,
             name: visible(&approval.exposed),

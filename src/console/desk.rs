@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use super::login_desk::{LoginDesk, LoginView};
 use crate::policy::consent::{AgentWait, Below, Closed, Kept, Lifetime, Wall};
-use crate::policy::{Evidence, PinState, Said};
+use crate::policy::{Caller, Evidence, PinState, Said};
 use crate::store::audit::search::{CannotSearch, Page, Query};
 use crate::store::recent::DecisionView;
 use crate::telemetry::upstream_state::UpstreamState;
@@ -88,7 +88,7 @@ pub(crate) struct Approval {
     pub(crate) id: String,
     /// Digest of everything that is shown of it.
     pub(crate) digest: String,
-    pub(crate) caller: String,
+    pub(crate) caller: Caller,
     pub(crate) upstream: String,
     /// Word for the kind: tool, prompt, resource.
     pub(crate) kind: &'static str,

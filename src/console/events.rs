@@ -152,7 +152,7 @@ fn told(approval: &Approval) -> RawJson {
     let effect = if approval.destructive { " It may delete." } else { "" };
     let text = format!(
         "{} wants to use this {} of {}.{effect}",
-        short(&approval.caller),
+        short(approval.caller.name()),
         approval.kind,
         short(&approval.upstream)
     );

@@ -18,11 +18,11 @@ impl GroupLink {
     /// To the group of this approval, of which so many are open.
     pub(crate) fn to(approval: &Approval, count: usize) -> Self {
         let mut query = form_urlencoded::Serializer::new(String::new());
-        query.append_pair("caller", &approval.caller).append_pair("kind", approval.kind);
+        query.append_pair("caller", approval.caller.key()).append_pair("kind", approval.kind);
         query.append_pair("item", &approval.canonical);
         Self {
             href: format!("/group?{}", query.finish()),
-            caller: visible(&approval.caller),
+            caller: visible(approval.caller.name()),
             name: visible(&approval.exposed),
             count,
         }

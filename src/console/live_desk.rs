@@ -275,7 +275,7 @@ fn approval(service: &Service, prompt: Prompt) -> Approval {
     Approval {
         id: prompt.id.to_string(),
         digest,
-        caller: asked.caller.to_string(),
+        caller: asked.caller,
         upstream: asked.upstream.to_string(),
         kind: asked.kind.into_str(),
         exposed: shown.exposed,

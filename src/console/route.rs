@@ -212,7 +212,7 @@ async fn show(console: &Console, head: &Parts, visitor: &Visitor) -> Response<Re
             let mut of: HashMap<_, _> = form_urlencoded::parse(query.as_bytes()).collect();
             let [caller, kind, item] = ["caller", "kind", "item"].map(|name| of.remove(name).unwrap_or_default());
             let mut approvals = desk.approvals();
-            approvals.retain(|one| one.caller == caller && one.kind == kind && one.canonical == item);
+            approvals.retain(|one| one.caller.key() == caller && one.kind == kind && one.canonical == item);
             let cards = approvals.iter().map(|approval| Card::new(approval, now)).collect();
             reply::page(ok, &Group::new(frame(Section::Other), cards))
         }

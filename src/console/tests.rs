@@ -36,7 +36,7 @@ const PAGES: &[&str] = &[
     "/calls",
     "/calls?item=x&decision=allow",
     "/approvals/k7hq9cmv2r5wjd8x",
-    "/group?caller=local&kind=tool&item=mail__send",
+    "/group?caller=user+local&kind=tool&item=mail__send",
 ];
 
 /// A label, headers, a body, and the status that they get.
@@ -350,11 +350,11 @@ async fn a_group_is_answered_as_far_as_it_was_shown_and_checked() {
     }
     // A prompt of the same name is of no group with the tool.
     stage.desk.ask(Approval { kind: "prompt", ..approval("p1", "x", "x", Said::default(), 1, "{}") });
-    let link = "/group?caller=local&#38;kind=tool&#38;item=x";
+    let link = "/group?caller=user+local&#38;kind=tool&#38;item=x";
     for path in ["/", "/approvals/a1"] {
         assert!(stage.get(path, &cookie).await.body.contains(link), "{path}");
     }
-    let page = stage.get("/group?caller=local&kind=tool&item=x", &cookie).await;
+    let page = stage.get("/group?caller=user+local&kind=tool&item=x", &cookie).await;
     assert!(!page.body.contains("value=\"p1:"), "{}", page.body);
     let csrf = page.csrf();
     let value = |id: &str| format!("{id}:{id:0>64}");

@@ -22,6 +22,7 @@ pub mod consent;
 mod action;
 mod annotations;
 mod arguments;
+mod caller;
 pub mod chain;
 mod compiled;
 mod confirmed;
@@ -46,9 +47,10 @@ mod spec;
 mod truth;
 mod uri;
 
-pub use self::action::{Action, Facts, LOCAL};
+pub use self::action::{Action, Facts};
 pub use self::annotations::{Annotator, Trust};
 pub use self::arguments::{ArgumentSpec, JsonType, MatcherSpec, Scalar};
+pub use self::caller::{Caller, LOCAL};
 pub use self::compiled::{ItemRules, Policy, Table};
 pub use self::confirmed::{Askers, Confirmed, Reading};
 pub use self::decide::{

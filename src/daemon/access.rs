@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::sync::Arc;
 
 use nix::unistd::{Gid, Group, User};
 use parking_lot::Mutex;
@@ -12,17 +11,15 @@ use tokio_util::sync::CancellationToken;
 
 use crate::base::access::{self, Credential};
 use crate::config::Admin;
-use crate::listener::credentials::Caller;
+use crate::listener::credentials::CallerAccess;
 use crate::listener::lobby::LobbyLimits;
-use crate::policy::LOCAL;
+use crate::policy::Caller;
 
 /// Connections before their hello, in all and of one user.
 pub(super) const UNGREETED: LobbyLimits = LobbyLimits { all: 64, per_origin: 32 };
 /// File descriptors of connections before their hello. Afterwards our own user's connections are unlimited, and other
 /// users have their caller's share.
 pub(super) const DESCRIPTORS: usize = UNGREETED.descriptors();
-/// Root may do everything anyway.
-const ROOT: &str = "uid:0";
 
 /// Users who may connect, in addition to our own and root.
 #[derive(Clone, Debug, Default)]
@@ -63,23 +60,23 @@ impl Access {
     }
 
     /// The caller of a user; `None` for one who may not connect. The kernel checked groups by the socket's mode.
-    fn caller(&self, uid: u32) -> Option<Arc<str>> {
+    fn caller(&self, uid: u32) -> Option<Caller> {
         if uid == rustix::process::getuid().as_raw() {
-            return Some(Arc::from(LOCAL));
+            return Some(Caller::local().clone());
         }
-        (uid == 0 || self.uids.contains(&uid) || self.gid.is_some()).then(|| Arc::from(format!("uid:{uid}")))
+        (uid == 0 || self.uids.contains(&uid) || self.gid.is_some()).then(|| Caller::user(uid))
     }
 }
 
 /// The callers that the users of `[admin] users` are, as far as the system knows these users.
-pub(super) fn socket_callers(admin: &Admin) -> Vec<String> {
+pub(super) fn socket_callers(admin: &Admin) -> Vec<Caller> {
     let access = Access::of(admin).unwrap_or_default();
-    access.uids.iter().map(|uid| format!("uid:{uid}")).collect()
+    access.uids.iter().map(|uid| Caller::user(*uid)).collect()
 }
 
 /// The users of a running socket. The table is bounded by the users that the system has.
 #[derive(Debug)]
-pub(crate) struct Users(Mutex<(Access, HashMap<u32, Caller>)>);
+pub(crate) struct Users(Mutex<(Access, HashMap<u32, CallerAccess>)>);
 
 impl Users {
     pub(crate) fn new(access: Access) -> Self {
@@ -87,16 +84,16 @@ impl Users {
     }
 
     /// The caller of a user, who may connect until that is withdrawn or `giving_up` fires.
-    pub(super) fn caller(&self, uid: u32, giving_up: &CancellationToken) -> Option<Caller> {
+    pub(super) fn caller(&self, uid: u32, giving_up: &CancellationToken) -> Option<CallerAccess> {
         let mut inner = self.0.lock();
-        let name = inner.0.caller(uid)?;
-        let access = || access::Access::by(&name, Credential::User, giving_up);
-        let caller = || Caller { name: Arc::clone(&name), access: access() };
-        Some(inner.1.entry(uid).or_insert_with(caller).clone())
+        let caller = inner.0.caller(uid)?;
+        let access = || access::Access::by(&caller, Credential::User, giving_up);
+        let with_access = || CallerAccess { caller: caller.clone(), access: access() };
+        Some(inner.1.entry(uid).or_insert_with(with_access).clone())
     }
 
     /// Puts other rules in force. Returns the callers who may not connect any more.
-    pub(super) fn change(&self, access: Access) -> Vec<Caller> {
+    pub(super) fn change(&self, access: Access) -> Vec<CallerAccess> {
         let mut inner = self.0.lock();
         inner.0 = access;
         let (access, known) = &mut *inner;
@@ -105,12 +102,9 @@ impl Users {
 }
 
 /// Name of an operator in grants and records; `None` for other users of the socket.
-pub(super) fn operator(caller: &str) -> Option<String> {
-    match caller {
-        LOCAL => Some(format!("uid:{}", rustix::process::getuid().as_raw())),
-        ROOT => Some(ROOT.to_owned()),
-        _ => None,
-    }
+pub(super) fn operator(caller: &Caller) -> Option<String> {
+    let uid = || format!("uid:{}", rustix::process::getuid().as_raw());
+    caller.is_operator().then(|| if caller.is_local() { uid() } else { caller.name().to_owned() })
 }
 
 #[cfg(test)]
@@ -124,10 +118,10 @@ mod tests {
 
     #[test]
     fn the_operator_is_our_own_user_or_root() {
-        assert_eq!(operator(LOCAL), Some(format!("uid:{}", rustix::process::getuid().as_raw())));
-        assert_eq!(operator("uid:0").as_deref(), Some("uid:0"));
-        for other in ["uid:1000", "uid:00", "ci", ""] {
-            assert_eq!(operator(other), None, "{other:?}");
+        assert_eq!(operator(Caller::local()), Some(format!("uid:{}", rustix::process::getuid().as_raw())));
+        assert_eq!(operator(&Caller::user(0)).as_deref(), Some("uid:0"));
+        for other in [Caller::user(1000), Caller::anyone().clone(), Caller::named("ci")] {
+            assert_eq!(operator(&other), None, "{other:?}");
         }
     }
 
@@ -137,9 +131,9 @@ mod tests {
         let users = Users::new(Access::of(&admin(&["4711", "4712"], None)).unwrap());
         let [gone, stays, own] = [4711, 4712, rustix::process::getuid().as_raw()].map(|uid| users.caller(uid, &end));
         let withdrawn = users.change(Access::of(&admin(&["4712"], None)).unwrap());
-        assert_eq!(withdrawn.iter().map(|caller| &*caller.name).collect::<Vec<_>>(), ["uid:4711"]);
+        assert_eq!(withdrawn.iter().map(|gone| gone.caller.name()).collect::<Vec<_>>(), ["uid:4711"]);
         withdrawn.iter().for_each(|caller| caller.access.withdraw());
-        let is_withdrawn = |caller: Option<Caller>| caller.unwrap().access.is_withdrawn();
+        let is_withdrawn = |caller: Option<CallerAccess>| caller.unwrap().access.is_withdrawn();
         assert_eq!([gone, stays, own].map(is_withdrawn), [true, false, false]);
         assert!(users.caller(4711, &end).is_none());
         drop(users.change(Access::of(&admin(&["4711"], None)).unwrap()));

@@ -24,7 +24,7 @@ use crate::daemon::gateway::Gateway;
 use crate::gateway::answer::Answer;
 use crate::gateway::condition::conditions;
 use crate::gateway::quota::Good;
-use crate::listener::credentials::Caller;
+use crate::listener::credentials::CallerAccess;
 use crate::listener::lobby::{Accepted, Guest, Lobby};
 use crate::listener::pieces::Pieces;
 use crate::listener::press::{BodyPace, Pressed};
@@ -165,7 +165,7 @@ async fn accept(gateway: Arc<Gateway>, listener: UnixListener, access: Access) {
 async fn connection(
     gateway: &Arc<Gateway>,
     stream: UnixStream,
-    caller: Caller,
+    caller: CallerAccess,
     guest: Guest<u32>,
     proof: Proof,
 ) -> io::Result<()> {
@@ -186,7 +186,7 @@ async fn connection(
     };
     phase.known();
     drop(guest);
-    let share = gateway.service.admission.quota.take(&caller.name, Good::Connection);
+    let share = gateway.service.admission.quota.take(&caller.caller, Good::Connection);
     let full = || share.is_none().then_some("this user has too many connections; see `connections-per-caller`");
     if let Some(why) = refused.or_else(full) {
         // A client that does not read its refusal gets none.
@@ -286,7 +286,7 @@ async fn admin(
     gateway: &Arc<Gateway>,
     mut read: BufReader<OwnedReadHalf>,
     mut write: Pressed<OwnedWriteHalf>,
-    caller: &Caller,
+    caller: &CallerAccess,
     mut proof: Proof,
 ) -> io::Result<()> {
     let budget = &gateway.service.budget;
@@ -323,13 +323,13 @@ async fn admin(
 
 async fn operate(
     gateway: &Arc<Gateway>,
-    caller: &Caller,
+    caller: &CallerAccess,
     proof: &mut Proof,
     request: &Request,
 ) -> Result<RawJson, (i64, String)> {
-    let (name, method) = (&caller.name, request.method.as_str());
-    gateway.service.admission.admit(name, 1).map_err(|over| (1, over.to_string()))?;
-    let by = match operator(name) {
+    let method = request.method.as_str();
+    gateway.service.admission.admit(&caller.caller, 1).map_err(|over| (1, over.to_string()))?;
+    let by = match operator(&caller.caller) {
         Some(by) => by,
         None if FOR_EVERYBODY.contains(&method) => String::new(),
         None => return Err((1, "only root and the user that runs headend may do that".to_owned())),
@@ -350,7 +350,7 @@ async fn operate(
 /// Runs a method that is there.
 async fn perform(
     gateway: &Arc<Gateway>,
-    caller: &Caller,
+    caller: &CallerAccess,
     by: &str,
     proof: &mut Proof,
     request: &Request,

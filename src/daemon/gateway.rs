@@ -36,8 +36,8 @@ use crate::gateway::role::GatewayRole;
 use crate::gateway::service::Service;
 use crate::gateway::supervisor::{self, Parts, Supervised};
 use crate::gateway::turned_away;
-use crate::listener::credentials::Caller;
-use crate::policy::{Entry, LOCAL, OperatorAction};
+use crate::listener::credentials::CallerAccess;
+use crate::policy::{Caller, Entry, OperatorAction};
 use crate::serve::lines::LineClient;
 use crate::serve::sessions::{SessionLimits, Sessions};
 use crate::store::approvals::Approvals;
@@ -343,17 +343,17 @@ impl Gateway {
     }
 
     /// Our own user, who has access for as long as the gateway runs.
-    pub(crate) fn own_caller(&self) -> Caller {
-        Caller { name: Arc::from(LOCAL), access: Access::new(&self.service.giving_up) }
+    pub(crate) fn own_caller(&self) -> CallerAccess {
+        CallerAccess { caller: Caller::local().clone(), access: Access::new(&self.service.giving_up) }
     }
 
     /// A client on a pipe.
-    pub(crate) fn line_client(&self, caller: Caller, profile: Option<Arc<str>>) -> LineClient {
+    pub(crate) fn line_client(&self, caller: CallerAccess, profile: Option<Arc<str>>) -> LineClient {
         let config = Arc::clone(&self.service.snapshots.load().config);
         let limits = &config.server.limits;
         LineClient {
             service: Arc::clone(&self.service),
-            caller: caller.name,
+            caller: caller.caller,
             access: caller.access,
             profile,
             connected: Some(self.service.metrics.connected("stdio")),

@@ -11,14 +11,14 @@ use crate::daemon::access::Access;
 use crate::daemon::doors::{Doors, room};
 use crate::daemon::gateway::{Gateway, StartError, session_limits};
 use crate::listener::address::Failures;
-use crate::listener::credentials::{Caller, Credentials};
+use crate::listener::credentials::{CallerAccess, Credentials};
 use crate::listener::guard::Guard;
-use crate::policy::LOCAL;
+use crate::policy::Caller;
 use crate::serve::front::Terms;
 use crate::telemetry::logs;
 
 /// Each accepted token and its caller.
-type Tokens = Vec<(String, Arc<str>)>;
+type Tokens = Vec<(String, Caller)>;
 
 /// What a configuration needs and may not get. It is asked for before anything changes.
 pub(super) struct Ready {
@@ -56,8 +56,8 @@ impl Gateway {
             let made = store.token().map_err(failed)?;
             own.get_or_init(|| Some(made));
         }
-        let named = tokens.iter().map(|(caller, token)| (token.expose().to_owned(), Arc::from(caller.as_str())));
-        let own = own.get().and_then(Option::as_ref).map(|(token, _)| (token.clone(), Arc::from(LOCAL)));
+        let named = tokens.iter().filter_map(|(name, token)| Some((token.expose().to_owned(), Caller::token(name)?)));
+        let own = own.get().and_then(Option::as_ref).map(|(token, _)| (token.clone(), Caller::local().clone()));
         Ok(Some(named.chain(own).collect()))
     }
 
@@ -134,15 +134,15 @@ impl Gateway {
 
     /// Ends what callers have open whose access is over: calls and streams by their access, sessions by the table, and what
     /// they asked a person. What was granted for a session ends too.
-    fn end_all_of(&self, gone: &[Caller]) {
+    fn end_all_of(&self, gone: &[CallerAccess]) {
         if gone.is_empty() {
             return;
         }
         gone.iter().for_each(|caller| caller.access.withdraw());
         self.sessions.end_withdrawn();
-        for caller in gone {
-            tracing::info!(caller = %caller.name, "the caller's credential is not valid any more; its sessions, streams and calls end");
-            self.service.approvals.caller_left(&caller.name);
+        for CallerAccess { caller, .. } in gone {
+            tracing::info!(%caller, "the caller's credential is not valid any more; its sessions, streams and calls end");
+            self.service.approvals.caller_left(caller);
         }
     }
 }

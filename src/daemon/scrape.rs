@@ -15,7 +15,7 @@ use crate::base::callers::CallerNumber;
 use crate::config::Auth;
 use crate::gateway::condition::{Condition, conditions};
 use crate::gateway::service::Service;
-use crate::policy::LOCAL;
+use crate::policy::Caller;
 use crate::serve::sessions::Sessions;
 use crate::store::directory::Store;
 use crate::telemetry::logs;
@@ -69,17 +69,18 @@ impl MetricsPage {
             Auth::Token { tokens } => tokens.as_slice(),
             Auth::None => &[],
         };
-        let names = tokens.iter().map(|(caller, _)| caller.as_str()).chain([LOCAL]);
+        let callers = tokens.iter().filter_map(|(name, _)| Caller::token(name)).chain([Caller::local().clone()]);
         // A count is there from the first look on, so that each name has a series before its first
         // call.
-        let count_of = |name| {
-            let caller = CallerNumber::of(name);
-            self.service.calls_of.of(&caller);
-            (caller.get(), name)
+        let count_of = |caller: Caller| {
+            let number = CallerNumber::of(&caller);
+            self.service.calls_of.of(&number);
+            (number.get(), caller)
         };
-        let names: HashMap<usize, &str> = names.map(count_of).collect();
+        let callers: HashMap<usize, Caller> = callers.map(count_of).collect();
         let counts = self.service.calls_of.numbered();
-        let named = counts.map(|(number, count)| (number, names.get(&number).copied(), count.load(Ordering::Relaxed)));
+        let named = counts
+            .map(|(number, count)| (number, callers.get(&number).map(Caller::name), count.load(Ordering::Relaxed)));
         self.service.metrics.callers().observe(named);
     }
 

@@ -22,6 +22,7 @@ mod denied;
 mod hold;
 mod legacy;
 mod many;
+mod namesakes;
 pub(crate) mod operator;
 mod stateless;
 mod unattended;

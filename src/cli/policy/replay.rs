@@ -16,7 +16,7 @@ use crate::cli::source;
 use crate::config::{Config, guard};
 use crate::gateway::dry_run::{Offered, offered};
 use crate::policy::habit::{Change, Counts, Replay};
-use crate::policy::{Effect, Kind, LOCAL, Policy};
+use crate::policy::{Caller, Effect, Kind, Policy};
 use crate::wire::foreign;
 
 /// Items that are printed.
@@ -66,12 +66,10 @@ pub(crate) fn run(common: &Common, args: &ReplayArgs) -> Result<u8, Failure> {
     let store = source::existing_store(common)?;
     let offered = offered(&other, store.as_ref()).map_err(|text| Failure::new(SOFTWARE, text))?;
     let mut replay = Replay::new(&other.policy).map_err(|problems| refused(&problems))?;
-    let mut callers = BTreeSet::from([LOCAL.to_owned()]);
+    let mut callers = BTreeSet::from([Caller::local().clone()]);
     let reading = Log::of(common, args.since)?.read(&mut |line| {
-        if let Some(caller) = line.caller.as_deref().filter(|caller| !callers.contains(*caller))
-            && callers.len() < MAX_CALLERS
-        {
-            callers.insert(caller.to_owned());
+        if let Some(name) = line.caller.as_deref().filter(|_| callers.len() < MAX_CALLERS) {
+            callers.insert(Caller::named(name));
         }
         replay.read(line);
     })?;
@@ -105,9 +103,9 @@ fn uncalled(
     present: &Policy,
     replay: &Replay,
     offered: &[Offered],
-    callers: &BTreeSet<String>,
+    callers: &BTreeSet<Caller>,
 ) -> Vec<(Kind, Arc<str>)> {
-    let allows = |policy: &Policy, one: &Offered, caller: &str| {
+    let allows = |policy: &Policy, one: &Offered, caller: &Caller| {
         let rules = policy.item_rules(one.kind, &one.upstream, &one.canonical);
         policy.effect(&rules, caller, "", one.facts) == Effect::Allow
     };

@@ -134,7 +134,7 @@ fn the_server_is_checked() {
         ),
         ("audit failure", "[audit]\non-failure=\"alow\"\n", "audit.on-failure: must be one of \"deny\", \"continue\""),
         ("audit segment", "[audit]\nmax-segment=\"1B\"\n", "audit.max-segment: must be a size from 64KiB to 4GiB"),
-        ("audit age", "[audit]\nretain={ age = \"1h\" }\n", "audit.retain.age: must be a duration from 24h to 876000h"),
+        ("audit age", "[audit]\nretain={ age = \"1h\" }\n", "audit.retain.age: must be a duration from 24h to 36500d"),
         ("audit size", "[audit]\nretain={ size = \"1MiB\" }\n", "audit.retain.size: must not be less than max-segment"),
         ("audit retain", "[audit]\nretain=\"90d\"\n", "audit.retain: must be a table"),
         ("audit outside", "[audit]\npath=\"../x\"\n", "audit.path: must be a path"),

@@ -13,7 +13,7 @@ use crate::gateway::snapshot::Snapshot;
 use crate::gateway::supervisor::Order;
 use crate::mcp::method::List;
 use crate::mcp::weight;
-use crate::policy::{LOCAL, Policy};
+use crate::policy::{Caller, Policy};
 use crate::telemetry::upstream_state::UpstreamState;
 use crate::upstream::handle::Handle;
 use crate::upstream::link::LinkState;
@@ -71,7 +71,7 @@ pub(super) fn detail(snapshot: &Snapshot, name: &str) -> Option<UpstreamDetail> 
         name: entry.exposed.to_string(),
         said: entry.said,
         is_new: entry.is_new,
-        effect: Policy::effect(&snapshot.policy, rules, LOCAL, "", entry).into_str(),
+        effect: Policy::effect(&snapshot.policy, rules, Caller::local(), "", entry).into_str(),
         bytes: weight::bytes(&entry.exposed, &entry.definition),
     });
     let withheld = snapshot.dropped.iter().filter(|dropped| dropped.upstream == handle.name).take(MAX_WITHHELD);

@@ -6,7 +6,7 @@ use tokio::sync::watch;
 
 use super::super::desk::*;
 use crate::policy::consent::{AgentWait, Closed, Shown, Wall};
-use crate::policy::{Evidence, Hints, PinState, Said};
+use crate::policy::{Caller, Evidence, Hints, PinState, Said};
 use crate::store::audit::search::{CannotSearch, Page, Query};
 use crate::store::recent::DecisionView;
 use crate::telemetry::upstream_state::UpstreamState;
@@ -92,7 +92,7 @@ impl FakeDesk {
                 let arguments = format!(r#"{{"path":"/srv/work/file-{n}.md","text":"the figures of week {n}, long enough to be cut in a list on any screen that a person has"}}"#);
                 let caller = if n % 8 < 4 { "local" } else { "ci" };
                 let one = approval(&format!("q{n:0>2}"), name, "files", said, 40 - n, &arguments);
-                Approval { caller: caller.to_owned(), ..one }
+                Approval { caller: Caller::named(caller), ..one }
             })
             .collect();
         desk
@@ -135,7 +135,7 @@ pub(super) fn approval(id: &str, exposed: &str, upstream: &str, said: Said, age:
     Approval {
         id: id.to_owned(),
         digest: format!("{id:0>64}"),
-        caller: "local".to_owned(),
+        caller: Caller::local().clone(),
         upstream: upstream.to_owned(),
         kind: "tool",
         exposed: exposed.to_owned(),
@@ -172,7 +172,7 @@ pub(super) fn hostile(id: &str) -> Approval {
     approval.client = Some(HOSTILE.to_owned());
     approval.description = Some(HOSTILE.to_owned());
     approval.canonical = format!("{HOSTILE}2");
-    approval.caller = HOSTILE.to_owned();
+    approval.caller = Caller::named(HOSTILE);
     approval.rule = HOSTILE.to_owned();
     approval
 }

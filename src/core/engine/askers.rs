@@ -19,6 +19,7 @@ use parking_lot::Mutex;
 
 use crate::catalog::merge::Entry;
 use crate::mcp::method::List;
+use crate::policy::Caller;
 use crate::wire::digest::Digest;
 
 /// Items of one upstream that are kept. With more, all of its items count as suspects, and with more that ask after their calls
@@ -46,7 +47,7 @@ impl Item {
 #[derive(Clone, Debug, Default)]
 pub struct Party {
     /// Absent for requests of the gateway's own.
-    pub caller: Option<Arc<str>>,
+    pub caller: Option<Caller>,
     pub item: Option<Item>,
     /// It has its turn among the calls of items that ask.
     pub in_turn: bool,

@@ -23,6 +23,7 @@ use crate::engine::askers::{Askers, Conduct, Item, Lesson, Party};
 use crate::engine::doubt::Doubt;
 use crate::engine::turns::Gate;
 use crate::engine::unasked::{Asked, asked};
+use crate::policy::Caller;
 use crate::wire::message::Request;
 use crate::wire::raw::RawJson;
 
@@ -47,7 +48,7 @@ pub enum End {
 enum Callers {
     #[default]
     None,
-    One(Arc<str>),
+    One(Caller),
     Several,
 }
 
@@ -122,7 +123,7 @@ impl Attribution {
         let Some(caller) = &party.caller else { return };
         match &self.callers {
             Callers::One(known) if known != caller => self.callers = Callers::Several,
-            Callers::None => self.callers = Callers::One(Arc::clone(caller)),
+            Callers::None => self.callers = Callers::One(caller.clone()),
             Callers::One(_) | Callers::Several => {}
         }
     }

@@ -4,9 +4,9 @@
 //! before it is revived, ended or not. That costs the caller's own clients an `initialize` and frees no ended session.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 
 use crate::engine::session_id::SessionName;
+use crate::policy::Caller;
 
 /// Notes of one caller.
 pub const MAX_NOTES: usize = 16_384;
@@ -16,7 +16,7 @@ const GIVE_WAY: usize = MAX_NOTES / 8;
 /// A session that has ended. Times are seconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndedSession {
-    pub caller: Arc<str>,
+    pub caller: Caller,
     pub name: SessionName,
     pub opened: u64,
     /// When its id would have expired.
@@ -26,7 +26,7 @@ pub struct EndedSession {
 /// No session of the caller that was opened then or before is revived.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Floor {
-    pub caller: Arc<str>,
+    pub caller: Caller,
     pub opened: u64,
     /// All that gave way to it have expired by then.
     pub until: u64,
@@ -34,7 +34,7 @@ pub struct Floor {
 
 /// All ended sessions whose ids have not expired.
 #[derive(Debug, Default)]
-pub struct Ended(HashMap<Arc<str>, OfCaller>);
+pub struct Ended(HashMap<Caller, OfCaller>);
 
 #[derive(Debug, Default)]
 struct OfCaller {
@@ -46,7 +46,7 @@ struct OfCaller {
 impl Ended {
     /// Notes an end. Returns a floor where one was raised, which then replaces the notes below it.
     pub fn note(&mut self, session: &EndedSession) -> Option<Floor> {
-        let of_caller = self.0.entry(Arc::clone(&session.caller)).or_default();
+        let of_caller = self.0.entry(session.caller.clone()).or_default();
         of_caller.notes.insert((session.opened, session.name), session.until);
         if of_caller.notes.len() <= MAX_NOTES {
             return None;
@@ -56,12 +56,12 @@ impl Ended {
         let gone = std::mem::replace(&mut of_caller.notes, kept);
         let until = gone.into_values().chain(of_caller.floor.map(|(_, until)| until)).max()?;
         of_caller.floor = Some((opened, until));
-        Some(Floor { caller: Arc::clone(&session.caller), opened, until })
+        Some(Floor { caller: session.caller.clone(), opened, until })
     }
 
     /// Takes over a note of an earlier process, which had room for it.
     pub fn restore(&mut self, session: &EndedSession) {
-        let of_caller = self.0.entry(Arc::clone(&session.caller)).or_default();
+        let of_caller = self.0.entry(session.caller.clone()).or_default();
         of_caller.notes.insert((session.opened, session.name), session.until);
     }
 
@@ -72,7 +72,7 @@ impl Ended {
         of_caller.floor = Some((opened.max(floor.opened), until.max(floor.until)));
     }
 
-    pub fn has(&self, caller: &str, opened: u64, name: &SessionName) -> bool {
+    pub fn has(&self, caller: &Caller, opened: u64, name: &SessionName) -> bool {
         self.0.get(caller).is_some_and(|of_caller| {
             of_caller.floor.is_some_and(|(floor, _)| opened <= floor) || of_caller.notes.contains_key(&(opened, *name))
         })
@@ -103,7 +103,7 @@ mod tests {
     fn session(caller: &str, n: u64, opened: u64, until: u64) -> EndedSession {
         let mut name = SessionName::default();
         name[..8].copy_from_slice(&n.to_be_bytes());
-        EndedSession { caller: Arc::from(caller), name, opened, until }
+        EndedSession { caller: Caller::named(caller), name, opened, until }
     }
 
     fn has(ended: &Ended, of: &EndedSession) -> bool {

@@ -22,7 +22,7 @@ use crate::mcp::meta::Meta;
 use crate::mcp::method::{List, Method};
 use crate::mcp::version::Revision;
 use crate::mcp::voice::Ear;
-use crate::policy::Action;
+use crate::policy::{Action, Caller};
 use crate::wire::digest::Digest;
 use crate::wire::frame::{Bounds, Frame};
 use crate::wire::fuzz::{assert_json, halves, spliced, value};
@@ -53,23 +53,23 @@ pub fn states(data: &[u8]) {
         let forged = spliced(&sealed, &text);
         assert_eq!(open(&scope, &forged).is_some(), forged == sealed, "{forged}");
         let opens = |other: Action| open(&StateScope { action: &other, ..scope }, &sealed).is_some();
-        assert_eq!(opens(Action { caller: (&*text).into(), ..push.clone() }), text == "ci");
+        assert_eq!(opens(Action { caller: Caller::named(&text), ..push.clone() }), text == "ci");
         assert_eq!(opens(Action { canonical: (&*text).into(), ..push.clone() }), text == "git__push");
-        assert!(!opens(Action { caller: "cig".into(), upstream: "it".into(), ..push.clone() }));
+        assert!(!opens(Action { caller: Caller::named("cig"), upstream: "it".into(), ..push.clone() }));
     }
     tasks(&text, &secret);
 }
 
 fn tasks(text: &str, secret: &Digest) {
     let key = TaskKey::new(secret.bytes()).unwrap();
-    assert_eq!(key.open("ci", text, NOW), None);
+    assert_eq!(key.open(&Caller::named("ci"), text, NOW), None);
     let (upstream, id) = text.split_once('\n').unwrap_or(("git", text));
     let name = TaskName { upstream: upstream.to_owned(), item: "git__push".to_owned(), id: id.to_owned() };
-    let Some(sealed) = key.seal("ci", &name, NOW, [1; 12]) else { return };
-    assert_eq!(key.open("ci", &sealed, NOW), Some(name));
+    let Some(sealed) = key.seal(&Caller::named("ci"), &name, NOW, [1; 12]) else { return };
+    assert_eq!(key.open(&Caller::named("ci"), &sealed, NOW), Some(name));
     let forged = spliced(&sealed, text);
-    assert_eq!(key.open("ci", &forged, NOW).is_some(), forged == sealed, "{forged}");
-    assert_eq!(key.open(text, &sealed, NOW).is_some(), text == "ci");
+    assert_eq!(key.open(&Caller::named("ci"), &forged, NOW).is_some(), forged == sealed, "{forged}");
+    assert_eq!(key.open(&Caller::named(text), &sealed, NOW).is_some(), text == "ci");
 }
 
 /// A client's parameters are read or refused.

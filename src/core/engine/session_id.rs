@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::sealed::{NONCE_BYTES, TextKeys};
 use crate::mcp::version::{Era, Revision};
+use crate::policy::Caller;
 use crate::wire::raw::RawJson;
 use crate::wire::secrets::Secrets;
 
@@ -43,7 +44,7 @@ impl std::fmt::Debug for SessionKey {
 /// Whose a session is. Its id opens for nobody else.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionOwner<'a> {
-    pub caller: &'a str,
+    pub caller: &'a Caller,
     /// How the caller showed who it is.
     pub kind: &'a str,
     /// The digest of its token, where it has one.
@@ -55,7 +56,7 @@ impl SessionOwner<'_> {
     fn bytes(&self) -> Vec<u8> {
         let mut bytes = vec![u8::from(self.profile.is_some())];
         let profile = self.profile.unwrap_or_default();
-        for part in [self.caller.as_bytes(), self.kind.as_bytes(), self.token, profile.as_bytes()] {
+        for part in [self.caller.name().as_bytes(), self.kind.as_bytes(), self.token, profile.as_bytes()] {
             bytes.extend_from_slice(&(part.len() as u64).to_be_bytes());
             bytes.extend_from_slice(part);
         }
@@ -152,8 +153,11 @@ mod tests {
     use super::*;
 
     const NOW: Duration = Duration::from_secs(1_800_000_000);
-    const OWNER: SessionOwner<'static> =
-        SessionOwner { caller: "ci", kind: "token", token: &[7; 32], profile: Some("work") };
+
+    /// Our own user, by the generated token.
+    fn owner() -> SessionOwner<'static> {
+        SessionOwner { caller: Caller::local(), kind: "token", token: &[7; 32], profile: Some("work") }
+    }
 
     fn key(secret: u8) -> SessionKey {
         SessionKey::new(&Secrets::new([secret; 32])).unwrap()
@@ -172,29 +176,30 @@ mod tests {
     #[test]
     fn an_id_opens_for_its_owner_alone_and_until_its_time_is_over() {
         let terms = terms(Some(r#"{"roots":{"listChanged":true},"elicitation":{}}"#));
-        let id = key(1).seal(&OWNER, &terms, [3; 12]).unwrap();
+        let id = key(1).seal(&owner(), &terms, [3; 12]).unwrap();
         assert!(id.len() < 100 && id.bytes().all(|byte| byte.is_ascii_graphic()), "{id}");
-        assert_eq!(key(1).open(&OWNER, &id, NOW), Some(([3; 12], terms.clone())));
+        assert_eq!(key(1).open(&owner(), &id, NOW), Some(([3; 12], terms.clone())));
         for (label, other) in [
-            ("caller", SessionOwner { caller: "dev", ..OWNER }),
-            ("kind", SessionOwner { kind: "anyone", ..OWNER }),
-            ("token", SessionOwner { token: &[8; 32], ..OWNER }),
-            ("profile", SessionOwner { profile: None, ..OWNER }),
-            ("empty profile", SessionOwner { profile: Some(""), ..OWNER }),
+            ("caller", SessionOwner { caller: &Caller::named("dev"), ..owner() }),
+            ("caller of that name", SessionOwner { caller: Caller::anyone(), kind: "anyone", token: &[], ..owner() }),
+            ("kind", SessionOwner { kind: "anyone", ..owner() }),
+            ("token", SessionOwner { token: &[8; 32], ..owner() }),
+            ("profile", SessionOwner { profile: None, ..owner() }),
+            ("empty profile", SessionOwner { profile: Some(""), ..owner() }),
         ] {
             assert_eq!(key(1).open(&other, &id, NOW), None, "another {label}");
         }
-        assert_eq!(key(1).open(&OWNER, &id, NOW + Duration::from_secs(3600)), None, "too late");
-        assert_eq!(key(2).open(&OWNER, &id, NOW), None, "another installation");
+        assert_eq!(key(1).open(&owner(), &id, NOW + Duration::from_secs(3600)), None, "too late");
+        assert_eq!(key(2).open(&owner(), &id, NOW), None, "another installation");
         let later = SessionKey::new(&Secrets { current: [2; 32], earlier: vec![[1; 32]] }).unwrap();
-        assert_eq!(later.open(&OWNER, &id, NOW), Some(([3; 12], terms)), "of an earlier key");
+        assert_eq!(later.open(&owner(), &id, NOW), Some(([3; 12], terms)), "of an earlier key");
         for at in 0..id.len() {
             let mut forged = id.clone().into_bytes();
             forged[at] = if forged[at] == b'A' { b'B' } else { b'A' };
-            assert_eq!(key(1).open(&OWNER, &String::from_utf8(forged).unwrap(), NOW), None, "byte {at}");
+            assert_eq!(key(1).open(&owner(), &String::from_utf8(forged).unwrap(), NOW), None, "byte {at}");
         }
         for junk in ["", "AAAA", "%%%", &id[..20]] {
-            assert_eq!(key(1).open(&OWNER, junk, NOW), None, "{junk}");
+            assert_eq!(key(1).open(&owner(), junk, NOW), None, "{junk}");
         }
     }
 
@@ -208,8 +213,8 @@ mod tests {
                 Some(r#"{"sampling" : { },"roots":{"listChanged":false,"x":"\u0010 é \"{}\""}}"#),
             ] {
                 let terms = SessionTerms { revision, is_here: false, ..terms(capabilities) };
-                let id = key(1).seal(&OWNER, &terms, [3; 12]).unwrap();
-                assert_eq!(key(1).open(&OWNER, &id, NOW).unwrap().1, terms);
+                let id = key(1).seal(&owner(), &terms, [3; 12]).unwrap();
+                assert_eq!(key(1).open(&owner(), &id, NOW).unwrap().1, terms);
                 assert!(id.len() <= 128 || capabilities.is_some_and(|text| text.contains('é')), "{id}");
             }
         }
@@ -220,7 +225,7 @@ mod tests {
         let of = |length: usize| {
             let text = format!(r#"{{"elicitation":{{"x":"{}"}}}}"#, "y".repeat(length));
             let terms = SessionTerms { capabilities: Some(RawJson::trusted(text)), ..terms(None) };
-            key(1).seal(&OWNER, &terms, [3; 12])
+            key(1).seal(&owner(), &terms, [3; 12])
         };
         assert!(of(600).is_some_and(|id| id.len() <= 1000));
         assert_eq!(of(800), None);

@@ -30,7 +30,8 @@ use crate::mcp::method::{List, Method};
 use crate::mcp::version::Revision;
 use crate::mcp::voice::Ear;
 use crate::policy::{
-    Action, Annotations, Annotator, Decision, Digest, Effect, Kind, Limiter, Policy, PolicySpec, RuleSpec, decide,
+    Action, Annotations, Annotator, Caller, Decision, Digest, Effect, Kind, Limiter, Policy, PolicySpec, RuleSpec,
+    decide,
 };
 use crate::wire::frame::Bounds;
 use crate::wire::message::Notification;
@@ -304,6 +305,7 @@ impl World {
 
     /// One tool call, as the shell makes it: route, decide, hand the permit's call to the peer. Returns its key.
     fn call(&mut self, caller: &str, params: &Value) -> Result<u64, RouteError> {
+        let caller = Caller::named(caller);
         let catalog = self.catalog();
         let params = params_object(Some(&RawJson::trusted(params.to_string())))?;
         let rules: Vec<_> = catalog
@@ -311,11 +313,11 @@ impl World {
             .iter()
             .map(|e| self.policy.item_rules(Kind::Tool, e.upstream_name.as_str(), &e.canonical))
             .collect();
-        let visible = |at: usize| !self.policy.hidden(&rules[at], caller, "", Annotations::ASSUMED);
+        let visible = |at: usize| !self.policy.hidden(&rules[at], &caller, "", Annotations::ASSUMED);
         let routed = route(&catalog, Method::ToolsCall, &params, Meta::of(&params)?, visible)?;
         let entry = catalog.entry(routed.entry).unwrap();
         let arguments = routed.outgoing.body.get("arguments").cloned();
-        let action = Action::on(entry, Kind::Tool, Digest::of(b""), Arc::from(caller), None, 0);
+        let action = Action::on(entry, Kind::Tool, Digest::of(b""), caller.clone(), None, 0);
         let action = Action { arguments, ..action };
         let nobody = |_: &Arc<str>, _| None;
         let decision = decide(&self.policy, &rules[routed.entry], &action, &nobody, &self.limiter, Duration::ZERO);
@@ -324,7 +326,7 @@ impl World {
         let key = self.calls;
         self.log.borrow_mut().insert(key, Vec::new());
         let progress = routed.token.map(|token| Progress::new(token, Revision::V2025_11_25));
-        let caller = Some(Arc::from(if self.many_callers { caller } else { "one" }));
+        let caller = Some(if self.many_callers { caller } else { Caller::named("one") });
         let party = Party { caller, ..routed.outgoing.party.clone() };
         let port = SimPort { key, party, progress, askable: true, log: Rc::clone(&self.log) };
         self.upstreams[entry.upstream].peer.handle_call(&routed.outgoing, port);

@@ -57,7 +57,7 @@ impl StateScope<'_> {
     fn bytes(&self) -> Vec<u8> {
         let Action { caller, upstream, canonical, definition, launch, arguments, .. } = self.action;
         let Carrier { kind, revision, capabilities } = self.carrier;
-        let holder = Holder { caller, kind, profile: self.action.profile(), revision, capabilities };
+        let holder = Holder { caller: caller.name(), kind, profile: self.action.profile(), revision, capabilities };
         let mut bytes = holder.bytes();
         for part in [&**upstream, self.method.as_str(), &**canonical] {
             bytes.extend_from_slice(&part.len().to_be_bytes());
@@ -189,6 +189,7 @@ impl StateKey {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::Caller;
     use crate::wire::raw::RawJson;
 
     const NOW: Duration = Duration::from_secs(100);
@@ -225,7 +226,7 @@ mod tests {
         let same = StateScope { action: &rewritten, ..scope };
         assert_eq!(open(&key, &same, &text), Some(opened), "the same arguments written differently");
         for (label, other) in [
-            ("caller", Action { caller: "dev".into(), ..push.clone() }),
+            ("caller", Action { caller: Caller::named("dev"), ..push.clone() }),
             ("profile", Action { profile: None, ..push.clone() }),
             ("upstream", Action { upstream: "hub".into(), ..push.clone() }),
             ("item", Action { canonical: "git__pull".into(), ..push.clone() }),

@@ -10,6 +10,7 @@ use data_encoding::BASE64URL_NOPAD;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 
 use crate::mcp::task::LIFE;
+use crate::policy::Caller;
 
 /// Longest id that is given or looked at, in bytes. It repeats in a header.
 const MAX_BYTES: usize = 4096;
@@ -56,14 +57,14 @@ impl TaskKey {
 
     /// The id for a client, at `now`, the time since the process started. `nonce` must never be used twice. `None` for a name
     /// that is too long.
-    pub fn seal(&self, caller: &str, name: &TaskName, now: Duration, nonce: [u8; NONCE_LEN]) -> Option<String> {
+    pub fn seal(&self, caller: &Caller, name: &TaskName, now: Duration, nonce: [u8; NONCE_LEN]) -> Option<String> {
         let mut bytes = now.saturating_add(LIFE).as_secs().to_be_bytes().to_vec();
         for text in [&name.upstream, &name.item] {
             bytes.extend_from_slice(&u16::try_from(text.len()).ok()?.to_be_bytes());
             bytes.extend_from_slice(text.as_bytes());
         }
         bytes.extend_from_slice(name.id.as_bytes());
-        let aad = Aad::from(caller.as_bytes());
+        let aad = Aad::from(caller.key().as_bytes());
         self.0.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), aad, &mut bytes).ok()?;
         let sealed = BASE64URL_NOPAD.encode(&[&nonce[..], &bytes].concat());
         (sealed.len() <= MAX_BYTES).then_some(sealed)
@@ -71,14 +72,14 @@ impl TaskKey {
 
     /// The task that an id of this caller names; `None` when it was not made here for this caller, or is too old. Which of
     /// these is not told.
-    pub fn open(&self, caller: &str, sealed: &str, now: Duration) -> Option<TaskName> {
+    pub fn open(&self, caller: &Caller, sealed: &str, now: Duration) -> Option<TaskName> {
         if sealed.len() > MAX_BYTES {
             return None;
         }
         let bytes = BASE64URL_NOPAD.decode(sealed.as_bytes()).ok()?;
         let (nonce, sealed) = bytes.split_first_chunk::<NONCE_LEN>()?;
         let mut sealed = sealed.to_vec();
-        let aad = Aad::from(caller.as_bytes());
+        let aad = Aad::from(caller.key().as_bytes());
         let plain = self.0.open_in_place(Nonce::assume_unique_for_key(*nonce), aad, &mut sealed).ok()?;
         let (until, name) = plain.split_first_chunk::<8>()?;
         (now.as_secs() < u64::from_be_bytes(*until)).then(|| TaskName::parse(name)).flatten()
@@ -94,7 +95,7 @@ mod tests {
     fn sealed(id: &str) -> (TaskKey, TaskName, Option<String>) {
         let key = TaskKey::new(&[7; 32]).unwrap();
         let name = TaskName { upstream: "git".to_owned(), item: "git__push".to_owned(), id: id.to_owned() };
-        let text = key.seal("ci", &name, NOW, [1; NONCE_LEN]);
+        let text = key.seal(&Caller::named("ci"), &name, NOW, [1; NONCE_LEN]);
         (key, name, text)
     }
 
@@ -107,25 +108,25 @@ mod tests {
             "fit for a header: {text}"
         );
         assert!(!text.contains("786512e2"), "{text}");
-        assert_eq!(key.open("ci", &text, NOW), Some(name.clone()));
-        assert_eq!(key.open("ci", &text, NOW + LIFE - Duration::from_secs(1)), Some(name));
-        assert_eq!(key.open("dev", &text, NOW), None, "another caller");
-        assert_eq!(key.open("ci", &text, NOW + LIFE), None, "too late");
-        assert_eq!(TaskKey::new(&[8; 32]).unwrap().open("ci", &text, NOW), None, "another process");
+        assert_eq!(key.open(&Caller::named("ci"), &text, NOW), Some(name.clone()));
+        assert_eq!(key.open(&Caller::named("ci"), &text, NOW + LIFE - Duration::from_secs(1)), Some(name));
+        assert_eq!(key.open(&Caller::named("dev"), &text, NOW), None, "another caller");
+        assert_eq!(key.open(&Caller::named("ci"), &text, NOW + LIFE), None, "too late");
+        assert_eq!(TaskKey::new(&[8; 32]).unwrap().open(&Caller::named("ci"), &text, NOW), None, "another process");
     }
 
     #[test]
     fn every_changed_byte_is_noticed() {
         let (key, name, text) = sealed("");
         let text = text.unwrap();
-        assert_eq!(key.open("ci", &text, NOW), Some(name), "an empty id is an id");
+        assert_eq!(key.open(&Caller::named("ci"), &text, NOW), Some(name), "an empty id is an id");
         for at in 0..text.len() {
             let mut forged = text.clone().into_bytes();
             forged[at] = if forged[at] == b'A' { b'B' } else { b'A' };
-            assert_eq!(key.open("ci", &String::from_utf8(forged).unwrap(), NOW), None, "byte {at}");
+            assert_eq!(key.open(&Caller::named("ci"), &String::from_utf8(forged).unwrap(), NOW), None, "byte {at}");
         }
         for junk in ["", "AAAA", "%%%", "786512e2-9e0d"] {
-            assert_eq!(key.open("ci", junk, NOW), None, "{junk}");
+            assert_eq!(key.open(&Caller::named("ci"), junk, NOW), None, "{junk}");
         }
     }
 

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use super::caller::Caller;
 use super::kind::Kind;
 use crate::catalog::merge::Entry;
 use crate::mcp::annotations::{Annotations, Said};
@@ -12,9 +13,6 @@ use crate::mcp::claims::Claims;
 use crate::mcp::client_name::ClientName;
 use crate::wire::digest::Digest;
 use crate::wire::raw::RawJson;
-
-/// The caller of this machine's own user, which the generated token stands for too. No configuration has to name it.
-pub const LOCAL: &str = "local";
 
 /// The facts about a tool that rules match beside its name. Nothing else has any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,8 +37,8 @@ impl From<Annotations> for Facts {
 /// One caller doing one thing with one item.
 #[derive(Clone, Debug)]
 pub struct Action {
-    /// The client's caller. Never empty.
-    pub caller: Arc<str>,
+    /// The client's caller.
+    pub caller: Caller,
     /// The name that the client gives itself, for the audit log. No rule looks at it.
     pub client: Option<ClientName>,
     /// The view that the client looks through.
@@ -74,7 +72,7 @@ impl Action {
         entry: &Entry,
         kind: Kind,
         launch: Digest,
-        caller: Arc<str>,
+        caller: Caller,
         profile: Option<Arc<str>>,
         session: u64,
     ) -> Self {
@@ -106,12 +104,12 @@ impl Action {
         self.profile.as_deref().unwrap_or_default()
     }
 
-    /// One that nobody takes, for dry runs and tests: a client with no profile calls a tool that says nothing. Its digests are
-    /// those of nothing, so no consent covers it.
+    /// An action for dry runs and tests: a client of the caller with that name and without a profile
+    /// calls a tool that says nothing. Its digests are of no bytes, so no consent covers it.
     pub fn stand_in(caller: &str, upstream: &str, canonical: &str) -> Self {
         let (canonical, none) = (Arc::<str>::from(canonical), Digest::of(b""));
         Self {
-            caller: caller.into(),
+            caller: Caller::named(caller),
             client: None,
             profile: None,
             session: 0,

@@ -46,6 +46,10 @@
 //! of them (`"removed"`; see [`Removal`]). So a log may begin later, with the record that follows such a removal: begin the
 //! verification with the `until` and `hash` of the last one.
 //!
+//! `caller` is the caller's name. `caller-kind` is beside it where another caller can have that
+//! name: `anyone` is a client where no credential is required, `local` without it our own user.
+//! Records of earlier releases have no `caller-kind`.
+//!
 //! `client` is the name that the client gives itself, which nothing proves. `hints` are the effective annotations of a tool at that
 //! moment, `claims` its server's own words (a word after `not-` is denied), and `heard` says that an allow rule may go by them; see
 //! `chain::facts`. With them the decision can be made again under other rules. Records of earlier releases lack the three.
@@ -59,8 +63,8 @@ use data_encoding::HEXLOWER;
 use ring::hmac;
 use time::OffsetDateTime;
 
-use super::Digest;
 use super::record::{Entry, ListChanges, Removal};
+use super::{Caller, Digest};
 use crate::mcp::client_name::ClientName;
 use crate::wire::canonical::canonical;
 use crate::wire::digest::hexadecimal;
@@ -256,7 +260,8 @@ fn members(entry: &Entry, at: u64, form: &Form, out: &mut Vec<u8>) {
         let zeros = digits.iter().take(digits.len() - 1).take_while(|digit| **digit == b'0').count();
         word("call", digits.get(zeros..).unwrap_or_default(), out);
     }
-    optional("caller", entry.caller.as_deref(), out);
+    optional("caller", entry.caller.as_ref().map(Caller::name), out);
+    ours("caller-kind", entry.caller.as_ref().and_then(Caller::shared_name_kind), out);
     if let Some(client) = &entry.client {
         self::client(client, out);
     }

@@ -37,7 +37,7 @@ use std::sync::Arc;
 
 use data_encoding::BASE32_NOPAD;
 
-use super::{Action, Digest, Evidence, Kind};
+use super::{Action, Caller, Digest, Evidence, Kind};
 
 mod answer;
 pub mod below;
@@ -64,7 +64,7 @@ pub type Wall = u64;
 /// An action that needs consent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
-    pub caller: Arc<str>,
+    pub caller: Caller,
     /// The number of the client's session or pipe, where it has one. Unique within this process.
     pub session: Option<u64>,
     pub upstream: Arc<str>,
@@ -86,7 +86,7 @@ impl Asked {
     /// What a consent to an action would be about, where that rule asks.
     pub fn new(action: &Action, rule: &Arc<str>, need: Evidence) -> Self {
         Self {
-            caller: Arc::clone(&action.caller),
+            caller: action.caller.clone(),
             session: Some(action.session),
             upstream: Arc::clone(&action.upstream),
             kind: action.kind,
@@ -103,7 +103,7 @@ impl Asked {
     /// One digest for everything that makes two requests the same action; session and need are no part of it.
     pub fn action(&self) -> Digest {
         let mut bytes = Vec::with_capacity(256);
-        for text in [&*self.caller, &*self.upstream, self.kind.into_str(), &*self.item, &*self.rule] {
+        for text in [self.caller.key(), &*self.upstream, self.kind.into_str(), &*self.item, &*self.rule] {
             bytes.extend_from_slice(&(text.len() as u64).to_be_bytes());
             bytes.extend_from_slice(text.as_bytes());
         }

@@ -15,6 +15,7 @@ use super::permit::Permit;
 use super::rule::Rule;
 use super::truth::Truth;
 use crate::mcp::annotations::Annotations;
+use crate::policy::Caller;
 
 /// The decision about a call. Its words stand in the audit log, in metrics and in what the commands print.
 #[derive(Debug, strum::IntoStaticStr)]
@@ -156,7 +157,7 @@ fn strictest<'p>(asking: impl Iterator<Item = &'p Arc<Rule>>, least: Evidence) -
 /// The caller, its profile, and the facts of the item.
 #[derive(Clone, Copy, Debug)]
 struct Who<'a> {
-    caller: &'a str,
+    caller: &'a Caller,
     profile: &'a str,
     facts: Facts,
 }
@@ -259,7 +260,7 @@ impl Policy {
     /// unknown. True when the item is denied whatever its arguments are.
     ///
     /// `profile` is the view, empty for the whole.
-    pub fn hidden(&self, item: &ItemRules, caller: &str, profile: &str, facts: impl Into<Facts>) -> bool {
+    pub fn hidden(&self, item: &ItemRules, caller: &Caller, profile: &str, facts: impl Into<Facts>) -> bool {
         closed(self, item, &Who { caller, profile, facts: facts.into() }).is_some()
     }
 
@@ -269,7 +270,7 @@ impl Policy {
     }
 
     /// The rule that forbids what is about a whole upstream and allowed otherwise: its launch, or what it asks clients for.
-    pub fn forbidding<'p>(&'p self, item: &'p ItemRules, caller: &str, profile: &str) -> Option<&'p Arc<str>> {
+    pub fn forbidding<'p>(&'p self, item: &'p ItemRules, caller: &Caller, profile: &str) -> Option<&'p Arc<str>> {
         if !self.made(item, caller) {
             return Some(&self.doubt_id);
         }
@@ -278,12 +279,12 @@ impl Policy {
     }
 
     /// Whether the rules of an item are this policy's and say something about a caller.
-    fn made(&self, item: &ItemRules, caller: &str) -> bool {
-        item.sound && self.stamp.is(&item.stamp) && !caller.is_empty()
+    fn made(&self, item: &ItemRules, caller: &Caller) -> bool {
+        item.sound && self.stamp.is(&item.stamp) && !caller.name().is_empty()
     }
 
     /// The effect for an item before limits, as long as no rule on arguments applies; for displays.
-    pub fn effect(&self, item: &ItemRules, caller: &str, profile: &str, facts: impl Into<Facts>) -> Effect {
+    pub fn effect(&self, item: &ItemRules, caller: &Caller, profile: &str, facts: impl Into<Facts>) -> Effect {
         usual(self, item, &Who { caller, profile, facts: facts.into() })
     }
 }

@@ -8,6 +8,7 @@ use super::pattern::{Pattern, is_special};
 use super::record::{Entry, Event};
 use super::{Said, arguments, uri};
 use crate::catalog::glob::glob;
+use crate::policy::Caller;
 use crate::wire::foreign::is_hidden;
 use crate::wire::fuzz::{halves, value};
 
@@ -63,7 +64,7 @@ pub fn audit(data: &[u8]) {
         let said = String::from_utf8_lossy(said).into_owned();
         let arguments = value(put);
         let entry =
-            Entry { caller: Some(said.as_str().into()), why: said.into(), arguments, ..Entry::new(Event::Decision) };
+            Entry { caller: Some(Caller::named(&said)), why: said.into(), arguments, ..Entry::new(Event::Decision) };
         chain.append(&entry, at * 1000, &form, &mut log);
     }
     let sound = |log: &[u8]| {

@@ -183,7 +183,7 @@ impl Limit {
                 continue;
             }
             *slot = match (part, action.kind) {
-                (KeyPart::Caller, _) => &action.caller,
+                (KeyPart::Caller, _) => action.caller.key(),
                 (KeyPart::Tool, Kind::Tool | Kind::Prompt | Kind::Task) => &action.canonical,
                 (KeyPart::Upstream | KeyPart::Tool, _) => &action.upstream,
             };

@@ -78,7 +78,7 @@ impl Action {
     pub fn entry(&self, event: Event, call: Option<u64>) -> Entry {
         Entry {
             call,
-            caller: Some(Arc::clone(&self.caller)),
+            caller: Some(self.caller.clone()),
             client: self.client.clone(),
             session: Some(self.session),
             profile: self.profile.clone(),

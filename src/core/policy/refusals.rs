@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::policy::Caller;
 /// How often a caller is summed up.
 pub const EVERY: Duration = Duration::from_secs(60);
 /// Callers that are counted one by one; all others are counted as one.
@@ -29,7 +30,7 @@ struct Tally {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
     /// `None` for all callers beyond those that are counted one by one.
-    pub caller: Option<Arc<str>>,
+    pub caller: Option<Caller>,
     pub calls: u64,
     /// Canonical names, in the order of their first call.
     pub items: Vec<Arc<str>>,
@@ -39,13 +40,13 @@ pub struct Summary {
 /// Counts refusals by caller. Time is passed in, as the time since any fixed moment.
 #[derive(Debug, Default)]
 pub struct Refusals {
-    callers: HashMap<Option<Arc<str>>, Tally>,
+    callers: HashMap<Option<Caller>, Tally>,
 }
 
 impl Refusals {
     /// Counts a call; whether it gets a record of its own.
-    pub fn refused(&mut self, caller: &Arc<str>, item: &Arc<str>, now: Duration) -> bool {
-        let caller = Some(Arc::clone(caller));
+    pub fn refused(&mut self, caller: &Caller, item: &Arc<str>, now: Duration) -> bool {
+        let caller = Some(caller.clone());
         let is_new = !self.callers.contains_key(&caller);
         let fits = !is_new || self.callers.len() < MAX_CALLERS;
         let empty = || Tally { due: now + EVERY, calls: 0, items: Vec::new(), others: false };
@@ -99,7 +100,7 @@ mod tests {
 
     #[test]
     fn the_first_is_recorded_and_the_rest_summed_up_each_minute() {
-        let (ada, bob) = (Arc::<str>::from("ada"), Arc::<str>::from("bob"));
+        let [ada, bob] = ["ada", "bob"].map(Caller::named);
         let [x, y] = ["fx__x", "fx__y"].map(Arc::<str>::from);
         let mut refusals = Refusals::default();
         assert!(refusals.refused(&ada, &x, s(0)));
@@ -109,7 +110,7 @@ mod tests {
         assert!(refusals.due(s(59)).is_empty());
         assert_eq!(refusals.next(), Some(s(60)));
         let summary = |calls, items: &[&Arc<str>]| Summary {
-            caller: Some(Arc::clone(&ada)),
+            caller: Some(ada.clone()),
             calls,
             items: items.iter().map(|item| Arc::clone(item)).collect(),
             others: false,
@@ -127,11 +128,11 @@ mod tests {
         let mut refusals = Refusals::default();
         let item = Arc::<str>::from("i");
         for n in 0..2 * MAX_CALLERS {
-            let own = refusals.refused(&Arc::from(format!("c{n}")), &item, s(0));
+            let own = refusals.refused(&Caller::named(&format!("c{n}")), &item, s(0));
             assert_eq!(own, n < MAX_CALLERS, "{n}");
         }
         for n in 0..3 * MAX_ITEMS {
-            refusals.refused(&Arc::from("c0"), &Arc::from(format!("i{n}")), s(1));
+            refusals.refused(&Caller::named("c0"), &Arc::from(format!("i{n}")), s(1));
         }
         assert_eq!(refusals.callers.len(), MAX_CALLERS + 1);
         let summaries = refusals.due(s(60));

@@ -14,6 +14,7 @@ use super::truth::Truth;
 use super::uri::{Reading, read, respell};
 use crate::mcp::annotations::Hints;
 use crate::mcp::claims::Claims;
+use crate::policy::Caller;
 
 mod kinds;
 mod spec;
@@ -66,7 +67,7 @@ impl Rule {
     }
 
     /// Whether this is about that caller, in that view, and a tool with these facts.
-    pub(in crate::policy) fn covers(&self, caller: &str, profile: &str, facts: &Facts) -> Truth {
+    pub(in crate::policy) fn covers(&self, caller: &Caller, profile: &str, facts: &Facts) -> Truth {
         let Hints { read_only, destructive, idempotent, open_world } = self.annotations;
         let Facts { annotations, claims } = facts;
         let agrees = |wanted: Option<bool>, value: bool| wanted.is_none_or(|wanted| wanted == value);
@@ -160,8 +161,8 @@ impl Target {
     }
 
     /// Whether this is about that caller.
-    pub(in crate::policy) fn covers(&self, caller: &str) -> bool {
-        self.callers.is_empty() || self.callers.matches(caller)
+    pub(in crate::policy) fn covers(&self, caller: &Caller) -> bool {
+        self.callers.is_empty() || self.callers.matches(caller.name())
     }
 
     /// All patterns with the list they stand in.

@@ -79,7 +79,7 @@ fn a_rule_is_about_what_it_names() {
     for (label, rule, expected) in rows {
         let policy = Policy::build(&spec(vec![rule])).unwrap();
         let hit = all.iter().zip("tprcCb".chars()).filter(|((kind, upstream, canonical), _)| {
-            policy.hidden(&policy.item_rules(*kind, upstream, canonical), "local", "", Annotations::ASSUMED)
+            policy.hidden(&policy.item_rules(*kind, upstream, canonical), Caller::local(), "", Annotations::ASSUMED)
         });
         assert_eq!(hit.map(|(_, letter)| letter).collect::<String>(), expected, "{label}");
     }
@@ -93,11 +93,11 @@ fn a_doubtful_uri_is_denied_but_not_allowed_by_patterns() {
         let default = if effect == Effect::Allow { Effect::Deny } else { Effect::Allow };
         let policy = Policy::build(&PolicySpec { default, ..spec(vec![named(effect)]) }).unwrap();
         let item = policy.item_rules(Kind::Resource, "fs", doubtful);
-        assert!(policy.hidden(&item, "local", "", Annotations::ASSUMED), "{effect:?}");
+        assert!(policy.hidden(&item, Caller::local(), "", Annotations::ASSUMED), "{effect:?}");
     }
     let policy = Policy::build(&spec(vec![])).unwrap();
     assert!(
-        !policy.hidden(&policy.item_rules(Kind::Resource, "fs", doubtful), "local", "", Annotations::ASSUMED),
+        !policy.hidden(&policy.item_rules(Kind::Resource, "fs", doubtful), Caller::local(), "", Annotations::ASSUMED),
         "no rule, no doubt"
     );
 }

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use super::tools;
-use crate::daemon::access::operator;
 use crate::daemon::gateway::Gateway;
 use crate::engine::route::Params;
 use crate::gateway::call::ClientEvent;
 use crate::gateway::client::ClientContext;
 use crate::gateway::client_call::Handled;
-use crate::listener::credentials::Caller;
+use crate::listener::credentials::CallerAccess;
 use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
 use crate::mcp::version::{Era, Revision};
@@ -18,17 +17,21 @@ use crate::wire::message::Request;
 use crate::wire::raw::{RawJson, RawObject};
 
 /// Calls a tool for a user of the socket.
-pub(super) async fn call(gateway: &Arc<Gateway>, caller: &Caller, request: &Request) -> Result<RawJson, (i64, String)> {
+pub(super) async fn call(
+    gateway: &Arc<Gateway>,
+    caller: &CallerAccess,
+    request: &Request,
+) -> Result<RawJson, (i64, String)> {
     gateway.service.settled().await;
-    let Caller { name, access } = caller.clone();
+    let CallerAccess { caller, access } = caller.clone();
     let params = Params::read(request.params.as_ref());
     let tool = params.as_ref().ok().and_then(|params| params.object.string("name")).unwrap_or_default();
-    if operator(&name).is_some()
+    if caller.is_operator()
         && let Some(why) = tools::withheld(&gateway.service.snapshots.load(), &tool)
     {
         return Err((1, why));
     }
-    let client = ClientContext::new(name, access, None, Revision::preferred(Era::Legacy));
+    let client = ClientContext::new(caller, access, None, Revision::preferred(Era::Legacy));
     // Whether the command still waits is not known here.
     let client = ClientContext { can_wait: false, ..client };
     let id = ClientId::from_raw(RawJson::trusted("1")).ok_or((1, "no id".to_owned()))?;

@@ -64,7 +64,8 @@ fn unblock(gateway: &Gateway, params: &RawObject, by: &str) -> Result<RawJson, (
     let id = params.string("id").ok_or_else(|| (code::INVALID_PARAMS, "`id` is missing".to_owned()))?;
     let ended = gateway.service.approvals.unblock(&id, by);
     let ended = ended.ok_or_else(|| (1, "no block with that id; it may have ended".to_owned()))?;
-    Ok(RawObject::of_strings(&[("outcome", "unblocked"), ("caller", &ended.caller), ("item", &ended.item)]).encode())
+    Ok(RawObject::of_strings(&[("outcome", "unblocked"), ("caller", ended.caller.name()), ("item", &ended.item)])
+        .encode())
 }
 
 async fn show(gateway: &Gateway, params: &RawObject) -> Result<RawJson, (i64, String)> {

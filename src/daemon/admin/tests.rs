@@ -8,7 +8,7 @@ use crate::config;
 use crate::daemon::gateway::{ConfigSource, Loader, StopTimes};
 use crate::gateway::condition::Condition;
 use crate::policy::consent::{Asked, Shown};
-use crate::policy::{Digest, Event, Evidence, Kind, LOCAL, Said};
+use crate::policy::{Caller, Digest, Event, Evidence, Kind, LOCAL, Said};
 use crate::store::audit::MAIN;
 use crate::store::audit::search::Query;
 use crate::store::directory::Store;
@@ -40,7 +40,7 @@ impl Stage {
 
     /// Asks as the user of that name.
     async fn ask(&self, caller: &str, method: &str, params: &str) -> Result<RawJson, (i64, String)> {
-        let caller = Caller { name: Arc::from(caller), ..self.gateway.own_caller() };
+        let caller = CallerAccess { caller: Caller::named(caller), ..self.gateway.own_caller() };
         let (id, params) = (ClientId::from_raw(RawJson::trusted("1")).unwrap(), RawJson::trusted(params.to_owned()));
         let request = Request { id, method: method.to_owned(), params: Some(params) };
         operate(&self.gateway, &caller, &mut Proof::new(None), &request).await
@@ -49,7 +49,7 @@ impl Stage {
     /// Opens an approval of a call. Returns its id.
     fn open_approval(&self, item: &str) -> String {
         let asked = Asked {
-            caller: Arc::from("ci"),
+            caller: Caller::named("ci"),
             session: None,
             upstream: Arc::from("fx"),
             kind: Kind::Tool,
@@ -122,7 +122,7 @@ async fn a_refused_configuration_is_a_reason_for_degraded_until_one_is_applied()
 #[tokio::test]
 async fn each_method_that_is_more_than_a_look_leaves_one_record_and_a_look_leaves_none() {
     let stage = Stage::set();
-    let own = operator(LOCAL).unwrap();
+    let own = operator(Caller::local()).unwrap();
     let mut before = 0;
     for (method, effect) in METHODS {
         // Enough for some methods; the others are refused, which is on record too.
@@ -183,7 +183,7 @@ async fn a_record_of_an_action_says_what_it_was_about_and_its_outcome() {
     let [action, by, _, result, why] = actions.pop().unwrap();
     assert_eq!([action, by, result], ["reload", "file-watch", "refused"]);
     assert!(why.contains("command"), "{why}");
-    let own = operator(LOCAL).unwrap();
+    let own = operator(Caller::local()).unwrap();
     for ([action, by, name, result, why], wanted) in actions.iter().zip(wanted) {
         assert_eq!((&[&**action, name, result, why], by), (&wanted, &own));
     }

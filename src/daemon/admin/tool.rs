@@ -7,7 +7,7 @@ use crate::daemon::admin::tools::withheld;
 use crate::daemon::gateway::Gateway;
 use crate::mcp::method::List;
 use crate::mcp::weight;
-use crate::policy::{Annotations, LOCAL, Policy};
+use crate::policy::{Annotations, Caller, Policy};
 use crate::wire::code;
 use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject};
@@ -31,7 +31,7 @@ pub(super) fn show(gateway: &Gateway, params: &RawObject) -> Result<RawJson, (i6
         ("original", &entry.original),
         ("canonical", &entry.canonical),
         ("pin", if entry.is_new { "new" } else { "pinned" }),
-        ("effect", Policy::effect(&snapshot.policy, rules, LOCAL, "", entry).into_str()),
+        ("effect", Policy::effect(&snapshot.policy, rules, Caller::local(), "", entry).into_str()),
         ("title", &text("title")),
         ("description", &text("description")),
         ("hints-of-server", &entry.said.by_server()),
@@ -44,8 +44,8 @@ pub(super) fn show(gateway: &Gateway, params: &RawObject) -> Result<RawJson, (i6
     out.set("bytes", RawJson::number(weight::bytes(&entry.exposed, &entry.definition)));
     let callers = callers(&snapshot.config);
     let mut who: Vec<RawJson> = Vec::new();
-    let mut add = |caller: &str, profile: &str, exposed: &str, effect: &str| {
-        let row = [("caller", caller), ("profile", profile), ("name", exposed), ("effect", effect)];
+    let mut add = |caller: &Caller, profile: &str, exposed: &str, effect: &str| {
+        let row = [("caller", caller.name()), ("profile", profile), ("name", exposed), ("effect", effect)];
         who.push(RawObject::of_strings(&row).encode());
     };
     for caller in &callers {
@@ -69,10 +69,10 @@ pub(super) fn show(gateway: &Gateway, params: &RawObject) -> Result<RawJson, (i6
 }
 
 /// The callers that the configuration names.
-fn callers(config: &Config) -> Vec<String> {
-    let mut callers = vec![LOCAL.to_owned()];
+fn callers(config: &Config) -> Vec<Caller> {
+    let mut callers = vec![Caller::local().clone()];
     if let Auth::Token { tokens } = &config.server.auth {
-        callers.extend(tokens.iter().map(|(name, _)| name.clone()));
+        callers.extend(tokens.iter().filter_map(|(name, _)| Caller::token(name)));
     }
     callers.extend(socket_callers(&config.admin));
     callers

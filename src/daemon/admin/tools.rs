@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use crate::catalog::merge::Dropped;
-use crate::daemon::access::operator;
 use crate::daemon::gateway::Gateway;
 use crate::gateway::client::ClientContext;
 use crate::gateway::snapshot::Snapshot;
-use crate::listener::credentials::Caller;
+use crate::listener::credentials::CallerAccess;
 use crate::mcp::input::Kinds;
 use crate::mcp::method::List;
 use crate::mcp::version::{Era, Revision};
@@ -23,9 +22,9 @@ const NEW: &str = "new";
 
 /// The tools; for users other than the operator, those that their caller may see. `as` selects what clients of one kind see, `all`
 /// adds what is withheld, `sizes` the bytes of each tool.
-pub(super) fn list(gateway: &Gateway, caller: &Caller, params: &RawObject) -> Result<RawJson, (i64, String)> {
-    let Caller { name: caller, access } = caller;
-    let operates = operator(caller).is_some();
+pub(super) fn list(gateway: &Gateway, caller: &CallerAccess, params: &RawObject) -> Result<RawJson, (i64, String)> {
+    let CallerAccess { caller, access } = caller;
+    let operates = caller.is_operator();
     let kind = params.string("as");
     let offered = match kind.as_deref() {
         None | Some("none") => Kinds::default(),
@@ -39,7 +38,7 @@ pub(super) fn list(gateway: &Gateway, caller: &Caller, params: &RawObject) -> Re
     }
     let snapshot = gateway.service.snapshots.load_full();
     let view = &snapshot.whole;
-    let client = ClientContext::new(Arc::clone(caller), Arc::clone(access), None, Revision::preferred(Era::Legacy));
+    let client = ClientContext::new(caller.clone(), Arc::clone(access), None, Revision::preferred(Era::Legacy));
     let viewer = ClientContext { offered, ..client.clone() };
     let is_whole = operates && kind.is_none();
     let is_shown = |at: &usize| is_whole || view.visible(&snapshot.policy, *at, viewer.viewer());

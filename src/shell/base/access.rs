@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
 use crate::base::callers::CallerNumber;
+use crate::policy::Caller;
 
 /// How a caller showed who it is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -19,7 +20,7 @@ pub enum Credential {
 }
 
 impl Credential {
-    /// In one word. Callers of two kinds may have one name.
+    /// In one word. A caller can have two kinds: our own user has a pipe and a token.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::User => "user",
@@ -59,8 +60,8 @@ impl Access {
         Self::with(CallerNumber::LOCAL, Credential::User, giving_up)
     }
 
-    /// The same for the caller of that name, by that credential.
-    pub fn by(caller: &str, credential: Credential, giving_up: &CancellationToken) -> Arc<Self> {
+    /// The same for that caller, by that credential.
+    pub fn by(caller: &Caller, credential: Credential, giving_up: &CancellationToken) -> Arc<Self> {
         Self::with(CallerNumber::of(caller), credential, giving_up)
     }
 

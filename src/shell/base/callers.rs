@@ -10,6 +10,8 @@ use std::sync::{Arc, LazyLock, OnceLock, Weak};
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 
+use crate::policy::Caller;
+
 /// Counts in the first chunk; each further chunk has twice as many as the one before.
 const FIRST: usize = 32;
 /// Chunks of counts: enough for two million callers at once.
@@ -22,7 +24,7 @@ static NAMES: LazyLock<Mutex<Names>> = LazyLock::new(Mutex::default);
 /// The numbers in use.
 #[derive(Debug, Default)]
 struct Names {
-    callers: HashMap<Arc<str>, Weak<NamedCaller>, RandomState>,
+    callers: HashMap<Caller, Weak<NamedCaller>, RandomState>,
     /// Numbers that are free again.
     free: Vec<usize>,
     /// The lowest number that was never used. Zero is the number of our own user.
@@ -31,19 +33,19 @@ struct Names {
 
 #[derive(Debug)]
 struct NamedCaller {
-    name: Arc<str>,
+    caller: Caller,
     number: usize,
-    /// The table that has the name: [`NAMES`], or that of a test.
+    /// The table that has the caller: [`NAMES`], or that of a test.
     table: &'static Mutex<Names>,
 }
 
 impl Drop for NamedCaller {
     fn drop(&mut self) {
         let mut names = self.table.lock();
-        // The name may have another number by now: nobody could keep this one any more.
+        // The caller may have another number by now: nobody could keep this one any more.
         let is_own = |known: &Weak<Self>| std::ptr::eq(known.as_ptr(), std::ptr::from_ref(self));
-        if names.callers.get(&self.name).is_some_and(is_own) {
-            names.callers.remove(&self.name);
+        if names.callers.get(&self.caller).is_some_and(is_own) {
+            names.callers.remove(&self.caller);
         }
         names.free.push(self.number);
     }
@@ -62,18 +64,18 @@ impl PartialEq for CallerNumber {
 impl Eq for CallerNumber {}
 
 impl CallerNumber {
-    /// The number of our own user.
+    /// The number of our own user, and of the clients that need no credential.
     pub const LOCAL: Self = Self(None);
 
-    /// The number of the caller of that name. Takes a lock.
-    pub fn of(caller: &str) -> Self {
-        if caller == crate::policy::LOCAL {
+    /// The number of a caller. Takes a lock.
+    pub fn of(caller: &Caller) -> Self {
+        if caller.is_local() {
             return Self::LOCAL;
         }
         Self::in_table(&NAMES, caller)
     }
 
-    fn in_table(table: &'static Mutex<Names>, caller: &str) -> Self {
+    fn in_table(table: &'static Mutex<Names>, caller: &Caller) -> Self {
         let mut names = table.lock();
         if let Some(known) = names.callers.get(caller).and_then(Weak::upgrade) {
             return Self(Some(known));
@@ -82,9 +84,8 @@ impl CallerNumber {
             names.used += 1;
             names.used
         });
-        let name: Arc<str> = Arc::from(caller);
-        let named = Arc::new(NamedCaller { name: Arc::clone(&name), number, table });
-        names.callers.insert(name, Arc::downgrade(&named));
+        let named = Arc::new(NamedCaller { caller: caller.clone(), number, table });
+        names.callers.insert(caller.clone(), Arc::downgrade(&named));
         Self(Some(named))
     }
 
@@ -154,14 +155,17 @@ mod tests {
     use std::sync::atomic::Ordering;
 
     use super::*;
-    use crate::policy::LOCAL;
+
+    fn number_of(name: &str) -> CallerNumber {
+        CallerNumber::of(&Caller::named(name))
+    }
 
     #[test]
     fn a_caller_keeps_its_number_and_no_other_has_it() {
-        assert_eq!(CallerNumber::of(LOCAL), CallerNumber::LOCAL);
-        let many: Vec<CallerNumber> = (0..1000).map(|n| CallerNumber::of(&format!("many-{n}"))).collect();
+        assert_eq!(CallerNumber::of(Caller::local()), CallerNumber::LOCAL);
+        let many: Vec<CallerNumber> = (0..1000).map(|n| number_of(&format!("many-{n}"))).collect();
         for (n, number) in many.iter().enumerate() {
-            assert_eq!(*number, CallerNumber::of(&format!("many-{n}")));
+            assert_eq!(*number, number_of(&format!("many-{n}")));
         }
         let counts = CallerCounts::default();
         let places: HashSet<*const AtomicUsize> =
@@ -186,7 +190,7 @@ mod tests {
     fn callers_come_and_go_without_bound_and_need_no_more_numbers_than_there_are_at_once() {
         const AT_ONCE: usize = 300;
         let table: &'static Mutex<Names> = Box::leak(Box::default());
-        let number_of = |name: usize| CallerNumber::in_table(table, &format!("come-{name}"));
+        let number_of = |name: usize| CallerNumber::in_table(table, &Caller::named(&format!("come-{name}")));
         let mut random = fastrand::Rng::with_seed(41);
         let counts = CallerCounts::default();
         let mut live: Vec<(usize, CallerNumber)> = Vec::new();
@@ -222,8 +226,8 @@ mod tests {
                 let counts = &counts;
                 scope.spawn(move || {
                     for round in 0..5000 {
-                        let shared = CallerNumber::of(&format!("shared-{}", round % 3));
-                        let own = CallerNumber::of(&format!("own-{thread}-{}", round % 2));
+                        let shared = number_of(&format!("shared-{}", round % 3));
+                        let own = number_of(&format!("own-{thread}-{}", round % 2));
                         assert_ne!(shared, own);
                         assert_eq!(counts.of(&own).fetch_add(1, Ordering::AcqRel), 0);
                         counts.of(&own).fetch_sub(1, Ordering::AcqRel);

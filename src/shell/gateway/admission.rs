@@ -21,7 +21,7 @@ use crate::base::fair_slots::{FairSlot, FairSlots, QueuedCall};
 use crate::config::Limits;
 use crate::engine::failure::{Executed, Failure, Reason};
 use crate::gateway::quota::{Quota, QuotaLimits};
-use crate::policy::{CallerLimiter, LOCAL};
+use crate::policy::{Caller, CallerLimiter};
 
 /// Calls that may wait for a person at once.
 const MAX_ASKING: usize = 1024;
@@ -85,14 +85,14 @@ impl Admission {
     ///
     /// # Errors
     /// [`OverRate`]: nothing was taken.
-    pub fn admit(&self, caller: &str, requests: usize) -> Result<(), OverRate> {
-        if caller == LOCAL || requests == 0 {
+    pub fn admit(&self, caller: &Caller, requests: usize) -> Result<(), OverRate> {
+        if caller.is_local() || requests == 0 {
             return Ok(());
         }
         let rate = self.rate.load();
         let Some(rate) = &*rate else { return Ok(()) };
         let requests = u32::try_from(requests).unwrap_or(u32::MAX);
-        rate.take(caller, requests, clock::uptime()).map_err(|wait| OverRate { wait })
+        rate.take(caller.key(), requests, clock::uptime()).map_err(|wait| OverRate { wait })
     }
 
     /// Whether every place for a call is taken, and the queue before them has no room for this
@@ -156,17 +156,17 @@ mod tests {
     fn each_caller_has_its_rate_and_the_local_user_none() {
         let limits = Limits { caller_burst: 3, caller_rate: Rate { count: 1, per: Per::Hour }, ..Limits::default() };
         let admission = Admission::new(&limits);
-        assert!(admission.admit("ci", 3).is_ok() && admission.admit("ci", 0).is_ok());
-        let over = admission.admit("ci", 1).unwrap_err();
+        assert!(admission.admit(&Caller::named("ci"), 3).is_ok() && admission.admit(&Caller::named("ci"), 0).is_ok());
+        let over = admission.admit(&Caller::named("ci"), 1).unwrap_err();
         assert!((3590..=3601).contains(&over.seconds()), "{over}");
         assert_eq!(over.to_string(), format!("too many requests; try again in {} s", over.seconds()));
-        assert!(admission.admit("dev", 1).is_ok() && admission.admit(LOCAL, 1000).is_ok());
+        assert!(admission.admit(&Caller::named("dev"), 1).is_ok() && admission.admit(Caller::local(), 1000).is_ok());
         let other = Limits { in_flight: 1, ..limits.clone() };
         admission.set_limits(&limits, &other);
-        assert!(admission.admit("ci", 1).is_err(), "the same rate is not refilled");
+        assert!(admission.admit(&Caller::named("ci"), 1).is_err(), "the same rate is not refilled");
         let _held = admission.enter(&CallerNumber::LOCAL, false);
         assert!(matches!(admission.enter(&CallerNumber::LOCAL, false), Some(InFlight::Queued(_))), "one call at once");
         admission.set_limits(&other, &Limits { caller_burst: 4, ..other.clone() });
-        assert!(admission.admit("ci", 4).is_ok());
+        assert!(admission.admit(&Caller::named("ci"), 4).is_ok());
     }
 }

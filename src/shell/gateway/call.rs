@@ -141,7 +141,7 @@ impl Call {
             service,
             access: Arc::clone(&client.access),
             handle: Arc::clone(found.handle),
-            wants: Wants { caller: Arc::clone(&action.caller), client: client.tag.clone(), offered },
+            wants: Wants { caller: action.caller.clone(), client: client.tag.clone(), offered },
             view: Arc::clone(found.view),
             entry: found.at,
             permit,

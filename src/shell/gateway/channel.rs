@@ -86,6 +86,6 @@ impl Request {
     pub fn holder(&self) -> Holder {
         let ClientContext { caller, name, .. } = &self.client;
         let name = name.clone().or_else(|| self.meta.client_name());
-        Holder { caller: Arc::clone(caller), client: name.map_or_else(|| Arc::from(""), |said| said.name) }
+        Holder { caller: caller.clone(), client: name.map_or_else(|| Arc::from(""), |said| said.name) }
     }
 }

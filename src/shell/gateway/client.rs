@@ -15,7 +15,7 @@ use crate::mcp::client_name::ClientName;
 use crate::mcp::input::Kinds;
 use crate::mcp::log::LogSwitch;
 use crate::mcp::version::Revision;
-use crate::policy::{Action, Kind};
+use crate::policy::{Action, Caller, Kind};
 use crate::store::sessions::KeptSession;
 use crate::upstream::session_news::ClientTag;
 use crate::wire::digest::Digest;
@@ -27,7 +27,7 @@ pub const STATELESS: u64 = 0;
 /// Who asks, and how its answers must look.
 #[derive(Clone, Debug)]
 pub struct ClientContext {
-    pub caller: Arc<str>,
+    pub caller: Caller,
     pub access: Arc<Access>,
     pub profile: Option<Arc<str>>,
     pub revision: Revision,
@@ -65,7 +65,7 @@ impl ClientContext {
     }
 
     /// A client of which nothing else is known yet: it can be asked nothing, watches nothing and has no session.
-    pub fn new(caller: Arc<str>, access: Arc<Access>, profile: Option<Arc<str>>, revision: Revision) -> Self {
+    pub fn new(caller: Caller, access: Arc<Access>, profile: Option<Arc<str>>, revision: Revision) -> Self {
         Self {
             caller,
             access,
@@ -117,7 +117,7 @@ impl ClientContext {
 
     /// What the client does with an item of the catalog, without arguments.
     pub fn action(&self, entry: &Entry, kind: Kind, launch: Digest) -> Action {
-        Action::on(entry, kind, launch, Arc::clone(&self.caller), self.profile.clone(), self.session())
+        Action::on(entry, kind, launch, self.caller.clone(), self.profile.clone(), self.session())
     }
 
     /// The client as its states hold it.

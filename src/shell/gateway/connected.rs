@@ -8,9 +8,10 @@ use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 
 use crate::mcp::client_name::ClientName;
+use crate::policy::Caller;
 
 /// A caller, and the name of a client of it by its own word; `None` for one without a name.
-pub type Named = (Arc<str>, Option<ClientName>);
+pub type Named = (Caller, Option<ClientName>);
 
 /// The clients on pipes and on HTTP connections of the modern era. There are never more than
 /// connections, which have a bound of their own. Clones are the same.
@@ -19,19 +20,19 @@ pub struct ConnectedClients(Arc<Mutex<HashMap<u64, Named, RandomState>>>);
 
 impl ConnectedClients {
     /// Adds a client until the returned value is dropped.
-    pub fn enter(&self, caller: &Arc<str>, name: Option<ClientName>) -> ConnectedClient {
+    pub fn enter(&self, caller: &Caller, name: Option<ClientName>) -> ConnectedClient {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        self.0.lock().insert(number, (Arc::clone(caller), name));
+        self.0.lock().insert(number, (caller.clone(), name));
         ConnectedClient { clients: self.clone(), number }
     }
 
-    /// Counts the clients and these `others` by caller and name, in the order of their names.
-    pub fn counted(&self, others: Vec<Named>) -> Vec<(Arc<str>, String, usize)> {
-        let mut counts: BTreeMap<(String, Arc<str>), usize> = BTreeMap::new();
+    /// Counts the clients and these `others` by their names and those of their callers, in that order.
+    pub fn counted(&self, others: Vec<Named>) -> Vec<(String, String, usize)> {
+        let mut counts: BTreeMap<(String, String), usize> = BTreeMap::new();
         for (caller, name) in self.0.lock().values().cloned().chain(others) {
             let name = name.map(|name| name.to_string()).unwrap_or_default();
-            *counts.entry((name, caller)).or_default() += 1;
+            *counts.entry((name, caller.name().to_owned())).or_default() += 1;
         }
         counts.into_iter().map(|((name, caller), count)| (caller, name, count)).collect()
     }
@@ -58,7 +59,7 @@ mod tests {
     fn clients_are_counted_by_name_while_they_are_connected() {
         let clients = ConnectedClients::default();
         let named = |name: &str| Some(ClientName { name: Arc::from(name), version: None });
-        let (local, ci): (Arc<str>, Arc<str>) = (Arc::from("local"), Arc::from("ci"));
+        let [local, ci] = ["local", "ci"].map(Caller::named);
         let kept = [clients.enter(&local, named("b")), clients.enter(&local, named("b"))];
         drop(clients.enter(&local, named("gone")));
         let _nameless = clients.enter(&ci, None);
@@ -66,7 +67,7 @@ mod tests {
             let counted = clients.counted(others).into_iter();
             counted.map(|(caller, name, count)| format!("{caller}/{name}/{count}")).collect::<Vec<_>>()
         };
-        assert_eq!(told(vec![(Arc::clone(&local), named("a"))]), ["ci//1", "local/a/1", "local/b/2"]);
+        assert_eq!(told(vec![(local.clone(), named("a"))]), ["ci//1", "local/a/1", "local/b/2"]);
         drop(kept);
         assert_eq!(told(Vec::new()), ["ci//1"]);
     }

@@ -154,7 +154,7 @@ impl Service {
                     target: "audit",
                     decision = decision.into_str(),
                     rule = &**decision.rule(),
-                    caller = &*action.caller,
+                    caller = action.caller.name(),
                     upstream.name = &*action.upstream,
                     item.kind = action.kind.into_str(),
                     item.name = &*action.listed,

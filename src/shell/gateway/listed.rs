@@ -14,12 +14,13 @@ use parking_lot::Mutex;
 use crate::catalog::listed::{Names, Pages, Shown};
 use crate::gateway::client::ClientContext;
 use crate::mcp::input::Kinds;
+use crate::policy::Caller;
 
 /// Views of callers without a session that are remembered. The one that was listed longest ago gives way.
 const MAX_VIEWS: usize = 1024;
 
 /// Caller, profile, and the input that the client offers.
-type ViewOf = (Arc<str>, Option<Arc<str>>, Kinds);
+type ViewOf = (Caller, Option<Arc<str>>, Kinds);
 
 /// The tools that the lists of all clients have shown.
 #[derive(Debug, Default)]
@@ -57,7 +58,7 @@ impl Listed {
 }
 
 fn view_of(client: &ClientContext) -> ViewOf {
-    (Arc::clone(&client.caller), client.profile.clone(), client.offered)
+    (client.caller.clone(), client.profile.clone(), client.offered)
 }
 
 #[cfg(test)]
@@ -74,7 +75,7 @@ mod tests {
 
     fn client(caller: &str, profile: Option<&str>) -> ClientContext {
         let access = Access::new(&CancellationToken::new());
-        ClientContext::new(Arc::from(caller), access, profile.map(Arc::from), Revision::preferred(Era::Modern))
+        ClientContext::new(Caller::named(caller), access, profile.map(Arc::from), Revision::preferred(Era::Modern))
     }
 
     #[test]

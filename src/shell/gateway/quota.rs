@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 
-use crate::policy::LOCAL;
+use crate::policy::Caller;
 
 /// What is shared out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub struct Quota {
     connections: AtomicUsize,
     calls: AtomicUsize,
     streams: AtomicUsize,
-    held: Mutex<HashMap<Arc<str>, Arc<Held>, RandomState>>,
+    held: Mutex<HashMap<Caller, Arc<Held>, RandomState>>,
 }
 
 #[derive(Debug, Default)]
@@ -84,8 +84,8 @@ impl Quota {
     }
 
     /// Takes one more for a caller; `None` when it holds its share already.
-    pub fn take(&self, caller: &Arc<str>, good: Good) -> Option<Place> {
-        if **caller == *LOCAL {
+    pub fn take(&self, caller: &Caller, good: Good) -> Option<Place> {
+        if caller.is_local() {
             return Some(Place(None));
         }
         let limit = match good {
@@ -96,7 +96,7 @@ impl Quota {
         let limit = limit.load(Ordering::Relaxed);
         let held = {
             let mut table = self.held.lock();
-            Arc::clone(table.entry(Arc::clone(caller)).or_default())
+            Arc::clone(table.entry(caller.clone()).or_default())
         };
         let place = Place(Some((Arc::clone(&held), good)));
         // The place gives back what this adds, also when it is refused.
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn a_caller_gets_its_share_and_no_more() {
         let quota = Quota::new(QuotaLimits { connections: 1, calls: 2, streams: 1 });
-        let (ci, dev) = (Arc::from("ci"), Arc::from("dev"));
+        let [ci, dev] = ["ci", "dev"].map(Caller::named);
         let first = quota.take(&ci, Good::Call);
         let second = quota.take(&ci, Good::Call);
         assert!(first.is_some() && second.is_some());
@@ -129,6 +129,6 @@ mod tests {
     #[test]
     fn the_local_user_has_no_share() {
         let quota = Quota::new(QuotaLimits { connections: 0, calls: 0, streams: 0 });
-        assert!(quota.take(&Arc::from(LOCAL), Good::Call).is_some());
+        assert!(quota.take(Caller::local(), Good::Call).is_some());
     }
 }

@@ -27,6 +27,7 @@ use crate::mcp::client_name::ClientName;
 use crate::mcp::elicitation::Own;
 use crate::mcp::method::List;
 use crate::policy;
+use crate::policy::Caller;
 use crate::store::approvals::Approvals;
 use crate::store::audit::Audit;
 use crate::store::leases::Leases;
@@ -197,7 +198,7 @@ impl Service {
     /// Records a summary of calls of what their callers cannot see.
     pub fn wrote_refusals(&self, written: policy::Entry) {
         if !self.audit.is_kept() {
-            let caller = written.caller.as_deref().unwrap_or_default();
+            let caller = written.caller.as_ref().map_or("", Caller::name);
             tracing::info!(target: "audit", caller, count = written.count, why = %written.why, "refusals");
         }
         drop(self.audit.record(written, false));

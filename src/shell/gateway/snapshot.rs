@@ -17,7 +17,7 @@ use crate::config::Config;
 use crate::mcp::input::Kinds;
 use crate::mcp::method::List;
 use crate::mcp::version::Revision;
-use crate::policy::{ItemRules, Kind, Limiter, Policy};
+use crate::policy::{Caller, ItemRules, Kind, Limiter, Policy};
 use crate::upstream::handle::Handle;
 
 /// How many rendered lists one view keeps, and bytes of them; more callers than that cost rendering, not memory.
@@ -71,7 +71,7 @@ impl InputRules {
     pub fn denied<'a>(
         &'a self,
         policy: &'a Policy,
-        caller: &'a str,
+        caller: &'a Caller,
         profile: &'a str,
     ) -> impl Iterator<Item = &'static str> + 'a {
         let is_denied = move |rules: &ItemRules| policy.forbidding(rules, caller, profile).is_some();
@@ -80,12 +80,12 @@ impl InputRules {
 }
 
 /// Whose list, which, for which revision, and the input that the client offers where that matters. Cursors in it are for one kind of caller.
-type Place = (Arc<str>, &'static str, List, Revision, Kinds);
+type Place = (Caller, &'static str, List, Revision, Kinds);
 
 /// Who looks at a view.
 #[derive(Clone, Copy, Debug)]
 pub struct Viewer<'a> {
-    pub caller: &'a Arc<str>,
+    pub caller: &'a Caller,
     /// How the caller showed who it is.
     pub kind: &'static str,
     pub revision: Revision,
@@ -98,7 +98,10 @@ impl Viewer<'_> {
     pub fn scope<'a>(&'a self, list: List, view: &'a View) -> CursorScope<'a> {
         let Self { caller, kind, revision, offered } = *self;
         let capabilities = u8::from(offered.form || offered.url || offered.sampling);
-        CursorScope { list, holder: Holder { caller, kind, profile: &view.name, revision, capabilities } }
+        CursorScope {
+            list,
+            holder: Holder { caller: caller.name(), kind, profile: &view.name, revision, capabilities },
+        }
     }
 }
 
@@ -114,7 +117,7 @@ pub struct View {
     /// With the time since 1970 at which each was made.
     rendered: Mutex<HashMap<Place, (Duration, Arc<Rendered>)>>,
     /// By caller: which places of the catalog the rules leave it.
-    open: ArcSwap<HashMap<Arc<str>, Arc<[bool]>, RandomState>>,
+    open: ArcSwap<HashMap<Caller, Arc<[bool]>, RandomState>>,
 }
 
 impl std::fmt::Debug for View {
@@ -150,7 +153,7 @@ impl View {
     }
 
     /// Asks the rules about every item at a caller's first request; about this one alone where too many callers are kept.
-    fn ask_rules(&self, policy: &Policy, at: usize, caller: &Arc<str>) -> bool {
+    fn ask_rules(&self, policy: &Policy, at: usize, caller: &Caller) -> bool {
         let open = |(entry, rules): (&Entry, _)| !policy.hidden(rules, caller, &self.name, entry);
         if self.open.load().len() >= MAX_CALLERS {
             return self.item(at).is_some_and(open);
@@ -160,7 +163,7 @@ impl View {
         let all: Arc<[bool]> = run_aside_if(entries.len() >= MANY_ITEMS, ask);
         self.open.rcu(|known| {
             let mut known = HashMap::clone(known);
-            known.insert(Arc::clone(caller), Arc::clone(&all));
+            known.insert(caller.clone(), Arc::clone(&all));
             known
         });
         all.get(at).copied().unwrap_or_default()
@@ -189,7 +192,7 @@ impl Snapshot {
     pub fn list(&self, view: &View, list: List, viewer: Viewer<'_>, key: &CursorKey, now: Duration) -> Arc<Rendered> {
         let Viewer { caller, kind, revision, offered } = viewer;
         let offered = if view.is_for_all { Kinds::default() } else { offered };
-        let place = (Arc::clone(caller), kind, list, revision, offered);
+        let place = (caller.clone(), kind, list, revision, offered);
         let lock = || view.rendered.lock();
         let is_fresh = |(made, ready): &&(Duration, Arc<Rendered>)| {
             ready.content.is_none() || now.saturating_sub(*made) < LIFE / 2

@@ -172,7 +172,7 @@ impl Service {
         watcher: &Arc<Watcher>,
     ) -> Result<Watching, NotWatched> {
         let (handle, mut target, gate, call) = self.find_watched(client, params).await?;
-        let (caller, tag) = (Arc::clone(&client.caller), client.tag.clone());
+        let (caller, tag) = (client.caller.clone(), client.tag.clone());
         let wants = Wants { caller, client: tag, offered: client.offered };
         let internal = |text: &str| Answer::error(code::INTERNAL, text, None);
         let refused =

@@ -26,7 +26,7 @@ use crate::config::{self, Config, Upstream};
 use crate::gateway::role::GatewayRole;
 use crate::gateway::snapshot::{Snapshot, View};
 use crate::mcp::version::Revision;
-use crate::policy::{Annotator, Kind, LOCAL, Limiter, Policy};
+use crate::policy::{Annotator, Caller, Kind, Limiter, Policy};
 use crate::store::directory::Store;
 use crate::store::leases::Leases;
 use crate::store::pins::{LaunchGate, Pins};
@@ -475,7 +475,7 @@ fn leave_closed(_: &Arc<Handle>, _: &Spawner, _: &Arc<Lane>) {}
 /// Why a rule forbids the launch of an upstream. What the configuration names is launched unless a rule denies that.
 fn forbidden(policy: &Policy, upstream: &UpstreamName) -> Option<String> {
     let rules = policy.item_rules(Kind::Launch, upstream.as_str(), upstream.as_str());
-    policy.forbidding(&rules, LOCAL, "").map(|rule| format!("the rule `{rule}` forbids its launch"))
+    policy.forbidding(&rules, Caller::local(), "").map(|rule| format!("the rule `{rule}` forbids its launch"))
 }
 
 /// The filters of an upstream's lists. Its annotations are checked here too, so that start and reload refuse bad ones.

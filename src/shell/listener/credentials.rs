@@ -11,18 +11,18 @@ use tokio_util::sync::CancellationToken;
 use crate::base::access::{Access, Credential};
 use crate::listener::body::ReplyBody;
 use crate::listener::reply::refusal;
-use crate::policy::LOCAL;
+use crate::policy::Caller;
 use crate::wire::digest::Digest;
 
-/// A caller with a valid credential.
+/// A caller, and its access by a valid credential.
 #[derive(Clone, Debug)]
-pub struct Caller {
-    pub name: Arc<str>,
+pub struct CallerAccess {
+    pub caller: Caller,
     pub access: Arc<Access>,
 }
 
 /// Each accepted token, as its digest, and its caller.
-type Tokens = Vec<(Digest, Caller)>;
+type Tokens = Vec<(Digest, CallerAccess)>;
 
 /// The credentials of all listeners.
 #[derive(Debug)]
@@ -30,37 +30,40 @@ pub struct Credentials {
     /// Where a token is required.
     tokens: Option<Tokens>,
     /// Every client, where none is.
-    anyone: Caller,
+    anyone: CallerAccess,
 }
 
 impl Credentials {
     /// `tokens` is `None` if no authentication is configured. Access ends when `giving_up` fires.
-    pub fn new(tokens: Option<&[(String, Arc<str>)]>, giving_up: &CancellationToken) -> Self {
-        let nobody =
-            Self { tokens: Some(Vec::new()), anyone: caller(&Arc::from(LOCAL), Credential::Anyone, giving_up) };
+    pub fn new(tokens: Option<&[(String, Caller)]>, giving_up: &CancellationToken) -> Self {
+        let nobody = Self { tokens: Some(Vec::new()), anyone: access(Caller::anyone(), Credential::Anyone, giving_up) };
         nobody.next(tokens, giving_up).0
     }
 
     /// The credentials that replace these, and the callers who lose their access by that.
-    pub fn next(&self, tokens: Option<&[(String, Arc<str>)]>, giving_up: &CancellationToken) -> (Self, Vec<Caller>) {
-        let known = |new: &Digest, name: &str| {
-            let same = |(old, caller): &&(Digest, Caller)| old == new && *caller.name == *name;
-            self.tokens.iter().flatten().find(same).map(|(_, caller)| caller.clone())
+    pub fn next(
+        &self,
+        tokens: Option<&[(String, Caller)]>,
+        giving_up: &CancellationToken,
+    ) -> (Self, Vec<CallerAccess>) {
+        let known = |new: &Digest, caller: &Caller| {
+            let same = |(old, known): &&(Digest, CallerAccess)| old == new && known.caller == *caller;
+            self.tokens.iter().flatten().find(same).map(|(_, known)| known.clone())
         };
-        let admitted = |(token, name): &(String, Arc<str>)| {
+        let admitted = |(token, caller): &(String, Caller)| {
             let token = Digest::of(token.as_bytes());
-            let caller =
-                known(&token, name).unwrap_or_else(|| caller(name, Credential::Token(*token.bytes()), giving_up));
-            (token, caller)
+            let new = || access(caller, Credential::Token(*token.bytes()), giving_up);
+            (token, known(&token, caller).unwrap_or_else(new))
         };
         let tokens: Option<Tokens> = tokens.map(|tokens| tokens.iter().map(admitted).collect());
-        let stays =
-            |caller: &Caller| tokens.iter().flatten().any(|(_, other)| Arc::ptr_eq(&other.access, &caller.access));
-        let mut gone: Vec<Caller> =
+        let stays = |caller: &CallerAccess| {
+            tokens.iter().flatten().any(|(_, other)| Arc::ptr_eq(&other.access, &caller.access))
+        };
+        let mut gone: Vec<CallerAccess> =
             self.tokens.iter().flatten().map(|(_, caller)| caller).filter(|caller| !stays(caller)).cloned().collect();
         let anyone = if self.tokens.is_none() && tokens.is_some() {
             gone.push(self.anyone.clone());
-            caller(&self.anyone.name, Credential::Anyone, giving_up)
+            access(&self.anyone.caller, Credential::Anyone, giving_up)
         } else {
             self.anyone.clone()
         };
@@ -71,7 +74,7 @@ impl Credentials {
     ///
     /// # Errors
     /// 401 with a challenge. It does not say which part was wrong.
-    pub fn authenticate(&self, headers: &HeaderMap) -> Result<Caller, Box<Response<ReplyBody>>> {
+    pub fn authenticate(&self, headers: &HeaderMap) -> Result<CallerAccess, Box<Response<ReplyBody>>> {
         let Some(tokens) = &self.tokens else { return Ok(self.anyone.clone()) };
         let token = headers.get(AUTHORIZATION).and_then(|value| {
             let (scheme, token) = value.as_bytes().split_at_checked(7)?;
@@ -94,8 +97,8 @@ impl Credentials {
     }
 }
 
-fn caller(name: &Arc<str>, credential: Credential, giving_up: &CancellationToken) -> Caller {
-    Caller { name: Arc::clone(name), access: Access::by(name, credential, giving_up) }
+fn access(caller: &Caller, credential: Credential, giving_up: &CancellationToken) -> CallerAccess {
+    CallerAccess { caller: caller.clone(), access: Access::by(caller, credential, giving_up) }
 }
 
 /// 401 with a challenge, for a request with these headers. No authorization server issues our tokens, so the challenge names no
@@ -111,9 +114,10 @@ pub fn unauthorized(headers: &HeaderMap) -> Response<ReplyBody> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::LOCAL;
 
-    fn tokens(pairs: &[(&str, &str)]) -> Vec<(String, Arc<str>)> {
-        pairs.iter().map(|(token, caller)| ((*token).to_owned(), Arc::from(*caller))).collect()
+    fn tokens(pairs: &[(&str, &str)]) -> Vec<(String, Caller)> {
+        pairs.iter().map(|(token, caller)| ((*token).to_owned(), Caller::named(caller))).collect()
     }
 
     fn bearer(value: &'static str) -> HeaderMap {
@@ -133,7 +137,7 @@ mod tests {
         ] {
             let headers = value.map(bearer).unwrap_or_default();
             let got = credentials.authenticate(&headers).ok();
-            assert_eq!(got.map(|caller| caller.name).as_deref(), want, "{label}");
+            assert_eq!(got.as_ref().map(|client| client.caller.name()), want, "{label}");
         }
     }
 
@@ -156,7 +160,7 @@ mod tests {
         let [ann, bob, cy] = ["Bearer a", "Bearer b", "Bearer c"].map(access);
         // Bob is gone, Cy has another token, and Bob's token is Dee's now.
         let (after, gone) = before.next(Some(&tokens(&[("a", "ann"), ("b", "dee"), ("d", "cy"), ("l", LOCAL)])), &end);
-        let mut names: Vec<&str> = gone.iter().map(|caller| &*caller.name).collect();
+        let mut names: Vec<&str> = gone.iter().map(|gone| gone.caller.name()).collect();
         names.sort_unstable();
         assert_eq!(names, ["bob", "cy"]);
         gone.iter().for_each(|caller| caller.access.withdraw());

@@ -23,7 +23,7 @@ use crate::gateway::client::ClientContext;
 use crate::gateway::client_call::Handled;
 use crate::gateway::quota::{Good, Place};
 use crate::listener::body::ReplyBody;
-use crate::listener::credentials::{Caller, unauthorized};
+use crate::listener::credentials::{CallerAccess, unauthorized};
 use crate::listener::pieces::Pieces;
 use crate::listener::reply;
 use crate::mcp::capability::initialize_result;
@@ -33,6 +33,7 @@ use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
 use crate::mcp::trace;
 use crate::mcp::version::{Era, Revision};
+use crate::policy::Caller;
 use crate::serve::front::{Front, Seat};
 use crate::serve::http_response::{Conversation, Entered};
 use crate::serve::legacy_sse;
@@ -59,7 +60,7 @@ struct Received<'a> {
     front: &'a Arc<Front>,
     seat: &'a Seat,
     headers: &'a HeaderMap,
-    caller: Arc<str>,
+    caller: Caller,
     access: Arc<Access>,
     profile: Option<Arc<str>>,
     accepts_events: bool,
@@ -75,7 +76,7 @@ pub(crate) async fn handle(front: &Arc<Front>, request: HttpRequest<Incoming>, s
         }
         Ok(Route::Endpoint { profile, caller }) => {
             let events = accepts(&head.headers, "text/event-stream");
-            let Caller { name: caller, access } = caller;
+            let CallerAccess { caller, access } = caller;
             let headers = &head.headers;
             let received = Received { front, seat, headers, caller, access, profile, accepts_events: events };
             if head.method == HttpMethod::POST {
@@ -89,8 +90,8 @@ pub(crate) async fn handle(front: &Arc<Front>, request: HttpRequest<Incoming>, s
 }
 
 enum Route {
-    Endpoint { profile: Option<Arc<str>>, caller: Caller },
-    LegacySse { path: legacy_sse::Path, caller: Caller },
+    Endpoint { profile: Option<Arc<str>>, caller: CallerAccess },
+    LegacySse { path: legacy_sse::Path, caller: CallerAccess },
 }
 
 /// Rungs 3 to 6: Host and Origin, path and method, credentials.
@@ -221,7 +222,7 @@ impl Received<'_> {
     }
 
     fn client(&self, revision: Revision) -> ClientContext {
-        let (caller, access) = (Arc::clone(&self.caller), Arc::clone(&self.access));
+        let (caller, access) = (self.caller.clone(), Arc::clone(&self.access));
         ClientContext::new(caller, access, self.profile.clone(), revision)
     }
 

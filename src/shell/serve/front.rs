@@ -20,11 +20,12 @@ use crate::gateway::quota::{Good, Place};
 use crate::gateway::service::Service;
 use crate::listener::address::{Failures, Network};
 use crate::listener::body::ReplyBody;
-use crate::listener::credentials::{Caller, Credentials};
+use crate::listener::credentials::{CallerAccess, Credentials};
 use crate::listener::guard::{Guard, is_direct};
 use crate::listener::lobby::{Lobby, LobbyLimits, Standing};
 use crate::listener::reply;
 use crate::mcp::client_name::LastName;
+use crate::policy::Caller;
 use crate::serve::sessions::Sessions;
 use crate::telemetry::metrics::Shortage;
 use crate::upstream::session_news::fresh_number;
@@ -108,7 +109,7 @@ impl Front {
     ///
     /// # Errors
     /// The response to send.
-    pub fn admit(&self, caller: &str, requests: usize) -> Result<(), Box<Response<ReplyBody>>> {
+    pub fn admit(&self, caller: &Caller, requests: usize) -> Result<(), Box<Response<ReplyBody>>> {
         self.service.admission.admit(caller, requests).map_err(|over| {
             Box::new(reply::retry_later(StatusCode::TOO_MANY_REQUESTS, over.seconds(), "too many requests"))
         })
@@ -122,7 +123,7 @@ impl Front {
     ///
     /// # Errors
     /// The response to send.
-    pub fn authenticate(&self, head: &Parts, seat: &Seat) -> Result<Caller, Box<Response<ReplyBody>>> {
+    pub fn authenticate(&self, head: &Parts, seat: &Seat) -> Result<CallerAccess, Box<Response<ReplyBody>>> {
         let refused = match self.credentials.load().authenticate(&head.headers) {
             Ok(caller) => return Ok(caller),
             Err(refused) => refused,
@@ -146,7 +147,7 @@ impl Front {
     }
 
     /// The place of a connection whose caller is known.
-    fn place(&self, caller: &Caller) -> Option<Held> {
+    fn place(&self, caller: &CallerAccess) -> Option<Held> {
         let taken = self.places.try_take(caller.access.caller());
         if taken.is_none() {
             self.service.metrics.short_of(Shortage::Places, clock::uptime());
@@ -154,11 +155,11 @@ impl Front {
         let quota = &self.service.admission.quota;
         let held = taken
             .filter(|_| !self.exceeds_local_share(caller.access.caller()))
-            .and_then(|place| Some((quota.take(&caller.name, Good::Connection)?, place)));
+            .and_then(|place| Some((quota.take(&caller.caller, Good::Connection)?, place)));
         if held.is_none() {
             self.service.metrics.limit_hit("max-connections");
             if let Some(count) = self.full.count(clock::uptime()) {
-                tracing::warn!(caller = %caller.name, count, "connections refused: no place is left; the caller is the latest");
+                tracing::warn!(caller = %caller.caller, count, "connections refused: no place is left; the caller is the latest");
             }
         }
         held
@@ -193,7 +194,7 @@ impl Seat {
     }
 
     /// Whether the connection may be used on: the first caller with a valid credential had a place left for it.
-    pub fn allows(&self, front: &Front, caller: &Caller) -> bool {
+    pub fn allows(&self, front: &Front, caller: &CallerAccess) -> bool {
         self.standing.settle(|| front.place(caller))
     }
 }

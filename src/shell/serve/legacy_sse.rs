@@ -20,7 +20,7 @@ use crate::engine::client::heard::Heard;
 use crate::gateway::client::ClientContext;
 use crate::gateway::quota::{Good, Place};
 use crate::listener::body::ReplyBody;
-use crate::listener::credentials::Caller;
+use crate::listener::credentials::CallerAccess;
 use crate::listener::pieces::{Pieces, Queued};
 use crate::listener::reply;
 use crate::mcp::version::Revision;
@@ -72,12 +72,12 @@ impl Path {
 pub(crate) async fn handle(
     front: &Arc<Front>,
     path: Path,
-    caller: Caller,
+    caller: CallerAccess,
     seat: &Seat,
     request: (&Parts, Incoming),
 ) -> Reply {
     let (head, body) = request;
-    if let Err(response) = front.admit(&caller.name, 1) {
+    if let Err(response) = front.admit(&caller.caller, 1) {
         return *response;
     }
     match path {
@@ -87,19 +87,19 @@ pub(crate) async fn handle(
 }
 
 /// Opens a session and its stream.
-fn open(front: &Arc<Front>, caller: Caller, profile: Option<Arc<str>>, head: &Parts, is_here: bool) -> Reply {
+fn open(front: &Arc<Front>, caller: CallerAccess, profile: Option<Arc<str>>, head: &Parts, is_here: bool) -> Reply {
     if !accepts(&head.headers, "text/event-stream") {
         let text = "Accept must allow text/event-stream";
         return reply::refusal(StatusCode::NOT_ACCEPTABLE, text);
     }
     let no_room = |text| reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, text);
-    let Some(share) = front.service.admission.quota.take(&caller.name, Good::Stream) else {
+    let Some(share) = front.service.admission.quota.take(&caller.caller, Good::Stream) else {
         return no_room("too many streams");
     };
     let (pipe, inbound) = mpsc::channel(INBOUND);
     // The revision is agreed on the pipe.
-    let Caller { name, access } = caller;
-    let client = ClientContext { is_here, ..ClientContext::new(name, access, profile, Revision::V2024_11_05) };
+    let CallerAccess { caller, access } = caller;
+    let client = ClientContext { is_here, ..ClientContext::new(caller, access, profile, Revision::V2024_11_05) };
     let Some(session) = front.sessions.open(client, Some(pipe)) else {
         return no_room("no room for another session");
     };
@@ -115,7 +115,7 @@ fn serve(front: &Arc<Front>, session: &Arc<Session>, inbound: mpsc::Receiver<Byt
     let terms = front.terms.load_full();
     let client = LineClient {
         service: Arc::clone(&front.service),
-        caller: Arc::clone(&session.client.caller),
+        caller: session.client.caller.clone(),
         access: Arc::clone(&session.client.access),
         profile: session.client.profile.clone(),
         connected: None,
@@ -176,7 +176,7 @@ impl Drop for Outbound {
 }
 
 /// Takes one message for a session.
-async fn take(front: &Front, caller: &Caller, head: &Parts, body: Incoming) -> Result<Reply, Box<Reply>> {
+async fn take(front: &Front, caller: &CallerAccess, head: &Parts, body: Incoming) -> Result<Reply, Box<Reply>> {
     let refusal = |status, text| Box::new(reply::refusal(status, text));
     if let Some(response) = not_json(&head.headers) {
         return Err(Box::new(response));
@@ -192,11 +192,11 @@ async fn take(front: &Front, caller: &Caller, head: &Parts, body: Incoming) -> R
         Heard::Message(Err(unreadable)) => return Err(Box::new(no_message(&unreadable))),
         // The POST paid for one request. Whether the session's revision knows batches is not known here.
         heard @ (Heard::Message(_) | Heard::Batch(_)) => {
-            front.admit(&caller.name, heard.requests().saturating_sub(1))?
+            front.admit(&caller.caller, heard.requests().saturating_sub(1))?
         }
     }
     let unknown = || refusal(StatusCode::NOT_FOUND, "no such session; open the event stream again");
-    let session = front.sessions.find(&id, &caller.name).ok_or_else(unknown)?;
+    let session = front.sessions.find(&id, &caller.caller).ok_or_else(unknown)?;
     let pipe = session.pipe.as_ref().ok_or_else(unknown)?;
     tokio::select! {
         sent = pipe.send(frame.bytes().clone()) => sent.map_err(|_| unknown())?,

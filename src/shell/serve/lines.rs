@@ -33,6 +33,7 @@ use crate::mcp::capability::initialize_result;
 use crate::mcp::client_name::ClientName;
 use crate::mcp::input::Kinds;
 use crate::mcp::version::{Era, Revision};
+use crate::policy::Caller;
 use crate::serve::feed::News;
 use crate::serve::listening::Listening;
 use crate::serve::open_request::{OpenRequest, Protocol};
@@ -59,7 +60,7 @@ pub const INPUT_OVER: &str = r#"{"jsonrpc":"2.0","method":"notifications/headend
 /// One client on a pipe.
 pub struct LineClient {
     pub service: Arc<Service>,
-    pub caller: Arc<str>,
+    pub caller: Caller,
     pub access: Arc<Access>,
     pub profile: Option<Arc<str>>,
     /// How it is counted; none where its connections are counted already.
@@ -326,7 +327,7 @@ impl Connection {
     }
 
     fn context(&self, revision: Revision) -> ClientContext {
-        let (caller, access) = (Arc::clone(&self.client.caller), Arc::clone(&self.client.access));
+        let (caller, access) = (self.client.caller.clone(), Arc::clone(&self.client.access));
         let client = ClientContext::new(caller, access, self.client.profile.clone(), revision);
         let input_over = Some(self.input_over.clone());
         ClientContext { tag: Some(Arc::clone(&self.tag)), is_here: self.client.is_here, input_over, ..client }

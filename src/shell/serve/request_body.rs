@@ -170,6 +170,7 @@ mod tests {
     use tokio::time::{Instant, sleep};
 
     use super::*;
+    use crate::policy::Caller;
 
     const KIB: usize = 1024;
     const BOUNDS: BodyBounds =
@@ -186,7 +187,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_body_that_brings_less_than_64_kib_in_5_s_ends_while_room_is_short() {
-        let caller = CallerNumber::of("body-a");
+        let caller = CallerNumber::of(&Caller::named("body-a"));
         for (label, kib, is_short, ends_after) in [
             ("slow", 10, true, Some(6)),
             ("slow, with room", 10, false, None),
@@ -204,7 +205,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn bodies_that_never_end_take_the_share_of_their_caller_and_end_until_there_is_room_in_it() {
-        let [a, b] = ["body-a", "body-b"].map(CallerNumber::of);
+        let [a, b] = ["body-a", "body-b"].map(|name| CallerNumber::of(&Caller::named(name)));
         let budget = Budget::new(8192 * KIB);
         budget.set_shared(true);
         let endless = || {

@@ -23,6 +23,7 @@ use crate::engine::session_id::{SessionOwner, SessionTerms};
 use crate::gateway::client::ClientContext;
 use crate::gateway::connected::Named;
 use crate::mcp::log::LogLevel;
+use crate::policy::Caller;
 use crate::serve::open_request::Protocol;
 use crate::serve::replay::{self, Streams};
 use crate::store::approvals::Approvals;
@@ -158,7 +159,7 @@ impl Sessions {
     pub fn clients(&self) -> Vec<Named> {
         let table = self.table.lock();
         let sessions = table.values().filter(|session| session.pipe.is_none());
-        sessions.map(|session| (Arc::clone(&session.client.caller), session.client.name.clone())).collect()
+        sessions.map(|session| (session.client.caller.clone(), session.client.name.clone())).collect()
     }
 
     /// Puts other bounds in force. Sessions beyond a smaller number stay.
@@ -288,14 +289,14 @@ impl Sessions {
     }
 
     /// The session of that id, if it is this caller's: another's is as unknown as none.
-    pub fn find(&self, id: &str, caller: &str) -> Option<Arc<Session>> {
-        let session = self.table.lock().get(id).filter(|s| *s.client.caller == *caller).cloned()?;
+    pub fn find(&self, id: &str, caller: &Caller) -> Option<Arc<Session>> {
+        let session = self.table.lock().get(id).filter(|s| s.client.caller == *caller).cloned()?;
         session.touch();
         Some(session)
     }
 
     /// Ends a session of this caller, and waits until no restart can undo that. `false` where it cannot be written down.
-    pub async fn close_for_good(&self, id: &str, caller: &str) -> bool {
+    pub async fn close_for_good(&self, id: &str, caller: &Caller) -> bool {
         let is_kept = self.table.lock().get(id).is_some_and(|session| session.client.kept.is_some());
         if !self.close(id, caller) || !is_kept {
             return true;
@@ -316,9 +317,9 @@ impl Sessions {
     }
 
     /// Ends a session of this caller.
-    pub fn close(&self, id: &str, caller: &str) -> bool {
+    pub fn close(&self, id: &str, caller: &Caller) -> bool {
         let mut table = self.table.lock();
-        if table.get(id).is_none_or(|s| *s.client.caller != *caller) {
+        if table.get(id).is_none_or(|s| s.client.caller != *caller) {
             return false;
         }
         self.end(table.remove(id).as_deref());
@@ -380,7 +381,7 @@ mod tests {
 
     fn client(caller: &str) -> ClientContext {
         let access = Access::new(&CancellationToken::new());
-        ClientContext::new(Arc::from(caller), access, None, Revision::preferred(Era::Legacy))
+        ClientContext::new(Caller::named(caller), access, None, Revision::preferred(Era::Legacy))
     }
 
     fn sessions(limit: usize) -> Sessions {
@@ -393,11 +394,11 @@ mod tests {
     fn a_session_belongs_to_its_caller() {
         let sessions = sessions(8);
         let id = sessions.open(client("a"), None).unwrap().id.clone();
-        assert!(sessions.find(&id, "a").is_some());
-        assert!(sessions.find(&id, "b").is_none());
-        assert!(!sessions.close(&id, "b"));
-        assert!(sessions.close(&id, "a"));
-        assert!(sessions.find(&id, "a").is_none());
+        assert!(sessions.find(&id, &Caller::named("a")).is_some());
+        assert!(sessions.find(&id, &Caller::named("b")).is_none());
+        assert!(!sessions.close(&id, &Caller::named("b")));
+        assert!(sessions.close(&id, &Caller::named("a")));
+        assert!(sessions.find(&id, &Caller::named("a")).is_none());
     }
 
     #[test]
@@ -420,8 +421,8 @@ mod tests {
         ours.access.withdraw();
         assert!(sessions.open(ours, None).is_none());
         sessions.end_withdrawn();
-        assert!(first.ended.is_cancelled() && sessions.find(&first.id, "a").is_none());
-        assert!(!other.ended.is_cancelled() && sessions.find(&other.id, "b").is_some());
+        assert!(first.ended.is_cancelled() && sessions.find(&first.id, &Caller::named("a")).is_none());
+        assert!(!other.ended.is_cancelled() && sessions.find(&other.id, &Caller::named("b")).is_some());
     }
 
     #[test]

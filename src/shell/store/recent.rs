@@ -47,9 +47,11 @@ impl Recent {
         place.decision = decision.into_str();
         place.kind = action.kind.into_str();
         place.why = *why;
-        for (to, from) in
-            [(&mut place.caller, &action.caller), (&mut place.item, &action.listed), (&mut place.rule, decision.rule())]
-        {
+        for (to, from) in [
+            (&mut place.caller, action.caller.name()),
+            (&mut place.item, &action.listed),
+            (&mut place.rule, decision.rule()),
+        ] {
             to.clear();
             to.push_str(from);
         }

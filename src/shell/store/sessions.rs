@@ -16,6 +16,7 @@ use crate::base::clock;
 use crate::engine::ended::{Ended, EndedSession, Floor};
 use crate::engine::session_id::{SessionKey, SessionName, SessionOwner, SessionTerms};
 use crate::mcp::log::LogLevel;
+use crate::policy::Caller;
 use crate::store::db::{Db, DbError, Kept};
 
 /// Ends that wait for a store that takes no writes.
@@ -40,13 +41,13 @@ struct Inner {
 struct Unnoted {
     ends: Vec<EndedSession>,
     /// For those that found no room, the latest of each caller.
-    floors: HashMap<Arc<str>, Floor>,
+    floors: HashMap<Caller, Floor>,
 }
 
 impl Unnoted {
     /// No session of the caller that was opened then or before goes on after a restart: that frees none that has ended.
     fn add(&mut self, floor: &Floor) {
-        let of_caller = self.floors.entry(Arc::clone(&floor.caller)).or_insert_with(|| floor.clone());
+        let of_caller = self.floors.entry(floor.caller.clone()).or_insert_with(|| floor.clone());
         of_caller.opened = of_caller.opened.max(floor.opened);
         of_caller.until = of_caller.until.max(floor.until);
     }
@@ -103,7 +104,7 @@ impl SessionStore {
 
     fn kept(&self, owner: &SessionOwner<'_>, terms: &SessionTerms, name: SessionName) -> KeptSession {
         let SessionTerms { opened, until, .. } = *terms;
-        let end = EndedSession { caller: Arc::from(owner.caller), name, opened, until };
+        let end = EndedSession { caller: owner.caller.clone(), name, opened, until };
         KeptSession { store: self.clone(), end, watched: Mutex::default() }
     }
 

@@ -20,6 +20,7 @@ use crate::engine::failure::Executed;
 use crate::engine::fault::Fault;
 use crate::mcp::version::Revision;
 use crate::mcp::voice::Ear;
+use crate::policy::Caller;
 use crate::telemetry::metrics::UpstreamMetrics;
 use crate::upstream::connections::{AnswerBody, ClientError};
 use crate::upstream::message_flaws::MessageFlaws;
@@ -157,7 +158,7 @@ pub(crate) struct Reader {
     rest: VecDeque<Message>,
     /// The caller that the answer is for, until it is known whether it is so large that it takes
     /// room of the caller's share.
-    caller: Option<Arc<str>>,
+    caller: Option<Caller>,
     /// For the message that is being read.
     room: Room,
     /// The part of it that there may be no room for.
@@ -241,7 +242,7 @@ impl Reader {
     }
 
     /// Reads the answer for this caller, in whose share it takes room.
-    pub(crate) fn with_caller(mut self, caller: Option<&Arc<str>>) -> Self {
+    pub(crate) fn with_caller(mut self, caller: Option<&Caller>) -> Self {
         self.caller = caller.cloned();
         self
     }

@@ -30,6 +30,7 @@ use crate::mcp::log::LogSwitch;
 use crate::mcp::meta::HopMeta;
 use crate::mcp::method::Method;
 use crate::mcp::version::Era;
+use crate::policy::Caller;
 use crate::upstream::answer::{Gauge, HttpError, Reader, drain, is_event_stream};
 use crate::upstream::call_failure::failure;
 use crate::upstream::connections::{AnswerBody, ClientError, Sending};
@@ -357,7 +358,7 @@ struct Post {
     link: Arc<HttpLink>,
     id: u64,
     /// The caller of the call; `None` for the gateway's own requests.
-    caller: Option<Arc<str>>,
+    caller: Option<Caller>,
     /// The message, for the repetition after a lost session or a refused token.
     bytes: Bytes,
     /// The request that carries it, until it is sent.

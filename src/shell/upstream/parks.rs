@@ -16,7 +16,7 @@ use crate::engine::event::ExchangeEvent;
 use crate::engine::failure::{Executed, Failure, Reason};
 use crate::engine::question::MAX_OPEN;
 use crate::engine::question::park::{Act, Park, ParkId, ParkTable};
-use crate::policy::Permit;
+use crate::policy::{Caller, Permit};
 use crate::upstream::exchange::Exchange;
 use crate::upstream::parked::{HeldExchange, Order};
 use crate::upstream::session::LaneUse;
@@ -60,7 +60,7 @@ impl Parks {
     #[expect(clippy::result_large_err, reason = "a call that finds no room goes back as it came")]
     pub fn park(
         &self,
-        caller: &Arc<str>,
+        caller: &Caller,
         access: &Arc<Access>,
         exchange: Exchange,
         (lane, turn): (LaneUse, InTurn),
@@ -99,17 +99,17 @@ impl Parks {
     }
 
     /// The lane of a parked call of this caller.
-    pub fn lane(&self, caller: &str, id: &ParkId) -> Option<LaneUse> {
+    pub fn lane(&self, caller: &Caller, id: &ParkId) -> Option<LaneUse> {
         self.table.lock().find(caller, id).map(|way| way.lane.clone())
     }
 
     /// The turn of the request that goes on with a parked call at present.
-    pub fn turn(&self, caller: &str, id: &ParkId) -> InTurn {
+    pub fn turn(&self, caller: &Caller, id: &ParkId) -> InTurn {
         self.table.lock().find(caller, id).and_then(|way| way.turn.upgrade())
     }
 
     /// A request goes on with a parked call, in this turn.
-    pub fn set_turn(&self, caller: &str, id: &ParkId, turn: &Arc<Turn>) {
+    pub fn set_turn(&self, caller: &Caller, id: &ParkId, turn: &Arc<Turn>) {
         if let Some(way) = self.table.lock().find_mut(caller, id) {
             way.turn = Arc::downgrade(turn);
         }
@@ -118,7 +118,7 @@ impl Parks {
     /// Attaches a request to a parked call of this caller, with the call's turn; `None` when there is none any more.
     pub async fn attach(
         &self,
-        caller: &str,
+        caller: &Caller,
         id: &ParkId,
         responses: Option<&RawJson>,
         turn: InTurn,
@@ -305,7 +305,7 @@ mod tests {
         let (wants, budget) = (Wants { notices: false, requests: true }, Budget::new(1 << 20));
         let (port, exchange) = stdio_call(1, Party::default(), wants, budget, signals_in);
         let exchange = Exchange::Sent(Sent::Stdio(exchange));
-        let held = parks.park(&Arc::from(caller), access, exchange, (lane(), None), None, question("1"))?;
+        let held = parks.park(&Caller::named(caller), access, exchange, (lane(), None), None, question("1"))?;
         Ok((held, port, signals))
     }
 
@@ -329,7 +329,7 @@ mod tests {
     async fn a_request_that_comes_while_the_call_ends_is_told_so() {
         let parks = parks();
         let (held, _port, _signals) = parked(&parks, "ci").unwrap();
-        let orders = parks.table.lock().find("ci", &held.id).unwrap().keeper.clone();
+        let orders = parks.table.lock().find(&Caller::named("ci"), &held.id).unwrap().keeper.clone();
         let place = orders.reserve().await.unwrap();
         held.give_up();
         while !orders.is_closed() {
@@ -350,10 +350,10 @@ mod tests {
         let id = held.id;
         drop(held);
         tokio::time::sleep(PATIENCE - Duration::from_secs(5)).await;
-        assert!(parks.lane("ci", &id).is_some() && parks.lane("dev", &id).is_none());
+        assert!(parks.lane(&Caller::named("ci"), &id).is_some() && parks.lane(&Caller::named("dev"), &id).is_none());
         let told = told(&mut signals).await;
         assert_eq!(told, ["Parked(1, None)", r#"1: {"action":"cancel"}"#, "Cancel(1)"]);
-        assert!(parks.attach("ci", &id, None, None).await.is_none(), "too late");
+        assert!(parks.attach(&Caller::named("ci"), &id, None, None).await.is_none(), "too late");
     }
 
     #[tokio::test(start_paused = true)]
@@ -366,7 +366,7 @@ mod tests {
         assert!(matches!(signals.recv().await, Some(Signal::Parked(1, None))));
         let answers = RawJson::trusted(r#"{"elicitation-1":{"action":"accept"}}"#);
         let kept = turn.as_ref().map(Arc::downgrade).unwrap();
-        let held = parks.attach("ci", &id, Some(&answers), turn).await.unwrap();
+        let held = parks.attach(&Caller::named("ci"), &id, Some(&answers), turn).await.unwrap();
         assert!(matches!(signals.recv().await, Some(Signal::Reply(..))));
         drop(held);
         tokio::time::sleep(GRACE / 2).await;
@@ -383,7 +383,7 @@ mod tests {
         let parks = parks();
         let (held, _port, _signals) = parked(&parks, "ci").unwrap();
         tokio::time::sleep(2 * PATIENCE).await;
-        assert!(parks.lane("ci", &held.id).is_some(), "the request has a time of its own");
+        assert!(parks.lane(&Caller::named("ci"), &held.id).is_some(), "the request has a time of its own");
     }
 
     #[tokio::test(start_paused = true)]
@@ -394,17 +394,17 @@ mod tests {
         drop(held);
         let answers = RawJson::trusted(r#"{"elicitation-1":{"action":"accept"}}"#);
         for _ in 0..2 {
-            drop(parks.attach("ci", &id, Some(&answers), None).await.unwrap());
+            drop(parks.attach(&Caller::named("ci"), &id, Some(&answers), None).await.unwrap());
         }
         port.done(Outcome::Result { raw: RawJson::EMPTY_OBJECT, era: Era::Legacy });
         for _ in 0..2 {
-            let mut again = parks.attach("ci", &id, Some(&answers), None).await.unwrap();
+            let mut again = parks.attach(&Caller::named("ci"), &id, Some(&answers), None).await.unwrap();
             assert!(matches!(again.next().await, ExchangeEvent::Done(Outcome::Result { .. })));
         }
         let told = told(&mut signals).await;
         assert_eq!(told.len(), 1, "one answer and no cancellation: {told:?}");
         tokio::time::sleep(2 * GRACE).await;
-        assert!(parks.attach("ci", &id, None, None).await.is_none(), "its time is over");
+        assert!(parks.attach(&Caller::named("ci"), &id, None, None).await.is_none(), "its time is over");
     }
 
     #[tokio::test(start_paused = true)]
@@ -412,8 +412,8 @@ mod tests {
         let parks = parks();
         let (held, port, _signals) = parked(&parks, "ci").unwrap();
         let answers = RawJson::trusted(r#"{"elicitation-1":{"action":"accept"}}"#);
-        let mut first = parks.attach("ci", &held.id, Some(&answers), None).await.unwrap();
-        let mut second = parks.attach("ci", &held.id, Some(&answers), None).await.unwrap();
+        let mut first = parks.attach(&Caller::named("ci"), &held.id, Some(&answers), None).await.unwrap();
+        let mut second = parks.attach(&Caller::named("ci"), &held.id, Some(&answers), None).await.unwrap();
         let ExchangeEvent::Done(Outcome::Failed(failure)) = first.next().await else { panic!("the first goes on") };
         assert_eq!(failure, superseded());
         port.done(Outcome::Result { raw: RawJson::EMPTY_OBJECT, era: Era::Legacy });
@@ -431,7 +431,7 @@ mod tests {
         while !matches!(ended.next().await, ExchangeEvent::Done(_)) {}
         let place = parked(&parks, "ci");
         assert!(place.is_ok(), "one has ended");
-        assert!(parks.lane("ci", &ended.id).is_none());
+        assert!(parks.lane(&Caller::named("ci"), &ended.id).is_none());
         assert!(parked(&parks, "ci").is_err(), "the others wait");
     }
 
@@ -444,7 +444,10 @@ mod tests {
         assert!(matches!(held.next().await, ExchangeEvent::Ask(_)));
         ours.withdraw();
         assert_eq!(told(&mut signals).await, [r#"1: {"action":"cancel"}"#, "Cancel(1)"]);
-        assert!(parks.lane("ci", &held.id).is_none() && parks.lane("dev", &other.id).is_some());
+        assert!(
+            parks.lane(&Caller::named("ci"), &held.id).is_none()
+                && parks.lane(&Caller::named("dev"), &other.id).is_some()
+        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use headend_core::mcp::client_name::ClientName;
 use headend_core::policy::chain::{Chain, Form, Head};
-use headend_core::policy::{Annotations, Claims, Digest, Entry, Event, Evidence, Facts, Hints, Kind};
+use headend_core::policy::{Annotations, Caller, Claims, Digest, Entry, Event, Evidence, Facts, Hints, Kind};
 use headend_core::wire::raw::RawJson;
 use serde_json::{Value, json};
 
@@ -227,7 +227,7 @@ impl Week {
 fn entry(caller: &str, item: &str, facts: Facts, arguments: &Value) -> Entry {
     let upstream = item.split_once("__").unwrap().0;
     Entry {
-        caller: Some(Arc::from(caller)),
+        caller: Some(Caller::named(caller)),
         client: ClientName::read(&RawJson::trusted(r#"{"name":"made-up","version":"1"}"#)),
         session: Some(0),
         upstream: Some(Arc::from(upstream)),

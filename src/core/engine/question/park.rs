@@ -5,14 +5,13 @@
 //! because its response was lost attaches once more: no answer goes upstream twice.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::engine::ask::{ClientAnswer, ServerRequest, declined, unable};
 use crate::engine::call::Outcome;
 use crate::engine::event::ExchangeEvent;
 use crate::engine::question::{MAX_OPEN, PATIENCE};
-use crate::policy::LOCAL;
+use crate::policy::Caller;
 use crate::wire::raw::{RawJson, RawObject};
 
 /// How long a call without open questions, or its outcome, waits for a client whose response was lost. With the time that the
@@ -140,7 +139,7 @@ pub struct ParkTable<W>(HashMap<ParkId, Parked<W>>);
 
 #[derive(Debug)]
 struct Parked<W> {
-    caller: Arc<str>,
+    caller: Caller,
     way: W,
     /// Since when it has its outcome.
     ended: Option<Instant>,
@@ -154,12 +153,12 @@ impl<W> Default for ParkTable<W> {
 
 impl<W> ParkTable<W> {
     /// Enters a call; `false` where there is no room. Calls that have ended give way, the oldest first.
-    pub fn enter(&mut self, id: ParkId, caller: &Arc<str>, way: W) -> bool {
+    pub fn enter(&mut self, id: ParkId, caller: &Caller, way: W) -> bool {
         loop {
             let mine = self.0.values().filter(|parked| parked.caller == *caller).count();
-            let has_share = **caller == *LOCAL || mine < MAX_PER_CALLER;
+            let has_share = caller.is_local() || mine < MAX_PER_CALLER;
             if has_share && self.0.len() < MAX_PARKED {
-                self.0.insert(id, Parked { caller: Arc::clone(caller), way, ended: None });
+                self.0.insert(id, Parked { caller: caller.clone(), way, ended: None });
                 return true;
             }
             let ended = self.0.iter().filter(|(_, parked)| has_share || parked.caller == *caller);
@@ -170,13 +169,13 @@ impl<W> ParkTable<W> {
     }
 
     /// The way to a parked call of this caller.
-    pub fn find(&self, caller: &str, id: &ParkId) -> Option<&W> {
-        self.0.get(id).filter(|parked| *parked.caller == *caller).map(|parked| &parked.way)
+    pub fn find(&self, caller: &Caller, id: &ParkId) -> Option<&W> {
+        self.0.get(id).filter(|parked| parked.caller == *caller).map(|parked| &parked.way)
     }
 
     /// The same, to be changed.
-    pub fn find_mut(&mut self, caller: &str, id: &ParkId) -> Option<&mut W> {
-        self.0.get_mut(id).filter(|parked| *parked.caller == *caller).map(|parked| &mut parked.way)
+    pub fn find_mut(&mut self, caller: &Caller, id: &ParkId) -> Option<&mut W> {
+        self.0.get_mut(id).filter(|parked| parked.caller == *caller).map(|parked| &mut parked.way)
     }
 
     /// The call has its outcome, which waits for a client whose response was lost.

@@ -19,7 +19,7 @@ fn line(entry: &Entry, form: &Form) -> String {
 fn full() -> Entry {
     Entry {
         call: Some(255),
-        caller: Some("ci".into()),
+        caller: Some(Caller::named("ci")),
         session: Some(3),
         upstream: Some("fs".into()),
         kind: Some(Kind::Tool),

@@ -34,7 +34,7 @@ use super::below::{Below, Places, given};
 use super::fatigue::{CallBlock, Denial, Fatigue, STRIKES};
 use super::grant::{Arguments, Grant, GrantRow, Lifetime};
 use super::{Asked, Prompt, PromptId, Shown, Wall};
-use crate::policy::{Digest, Evidence};
+use crate::policy::{Caller, Digest, Evidence};
 
 /// Prompts of all callers that may be open at once.
 const MAX_PROMPTS: usize = 1024;
@@ -166,10 +166,10 @@ impl Desk {
     /// for longer than `life` says. Returns those that close.
     pub fn set_limits(&mut self, limits: DeskLimits, life: impl Fn(&Prompt) -> Wall) -> Vec<PromptId> {
         self.limits = limits;
-        let mut of_callers: HashMap<Arc<str>, Vec<(u64, PromptId)>> = HashMap::new();
+        let mut of_callers: HashMap<Caller, Vec<(u64, PromptId)>> = HashMap::new();
         for Entry { prompt, number, .. } in self.prompts.values_mut() {
             prompt.until = prompt.until.min(prompt.opened_at + life(prompt));
-            let caller = Arc::clone(&prompt.asked.caller);
+            let caller = prompt.asked.caller.clone();
             of_callers.entry(caller).or_default().push((*number, prompt.id));
         }
         let excess = of_callers.into_values().flat_map(|mut open| {

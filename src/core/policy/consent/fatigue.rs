@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::hold::Holder;
 use super::{Asked, Prompt, PromptId, Wall};
-use crate::policy::{Digest, Evidence};
+use crate::policy::{Caller, Digest, Evidence};
 
 /// How long a denial is remembered for the same action, in seconds.
 pub const DENIED: Wall = 600;
@@ -39,7 +39,7 @@ const MAX_OF_CALLER: usize = 512;
 pub struct CallBlock {
     /// The prompt that was denied, else made of client and item, so that an operator can name it.
     pub id: PromptId,
-    pub caller: Arc<str>,
+    pub caller: Caller,
     /// The client's name; `None` for all clients of the caller beyond those that are counted apart.
     pub client: Option<Arc<str>>,
     pub item: Arc<str>,
@@ -111,7 +111,7 @@ impl Fatigue {
 
     /// The client of a prompt as it is counted: by its name, unless its caller has too many.
     fn counted(&self, asked: &Asked, client: &Arc<str>) -> Holder {
-        let caller = Arc::clone(&asked.caller);
+        let caller = asked.caller.clone();
         let holder = Holder { caller, client: Arc::clone(client) };
         let of_caller = |known: &&Holder| known.caller == asked.caller && *known.client != *OTHERS;
         if self.strikes.contains_key(&holder) || self.strikes.keys().filter(of_caller).count() < MAX_NAMES {
@@ -155,7 +155,7 @@ impl Fatigue {
             return Some(ended);
         }
         let client = ended.client.clone().unwrap_or_else(|| Arc::from(OTHERS));
-        let holder = Holder { caller: Arc::clone(&ended.caller), client };
+        let holder = Holder { caller: ended.caller.clone(), client };
         self.forget(&holder, &ended.item);
         self.unanswered.remove(&holder);
         Some(ended)
@@ -197,7 +197,7 @@ impl Fatigue {
         let asked = &prompt.asked;
         let block = CallBlock {
             id: prompt.id,
-            caller: Arc::clone(&asked.caller),
+            caller: asked.caller.clone(),
             client: prompt.shown.client.as_ref().map(|client| Arc::clone(&client.name)),
             item: Arc::clone(&asked.item),
             until: now + DENIED,
@@ -271,7 +271,7 @@ impl Fatigue {
 /// The block of that client and item.
 fn block_of(holder: &Holder, item: &Arc<str>, until: Wall) -> CallBlock {
     let mut bytes = Vec::new();
-    for text in [&*holder.caller, &*holder.client, &**item] {
+    for text in [holder.caller.key(), &*holder.client, &**item] {
         bytes.extend_from_slice(&(text.len() as u64).to_be_bytes());
         bytes.extend_from_slice(text.as_bytes());
     }
@@ -279,7 +279,7 @@ fn block_of(holder: &Holder, item: &Arc<str>, until: Wall) -> CallBlock {
     let mut id = [0; 16];
     id.iter_mut().zip(digest.bytes()).for_each(|(to, from)| *to = *from);
     let client = Some(&holder.client).filter(|client| ***client != *OTHERS).cloned();
-    let (caller, item) = (Arc::clone(&holder.caller), Arc::clone(item));
+    let (caller, item) = (holder.caller.clone(), Arc::clone(item));
     CallBlock { id: PromptId::new(id), caller, client, item, until, denial: None }
 }
 

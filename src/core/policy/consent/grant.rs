@@ -22,7 +22,7 @@ use foldhash::fast::RandomState;
 
 use super::below::{Below, Given, Places};
 use super::{Asked, PromptId, Wall};
-use crate::policy::Evidence;
+use crate::policy::{Caller, Evidence};
 use crate::wire::raw::RawJson;
 
 /// Life of an unused once-grant, in seconds: after a day its call is long forgotten.
@@ -310,7 +310,7 @@ type OfCaller = HashMap<Arc<str>, Vec<Arc<Grant>>, RandomState>;
 #[derive(Clone, Debug)]
 pub struct Grants {
     /// By caller.
-    callers: HashMap<Arc<str>, Arc<OfCaller>, RandomState>,
+    callers: HashMap<Caller, Arc<OfCaller>, RandomState>,
     /// Seconds after which an unused grant ends.
     unused: Wall,
     len: usize,
@@ -347,7 +347,7 @@ impl Grants {
     }
 
     /// How many grants a caller has.
-    pub fn of_caller(&self, caller: &str) -> usize {
+    pub fn of_caller(&self, caller: &Caller) -> usize {
         self.callers.get(caller).map_or(0, |items| items.values().map(Vec::len).sum())
     }
 
@@ -366,7 +366,7 @@ impl Grants {
         now: Wall,
         own: Option<&PromptId>,
     ) -> Option<Consented> {
-        let grants = self.callers.get(&*asked.caller)?.get(&*asked.item)?;
+        let grants = self.callers.get(&asked.caller)?.get(&*asked.item)?;
         let text = arguments.map(RawJson::text);
         let given = text.as_deref().map(Given::new);
         let covers = |grant: &Grant| grant.covers_call(asked, given.as_ref(), &self.places);
@@ -385,13 +385,13 @@ impl Grants {
 
     /// Whether a live grant for longer than once is about this item, whatever the arguments. Uses nothing up.
     pub fn lasting(&self, asked: &Asked, now: Wall) -> bool {
-        let Some(items) = self.callers.get(&*asked.caller) else { return false };
+        let Some(items) = self.callers.get(&asked.caller) else { return false };
         items.values().flatten().any(|grant| grant.lasts_for(asked) && !grant.is_over(now, self.unused))
     }
 
     pub fn with(&self, grant: Arc<Grant>) -> Self {
         let mut grants = self.clone();
-        let (caller, item) = (Arc::clone(&grant.asked().caller), Arc::clone(&grant.asked().item));
+        let (caller, item) = (grant.asked().caller.clone(), Arc::clone(&grant.asked().item));
         Arc::make_mut(grants.callers.entry(caller).or_default()).entry(item).or_default().push(grant);
         grants.len += 1;
         grants
@@ -401,7 +401,7 @@ impl Grants {
     pub fn without(&self, gone: impl Fn(&Grant) -> bool) -> Self {
         let kept = self.iter().filter(|grant| !gone(grant)).cloned();
         kept.fold(Self::new(self.unused).with_places(Arc::clone(&self.places)), |mut grants, grant| {
-            let (caller, item) = (Arc::clone(&grant.asked().caller), Arc::clone(&grant.asked().item));
+            let (caller, item) = (grant.asked().caller.clone(), Arc::clone(&grant.asked().item));
             Arc::make_mut(grants.callers.entry(caller).or_default()).entry(item).or_default().push(grant);
             grants.len += 1;
             grants
@@ -411,7 +411,7 @@ impl Grants {
     /// Whether a grant is still among them.
     pub fn has(&self, grant: &Grant) -> bool {
         let asked = grant.asked();
-        let grants = self.callers.get(&*asked.caller).and_then(|items| items.get(&*asked.item));
+        let grants = self.callers.get(&asked.caller).and_then(|items| items.get(&*asked.item));
         grants.is_some_and(|grants| grants.iter().any(|live| live.id() == grant.id()))
     }
 

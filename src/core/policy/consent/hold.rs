@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::policy::Caller;
 /// Calls of all callers that are held at once.
 pub const MAX_HELD: usize = 256;
 
@@ -41,7 +42,7 @@ impl Reminders {
 /// The client that a call is of: its caller, and the name that it gives itself.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Holder {
-    pub caller: Arc<str>,
+    pub caller: Caller,
     pub client: Arc<str>,
 }
 
@@ -75,7 +76,7 @@ struct GaveUp {
 /// The calls that are held, and the clients that gave up. Times are of any clock that never goes back.
 #[derive(Debug, Default)]
 pub struct Held {
-    of_callers: HashMap<Arc<str>, usize>,
+    of_callers: HashMap<Caller, usize>,
     all: usize,
     gave_up: HashMap<Holder, GaveUp>,
 }
@@ -94,7 +95,7 @@ impl Held {
         if mine >= most || self.all >= MAX_HELD {
             return Err(NotHeld::Full);
         }
-        self.of_callers.insert(Arc::clone(&holder.caller), mine + 1);
+        self.of_callers.insert(holder.caller.clone(), mine + 1);
         self.all += 1;
         Ok(hold)
     }
@@ -154,7 +155,7 @@ mod tests {
     const HOLD: Duration = Duration::from_secs(40);
 
     fn holder(caller: &str, client: &str) -> Holder {
-        Holder { caller: Arc::from(caller), client: Arc::from(client) }
+        Holder { caller: Caller::named(caller), client: Arc::from(client) }
     }
 
     const fn s(seconds: u64) -> Duration {
@@ -288,7 +289,7 @@ mod tests {
                 prop_assert!(held.gave_up.len() <= MAX_NAMES_OF_ALL);
                 for caller in 0..4 {
                     let caller = format!("caller {caller}");
-                    prop_assert!(held.gave_up.keys().filter(|known| *known.caller == *caller).count() <= MAX_NAMES);
+                    prop_assert!(held.gave_up.keys().filter(|known| known.caller.name() == caller).count() <= MAX_NAMES);
                 }
             }
             while let Some(holder) = open.pop() {

@@ -53,7 +53,7 @@ impl Prompt {
             "headend asks for consent. This is the gateway itself, not a server behind it.\n\
              caller:    {}{says}\nupstream:  {}\n{:<11}{}{called}\neffect:    {}\n{warnings}\
              arguments: {} bytes, digest {}\n",
-            quoted(caller, MAX_NAME),
+            quoted(caller.name(), MAX_NAME),
             quoted(upstream, MAX_NAME),
             format!("{}:", kind.into_str()),
             quoted(item, MAX_ITEM),

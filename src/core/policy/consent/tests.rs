@@ -13,7 +13,7 @@ mod random;
 
 pub(super) fn asked() -> Asked {
     Asked {
-        caller: Arc::from("ci"),
+        caller: Caller::named("ci"),
         session: Some(1),
         upstream: Arc::from("files"),
         kind: Kind::Tool,
@@ -91,7 +91,7 @@ fn a_message_without_arguments_or_hints_says_so() {
 #[test]
 fn hostile_names_and_arguments_are_seen_for_what_they_are() {
     let asked = Asked {
-        caller: Arc::from("ci\nheadend says: fine"),
+        caller: Caller::named("ci\nheadend says: fine"),
         upstream: Arc::from("f\u{1b}[2J\u{1b}[31m"),
         item: Arc::from("files__\u{202e}eteled\""),
         rule: Arc::from("r\u{200b}"),
@@ -127,7 +127,7 @@ fn hostile_names_and_arguments_are_seen_for_what_they_are() {
 fn long_names_and_arguments_are_cut_and_their_length_is_told() {
     let long = "\u{1f600}".repeat(2000);
     let longest = Asked {
-        caller: Arc::from(&*long),
+        caller: Caller::named(&long),
         upstream: Arc::from(&*long),
         item: Arc::from(&*long),
         rule: Arc::from(&*long),
@@ -158,7 +158,8 @@ fn long_names_and_arguments_are_cut_and_their_length_is_told() {
     assert_eq!(**kept, *arguments);
     let (long, hidden) = ("x".repeat(9999), "\u{200b}".repeat(99_999));
     let text: Arc<str> = Arc::from(long.as_str());
-    let asked = Asked { caller: text.clone(), upstream: text.clone(), item: text.clone(), rule: text, ..asked() };
+    let asked =
+        Asked { caller: Caller::named(&text), upstream: text.clone(), item: text.clone(), rule: text, ..asked() };
     let arguments = format!("{{\"a\":\"{}{hidden}\"}}", "x".repeat(1015));
     let server =
         Hints { read_only: Some(false), destructive: Some(false), idempotent: Some(true), open_world: Some(true) };
@@ -404,7 +405,7 @@ fn a_lasting_grant_is_about_all_calls_of_one_item() {
         ),
         ("another definition", Lifetime::UntilChanged, Asked { definition: other, ..asked() }, 150, false),
         ("another launch", Lifetime::UntilChanged, Asked { launch: other, ..asked() }, 150, false),
-        ("another caller", Lifetime::UntilChanged, Asked { caller: Arc::from("eve"), ..asked() }, 150, false),
+        ("another caller", Lifetime::UntilChanged, Asked { caller: Caller::named("eve"), ..asked() }, 150, false),
         ("another upstream", Lifetime::UntilChanged, Asked { upstream: Arc::from("b"), ..asked() }, 150, false),
         ("another kind", Lifetime::UntilChanged, Asked { kind: Kind::Prompt, ..asked() }, 150, false),
         ("another rule", Lifetime::UntilChanged, Asked { rule: Arc::from("r"), ..asked() }, 150, false),
@@ -418,7 +419,7 @@ fn a_lasting_grant_is_about_all_calls_of_one_item() {
 fn stricter_bounds_hold_for_open_prompts() {
     let mut desk = Desk::new(DeskLimits { max_open: 5, per_minute: 100 });
     let mut open = |caller: &str, item: &str, now: Wall| {
-        let asked = Asked { caller: Arc::from(caller), item: Arc::from(item), ..asked() };
+        let asked = Asked { caller: Caller::named(caller), item: Arc::from(item), ..asked() };
         let id = PromptId::new([u8::try_from(now).unwrap(); 16]);
         desk.open(asked, shown(), id, now, 900, None).unwrap().id
     };

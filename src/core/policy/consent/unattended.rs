@@ -57,12 +57,13 @@ impl UnattendedHosts {
 
 #[cfg(test)]
 mod tests {
+    use crate::policy::Caller;
     use std::sync::Arc;
 
     use super::*;
 
     fn host(connection: u64, client: &str) -> AskingHost {
-        AskingHost { connection, holder: Holder { caller: Arc::from("local"), client: Arc::from(client) } }
+        AskingHost { connection, holder: Holder { caller: Caller::local().clone(), client: Arc::from(client) } }
     }
 
     const fn s(seconds: u64) -> Duration {

@@ -72,7 +72,7 @@ fn facts_that_do_not_fit_are_denied() {
     let limiter = Limiter::new(&policy);
     let rows = [
         ("fits", TOOL.clone(), "allow all"),
-        ("no caller", Action { caller: "".into(), ..TOOL.clone() }, "deny doubt"),
+        ("no caller", Action { caller: Caller::named(""), ..TOOL.clone() }, "deny doubt"),
         ("another upstream", Action { upstream: "b".into(), ..TOOL.clone() }, "deny doubt"),
         ("another item", Action { canonical: "a__y".into(), ..TOOL.clone() }, "deny doubt"),
         ("another kind", Action { kind: Kind::Prompt, ..TOOL.clone() }, "deny doubt"),
@@ -82,7 +82,7 @@ fn facts_that_do_not_fit_are_denied() {
     }
     let item = policy.item_rules(Kind::Tool, "a", "b__x");
     let action = Action { canonical: "b__x".into(), ..TOOL.clone() };
-    assert!(policy.hidden(&item, "local", "", TOOL.annotations));
+    assert!(policy.hidden(&item, Caller::local(), "", TOOL.annotations));
     assert_eq!(told(&decide(&policy, &item, &action, &nobody, &limiter, SECOND)), "deny doubt");
 }
 
@@ -160,7 +160,11 @@ fn rules_are_about_servers_only_where_they_say_so() {
             [(&policy, "p", None), (&stated, "p", Some("stated")), (&policy, "", Some("doubt"))]
         {
             let item = policy.item_rules(kind, "a", "a");
-            assert_eq!(policy.forbidding(&item, caller, "").map(|rule| &**rule), want, "{kind:?} {caller:?}");
+            assert_eq!(
+                policy.forbidding(&item, &Caller::named(caller), "").map(|rule| &**rule),
+                want,
+                "{kind:?} {caller:?}"
+            );
         }
         assert_eq!(told(&outcome(&stated, &TOOL)), "allow default", "{kind:?}");
     }
@@ -228,7 +232,7 @@ fn what_goes_on_is_asked_of_deny_rules_alone() {
         ("a rule that denies its arguments", Effect::Allow, vec![path(Effect::Deny)], call, "deny p"),
         ("a task of a denied tool", Effect::Allow, vec![rule("r", Effect::Deny)], task.clone(), "deny r"),
         ("a task, which has no arguments", Effect::Allow, vec![path(Effect::Deny)], task, "allow again"),
-        ("nobody's", Effect::Allow, vec![], Action { caller: "".into(), ..TOOL.clone() }, "deny doubt"),
+        ("nobody's", Effect::Allow, vec![], Action { caller: Caller::named(""), ..TOOL.clone() }, "deny doubt"),
     ] {
         let policy = compile(&PolicySpec { default, ..spec(rules) });
         let item = policy.item_rules(action.kind, &action.upstream, &action.canonical);
@@ -270,7 +274,7 @@ fn arguments_are_parsed_when_a_rule_needs_them_and_once() {
     let item = policy.item_rules(TOOL.kind, &TOOL.upstream, &TOOL.canonical);
     let raw = RawJson::trusted(r#"{"p":1}"#);
     for (caller, parsed) in [("local", false), ("ci", true)] {
-        let action = Action { caller: caller.into(), arguments: Some(raw.clone()), ..TOOL.clone() };
+        let action = Action { caller: Caller::named(caller), arguments: Some(raw.clone()), ..TOOL.clone() };
         let arguments = Arguments::new(action.kind, action.arguments.as_ref());
         let fired = item.deny.iter().filter(|rule| rule.fires(&Who::of(&action), &arguments)).count();
         assert_eq!((fired == 1, arguments.is_parsed()), (parsed, parsed), "{caller}");

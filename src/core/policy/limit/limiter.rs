@@ -163,7 +163,7 @@ impl CallerLimiter {
         Some(Self { table: Arc::new(Table::new(&part, SHARD_CAPACITY, false, &HashMap::new(), 0)), meter })
     }
 
-    /// Takes so many requests, all or none.
+    /// Takes so many requests of a caller, by its key, or of an address; all or none.
     ///
     /// # Errors
     /// The time to wait.

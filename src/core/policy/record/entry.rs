@@ -8,7 +8,7 @@ use super::list_changes::ListChanges;
 use super::operator_action::OperatorAction;
 use super::removal::Removal;
 use crate::mcp::client_name::ClientName;
-use crate::policy::{Digest, Evidence, Facts, Kind};
+use crate::policy::{Caller, Digest, Evidence, Facts, Kind};
 use crate::wire::raw::RawJson;
 
 /// Kind of an event.
@@ -50,7 +50,7 @@ pub struct Entry {
     pub name: Option<Arc<str>>,
     /// The number by which logs and refusals name the call.
     pub call: Option<u64>,
-    pub caller: Option<Arc<str>>,
+    pub caller: Option<Caller>,
     /// The name that the client gives itself.
     pub client: Option<ClientName>,
     /// The number of the client's session or pipe.

@@ -1,5 +1,6 @@
 use super::super::{Evidence, Kind, Permit};
 use super::*;
+use crate::policy::Caller;
 use crate::wire::raw::RawJson;
 
 fn delete() -> Action {
@@ -26,7 +27,10 @@ fn each_decision_says_who_what_and_why() {
         let entry = record.entry(Some(3));
         let (rule, item) = (entry.rule.unwrap(), entry.item.unwrap());
         assert_eq!((entry.result, &*rule, &*entry.why, record.retry_after()), want);
-        assert_eq!((entry.caller.as_deref(), entry.upstream.as_deref()), (Some("local"), Some("github")));
+        assert_eq!(
+            (entry.caller.as_ref().map(Caller::name), entry.upstream.as_deref()),
+            (Some("local"), Some("github"))
+        );
         assert_eq!(
             (entry.call, entry.session, entry.kind, &*item),
             (Some(3), Some(7), Some(Kind::Tool), "github__delete_repo")

@@ -1,4 +1,5 @@
 use super::*;
+use crate::policy::Caller;
 use crate::wire::frame::Frame;
 
 const KIB: usize = 1024;
@@ -130,7 +131,7 @@ async fn a_wait_that_is_dropped_and_made_anew_is_not_longer_for_it() {
 const A: CallerNumber = CallerNumber::LOCAL;
 
 fn b() -> CallerNumber {
-    CallerNumber::of("budget-b")
+    CallerNumber::of(&Caller::named("budget-b"))
 }
 
 /// A budget of 256 KiB that several callers share, so that each has 64 KiB.
@@ -172,7 +173,8 @@ fn each_of_several_callers_has_a_quarter_and_one_that_is_alone_has_all() {
 #[test]
 fn of_many_callers_each_has_a_share_of_its_own() {
     let budget = shared();
-    let many: Vec<CallerNumber> = (0..200).map(|n| CallerNumber::of(&format!("budget-many-{n}"))).collect();
+    let many: Vec<CallerNumber> =
+        (0..200).map(|n| CallerNumber::of(&Caller::named(&format!("budget-many-{n}")))).collect();
     for (greedy, other) in [(&many[0], &many[1]), (&many[198], &many[199])] {
         let held = request(&budget, greedy, 64).unwrap();
         assert!(request(&budget, greedy, 16).is_err(), "its share is used up");
@@ -188,7 +190,7 @@ fn of_many_callers_each_has_a_share_of_its_own() {
 #[test]
 fn requests_leave_a_quarter_to_answers_and_answers_have_a_sixteenth_more() {
     let budget = shared();
-    let callers: [CallerNumber; 4] = std::array::from_fn(|n| CallerNumber::of(&format!("budget-{n}")));
+    let callers: [CallerNumber; 4] = std::array::from_fn(|n| CallerNumber::of(&Caller::named(&format!("budget-{n}"))));
     let requests: Vec<_> = callers.iter().filter_map(|caller| request(&budget, caller, 64).ok()).collect();
     assert_eq!((requests.len(), budget.used()), (3, 192 * KIB));
     assert!(budget.is_short());

@@ -1,13 +1,14 @@
 use futures_util::FutureExt as _;
 
 use super::*;
+use crate::policy::Caller;
 
 const A: CallerNumber = CallerNumber::LOCAL;
 const QUEUE_TIME: Duration = Duration::from_secs(5);
 const CALL_TIME: Duration = Duration::from_secs(60);
 
 fn callers() -> [CallerNumber; 3] {
-    [A, CallerNumber::of("fair-b"), CallerNumber::of("fair-c")]
+    [A, CallerNumber::of(&Caller::named("fair-b")), CallerNumber::of(&Caller::named("fair-c"))]
 }
 
 fn queue(slots: &FairSlots, caller: &CallerNumber) -> QueuedCall {

@@ -160,7 +160,7 @@ impl Call {
         self.handle.metrics.finished(self.labels.label, outcome, total, upstream);
         let entry = Entry {
             call: Some(self.labels.call),
-            caller: Some(Arc::clone(&self.action.caller)),
+            caller: Some(self.action.caller.clone()),
             kind: Some(self.action.kind),
             item: Some(Arc::clone(&self.action.canonical)),
             result: outcome.into_str(),

@@ -156,7 +156,7 @@ impl Call {
 
     /// Goes on with a parked call. Broken off, it is begun again: to attach twice does no harm.
     async fn rejoin(&mut self, id: &ParkId, answers: Option<&RawJson>, slot: Slot) -> Result<(), Failure> {
-        let caller = Arc::clone(&self.action.caller);
+        let caller = self.action.caller.clone();
         let lane = self.service.parks.lane(&caller, id).ok_or_else(ended)?;
         // The call runs again, so it takes its turn again; a request that is sent again shares that of the one before.
         let item = self.view.item(self.entry).map(|(entry, _)| Item::of(entry));

@@ -58,7 +58,7 @@ fn line(approvals: Vec<RawJson>, more: usize, open: usize, page: Option<&str>) -
 
 fn approval(listed: ListedApproval<'_>, arguments: bool, page: Option<&str>, now: Wall) -> RawJson {
     let ListedApproval { prompt, waits } = listed;
-    let texts = [("caller", &*prompt.asked.caller), ("item", &*prompt.asked.item), ("effect", &prompt.effect())];
+    let texts = [("caller", prompt.asked.caller.name()), ("item", &*prompt.asked.item), ("effect", &prompt.effect())];
     let mut out = RawObject::default();
     for (name, text) in texts {
         add(&mut out, name, Some(text));
@@ -104,13 +104,13 @@ mod tests {
     use super::*;
     use crate::mcp::client_name::ClientName;
     use crate::policy::consent::{Asked, PromptId, Shown};
-    use crate::policy::{Digest, Evidence, Kind, Said};
+    use crate::policy::{Caller, Digest, Evidence, Kind, Said};
 
     fn prompt(number: u8, arguments: &str) -> Prompt {
         let text: Arc<str> = Arc::from("x");
         let digest = Digest::of(b"");
         let asked = Asked {
-            caller: Arc::clone(&text),
+            caller: Caller::named(&text),
             session: None,
             upstream: Arc::clone(&text),
             kind: Kind::Tool,

@@ -136,7 +136,7 @@ impl Service {
             client: client.name.clone().or_else(|| outgoing.meta.client_name()),
             ..found_action
         };
-        outgoing.party.caller = Some(Arc::clone(&action.caller));
+        outgoing.party.caller = Some(action.caller.clone());
         if action.kind == Kind::Completion
             && let Some(asks) = self.keeps_completions(&found, &action)
         {

@@ -27,7 +27,7 @@ use crate::gateway::quota::Good;
 use crate::gateway::service::Service;
 use crate::mcp::input::{InputRequest, input_required, is_accepted};
 use crate::mcp::version::Era;
-use crate::policy::{Action, Kind, LOCAL, Permit};
+use crate::policy::{Action, Caller, Kind, Permit};
 use crate::telemetry::metrics::OutcomeLabel;
 use crate::upstream::handle::Handle;
 use crate::wire::raw::{RawJson, RawObject};
@@ -106,8 +106,8 @@ impl Service {
     }
 
     /// The page where a caller's person can log in; `None` for a caller that is not led there.
-    fn link_for(&self, handle: &Handle, caller: &str) -> Option<String> {
-        let is_alone = caller == LOCAL && !self.snapshots.load().config.has_many_callers();
+    fn link_for(&self, handle: &Handle, caller: &Caller) -> Option<String> {
+        let is_alone = caller.is_local() && !self.snapshots.load().config.has_many_callers();
         let is_offered = is_alone
             && handle.keeper.as_ref().is_some_and(|keeper| keeper.takes_person())
             && !handle.login_link.rests(clock::uptime());

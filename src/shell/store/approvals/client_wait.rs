@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Approvals, Open, PromptRow, Span, unlisted};
+use crate::policy::Caller;
 use crate::policy::consent::{AgentWait, Closed, Grant, Lifetime, PromptId};
 
 impl Approvals {
@@ -58,12 +59,12 @@ impl Approvals {
     /// A caller's credential is not valid any more: its open prompts close, and what was granted
     /// for its sessions ends. Other grants are for the caller, who may come back with another
     /// credential.
-    pub fn caller_left(&self, caller: &str) {
+    pub fn caller_left(&self, caller: &Caller) {
         let inner = &self.inner;
         let mut open = inner.lock();
-        let closed = open.desk.supersede(|prompt| *prompt.asked.caller == *caller);
+        let closed = open.desk.supersede(|prompt| prompt.asked.caller == *caller);
         closed.iter().for_each(|id| inner.close(&mut open, id, Closed::Superseded, None));
-        let over = |grant: &Grant| grant.lifetime() == Lifetime::Session && *grant.asked().caller == *caller;
+        let over = |grant: &Grant| grant.lifetime() == Lifetime::Session && grant.asked().caller == *caller;
         let grants = inner.grants.load();
         if grants.iter().any(|grant| over(grant)) {
             grants.iter().filter(|grant| over(grant)).for_each(|grant| inner.invalidated(grant));

@@ -37,7 +37,7 @@ impl Inner {
     /// Records that an approval ended with the daemon that opened it, which could not record that.
     pub(super) fn superseded(&self, row: &PromptRow) {
         self.record(Entry {
-            caller: Some(Arc::from(row.caller.as_str())),
+            caller: Some(row.caller.clone()),
             upstream: Some(Arc::from(row.upstream.as_str())),
             kind: row.kind.parse::<Kind>().ok(),
             item: Some(Arc::from(row.item.as_str())),
@@ -63,7 +63,7 @@ impl Inner {
         let about_it = match &block.denial {
             Some(denial) => about(Event::Revoke, &block.id, &denial.asked),
             None => Entry {
-                caller: Some(Arc::clone(&block.caller)),
+                caller: Some(block.caller.clone()),
                 item: Some(Arc::clone(&block.item)),
                 ..Entry::new(Event::Revoke)
             },
@@ -106,7 +106,7 @@ pub(super) fn answer(id: &PromptId, asked: &Asked, how: Closed, by: Option<By>) 
 /// The record of a grant that is no more; it was about nothing that is known where its row cannot be read.
 fn ended(asked: Option<&Asked>, grant: &Arc<str>, why: &'static str) -> Entry {
     Entry {
-        caller: asked.map(|asked| Arc::clone(&asked.caller)),
+        caller: asked.map(|asked| asked.caller.clone()),
         upstream: asked.map(|asked| Arc::clone(&asked.upstream)),
         kind: asked.map(|asked| asked.kind),
         item: asked.map(|asked| Arc::clone(&asked.item)),
@@ -123,7 +123,7 @@ pub(super) fn revocation(asked: Option<&Asked>, grant: &Arc<str>, by: &Arc<str>)
 
 fn about(event: Event, id: &PromptId, asked: &Asked) -> Entry {
     Entry {
-        caller: Some(Arc::clone(&asked.caller)),
+        caller: Some(asked.caller.clone()),
         session: asked.session,
         upstream: Some(Arc::clone(&asked.upstream)),
         kind: Some(asked.kind),

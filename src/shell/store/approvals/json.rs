@@ -27,7 +27,7 @@ pub fn prompt(row: &PromptRow, now: Wall) -> RawJson {
     let PromptRow { id, caller, upstream, kind, item, exposed, rule, need, message, .. } = row;
     let mut out = RawObject::of_strings(&[
         ("id", id),
-        ("caller", caller),
+        ("caller", caller.name()),
         ("upstream", upstream),
         ("kind", kind),
         ("item", item),
@@ -63,7 +63,7 @@ pub fn grant(row: &GrantRow) -> RawJson {
     let (definition, launch) = (asked.definition.short(), asked.launch.short());
     let mut out = RawObject::of_strings(&[
         ("id", &row.id),
-        ("caller", &asked.caller),
+        ("caller", asked.caller.name()),
         ("upstream", &asked.upstream),
         ("kind", asked.kind.into_str()),
         ("item", &asked.item),
@@ -93,7 +93,7 @@ pub fn grant(row: &GrantRow) -> RawJson {
 /// seconds.
 pub fn block(block: &CallBlock, now: Wall) -> RawJson {
     let id = block.id.to_string();
-    let mut out = RawObject::of_strings(&[("id", &id), ("caller", &block.caller), ("item", &block.item)]);
+    let mut out = RawObject::of_strings(&[("id", &id), ("caller", block.caller.name()), ("item", &block.item)]);
     if let Some(client) = &block.client {
         out.set("client", RawJson::string(client));
     }

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::policy::Digest;
 use crate::policy::consent::{Closed, GrantRow, Prompt, Wall};
+use crate::policy::{Caller, Digest};
 
 /// A prompt as it is listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PromptRow {
     pub id: String,
-    pub caller: String,
+    pub caller: Caller,
     pub upstream: String,
     pub kind: String,
     pub item: String,
@@ -39,7 +39,7 @@ impl From<&Prompt> for PromptRow {
         let asked = &prompt.asked;
         Self {
             id: prompt.id.to_string(),
-            caller: asked.caller.to_string(),
+            caller: asked.caller.clone(),
             upstream: asked.upstream.to_string(),
             kind: asked.kind.into_str().to_owned(),
             item: asked.item.to_string(),

@@ -1,7 +1,7 @@
 use super::*;
 use crate::base::clock::played::Machine;
 use crate::mcp::client_name::ClientName;
-use crate::policy::{Digest, Entry, Event, Kind, Said};
+use crate::policy::{Caller, Digest, Entry, Event, Kind, Said};
 use crate::store::lock::StateLock;
 use crate::telemetry::metrics::Metrics;
 use crate::wire::raw::{RawJson, RawObject};
@@ -15,7 +15,7 @@ mod steps;
 
 pub(super) fn asked(caller: &str, item: &str, arguments: &str) -> Asked {
     Asked {
-        caller: Arc::from(caller),
+        caller: Caller::named(caller),
         session: Some(7),
         upstream: Arc::from("fx"),
         kind: Kind::Tool,
@@ -53,7 +53,7 @@ async fn a_caller_that_lost_its_access_loses_its_open_prompts_and_session_grants
     allow(&approvals, &asked("ci", "session", "{}"), Lifetime::Session).await;
     allow(&approvals, &asked("ci", "always", "{}"), Lifetime::UntilChanged).await;
     let (ours, theirs) = (ask("ci", "open"), ask("dev", "open"));
-    approvals.caller_left("ci");
+    approvals.caller_left(&Caller::named("ci"));
     assert_eq!(approvals.settled(&ours).await, Closed::Superseded);
     assert!(approvals.prompt(&theirs).is_some());
     let left: Vec<Lifetime> = approvals.grants().iter().map(|grant| grant.lifetime()).collect();

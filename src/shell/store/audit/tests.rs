@@ -7,8 +7,8 @@ use tempfile::TempDir;
 
 use super::verify::{Anchor, verify};
 use super::*;
-use crate::policy::Event;
 use crate::policy::chain::Retain;
+use crate::policy::{Caller, Event};
 use crate::telemetry::metrics::Metrics;
 
 mod crash;
@@ -70,7 +70,7 @@ impl Place {
 }
 
 fn entry(call: u64) -> Entry {
-    Entry { call: Some(call), caller: Some("ci".into()), ..Entry::new(Event::Decision) }
+    Entry { call: Some(call), caller: Some(Caller::named("ci")), ..Entry::new(Event::Decision) }
 }
 
 /// Writes so many records and ends, as a process does.

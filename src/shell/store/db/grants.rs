@@ -7,7 +7,7 @@ use rusqlite::{Connection, Row, named_params, params};
 
 use super::{Db, Operation, Work, meta, signed, unsigned};
 use crate::policy::consent::{Arguments, Asked, GrantRow, Lifetime, ONCE_LIFE, Wall, askable};
-use crate::policy::{Digest, Evidence};
+use crate::policy::{Caller, Digest, Evidence};
 use crate::store::approvals::{Revoked, Used};
 
 /// How long ended grants are kept for inspection, in seconds.
@@ -65,7 +65,7 @@ pub(super) fn insert(connection: &Connection, row: &GrantRow) -> rusqlite::Resul
          'live')"
     );
     let values = named_params! {
-        ":id": &**id, ":caller": &*asked.caller, ":upstream": &*asked.upstream, ":kind": asked.kind.into_str(),
+        ":id": &**id, ":caller": asked.caller.key(), ":upstream": &*asked.upstream, ":kind": asked.kind.into_str(),
         ":item": &*asked.item, ":definition": asked.definition.hex(), ":launch": asked.launch.hex(),
         ":arguments": asked.arguments.hex(), ":rule": &*asked.rule, ":need": asked.need.into_str(),
         ":destructive": asked.destructive, ":scope": arguments.into_str(),
@@ -106,13 +106,14 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Option<GrantRow>> {
         let digest = |name: &str| text(name).map(|hex| Digest::from_hex(&hex));
         let kind = askable(&text("kind")?);
         let need = text("need")?.parse::<Evidence>().ok();
-        let (Some(kind), Some(need)) = (kind, need) else { return Ok(None) };
+        let caller = Caller::from_key(&text("caller")?);
+        let (Some(kind), Some(need), Some(caller)) = (kind, need, caller) else { return Ok(None) };
         let (definition, launch, arguments) = (digest("definition")?, digest("launch")?, digest("arguments")?);
         let (Some(definition), Some(launch), Some(arguments)) = (definition, launch, arguments) else {
             return Ok(None);
         };
         Ok(Some(Asked {
-            caller: Arc::from(text("caller")?),
+            caller,
             session: None,
             upstream: Arc::from(text("upstream")?),
             kind,

@@ -8,6 +8,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use strum::VariantArray as _;
 
 use super::{Db, Operation, Work, meta, no_key, number, signed, unsigned};
+use crate::policy::Caller;
 use crate::policy::consent::Wall;
 use crate::store::approvals::{Answered, DAEMON, Keeper, PromptRow};
 use crate::store::seal::{Opened, Seals};
@@ -162,7 +163,7 @@ fn insert(connection: &Connection, owner: &str, row: &PromptRow, details: &str, 
     let values = params![
         id,
         owner,
-        caller,
+        caller.key(),
         upstream,
         kind,
         item,
@@ -192,7 +193,7 @@ fn read(row: &Row<'_>, seals: &Seals) -> rusqlite::Result<Option<PromptRow>> {
 fn row_of(row: &Row<'_>, message: String) -> rusqlite::Result<PromptRow> {
     Ok(PromptRow {
         id: row.get(0)?,
-        caller: row.get(1)?,
+        caller: caller(row)?,
         upstream: row.get(2)?,
         kind: row.get(3)?,
         item: row.get(4)?,
@@ -205,6 +206,12 @@ fn row_of(row: &Row<'_>, message: String) -> rusqlite::Result<PromptRow> {
         opened_at: unsigned(row.get(11)?),
         until: unsigned(row.get(12)?),
     })
+}
+
+/// The caller of a row, by its name if a process of version 10 wrote it that still runs.
+fn caller(row: &Row<'_>) -> rusqlite::Result<Caller> {
+    let text: String = row.get(1)?;
+    Ok(Caller::from_key(&text).unwrap_or_else(|| Caller::named(&text)))
 }
 
 /// Answers for the prompts of the process `owner` that it has not judged.

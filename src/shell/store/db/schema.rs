@@ -9,7 +9,8 @@
 use rusqlite::{Connection, TransactionBehavior};
 
 /// The step at place 0 leads from an empty file to version 1, the next one to version 2, and so on.
-const STEPS: &[&str] = &[TABLES, SEALED, SESSIONS, STATES, DETAILS, CONFIRMED, SIGN_INS, LOGINS, OWNERS, BELOW];
+const STEPS: &[&str] =
+    &[TABLES, SEALED, SESSIONS, STATES, DETAILS, CONFIRMED, SIGN_INS, LOGINS, OWNERS, BELOW, CALLERS];
 /// The version of this program.
 pub(super) const VERSION: usize = STEPS.len();
 
@@ -171,6 +172,30 @@ CREATE TABLE login_issuers (
 /// would not know the scope; like a rule of the configuration it names no value of a call.
 const BELOW: &str = "
 ALTER TABLE grants ADD COLUMN below TEXT;
+";
+
+/// Version 11: a caller is kind and name, as [`crate::policy::Caller::key`] writes them. A program
+/// of before would take the text for a name that no caller has.
+///
+/// Rows of before have the name alone. `local` and `uid:N` were users: no release took a token of
+/// the configuration with the name `local` or with a colon. All other names were those of tokens.
+/// Where no credential was required, HTTP clients were `local` as well, and no row says which. In
+/// doubt a row allows less: a grant or an approval is our own user's, who is the operator; an ended
+/// session has ended and a used limit is used for both.
+const CALLERS: &str = "
+INSERT INTO limits SELECT limit_id, '[\"anyone local\"' || substr(bucket, 9), day, state FROM limits
+    WHERE substr(bucket, 1, 9) = '[\"local\",';
+UPDATE limits SET bucket =
+    iif(substr(bucket, 1, 9) = '[\"local\",' OR substr(bucket, 1, 6) = '[\"uid:', '[\"user ', '[\"token ') || substr(bucket, 3)
+    WHERE substr(bucket, 1, 2) = '[\"' AND substr(bucket, 3, 1) <> '\"' AND substr(bucket, 1, 15) <> '[\"anyone local\"';
+INSERT INTO ended_sessions SELECT 'anyone local', opened, name, until FROM ended_sessions WHERE caller = 'local';
+UPDATE ended_sessions SET caller = iif(caller = 'local' OR substr(caller, 1, 4) = 'uid:', 'user ', 'token ') || caller
+    WHERE caller <> 'anyone local';
+INSERT INTO ended_floors SELECT 'anyone local', opened, until FROM ended_floors WHERE caller = 'local';
+UPDATE ended_floors SET caller = iif(caller = 'local' OR substr(caller, 1, 4) = 'uid:', 'user ', 'token ') || caller
+    WHERE caller <> 'anyone local';
+UPDATE grants SET caller = iif(caller = 'local' OR substr(caller, 1, 4) = 'uid:', 'user ', 'token ') || caller;
+UPDATE prompts SET caller = iif(caller = 'local' OR substr(caller, 1, 4) = 'uid:', 'user ', 'token ') || caller;
 ";
 
 /// Reasons not to use a file.

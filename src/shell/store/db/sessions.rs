@@ -2,11 +2,12 @@
 //! enters rows: no other process serves HTTP. Every process may remove those of ids that have expired.
 
 use data_encoding::HEXLOWER;
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::{Db, DbError, Operation, Work, meta, no_key, signed, unsigned};
 use crate::engine::ended::{Ended, EndedSession, Floor};
 use crate::engine::session_id::SessionName;
+use crate::policy::Caller;
 use crate::store::seal::Opened;
 
 /// The part of a session that is kept besides its id.
@@ -24,7 +25,7 @@ impl Db {
             forget(connection, &session.name)?;
             let EndedSession { caller, name, opened, until } = session;
             let sql = "INSERT OR REPLACE INTO ended_sessions (caller, opened, name, until) VALUES (?1, ?2, ?3, ?4)";
-            let values = params![&*caller, signed(opened), &name[..], signed(until)];
+            let values = params![caller.key(), signed(opened), &name[..], signed(until)];
             connection.prepare_cached(sql)?.execute(values)?;
             floor.map_or(Ok(()), |floor| raise(connection, &floor))
         })
@@ -47,22 +48,18 @@ impl Db {
             let mut select = connection.prepare("SELECT caller, opened, until FROM ended_floors WHERE until > ?1")?;
             let mut rows = select.query([signed(now)])?;
             while let Some(row) = rows.next()? {
-                let caller: String = row.get(0)?;
-                ended.raise(Floor {
-                    caller: caller.into(),
-                    opened: unsigned(row.get(1)?),
-                    until: unsigned(row.get(2)?),
-                });
+                let Some(caller) = caller(row)? else { continue };
+                ended.raise(Floor { caller, opened: unsigned(row.get(1)?), until: unsigned(row.get(2)?) });
             }
             let mut select =
                 connection.prepare("SELECT caller, opened, name, until FROM ended_sessions WHERE until > ?1")?;
             let mut rows = select.query([signed(now)])?;
             while let Some(row) = rows.next()? {
-                let (caller, name): (String, Vec<u8>) = (row.get(0)?, row.get(2)?);
                 // No id has a name of another length.
-                let Ok(name) = SessionName::try_from(name) else { continue };
+                let name = SessionName::try_from(row.get::<_, Vec<u8>>(2)?);
+                let (Some(caller), Ok(name)) = (caller(row)?, name) else { continue };
                 ended.restore(&EndedSession {
-                    caller: caller.into(),
+                    caller,
                     name,
                     opened: unsigned(row.get(1)?),
                     until: unsigned(row.get(3)?),
@@ -145,6 +142,11 @@ impl Db {
     }
 }
 
+/// The caller in the first column; `None` for a text that no session's caller has.
+fn caller(row: &Row<'_>) -> rusqlite::Result<Option<Caller>> {
+    Ok(Caller::from_key(&row.get::<_, String>(0)?))
+}
+
 /// The place of a watched URI.
 fn place(name: &SessionName, slot: u64) -> [String; 4] {
     ["session_resources".to_owned(), "uri".to_owned(), HEXLOWER.encode(name), slot.to_string()]
@@ -158,7 +160,7 @@ fn as_strs(place: &[String; 4]) -> [&str; 4] {
 fn is_over(connection: &Connection, session: &EndedSession) -> rusqlite::Result<bool> {
     let sql = "SELECT EXISTS (SELECT 1 FROM ended_sessions WHERE caller = ?1 AND opened = ?2 AND name = ?3) \
                OR EXISTS (SELECT 1 FROM ended_floors WHERE caller = ?1 AND opened >= ?2)";
-    let values = params![&*session.caller, signed(session.opened), &session.name[..]];
+    let values = params![session.caller.key(), signed(session.opened), &session.name[..]];
     connection.prepare_cached(sql)?.query_row(values, |row| row.get(0))
 }
 
@@ -166,9 +168,9 @@ fn raise(connection: &Connection, floor: &Floor) -> rusqlite::Result<()> {
     let Floor { caller, opened, until } = floor;
     let sql = "INSERT INTO ended_floors (caller, opened, until) VALUES (?1, ?2, ?3) ON CONFLICT (caller) DO UPDATE \
                SET opened = max(opened, excluded.opened), until = max(until, excluded.until)";
-    connection.execute(sql, params![&**caller, signed(*opened), signed(*until)])?;
+    connection.execute(sql, params![caller.key(), signed(*opened), signed(*until)])?;
     let sql = "DELETE FROM ended_sessions WHERE caller = ?1 AND opened <= ?2";
-    connection.execute(sql, params![&**caller, signed(*opened)]).map(drop)
+    connection.execute(sql, params![caller.key(), signed(*opened)]).map(drop)
 }
 
 fn forget(connection: &Connection, name: &SessionName) -> rusqlite::Result<()> {

@@ -2,7 +2,10 @@ use super::*;
 use crate::engine::ended::MAX_NOTES;
 use crate::mcp::version::Revision;
 
-const OWNER: SessionOwner<'static> = SessionOwner { caller: "ci", kind: "token", token: &[7; 32], profile: None };
+/// Our own user, by the generated token.
+fn owner() -> SessionOwner<'static> {
+    SessionOwner { caller: Caller::local(), kind: "token", token: &[7; 32], profile: None }
+}
 
 fn open(dir: &tempfile::TempDir) -> (Db, SessionStore) {
     let db = Db::open(dir.path()).unwrap();
@@ -10,7 +13,7 @@ fn open(dir: &tempfile::TempDir) -> (Db, SessionStore) {
 }
 
 fn goes_on(store: &SessionStore, id: &str) -> bool {
-    store.find(&OWNER, id).is_some_and(|(session, _)| !session.has_ended())
+    store.find(&owner(), id).is_some_and(|(session, _)| !session.has_ended())
 }
 
 fn terms() -> SessionTerms {
@@ -23,8 +26,8 @@ fn terms() -> SessionTerms {
 async fn a_session_is_found_after_a_restart_until_it_has_ended() {
     let dir = tempfile::tempdir().unwrap();
     let (db, store) = open(&dir);
-    let (id, session) = store.begin(&OWNER, &terms()).unwrap();
-    let (other, _) = store.begin(&OWNER, &terms()).unwrap();
+    let (id, session) = store.begin(&owner(), &terms()).unwrap();
+    let (other, _) = store.begin(&owner(), &terms()).unwrap();
     session.keep_level(LogLevel::Warning).await;
     let one = session.keep_resource("fx://doc/1").await;
     session.keep_resource("fx://doc/2").await;
@@ -32,7 +35,7 @@ async fn a_session_is_found_after_a_restart_until_it_has_ended() {
     drop((db, store, session));
 
     let (_, store) = open(&dir);
-    let (session, _) = store.find(&OWNER, &id).unwrap();
+    let (session, _) = store.find(&owner(), &id).unwrap();
     let kept = session.look().await.unwrap().unwrap();
     assert_eq!(kept.level.as_deref(), Some("warning"));
     let [(slot, uri)] = &kept.resources[..] else { panic!("{kept:?}") };
@@ -54,18 +57,18 @@ async fn a_session_is_found_after_a_restart_until_it_has_ended() {
 async fn a_session_that_cannot_be_kept_as_a_whole_is_not_revived() {
     let dir = tempfile::tempdir().unwrap();
     let (db, store) = open(&dir);
-    let (many, session) = store.begin(&OWNER, &terms()).unwrap();
+    let (many, session) = store.begin(&owner(), &terms()).unwrap();
     for n in 0..9 {
         session.keep_resource(&format!("fx://{n}/{}", "x".repeat(MAX_KEPT / 8))).await;
     }
     assert!(session.has_ended());
-    let (unwritten, session) = store.begin(&OWNER, &terms()).unwrap();
-    let (ended, other) = store.begin(&OWNER, &terms()).unwrap();
+    let (unwritten, session) = store.begin(&owner(), &terms()).unwrap();
+    let (ended, other) = store.begin(&owner(), &terms()).unwrap();
     db.refuse_writes(true);
     session.keep_level(LogLevel::Debug).await;
     other.end();
     assert!(!store.settled().await);
-    assert!(store.begin(&OWNER, &terms()).is_none(), "its end could not be noted");
+    assert!(store.begin(&owner(), &terms()).is_none(), "its end could not be noted");
     db.refuse_writes(false);
     while !db.health().is_writable() {
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
@@ -86,7 +89,7 @@ async fn ended_sessions_are_bounded_on_disk_and_none_of_them_comes_back() {
     let ids: Vec<String> = (0..MAX_NOTES as u64 + 100)
         .map(|n| {
             let terms = SessionTerms { opened: now - 100_000 + n, until: now + 3600, ..terms() };
-            let (id, session) = store.begin(&OWNER, &terms).unwrap();
+            let (id, session) = store.begin(&owner(), &terms).unwrap();
             session.end();
             if n % 1000 == 0 {
                 db.all_so_far().run_now().unwrap();
@@ -105,7 +108,7 @@ async fn ended_sessions_are_bounded_on_disk_and_none_of_them_comes_back() {
 async fn nothing_is_kept_of_a_session_that_ended_meanwhile() {
     let dir = tempfile::tempdir().unwrap();
     let (_db, store) = open(&dir);
-    let (_, session) = store.begin(&OWNER, &terms()).unwrap();
+    let (_, session) = store.begin(&owner(), &terms()).unwrap();
     // A server takes its time for a subscription, and the client ends its session meanwhile.
     session.end();
     session.keep_resource("fx://doc/1").await;
@@ -118,7 +121,7 @@ async fn a_session_that_ended_by_a_clock_ahead_stays_ended_when_that_is_set_back
     let dir = tempfile::tempdir().unwrap();
     let (db, store) = open(&dir);
     let terms = terms();
-    let (_, session) = store.begin(&OWNER, &SessionTerms { until: terms.opened, ..terms }).unwrap();
+    let (_, session) = store.begin(&owner(), &SessionTerms { until: terms.opened, ..terms }).unwrap();
     assert!(db.latest_time().run_now().unwrap().as_secs() < terms.opened);
     session.end();
     assert!(store.settled().await);
@@ -135,7 +138,7 @@ fn an_id_is_unknown_to_every_other_store_whatever_its_key() {
         assert!(db.secrets("x").unwrap().is_some());
         SessionStore::open(db).unwrap().unwrap()
     });
-    let (id, session) = one.begin(&OWNER, &terms()).unwrap();
+    let (id, session) = one.begin(&owner(), &terms()).unwrap();
     // The other store knows nothing of the end.
     session.end();
     assert!(!goes_on(&one, &id) && !goes_on(&other, &id));
@@ -145,8 +148,9 @@ fn an_id_is_unknown_to_every_other_store_whatever_its_key() {
 async fn no_session_that_ended_comes_back_however_many_end_while_the_store_takes_no_writes() {
     let dir = tempfile::tempdir().unwrap();
     let (db, store) = open(&dir);
-    let sessions: Vec<_> = (0..MAX_UNNOTED + 100).map(|_| store.begin(&OWNER, &terms()).unwrap()).collect();
-    let other = SessionOwner { caller: "dev", ..OWNER };
+    let sessions: Vec<_> = (0..MAX_UNNOTED + 100).map(|_| store.begin(&owner(), &terms()).unwrap()).collect();
+    let dev = Caller::named("dev");
+    let other = SessionOwner { caller: &dev, ..owner() };
     let (theirs, live) = store.begin(&other, &terms()).unwrap();
     db.refuse_writes(true);
     for (n, (_, session)) in sessions.iter().enumerate() {

@@ -7,6 +7,7 @@ use crate::base::slots::Slots;
 use crate::base::stop::StopTimes;
 use crate::base::task_group::TaskGroup;
 use crate::config::Limits;
+use crate::policy::Caller;
 use crate::store::audit::Audit;
 use crate::store::pins::{LaunchGate, Pins};
 use crate::telemetry::metrics::Metrics;
@@ -44,7 +45,7 @@ async fn a_call_waits_for_a_slot_as_long_as_another_caller_s_call_with_progress_
     let lines =
         "max-in-flight = 1\nqueue-timeout = \"1s\"\nstart-wait = \"1s\"\ncall-timeout = \"3s\"\ncall-max = \"10m\"";
     let handle = handle(lines);
-    let [a, b] = [CallerNumber::LOCAL, CallerNumber::of("handle-b")];
+    let [a, b] = [CallerNumber::LOCAL, CallerNumber::of(&Caller::named("handle-b"))];
     let held = handle.free_slot(&a);
     let begun = Instant::now();
     // A call that reports progress is longer than `call-timeout`.

@@ -7,12 +7,13 @@ use crate::engine::ask::Declared;
 use crate::engine::handshake::Agreed;
 use crate::mcp::input::Kinds;
 use crate::mcp::version::Era;
+use crate::policy::Caller;
 use crate::upstream::session_news::ClientTag;
 
 /// Owner of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Owner {
-    Caller(Arc<str>),
+    Caller(Caller),
     Client(u64),
     /// The gateway, which reads the lists as clients with some capabilities see them.
     Gateway,
@@ -21,7 +22,7 @@ pub(super) enum Owner {
 /// The client of a call that needs a session.
 #[derive(Clone, Debug)]
 pub struct Wants {
-    pub caller: Arc<str>,
+    pub caller: Caller,
     pub client: Option<Arc<ClientTag>>,
     /// Input that this client can give.
     pub offered: Kinds,
@@ -73,6 +74,6 @@ pub(super) fn place<'w>(
         Sharing::Caller => None,
         Sharing::Client => wants.client.as_ref(),
     };
-    let owner = client.map_or_else(|| Owner::Caller(Arc::clone(&wants.caller)), |tag| Owner::Client(tag.number()));
+    let owner = client.map_or_else(|| Owner::Caller(wants.caller.clone()), |tag| Owner::Client(tag.number()));
     Some(((owner, Declared::new(wants.offered, &spec.roots).kinds), client))
 }

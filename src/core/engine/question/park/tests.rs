@@ -189,21 +189,21 @@ fn calls_that_have_ended_give_way_the_oldest_first_and_each_caller_has_a_share()
     let id = |n: usize| -> ParkId {
         [u8::try_from(n / 200).unwrap(), u8::try_from(n % 200).unwrap()].repeat(8).try_into().unwrap()
     };
-    let [ci, dev, local] = ["ci", "dev", LOCAL].map(Arc::<str>::from);
+    let [ci, dev, local] = ["ci", "dev", "local"].map(Caller::named);
     let mut table = ParkTable::default();
     for n in 0..MAX_PER_CALLER {
         assert!(table.enter(id(n), &ci, n));
     }
     assert!(!table.enter(id(100), &ci, 100), "its share is used up");
-    assert_eq!((table.find("ci", &id(3)), table.find("dev", &id(3))), (Some(&3), None));
+    assert_eq!((table.find(&ci, &id(3)), table.find(&dev, &id(3))), (Some(&3), None));
     table.ended(&id(5), start + SECOND);
     table.ended(&id(7), start);
     table.ended(&id(7), start + 2 * SECOND);
     assert!(table.enter(id(100), &ci, 100));
-    assert_eq!((table.find("ci", &id(7)), table.find("ci", &id(5))), (None, Some(&5)), "the oldest end");
+    assert_eq!((table.find(&ci, &id(7)), table.find(&ci, &id(5))), (None, Some(&5)), "the oldest end");
     for n in 200..200 + MAX_PARKED - MAX_PER_CALLER {
         assert!(table.enter(id(n), &local, n), "its number is bounded by all alone");
     }
     assert!(table.enter(id(101), &dev, 101), "another caller's outcome gives way");
-    assert!(!table.enter(id(102), &dev, 102) && table.find("ci", &id(5)).is_none(), "no other has ended");
+    assert!(!table.enter(id(102), &dev, 102) && table.find(&ci, &id(5)).is_none(), "no other has ended");
 }

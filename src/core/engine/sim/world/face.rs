@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -16,6 +15,7 @@ use crate::engine::client::{Client, Served, Step};
 use crate::mcp::capability::initialize_result;
 use crate::mcp::input::about_input;
 use crate::mcp::version::{Era, Revision};
+use crate::policy::Caller;
 use crate::wire::frame::Bounds;
 use crate::wire::id::ClientId;
 use crate::wire::lines::{Line, LineDecoder};
@@ -28,7 +28,7 @@ type Ticket = Rc<Cell<u64>>;
 
 pub(super) struct Face {
     number: u64,
-    caller: Arc<str>,
+    caller: Caller,
     decoder: LineDecoder,
     client: Client<Ticket>,
     /// By `initialize`.
@@ -58,7 +58,7 @@ impl Head for Fields<'_> {
 impl Face {
     pub(super) fn new(number: u64, caller: &str) -> Self {
         let (decoder, client) = (LineDecoder::new(MAX_LINE), Client::default());
-        Self { number, caller: Arc::from(caller), decoder, client, agreed: None, declared: None }
+        Self { number, caller: Caller::named(caller), decoder, client, agreed: None, declared: None }
     }
 
     /// Bytes on a pipe.
@@ -116,7 +116,7 @@ impl Face {
 
     fn who(&self, revision: Revision, id: ClientId, stream: u64, request: u64) -> Who {
         let declared = self.declared.clone().filter(|_| revision.era() == Era::Legacy);
-        Who { client: self.number, request, stream, revision, caller: Arc::clone(&self.caller), declared, id }
+        Who { client: self.number, request, stream, revision, caller: self.caller.clone(), declared, id }
     }
 
     fn step(

@@ -24,7 +24,7 @@ use crate::mcp::input::{InputRequest, Kinds, all_accepted, input_required};
 use crate::mcp::method::Method;
 use crate::mcp::version::{Era, Revision};
 use crate::policy::consent::{Answer, Asked, Desk, DeskLimits, Grants, PromptId, Shown};
-use crate::policy::{Action, Annotations, Decision, Evidence, Kind, Limiter, Permit, decide, decide_again};
+use crate::policy::{Action, Annotations, Caller, Decision, Evidence, Kind, Limiter, Permit, decide, decide_again};
 use crate::wire::code;
 use crate::wire::id::ClientId;
 use crate::wire::message::{encode_answer, encode_request, error_object};
@@ -42,7 +42,7 @@ pub(super) struct Who {
     pub(super) request: u64,
     pub(super) stream: u64,
     pub(super) revision: Revision,
-    pub(super) caller: Arc<str>,
+    pub(super) caller: Caller,
     /// What a legacy client can be asked for, as it declared it.
     pub(super) declared: Option<RawJson>,
     pub(super) id: ClientId,
@@ -227,10 +227,10 @@ impl Gateway {
         }
         let offered = Kinds::of(outgoing.capabilities.as_ref());
         outgoing.can_be_asked = offered.any();
-        outgoing.party.caller = Some(Arc::clone(&who.caller));
+        outgoing.party.caller = Some(who.caller.clone());
         let action = Action {
             arguments: outgoing.body.get("arguments").cloned(),
-            ..Action::on(entry, Kind::Tool, launch(), Arc::clone(&who.caller), None, who.client)
+            ..Action::on(entry, Kind::Tool, launch(), who.caller.clone(), None, who.client)
         };
         let mut round = 0;
         let going_on = match resume {

@@ -51,7 +51,7 @@ fn beyond_eight_names_the_clients_of_a_caller_count_as_one() {
     let new = dismissed(&mut desk, &asked(), "name 11", 11, now);
     assert!(matches!(new, Err(Refused::Embargo { .. })), "a new name begins nothing anew: {new:?}");
     dismissed(&mut desk, &asked(), "name 0", 12, now).expect("it is counted apart");
-    let other = Asked { caller: Arc::from("dev"), ..asked() };
+    let other = Asked { caller: Caller::named("dev"), ..asked() };
     dismissed(&mut desk, &other, "name 11", 13, now).expect("another caller");
     assert_eq!(desk.blocks(now)[0].client, None);
 }
@@ -74,7 +74,7 @@ fn a_block_is_listed_while_it_lasts_and_ends_when_an_operator_says_so() {
     blocked(&mut desk, "codex", &mut now);
     let blocks = desk.blocks(now);
     let [block] = &blocks[..] else { panic!("{blocks:?}") };
-    assert_eq!((&*block.caller, block.client.as_deref(), &*block.item), ("ci", Some("codex"), "files__delete"));
+    assert_eq!((block.caller.name(), block.client.as_deref(), &*block.item), ("ci", Some("codex"), "files__delete"));
     assert_eq!(block.until, now + 600);
     assert!(desk.blocks(now + 600).is_empty());
     assert_eq!(desk.end_block(&PromptId::new([9; 16]), now), None);

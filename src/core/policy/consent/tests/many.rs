@@ -26,7 +26,7 @@ fn each_call_that_waits_has_its_own_question_and_one_that_left_is_joined() {
     let third_session = Asked { session: Some(3), ..asked() };
     assert_eq!(open(&mut desk, &third_session, 10, 1), opened(2, true), "it came back");
     assert_eq!(desk.get(&id(2)).unwrap().asked.session, Some(3));
-    let other_caller = Asked { caller: Arc::from("dev"), ..asked() };
+    let other_caller = Asked { caller: Caller::named("dev"), ..asked() };
     assert_eq!(open(&mut desk, &other_caller, 11, 1), opened(11, false));
     let more = Asked { need: Evidence::Page, ..third_session.clone() };
     desk.leave(&id(2));

@@ -32,7 +32,7 @@ fn actions() -> impl Strategy<Value = Asked> {
     let who = (0..CALLERS.len(), 0..ITEMS.len(), proptest::option::of(1_u64..3));
     let what = (0_u8..2, 0_u8..2, 0_u8..2, 0_u8..2, evidence(), any::<bool>());
     (who, what).prop_map(|((caller, item, session), (definition, launch, arguments, rule, need, destructive))| Asked {
-        caller: Arc::from(CALLERS[caller]),
+        caller: Caller::named(CALLERS[caller]),
         session,
         item: Arc::from(ITEMS[item]),
         definition: Digest::of(&[definition]),
@@ -86,7 +86,7 @@ struct World {
     open: HashMap<PromptId, Asked>,
     spent: HashSet<Arc<str>>,
     gone: HashSet<Arc<str>>,
-    embargoes: HashMap<(Arc<str>, Arc<str>), Wall>,
+    embargoes: HashMap<(Caller, Arc<str>), Wall>,
     /// The prompts that calls wait for, also after an answer.
     held: HashSet<PromptId>,
     /// The once-grants of such calls.
@@ -140,7 +140,7 @@ impl World {
         let listed: HashSet<PromptId> = self.desk.prompts().map(|prompt| prompt.id).collect();
         assert_eq!(listed, self.open.keys().copied().collect(), "nothing open is lost");
         for caller in CALLERS {
-            let mine = self.desk.prompts().filter(|prompt| *prompt.asked.caller == *caller);
+            let mine = self.desk.prompts().filter(|prompt| prompt.asked.caller.name() == caller);
             assert!(mine.count() <= LIMITS.max_open);
         }
         assert!(self.open.keys().all(|id| self.desk.is_held(id) == self.held.contains(id)));

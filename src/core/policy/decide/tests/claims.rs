@@ -41,9 +41,9 @@ fn what_a_server_says_counts_and_what_it_does_not_say_binds() {
         let action = Action { canonical: canonical.into(), claims: Claims { hints: claims, may_open }, ..TOOL.clone() };
         assert_eq!(told(&outcome(&policy, &action)), want, "{label}");
         let item = policy.item_rules(action.kind, &action.upstream, &action.canonical);
-        let effect = policy.effect(&item, "local", "", action.facts());
+        let effect = policy.effect(&item, Caller::local(), "", action.facts());
         assert_eq!(effect.into_str(), want.split(' ').next().unwrap(), "{label}");
-        let hidden = policy.hidden(&item, "local", "", action.facts());
+        let hidden = policy.hidden(&item, Caller::local(), "", action.facts());
         assert_eq!(hidden, want.starts_with("deny"), "{label}: what is denied with any arguments is not listed");
     }
 }

@@ -69,7 +69,7 @@ fn is_about(rule: &RuleSpec, action: &Action) -> bool {
     let agrees = |wanted: Option<bool>, is: bool| wanted.is_none() || wanted == Some(is);
     let held = &action.annotations;
     kinds
-        && (rule.callers.is_empty() || any(&rule.callers, &action.caller))
+        && (rule.callers.is_empty() || any(&rule.callers, action.caller.name()))
         && (rule.profiles.is_empty() || any(&rule.profiles, action.profile()))
         && (rule.upstreams.is_empty() || any(&rule.upstreams, &action.upstream))
         && (bare || names.is_some_and(|names| any(names, &action.canonical)))

@@ -16,7 +16,7 @@ use super::*;
 fn calls_share_a_bucket_where_the_key_says_so() {
     use KeyPart::{Caller, Tool, Upstream};
     let calls = [
-        ("another caller", Action { caller: "ci".into(), ..TOOL.clone() }),
+        ("another caller", Action { caller: crate::policy::Caller::named("ci"), ..TOOL.clone() }),
         ("another tool", Action { canonical: "a__y".into(), ..TOOL.clone() }),
         ("another upstream", Action { upstream: "b".into(), canonical: "b__x".into(), ..TOOL.clone() }),
         ("a prompt of that name", Action { kind: Kind::Prompt, ..TOOL.clone() }),
@@ -156,7 +156,8 @@ fn another_rate_or_burst_begins_with_the_calls_that_were_made() {
         let (old, new) = (limited(vec![base.clone()]), limited(vec![after]));
         let old_limiter = Limiter::new(&old);
         assert!((0..6).all(|_| refusal(&old, &old_limiter, &TOOL, SECOND).is_none()));
-        let row = RowId { limit: old.limits[0].parts[0].identity.to_string(), bucket: r#"["local","",""]"#.to_owned() };
+        let row =
+            RowId { limit: old.limits[0].parts[0].identity.to_string(), bucket: r#"["user local","",""]"#.to_owned() };
         let state = i64::try_from((7 * SECOND).as_nanos()).unwrap();
         let rows = HashMap::from([(row, Stored { day: 0, state })]);
         for (way, limiter) in
@@ -223,7 +224,7 @@ fn a_place_is_given_back_when_the_last_permit_of_its_call_is_gone() {
     let call = |action: &Action| allowed(&policy, &limiter, action, SECOND);
     let (first, mut second) = (call(&TOOL).unwrap(), call(&TOOL).unwrap());
     assert_eq!(call(&TOOL).unwrap_err(), ("l".into(), SECOND));
-    drop(call(&Action { caller: "ci".into(), ..TOOL.clone() }).unwrap());
+    drop(call(&Action { caller: crate::policy::Caller::named("ci"), ..TOOL.clone() }).unwrap());
     let onward = first.onward();
     drop(first);
     assert!(call(&TOOL).is_err(), "its server still has it");
@@ -266,7 +267,9 @@ fn a_full_table_refuses_new_buckets_until_old_ones_are_full_again() {
     let table = Table::new(&policy.limits[0].parts[0], 4, false, &HashMap::new(), 0);
     limiter.tables = vec![vec![Arc::new(table)]];
     let names: Vec<String> = (0..1000).map(|n| n.to_string()).collect();
-    let call = |name: &str, now| refusal(&policy, &limiter, &Action { caller: name.into(), ..TOOL.clone() }, now);
+    let call = |name: &str, now| {
+        refusal(&policy, &limiter, &Action { caller: crate::policy::Caller::named(name), ..TOOL.clone() }, now)
+    };
 
     let (known, turned_away): (Vec<_>, Vec<_>) = names.iter().partition(|name| call(name, SECOND).is_none());
     assert_eq!(known.len(), 4 * SHARDS);
@@ -289,7 +292,9 @@ fn a_late_clock_finds_no_refilled_bucket_after_a_sweep() {
     let home = table.shard(["0", "", ""]);
     let neighbours = names.iter().skip(1).filter(|name| ptr::eq(table.shard([name, "", ""]), home));
     let neighbours: Vec<_> = neighbours.take(2).collect();
-    let call = |name: &str, now| refusal(&policy, &limiter, &Action { caller: name.into(), ..TOOL.clone() }, now);
+    let call = |name: &str, now| {
+        refusal(&policy, &limiter, &Action { caller: crate::policy::Caller::named(name), ..TOOL.clone() }, now)
+    };
 
     assert_eq!(call("0", SECOND), None);
     assert_eq!(call(neighbours[0], SECOND), None);

@@ -28,7 +28,7 @@ use crate::mcp::item::Definition;
 use crate::mcp::meta::Meta;
 use crate::mcp::method::{List, Method};
 use crate::mcp::version::Revision;
-use crate::policy::{Effect, LOCAL, Limiter, Policy, PolicySpec, RuleSpec};
+use crate::policy::{Caller, Effect, Limiter, Policy, PolicySpec, RuleSpec};
 use crate::store::approvals::Approvals;
 use crate::store::audit::Audit;
 use crate::store::leases::Leases;
@@ -145,7 +145,7 @@ fn gateway() -> Gateway {
 
 fn client() -> ClientContext {
     let access = crate::base::access::Access::new(&CancellationToken::new());
-    ClientContext::new(Arc::from(LOCAL), access, None, Revision::V2026_07_28)
+    ClientContext::new(Caller::local().clone(), access, None, Revision::V2026_07_28)
 }
 
 fn params(name: &str) -> RawObject {

@@ -5,7 +5,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::policy::chain::{Chain as Written, Form, Head};
-use crate::policy::{Entry, Event};
+use crate::policy::{Caller, Entry, Event};
 
 const BEGIN: u64 = 1_795_256_100_000;
 
@@ -26,7 +26,7 @@ fn chains(folder: &Path, random: &mut fastrand::Rng, count: usize) -> Vec<Seen> 
             at = at - at % 10 + chain as u64;
             let caller = "x".repeat(random.usize(0..3000));
             let call = all.len() as u64;
-            let entry = Entry { call: Some(call), caller: Some(caller.into()), ..Entry::new(Event::Outcome) };
+            let entry = Entry { call: Some(call), caller: Some(Caller::named(&caller)), ..Entry::new(Event::Outcome) };
             written.append(&entry, at, &form, &mut text);
             all.push((timestamp(at), call));
             if random.u8(0..12) == 0 {

@@ -1,4 +1,5 @@
 use super::*;
+use crate::policy::Caller;
 
 /// A store of version 1 with something in every table.
 const VERSION_1: &str = include_str!("../../../../../tests/data/store/version-1.sql");
@@ -30,7 +31,7 @@ fn a_new_file_and_one_of_version_1_end_with_the_same_tables() {
     assert_eq!(taken(&old, VERSION).unwrap(), 1);
     for connection in [&mut new, &mut old] {
         migrate(connection, &KEY).unwrap();
-        assert_eq!((version(connection), taken(connection, VERSION).unwrap()), (10, 10));
+        assert_eq!((version(connection), taken(connection, VERSION).unwrap()), (11, 11));
     }
     assert_eq!(tables(&new), tables(&old));
     assert_eq!((grants(&new), grants(&old)), (0, 2));
@@ -104,5 +105,44 @@ fn logins_of_before_version_9_belong_to_no_upstream_yet() {
     assert_eq!(text(login), "lhttps://as.example3livesealed145");
     assert_eq!(text("SELECT upstream || launch || issuer || value FROM registrations"), "lhttps://as.examplesealed");
     let issuers: i64 = store.query_row("SELECT count(*) FROM login_issuers", [], |row| row.get(0)).unwrap();
-    assert_eq!((version(&store), issuers), (10, 0));
+    assert_eq!((version(&store), issuers), (11, 0));
+}
+
+#[test]
+fn callers_of_before_version_11_are_users_or_tokens_and_doubt_allows_less() {
+    let mut store = opened("");
+    take(&mut store, &STEPS[..10], &KEY).unwrap();
+    let names = ["local", "uid:0", "uid:1000", "ci", "localhost", "user", "anyone", "uid"];
+    for (n, name) in names.iter().enumerate() {
+        let rows = format!(
+            "INSERT INTO grants VALUES ('{n}', 'live', '{name}', 'fx', 'tool', 'x', '', '', '', 'r', 'L1', 0, 'any', 'until-changed',
+                NULL, 'L3', 'uid:1', 1, 1, 1, NULL, NULL);
+             INSERT INTO prompts VALUES ('{n}', 'f', '{name}', 'fx', 'tool', 'x', 'x', 'r', 'L1', 0, 0, 'm', 1, 2, NULL);
+             INSERT INTO ended_sessions VALUES ('{name}', 5, x'00', 9);
+             INSERT INTO ended_floors VALUES ('{name}', 5, 9);
+             INSERT INTO limits VALUES ('few caller day', '[\"{name}\",\"\",\"fx__x\"]', 7, 3);"
+        );
+        store.execute_batch(&rows).unwrap();
+    }
+    let others =
+        "INSERT INTO limits VALUES ('all upstream day', '[\"\",\"local\",\"\"]', 7, 3), ('older', 'ci', 7, 3);";
+    store.execute_batch(others).unwrap();
+    migrate(&mut store, &KEY).unwrap();
+    let texts = |sql: &str| -> Vec<String> {
+        let mut select = store.prepare(&format!("{sql} ORDER BY 1")).unwrap();
+        select.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap()
+    };
+    let mut keys: Vec<String> = names.iter().map(|name| Caller::named(name).key().to_owned()).collect();
+    keys.sort_unstable();
+    assert_eq!(texts("SELECT caller FROM grants"), keys, "what was granted to `local` is our own user's");
+    assert_eq!(texts("SELECT caller FROM prompts"), keys);
+    keys.insert(0, Caller::anyone().key().to_owned());
+    assert_eq!(texts("SELECT caller FROM ended_sessions"), keys, "what has ended has ended for both");
+    assert_eq!(texts("SELECT caller FROM ended_floors"), keys);
+    let bucket = |key: &String| format!(r#"["{key}","","fx__x"]"#);
+    let buckets = texts("SELECT bucket FROM limits WHERE limit_id = 'few caller day' AND day = 7 AND state = 3");
+    assert_eq!(buckets, keys.iter().map(bucket).collect::<Vec<_>>(), "what is used up is used up for both");
+    let others = texts("SELECT bucket FROM limits WHERE limit_id <> 'few caller day'");
+    assert_eq!(others, [r#"["","local",""]"#, "ci"]);
+    assert!(keys.iter().all(|key| Caller::from_key(key).is_some()));
 }

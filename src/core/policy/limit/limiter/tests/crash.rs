@@ -281,7 +281,8 @@ fn a_limit_that_comes_back_by_a_reload_finds_what_was_used() {
 #[test]
 fn rows_that_make_no_sense_count_as_used_up() {
     let policy = limited(vec![limit("l", 3)]);
-    let row = RowId { limit: policy.limits[0].parts[0].identity.to_string(), bucket: r#"["local","",""]"#.to_owned() };
+    let row =
+        RowId { limit: policy.limits[0].parts[0].identity.to_string(), bucket: r#"["user local","",""]"#.to_owned() };
     let rows = [
         ("a time", Stored { day: 0, state: 5 }, true),
         ("negative", Stored { day: 0, state: -1 }, false),

@@ -3,6 +3,7 @@
 use std::sync::Barrier;
 
 use super::*;
+use crate::policy::Caller;
 
 const CROWD: usize = 64;
 const CALLERS: [&str; 3] = ["local", "ci", "bot"];
@@ -60,7 +61,7 @@ fn judge(seen: &[Seen], specs: &[LimitSpec]) -> Result<(), String> {
 
 fn action(caller: usize, tool: usize) -> Action {
     Action {
-        caller: CALLERS[caller].into(),
+        caller: Caller::named(CALLERS[caller]),
         upstream: TOOLS[tool].0.into(),
         canonical: TOOLS[tool].1.into(),
         ..TOOL.clone()
