@@ -7,10 +7,10 @@ use futures_util::future::BoxFuture;
 
 use crate::engine::failure::{Executed, Failure, Reason};
 use crate::gateway::answer::{Answer, refused};
-use crate::gateway::awaiting_approval::Asking;
-use crate::gateway::awaiting_login::AwaitingLogin;
 use crate::gateway::call::{Call, ClientEvent};
-use crate::gateway::channel::{Request, Step, Waited};
+use crate::gateway::waiting::approval::Asking;
+use crate::gateway::waiting::channel::{Request, Step, Waited};
+use crate::gateway::waiting::login::AwaitingLogin;
 use crate::store::audit::Recorded;
 use crate::telemetry::metrics::OutcomeLabel;
 
