@@ -37,6 +37,14 @@ impl GoingOn {
             Self::Anew | Self::Permitted(_) | Self::Login(_) => None,
         }
     }
+
+    /// The client's answer about that approval, if it brings one; `None` where the request is not about it.
+    pub(crate) fn consent_to(&self, approval: &PromptId) -> Option<Option<&RawJson>> {
+        match self {
+            Self::Consent { prompt, answer } if prompt == approval => Some(answer.as_ref()),
+            Self::Consent { .. } | Self::Anew | Self::Permitted(_) | Self::Login(_) => None,
+        }
+    }
 }
 
 /// Why there is no permit.

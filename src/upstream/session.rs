@@ -183,6 +183,11 @@ impl Lane {
         (starts, self.state())
     }
 
+    /// Resolves at the next change of state from now on.
+    pub(crate) fn state_changed(&self) -> impl Future<Output = ()> {
+        self.changed.notified()
+    }
+
     pub(crate) fn set_state(&self, state: LinkState) {
         if self.is_main() {
             self.health.enter(state.into_str());

@@ -79,8 +79,8 @@ impl Call {
         }
     }
 
-    /// Goes on with the progress that the client was told of while the call was held.
-    pub(crate) fn goes_on_after(&mut self, progress: Option<Progress>) {
+    /// Continues the progress counter from the value the client saw while the call was held.
+    pub(crate) fn resume_progress(&mut self, progress: Option<Progress>) {
         if progress.is_some() {
             self.progress = progress;
         }

@@ -21,7 +21,7 @@ use crate::gateway::prepared::{InputContext, Prepared, TaskWay};
 use crate::gateway::quota::Good;
 use crate::gateway::service::Service;
 use crate::gateway::snapshot::Snapshot;
-use crate::gateway::waiting::channel::Waited;
+use crate::gateway::waiting::channel::PriorWaits;
 use crate::gateway::waiting::client_call::{ClientCall, Handled};
 use crate::mcp::extension::TASKS;
 use crate::mcp::input::{Kinds, Roots, all_accepted, without};
@@ -44,7 +44,7 @@ impl Service {
         arrived: Instant,
     ) -> Handled {
         self.calls_of.of(client.access.caller()).fetch_add(1, Ordering::Relaxed);
-        self.call_after(client, method, params, meta, arrived, Waited::default())
+        self.call_after(client, method, params, meta, arrived, PriorWaits::default())
     }
 
     /// The same, for a call that has waited for a person.
@@ -55,14 +55,14 @@ impl Service {
         params: &RawObject,
         meta: Meta,
         arrived: Instant,
-        waited: Waited,
+        waits: PriorWaits,
     ) -> Handled {
         let snapshot = self.snapshots.load_full();
         let mut prepared = match self.prepare(&snapshot, client, method, params, meta, arrived) {
             Ok(prepared) => prepared,
             Err(handled) => return handled,
         };
-        if let (Some(prompt), GoingOn::Anew) = (waited.prompt, &prepared.going_on) {
+        if let (Some(prompt), GoingOn::Anew) = (waits.approval, &prepared.going_on) {
             prepared.going_on = GoingOn::Consent { prompt, answer: None };
         }
         // Before the decision: a call without a place is not decided, so that it takes nothing from its limits.
@@ -70,7 +70,7 @@ impl Service {
         let decided = self.decide(&prepared.found, &prepared.action, &prepared.going_on, prepared.labels.call);
         let RecordedRefusal { refusal, recorded } = match decided {
             Ok((permit, gate)) => {
-                return match self.await_login(params, &prepared, waited) {
+                return match self.await_login(params, &prepared, waits) {
                     None => self.permitted(prepared, (permit, gate), place),
                     Some(handled) => {
                         // It is decided again then, and uses nothing up before that.

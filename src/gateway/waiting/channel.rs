@@ -1,13 +1,11 @@
-//! The way of a call to the person who can approve it, and what the call takes up meanwhile.
+//! The channel from a call to the person that it waits for, and what the call takes up meanwhile.
 
 use std::sync::Arc;
 
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::engine::failure::Failure;
 use crate::engine::question::approval::QuestionKind;
-use crate::gateway::answer::CallLabels;
-use crate::gateway::call::ClientEvent;
+use crate::gateway::answer::{Answer, CallLabels};
 use crate::gateway::client::ClientContext;
 use crate::gateway::question::client_requests::ClientRequests;
 use crate::gateway::quota::Place;
@@ -16,67 +14,107 @@ use crate::mcp::input::InputRequest;
 use crate::mcp::meta::Meta;
 use crate::policy::consent::hold::Holder;
 use crate::policy::consent::unattended::AskingHost;
-use crate::policy::consent::{Answer, PromptId};
-use crate::telemetry::metrics::UpstreamMetrics;
+use crate::policy::consent::{Answer as ApprovalAnswer, PromptId};
+use crate::telemetry::metrics::{OutcomeLabel, UpstreamMetrics};
 use crate::wire::raw::{RawJson, RawObject};
 
-/// The next of a call that waits for a person.
-pub(crate) enum Step {
-    Event(ClientEvent),
-    /// It has waited long enough: it is decided from the start.
-    Again,
-}
-
-/// What a call has waited for before it is decided again.
+/// The waits that a call has behind it when it is decided again.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Waited {
-    /// Its approval.
-    pub(crate) prompt: Option<PromptId>,
-    /// The login at its upstream; it waits for none again.
+pub(crate) struct PriorWaits {
+    /// The approval that it has waited for.
+    pub(crate) approval: Option<PromptId>,
+    /// It has waited for the login at its upstream, and waits for none again.
     pub(crate) login: bool,
 }
 
-/// How the client is asked.
-pub(crate) enum Channel {
-    /// By a request on the call's own stream: our form, or to open the approval's page.
-    OnStream { client_requests: Arc<ClientRequests>, question: InputRequest, kind: QuestionKind },
-    /// A modern client has answered our question.
-    Answered(Answer),
-    /// A modern client was asked, and comes back without an answer of its own; it is asked again with this result.
-    Waiting(RawJson),
-    /// The approval comes from elsewhere, and the call is refused so if that takes too long. Its
-    /// client may be asked all the same.
-    Elsewhere { refusal: Box<Failure>, note: Option<Note> },
+/// How the client of a waiting call is asked.
+pub(crate) enum ClientChannel {
+    /// By a request on the call's own stream.
+    OnStream(OwnQuestion),
+    /// A modern client has answered the question about an approval.
+    Answered(ApprovalAnswer),
+    /// A modern client was asked, and comes back without an answer of its own; it is asked again
+    /// with this result.
+    Repeated(RawJson),
+    /// The person acts elsewhere. The client may be asked all the same.
+    Elsewhere(Option<OwnQuestion>),
 }
 
-/// A question to the client of a held call: a form without fields that says where the approval can
-/// be given, or, at a host where no person was lately, the question that such a client gets.
-pub(crate) struct Note {
-    pub(crate) client_requests: Arc<ClientRequests>,
-    pub(crate) question: InputRequest,
-    pub(crate) kind: QuestionKind,
+impl ClientChannel {
+    /// The question for the call's own stream.
+    pub(super) const fn question(&self) -> Option<&OwnQuestion> {
+        match self {
+            Self::OnStream(question) | Self::Elsewhere(Some(question)) => Some(question),
+            Self::Answered(_) | Self::Repeated(_) | Self::Elsewhere(None) => None,
+        }
+    }
 }
 
-/// The places that a call takes up while it awaits approval. Given back before the call is decided.
-pub(crate) enum Room {
-    /// Its caller's place among its calls, and that among all that wait for a person.
-    Asked(#[expect(dead_code, reason = "given back on drop")] (Place, OwnedSemaphorePermit)),
+/// A question of the gateway's own to a legacy client: a form, the request to open a page, or a
+/// form without fields that says where a held call can be approved.
+pub(crate) struct OwnQuestion {
+    pub(super) client_requests: Arc<ClientRequests>,
+    pub(super) request: InputRequest,
+    pub(super) kind: QuestionKind,
+    /// The name of a page's question for a client of 2025-11-25.
+    pub(super) page_id: String,
+}
+
+impl OwnQuestion {
+    /// The question in the words of the client's revision; `None` where it cannot be asked.
+    pub(crate) fn new(
+        client: &ClientContext,
+        request: InputRequest,
+        kind: QuestionKind,
+        page_id: String,
+    ) -> Option<Self> {
+        let client_requests = client.client_requests.clone()?;
+        let request = request.for_revision(client.revision, || page_id.clone()).ok()?;
+        Some(Self { client_requests, request, kind, page_id })
+    }
+}
+
+/// The places that a call takes up while it waits for a person. Given back before the call is
+/// decided.
+pub(crate) enum WaitPlace {
+    /// A place among the caller's calls, and one among all calls that wait for a person.
+    Asked { _share: Place, _asking: OwnedSemaphorePermit },
     /// A place among the held calls.
     Held(Hold),
 }
 
 /// A request as it came, to be decided again.
 #[derive(Clone)]
-pub(crate) struct Request {
+pub(crate) struct OriginalRequest {
     pub(crate) client: ClientContext,
     pub(crate) params: RawObject,
     pub(crate) meta: Meta,
     pub(crate) labels: CallLabels,
-    /// Of the upstream that it is for.
+    /// The metrics of the upstream that it is for.
     pub(crate) metrics: UpstreamMetrics,
 }
 
-impl Request {
+impl OriginalRequest {
+    /// The request without the state and the answers that its client came back with.
+    pub(crate) fn new(
+        client: &ClientContext,
+        params: &RawObject,
+        meta: Meta,
+        labels: CallLabels,
+        metrics: &UpstreamMetrics,
+    ) -> Self {
+        let mut params = params.clone();
+        params.remove("requestState");
+        params.remove("inputResponses");
+        Self { client: client.clone(), params, meta, labels, metrics: metrics.clone() }
+    }
+
+    /// Counts the call as one that asks for input; the answer that asks.
+    pub(crate) fn ask_again(&self, result: RawJson) -> Answer {
+        self.metrics.count(self.labels.label, OutcomeLabel::InputRequired);
+        Answer::ok(result)
+    }
+
     /// The host that asks, for the memory of hosts without a person.
     pub(crate) fn host(&self) -> AskingHost {
         AskingHost { connection: self.client.connection(), holder: self.holder() }
