@@ -47,6 +47,12 @@ impl GoingOn {
     }
 }
 
+/// A permit, and the conditions on disk before it is used.
+pub(crate) struct GatedPermit {
+    pub(crate) permit: Permit,
+    pub(crate) gate: Option<Gate>,
+}
+
 /// Why there is no permit.
 pub(crate) enum Refusal {
     /// Answered like what does not exist.
@@ -96,7 +102,7 @@ impl Service {
         action: &Action,
         going_on: &GoingOn,
         call: u64,
-    ) -> Result<(Permit, Option<Gate>), RecordedRefusal> {
+    ) -> Result<GatedPermit, RecordedRefusal> {
         let (policy, limiter) = (&found.snapshot.policy, &found.snapshot.limiter);
         let own_rules = found.own_rules(action);
         let rules = own_rules.as_ref().unwrap_or(found.rules);
@@ -124,7 +130,7 @@ impl Service {
                     GoingOn::Anew | GoingOn::Consent { .. } | GoingOn::Login(_) => None,
                 };
                 let gate = Gate::new(&self.approvals, recorded, permit.grant(), lease, state);
-                return Ok((permit, gate));
+                return Ok(GatedPermit { permit, gate });
             }
             Decision::Deny { hidden: true, .. } => {
                 // An unknown item has no record to wait for, and takes as long.

@@ -371,12 +371,13 @@ impl Lane {
     /// [`Reason::Busy`]: nothing was sent.
     pub(crate) async fn turn(
         &self,
-        (passer, item): (Passer, Option<Item>),
+        passer: Passer,
+        item: Option<Item>,
         spec: Arc<Upstream>,
         waited: Duration,
     ) -> Result<InTurn, Failure> {
         let patience = spec.queue_timeout.saturating_sub(waited);
-        Arc::clone(&self.news.turns).take((passer, item), patience).await.map_err(|()| {
+        Arc::clone(&self.news.turns).take(passer, item, patience).await.map_err(|()| {
             let why = match passer {
                 Passer::Plain => "waits until it is clear whom it asks",
                 Passer::Asker | Passer::Returning => "takes calls of items that ask one at a time",

@@ -14,9 +14,8 @@ use crate::gateway::admission::InFlight;
 use crate::gateway::answer::{Answer, no_completions, not_found, refused, unroutable};
 use crate::gateway::call::Call;
 use crate::gateway::client::ClientContext;
-use crate::gateway::decision::{GoingOn, RecordedRefusal, Refusal};
+use crate::gateway::decision::{GatedPermit, GoingOn, RecordedRefusal, Refusal};
 use crate::gateway::found::Found;
-use crate::gateway::gate::Gate;
 use crate::gateway::prepared::{InputContext, Prepared, TaskWay};
 use crate::gateway::quota::Good;
 use crate::gateway::service::Service;
@@ -29,7 +28,7 @@ use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
 use crate::mcp::version::Era;
 use crate::policy::consent::PromptId;
-use crate::policy::{Action, Kind, Permit, Record};
+use crate::policy::{Action, Kind, Record};
 use crate::telemetry::metrics::OutcomeLabel;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -69,12 +68,12 @@ impl Service {
         let Some(place) = self.enter(client) else { return Handled::Overloaded };
         let decided = self.decide(&prepared.found, &prepared.action, &prepared.going_on, prepared.labels.call);
         let RecordedRefusal { refusal, recorded } = match decided {
-            Ok((permit, gate)) => {
+            Ok(permitted) => {
                 return match self.await_login(params, &prepared, waits) {
-                    None => self.permitted(prepared, (permit, gate), place),
+                    None => self.permitted(prepared, permitted, place),
                     Some(handled) => {
                         // It is decided again then, and uses nothing up before that.
-                        self.give_back(permit, &prepared.action);
+                        self.give_back(permitted.permit, &prepared.action);
                         handled
                     }
                 };
@@ -98,10 +97,10 @@ impl Service {
     pub(super) fn permitted(
         self: &Arc<Self>,
         prepared: Prepared<'_>,
-        permit: (Permit, Option<Gate>),
+        permitted: GatedPermit,
         place: InFlight,
     ) -> Handled {
-        Handled::Call(Box::new(ClientCall::Permitted(Call::new(Arc::clone(self), prepared, permit, place))))
+        Handled::Call(Box::new(ClientCall::Permitted(Call::new(Arc::clone(self), prepared, permitted, place))))
     }
 
     /// Finds the item, and everything that its call is made of.
