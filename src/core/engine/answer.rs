@@ -11,7 +11,7 @@ use crate::wire::message::error_object;
 use crate::wire::raw::RawJson;
 
 /// An answer that is ready.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Answer {
     pub outcome: Result<RawJson, RawJson>,
     /// For errors that the modern era gives an HTTP status of their own.

@@ -7,7 +7,7 @@ use crate::daemon::gateway::Gateway;
 use crate::engine::route::Params;
 use crate::gateway::call::ClientEvent;
 use crate::gateway::client::ClientContext;
-use crate::gateway::client_call::Handled;
+use crate::gateway::waiting::client_call::Handled;
 use crate::listener::credentials::CallerAccess;
 use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;

@@ -2,202 +2,145 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
-use std::time::Instant;
 
 use bytes::Bytes;
 
-use crate::base::access::Access;
 use crate::base::clock;
-use crate::engine::ask::{ClientAnswer, ServerRequest, declined, refused as refused_question, unable};
-use crate::engine::call::{Deadline, Outgoing, Progress};
+use crate::engine::ask::{ClientAnswer, ServerRequest, declined, refused as refused_question};
+use crate::engine::call::{Outgoing, Progress};
 use crate::engine::event::ExchangeEvent;
 use crate::engine::failure::{Executed, Failure, Reason};
 use crate::engine::fault::Fault;
-use crate::engine::question::{Gathered, OnStream, Question, Round, Shown};
-use crate::engine::state::{Carried, MAX_ROUNDS, StateScope};
+use crate::engine::question::{OnStream, Question, Round, Shown};
+use crate::engine::state::{Carried, MAX_ROUNDS};
 use crate::gateway::admission::InFlight;
-use crate::gateway::answer::{Answer, CallLabels};
-use crate::gateway::gate::Gate;
+use crate::gateway::answer::Answer;
+use crate::gateway::decision::GatedPermit;
 use crate::gateway::prepared::{InputContext, Prepared};
 use crate::gateway::question::client_requests::{PendingRequest, ask, next_answer};
 use crate::gateway::quota::Place;
 use crate::gateway::service::Service;
-use crate::gateway::snapshot::View;
-use crate::mcp::input::{ByKey, InputError, InputRequest, Kinds, input_required, passed_on, requests};
-use crate::mcp::log::{LogLevel, shown};
-use crate::mcp::version::{Era, Revision};
-use crate::policy::{Action, Permit};
+use crate::mcp::input::{InputError, InputRequest, Kinds, passed_on, requests};
 use crate::telemetry::metrics::OutcomeLabel;
 use crate::upstream::exchange::Exchange;
-use crate::upstream::handle::{Handle, Slot};
-use crate::upstream::session::{LaneUse, Wants};
-use crate::upstream::turns::InTurn;
-use crate::wire::message::encode_notification;
+use crate::upstream::session::Wants;
 use crate::wire::raw::RawJson;
 
+mod context;
 mod declined;
 mod ending;
+mod event;
+mod joining;
 mod leaving;
 mod opening;
 mod outcome;
 mod queued;
 mod recheck;
+mod running;
+mod sending;
 mod start;
+mod state;
 mod tasked;
+mod turn;
 
-pub use self::ending::given_up;
+pub use self::context::given_up;
+pub use self::event::ClientEvent;
 pub use self::outcome::translate;
 
-use self::opening::Opening;
-use self::queued::Queued;
+use self::context::CallContext;
+use self::queued::{CallRequest, QueuedCall};
+use self::running::RunningCall;
+use self::state::{AskingCall, CallState};
 
 /// Why a question is taken back whose time is over.
 const LATE: &str = "no answer in time";
 
-/// The events of a call for its client.
-#[derive(Debug)]
-pub enum ClientEvent {
-    /// A whole notification for the client.
-    Notice(Bytes),
-    /// A whole request to the client, which must reach it: the call waits for the answer.
-    Question(Bytes),
-    Done(Answer),
-}
-
 /// One call. Dropping it before the answer cancels it upstream.
 pub struct Call {
-    service: Arc<Service>,
-    /// The call ends with it.
-    access: Arc<Access>,
-    handle: Arc<Handle>,
-    wants: Wants,
-    view: Arc<View>,
-    entry: usize,
-    permit: Permit,
-    /// Conditions on disk before the call is sent.
-    gate: Option<Gate>,
-    action: Action,
-    /// The snapshot that the action was decided in.
-    generation: u64,
-    waiting: Option<Outgoing>,
-    /// It was not written, since its server ended in that moment, and waits for the next one. Not a second time.
-    again: bool,
-    /// The upstream is not ready yet.
-    opening: Option<Opening>,
-    queued: Queued,
-    running: Option<Running>,
-    /// A legacy client is asked what a modern server wants to know; nothing is in flight upstream meanwhile.
-    round: Option<(Box<Round>, Outgoing)>,
-    /// The sent request, for clients that can be asked.
-    kept: Option<Outgoing>,
+    context: CallContext,
+    state: CallState,
+    /// The server ended before reading the call, which was sent once more. It is not sent a third
+    /// time.
+    is_retried: bool,
     progress: Option<Progress>,
-    revision: Revision,
-    labels: CallLabels,
-    done: bool,
     place: InFlight,
     _share: Place,
-    /// The level from which on the client is shown log messages.
-    log_from: Option<LogLevel>,
-    /// For clients that can be asked for input.
-    input: Option<Box<InputContext>>,
     /// Questions that a legacy client has before it.
     on_stream: OnStream<PendingRequest>,
-    /// Messages for a legacy client before the answer: withdrawals of open questions.
+    /// Withdrawals of questions, for a legacy client before anything else.
     closing: Vec<Bytes>,
-    answer: Option<Answer>,
-    /// Questions of a legacy server that a modern client is about to get.
-    gathered: Gathered,
-    /// Questions that were declined in the person's name.
-    declines: AtomicU32,
 }
 
-enum Turn {
+/// The next thing that happens to a running call.
+enum CallSignal {
     Event(ExchangeEvent),
     Answered(Shown<PendingRequest>, Option<ClientAnswer>),
     TimeOut,
-    GivingUp,
-}
-
-struct Running {
-    exchange: Exchange,
-    deadline: Deadline,
-    sent: Instant,
-    /// The session of the call, which stays open for it. A parked call holds it elsewhere.
-    lane: LaneUse,
-    turn: InTurn,
-    _slot: Slot,
+    AccessEnded,
 }
 
 impl Call {
-    pub fn new(
-        service: Arc<Service>,
-        prepared: Prepared<'_>,
-        (permit, gate): (Permit, Option<Gate>),
-        place: InFlight,
-    ) -> Self {
-        let Prepared { client, found, action, labels, outgoing, token, input, share, .. } = prepared;
+    pub fn new(service: Arc<Service>, prepared: Prepared<'_>, permitted: GatedPermit, place: InFlight) -> Self {
+        let Prepared { client, found, action, labels, outgoing, token, mut input, share, .. } = prepared;
         let offered = input.as_ref().map_or_else(Kinds::default, |input| input.offered);
-        Self {
+        let log_from = outgoing.log_level;
+        let request = match input.as_mut().and_then(|input| input.parked.take()) {
+            Some((id, answers)) => CallRequest::Join { id, answers },
+            None => CallRequest::Send(outgoing),
+        };
+        let context = CallContext {
             service,
             access: Arc::clone(&client.access),
             handle: Arc::clone(found.handle),
             wants: Wants { caller: action.caller.clone(), client: client.tag.clone(), offered },
             view: Arc::clone(found.view),
             entry: found.at,
-            permit,
-            gate,
+            permit: permitted.permit,
             action,
             generation: found.snapshot.generation,
-            log_from: outgoing.log_level,
-            // A request that joins a parked call must never start a second one.
-            waiting: input.as_ref().is_none_or(|input| input.parked.is_none()).then_some(outgoing),
-            again: false,
-            opening: None,
-            queued: Queued::default(),
-            running: None,
-            round: None,
-            kept: None,
-            progress: token.map(|token| Progress::new(token, client.revision)),
             revision: client.revision,
             labels,
-            done: false,
+            log_from,
+            input,
+            declines: AtomicU32::new(0),
+        };
+        Self {
+            context,
+            state: CallState::Queued(QueuedCall::new(request, permitted.gate)),
+            is_retried: false,
+            progress: token.map(|token| Progress::new(token, client.revision)),
             place,
             _share: share,
-            input,
             on_stream: OnStream::default(),
             closing: Vec::new(),
-            answer: None,
-            gathered: Gathered::default(),
-            declines: AtomicU32::new(0),
         }
     }
 
-    /// The next thing for the client. Cancel-safe once the call runs; before that a cancelled wait sends nothing.
+    /// The next thing for the client. Cancel-safe once the call runs; before that a cancelled wait
+    /// sends nothing.
     pub async fn next(&mut self) -> ClientEvent {
         loop {
-            if let Some(event) = self.part() {
+            if let Some(event) = self.parting_event() {
                 return event;
             }
-            let event = if self.round.is_some() {
-                Box::pin(self.talk()).await
-            } else {
-                if self.running.is_none() {
-                    match self.begin().await {
-                        Ok(None) => {}
-                        Ok(Some(notice)) => return notice,
-                        Err(failure) => {
-                            self.give_back();
-                            return self.fail(&failure);
-                        }
+            let event = match self.state {
+                CallState::Queued(_) | CallState::Sending(_) | CallState::Joining(_) => match self.begin().await {
+                    Ok(notice) => notice,
+                    Err(failure) => {
+                        self.context.give_back();
+                        return self.fail(&failure);
                     }
-                }
-                self.listen().await
+                },
+                CallState::Running(_) => self.listen().await,
+                CallState::Asking(_) => Box::pin(self.talk()).await,
+                // After its answer a call has no more events.
+                CallState::Parting(_) | CallState::Ended => std::future::pending().await,
             };
             match event {
                 Some(ClientEvent::Done(answer)) if !self.on_stream.is_empty() || !self.closing.is_empty() => {
                     self.closing
                         .extend(self.on_stream.close().map(|shown| shown.wait.withdrawal("the call has ended")));
-                    self.answer = Some(answer);
+                    self.state = CallState::Parting(answer);
                 }
                 Some(event) => return event,
                 None => {}
@@ -205,249 +148,227 @@ impl Call {
         }
     }
 
-    /// The last messages of a call that ended with open questions.
-    fn part(&mut self) -> Option<ClientEvent> {
-        let withdrawal = self.closing.pop().map(ClientEvent::Notice);
-        withdrawal.or_else(|| self.answer.take().map(ClientEvent::Done))
+    /// Withdrawals of questions, then the answer of a call that ended with open ones.
+    fn parting_event(&mut self) -> Option<ClientEvent> {
+        if let Some(withdrawal) = self.closing.pop() {
+            return Some(ClientEvent::Notice(withdrawal));
+        }
+        let CallState::Parting(answer) = &mut self.state else { return None };
+        let answer = answer.clone();
+        self.state = CallState::Ended;
+        Some(ClientEvent::Done(answer))
     }
 
-    /// The next thing from upstream; `None` when the call goes on in another way.
+    /// The next thing from upstream; `None` when the call goes on in another state.
     async fn listen(&mut self) -> Option<ClientEvent> {
-        loop {
-            let Some(running) = &mut self.running else { return Some(self.fail(&Failure::down())) };
-            let due = self.gathered.due();
+        while let CallState::Running(running) = &mut self.state {
+            let due = running.gathered.due();
             // A person may take longer than a server.
             let until = due.or_else(|| self.on_stream.is_empty().then(|| running.deadline.at()));
-            let turn = tokio::select! {
+            let signal = tokio::select! {
                 biased;
-                event = running.exchange.next() => Turn::Event(event),
+                event = running.exchange.next() => CallSignal::Event(event),
                 (shown, answer) = Box::pin(next_answer(&mut self.on_stream)), if !self.on_stream.is_empty() => {
-                    Turn::Answered(shown, answer)
+                    CallSignal::Answered(shown, answer)
                 }
-                () = clock::sleep_until(until) => if due.is_some() { return self.inquire() } else { Turn::TimeOut },
-                () = self.access.ended() => Turn::GivingUp,
+                () = clock::sleep_until(until) => {
+                    if due.is_some() { return self.inquire() } else { CallSignal::TimeOut }
+                }
+                () = self.context.access.ended() => CallSignal::AccessEnded,
             };
-            let event = match turn {
-                Turn::Event(ExchangeEvent::Progress(params)) => self.progress(&params),
-                Turn::Event(ExchangeEvent::Log(params)) => self.log(&params),
-                Turn::Event(ExchangeEvent::Ask(request)) => self.asked(request),
-                Turn::Event(ExchangeEvent::Withdrawn(id)) => {
-                    self.gathered.withdraw(&id);
+            let event = match signal {
+                CallSignal::Event(ExchangeEvent::Progress(params)) => {
+                    running.deadline.progressed(clock::now());
+                    self.context.progress(&mut self.progress, &params)
+                }
+                CallSignal::Event(ExchangeEvent::Log(params)) => self.context.log(&params),
+                CallSignal::Event(ExchangeEvent::Ask(request)) => self.asked(request),
+                CallSignal::Event(ExchangeEvent::Withdrawn(id)) => {
+                    running.gathered.withdraw(&id);
                     let withdrawn = self.on_stream.withdraw(&id);
-                    self.settle();
+                    running.settle(&mut self.on_stream);
                     withdrawn.map(|shown| ClientEvent::Notice(shown.wait.withdrawal("withdrawn by the server")))
                 }
-                Turn::Event(ExchangeEvent::Alive) => {
+                CallSignal::Event(ExchangeEvent::Alive) => {
                     running.deadline.progressed(clock::now());
                     None
                 }
                 // Only streams that were asked for as a whole have these.
-                Turn::Event(ExchangeEvent::Notice(_)) => None,
-                Turn::Event(ExchangeEvent::Done(outcome)) => {
+                CallSignal::Event(ExchangeEvent::Notice(_)) => None,
+                CallSignal::Event(ExchangeEvent::Done(outcome)) => {
                     return if self.send_again() { None } else { self.ended(outcome) };
                 }
-                Turn::Answered(Shown { question, wait, .. }, answer) => {
+                CallSignal::Answered(Shown { question, wait, .. }, answer) => {
                     let late = answer.is_none().then(|| ClientEvent::Notice(wait.withdrawal(LATE)));
                     let answer = answer.unwrap_or_else(|| declined(&question.request.method));
                     running.exchange.reply(&question.key, answer);
-                    self.settle();
+                    running.settle(&mut self.on_stream);
                     late
                 }
-                Turn::TimeOut => {
+                CallSignal::TimeOut => {
                     running.exchange.give_up();
-                    self.handle.health.doubt("a call was not answered in time");
-                    let text =
-                        format!("The server `{}` did not answer in time; it was told to stop.", self.handle.name);
+                    let handle = &self.context.handle;
+                    handle.health.doubt("a call was not answered in time");
+                    let text = format!("The server `{}` did not answer in time; it was told to stop.", handle.name);
                     Some(self.fail(&Failure::new(Reason::UpstreamTimeout, Executed::Unknown, text)))
                 }
-                Turn::GivingUp => Some(self.give_up()),
+                CallSignal::AccessEnded => Some(self.give_up()),
             };
             if event.is_some() {
                 return event;
             }
         }
-    }
-
-    /// The server's time runs on when the client has no question open any more.
-    fn settle(&mut self) {
-        let now = clock::now();
-        if let (Some(asked), Some(running)) = (self.on_stream.settled(now), &mut self.running) {
-            running.deadline.asked_for(asked, now);
-        }
-    }
-
-    fn progress(&mut self, params: &RawJson) -> Option<ClientEvent> {
-        if let Some(running) = &mut self.running {
-            running.deadline.progressed(clock::now());
-        }
-        let relayed = self.progress.as_mut().and_then(|progress| progress.relay(params));
-        if relayed.is_none() && self.progress.as_ref().is_none_or(Progress::is_fault) {
-            self.handle.metrics.fault(Fault::BadProgress);
-        }
-        self.notice("notifications/progress", &relayed?)
-    }
-
-    /// A notification for the client; one that finds no room is missed.
-    fn notice(&self, method: &str, params: &RawJson) -> Option<ClientEvent> {
-        let message = encode_notification(method, Some(params));
-        let counted = self.service.budget.try_count_progress(self.access.caller(), message);
-        counted.ok().map(ClientEvent::Notice)
-    }
-
-    fn log(&self, params: &RawJson) -> Option<ClientEvent> {
-        let message = self.log_from.and_then(|least| shown(params, least, self.handle.name.as_str()))?;
-        self.notice("notifications/message", &message)
+        None
     }
 
     /// A legacy server wants to know something of the client.
     fn asked(&mut self, request: ServerRequest) -> Option<ClientEvent> {
         let (id, method) = (request.id.clone(), request.method.clone());
         let question = |request| Question { key: id.clone(), request };
-        let judged = InputRequest::of_legacy(&method, request.params.as_ref(), &self.terms());
-        let taken = match (self.input.as_deref(), judged) {
+        let context = &self.context;
+        let CallState::Running(running) = &mut self.state else { return None };
+        let judged = InputRequest::of_legacy(&method, request.params.as_ref(), &context.terms());
+        let is_taken = match (context.input.as_deref(), judged) {
             (Some(_), Err(why)) if why.is_declined() => {
-                self.declined(why);
-                if let Some(running) = &mut self.running {
-                    running.exchange.reply(&id, refused_question(&method));
-                }
+                context.declined(why);
+                running.exchange.reply(&id, refused_question(&method));
                 return None;
             }
             (Some(InputContext { client_requests: Some(client_requests), .. }), Ok(judged)) => {
-                let judged = judged.for_revision(self.revision, page_id).ok();
+                let judged = judged.for_revision(context.revision, page_id).ok();
                 match judged.and_then(|judged| ask(&mut self.on_stream, client_requests, question(judged))) {
-                    Some(message) => return Some(ClientEvent::Question(self.service.budget.count(message))),
+                    Some(message) => return Some(ClientEvent::Question(context.service.budget.count(message))),
                     None => false,
                 }
             }
-            (Some(_), Ok(judged)) => {
-                let is_parked = self.running.as_ref().is_some_and(|r| matches!(r.exchange, Exchange::Held(_)));
-                if is_parked {
-                    self.gathered.add(question(judged), clock::now());
-                    true
-                } else {
-                    self.park(request)
-                }
+            (Some(_), Ok(judged)) if matches!(running.exchange, Exchange::Held(_)) => {
+                running.gathered.add(question(judged), clock::now());
+                true
             }
+            // Its question comes back from there.
+            (Some(_), Ok(_)) => return self.park(request, &id, &method),
             (Some(_), Err(_)) | (None, _) => false,
         };
-        if !taken {
-            self.handle.metrics.fault(Fault::RefusedRequest);
-            if let Some(running) = &mut self.running {
-                running.exchange.reply(&id, unable(&method));
-            }
+        if !is_taken {
+            running.refuse(context, &id, &method);
         }
         None
     }
 
-    /// Has the call kept elsewhere, so that it outlives this request. The question comes back from there.
-    fn park(&mut self, question: ServerRequest) -> bool {
-        let (Some(running), Some(_)) = (self.running.take(), &self.input) else { return false };
-        let (lane, permit) = ((running.lane.clone(), running.turn.clone()), Some(self.permit.onward()));
-        let (exchange, parked) = match self.service.parks.park(
-            &self.action.caller,
-            &self.access,
-            running.exchange,
-            lane,
-            permit,
-            question,
-        ) {
-            Ok(held) => (Exchange::Held(held), true),
-            Err(exchange) => (exchange, false),
-        };
-        self.running = Some(Running { exchange, ..running });
-        parked
-    }
-
-    /// The state that the client goes on with, good for this very call; `None` where there have been too many rounds.
-    fn sealed(&self, input: &InputContext, carried: Carried) -> Option<String> {
-        let scope = StateScope { method: self.labels.method, action: &self.action, carrier: input.carrier };
-        self.service.keys.states.next(&scope, input.round, carried, clock::since_1970(), clock::random())
+    /// Has the call kept elsewhere, so that it outlives this request.
+    fn park(&mut self, question: ServerRequest, id: &RawJson, method: &str) -> Option<ClientEvent> {
+        let context = &self.context;
+        self.state.advance(|state| {
+            let CallState::Running(running) = state else { return state };
+            let RunningCall { exchange, lane, turn, slot, deadline, sent, request, gathered } = running;
+            let (session, permit) = ((lane.clone(), turn.clone()), Some(context.permit.onward()));
+            let (parks, caller) = (&context.service.parks, &context.action.caller);
+            let parked = parks.park(caller, &context.access, exchange, session, permit, question);
+            let is_full = parked.is_err();
+            let exchange = parked.map_or_else(|exchange| exchange, Exchange::Held);
+            let mut running = RunningCall { exchange, lane, turn, slot, deadline, sent, request, gathered };
+            if is_full {
+                running.refuse(context, id, method);
+            }
+            CallState::Running(running)
+        });
+        None
     }
 
     /// Ends this request with the questions that have gathered; the call stays parked.
     fn inquire(&mut self) -> Option<ClientEvent> {
-        let (Some(Running { exchange: Exchange::Held(held), .. }), Some(input)) = (&self.running, &self.input) else {
+        let (CallState::Running(RunningCall { exchange: Exchange::Held(held), gathered, .. }), Some(input)) =
+            (&self.state, &self.context.input)
+        else {
             return Some(self.misasked(InputError::NotOffered));
         };
-        let sealed = self.sealed(input, Carried::Parked(held.id));
-        let Some(sealed) = sealed else {
+        let Some(sealed) = self.context.sealed(input, Carried::Parked(held.id)) else {
             held.give_up();
             return Some(self.misasked(InputError::Malformed));
         };
-        let result = self.gathered.result(&sealed);
-        if let Some(Running { mut exchange, turn, .. }) = self.running.take() {
+        let result = gathered.result(&sealed);
+        if let CallState::Running(RunningCall { mut exchange, turn, .. }) =
+            std::mem::replace(&mut self.state, CallState::Ended)
+        {
             exchange.parked(turn);
         }
         self.count(OutcomeLabel::InputRequired);
         self.end();
-        Some(ClientEvent::Done(self.counted(Answer::ok(result))))
+        Some(ClientEvent::Done(self.context.counted(Answer::ok(result))))
     }
 
-    /// Asks a legacy client the next question of a modern server. `None` when the call can go on upstream.
+    /// Asks a legacy client the next question of a modern server. `None` when the call can go on
+    /// upstream.
     async fn talk(&mut self) -> Option<ClientEvent> {
-        let (round, _) = self.round.as_mut()?;
+        let CallState::Asking(asking) = &mut self.state else { return None };
         if !self.on_stream.is_empty() {
             let (Shown { question, wait, .. }, answer) = tokio::select! {
                 ended = next_answer(&mut self.on_stream) => ended,
-                () = self.access.ended() => {
-                    self.round = None;
-                    return Some(self.give_up());
-                }
+                () = self.context.access.ended() => return Some(self.give_up()),
             };
             if answer.is_none() {
                 self.closing.push(wait.withdrawal(LATE));
             }
-            if let Err(why) = round.answered(&question, answer) {
+            if let Err(why) = asking.round.answered(&question, answer) {
                 return Some(self.unfinished(why));
             }
         }
-        let Some(question) = round.next_question() else {
-            let (round, outgoing) = self.round.take()?;
+        let Some(question) = asking.round.next_question() else {
             // The server's time has not begun.
             self.on_stream.settled(clock::now());
-            let (responses, state) = round.into_answers();
-            self.go_on(outgoing, responses, state);
+            self.state.advance(|state| {
+                let CallState::Asking(AskingCall { round, request }) = state else { return state };
+                let (responses, state) = round.into_answers();
+                CallState::next_round(request, responses, state)
+            });
             return None;
         };
-        let client_requests = self.input.as_ref().and_then(|input| input.client_requests.as_ref());
+        let client_requests = self.context.input.as_ref().and_then(|input| input.client_requests.as_ref());
         match client_requests.and_then(|client_requests| ask(&mut self.on_stream, client_requests, question)) {
-            Some(message) => Some(ClientEvent::Question(self.service.budget.count(message))),
+            Some(message) => Some(ClientEvent::Question(self.context.service.budget.count(message))),
             None => Some(self.unfinished("the client has too many questions open")),
         }
     }
 
     fn unfinished(&mut self, why: &str) -> ClientEvent {
-        self.round = None;
         let text = format!("The call was not finished: {why}.");
         self.fail(&Failure::new(Reason::UpstreamProtocol, Executed::Unknown, text))
     }
 
+    /// Takes the sent request out of a running call, to send it again.
+    fn take_request(&mut self) -> Option<Outgoing> {
+        let CallState::Running(running) = &mut self.state else { return None };
+        running.request.take()
+    }
+
     /// Starts to ask a legacy client.
     fn begin_round(&mut self, raw: &RawJson) -> Result<(), InputError> {
-        let outgoing = self.kept.take().ok_or(InputError::NotOffered)?;
-        let input = self.input.as_mut().ok_or(InputError::NotOffered)?;
+        let request = self.take_request().ok_or(InputError::NotOffered)?;
+        let input = self.context.input.as_mut().ok_or(InputError::NotOffered)?;
         input.round += 1;
         if input.round > MAX_ROUNDS {
             return Err(InputError::Malformed);
         }
-        let wanted = requests(raw, &self.terms())?;
-        wanted.declined.iter().for_each(|(_, why)| self.declined(*why));
-        let round = Round::new(wanted, self.revision, page_id);
-        self.running = None;
-        self.round = Some((Box::new(round), outgoing));
+        let wanted = requests(raw, &self.context.terms())?;
+        wanted.declined.iter().for_each(|(_, why)| self.context.declined(*why));
+        let round = Box::new(Round::new(wanted, self.context.revision, page_id));
+        self.state = CallState::Asking(AskingCall { round, request });
         Ok(())
     }
 
     /// Passes a request for input on, bound to this caller and this call.
     fn ask(&mut self, raw: &RawJson) -> Option<ClientEvent> {
-        if self.input.as_ref().is_some_and(|input| input.client_requests.is_some()) {
+        let context = &self.context;
+        if context.input.as_ref().is_some_and(|input| input.client_requests.is_some()) {
             return match self.begin_round(raw) {
                 Ok(()) => None,
                 Err(why) => Some(self.misasked(why)),
             };
         }
-        let passed = self.input.as_ref().map_or(Err(InputError::NotOffered), |input| {
-            passed_on(raw, &self.terms(), |inner| self.sealed(input, inner.map_or(Carried::Nothing, Carried::Upstream)))
+        let passed = context.input.as_ref().map_or(Err(InputError::NotOffered), |input| {
+            passed_on(raw, &context.terms(), |inner| {
+                context.sealed(input, inner.map_or(Carried::Nothing, Carried::Upstream))
+            })
         });
         match passed {
             Ok(result) => {
@@ -456,25 +377,16 @@ impl Call {
                 Some(ClientEvent::Done(Answer::ok(result)))
             }
             Err(why) if why.is_declined() => {
-                self.declined(why);
+                context.declined(why);
                 if self.decline_all(raw) { None } else { Some(self.misasked(why)) }
             }
             Err(why) => Some(self.misasked(why)),
         }
     }
 
-    /// Asks a modern client to open the pages without which the server did not take the call.
-    fn pages(&self, wanted: &Result<ByKey, InputError>) -> Option<Answer> {
-        let input = self.input.as_ref().filter(|_| self.revision.era() == Era::Modern)?;
-        let pages = wanted.as_ref().ok()?;
-        let keys = pages.iter().map(|(key, _)| key.as_str()).collect::<Vec<_>>().join(" ");
-        let sealed = self.sealed(input, Carried::Pages(keys))?;
-        Some(Answer::ok(input_required(pages.iter().map(|(key, page)| (key, page)), &sealed)))
-    }
-
     /// The server asked for input that it must not ask for.
     fn misasked(&mut self, why: InputError) -> ClientEvent {
-        self.handle.metrics.fault(Fault::UnexpectedResultType);
+        self.context.handle.metrics.fault(Fault::UnexpectedResultType);
         self.fail(&Failure::new(Reason::UpstreamProtocol, Executed::Unknown, why.to_string()))
     }
 }
@@ -486,7 +398,7 @@ fn page_id() -> String {
 
 impl Drop for Call {
     fn drop(&mut self) {
-        if !self.done {
+        if !self.is_over() {
             self.count(OutcomeLabel::Cancelled);
         }
     }

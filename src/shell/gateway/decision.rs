@@ -37,6 +37,20 @@ impl GoingOn {
             Self::Anew | Self::Permitted(_) | Self::Login(_) => None,
         }
     }
+
+    /// The client's answer about that approval, if it brings one; `None` where the request is not about it.
+    pub(crate) fn consent_to(&self, approval: &PromptId) -> Option<Option<&RawJson>> {
+        match self {
+            Self::Consent { prompt, answer } if prompt == approval => Some(answer.as_ref()),
+            Self::Consent { .. } | Self::Anew | Self::Permitted(_) | Self::Login(_) => None,
+        }
+    }
+}
+
+/// A permit, and the conditions on disk before it is used.
+pub struct GatedPermit {
+    pub(crate) permit: Permit,
+    pub(crate) gate: Option<Gate>,
 }
 
 /// Why there is no permit.
@@ -88,7 +102,7 @@ impl Service {
         action: &Action,
         going_on: &GoingOn,
         call: u64,
-    ) -> Result<(Permit, Option<Gate>), RecordedRefusal> {
+    ) -> Result<GatedPermit, RecordedRefusal> {
         let (policy, limiter) = (&found.snapshot.policy, &found.snapshot.limiter);
         let own_rules = found.own_rules(action);
         let rules = own_rules.as_ref().unwrap_or(found.rules);
@@ -116,7 +130,7 @@ impl Service {
                     GoingOn::Anew | GoingOn::Consent { .. } | GoingOn::Login(_) => None,
                 };
                 let gate = Gate::new(&self.approvals, recorded, permit.grant(), lease, state);
-                return Ok((permit, gate));
+                return Ok(GatedPermit { permit, gate });
             }
             Decision::Deny { hidden: true, .. } => {
                 // An unknown item has no record to wait for, and takes as long.

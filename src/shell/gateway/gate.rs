@@ -16,14 +16,14 @@ use crate::store::states::UsedStates;
 
 /// Opens when everything is written. Waiting may be broken off and begun again; the work goes on where it was. Dropped before
 /// that, it gives a consent for one call back: a call that is refused uses nothing up.
-pub struct Gate {
+pub(crate) struct Gate {
     work: BoxFuture<'static, Result<(), Failure>>,
     once: Option<Arc<Grant>>,
 }
 
 impl Gate {
     /// `None` where there is nothing to wait for.
-    pub fn new(
+    pub(crate) fn new(
         approvals: &Arc<Approvals>,
         recorded: Recorded,
         grant: Option<&Arc<Grant>>,
@@ -69,7 +69,7 @@ impl Gate {
     /// # Errors
     /// [`Reason::Unrecorded`], [`Reason::Limited`] where other processes have used a limit up, or [`Reason::Denied`] where one has
     /// used the state.
-    pub async fn pass(&mut self) -> Result<(), Failure> {
+    pub(crate) async fn pass(&mut self) -> Result<(), Failure> {
         (&mut self.work).await
     }
 }

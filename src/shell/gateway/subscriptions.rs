@@ -11,10 +11,10 @@ use crate::engine::route::{RouteError, Routed};
 use crate::gateway::answer::{Answer, unroutable};
 use crate::gateway::call::translate;
 use crate::gateway::client::ClientContext;
-use crate::gateway::client_call::Handled;
-use crate::gateway::decision::{GoingOn, RecordedRefusal};
+use crate::gateway::decision::{GatedPermit, GoingOn, RecordedRefusal};
 use crate::gateway::gate::Gate;
 use crate::gateway::service::Service;
+use crate::gateway::waiting::client_call::Handled;
 use crate::gateway::watched::{Held, MAX_WATCHED};
 use crate::mcp::input::InputError;
 use crate::mcp::meta::Meta;
@@ -208,7 +208,7 @@ impl Service {
         let action = found.action(client, Kind::Subscription, canonical);
         let call = self.calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let exposed = params.string("uri").unwrap_or_default();
-        let (permit, gate) = match self.decide(&found, &action, &GoingOn::Anew, call) {
+        let GatedPermit { permit, gate } = match self.decide(&found, &action, &GoingOn::Anew, call) {
             Ok(permitted) => permitted,
             Err(RecordedRefusal { refusal, recorded }) => {
                 let unknown = || unroutable(&found.unknown(params), params, client.revision);

@@ -359,7 +359,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_call_waits_for_its_client_also_where_that_left_before_it_had_the_question() {
         let (parks, turns) = (parks(), lane().news.turns.clone());
-        let turn = turns.take((Passer::Asker, None), PATIENCE).await.unwrap();
+        let turn = turns.take(Passer::Asker, None, PATIENCE).await.unwrap();
         let (held, mut port, mut signals) = parked(&parks, "ci").unwrap();
         let id = held.id;
         drop(held);

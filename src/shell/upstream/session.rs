@@ -183,6 +183,11 @@ impl Lane {
         (starts, self.state())
     }
 
+    /// Resolves at the next change of state from now on.
+    pub fn state_changed(&self) -> impl Future<Output = ()> {
+        self.changed.notified()
+    }
+
     pub fn set_state(&self, state: LinkState) {
         if self.is_main() {
             self.health.enter((&state).into());
@@ -366,12 +371,13 @@ impl Lane {
     /// [`Reason::Busy`]: nothing was sent.
     pub async fn turn(
         &self,
-        (passer, item): (Passer, Option<Item>),
+        passer: Passer,
+        item: Option<Item>,
         spec: Arc<Upstream>,
         waited: Duration,
     ) -> Result<InTurn, Failure> {
         let patience = spec.queue_timeout.saturating_sub(waited);
-        Arc::clone(&self.news.turns).take((passer, item), patience).await.map_err(|()| {
+        Arc::clone(&self.news.turns).take(passer, item, patience).await.map_err(|()| {
             let why = match passer {
                 Passer::Plain => "waits until it is clear whom it asks",
                 Passer::Asker | Passer::Returning => "takes calls of items that ask one at a time",

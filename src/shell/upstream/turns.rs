@@ -87,7 +87,8 @@ impl Turns {
     /// It took longer than `patience`.
     pub(super) async fn take(
         self: Arc<Self>,
-        (passer, item): (Passer, Option<Item>),
+        passer: Passer,
+        item: Option<Item>,
         patience: Duration,
     ) -> Result<InTurn, ()> {
         let (told, passes) = oneshot::channel();
@@ -148,12 +149,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn calls_that_wait_pass_in_their_order_and_one_that_gives_up_keeps_no_place() {
         let turns = turns();
-        let first = Arc::clone(&turns).take((Passer::Asker, None), LONG).await.unwrap();
+        let first = Arc::clone(&turns).take(Passer::Asker, None, LONG).await.unwrap();
         let order = Arc::new(AtomicUsize::new(0));
         let wait = |n: usize, patience: Duration| {
             let (turns, order) = (Arc::clone(&turns), Arc::clone(&order));
             async move {
-                let turn = turns.take((Passer::Asker, None), patience).await;
+                let turn = turns.take(Passer::Asker, None, patience).await;
                 (turn.is_ok(), order.fetch_add(1, Ordering::Relaxed), n)
             }
         };
@@ -173,13 +174,13 @@ mod tests {
         assert_eq!(turns.passer(None), None);
         turns.set(Gate { is_held: true, is_taken: false });
         assert_eq!(turns.passer(None), Some(Passer::Plain));
-        let held = Arc::clone(&turns).take((Passer::Plain, None), Duration::from_secs(1)).await;
+        let held = Arc::clone(&turns).take(Passer::Plain, None, Duration::from_secs(1)).await;
         assert!(held.is_err(), "longer than it waits");
         let opens = async {
             tokio::time::sleep(Duration::from_secs(2)).await;
             turns.set(Gate::default());
         };
-        let (passes, ()) = tokio::join!(Arc::clone(&turns).take((Passer::Plain, None), LONG), opens);
+        let (passes, ()) = tokio::join!(Arc::clone(&turns).take(Passer::Plain, None, LONG), opens);
         assert!(matches!(passes, Ok(None)));
     }
 
@@ -189,13 +190,13 @@ mod tests {
         let item =
             Item { list: List::Tools, name: Arc::from("form"), definition: crate::wire::digest::Digest::of(b"") };
         assert_eq!(turns.passer(Some(&item)), None);
-        let holds = Arc::clone(&turns).take((Passer::Asker, None), LONG).await.unwrap();
-        let goes_on = Arc::clone(&turns).take((Passer::Returning, None), Duration::ZERO).await.unwrap();
+        let holds = Arc::clone(&turns).take(Passer::Asker, None, LONG).await.unwrap();
+        let goes_on = Arc::clone(&turns).take(Passer::Returning, None, Duration::ZERO).await.unwrap();
         assert!(goes_on.is_some());
         drop(holds);
-        let next = Arc::clone(&turns).take((Passer::Asker, None), Duration::from_secs(1)).await;
+        let next = Arc::clone(&turns).take(Passer::Asker, None, Duration::from_secs(1)).await;
         assert!(next.is_err(), "one of them runs");
         drop(goes_on);
-        assert!(Arc::clone(&turns).take((Passer::Asker, None), Duration::from_secs(1)).await.is_ok());
+        assert!(Arc::clone(&turns).take(Passer::Asker, None, Duration::from_secs(1)).await.is_ok());
     }
 }

@@ -37,6 +37,11 @@ impl Reminders {
         }
         is_due
     }
+
+    /// When it is to hear of it again; `None` before the first time.
+    pub fn next(&self) -> Option<Duration> {
+        self.last.map(|last| last + REMIND)
+    }
 }
 
 /// The client that a call is of: its caller, and the name that it gives itself.

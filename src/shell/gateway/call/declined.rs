@@ -1,12 +1,14 @@
-//! Declined elicitations: the terms on which a server may ask, and how its call continues without an answer.
+//! Declined elicitations: the terms on which a server may ask, and how its call continues without
+//! an answer.
 
 use std::sync::atomic::Ordering;
 
 use crate::base::clock;
-use crate::engine::call::Outgoing;
 use crate::engine::fault::Fault;
 use crate::engine::state::MAX_ROUNDS;
 use crate::gateway::call::Call;
+use crate::gateway::call::context::CallContext;
+use crate::gateway::call::state::CallState;
 use crate::mcp::elicitation::Terms;
 use crate::mcp::input::{ByKey, InputError, declining, pages};
 use crate::wire::code;
@@ -16,29 +18,22 @@ use crate::wire::raw::{RawJson, RawObject};
 const MAX_TOLD: u32 = 8;
 
 impl Call {
-    /// Goes on with the call as if the person had declined every question of this result, so that what a server asks for
-    /// beside a forged question profits from nothing. `false` where that cannot be said.
+    /// Goes on with the call as if the person had declined every question of this result, so that
+    /// what a server asks for beside a forged question profits from nothing. `false` where that
+    /// cannot be said.
     pub(super) fn decline_all(&mut self, raw: &RawJson) -> bool {
-        let (Some((responses, state)), Some(input)) = (declining(raw), &mut self.input) else { return false };
+        let (Some((responses, state)), Some(input)) = (declining(raw), &mut self.context.input) else { return false };
         input.round = input.round.saturating_add(1);
         if input.round > MAX_ROUNDS {
             return false;
         }
-        let Some(outgoing) = self.kept.take() else { return false };
-        self.running = None;
-        self.go_on(outgoing, responses, state);
+        let Some(request) = self.take_request() else { return false };
+        self.state = CallState::next_round(request, responses, state);
         true
     }
+}
 
-    /// Makes the call once more, with the answers to the server's questions.
-    pub(super) fn go_on(&mut self, mut outgoing: Outgoing, responses: RawJson, state: Option<String>) {
-        outgoing.body.set("inputResponses", responses);
-        outgoing.body.remove("requestState");
-        outgoing.body.set_some("requestState", state.map(|state| RawJson::string(&state)));
-        outgoing.resumed = true;
-        self.waiting = Some(outgoing);
-    }
-
+impl CallContext {
     /// The terms on which this call's server asks this call's client.
     pub(super) fn terms(&self) -> Terms {
         let spec = self.handle.spec.load();
@@ -52,7 +47,8 @@ impl Call {
         }
     }
 
-    /// The operator learns why a person was not asked: by the metric each time, by the log as often as is worth reading.
+    /// The operator learns why a person was not asked: by the metric each time, by the log as often
+    /// as is worth reading.
     pub(super) fn declined(&self, why: InputError) {
         self.handle.metrics.fault(Fault::from(why));
         if self.declines.fetch_add(1, Ordering::Relaxed) >= MAX_TOLD {

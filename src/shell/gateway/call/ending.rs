@@ -1,14 +1,15 @@
-//! The one end of a call: what its outcome is to the client, and what is counted and recorded of it.
+//! The end of a call: its outcome for the client, and its metrics and record.
 
 use std::sync::Arc;
 
-use crate::base::access::Access;
 use crate::base::clock;
 use crate::engine::call::Outcome;
 use crate::engine::failure::{Executed, Failure, Reason};
 use crate::engine::fault::Fault;
 use crate::gateway::answer::{Answer, refused};
+use crate::gateway::call::context::{CallContext, given_up};
 use crate::gateway::call::outcome::{is_tool_error, translate};
+use crate::gateway::call::state::CallState;
 use crate::gateway::call::{Call, ClientEvent};
 use crate::gateway::prepared::TaskWay;
 use crate::mcp::method::Method;
@@ -23,45 +24,38 @@ use crate::wire::unreadable::Unreadable;
 
 impl Call {
     /// The outcome for the client. Rewritten bytes take room of their own.
-    pub(super) fn ended(&mut self, outcome: Outcome) -> Option<ClientEvent> {
+    pub fn ended(&mut self, outcome: Outcome) -> Option<ClientEvent> {
         let received = match &outcome {
             Outcome::Result { raw, .. } | Outcome::Error { raw } => raw.bytes().as_ptr(),
             Outcome::Failed(_) => std::ptr::null(),
         };
         match self.finish(outcome)? {
             ClientEvent::Done(answer) if answer.bytes().as_ptr() != received => {
-                Some(ClientEvent::Done(self.counted(answer)))
+                Some(ClientEvent::Done(self.context.counted(answer)))
             }
             event @ (ClientEvent::Done(_) | ClientEvent::Notice(_) | ClientEvent::Question(_)) => Some(event),
         }
     }
 
-    /// The same answer, with room for the bytes that were written for it.
-    pub(super) fn counted(&self, answer: Answer) -> Answer {
-        let (budget, caller) = (&self.service.budget, self.access.caller());
-        let count = |raw: RawJson| RawJson::trusted(budget.count_rewritten(caller, raw.into_bytes()));
-        Answer { outcome: answer.outcome.map(count).map_err(count), status: answer.status }
-    }
-
     fn finish(&mut self, outcome: Outcome) -> Option<ClientEvent> {
         let answer = match outcome {
             Outcome::Failed(failure) => return Some(self.fail(&failure)),
-            Outcome::Result { raw, .. } if matches!(self.task_way(), Some(TaskWay::Named { .. })) => {
+            Outcome::Result { raw, .. } if matches!(self.context.task_way(), Some(TaskWay::Named { .. })) => {
                 return Some(self.about_task(&raw));
             }
             Outcome::Result { raw, era } => {
                 if era == Era::Modern && !is_complete(&raw) {
-                    return if self.task_way().is_some() { self.became(&raw) } else { self.ask(&raw) };
+                    return if self.context.task_way().is_some() { self.became(&raw) } else { self.ask(&raw) };
                 }
-                if raw.bytes().len() > self.service.max_result_bytes() {
-                    return Some(self.fail(&self.too_large()));
+                if raw.bytes().len() > self.context.service.max_result_bytes() {
+                    return Some(self.fail(&self.context.too_large()));
                 }
-                let raw = self.without_nulls(self.without_null_content(raw, era));
-                let tool_error = self.labels.method == Method::ToolsCall && is_tool_error(&raw);
+                let raw = self.context.without_nulls(self.context.without_null_content(raw, era));
+                let tool_error = self.context.labels.method == Method::ToolsCall && is_tool_error(&raw);
                 let whole = raw.clone();
-                let Some(shown) = project::result(self.labels.method, raw, era, self.revision) else {
+                let Some(shown) = project::result(self.context.labels.method, raw, era, self.context.revision) else {
                     let why = "a member of the result stands twice";
-                    self.handle.health.flaws.unread(&Unreadable::new(whole.bytes(), why));
+                    self.context.handle.health.flaws.unread(&Unreadable::new(whole.bytes(), why));
                     return Some(self.fail(&Failure::malformed()));
                 };
                 self.count(if tool_error { OutcomeLabel::ToolError } else { OutcomeLabel::Ok });
@@ -71,18 +65,88 @@ impl Call {
                 if self.retry_as_task(&raw) {
                     return None;
                 }
-                let wanted = self.pages_of(&raw);
-                if let Some(answer) = self.pages(&wanted) {
+                let wanted = self.context.pages_of(&raw);
+                if let Some(answer) = self.context.pages(&wanted) {
                     self.count(OutcomeLabel::InputRequired);
                     answer
                 } else {
                     self.count(OutcomeLabel::Error);
-                    translate(self.labels.method, &raw, self.revision, &wanted)
+                    translate(self.context.labels.method, &raw, self.context.revision, &wanted)
                 }
             }
         };
         self.end();
         Some(ClientEvent::Done(answer))
+    }
+
+    /// Ends the call because the caller's access has ended.
+    pub fn give_up(&mut self) -> ClientEvent {
+        let failure = self.context.given_up(Executed::Unknown);
+        self.fail(&failure)
+    }
+
+    pub fn fail(&mut self, failure: &Failure) -> ClientEvent {
+        let outcome = match failure.reason {
+            Reason::UpstreamDown | Reason::ShuttingDown | Reason::DaemonAway => OutcomeLabel::UpstreamDown,
+            Reason::UpstreamCrashed => OutcomeLabel::Crashed,
+            Reason::UpstreamTimeout => OutcomeLabel::Timeout,
+            Reason::UpstreamProtocol | Reason::ResultTooLarge => OutcomeLabel::Protocol,
+            Reason::Busy => OutcomeLabel::Busy,
+            Reason::Denied | Reason::Gone => OutcomeLabel::Denied,
+            Reason::Limited => OutcomeLabel::Limited,
+            Reason::AwaitingApproval => OutcomeLabel::AwaitingApproval,
+            Reason::NeedsLogin => OutcomeLabel::NeedsLogin,
+            Reason::Unrecorded => OutcomeLabel::Unrecorded,
+        };
+        self.count(outcome);
+        self.end();
+        let answer = if failure.reason == Reason::UpstreamProtocol {
+            // A protocol violation of the server is not a tool's result.
+            Answer { outcome: Err(failure.error_object(self.context.labels.call)), status: None }
+        } else {
+            refused(failure, &self.context.labels, self.context.revision)
+        };
+        ClientEvent::Done(answer)
+    }
+
+    /// Counts and records the end of the call.
+    pub fn count(&self, outcome: OutcomeLabel) {
+        let now = clock::now();
+        let total = now.duration_since(self.context.labels.arrived);
+        let upstream =
+            if let CallState::Running(running) = &self.state { Some(now.duration_since(running.sent)) } else { None };
+        self.context.handle.metrics.finished(self.context.labels.label, outcome, total, upstream);
+        let entry = Entry {
+            call: Some(self.context.labels.call),
+            caller: Some(self.context.action.caller.clone()),
+            kind: Some(self.context.action.kind),
+            item: Some(Arc::clone(&self.context.action.canonical)),
+            result: outcome.into_str(),
+            duration: Some(total),
+            ..Entry::new(Event::Outcome)
+        };
+        // The call has ended: no task waits for this record, and nothing depends on it.
+        drop(self.context.service.audit.record(entry, false));
+    }
+
+    /// Whether the call has its answer.
+    pub const fn is_over(&self) -> bool {
+        matches!(self.state, CallState::Parting(_) | CallState::Ended)
+    }
+
+    /// Ends the exchange: one that has not answered is cancelled by being dropped.
+    pub fn end(&mut self) {
+        self.state = CallState::Ended;
+        self.context.permit.leave();
+    }
+}
+
+impl CallContext {
+    /// Returns the answer with room counted for the bytes that were written for it.
+    pub(super) fn counted(&self, answer: Answer) -> Answer {
+        let (budget, caller) = (&self.service.budget, self.access.caller());
+        let count = |raw: RawJson| RawJson::trusted(budget.count_rewritten(caller, raw.into_bytes()));
+        Answer { outcome: answer.outcome.map(count).map_err(count), status: answer.status }
     }
 
     /// A result without the optional members that are `null`, which strict clients refuse.
@@ -121,68 +185,4 @@ impl Call {
     pub(super) fn given_up(&self, executed: Executed) -> Failure {
         given_up(&self.access, executed)
     }
-
-    /// Ends the call because the caller's access has ended.
-    pub(super) fn give_up(&mut self) -> ClientEvent {
-        let failure = self.given_up(Executed::Unknown);
-        self.fail(&failure)
-    }
-
-    pub(super) fn fail(&mut self, failure: &Failure) -> ClientEvent {
-        let outcome = match failure.reason {
-            Reason::UpstreamDown | Reason::ShuttingDown | Reason::DaemonAway => OutcomeLabel::UpstreamDown,
-            Reason::UpstreamCrashed => OutcomeLabel::Crashed,
-            Reason::UpstreamTimeout => OutcomeLabel::Timeout,
-            Reason::UpstreamProtocol | Reason::ResultTooLarge => OutcomeLabel::Protocol,
-            Reason::Busy => OutcomeLabel::Busy,
-            Reason::Denied | Reason::Gone => OutcomeLabel::Denied,
-            Reason::Limited => OutcomeLabel::Limited,
-            Reason::AwaitingApproval => OutcomeLabel::AwaitingApproval,
-            Reason::NeedsLogin => OutcomeLabel::NeedsLogin,
-            Reason::Unrecorded => OutcomeLabel::Unrecorded,
-        };
-        self.count(outcome);
-        self.end();
-        let answer = if failure.reason == Reason::UpstreamProtocol {
-            // A protocol violation of the server is not a tool's result.
-            Answer { outcome: Err(failure.error_object(self.labels.call)), status: None }
-        } else {
-            refused(failure, &self.labels, self.revision)
-        };
-        ClientEvent::Done(answer)
-    }
-
-    /// Counts and records the end of the call.
-    pub(super) fn count(&self, outcome: OutcomeLabel) {
-        let now = clock::now();
-        let total = now.duration_since(self.labels.arrived);
-        let upstream = self.running.as_ref().map(|running| now.duration_since(running.sent));
-        self.handle.metrics.finished(self.labels.label, outcome, total, upstream);
-        let entry = Entry {
-            call: Some(self.labels.call),
-            caller: Some(self.action.caller.clone()),
-            kind: Some(self.action.kind),
-            item: Some(Arc::clone(&self.action.canonical)),
-            result: outcome.into_str(),
-            duration: Some(total),
-            ..Entry::new(Event::Outcome)
-        };
-        // The call has ended: no task waits for this record, and nothing depends on it.
-        drop(self.service.audit.record(entry, false));
-    }
-
-    /// Ends the exchange: one that has not answered is cancelled by being dropped.
-    pub(super) fn end(&mut self) {
-        self.done = true;
-        self.running = None;
-        self.permit.leave();
-    }
-}
-
-/// Why a call ends whose caller's access has ended.
-pub fn given_up(access: &Access, executed: Executed) -> Failure {
-    if access.is_withdrawn() {
-        return Failure::new(Reason::Denied, executed, "The access of this caller was withdrawn.");
-    }
-    Failure::new(Reason::ShuttingDown, executed, "The gateway is shutting down.")
 }

@@ -2,26 +2,27 @@
 
 use crate::base::clock;
 use crate::engine::question::AWAY;
+use crate::gateway::call::state::CallState;
 use crate::gateway::call::{Call, ClientEvent};
 
 impl Call {
     /// The client has withdrawn its request.
     pub fn withdraw(mut self) {
-        if let Some(running) = &mut self.running {
+        if let CallState::Running(running) = &mut self.state {
             running.exchange.give_up();
         }
     }
 
     /// Lets the call run on without its client: a legacy client that went away did not cancel.
     pub fn detach(mut self) {
-        if self.done || self.service.draining.is_cancelled() {
+        if self.is_over() || self.context.service.draining.is_cancelled() {
             return;
         }
         // Later questions would reach no client.
-        self.input = None;
-        let tasks = self.service.tasks.clone();
+        self.context.input = None;
+        let tasks = self.context.service.tasks.clone();
         tasks.spawn("detached call", async move {
-            // Its client may still answer a question that it has seen.
+            // The client may still answer a question that it has seen.
             let away = tokio::time::sleep(AWAY);
             tokio::pin!(away);
             loop {

@@ -1,53 +1,54 @@
 //! The wait of a call for an upstream that is not ready.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 
 use crate::base::clock;
 use crate::engine::failure::Failure;
-use crate::upstream::handle::{Handle, Slot};
+use crate::gateway::call::context::CallContext;
 use crate::upstream::link::Link;
-use crate::upstream::session::{LaneUse, Wants};
+use crate::upstream::session::LaneUse;
 
 /// When a client is first told what its call waits for, and how often after that.
 const FIRST: Duration = Duration::from_secs(1);
 const EVERY: Duration = Duration::from_secs(5);
 
-/// A call that waits for its upstream.
-pub(super) struct Opening {
-    slot: Slot,
-    way: BoxFuture<'static, Result<(LaneUse, Link), Failure>>,
+/// A session that is being opened for a call.
+pub(super) struct SessionOpening {
+    session: BoxFuture<'static, Result<(LaneUse, Link), Failure>>,
     since: Instant,
-    next: Instant,
+    next_notice: Instant,
 }
 
-/// The way that a call takes, and since when it waited for that.
-pub(super) struct Opened {
-    pub(super) slot: Slot,
+/// The session that a call is sent in.
+pub(super) struct OpenSession {
     pub(super) lane: LaneUse,
     pub(super) link: Link,
+    /// Since when the call waited for it.
     pub(super) since: Instant,
 }
 
-impl Opening {
-    pub(super) fn new(handle: &Arc<Handle>, wants: &Wants, slot: Slot, since: Instant) -> Self {
-        Self { slot, way: handle.way(wants), since, next: clock::now() + FIRST }
+impl SessionOpening {
+    pub(super) fn new(context: &CallContext, since: Instant) -> Self {
+        Self { session: context.handle.way(&context.wants), since, next_notice: clock::now() + FIRST }
     }
 
-    /// Waits for the way; `None` when it is time to tell the client, if it `wants` that. Cancel-safe.
-    pub(super) async fn way(&mut self, wants: bool) -> Option<Result<(LaneUse, Link), Failure>> {
+    /// Waits for the session; `None` when it is time to tell the client, if it is to be told.
+    /// Cancel-safe.
+    ///
+    /// # Errors
+    /// The upstream did not start.
+    pub(super) async fn session(&mut self, is_told: bool) -> Result<Option<OpenSession>, Failure> {
         tokio::select! {
-            opened = &mut self.way => Some(opened),
-            () = clock::sleep_until(wants.then_some(self.next)) => {
-                self.next = clock::now() + EVERY;
-                None
+            opened = &mut self.session => {
+                let (lane, link) = opened?;
+                Ok(Some(OpenSession { lane, link, since: self.since }))
+            }
+            () = clock::sleep_until(is_told.then_some(self.next_notice)) => {
+                self.next_notice = clock::now() + EVERY;
+                Ok(None)
             }
         }
-    }
-
-    pub(super) fn opened(self, (lane, link): (LaneUse, Link)) -> Opened {
-        Opened { slot: self.slot, lane, link, since: self.since }
     }
 }

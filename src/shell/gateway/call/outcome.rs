@@ -28,7 +28,8 @@ pub(super) fn is_tool_error(raw: &RawJson) -> bool {
     RawObject::parse(raw).is_ok_and(|o| o.is_true("isError"))
 }
 
-/// An upstream's error as a client of this hop may read it. Source: the error table of ARCHITECTURE.md.
+/// An upstream's error as a client of this hop may read it. Source: the error table of
+/// ARCHITECTURE.md.
 ///
 /// `wanted`: the pages that an error -32042 wants opened, or why they are not.
 pub fn translate(method: Method, raw: &RawJson, revision: Revision, wanted: &Result<ByKey, InputError>) -> Answer {

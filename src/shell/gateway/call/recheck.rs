@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use crate::catalog::merge::Entry;
 use crate::engine::failure::{Executed, Failure, Reason};
-use crate::gateway::call::Call;
+use crate::gateway::call::context::CallContext;
+use crate::gateway::gate::Gate;
 use crate::policy::consent::below::Given;
 use crate::policy::consent::{Asked, Grant};
 use crate::policy::{AGAIN_RULE, Action, Decision, decide_again, still_allowed};
 use crate::wire::raw::RawJson;
 
-impl Call {
+impl CallContext {
     /// The call was refused before it was sent, so it uses no limit up.
     pub(super) fn give_back(&mut self) {
         let snapshot = self.service.snapshots.load_full();
@@ -19,8 +20,21 @@ impl Call {
         self.permit.give_back(&snapshot.limiter, &snapshot.policy, &rules, &self.action);
     }
 
-    /// Refuses a call that waited while its item was withdrawn or changed, or while a rule came that denies it.
-    pub(super) fn recheck(&self) -> Result<(), Failure> {
+    /// Waits for everything that has to be on disk before the call, then looks a last time.
+    ///
+    /// # Errors
+    /// The call must not be made.
+    pub(super) async fn pass(&self, gate: &mut Option<Gate>, is_resumed: bool) -> Result<(), Failure> {
+        if let Some(waiting) = gate {
+            waiting.pass().await?;
+            *gate = None;
+        }
+        self.recheck(is_resumed)
+    }
+
+    /// Refuses a call that waited while its item was withdrawn or changed, or while a rule came
+    /// that denies it.
+    pub(super) fn recheck(&self, is_resumed: bool) -> Result<(), Failure> {
         let Action { kind, upstream, canonical, definition, .. } = &self.action;
         let refused = |text: &str| Err(Failure::new(Reason::Denied, Executed::No, text));
         if self.access.is_withdrawn() {
@@ -49,12 +63,11 @@ impl Call {
         let (annotations, said, claims) = (entry.annotations, entry.said, entry.claims);
         let action = Action { annotations, said, claims, ..self.action.clone() };
         // A continuation keeps its permit unless a deny rule was added since.
-        let goes_on =
-            **self.permit.rule() == *AGAIN_RULE || self.waiting.as_ref().is_some_and(|outgoing| outgoing.resumed);
-        let allowed = if goes_on {
+        let allowed = if is_resumed || **self.permit.rule() == *AGAIN_RULE {
             matches!(decide_again(&snapshot.policy, &rules, &action), Decision::Allow(_))
         } else {
-            // The rules may ask for more by now than the approval gave: another rule, or more evidence.
+            // The rules may ask for more by now than the approval gave: another rule, or more
+            // evidence.
             let (grants, text) = (self.service.approvals.grants(), action.arguments.as_ref().map(RawJson::text));
             let given = text.as_deref().map(Given::new);
             let consented = |rule: &Arc<str>, need| {

@@ -9,9 +9,9 @@ use tokio_util::sync::CancellationToken;
 use super::failed::{Failed, TIME};
 use crate::base::clock;
 use crate::base::stop::StopTimes;
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 use crate::stage::program::Keeper;
-#[cfg(not(test))]
+#[cfg(not(any(test, feature = "testing")))]
 use crate::upstream::guard::Keeper;
 use crate::upstream::launch::Launch;
 

@@ -13,23 +13,22 @@ use crate::engine::state::{Carried, StateScope, StateUse};
 use crate::gateway::admission::InFlight;
 use crate::gateway::answer::{Answer, no_completions, not_found, refused, unroutable};
 use crate::gateway::call::Call;
-use crate::gateway::channel::Waited;
 use crate::gateway::client::ClientContext;
-use crate::gateway::client_call::{ClientCall, Handled};
-use crate::gateway::decision::{GoingOn, RecordedRefusal, Refusal};
+use crate::gateway::decision::{GatedPermit, GoingOn, RecordedRefusal, Refusal};
 use crate::gateway::found::Found;
-use crate::gateway::gate::Gate;
 use crate::gateway::prepared::{InputContext, Prepared, TaskWay};
 use crate::gateway::quota::Good;
 use crate::gateway::service::Service;
 use crate::gateway::snapshot::Snapshot;
+use crate::gateway::waiting::channel::PriorWaits;
+use crate::gateway::waiting::client_call::{ClientCall, Handled};
 use crate::mcp::extension::TASKS;
 use crate::mcp::input::{Kinds, Roots, all_accepted, without};
 use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
 use crate::mcp::version::Era;
 use crate::policy::consent::PromptId;
-use crate::policy::{Action, Kind, Permit, Record};
+use crate::policy::{Action, Kind, Record};
 use crate::telemetry::metrics::OutcomeLabel;
 use crate::wire::raw::{RawJson, RawObject};
 
@@ -44,7 +43,7 @@ impl Service {
         arrived: Instant,
     ) -> Handled {
         self.calls_of.of(client.access.caller()).fetch_add(1, Ordering::Relaxed);
-        self.call_after(client, method, params, meta, arrived, Waited::default())
+        self.call_after(client, method, params, meta, arrived, PriorWaits::default())
     }
 
     /// The same, for a call that has waited for a person.
@@ -55,26 +54,26 @@ impl Service {
         params: &RawObject,
         meta: Meta,
         arrived: Instant,
-        waited: Waited,
+        waits: PriorWaits,
     ) -> Handled {
         let snapshot = self.snapshots.load_full();
         let mut prepared = match self.prepare(&snapshot, client, method, params, meta, arrived) {
             Ok(prepared) => prepared,
             Err(handled) => return handled,
         };
-        if let (Some(prompt), GoingOn::Anew) = (waited.prompt, &prepared.going_on) {
+        if let (Some(prompt), GoingOn::Anew) = (waits.approval, &prepared.going_on) {
             prepared.going_on = GoingOn::Consent { prompt, answer: None };
         }
         // Before the decision: a call without a place is not decided, so that it takes nothing from its limits.
         let Some(place) = self.enter(client) else { return Handled::Overloaded };
         let decided = self.decide(&prepared.found, &prepared.action, &prepared.going_on, prepared.labels.call);
         let RecordedRefusal { refusal, recorded } = match decided {
-            Ok((permit, gate)) => {
-                return match self.await_login(params, &prepared, waited) {
-                    None => self.permitted(prepared, (permit, gate), place),
+            Ok(permitted) => {
+                return match self.await_login(params, &prepared, waits) {
+                    None => self.permitted(prepared, permitted, place),
                     Some(handled) => {
                         // It is decided again then, and uses nothing up before that.
-                        self.give_back(permit, &prepared.action);
+                        self.give_back(permitted.permit, &prepared.action);
                         handled
                     }
                 };
@@ -98,10 +97,10 @@ impl Service {
     pub(super) fn permitted(
         self: &Arc<Self>,
         prepared: Prepared<'_>,
-        permit: (Permit, Option<Gate>),
+        permitted: GatedPermit,
         place: InFlight,
     ) -> Handled {
-        Handled::Call(Box::new(ClientCall::Permitted(Call::new(Arc::clone(self), prepared, permit, place))))
+        Handled::Call(Box::new(ClientCall::Permitted(Call::new(Arc::clone(self), prepared, permitted, place))))
     }
 
     /// Finds the item, and everything that its call is made of.

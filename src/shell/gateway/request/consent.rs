@@ -17,18 +17,20 @@
 //! session, pipe or connection for 10 minutes. A legacy client is asked beside them, in case
 //! somebody is there after all.
 //!
-//! A modern client's repeated request is held likewise, while its person opens the page or where it brings no answer: the 20 s are
-//! those of a client whose calls are not held. A call is refused at once where `hold` is zero, where its caller has `max-held` calls held or all have 256, in a batch
-//! (its other answers would wait), by `headend call` and while the gateway shuts down.
+//! A modern client's repeated request is held likewise, while its person opens the page or where it
+//! brings no answer: the 20 s are those of a client whose calls are not held. A call is refused at
+//! once where `hold` is zero, where its caller has `max-held` calls held or all have 256, in a
+//! batch (its other answers would wait), by `headend call` and while the gateway shuts down.
 //!
-//! The console (L2) and the admin socket (L3, root and our own user) answer every approval of the process. Open
-//! approvals are also rows of the table `prompts`, so the command line and a daemon can answer those of other
-//! processes: the answer is a row, and the process that asked judges it.
+//! The console (L2) and the admin socket (L3, root and our own user) answer every approval of the
+//! process. Open approvals are also rows of the table `prompts`, so the command line and a daemon
+//! can answer those of other processes: the answer is a row, and the process that asked judges it.
 //!
-//! Each call has its own approval and its own form; the forms of one client come one after the other.
+//! Each call has its own approval and its own form; the forms of one client come one after the
+//! other.
 //!
-//! Clients without a session, modern ones over HTTP, share one for each caller: a session grant of theirs lives until
-//! the gateway stops, or a day.
+//! Clients without a session, modern ones over HTTP, share one for each caller: a session grant of
+//! theirs lives until the gateway stops, or a day.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,16 +39,16 @@ use crate::base::clock;
 use crate::engine::failure::{Executed, Failure, Reason};
 use crate::engine::question::approval::{self, AnswerEffect, AnswerTiming, QuestionKind, elsewhere, form, judge, page};
 use crate::engine::state::{Carried, StateScope};
-use crate::gateway::answer::{Answer, refused};
-use crate::gateway::awaiting_approval::Asking;
-use crate::gateway::channel::{Channel, Note, Request, Room};
-use crate::gateway::client_call::{ClientCall, Handled};
-use crate::gateway::decision::GoingOn;
-use crate::gateway::held::Hold;
+use crate::gateway::answer::refused;
 use crate::gateway::prepared::{InputContext, Prepared};
+use crate::gateway::quota::Place;
 use crate::gateway::service::Service;
+use crate::gateway::waiting::approval::PendingApproval;
+use crate::gateway::waiting::channel::{ClientChannel, OriginalRequest, OwnQuestion, WaitPlace};
+use crate::gateway::waiting::client_call::{ClientCall, Handled};
+use crate::gateway::waiting::held::Hold;
+use crate::gateway::waiting::{AwaitedAct, WaitingCall};
 use crate::mcp::input::{InputRequest, input_required, is_accepted};
-use crate::mcp::method::Method;
 use crate::mcp::version::Era;
 use crate::policy::consent::hold::NotHeld;
 use crate::policy::consent::{Answer as Agreed, Asked, PromptId, Refused, Shown};
@@ -60,13 +62,38 @@ const ROUND: Duration = crate::engine::state::LIFE;
 /// When a call may come back whose approval could not be kept.
 const STORE_WAIT: Duration = Duration::from_secs(5);
 
-/// Text for a model whose call waits for a person. No id, no command, no address: an agent with a shell could use them.
+/// Text for a model whose call waits for a person. No id, no command, no address: an agent with a
+/// shell could use them.
 const AWAITING: &str = "This call was not made: it waits for a person's approval in headend. Stop here and tell the user that headend \
                         waits for their approval. Do not work around this. Once it is approved, make exactly the \
                         same call again.";
 
+/// A call whose approval is open.
+struct CallToApprove {
+    request: OriginalRequest,
+    seat: Seat,
+    share: Place,
+}
+
+/// The question about an open approval to a modern client.
+struct ResultQuestion {
+    question: InputRequest,
+    kind: QuestionKind,
+    /// The timing of an answer that comes now.
+    timing: AnswerTiming,
+}
+
+impl CallToApprove {
+    /// Ends the request with our question; the approval waits until the client comes back.
+    fn ask_again(self, result: RawJson) -> Handled {
+        self.seat.carry();
+        Handled::Answer(self.request.ask_again(result))
+    }
+}
+
 impl Service {
-    /// Opens a prompt for a call, or goes on with the one that is open, through the best channel that the caller has.
+    /// Opens an approval for a call, or goes on with the one that is open, through the best channel
+    /// that the caller has.
     pub(super) fn ask(
         self: &Arc<Self>,
         params: &RawObject,
@@ -80,22 +107,17 @@ impl Service {
         let shown = Shown::new(&found.entry.exposed, action.said, action.arguments.as_ref())
             .described(found.entry.definition.string("description"))
             .asked_by(action.client.clone());
-        let mut params = params.clone();
-        params.remove("requestState");
-        params.remove("inputResponses");
-        let (meta, metrics) = (outgoing.meta, found.handle.metrics.clone());
-        let request = Request { client: client.clone(), params, meta, labels, metrics };
-        let timeout = self.snapshots.load().config.consent.timeout;
-        let era = request.client.revision.era();
-        // A form will do where the client's own word does; else the person answers on the approval's page.
-        let is_page = !offered.form || need != Evidence::Client;
+        let request = OriginalRequest::new(client, params, outgoing.meta, labels, &found.handle.metrics);
+        let era = client.revision.era();
+        // A form will do where the client's own word does; else the person answers on the
+        // approval's page.
+        let is_form = offered.form && need == Evidence::Client;
         let is_unattended = self.held.is_unattended(&request.host());
         let asked_at = going_on.prompt().and_then(|prompt| self.approvals.asked_at(prompt));
-        let span = match (is_page, era) {
-            _ if is_unattended => Span::Person(Duration::MAX),
-            (false, Era::Legacy) => Span::Client,
-            (false, Era::Modern) => Span::Person(ROUND),
-            (true, _) => Span::Person(Duration::MAX),
+        let span = match (is_form && !is_unattended, era) {
+            (true, Era::Legacy) => Span::Client,
+            (true, Era::Modern) => Span::Person(ROUND),
+            (false, _) => Span::Person(Duration::MAX),
         };
         let seat = match self.approvals.ask_for(asked, shown, span, going_on.prompt(), entry) {
             Ok(seat) => seat,
@@ -103,103 +125,109 @@ impl Service {
         };
         let prompt = seat.prompt();
         let message = self.approvals.prompt(&prompt).map(|prompt| prompt.message()).unwrap_or_default();
-        let url = self.page_of(&prompt);
-        let question = match &url {
-            _ if !is_page => form(&message, request.client.tag.is_some()),
-            Some(url) if offered.url => page(&message, url),
-            Some(_) | None => {
-                let console = self.console.get().filter(|_| need <= Evidence::Page);
+        let url = self.page_of(&prompt).filter(|_| offered.url);
+        let call = CallToApprove { request, seat, share };
+        let (question, kind) = match url {
+            _ if is_form => (form(&message, client.tag.is_some()), QuestionKind::Form),
+            Some(url) => (page(&message, &url), QuestionKind::Page),
+            None => {
                 // Forms of modern clients end their request, which would not be held then.
-                let note = request.client.client_requests.clone().filter(|_| offered.form && era == Era::Legacy);
-                let note = note.and_then(|client_requests| {
-                    let question =
-                        elsewhere(action.kind, &action.canonical, &action.upstream, console.map(String::as_str));
-                    let question = question.for_revision(request.client.revision, String::new).ok()?;
-                    Some(Note { client_requests, question, kind: QuestionKind::Notice })
+                let notice = (offered.form && era == Era::Legacy).then(|| {
+                    let console = self.console.get().filter(|_| need <= Evidence::Page);
+                    elsewhere(action.kind, &action.canonical, &action.upstream, console.map(String::as_str))
                 });
-                return self.hold(request, seat, note);
+                let notice =
+                    notice.and_then(|form| OwnQuestion::new(client, form, QuestionKind::Notice, String::new()));
+                return self.hold_for_approval(call, notice);
             }
         };
-        let kind = if is_page { QuestionKind::Page } else { QuestionKind::Form };
-        let has_opened =
-            matches!(&going_on, GoingOn::Consent { answer: Some(answer), .. } if is_page && is_accepted(answer));
-        let channel = match era {
-            Era::Legacy => {
-                let question = question.for_revision(request.client.revision, || prompt.to_string()).ok();
-                let way = request.client.client_requests.clone().zip(question);
-                if is_unattended {
-                    let note = way.map(|(client_requests, question)| Note { client_requests, question, kind });
-                    return self.hold(request, seat, note);
-                }
-                way.map(|(client_requests, question)| Channel::OnStream { client_requests, question, kind })
-            }
-            Era::Modern => {
-                let answer = match &going_on {
-                    GoingOn::Consent { prompt: of, answer: Some(answer) } if *of == prompt => Some(answer),
-                    GoingOn::Consent { .. } | GoingOn::Anew | GoingOn::Permitted(_) | GoingOn::Login(_) => None,
-                };
-                let waited = asked_at.map(|at| clock::since_1970().saturating_sub(at));
-                let timing = AnswerTiming { waited, is_unattended };
-                let effect = answer.map(|answer| self.hear(&request, kind, Some(answer), timing));
-                let is_held = effect == Some(AnswerEffect::Unattended)
-                    || (is_unattended && !matches!(effect, Some(AnswerEffect::Answer(_))));
-                if is_held {
-                    // A form would end the request, which is held instead.
-                    seat.hand_over();
-                    return self.hold(request, seat, None);
-                }
-                let again =
-                    input.and_then(|input| self.consent_required(&action, labels.method, &input, &prompt, &question));
-                match (going_on, again) {
-                    (_, None) => None,
-                    (GoingOn::Consent { prompt: of, .. }, Some(again)) if of == prompt => Some(match effect {
-                        Some(AnswerEffect::Answer(answer)) => Channel::Answered(answer),
-                        Some(AnswerEffect::Wait | AnswerEffect::Unattended) | None => Channel::Waiting(again),
-                    }),
-                    (
-                        GoingOn::Consent { .. } | GoingOn::Anew | GoingOn::Permitted(_) | GoingOn::Login(_),
-                        Some(again),
-                    ) => {
-                        seat.carry();
-                        request.metrics.count(request.labels.label, OutcomeLabel::InputRequired);
-                        return Handled::Answer(Answer::ok(again));
-                    }
-                }
-            }
-        };
-        let channel = match channel {
-            None => return self.hold(request, seat, None),
-            Some(Channel::Waiting(again)) => match self.place(&request) {
-                Ok(hold) => return self.asking(request, seat, Channel::Waiting(again), timeout, Room::Held(hold)),
-                Err(NotHeld::NoTime) if has_opened => Channel::Waiting(again),
-                Err(NotHeld::NoTime | NotHeld::Full) => {
-                    seat.carry();
-                    request.metrics.count(request.labels.label, OutcomeLabel::InputRequired);
-                    return Handled::Answer(Answer::ok(again));
-                }
-            },
-            Some(channel) => channel,
-        };
-        let Some(place) = self.admission.ask() else { return Handled::Overloaded };
-        self.asking(request, seat, channel, timeout, Room::Asked((share, place)))
+        if era == Era::Legacy {
+            return match OwnQuestion::new(client, question, kind, prompt.to_string()) {
+                Some(question) if !is_unattended => self.wait_asked(call, ClientChannel::OnStream(question)),
+                question => self.hold_for_approval(call, question),
+            };
+        }
+        let waited = asked_at.map(|at| clock::since_1970().saturating_sub(at));
+        let question = ResultQuestion { question, kind, timing: AnswerTiming { waited, is_unattended } };
+        self.ask_by_result(call, &question, going_on.consent_to(&prompt), &action, input.as_deref())
     }
 
-    fn asking(
+    /// Asks a modern client by the result of its request, or takes the answer that its `comeback`
+    /// brings.
+    fn ask_by_result(
         self: &Arc<Self>,
-        request: Request,
-        seat: Seat,
-        channel: Channel,
-        patience: Duration,
-        room: Room,
+        call: CallToApprove,
+        asked: &ResultQuestion,
+        comeback: Option<Option<&RawJson>>,
+        action: &Action,
+        input: Option<&InputContext>,
     ) -> Handled {
-        let asking = Asking::new(Arc::clone(self), request, seat, channel, patience, room);
-        Handled::Call(Box::new(ClientCall::Asking(Box::new(asking))))
+        let ResultQuestion { question, kind, timing } = asked;
+        let effect = comeback.flatten().map(|answer| self.hear(&call.request, *kind, Some(answer), *timing));
+        let is_decided = matches!(effect, Some(AnswerEffect::Answer(_)));
+        if effect == Some(AnswerEffect::Unattended) || (timing.is_unattended && !is_decided) {
+            // A form would end the request, which is held instead.
+            call.seat.hand_over();
+            return self.hold_for_approval(call, None);
+        }
+        let carried = Carried::Consent(call.seat.prompt().bytes());
+        let again = self.input_result(action, &call.request, input, carried, (approval::KEY, question));
+        match (again, comeback, effect) {
+            (None, ..) => self.hold_for_approval(call, None),
+            (Some(again), None, _) => call.ask_again(again),
+            (Some(_), Some(_), Some(AnswerEffect::Answer(answer))) => {
+                self.wait_asked(call, ClientChannel::Answered(answer))
+            }
+            (Some(again), Some(answer), _) => {
+                let has_opened = *kind == QuestionKind::Page && answer.is_some_and(is_accepted);
+                match self.hold(&call.request) {
+                    Ok(hold) => self.wait_for_approval(call, ClientChannel::Repeated(again), hold),
+                    Err(NotHeld::NoTime) if has_opened => self.wait_asked(call, ClientChannel::Repeated(again)),
+                    Err(NotHeld::NoTime | NotHeld::Full) => call.ask_again(again),
+                }
+            }
+        }
+    }
+
+    /// Waits for the approval of a call whose client is asked.
+    fn wait_asked(self: &Arc<Self>, call: CallToApprove, channel: ClientChannel) -> Handled {
+        let Some(asking) = self.admission.ask() else { return Handled::Overloaded };
+        let approval = AwaitedAct::Approval(PendingApproval::new(self, call.seat));
+        self.wait(call.request, approval, channel, WaitPlace::Asked { _share: call.share, _asking: asking })
+    }
+
+    fn wait_for_approval(self: &Arc<Self>, call: CallToApprove, channel: ClientChannel, hold: Hold) -> Handled {
+        let approval = AwaitedAct::Approval(PendingApproval::new(self, call.seat));
+        self.wait(call.request, approval, channel, WaitPlace::Held(hold))
+    }
+
+    /// Holds a call whose client cannot give the approval, or refuses it at once.
+    fn hold_for_approval(self: &Arc<Self>, call: CallToApprove, question: Option<OwnQuestion>) -> Handled {
+        match self.hold(&call.request) {
+            Ok(hold) => self.wait_for_approval(call, ClientChannel::Elsewhere(question), hold),
+            Err(NotHeld::NoTime | NotHeld::Full) => {
+                let refusal = self.awaiting(&call.seat.prompt());
+                self.refuse(&call.request, &refusal, OutcomeLabel::AwaitingApproval)
+            }
+        }
+    }
+
+    /// Lets a call wait for a person.
+    pub fn wait(
+        self: &Arc<Self>,
+        request: OriginalRequest,
+        awaited: AwaitedAct,
+        channel: ClientChannel,
+        place: WaitPlace,
+    ) -> Handled {
+        let waiting = WaitingCall::new(Arc::clone(self), request, awaited, channel, place);
+        Handled::Call(Box::new(ClientCall::Waiting(Box::new(waiting))))
     }
 
     /// Judges a client's answer to our question, and remembers whether a person is at its host.
     pub fn hear(
         &self,
-        request: &Request,
+        request: &OriginalRequest,
         kind: QuestionKind,
         answer: Option<&RawJson>,
         timing: AnswerTiming,
@@ -215,23 +243,11 @@ impl Service {
         effect
     }
 
-    /// Holds a call whose client cannot give the approval, or refuses it at once.
-    fn hold(self: &Arc<Self>, request: Request, seat: Seat, note: Option<Note>) -> Handled {
-        let refusal = self.awaiting(&seat.prompt());
-        match self.place(&request) {
-            Ok(hold) => {
-                let channel = Channel::Elsewhere { refusal: Box::new(refusal), note };
-                self.asking(request, seat, channel, Duration::ZERO, Room::Held(hold))
-            }
-            Err(NotHeld::NoTime | NotHeld::Full) => self.refuse(&request, &refusal, OutcomeLabel::AwaitingApproval),
-        }
-    }
-
     /// A place among the held calls.
     ///
     /// # Errors
     /// Why there is none.
-    pub fn place(&self, request: &Request) -> Result<Hold, NotHeld> {
+    pub fn hold(&self, request: &OriginalRequest) -> Result<Hold, NotHeld> {
         let client = &request.client;
         if !client.can_wait || self.draining.is_cancelled() {
             return Err(NotHeld::NoTime);
@@ -241,23 +257,24 @@ impl Service {
         self.held.hold(consent, request.holder(), client, arrived)
     }
 
-    /// The result that asks a modern client our question. Its state names the prompt and is good for this very call.
-    fn consent_required(
+    /// The result that asks a modern client our question. Its state is good for this very call, and
+    /// permits nothing by itself.
+    pub fn input_result(
         &self,
         action: &Action,
-        method: Method,
-        input: &InputContext,
-        prompt: &PromptId,
-        question: &InputRequest,
+        request: &OriginalRequest,
+        input: Option<&InputContext>,
+        carried: Carried,
+        question: (&str, &InputRequest),
     ) -> Option<RawJson> {
-        let scope = StateScope { method, action, carrier: input.carrier };
-        let (carried, now) = (Carried::Consent(prompt.bytes()), clock::since_1970());
-        let sealed = self.keys.states.next(&scope, input.round, carried, now, clock::random())?;
-        Some(input_required(std::iter::once((approval::KEY, question)), &sealed))
+        let input = input?;
+        let scope = StateScope { method: request.labels.method, action, carrier: input.carrier };
+        let sealed = self.keys.states.next(&scope, input.round, carried, clock::since_1970(), clock::random())?;
+        Some(input_required(std::iter::once(question), &sealed))
     }
 
-    /// The refusal of a call whose client cannot be asked: its model is told to stop, and its program how a person can approve. The
-    /// call can be made again then.
+    /// The refusal of a call whose client cannot be asked: its model is told to stop, and its
+    /// program how a person can approve. The call can be made again then.
     pub fn awaiting(&self, prompt: &PromptId) -> Failure {
         let failure = Failure::new(Reason::AwaitingApproval, Executed::No, AWAITING);
         failure.approval(prompt.to_string(), self.page_of(prompt))
@@ -269,7 +286,7 @@ impl Service {
     }
 
     /// Nobody is asked, so the answer is no.
-    fn unasked(&self, request: &Request, why: &Refused) -> Handled {
+    fn unasked(&self, request: &OriginalRequest, why: &Refused) -> Handled {
         let failure = match why {
             Refused::Declined => Failure::new(
                 Reason::Denied,
@@ -322,7 +339,7 @@ impl Service {
         self.refuse(request, &failure, outcome)
     }
 
-    fn refuse(&self, request: &Request, failure: &Failure, outcome: OutcomeLabel) -> Handled {
+    fn refuse(&self, request: &OriginalRequest, failure: &Failure, outcome: OutcomeLabel) -> Handled {
         request.metrics.count(request.labels.label, outcome);
         Handled::Answer(refused(failure, &request.labels, request.client.revision))
     }

@@ -6,42 +6,39 @@
 //! | legacy, has URL elicitation | `elicitation/create` with that page on the call's own stream, one call of an upstream at a time; the call waits for `timeout` |
 //! | anything else | held for `hold`, then refused with `needs_login` |
 //!
-//! The login is that of all clients, so the operator alone gives it: the page asks for the console's sign-in. Where the configuration admits
-//! another caller than `local`, nobody is led there. Who declines is not asked again for ten minutes.
+//! The login is that of all clients, so the operator alone gives it: the page asks for the
+//! console's sign-in. Where the configuration admits another caller than `local`, nobody is led
+//! there. Who declines is not asked again for ten minutes.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::base::clock;
 use crate::catalog::name::UpstreamName;
-use crate::engine::question::approval::is_declined;
+use crate::engine::question::approval::{QuestionKind, is_declined};
 use crate::engine::question::login::{KEY, page};
-use crate::engine::state::{Carried, StateScope};
-use crate::gateway::answer::Answer;
-use crate::gateway::awaiting_login::{AwaitingLogin, Way};
-use crate::gateway::channel::{Request, Room, Waited};
-use crate::gateway::client_call::{ClientCall, Handled};
+use crate::engine::state::Carried;
 use crate::gateway::decision::GoingOn;
-use crate::gateway::prepared::{InputContext, Prepared};
+use crate::gateway::prepared::Prepared;
 use crate::gateway::quota::Good;
 use crate::gateway::service::Service;
-use crate::mcp::input::{InputRequest, input_required, is_accepted};
+use crate::gateway::waiting::AwaitedAct;
+use crate::gateway::waiting::channel::{ClientChannel, OriginalRequest, OwnQuestion, PriorWaits, WaitPlace};
+use crate::gateway::waiting::client_call::Handled;
+use crate::gateway::waiting::login::PendingLogin;
+use crate::mcp::input::is_accepted;
 use crate::mcp::version::Era;
 use crate::policy::{Action, Caller, Kind, Permit};
-use crate::telemetry::metrics::OutcomeLabel;
 use crate::upstream::handle::Handle;
-use crate::wire::raw::{RawJson, RawObject};
-
-/// How long the repeated request of a modern client waits for the login before it is asked again.
-const PAGE_WAIT: Duration = Duration::from_secs(20);
+use crate::wire::raw::RawObject;
 
 impl Service {
-    /// The way of a permitted call whose upstream waits for a login; `None` where it is to be made, and refused so.
+    /// Lets a permitted call wait for the login that its upstream wants; `None` where it is to be
+    /// made, and refused so.
     pub(super) fn await_login(
         self: &Arc<Self>,
         params: &RawObject,
         prepared: &Prepared<'_>,
-        waited: Waited,
+        waited: PriorWaits,
     ) -> Option<Handled> {
         let Prepared { client, found, action, going_on, outgoing, labels, .. } = prepared;
         let (handle, input) = (found.handle, prepared.input.as_deref());
@@ -57,52 +54,48 @@ impl Service {
             }
             return None;
         }
-        let mut params = params.clone();
-        params.remove("requestState");
-        params.remove("inputResponses");
-        let (meta, metrics, labels) = (outgoing.meta.clone(), handle.metrics.clone(), *labels);
-        let request = Request { client: (*client).clone(), params, meta, labels, metrics };
+        let request = OriginalRequest::new(client, params, outgoing.meta.clone(), *labels, &handle.metrics);
         let link = prepared.asks.url.then(|| self.link_for(handle, &client.caller)).flatten();
-        let link = link.map(|url| page(handle.name.as_str(), &url));
-        let (way, room) = match (link, client.revision.era()) {
-            (Some(question), Era::Modern) => {
-                let again = self.login_required(action, &request, input, &question);
-                match (going_on, again) {
-                    (_, None) => (Way::Held, self.room(&request, false)?),
-                    (GoingOn::Login(_), Some(again)) => (Way::Back(again), self.room(&request, true)?),
-                    (GoingOn::Anew | GoingOn::Consent { .. } | GoingOn::Permitted(_), Some(again)) => {
-                        request.metrics.count(labels.label, OutcomeLabel::InputRequired);
-                        return Some(Handled::Answer(Answer::ok(again)));
-                    }
-                }
-            }
+        let question = link.map(|url| page(handle.name.as_str(), &url));
+        let (channel, page_turn) = match (question, client.revision.era()) {
+            (None, _) => (ClientChannel::Elsewhere(None), None),
             (Some(question), Era::Legacy) => {
                 let id = data_encoding::HEXLOWER.encode(&clock::random::<16>());
-                let question = question.for_revision(client.revision, || id.clone()).ok();
-                let ways = client.client_requests.clone().zip(question).zip(handle.login_link.turn());
-                match ways {
-                    Some(((client_requests, question), turn)) => {
-                        (Way::Page { client_requests, question, id, turn }, self.room(&request, true)?)
-                    }
-                    None => (Way::Held, self.room(&request, false)?),
+                let question = OwnQuestion::new(client, question, QuestionKind::Page, id);
+                match question.zip(handle.login_link.turn()) {
+                    Some((question, turn)) => (ClientChannel::OnStream(question), Some(turn)),
+                    None => (ClientChannel::Elsewhere(None), None),
                 }
             }
-            (None, _) => (Way::Held, self.room(&request, false)?),
+            (Some(question), Era::Modern) => {
+                match self.input_result(action, &request, input, Carried::Login, (KEY, &question)) {
+                    None => (ClientChannel::Elsewhere(None), None),
+                    Some(again) if matches!(going_on, GoingOn::Login(_)) => (ClientChannel::Repeated(again), None),
+                    Some(again) => return Some(Handled::Answer(request.ask_again(again))),
+                }
+            }
         };
-        let patience = if matches!(way, Way::Back(_)) { PAGE_WAIT } else { Duration::MAX };
-        let place = (handle.name.clone(), Arc::clone(&found.entry.canonical));
-        let waiting = AwaitingLogin::new(Arc::clone(self), request, waited.prompt, place, way, (room, patience));
-        Some(Handled::Call(Box::new(ClientCall::LoggingIn(Box::new(waiting)))))
+        let place = match &channel {
+            ClientChannel::Elsewhere(_) => self.hold(&request).ok().map(WaitPlace::Held),
+            ClientChannel::OnStream(_) | ClientChannel::Answered(_) | ClientChannel::Repeated(_) => {
+                self.asked_place(&request)
+            }
+        };
+        let awaited = AwaitedAct::Login(PendingLogin {
+            approval: waited.approval,
+            upstream: handle.name.clone(),
+            item: Arc::clone(&found.entry.canonical),
+            _page_turn: page_turn,
+            back: None,
+        });
+        Some(self.wait(request, awaited, channel, place?))
     }
 
-    /// What the call takes up while it waits: a place of one whose client is asked, or of a held one.
-    fn room(&self, request: &Request, is_asked: bool) -> Option<Room> {
-        if !is_asked {
-            return self.place(request).ok().map(Room::Held);
-        }
+    /// The places of a call whose client is asked.
+    fn asked_place(&self, request: &OriginalRequest) -> Option<WaitPlace> {
         let can_wait = request.client.can_wait && !self.draining.is_cancelled();
-        let share = can_wait.then(|| self.admission.quota.take(&request.client.caller, Good::Call)).flatten();
-        share.zip(self.admission.ask()).map(Room::Asked)
+        let share = can_wait.then(|| self.admission.quota.take(&request.client.caller, Good::Call)).flatten()?;
+        Some(WaitPlace::Asked { _share: share, _asking: self.admission.ask()? })
     }
 
     /// The page where a caller's person can log in; `None` for a caller that is not led there.
@@ -113,21 +106,6 @@ impl Service {
             && !handle.login_link.rests(clock::uptime());
         let base = self.console.get().filter(|_| is_offered)?;
         Some(format!("{base}/upstreams/{}", handle.name))
-    }
-
-    /// The result that leads a modern client to the page. Its state is good for this very call, and permits nothing.
-    fn login_required(
-        &self,
-        action: &Action,
-        request: &Request,
-        input: Option<&InputContext>,
-        question: &InputRequest,
-    ) -> Option<RawJson> {
-        let input = input?;
-        let scope = StateScope { method: request.labels.method, action, carrier: input.carrier };
-        let sealed =
-            self.keys.states.next(&scope, input.round, Carried::Login, clock::since_1970(), clock::random())?;
-        Some(input_required(std::iter::once((KEY, question)), &sealed))
     }
 
     /// A person does not want to log in there now.

@@ -1,4 +1,5 @@
-//! The place of a call that is held open while it waits for a person: for how long, and what its end says of its client.
+//! The place of a call that is held open while it waits for a person: for how long, and what its
+//! end says of its client.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -64,7 +65,8 @@ impl HeldCalls {
     }
 }
 
-/// The place of a held call. Dropped before its wait has ended, its client gave the call up, unless its access was withdrawn.
+/// The place of a held call. Dropped before its wait has ended, its client gave the call up, unless
+/// its access was withdrawn.
 #[derive(Debug)]
 pub struct Hold {
     calls: HeldCalls,
@@ -77,7 +79,8 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// When the wait is over, counted from the arrival of the call however often it was decided. A reload may make that sooner.
+    /// When the wait is over, counted from the arrival of the call however often it was decided. A
+    /// reload may make that sooner.
     pub fn until(&self, consent: &Consent) -> Instant {
         let Holder { caller, client } = &self.holder;
         self.arrived + self.patience.min(consent.hold_of(caller, self.profile.as_deref(), client))

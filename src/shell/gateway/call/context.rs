@@ -1,0 +1,105 @@
+//! The parts of a call that are the same in all of its states, and what it tells its client of
+//! them.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+
+use crate::base::access::Access;
+use crate::base::clock;
+use crate::catalog::merge::Entry;
+use crate::engine::call::Progress;
+use crate::engine::failure::{Executed, Failure, Reason};
+use crate::engine::fault::Fault;
+use crate::engine::state::{Carried, StateScope};
+use crate::gateway::answer::{Answer, CallLabels};
+use crate::gateway::call::event::ClientEvent;
+use crate::gateway::prepared::InputContext;
+use crate::gateway::service::Service;
+use crate::gateway::snapshot::View;
+use crate::mcp::input::{ByKey, InputError, input_required};
+use crate::mcp::log::{LogLevel, shown};
+use crate::mcp::version::{Era, Revision};
+use crate::policy::{Action, Permit};
+use crate::upstream::handle::Handle;
+use crate::upstream::session::Wants;
+use crate::wire::message::encode_notification;
+use crate::wire::raw::RawJson;
+
+/// The parts of a call that are the same in all of its states.
+pub(super) struct CallContext {
+    pub service: Arc<Service>,
+    /// The call ends with it.
+    pub access: Arc<Access>,
+    pub handle: Arc<Handle>,
+    pub wants: Wants,
+    pub view: Arc<View>,
+    pub entry: usize,
+    pub permit: Permit,
+    pub action: Action,
+    /// The snapshot that the action was decided in.
+    pub generation: u64,
+    pub revision: Revision,
+    pub labels: CallLabels,
+    /// The level from which on the client is shown log messages.
+    pub log_from: Option<LogLevel>,
+    /// For clients that can be asked for input.
+    pub input: Option<Box<InputContext>>,
+    /// Questions that were declined in the person's name.
+    pub declines: AtomicU32,
+}
+
+impl CallContext {
+    /// The item as the client saw it.
+    ///
+    /// # Errors
+    /// The catalog is inconsistent.
+    pub(super) fn item(&self) -> Result<&Entry, Failure> {
+        self.view.item(self.entry).map(|(entry, _)| entry).ok_or_else(Failure::down)
+    }
+
+    /// A notification for the client; one that finds no room is missed.
+    pub(super) fn notice(&self, method: &str, params: &RawJson) -> Option<ClientEvent> {
+        let message = encode_notification(method, Some(params));
+        let counted = self.service.budget.try_count_progress(self.access.caller(), message);
+        counted.ok().map(ClientEvent::Notice)
+    }
+
+    /// The server's progress for the client.
+    pub(super) fn progress(&self, progress: &mut Option<Progress>, params: &RawJson) -> Option<ClientEvent> {
+        let relayed = progress.as_mut().and_then(|progress| progress.relay(params));
+        if relayed.is_none() && progress.as_ref().is_none_or(Progress::is_fault) {
+            self.handle.metrics.fault(Fault::BadProgress);
+        }
+        self.notice("notifications/progress", &relayed?)
+    }
+
+    /// The server's log message for the client.
+    pub(super) fn log(&self, params: &RawJson) -> Option<ClientEvent> {
+        let message = self.log_from.and_then(|least| shown(params, least, self.handle.name.as_str()))?;
+        self.notice("notifications/message", &message)
+    }
+
+    /// The state that the client goes on with, good for this very call; `None` where there have
+    /// been too many rounds.
+    pub(super) fn sealed(&self, input: &InputContext, carried: Carried) -> Option<String> {
+        let scope = StateScope { method: self.labels.method, action: &self.action, carrier: input.carrier };
+        self.service.keys.states.next(&scope, input.round, carried, clock::since_1970(), clock::random())
+    }
+
+    /// Asks a modern client to open the pages without which the server did not take the call.
+    pub(super) fn pages(&self, wanted: &Result<ByKey, InputError>) -> Option<Answer> {
+        let input = self.input.as_ref().filter(|_| self.revision.era() == Era::Modern)?;
+        let pages = wanted.as_ref().ok()?;
+        let keys = pages.iter().map(|(key, _)| key.as_str()).collect::<Vec<_>>().join(" ");
+        let sealed = self.sealed(input, Carried::Pages(keys))?;
+        Some(Answer::ok(input_required(pages.iter().map(|(key, page)| (key, page)), &sealed)))
+    }
+}
+
+/// Why a call ends whose caller's access has ended.
+pub fn given_up(access: &Access, executed: Executed) -> Failure {
+    if access.is_withdrawn() {
+        return Failure::new(Reason::Denied, executed, "The access of this caller was withdrawn.");
+    }
+    Failure::new(Reason::ShuttingDown, executed, "The gateway is shutting down.")
+}

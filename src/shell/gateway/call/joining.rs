@@ -1,0 +1,75 @@
+//! A request that joins its parked call.
+
+use crate::base::clock;
+use crate::engine::askers::Item;
+use crate::engine::call::Deadline;
+use crate::engine::failure::Failure;
+use crate::engine::question::Gathered;
+use crate::engine::question::park::ParkId;
+use crate::engine::turns::Passer;
+use crate::gateway::call::context::CallContext;
+use crate::gateway::call::running::RunningCall;
+use crate::gateway::call::turn::SlotHold;
+use crate::gateway::gate::Gate;
+use crate::upstream::exchange::Exchange;
+use crate::upstream::parked::{HeldExchange, ended};
+use crate::upstream::session::LaneUse;
+use crate::upstream::turns::InTurn;
+use crate::wire::raw::RawJson;
+
+/// A request with its slot that joins a parked call.
+pub(super) struct JoiningCall {
+    id: ParkId,
+    /// The client's answers to the questions of that call.
+    answers: Option<RawJson>,
+    gate: Option<Gate>,
+    hold: SlotHold,
+}
+
+/// The parked call that a request has joined.
+pub(super) struct JoinedCall {
+    exchange: HeldExchange,
+    lane: LaneUse,
+    turn: InTurn,
+}
+
+impl JoiningCall {
+    pub(super) const fn new(id: ParkId, answers: Option<RawJson>, gate: Option<Gate>, hold: SlotHold) -> Self {
+        Self { id, answers, gate, hold }
+    }
+
+    /// Joins the parked call. Broken off, it is begun again: to attach twice does no harm.
+    ///
+    /// # Errors
+    /// The parked call has ended, or must not go on.
+    pub(super) async fn join(&mut self, context: &CallContext) -> Result<JoinedCall, Failure> {
+        let (parks, caller, id) = (&context.service.parks, &context.action.caller, &self.id);
+        let lane = parks.lane(caller, id).ok_or_else(ended)?;
+        // The call runs again, so it takes its turn again; a request that is sent again shares that
+        // of the one before.
+        let item = context.item().ok().map(Item::of);
+        let asks = lane.news.turns.passer(item.as_ref()) == Some(Passer::Asker);
+        let turn = match parks.turn(caller, id) {
+            None if asks => {
+                let spec = context.handle.spec.load_full();
+                self.hold.turn(&lane, Passer::Returning, item, spec).await?
+            }
+            shared => shared,
+        };
+        if let Some(turn) = &turn {
+            parks.set_turn(caller, id, turn);
+        }
+        context.pass(&mut self.gate, false).await?;
+        let held = parks.attach(caller, id, self.answers.as_ref(), turn.clone()).await;
+        Ok(JoinedCall { exchange: held.ok_or_else(ended)?, lane, turn })
+    }
+
+    /// The request as a view of the parked call.
+    pub(super) fn joined(self, context: &CallContext, joined: JoinedCall) -> RunningCall {
+        let JoinedCall { exchange, lane, turn } = joined;
+        let (sent, spec) = (clock::now(), context.handle.spec.load());
+        let deadline = Deadline::new(sent, spec.call_timeout, spec.call_max);
+        let (exchange, slot, gathered) = (Exchange::Held(exchange), self.hold.slot, Gathered::default());
+        RunningCall { exchange, deadline, sent, lane, turn, slot, request: None, gathered }
+    }
+}

@@ -1,0 +1,47 @@
+//! A call in flight upstream.
+
+use std::time::Instant;
+
+use crate::base::clock;
+use crate::engine::ask::unable;
+use crate::engine::call::{Deadline, Outgoing};
+use crate::engine::fault::Fault;
+use crate::engine::question::{Gathered, OnStream};
+use crate::gateway::call::context::CallContext;
+use crate::gateway::question::client_requests::PendingRequest;
+use crate::upstream::exchange::Exchange;
+use crate::upstream::handle::Slot;
+use crate::upstream::session::LaneUse;
+use crate::upstream::turns::InTurn;
+use crate::wire::raw::RawJson;
+
+/// A call in flight upstream.
+pub(super) struct RunningCall {
+    pub exchange: Exchange,
+    pub deadline: Deadline,
+    pub sent: Instant,
+    /// The session of the call, which stays open for it. A parked call holds it elsewhere.
+    pub lane: LaneUse,
+    pub turn: InTurn,
+    pub slot: Slot,
+    /// The sent request, for clients that can be asked.
+    pub request: Option<Outgoing>,
+    /// Questions of a legacy server that a modern client is about to get.
+    pub gathered: Gathered,
+}
+
+impl RunningCall {
+    /// Lets the server's time run on when the client has no question open any more.
+    pub(super) fn settle(&mut self, on_stream: &mut OnStream<PendingRequest>) {
+        let now = clock::now();
+        if let Some(asked) = on_stream.settled(now) {
+            self.deadline.asked_for(asked, now);
+        }
+    }
+
+    /// Refuses a question of the server, which no client can be asked.
+    pub(super) fn refuse(&mut self, context: &CallContext, id: &RawJson, method: &str) {
+        context.handle.metrics.fault(Fault::RefusedRequest);
+        self.exchange.reply(id, unable(method));
+    }
+}

@@ -1,0 +1,148 @@
+//! A permitted call with its slot: waits for the session, its turn and the audit record, then is
+//! written.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::base::clock;
+use crate::catalog::merge::Entry;
+use crate::engine::call::{Deadline, Outgoing, Progress};
+use crate::engine::failure::{Executed, Failure, Reason};
+use crate::engine::question::Gathered;
+use crate::gateway::call::context::CallContext;
+use crate::gateway::call::event::ClientEvent;
+use crate::gateway::call::opening::{OpenSession, SessionOpening};
+use crate::gateway::call::running::RunningCall;
+use crate::gateway::call::turn::SlotHold;
+use crate::gateway::gate::Gate;
+use crate::gateway::prepared::TaskWay;
+use crate::mcp::version::Era;
+use crate::upstream::exchange::Exchange;
+use crate::upstream::handle::Slot;
+use crate::upstream::task::{Manner, TaskExchange};
+use crate::upstream::turns::InTurn;
+
+/// A call that has its slot and is not sent yet.
+pub(super) struct SendingCall {
+    request: Outgoing,
+    gate: Option<Gate>,
+    hold: SlotHold,
+    /// The session, where none was open.
+    opening: Option<SessionOpening>,
+}
+
+/// Everything that a call waits for before it is written.
+pub(super) struct SendingReady<'c> {
+    session: OpenSession,
+    turn: InTurn,
+    entry: &'c Entry,
+}
+
+impl SendingCall {
+    pub(super) const fn new(request: Outgoing, gate: Option<Gate>, hold: SlotHold) -> Self {
+        Self { request, gate, hold, opening: None }
+    }
+
+    /// A call whose server ended before it read a byte of it; it waits for the next process.
+    pub(super) fn again(request: Outgoing, slot: Slot, context: &CallContext) -> Self {
+        let hold = SlotHold::new(slot, Duration::ZERO);
+        Self { request, gate: None, hold, opening: Some(SessionOpening::new(context, clock::now())) }
+    }
+
+    /// Waits until the call can be written. Breaks with a notice for a client whose call waits for
+    /// the upstream. Cancel-safe.
+    ///
+    /// # Errors
+    /// The call must not be made.
+    pub(super) async fn ready<'c>(
+        &mut self,
+        context: &'c CallContext,
+        progress: &mut Option<Progress>,
+        since: Instant,
+    ) -> Result<ControlFlow<ClientEvent, SendingReady<'c>>, Failure> {
+        let mut session = match self.open_session(context, since) {
+            Some(session) => session,
+            // Boxed: this path is rare, and inlining it would grow every call's future.
+            None => match Box::pin(self.wait_for_session(context, progress, since)).await? {
+                ControlFlow::Continue(session) => session,
+                ControlFlow::Break(notice) => return Ok(ControlFlow::Break(notice)),
+            },
+        };
+        let item = self.request.party.item.as_ref();
+        // A call that waits already keeps its place.
+        let passer = self.hold.passer().or_else(|| session.lane.news.turns.passer(item));
+        let mut turn = None;
+        if let Some(passer) = passer.filter(|_| session.link.agreed().revision.era() == Era::Legacy) {
+            let spec = context.handle.spec.load_full();
+            turn = self.hold.turn(&session.lane, passer, item.cloned(), Arc::clone(&spec)).await?;
+            // The server may have been started anew meanwhile.
+            session.link = session.lane.link(&spec).await?;
+        }
+        if let Some(level) = self.request.log_level {
+            Box::pin(context.handle.ask_for_logs(&session.link, &context.permit, level)).await;
+        }
+        context.pass(&mut self.gate, self.request.resumed).await?;
+        let entry = context.item()?;
+        if self.request.resumed && session.link.agreed().revision.era() == Era::Legacy {
+            let text = "The server that asked for input was replaced; start the call again.";
+            return Err(Failure::new(Reason::UpstreamProtocol, Executed::Unknown, text));
+        }
+        Ok(ControlFlow::Continue(SendingReady { session, turn, entry }))
+    }
+
+    /// The session for the call, if it stands open already and none is being opened.
+    fn open_session(&self, context: &CallContext, since: Instant) -> Option<OpenSession> {
+        if self.opening.is_some() {
+            return None;
+        }
+        context.handle.open_lane(&context.wants).map(|(lane, link)| OpenSession { lane, link, since })
+    }
+
+    /// Waits for the upstream; breaks with a notice for the client from time to time.
+    async fn wait_for_session(
+        &mut self,
+        context: &CallContext,
+        progress: &mut Option<Progress>,
+        since: Instant,
+    ) -> Result<ControlFlow<ClientEvent, OpenSession>, Failure> {
+        let opening = self.opening.get_or_insert_with(|| SessionOpening::new(context, since));
+        loop {
+            if let Some(session) = opening.session(progress.is_some()).await? {
+                self.opening = None;
+                return Ok(ControlFlow::Continue(session));
+            }
+            // Counted from its arrival, so that it continues what the client was told while the
+            // call was held.
+            let waited = clock::now().duration_since(context.labels.arrived);
+            let text = format!("Waiting for the server `{}` to start.", context.handle.name);
+            let told = progress.as_mut().and_then(|progress| progress.waiting(waited, &text));
+            if let Some(notice) = told.and_then(|params| context.notice("notifications/progress", &params)) {
+                return Ok(ControlFlow::Break(notice));
+            }
+        }
+    }
+
+    /// Writes the call.
+    pub(super) fn send(self, context: &CallContext, ready: SendingReady<'_>) -> RunningCall {
+        let SendingReady { session: OpenSession { lane, link, since }, turn, entry } = ready;
+        let (mut request, handle) = (self.request, &context.handle);
+        request.party.in_turn = turn.is_some();
+        let (sent, spec) = (clock::now(), handle.spec.load());
+        handle.metrics.queued(sent.duration_since(since));
+        let manner = Manner::of(&link, context.labels.method, entry, context.task_way() == Some(&TaskWay::Passes));
+        // A call that may ask for input may have to continue without the client having been asked.
+        let keeps = manner == Manner::Perhaps
+            || context.input.as_ref().is_some_and(|input| input.client_requests.is_some() || input.offered.any());
+        let kept = keeps.then(|| request.clone());
+        let exchange = if manner == Manner::Required {
+            let way = context.task_channel(link, lane.clone());
+            Exchange::Task(Box::new(TaskExchange::start(way, context.terms(), request, &entry.headers)))
+        } else {
+            Exchange::Sent(handle.call(&link, &context.permit, request, &entry.headers))
+        };
+        let deadline = Deadline::new(sent, spec.call_timeout, spec.call_max);
+        let (slot, gathered) = (self.hold.slot, Gathered::default());
+        RunningCall { exchange, deadline, sent, lane, turn, slot, request: kept, gathered }
+    }
+}

@@ -1,0 +1,122 @@
+//! Answers to the question of a call that waits for its approval, and the end of that approval.
+
+use std::time::Instant;
+
+use super::approval::PendingApproval;
+use super::channel::{ClientChannel, WaitPlace};
+use super::{AwaitedAct, LATE, WaitOutcome, WaitingCall};
+use crate::base::clock;
+use crate::engine::failure::{Executed, Reason};
+use crate::engine::question::approval::{AnswerEffect, AnswerTiming, QuestionKind};
+use crate::gateway::call::{ClientEvent, given_up};
+use crate::policy::consent::hold::Ended;
+use crate::policy::consent::{CannotAnswer, Closed};
+use crate::wire::raw::RawJson;
+
+/// Text for a model whose client's yes could not be taken.
+const UNTAKEN: &str = "The approval of this call could not be taken, so it was not made.";
+/// Text for a model whose call was not approved while it waited.
+const TIMED_OUT: &str = "This call was not approved in time, so it was not made.";
+
+impl WaitingCall {
+    /// Judges the client's answer to a question of that kind.
+    pub fn approval_answered(&mut self, kind: QuestionKind, answer: Option<&RawJson>, sent: Option<Instant>) {
+        let is_unattended = self.service.held.is_unattended(&self.request.host());
+        let waited = sent.map(|sent| clock::now().duration_since(sent));
+        let timing = AnswerTiming { waited, is_unattended };
+        match (self.service.hear(&self.request, kind, answer, timing), &mut self.awaited) {
+            (AnswerEffect::Answer(answer), AwaitedAct::Approval(approval)) => approval.answer(&self.service, answer),
+            (AnswerEffect::Wait, _) if !is_unattended => {}
+            (AnswerEffect::Wait | AnswerEffect::Unattended | AnswerEffect::Answer(_), _) => self.hand_over(),
+        }
+    }
+
+    /// Holds the call for the console and the terminal, since no person is at its host; it may be
+    /// held already.
+    fn hand_over(&mut self) {
+        let AwaitedAct::Approval(approval) = &self.awaited else { return };
+        if self.is_held() {
+            return;
+        }
+        if let Some(seat) = &approval.seat {
+            seat.hand_over();
+        }
+        match self.service.hold(&self.request) {
+            Ok(hold) => {
+                self.place = Some(WaitPlace::Held(hold));
+                (self.is_told, self.channel, self.page_id) = (true, ClientChannel::Elsewhere(None), None);
+                self.note_wait();
+            }
+            Err(_) => {
+                let refusal = self.service.awaiting(&approval.prompt);
+                self.outcome = Some(self.refusal(&refusal));
+            }
+        }
+    }
+
+    /// Takes the store's word on the client's answer.
+    pub fn answer_taken(&mut self, closed: Result<Closed, CannotAnswer>) -> Option<ClientEvent> {
+        let AwaitedAct::Approval(approval) = &mut self.awaited else { return None };
+        approval.answering = None;
+        match closed {
+            Ok(closed) => self.conclude(closed),
+            // Another answer came first, and that one counts; or this one does not suffice.
+            Err(CannotAnswer::Unknown) => None,
+            Err(why) => {
+                self.service.approvals.unanswered(&approval.prompt);
+                // Reasons name commands and files, which are not for a model.
+                tracing::warn!(why = %why, "an approval did not count");
+                self.outcome = Some(self.refuse(Reason::Denied, UNTAKEN));
+                None
+            }
+        }
+    }
+
+    /// The outcome of a call whose approval did not come while it waited.
+    pub(super) fn unapproved(&mut self) -> WaitOutcome {
+        let AwaitedAct::Approval(PendingApproval { prompt, .. }) = &self.awaited else {
+            return WaitOutcome::DecideAgain;
+        };
+        if let ClientChannel::Elsewhere(_) = &self.channel {
+            // The approval stays open: once it is given, the same call made again finds the grant.
+            let refusal = self.service.awaiting(prompt);
+            return self.refusal(&refusal);
+        }
+        // An answer may just have come; it counts for the next call then.
+        self.service.approvals.unanswered(prompt);
+        self.refuse(Reason::Denied, TIMED_OUT)
+    }
+
+    /// Ends the wait for an approval that was closed.
+    pub fn conclude(&mut self, closed: Closed) -> Option<ClientEvent> {
+        self.leave(match closed {
+            Closed::Granted | Closed::Denied | Closed::Declined | Closed::Dismissed => Ended::Answered,
+            Closed::TimedOut | Closed::Superseded => Ended::Over,
+        });
+        let text = match closed {
+            // The decision finds its grant.
+            Closed::Granted => "",
+            Closed::Denied => {
+                "A person denied this call, so it was not made. The same call stays refused for 10 minutes. Do not work around \
+                 this."
+            }
+            Closed::Declined => "The client declined this call.",
+            Closed::Dismissed => {
+                "The client closed the question about this call without an answer, so it was not made."
+            }
+            Closed::TimedOut => TIMED_OUT,
+            Closed::Superseded => "The item of this call has changed meanwhile; make the call again.",
+        };
+        let access = &self.request.client.access;
+        let outcome = if access.is_withdrawn() {
+            // The approvals of an access are closed with it.
+            let failure = given_up(access, Executed::No);
+            self.refusal(&failure)
+        } else if closed == Closed::Granted {
+            WaitOutcome::DecideAgain
+        } else {
+            self.refuse(Reason::Denied, text)
+        };
+        self.end(outcome, if closed == Closed::TimedOut { LATE } else { "answered elsewhere" })
+    }
+}
