@@ -409,9 +409,8 @@ pub(crate) fn status(gateway: &Gateway) -> RawJson {
             let mine = |e: &&crate::catalog::merge::Entry| e.upstream == index && e.list == list;
             RawJson::number(snapshot.whole.catalog.entries().iter().filter(mine).count())
         };
-        let mut out = RawObject::default();
-        out.set("name", RawJson::string(handle.name.as_str()));
-        out.set("state", RawJson::string(handle.health.state().into_str()));
+        let mut out =
+            RawObject::of_strings(&[("name", handle.name.as_str()), ("state", handle.health.state().into_str())]);
         out.set("start", RawJson::string(handle.spec.load().start.into_str()));
         if let LinkState::Ready(link) = &*state {
             out.set("revision", RawJson::string(link.agreed().revision.as_str()));

@@ -155,10 +155,10 @@ fn used(remote: &Listening, more: &str) -> (World, PathBuf) {
     (world, config)
 }
 
-/// Facts that hold after every restart: the grant and the rejection.
-fn still_holds(gateway: &Gateway) {
+/// Facts that hold after every restart: the grant of this client's caller, and the rejection.
+fn still_holds(gateway: &Gateway, client: &mut Mcp) {
     gateway.wait_for_tools(&["fx__echo"]);
-    let allowed = gateway.modern().call("fx__env", json!({}));
+    let allowed = client.call("fx__env", json!({}));
     assert!(!allowed.is_error(), "{}", allowed.raw);
     let pins = gateway.run(&["pins", "--json"]);
     let listed: Value = serde_json::from_slice(&pins.stdout).unwrap();
@@ -178,6 +178,9 @@ fn as_before(world: &World, url: &str) {
     connection.execute("ALTER TABLE grants DROP COLUMN below", []).unwrap();
     for column in ["confirmed", "lacks_askers", "doubted"] {
         connection.execute(&format!("ALTER TABLE pins DROP COLUMN {column}"), []).unwrap();
+    }
+    for table in ["prompts", "grants"] {
+        connection.execute(&format!("UPDATE {table} SET caller = 'local'"), []).unwrap();
     }
     assert_eq!(connection.execute("UPDATE prompts SET message = ?1", [&message]).unwrap(), 1);
     let query = "UPDATE pins SET waiting = ?1 WHERE kind = 'launch' AND upstream = 'docs'";
@@ -211,13 +214,15 @@ fn a_store_of_before_opens_and_is_sealed_and_what_was_decided_holds() {
     let before = stored(&world, digests);
     as_before(&world, &remote.url);
     let gateway = Gateway::start(world, Some(config), &["serve"], &[]);
-    still_holds(&gateway);
+    // A caller was a name then: a grant of `local` is that of our own user, not of clients
+    // without a credential.
+    still_holds(&gateway, &mut Mcp::stdio(Pipe::start(&gateway.world, &gateway.config, &[]), Era::Modern));
     assert_eq!(in_clear(&gateway.world), [], "nor in the journal");
     assert!(open(&gateway.world)[0].contains(ARGUMENT));
     assert!(diff(&gateway.world, "docs").contains(QUERY));
     assert_eq!(stored(&gateway.world, digests), before, "digests of pins stay");
     // An older program would not know the launch by its sealed text, and would let a rejected one start.
-    assert_eq!(stored(&gateway.world, "SELECT CAST(user_version AS TEXT) FROM pragma_user_version"), ["10"]);
+    assert_eq!(stored(&gateway.world, "SELECT CAST(user_version AS TEXT) FROM pragma_user_version"), ["11"]);
 }
 
 #[test]
@@ -232,7 +237,7 @@ fn with_the_key_lost_open_questions_vanish_and_nothing_else() {
     assert!(String::from_utf8_lossy(&shown.stderr).contains("the key that seals them"), "{}", said(&shown));
     assert!(!world.path("state/headend/secrets.key").exists());
     let gateway = Gateway::start(world, Some(config), &["serve"], &[]);
-    still_holds(&gateway);
+    still_holds(&gateway, &mut gateway.modern());
     assert_eq!(open(&gateway.world), Vec::<String>::new());
     let lines =
         || gateway.stderr.all().iter().filter(|line| line.contains("sealed with a key that is not here")).count();
@@ -255,7 +260,7 @@ fn a_key_of_the_configuration_takes_over_and_makes_no_file() {
     let with = |path: &Path| format!("{text}\n[secrets]\nkey = {{ file = \"{}\" }}\n", path.display());
     world.write("headend.toml", &with(&world.path("store.key")));
     let gateway = Gateway::start(world, Some(config), &["serve"], &[]);
-    still_holds(&gateway);
+    still_holds(&gateway, &mut gateway.modern());
     assert!(open(&gateway.world)[0].contains(ARGUMENT), "the key of before still opens");
     let key = |value: &str| value.split(':').nth(2).unwrap().to_owned();
     assert_ne!(key(&stored(&gateway.world, MESSAGES)[0]), key(&made[0]), "and everything is sealed with the new one");
@@ -267,7 +272,7 @@ fn a_key_of_the_configuration_takes_over_and_makes_no_file() {
     let shown = world.run(&["approvals", "--config", config.to_str().unwrap()]);
     assert!(String::from_utf8_lossy(&shown.stdout).contains(ARGUMENT), "{}", said(&shown));
     let gateway = Gateway::start(world, Some(config), &["serve"], &[]);
-    still_holds(&gateway);
+    still_holds(&gateway, &mut gateway.modern());
     assert!(open(&gateway.world)[0].contains(ARGUMENT));
     assert!(!gateway.world.path("state/headend/secrets.key").exists());
     let shown = gateway.run(&["check", "--resolved", "--config", gateway.config.to_str().unwrap()]);
