@@ -125,7 +125,7 @@ fn line(row: &Row) -> String {
 /// `UPDATE_EXPECT=1` writes the page anew.
 #[test]
 fn the_page_about_the_service_has_the_table_of_metrics() {
-    const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/systemd/README.md");
+    const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../systemd/README.md");
     let page = std::fs::read_to_string(PAGE).unwrap();
     let is_row = |line: &&str| line.starts_with("| `headend_");
     let (before, after) = page.split_at(page.find("| `headend_").unwrap());
