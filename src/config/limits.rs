@@ -53,7 +53,7 @@ keys! {
         /// gives way. A client needs one for the moment until its first request is read, so this
         /// bounds how fast a stranger would have to connect to displace it.
         anonymous_connections: usize as count = "anonymous-connections", 512, COUNT;
-        /// The same from one network address, so that one peer cannot take them all.
+        /// Anonymous connections from one network address, so that one peer cannot take them all.
         connections_per_ip: usize as count = "connections-per-ip", 256, COUNT;
         /// Connections of one caller; hosts open a few for each window.
         connections_per_caller: usize as count = "connections-per-caller", 128, COUNT;

@@ -1,8 +1,8 @@
 //! The gateway: the layers that use a runtime, sockets, processes and files, up to the faces that
 //! clients see.
 //!
-//! A crate of its own, so that a change of a command or of a page of the console does not compile it
-//! again. In reading order: [`telemetry`], [`base`], [`store`], [`upstream`], [`gateway`],
+//! A crate of its own, so that a change of a command or of a page of the console does not compile
+//! it again. In reading order: [`telemetry`], [`base`], [`store`], [`upstream`], [`gateway`],
 //! [`listener`], [`serve`]; each may use those before it.
 
 #![allow(

@@ -1,7 +1,8 @@
 //! The soak: the real daemon between clients and servers that come and go, behave and misbehave, for as long as it is told.
 //!
-//! `cargo build --release --workspace --bins --examples && target/release/examples/soak` plays a minute of it; `--seconds 3600` plays an hour.
-//! Prints a line of figures for each sample, a table of requests by kind, and the verdicts; ends with 1 if one of them fails.
+//! `cargo build --release --workspace --bins --examples && target/release/examples/soak` plays a
+//! minute of it; `--seconds 3600` plays an hour. Prints a line of figures for each sample, a table
+//! of requests by kind, and the verdicts; ends with 1 if one of them fails.
 //!
 //! | module | plays |
 //! |---|---|

@@ -104,8 +104,9 @@ impl Action {
         self.profile.as_deref().unwrap_or_default()
     }
 
-    /// An action for dry runs and tests: a client of the caller with that name and without a profile
-    /// calls a tool that says nothing. Its digests are of no bytes, so no consent covers it.
+    /// An action for dry runs and tests: a client of the caller with that name and without a
+    /// profile calls a tool that says nothing. Its digests are of no bytes, so no consent covers
+    /// it.
     pub fn stand_in(caller: &str, upstream: &str, canonical: &str) -> Self {
         let (canonical, none) = (Arc::<str>::from(canonical), Digest::of(b""));
         Self {

@@ -29,7 +29,8 @@ enum CallerKind {
     Anyone,
 }
 
-/// The identity of a client after authentication, ordered by name and then by kind. A clone shares it.
+/// The identity of a client after authentication, ordered by name and then by kind. A clone shares
+/// it.
 #[derive(Clone, PartialOrd, Ord)]
 pub struct Caller(Arc<Identity>);
 
@@ -57,7 +58,8 @@ impl Caller {
         Self::new(CallerKind::User, &format!("{UID}{uid}"))
     }
 
-    /// The caller of a token of the configuration; `None` for an empty name and for the name of a user.
+    /// The caller of a token of the configuration; `None` for an empty name and for the name of a
+    /// user.
     pub fn token(name: &str) -> Option<Self> {
         let is_taken = name.is_empty() || name == LOCAL || name.starts_with(UID);
         (!is_taken).then(|| Self::new(CallerKind::Token, name))

@@ -60,7 +60,7 @@ impl Access {
         Self::with(CallerNumber::LOCAL, Credential::User, giving_up)
     }
 
-    /// The same for that caller, by that credential.
+    /// Access of this caller by this credential, until it is withdrawn or `giving_up` fires.
     pub fn by(caller: &Caller, credential: Credential, giving_up: &CancellationToken) -> Arc<Self> {
         Self::with(CallerNumber::of(caller), credential, giving_up)
     }

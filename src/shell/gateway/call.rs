@@ -245,7 +245,7 @@ impl Call {
                 running.gathered.add(question(judged), clock::now());
                 true
             }
-            // Its question comes back from there.
+            // The parked call brings its question back as `Exchange::Held`.
             (Some(_), Ok(_)) => return self.park(request, &id, &method),
             (Some(_), Err(_)) | (None, _) => false,
         };

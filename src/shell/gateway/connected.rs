@@ -27,7 +27,8 @@ impl ConnectedClients {
         ConnectedClient { clients: self.clone(), number }
     }
 
-    /// Counts the clients and these `others` by their names and those of their callers, in that order.
+    /// Counts the clients and these `others` by their names and those of their callers, in that
+    /// order.
     pub fn counted(&self, others: Vec<Named>) -> Vec<(String, String, usize)> {
         let mut counts: BTreeMap<(String, String), usize> = BTreeMap::new();
         for (caller, name) in self.0.lock().values().cloned().chain(others) {

@@ -38,7 +38,8 @@ impl GoingOn {
         }
     }
 
-    /// The client's answer about that approval, if it brings one; `None` where the request is not about it.
+    /// The client's answer about that approval, if it brings one; `None` where the request is not
+    /// about it.
     pub(crate) fn consent_to(&self, approval: &PromptId) -> Option<Option<&RawJson>> {
         match self {
             Self::Consent { prompt, answer } if prompt == approval => Some(answer.as_ref()),

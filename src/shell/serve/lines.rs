@@ -53,8 +53,8 @@ const UNREAD: Duration = Duration::from_secs(1);
 /// Standard input is read through a buffer of this size, in bytes.
 const READ_CHUNK: usize = 64 * 1024;
 
-/// What a relay of lines says once its own input has ended: its client answers no question any
-/// more, and waits for the answers of its requests alone.
+/// Notification of a relay of lines that its own input has ended: its client answers no question
+/// any more, and waits for the answers of its requests alone.
 pub const INPUT_OVER: &str = r#"{"jsonrpc":"2.0","method":"notifications/headend/input_over"}"#;
 
 /// One client on a pipe.

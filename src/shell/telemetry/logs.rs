@@ -49,8 +49,8 @@ pub fn set_filter(filter: &str) {
     }
 }
 
-/// Reads a filter. A target of headend has one name there, in whichever of its crates the module is:
-/// `headend::upstream` for `headend_shell::upstream`.
+/// Reads a filter. A target of headend has one name there, in whichever of its crates the module
+/// is: `headend::upstream` for `headend_shell::upstream`.
 fn targets(filter: &str) -> Result<Targets, ParseError> {
     let mut directives: Vec<Cow<'_, str>> = Vec::new();
     for directive in filter.split(',') {

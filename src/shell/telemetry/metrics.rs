@@ -1,7 +1,7 @@
 //! Every metric, in one place.
 //!
-//! Label values come from the configuration and from closed sets, never from clients or upstreams. A call touches only
-//! handles that were resolved before: its path has no look-up by label.
+//! Label values come from the configuration and from closed sets, never from clients or upstreams.
+//! A call touches only handles that were resolved before: its path has no look-up by label.
 //!
 //! Families are declared in `table` alone; what only a few places count has a file of its own.
 
@@ -190,8 +190,8 @@ impl Metrics {
         self.0.families.withheld.set(signed(items));
     }
 
-    /// Sets values that other places count, just before a scrape: sessions, calls that wait for a slot or for a person, and the
-    /// bytes that are buffered and may be.
+    /// Sets values that other places count, just before a scrape: sessions, calls that wait for a
+    /// slot or for a person, and the bytes that are buffered and may be.
     pub fn observe(&self, sessions: usize, (waiting, held): (usize, usize), buffered: (usize, usize)) {
         self.0.families.sessions.set(signed(sessions));
         self.0.families.waiting.set(signed(waiting));
@@ -206,7 +206,7 @@ impl Metrics {
         self.0.families.notices.with_label_values(&[if ok { good } else { failed }]).inc();
     }
 
-    /// The same for the tasks of the runtime.
+    /// Sets the number of tasks that are alive in the runtime.
     pub fn tasks(&self, alive: usize) {
         self.0.families.tasks.set(signed(alive));
     }
@@ -225,8 +225,8 @@ impl Metrics {
     }
 }
 
-/// What an upstream's handles still write. One that was replaced leaves the series to the one that has its name now: it counts on, and
-/// says no more how it is. One that was removed makes no series any more.
+/// Levels of what the handles of an upstream write: all series; the counters alone, once another
+/// upstream has its name; nothing, once it was removed.
 const EVERYTHING: u8 = 0;
 const COUNTS: u8 = 1;
 const NOTHING: u8 = 2;
@@ -255,7 +255,8 @@ struct OfUpstream {
 }
 
 impl UpstreamMetrics {
-    /// The upstream was removed, or replaced by another one of its name. Comes before [`Metrics::forget_upstream`].
+    /// The upstream was removed, or replaced by another one of its name. Comes before
+    /// [`Metrics::forget_upstream`].
     pub fn retire(&self, is_replaced: bool) {
         self.0.tells.store(if is_replaced { COUNTS } else { NOTHING }, Ordering::Relaxed);
     }
@@ -286,7 +287,8 @@ impl UpstreamMetrics {
         }
     }
 
-    /// The token in use expires then, in time since 1970; `None` without a token, and for one that never does.
+    /// The token in use expires then, in time since 1970; `None` without a token, and for one that
+    /// never does.
     pub fn token_expires(&self, end: Option<Duration>) {
         if self.tells() > EVERYTHING {
             return;
@@ -425,7 +427,8 @@ impl UpstreamMetrics {
         }
     }
 
-    /// How many items of each kind the upstream offers, in the order of [`crate::mcp::method::List::ALL`].
+    /// How many items of each kind the upstream offers, in the order of
+    /// [`crate::mcp::method::List::ALL`].
     pub fn items(&self, counts: [usize; 4]) {
         if self.tells() > EVERYTHING {
             return;

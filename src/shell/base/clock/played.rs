@@ -1,8 +1,10 @@
-//! Clocks that tests play: a machine whose time they let pass and whose wall clock they set, and processes on it.
+//! Clocks that tests play: a machine whose time they let pass and whose wall clock they set, and
+//! processes on it.
 //!
 //! A thread that enters a [`Process`] reads its clock; every other thread reads the real ones. In
 //! the tests of this crate each thread is a process of its own from its start, on the real machine
-//! until it starts one on a [`Machine`]. The thread of a store belongs to the process that opened it.
+//! until it starts one on a [`Machine`]. The thread of a store belongs to the process that opened
+//! it.
 
 use std::cell::RefCell;
 use std::sync::{Arc, LazyLock};
@@ -96,7 +98,8 @@ impl Process {
     }
 }
 
-/// The real machine's clocks in a test; the wall clock goes as the monotonic one does, paused or not.
+/// The real machine's clocks in a test; the wall clock goes as the monotonic one does, paused or
+/// not.
 fn played_reading() -> Reading {
     static FIRST: LazyLock<(Duration, Instant)> = LazyLock::new(|| (super::wall(), super::now()));
     let (wall, at) = *FIRST;

@@ -188,7 +188,8 @@ mod tests {
         }
     }
 
-    /// A server of this machine that gives each request this answer. Returns its URL, and the requests.
+    /// A server of this machine that gives each request this answer. Returns its URL, and the
+    /// requests.
     async fn server(answer: &'static str) -> (String, mpsc::Receiver<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/secret-path", listener.local_addr().unwrap());

@@ -48,7 +48,8 @@ const RESOURCE: &[&str] = &[
     "resource_tos_uri",
     "signed_metadata",
 ];
-/// Optional members of a token answer. Source: RFC 6749, 5.1 and 5.2; `OpenID` Connect Core, 3.1.3.3.
+/// Optional members of a token answer. Source: RFC 6749, 5.1 and 5.2; `OpenID` Connect Core,
+/// 3.1.3.3.
 const TOKEN: &[&str] = &[
     "expires_in",
     "refresh_token",
