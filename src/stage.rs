@@ -41,6 +41,8 @@ use crate::base::clock::played::Process;
 
 #[path = "../tests/it/browser.rs"]
 mod browser;
+#[path = "../tests/it/credentials.rs"]
+mod credentials;
 #[path = "../tests/fake_upstream/fake.rs"]
 mod fake;
 mod ground;

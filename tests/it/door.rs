@@ -9,27 +9,10 @@ use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::harness::{Gateway, Setup, headend};
-use crate::http::{Conn, PATIENCE, Response, request};
+use crate::credentials::{SECOND, ask_anew, console, headers, setup, sign_in};
+use crate::harness::{Gateway, headend};
+use crate::http::{PATIENCE, request};
 use crate::process::{eventually, said};
-use crate::upstream::Fake;
-
-const SECOND: &str = "token-of-the-second-caller-0123456789";
-
-/// Two callers besides the local user, the old transport and the console.
-fn setup(limits: &str) -> Setup {
-    Setup::new()
-        .env("SECOND_TOKEN", SECOND)
-        .server(&format!(
-            "legacy-sse = true\n[server.auth]\ntokens = {{ second = {{ env = \"SECOND_TOKEN\" }} }}\n[server.limits]\n{limits}"
-        ))
-        .toml("[console]\nlisten = \"127.0.0.1:0\"")
-        .fake("fx", &Fake::stdio("both"))
-}
-
-fn console(gateway: &Gateway) -> SocketAddr {
-    gateway.console_address().expect("the console is on")
-}
 
 /// Lets this process open as many sockets as the system allows: tests run beside each other.
 fn many_files() {
@@ -47,21 +30,6 @@ fn strangers(address: SocketAddr, count: usize, bytes: &[u8]) -> Vec<TcpStream> 
         stream
     };
     (0..count).map(connect).collect()
-}
-
-fn headers(address: SocketAddr, token: &str) -> Vec<(String, String)> {
-    let field = |name: &str, value: String| (name.to_owned(), value);
-    vec![field("Host", address.to_string()), field("Authorization", format!("Bearer {token}"))]
-}
-
-/// A GET of the endpoint on an open connection: 405 to a valid token, which has no session here.
-fn ask(conn: &mut Conn, address: SocketAddr, token: &str) -> Response {
-    conn.send(&request("GET", "/mcp", &headers(address, token), b"")).unwrap();
-    conn.response().unwrap()
-}
-
-fn ask_anew(address: SocketAddr, token: &str) -> Response {
-    ask(&mut Conn::open(address).unwrap(), address, token)
 }
 
 #[test]
@@ -100,29 +68,6 @@ fn those_who_never_stop_sending_give_way_too() {
         let ended = thread.join().unwrap();
         assert!([ErrorKind::BrokenPipe, ErrorKind::ConnectionReset].contains(&ended), "{ended:?}: it was not closed");
     }
-}
-
-/// The cookie of a sign-in with the operator's token.
-fn sign_in(gateway: &Gateway) -> String {
-    let (address, token) = (console(gateway), operators_token(gateway));
-    let mut conn = Conn::open(address).unwrap();
-    conn.send(&form(address, &token)).unwrap();
-    let answer = conn.response().unwrap();
-    assert_eq!(answer.head.status, 303, "{}", answer.text());
-    answer.head.header("set-cookie").unwrap().split(';').next().unwrap().to_owned()
-}
-
-fn operators_token(gateway: &Gateway) -> String {
-    fs::read_to_string(gateway.world.path("state/headend/console-token")).unwrap().trim().to_owned()
-}
-
-/// The sign-in form.
-fn form(address: SocketAddr, token: &str) -> Vec<u8> {
-    let headers = [
-        ("Host".to_owned(), address.to_string()),
-        ("Content-Type".to_owned(), "application/x-www-form-urlencoded".to_owned()),
-    ];
-    request("POST", "/sign-in", &headers, format!("token={token}").as_bytes())
 }
 
 #[test]

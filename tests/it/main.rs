@@ -32,6 +32,7 @@ mod consent;
 mod consenting;
 mod console;
 mod corpus;
+mod credentials;
 mod deadlines;
 mod demo;
 mod disk;

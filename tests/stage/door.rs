@@ -8,29 +8,13 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use crate::stage::credentials::{SECOND, ask, ask_anew, console, form, headers, operators_token, setup, sign_in};
 use crate::stage::ground::{Stream, connect};
 use crate::stage::harness::{Gateway, Setup};
 use crate::stage::http::{Conn, PATIENCE, Response, get, request};
 use crate::stage::mcp::{Era, Mcp};
 use crate::stage::process::eventually;
 use crate::stage::upstream::Fake;
-
-const SECOND: &str = "token-of-the-second-caller-0123456789";
-
-/// Two callers besides the local user, the old transport and the console.
-fn setup(limits: &str) -> Setup {
-    Setup::new()
-        .env("SECOND_TOKEN", SECOND)
-        .server(&format!(
-            "legacy-sse = true\n[server.auth]\ntokens = {{ second = {{ env = \"SECOND_TOKEN\" }} }}\n[server.limits]\n{limits}"
-        ))
-        .toml("[console]\nlisten = \"127.0.0.1:0\"")
-        .fake("fx", &Fake::stdio("both"))
-}
-
-fn console(gateway: &Gateway) -> SocketAddr {
-    gateway.console.expect("the console is on")
-}
 
 /// Connections on which these bytes were sent, and no more.
 fn strangers(address: SocketAddr, count: usize, bytes: &[u8]) -> Vec<Stream> {
@@ -55,21 +39,6 @@ fn assert_gave_way(label: &str, stream: &Stream) {
     let head = text.to_ascii_lowercase();
     assert!(text.starts_with("HTTP/1.1 503 "), "{label}: {text:?}");
     assert!(head.contains("\r\nretry-after: 1\r\n") && head.contains("\r\nconnection: close\r\n"), "{label}: {text:?}");
-}
-
-fn headers(address: SocketAddr, token: &str) -> Vec<(String, String)> {
-    let field = |name: &str, value: String| (name.to_owned(), value);
-    vec![field("Host", address.to_string()), field("Authorization", format!("Bearer {token}"))]
-}
-
-/// A GET of the endpoint on an open connection: 405 to a valid token, which has no session here.
-fn ask(conn: &mut Conn, address: SocketAddr, token: &str) -> Response {
-    conn.send(&request("GET", "/mcp", &headers(address, token), b"")).unwrap();
-    conn.response().unwrap()
-}
-
-fn ask_anew(address: SocketAddr, token: &str) -> Response {
-    ask(&mut Conn::open(address).unwrap(), address, token)
 }
 
 #[test]
@@ -210,29 +179,6 @@ fn places_after_a_valid_token_are_counted_for_themselves() {
     assert_eq!(ask_anew(gateway.address, "wrong").head.status, 401, "connections without one have places of their own");
     held.pop();
     eventually("there is room again", || ask_anew(gateway.address, SECOND).head.status == 405);
-}
-
-/// The cookie of a sign-in with the operator's token.
-fn sign_in(gateway: &Gateway) -> String {
-    let (address, token) = (console(gateway), operators_token(gateway));
-    let mut conn = Conn::open(address).unwrap();
-    conn.send(&form(address, &token)).unwrap();
-    let answer = conn.response().unwrap();
-    assert_eq!(answer.head.status, 303, "{}", answer.text());
-    answer.head.header("set-cookie").unwrap().split(';').next().unwrap().to_owned()
-}
-
-fn operators_token(gateway: &Gateway) -> String {
-    fs::read_to_string(gateway.world.path("state/headend/console-token")).unwrap().trim().to_owned()
-}
-
-/// The sign-in form.
-fn form(address: SocketAddr, token: &str) -> Vec<u8> {
-    let headers = [
-        ("Host".to_owned(), address.to_string()),
-        ("Content-Type".to_owned(), "application/x-www-form-urlencoded".to_owned()),
-    ];
-    request("POST", "/sign-in", &headers, format!("token={token}").as_bytes())
 }
 
 fn page(conn: &mut Conn, address: SocketAddr, cookies: &[u8]) -> Response {
