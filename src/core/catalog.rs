@@ -1,4 +1,5 @@
-//! The merged namespace: the items of all upstreams, their names for clients, and the bytes of the lists. Pure.
+//! The merged namespace of all upstreams: item names, inventories, the merge into one catalog, and
+//! the bytes of the lists. Pure, without I/O.
 
 pub mod filter;
 #[cfg(any(test, fuzzing, feature = "testing"))]

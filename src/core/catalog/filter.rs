@@ -1,4 +1,5 @@
-//! The operator's choice of an upstream's items, and their local names.
+//! The operator's filters on an upstream's items (`allow`, `deny`) and the operator's names for
+//! them (`rename`).
 
 use std::collections::HashMap;
 
@@ -6,7 +7,7 @@ use globset::{GlobSet, GlobSetBuilder};
 
 use crate::catalog::glob::glob;
 
-/// Allow and deny patterns plus renames, compiled.
+/// Compiled allow and deny patterns, and the renames.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     allow: Option<GlobSet>,
@@ -15,7 +16,7 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Compiles the patterns; `["*"]` allows everything.
+    /// Compiles the patterns. An allow pattern `*` admits everything that is not denied.
     ///
     /// # Errors
     /// The first invalid pattern.
@@ -28,7 +29,7 @@ impl Filter {
         })
     }
 
-    /// Admits no item: for patterns that cannot be compiled.
+    /// Returns a filter that admits no item, used when the patterns cannot be compiled.
     pub fn nothing() -> Self {
         Self { allow: Some(GlobSet::empty()), ..Self::default() }
     }
@@ -37,7 +38,7 @@ impl Filter {
         self.allow.as_ref().is_none_or(|allow| allow.is_match(name)) && !self.deny.is_match(name)
     }
 
-    /// The operator's name for an item, else its own.
+    /// Returns the operator's name for an item, or the item's own name if it is not renamed.
     pub fn local<'n>(&'n self, original: &'n str) -> &'n str {
         self.rename.get(original).map_or(original, String::as_str)
     }

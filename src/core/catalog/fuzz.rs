@@ -1,4 +1,4 @@
-//! Properties of names, templates and cursors.
+//! Properties of URI templates and cursors, for property tests and fuzzing.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::indexing_slicing, reason = "a property fails by panicking")]
 
 use std::collections::BTreeSet;
@@ -13,7 +13,8 @@ use crate::wire::digest::Digest;
 use crate::wire::fuzz::{halves, spliced};
 use crate::wire::secrets::Secrets;
 
-/// A template matches the same URIs as a step-by-step reference. The bytes are a template, a line feed and a URI.
+/// Checks that a template matches the URIs that a step-by-step reference matches. `data` is a
+/// template, a line feed and a URI.
 pub fn templates(data: &[u8]) {
     let (template, uri) = halves(data);
     let (Ok(text), Ok(uri)) = (std::str::from_utf8(template), std::str::from_utf8(uri)) else { return };
@@ -21,7 +22,7 @@ pub fn templates(data: &[u8]) {
     assert_eq!(template.matches(uri), reference(text, uri), "{text:?} and {uri:?}");
 }
 
-/// The reference: tracks every end that the template's parts read so far may have.
+/// Matches a URI the slow way: tracks every position at which the template's parts so far can end.
 fn reference(template: &str, uri: &str) -> bool {
     let mut parts = template.split('{');
     let Some(tail) = uri.strip_prefix(parts.next().unwrap()) else { return false };
@@ -44,7 +45,7 @@ fn reference(template: &str, uri: &str) -> bool {
     ends.contains(&tail.len())
 }
 
-/// Only a cursor sealed for a viewer opens for it.
+/// Checks that a cursor opens for the viewer and the list that it was sealed for, and for no other.
 pub fn cursors(data: &[u8]) {
     let key = CursorKey::new(&Secrets::new(*Digest::of(data).bytes()));
     let revision = Revision::preferred(Era::Modern);
@@ -53,7 +54,7 @@ pub fn cursors(data: &[u8]) {
     let sealed = key.seal(scope, &content, 2, now);
     let Ok(text) = std::str::from_utf8(data) else { return };
     let opened = key.open(scope, &content, text, now);
-    // The page can be read from the text; its seal cannot be guessed.
+    // The page number can be read from the text; the seal cannot be guessed.
     assert!(opened.is_none() || key.seal(scope, &content, opened.unwrap(), now) == text);
     let forged = spliced(&sealed, text);
     assert_eq!(key.open(scope, &content, &forged, now), (forged == sealed).then_some(2), "{forged}");

@@ -1,13 +1,15 @@
-//! Patterns of the configuration: `*`, `?`, `[a-z]`, `{one,other}`, and `\` before a literal character.
+//! Glob patterns of the configuration: `*`, `?`, `[a-z]`, `{one,other}`, and `\` before a literal
+//! character.
 
 use globset::{Glob, GlobBuilder};
 
-/// Names have up to 128 bytes, URIs rarely more than a thousand.
+/// Longest pattern, in bytes. Names have up to 128 bytes, URIs rarely more than a thousand.
 const MAX_BYTES: usize = 4096;
-/// Most braces in one pattern. The library parses nested ones by recursion.
+/// Most braces in one pattern. The library parses nested braces by recursion.
 const MAX_BRACES: usize = 64;
 
-/// Compiles a pattern, for every caller in this program.
+/// Compiles a glob pattern. All patterns of headend go through this function, so they have one
+/// syntax and one bound.
 ///
 /// # Errors
 /// A sentence about the mistake.

@@ -1,22 +1,23 @@
-//! The client that a sealed value was made for. The value opens for no other: cursors ([`super::page`]) and states of calls.
+//! The client that a sealed value was made for, such as a cursor ([`super::page`]) or the state of
+//! a call. No other client can open the value.
 
 use crate::mcp::version::Revision;
 
-/// One client, as far as a value that it carries is bound to it.
+/// The identity of a client to which a sealed value is bound.
 #[derive(Clone, Copy, Debug)]
 pub struct Holder<'a> {
     pub caller: &'a str,
-    /// How the caller showed who it is: callers of two kinds may have one name.
+    /// The way in which the caller proved its identity. Callers of two kinds may have one name.
     pub kind: &'a str,
-    /// Empty for none.
+    /// The profile that the client uses; empty for none.
     pub profile: &'a str,
     pub revision: Revision,
-    /// The kinds of input that the client offers, as far as they matter to the value.
+    /// Bits for the kinds of input that the client offers, as far as they matter to the value.
     pub capabilities: u8,
 }
 
 impl Holder<'_> {
-    /// All of it, in a form that no two holders share.
+    /// Encodes all fields with their lengths, so that no two holders have the same bytes.
     pub fn bytes(&self) -> Vec<u8> {
         let mut bytes = vec![self.capabilities];
         for part in [self.caller, self.kind, self.profile, self.revision.as_str()] {

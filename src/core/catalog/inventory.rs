@@ -1,4 +1,4 @@
-//! The items of one upstream: every page of its lists, and their form on disk between starts.
+//! The items of one upstream: reading its lists page by page, and keeping them on disk as JSON.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -13,18 +13,18 @@ use crate::wire::foreign;
 use crate::wire::quirk::Quirk;
 use crate::wire::raw::{RawJson, RawObject};
 
-/// Bounds of each of one upstream's lists.
+/// Bounds for the reading of each list of one upstream.
 #[derive(Clone, Copy, Debug)]
 pub struct ListBounds {
-    /// Pages without an item that is offered: against a server that returns a new cursor for ever.
+    /// Most pages that add no offered item: the end for a server whose cursors never end.
     pub pages: usize,
-    /// Items that are offered. Those behind it are counted.
+    /// Most items that are offered; further items are only counted.
     pub items: usize,
     pub bytes: usize,
 }
 
 impl ListBounds {
-    /// For a list of so many items.
+    /// Returns the bounds for lists of up to `items` items.
     pub fn of(items: usize) -> Self {
         // 4 KiB is a long description with a schema; few lists need 32 MiB.
         Self { pages: 100, items, bytes: items.saturating_mul(4096).max(32 << 20) }
@@ -37,14 +37,14 @@ impl Default for ListBounds {
     }
 }
 
-/// Bytes that an item takes besides its text.
+/// Estimated memory of an item besides its text, in bytes.
 const ITEM_BYTES: usize = 512;
 
-/// The items of one list that are not offered because they are behind a bound.
+/// Items of one list that are not offered because they exceed a bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Excess {
     pub items: usize,
-    /// The list was not read to its end, so there may be more.
+    /// True if the list was not read to its end, so there may be more.
     pub or_more: bool,
 }
 
@@ -60,41 +60,41 @@ impl std::fmt::Display for Excess {
     }
 }
 
-/// Something about a definition that the protocol's schemas do not allow.
+/// A violation of the protocol's schemas in the definition of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flaw<'i> {
     pub list: List,
-    /// The item's name at the upstream.
+    /// The item's name or URI at the upstream.
     pub key: &'i str,
-    /// The repair, or why the item is withheld.
+    /// The repair, or the reason why the item is withheld.
     pub line: &'i str,
     pub is_withheld: bool,
 }
 
-/// Why a list is not, or not whole, as its server has it now.
+/// The reason why a list is missing or is not complete as the server has it now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gap {
-    /// It is still being read.
+    /// The list is still being read.
     Awaited,
-    /// It could not be read, or not to its end.
+    /// The list could not be read, or not to its end.
     Unread,
-    /// The items are missing that only clients see which offer some input.
+    /// The list lacks the items that the server shows only to clients with some input capability.
     Askers,
 }
 
-/// Everything that one upstream offers.
+/// All items and capabilities that one upstream offers.
 #[derive(Clone, Default)]
 pub struct Inventory {
     lists: [Vec<Definition>; 4],
     /// Whether the upstream answers `completion/complete`.
     pub completions: bool,
-    /// Whether tool calls may become tasks, in the way of its era.
+    /// Whether tool calls may become tasks, as tasks work in the upstream's era.
     pub tasks: bool,
     /// Whether the upstream declares log messages.
     pub logging: bool,
-    /// Definitions that were left out, with reasons.
+    /// Reasons for definitions that were left out.
     pub skipped: Vec<String>,
-    /// The part that only clients see which can be asked for input is being read, and not in it.
+    /// True while the items for clients with input capabilities are being read and missing here.
     pub awaits_askers: bool,
     excess: [Excess; 4],
     gaps: [Option<Gap>; 4],
@@ -122,7 +122,7 @@ impl Inventory {
         }
     }
 
-    /// What of a list is not in it for want of room, in the order of [`List::ALL`].
+    /// Returns how many items each list lacks because of a bound, in the order of [`List::ALL`].
     pub fn excess(&self) -> [Excess; 4] {
         List::ALL.map(|list| self.excess.get(at(list)).copied().unwrap_or_default())
     }
@@ -133,7 +133,7 @@ impl Inventory {
         }
     }
 
-    /// Why a list is not as the server has it now; `None` where it is.
+    /// Returns why a list is not as the server has it now; `None` if it is.
     pub fn gap(&self, list: List) -> Option<Gap> {
         self.gaps.get(at(list)).copied().flatten()
     }
@@ -144,12 +144,14 @@ impl Inventory {
         }
     }
 
-    /// Whether a list has that gap.
+    /// Whether any list has this gap.
     pub fn has_gap(&self, gap: Gap) -> bool {
         self.gaps.contains(&Some(gap))
     }
 
-    /// Fills the gaps with the items that were known before. No more than `most` items are in a list then.
+    /// Adds earlier items from `known` to each list that has a gap. For [`Gap::Askers`] only items
+    /// that are not for all clients are added. Cuts each of these lists to `most` items and counts
+    /// the rest as excess.
     pub fn keep(&mut self, known: &Self, most: usize) {
         for list in List::ALL {
             let Some(gap) = self.gap(list) else { continue };
@@ -168,13 +170,13 @@ impl Inventory {
         }
     }
 
-    /// Whether a list has these definitions, in this order.
+    /// Whether a list has exactly these definitions, in this order.
     pub fn has_same(&self, list: List, items: &[Definition]) -> bool {
         let known = self.items(list);
         known.len() == items.len() && known.iter().zip(items).all(|(a, b)| a.key == b.key && a.digest == b.digest)
     }
 
-    /// The number of items that an earlier inventory had and this one lacks.
+    /// Returns the number of items that the earlier inventory had and this one lacks.
     pub fn lost(&self, earlier: &Self) -> u64 {
         let lost = |list: &List| {
             let kept: HashSet<&str> = self.items(*list).iter().map(|item| item.key.as_str()).collect();
@@ -183,7 +185,8 @@ impl Inventory {
         List::ALL.iter().map(lost).sum()
     }
 
-    /// Leaves so many items in each list; `false` where a reading with that bound could show more than is left.
+    /// Cuts each list to `items` items and counts the rest as excess. Returns `false` if a fresh
+    /// reading with this bound could offer more items than are left here.
     pub fn bound(&mut self, items: usize) -> bool {
         for (list, excess) in self.lists.iter_mut().zip(&mut self.excess) {
             excess.items = excess.items.saturating_add(list.len().saturating_sub(items));
@@ -192,22 +195,22 @@ impl Inventory {
         self.lists.iter().zip(&self.excess).all(|(list, excess)| excess.is_none() || list.len() >= items)
     }
 
-    /// The same upstream with empty lists.
+    /// Returns an inventory with the same capabilities and empty lists.
     pub fn without_items(&self) -> Self {
         Self { completions: self.completions, tasks: self.tasks, logging: self.logging, ..Self::default() }
     }
 
-    /// The number of items of all lists.
+    /// Returns the number of items in all lists.
     pub fn len(&self) -> usize {
         self.lists.iter().map(Vec::len).sum()
     }
 
-    /// The bytes of all items, with what keeping each takes besides its text.
+    /// Returns the estimated memory of all items, in bytes: text plus overhead.
     pub fn bytes(&self) -> usize {
         self.lists.iter().flatten().map(|item| item.key.len() + item.raw.bytes() + ITEM_BYTES).sum()
     }
 
-    /// The list with the most items.
+    /// Returns the list with the most items.
     pub fn longest(&self) -> List {
         List::ALL.into_iter().max_by_key(|list| self.items(*list).len()).unwrap_or(List::Tools)
     }
@@ -216,8 +219,10 @@ impl Inventory {
         self.lists.iter().all(Vec::is_empty)
     }
 
-    /// Adds the items of another listing, which the server made for these clients. The definition that is there already stays, so
-    /// the order of listings decides and not that of answers. No more than `most` items are in the list then.
+    /// Adds the items of a listing that the server made for clients with this audience. An item
+    /// that is already in the list keeps its definition and gains the audience, so the order in
+    /// which listings are added decides and not the order of the server's answers. Cuts the list to
+    /// `most` items and counts the rest as excess.
     pub fn add_for(&mut self, audience: Audience, list: List, items: Vec<Definition>, most: usize) {
         let (Some(place), Some(excess)) = (self.lists.get_mut(at(list)), self.excess.get_mut(at(list))) else { return };
         let known: HashMap<String, usize> = place.iter().enumerate().map(|(at, item)| (item.key.clone(), at)).collect();
@@ -231,13 +236,13 @@ impl Inventory {
         place.truncate(most);
     }
 
-    /// Whether another listing has items that this one lacks.
+    /// Whether `other` has items that this list lacks.
     pub fn lacks(&self, list: List, other: &[Definition]) -> bool {
         let known: HashSet<&str> = self.items(list).iter().map(|item| item.key.as_str()).collect();
         other.iter().any(|item| !known.contains(item.key.as_str()))
     }
 
-    /// The repairs of each item, and the items that no client may see with the reason: kind, name and a line.
+    /// Returns the flaws of all items: each repair, and the reason of each item that is withheld.
     pub fn flaws(&self) -> impl Iterator<Item = Flaw<'_>> {
         List::ALL.iter().flat_map(|list| self.items(*list)).flat_map(|item| {
             let of = |line, is_withheld| Flaw { list: item.list, key: &item.key, line, is_withheld };
@@ -246,7 +251,7 @@ impl Inventory {
         })
     }
 
-    /// The text on disk, with the upstream's revision.
+    /// Encodes the inventory and the upstream's revision for the disk.
     pub fn to_json(&self, revision: Revision) -> RawJson {
         let mut out = RawObject::default();
         out.set("version", RawJson::trusted("1"));
@@ -258,7 +263,7 @@ impl Inventory {
             out.set(list.member(), RawJson::list(self.items(list).iter().map(|item| item.raw.encode())));
             let few: Vec<&Definition> = self.items(list).iter().filter(|item| !item.audience.is_all()).collect();
             if !few.is_empty() {
-                // 0.1.0 knows the names alone, and that these items are not for everyone.
+                // Version 0.1.0 reads only the names, as items that are not for all clients.
                 let names = few.iter().map(|item| RawJson::string(&item.key));
                 out.set(&format!("{}-needing-input", list.member()), RawJson::list(names));
                 let audiences = few.iter().map(|item| RawJson::trusted(item.audience.bits().to_string()));
@@ -286,7 +291,8 @@ impl Inventory {
         out.encode()
     }
 
-    /// Reads the text of [`Self::to_json`]; `None` for any other, which costs a fresh listing.
+    /// Parses the text of [`Self::to_json`]. Returns `None` for any other text; the upstream is
+    /// then listed again.
     pub fn from_json(text: &RawJson) -> Option<(Self, Revision)> {
         let object = RawObject::parse(text).ok()?;
         let revision = Revision::parse(&object.string("revision")?)?;
@@ -330,35 +336,36 @@ impl Inventory {
     }
 }
 
-/// Reads one list page by page within bounds: the caller asks for a page and hands in the answer until done.
+/// The reading of one list, page by page and within bounds. The caller fetches a page, passes the
+/// answer to [`Self::page`] and repeats this until [`Next::Done`].
 #[derive(Debug)]
 pub struct Reading {
     pub list: List,
     bounds: ListBounds,
-    /// Pages without an item that is offered.
+    /// Number of pages read so far that added no offered item.
     idle_pages: usize,
     bytes: usize,
     items: Vec<Definition>,
     excess: Excess,
     skipped: Vec<String>,
     cursors: HashSet<String>,
-    /// Kinds of quirks of its pages, each once.
+    /// Kinds of quirks on the pages, each once.
     quirks: Vec<Quirk>,
-    /// The page that was asked for with an empty cursor is outstanding.
+    /// True while the page behind an empty cursor is outstanding.
     has_asked_empty: bool,
 }
 
-/// Next step after a page.
+/// The next step of a reading.
 #[derive(Debug)]
 pub enum Next {
-    /// Ask for the page with this cursor.
+    /// Request the page with this cursor.
     Page(String),
-    /// The list is complete, or a bound ended it.
+    /// The list is complete, or a bound ended the reading.
     Done {
         items: Vec<Definition>,
         skipped: Vec<String>,
         excess: Excess,
-        /// Why the list has no end: its items are not all that the server has.
+        /// The reason why the list has no end. Its items are not all that the server has.
         endless: Option<String>,
     },
 }
@@ -385,15 +392,16 @@ impl Reading {
         }
     }
 
-    /// Takes the ways in which pages broke the protocol and were read all the same.
+    /// Removes and returns the kinds of protocol violations that were tolerated on the pages.
     pub fn take_quirks(&mut self) -> Vec<Quirk> {
         std::mem::take(&mut self.quirks)
     }
 
-    /// Takes an error instead of a page. `None` if the list could not be read.
+    /// Handles an error that came instead of a page. Returns the end of the list if the error
+    /// answers an empty cursor with "invalid params", and `None` if the list could not be read.
     ///
-    /// Some servers write an empty cursor behind their last page, which others use for a page. The
-    /// server was asked; it knows no page of that name.
+    /// Some servers write an empty cursor on their last page. Others use it for a real page, so the
+    /// server is asked for it; this error says that it has no such page.
     pub fn refused(&mut self, error_code: Option<i64>) -> Option<Next> {
         let is_end = self.has_asked_empty && error_code == Some(code::INVALID_PARAMS);
         is_end.then(|| self.end_at_empty())
@@ -410,28 +418,28 @@ impl Reading {
         }
     }
 
-    /// Whether a page has an item that was not on an earlier page.
+    /// Whether the page has an item that was not on an earlier page.
     fn has_news(&self, items: &[Definition]) -> bool {
         let known: HashSet<(&str, Digest)> = self.items.iter().map(|item| (item.key.as_str(), item.digest)).collect();
         items.iter().any(|item| !known.contains(&(item.key.as_str(), item.digest)))
     }
 
-    /// Takes one page.
+    /// Adds one page to the reading and returns the next step.
     ///
     /// # Errors
-    /// When the result is not a page of this list.
+    /// The result is not a page of this list.
     pub fn page(&mut self, result: &RawJson) -> Result<Next, serde_json::Error> {
         let page = ListPage::read(self.list, result)?;
         page.quirks.iter().for_each(|quirk| self.note(*quirk));
         let follows_empty = std::mem::take(&mut self.has_asked_empty);
-        // This page repeats the last one, with the same empty cursor behind it.
+        // This page repeats the last one and has the same empty cursor.
         if follows_empty && page.next.as_deref() == Some("") && !self.has_news(&page.items) {
             return Ok(self.end_at_empty());
         }
         let room = self.bounds.items.saturating_sub(self.items.len()).min(page.items.len());
         self.idle_pages += usize::from(room == 0);
         self.bytes += page.bytes;
-        // The server's own order decides which of too many are offered.
+        // If there are too many items, the server's order decides which are offered.
         self.excess.items += page.items.len() - room;
         self.items.extend(page.items.into_iter().take(room));
         self.skipped.extend(page.skipped);
@@ -449,7 +457,7 @@ impl Reading {
             return Ok(self.done(Some(why.to_owned())));
         }
         match page.next {
-            // Of a full list these pages were read to count what is not offered.
+            // The list is full; these pages were read only to count the items that are not offered.
             Some(_) if is_idle && is_full => Ok(self.done(None)),
             Some(_) if is_idle => Ok(self.done(Some(format!("it has {} pages without an item", self.bounds.pages)))),
             Some(cursor) if self.cursors.insert(cursor.clone()) => {
@@ -461,9 +469,10 @@ impl Reading {
         }
     }
 
+    /// Ends the reading: removes repeated items and returns the list.
     fn done(&mut self, endless: Option<String>) -> Next {
-        // A list that changed between two pages may repeat an item. Two different items with one name are both left
-        // out.
+        // A list that changed between two pages may repeat an item. If two different items have one
+        // name, both are left out.
         let mut first: HashMap<String, Digest> = HashMap::new();
         let mut twins = HashSet::new();
         self.items.retain(|item| match first.entry(item.key.clone()) {

@@ -1,4 +1,5 @@
-//! Merges many inventories into one catalog. Names are resolved by look-up here and nowhere else.
+//! Merges the inventories of all upstreams into one catalog for one view. Item names are resolved
+//! here, by look-up, and nowhere else.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -19,25 +20,28 @@ use crate::wire::foreign;
 use crate::wire::headers::ParamHeaders;
 use crate::wire::raw::{RawJson, RawObject};
 
-/// The hints on a tool.
+/// The judged hints on a tool, for policy and for clients.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Annotated {
-    /// For policy.
+    /// The hints that policy goes by.
     pub effective: Annotations,
-    /// For clients; what is absent stays as the server wrote it.
+    /// The hints that clients see. An absent hint stays as the server wrote it.
     pub shown: Hints,
+    /// The hints as the server and the operator stated them.
     pub said: Said,
-    /// Whether an allow rule may go by the server's own hints, if nothing about the tool is against it.
+    /// Whether an allow rule may go by the server's own hints, unless something else about the tool
+    /// rules it out.
     pub is_heard: bool,
 }
 
-/// Decides about the hints on a tool.
+/// A judge of the hints on an upstream's tools.
 pub trait Annotate: std::fmt::Debug {
-    /// `original`: its name at the upstream. `claims`: the upstream's hints. `tightened`: clients are to see the effective ones.
+    /// Judges the hints on one tool. `original` is the tool's name at the upstream and `claims` are
+    /// the upstream's hints. With `tightened`, clients see the effective hints.
     fn annotate(&self, original: &str, claims: &Hints, tightened: bool) -> Annotated;
 }
 
-/// One upstream's contribution, in the configuration's order.
+/// One upstream and its inventory, as input of the merge. Sources are in the configuration's order.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
     pub upstream: &'a UpstreamName,
@@ -45,17 +49,18 @@ pub struct Source<'a> {
     pub inventory: &'a Inventory,
     pub filters: &'a Filters,
     pub annotate: &'a dyn Annotate,
-    /// Drop tools with invalid header annotations: the upstream would refuse their calls.
+    /// Whether tools with invalid `x-mcp-header` annotations are withheld, because the upstream
+    /// would refuse their calls.
     pub needs_headers: bool,
     /// Index of the upstream in the table of handles.
     pub index: usize,
-    /// Its resources that wait for approval: no template may reach them.
+    /// URIs of the upstream's resources that wait for approval. No template may reach them.
     pub withheld: Option<&'a HashSet<String>>,
-    /// Its tools by name, as their pins know them.
+    /// States of the upstream's tools, by original name, as their pins record them.
     pub standings: Option<&'a HashMap<String, Standing>>,
 }
 
-/// The filters of one upstream (on original names) or of one profile (on canonical names).
+/// Filters of one upstream (on original names) or of one profile (on canonical names).
 #[derive(Clone, Debug, Default)]
 pub struct Filters {
     pub tools: Filter,
@@ -64,6 +69,7 @@ pub struct Filters {
 }
 
 impl Filters {
+    /// Returns the filter that applies to a list.
     pub fn of(&self, list: List) -> &Filter {
         match list {
             List::Tools => &self.tools,
@@ -73,16 +79,18 @@ impl Filters {
     }
 }
 
-/// Naming rules of one view.
+/// The naming rules of one view.
 #[derive(Clone, Copy, Debug)]
 pub struct NamingRules<'a> {
+    /// Longest exposed name, in bytes.
     pub max_length: usize,
-    /// Prefix every URI with its upstream's name.
+    /// Whether every URI is prefixed with its upstream's name.
     pub prefix_uris: bool,
-    /// Names and URIs unchanged; one upstream only.
+    /// Whether names and URIs stay unchanged. Only for a view of one upstream.
     pub transparent: bool,
-    /// Clients see the effective hints of every tool.
+    /// Whether clients see the effective hints of every tool.
     pub tightened: bool,
+    /// The filters of the view's profile.
     pub profile: Option<&'a Filters>,
 }
 
@@ -90,30 +98,33 @@ pub struct NamingRules<'a> {
 #[derive(Debug)]
 pub struct Entry {
     pub list: List,
-    /// Index of its upstream in the table of handles.
+    /// Index of the item's upstream in the table of handles.
     pub upstream: usize,
     pub upstream_name: UpstreamName,
-    /// Its name at the upstream, and the only one sent there.
+    /// The item's name or URI at the upstream, and the only name that is sent there.
     pub original: Arc<str>,
-    /// The same as a JSON string.
+    /// The original name as a JSON string.
     pub original_json: RawJson,
+    /// The name or URI that clients see.
     pub exposed: Arc<str>,
-    /// Its name in rules, limits, audit and metrics.
+    /// The item's name in rules, limits, audit and metrics.
     pub canonical: Arc<str>,
-    /// The definition for clients.
+    /// The item's definition as clients see it.
     pub definition: RawObject,
     /// Effective annotations of a tool; meaningless for other items.
     pub annotations: Annotations,
-    /// The hints behind them.
+    /// The stated hints that the effective annotations come from.
     pub said: Said,
-    /// The words of a tool's definition.
+    /// The claims of a tool's definition.
     pub claims: Claims,
-    /// A tool that appeared after the first inventory of its upstream's launch, and that no operator has confirmed.
+    /// True for a tool that appeared after the first inventory of its upstream's launch and that no
+    /// operator has confirmed.
     pub is_new: bool,
     /// Digest of the upstream's own definition.
     pub definition_digest: Digest,
+    /// Arguments that the upstream wants repeated in headers.
     pub headers: ParamHeaders,
-    /// The clients that its server shows it to.
+    /// The clients that the item's server shows it to.
     pub audience: Audience,
     template: Option<Template>,
 }
@@ -122,19 +133,19 @@ pub struct Entry {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Dropped {
     pub upstream: UpstreamName,
-    /// `None` for everything that the upstream has.
+    /// The item's list; `None` for everything that the upstream has.
     pub list: Option<List>,
-    /// Its name or URI at the upstream, on one line.
+    /// The item's name or URI at the upstream, on one line.
     pub item: String,
-    /// The name that clients would see, where it has one.
+    /// The name that clients would see, if the item has one.
     pub exposed: Option<String>,
-    /// The state of its pin, where that is what withholds it.
+    /// The state of the item's pin, if the pin is the reason.
     pub pin: Option<&'static str>,
     pub why: String,
 }
 
 impl Dropped {
-    /// Its name in rules and commands.
+    /// Returns the item's name in rules and commands.
     pub fn canonical(&self) -> String {
         match self.list {
             Some(List::Tools | List::Prompts) => canonical(&self.upstream, &self.item),
@@ -143,7 +154,8 @@ impl Dropped {
         }
     }
 
-    /// Why, and the commands to look at it and to approve it, where an operator can.
+    /// Returns the reason and, if an operator can approve the item, the commands that show and
+    /// approve it.
     pub fn told(&self) -> String {
         if self.pin.is_none() {
             return self.why.clone();
@@ -160,11 +172,11 @@ type Names = HashMap<Arc<str>, usize, RandomState>;
 #[derive(Default, Debug)]
 pub struct Catalog {
     entries: Vec<Entry>,
-    /// Indices by exposed name, for each list.
+    /// Indices of entries by exposed name, for each list.
     by_name: HashMap<List, Names, RandomState>,
-    /// Whether any tool repeats arguments in headers; hardly any does.
+    /// Whether any tool repeats arguments in headers. Hardly any tool does.
     pub mirrors_arguments: bool,
-    /// URIs of resources that wait for approval, unchanged and with their upstream's name.
+    /// URIs of resources that wait for approval, each with and without its upstream's name.
     withheld: HashSet<String>,
 }
 
@@ -177,13 +189,15 @@ impl Catalog {
         self.entries.get(at)
     }
 
-    /// The tool or prompt with that exposed name, or the resource or template with exactly that URI.
+    /// Returns the index of the tool or prompt with this exposed name, or of the resource or
+    /// template with exactly this URI.
     pub fn find(&self, list: List, exposed: &str) -> Option<usize> {
         self.by_name.get(&list)?.get(exposed).copied()
     }
 
-    /// The one template that matches a URI. Several templates of one upstream are fine; templates of several upstreams
-    /// match nothing. A resource that waits for approval is not reached this way either.
+    /// Returns the index of the template that matches a URI. If several templates of one upstream
+    /// match, the first is returned; if templates of several upstreams match, none is. A resource
+    /// that waits for approval is not reached through a template either.
     pub fn find_template(&self, uri: &str) -> Option<usize> {
         if self.withheld.contains(uri) {
             return None;
@@ -201,7 +215,8 @@ impl Catalog {
         found
     }
 
-    /// Whether clients see no difference.
+    /// Whether the two catalogs have the same entries in the same order, so that clients and policy
+    /// see no difference.
     pub fn same_as(&self, other: &Self) -> bool {
         self.entries.len() == other.entries.len()
             && self.withheld == other.withheld
@@ -219,8 +234,9 @@ impl Catalog {
     }
 }
 
-/// Merges the inventories. The result does not depend on which upstream answered first: the order is the
-/// configuration's, and items with colliding names are all withheld.
+/// Merges the inventories of one view into a catalog, and returns the items that are withheld. The
+/// order of entries is the configuration's and items with colliding names are all withheld, so the
+/// result does not depend on which upstream answered first.
 pub fn merge(sources: &[Source<'_>], rules: NamingRules<'_>) -> (Catalog, Vec<Dropped>) {
     let mut dropped = Vec::new();
     let mut entries = Vec::new();
@@ -261,7 +277,8 @@ pub fn merge(sources: &[Source<'_>], rules: NamingRules<'_>) -> (Catalog, Vec<Dr
     (Catalog { entries, by_name, mirrors_arguments, withheld }, dropped)
 }
 
-/// One item under its name in this view; `None` if the operator's filter hides it.
+/// Builds the entry of one item under its name in this view. Returns `None` if a filter of the
+/// operator hides the item, and the reason if the item is withheld.
 fn candidate(source: &Source<'_>, item: &Definition, rules: NamingRules<'_>) -> Result<Option<Entry>, String> {
     let filter = source.filters.of(item.list);
     let is_uri = is_uri(item.list);
@@ -316,7 +333,8 @@ fn is_uri(list: List) -> bool {
     matches!(list, List::Resources | List::Templates)
 }
 
-/// The name that clients see, unless another upstream has the same URI.
+/// Returns the name that clients see. A URI is returned unchanged; [`tell_uris_apart`] prefixes it
+/// later if it has to.
 fn exposed(source: &Source<'_>, item: &Definition, rules: NamingRules<'_>) -> Result<String, String> {
     let kind = match item.list {
         List::Tools => ItemKind::Tool,
@@ -343,7 +361,7 @@ fn check_uri(uri: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// If two upstreams own a URI, both expose it as `<upstream>+<original>`.
+/// Exposes each URI that two upstreams own as `<upstream>+<original>`, and with `always` every URI.
 fn tell_uris_apart(candidates: &mut [Entry], always: bool) {
     let mut owners: HashMap<Arc<str>, Vec<usize>> = HashMap::new();
     for entry in candidates.iter() {
@@ -360,6 +378,7 @@ fn tell_uris_apart(candidates: &mut [Entry], always: bool) {
     }
 }
 
+/// Moves all entries whose exposed name is not unique to `dropped`.
 fn withhold_collisions(candidates: &mut Vec<Entry>, dropped: &mut Vec<Dropped>) {
     let shared = collisions(candidates.iter().enumerate().map(|(at, entry)| (entry.exposed.as_ref(), at)));
     let mut at = 0..;

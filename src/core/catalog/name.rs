@@ -1,10 +1,12 @@
-//! Names: of upstreams, of items as clients see them, and the one canonical name that rules use.
+//! Names of upstreams and items, and the mapping from an item's own name to the name that clients
+//! see.
 //!
-//! An item has three names. The *original* is the upstream's own and the only one sent to it. The *exposed* name is the
-//! one that clients see: prefixed, and mapped when language-model APIs would refuse it. The *canonical* name is
-//! `<upstream>__<original>` unshortened, in every view; rules, limits, grants, audit and metrics use it alone.
+//! An item has three names. The *original* name is the upstream's own and the only one sent to it.
+//! The *exposed* name is the name that clients see: prefixed, and mapped if language-model APIs
+//! would refuse it. The *canonical* name is `<upstream>__<original>`, unshortened and the same in
+//! every view; rules, limits, grants, audit and metrics use no other.
 //!
-//! No code splits a name that a client sent: resolution is a look-up in the catalog.
+//! No code splits a name that a client sent: names are resolved by look-up in the catalog.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -14,27 +16,30 @@ use std::sync::Arc;
 use data_encoding::BASE32_NOPAD;
 use ring::digest;
 
-/// Longest exposed name unless configured: 64 is what LLM APIs accept, the rest is room for the host's own prefix.
+/// Longest exposed name unless configured, in bytes. LLM APIs accept 64; the rest is room for the
+/// host's own prefix.
 pub const DEFAULT_MAX_LENGTH: usize = 48;
 
-/// Smallest `max-length` that leaves room for a readable stem before the hash. [`expose`] treats smaller values as this one.
+/// Smallest `max-length`, in bytes, that leaves room for a readable stem before the hash.
+/// [`expose`] treats smaller values as this one.
 pub const MIN_MAX_LENGTH: usize = 16;
 
-/// Longest original name of a tool or prompt, in characters. Longer ones are withheld.
+/// Longest original name of a tool or prompt, in characters. Items with longer names are withheld.
 pub const MAX_ORIGINAL_LENGTH: usize = 128;
 
 /// Longest upstream name, in bytes.
 const MAX_UPSTREAM_LENGTH: usize = 31;
 
-/// `_` and eight base32 characters.
+/// Length of `_` and eight base32 characters.
 const HASH_SUFFIX_LENGTH: usize = 9;
 
 /// Bytes of SHA-256 that become the eight base32 characters of a mapped name.
 const HASH_BYTES: usize = 5;
 
-/// Name of a server behind us: `[a-z0-9][a-z0-9-]{0,30}`.
+/// The name of an upstream: `[a-z0-9][a-z0-9-]{0,30}`.
 ///
-/// It contains neither `_` nor `+`, so the upstream of a canonical name is everything before the first of these.
+/// The name contains neither `_` nor `+`, so the upstream of a canonical name is everything before
+/// the first of these.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UpstreamName(Arc<str>);
 
@@ -42,7 +47,7 @@ impl UpstreamName {
     /// Checks a name from the configuration.
     ///
     /// # Errors
-    /// [`NameError`] says which part of `[a-z0-9][a-z0-9-]{0,30}` is violated.
+    /// [`NameError`] says how the text breaks `[a-z0-9][a-z0-9-]{0,30}`.
     pub fn parse(text: &str) -> Result<Self, NameError> {
         let first = text.bytes().next().ok_or(NameError::Empty)?;
         if let Some(bad) = text.chars().find(|c| !matches!(c, 'a'..='z' | '0'..='9' | '-')) {
@@ -57,12 +62,11 @@ impl UpstreamName {
         Ok(Self(Arc::from(text)))
     }
 
-    /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The name as shared text.
+    /// Returns the name as shared text, without copying it.
     pub fn shared(&self) -> Arc<str> {
         Arc::clone(&self.0)
     }
@@ -80,7 +84,7 @@ impl Borrow<str> for UpstreamName {
     }
 }
 
-/// Why a text is not an upstream's name.
+/// The reason why a text is no upstream name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     #[error("must not be empty")]
@@ -93,8 +97,8 @@ pub enum NameError {
     BadCharacter { bad: char },
 }
 
-/// Kinds of items that a server offers by name or URI. The hash of mapped names contains their words: changing one changes
-/// exposed names.
+/// The kind of an item that a server offers by name or URI. The lower-case words are part of the
+/// hash of mapped names, so changing a word changes exposed names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
 #[strum(const_into_str, serialize_all = "lowercase")]
 pub enum ItemKind {
@@ -104,7 +108,8 @@ pub enum ItemKind {
     Template,
 }
 
-/// Why an item is withheld. The text completes "tool `x` of `files` is withheld: ".
+/// The reason why an item is withheld because of its name. The text completes "tool `x` of `files`
+/// is withheld: ".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Withheld {
     #[error("its name is empty")]
@@ -117,15 +122,16 @@ pub enum Withheld {
     NotAscii,
 }
 
-/// Exposed name of a tool or prompt: `<prefix><original>`.
+/// Returns the exposed name of a tool or prompt: `<prefix><original>`.
 ///
-/// A name outside `[A-Za-z0-9_-]{1,max_length}` is mapped: bad characters become `_`, an overlong name is cut, and `_`
-/// with eight base32 characters of SHA-256 over upstream, kind and original follows, so it is the same after every
-/// restart and in any start order. With an empty prefix, as in a transparent view, nothing is mapped or cut.
-/// `max_length` is in bytes.
+/// A name outside `[A-Za-z0-9_-]{1,max_length}` is mapped: other characters become `_`, an overlong
+/// name is cut, and `_` with eight base32 characters of SHA-256 over upstream, kind and original
+/// follows. The result is the same after every restart and in any start order. With an empty
+/// prefix, as in a transparent view, nothing is mapped or cut. `max_length` is in bytes.
 ///
 /// # Errors
-/// [`Withheld`] for an original that is empty, over 128 characters, not ASCII, or has control characters.
+/// [`Withheld`] for an original that is empty, over 128 characters, not ASCII, or has control
+/// characters.
 pub fn expose(
     prefix: &str,
     upstream: &UpstreamName,
@@ -139,7 +145,7 @@ pub fn expose(
     if prefix.is_empty() || (name.len() <= max_length && name.chars().all(is_clean)) {
         return Ok(name);
     }
-    // One `_` per character, so that the result is ASCII and can be cut anywhere.
+    // One `_` for each character, so that the result is ASCII and can be cut anywhere.
     name = name.chars().map(|c| if is_clean(c) { c } else { '_' }).collect();
     name.truncate(max_length - HASH_SUFFIX_LENGTH);
     name.push('_');
@@ -147,20 +153,22 @@ pub fn expose(
     Ok(name)
 }
 
-/// Canonical name of a tool or prompt: `<upstream>__<original>`, never shortened or mapped.
+/// Returns the canonical name of a tool or prompt: `<upstream>__<original>`, never shortened or
+/// mapped.
 pub fn canonical(upstream: &UpstreamName, original: &str) -> String {
     format!("{upstream}__{original}")
 }
 
-/// Canonical name of a resource or template: `<upstream>+<uri>`.
+/// Returns the canonical name of a resource or template: `<upstream>+<uri>`.
 pub fn canonical_uri(upstream: &UpstreamName, uri: &str) -> String {
     format!("{upstream}+{uri}")
 }
 
-/// Indices, ascending, of all items whose exposed name is also the name of another item in `names`.
+/// Returns the indices, ascending, of all items whose exposed name is also the name of another item
+/// in `names`.
 ///
-/// The caller withholds all of them: start order never decides. Tools and prompts are separate namespaces; call once
-/// for each.
+/// The caller withholds all of these items, so the start order never decides which one wins. Tools
+/// and prompts are separate namespaces and need a call each.
 pub(crate) fn collisions<'n>(names: impl Iterator<Item = (&'n str, usize)>) -> Vec<usize> {
     let mut by_name: HashMap<&str, Vec<usize>, foldhash::fast::RandomState> = HashMap::default();
     for (name, index) in names {
@@ -171,16 +179,16 @@ pub(crate) fn collisions<'n>(names: impl Iterator<Item = (&'n str, usize)>) -> V
     shared
 }
 
-/// Two upstreams whose prefixes let one imitate the other's names.
+/// A warning about two upstreams whose prefixes let one imitate names of the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrefixWarning {
-    /// Upstream with the longer prefix (or the later one, when they are equal).
+    /// The upstream with the longer prefix, or the later one if the prefixes are equal.
     pub upstream: UpstreamName,
-    /// Its prefix.
+    /// Prefix of `upstream`.
     pub prefix: String,
-    /// Upstream whose prefix is the start of the other.
+    /// The upstream whose prefix is the start of the other prefix.
     pub other: UpstreamName,
-    /// Its prefix; may be empty.
+    /// Prefix of `other`; may be empty.
     pub other_prefix: String,
 }
 
@@ -204,7 +212,8 @@ impl fmt::Display for PrefixWarning {
     }
 }
 
-/// Every pair of upstreams where one prefix is the start of the other, each pair once.
+/// Returns a warning for every pair of upstreams of which one prefix is the start of the other,
+/// each pair once.
 pub fn prefix_warnings(prefixes: &[(UpstreamName, String)]) -> Vec<PrefixWarning> {
     let mut warnings = Vec::new();
     for (position, first) in prefixes.iter().enumerate() {
@@ -227,6 +236,7 @@ pub fn prefix_warnings(prefixes: &[(UpstreamName, String)]) -> Vec<PrefixWarning
     warnings
 }
 
+/// Checks that an original name of a tool or prompt can be exposed.
 fn check_original(original: &str) -> Result<(), Withheld> {
     if original.is_empty() {
         return Err(Withheld::Empty);
@@ -243,11 +253,12 @@ fn check_original(original: &str) -> Result<(), Withheld> {
     Ok(())
 }
 
+/// Whether LLM APIs accept the character in a tool name.
 const fn is_clean(c: char) -> bool {
     matches!(c, 'A'..='Z' | 'a'..='z' | '0'..='9' | '_' | '-')
 }
 
-/// Eight lower-case base32 characters of SHA-256(upstream, 0, kind, 0, original).
+/// Returns eight lower-case base32 characters of SHA-256(upstream, 0, kind, 0, original).
 fn short_hash(upstream: &UpstreamName, kind: ItemKind, original: &str) -> String {
     let mut hash = digest::Context::new(&digest::SHA256);
     for part in [upstream.as_str(), "\0", kind.into_str(), "\0", original] {

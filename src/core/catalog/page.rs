@@ -1,7 +1,8 @@
-//! Cursors of our own lists: a page of one list for one viewer, authenticated, useless for any other.
+//! Cursors of headend's own lists. A cursor names a page of one list for one viewer; it is
+//! authenticated and useless to any other viewer.
 //!
-//! A cursor names its list by content, so it leads on for as long as the list is the same, also after a restart, and no longer:
-//! offsets mean nothing in another list.
+//! A cursor names its list by content. It works as long as the list is the same, also after a
+//! restart, and no longer, since page numbers mean nothing in another list.
 
 use std::time::Duration;
 
@@ -14,20 +15,21 @@ use crate::mcp::method::List;
 use crate::wire::digest::Digest;
 use crate::wire::secrets::Secrets;
 
-/// How long a cursor leads on.
+/// Lifetime of a cursor.
 pub const LIFE: Duration = Duration::from_secs(24 * 3600);
 
-/// Signs and checks cursors.
+/// The keys that sign and check cursors. The first one signs.
 #[derive(Clone, Debug)]
 pub struct CursorKey(Vec<hmac::Key>);
 
-/// The viewer and list that a cursor is bound to.
+/// The viewer and the list that a cursor is bound to.
 #[derive(Clone, Copy, Debug)]
 pub struct CursorScope<'a> {
     pub list: List,
     pub holder: Holder<'a>,
 }
 
+/// Length of the truncated authentication tag, in bytes.
 const TAG_BYTES: usize = 16;
 
 impl CursorKey {
@@ -35,7 +37,7 @@ impl CursorKey {
         Self(secrets.all().map(|secret| hmac::Key::new(hmac::HMAC_SHA256, secret)).collect())
     }
 
-    /// The cursor to a page of the list with that content, made at `now`, the time since 1970.
+    /// Returns the cursor to a page of the list with this content. `now` is the time since 1970.
     pub fn seal(&self, scope: CursorScope<'_>, content: &Digest, page: u32, now: Duration) -> String {
         let mut bytes = page.to_be_bytes().to_vec();
         bytes.extend_from_slice(&now.saturating_add(LIFE).as_secs().to_be_bytes());
@@ -44,7 +46,8 @@ impl CursorKey {
         BASE64URL_NOPAD.encode(&bytes)
     }
 
-    /// The page of a cursor; `None` when it was not sealed for this scope and content, or its time is over.
+    /// Returns the page number of a cursor. Returns `None` if the cursor was not sealed for this
+    /// scope and content, or has expired.
     pub fn open(&self, scope: CursorScope<'_>, content: &Digest, cursor: &str, now: Duration) -> Option<u32> {
         let bytes = BASE64URL_NOPAD.decode(cursor.as_bytes()).ok()?;
         let (told, given) = bytes.split_at_checked(12)?;
@@ -58,6 +61,7 @@ impl CursorKey {
     }
 }
 
+/// Computes the authentication tag of a cursor's page and expiry (`told`) in its scope.
 fn tag(key: &hmac::Key, scope: CursorScope<'_>, content: &Digest, told: &[u8]) -> hmac::Tag {
     let mut context = hmac::Context::with_key(key);
     context.update(told);
@@ -67,6 +71,7 @@ fn tag(key: &hmac::Key, scope: CursorScope<'_>, content: &Digest, told: &[u8]) -
     context.sign()
 }
 
+/// Returns the first [`TAG_BYTES`] of a tag.
 fn head(tag: &hmac::Tag) -> &[u8] {
     tag.as_ref().get(..TAG_BYTES).unwrap_or_default()
 }

@@ -26,7 +26,8 @@ fn a_name_with_two_owners_is_offered_by_neither() {
     assert_eq!(skipped.len(), 1, "{skipped:?}");
 }
 
-/// Reads pages until the list is over: its items, how often a part of it was left out, and the excess.
+/// Reads pages until the list ends. Returns the offered names, the number of notes about missing
+/// parts, the excess and the number of pages.
 fn read(bounds: ListBounds, mut next: impl FnMut(usize) -> RawJson) -> (Vec<String>, usize, Excess, usize) {
     let (mut reading, mut pages) = (Reading::new(List::Tools, bounds), 0);
     loop {

@@ -16,7 +16,7 @@ fn inventory(list: List, keys: &[&str]) -> Inventory {
     inventory
 }
 
-/// No hints from upstream or operator.
+/// An [`Annotate`] without hints of an upstream or an operator.
 #[derive(Debug)]
 struct Assumed;
 

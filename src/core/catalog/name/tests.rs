@@ -32,7 +32,8 @@ fn a_fitting_name_is_prefixed_and_nothing_else() {
     assert_eq!(tool("files__", "files", &edge), format!("files__{edge}"));
 }
 
-// Pinned: a change here renames tools in every prompt, rule and transcript of every installation.
+// These names are fixed: a change here renames tools in every prompt, rule and transcript of every
+// installation.
 #[test]
 fn mapped_names_are_the_same_for_ever() {
     let rows = [
@@ -145,7 +146,8 @@ proptest! {
         }
     }
 
-    // Alphabet and lengths are small so that equal stems, separators and mapped characters meet often.
+    // The alphabet and the lengths are small so that equal stems, separators and mapped characters
+    // meet often.
     #[test]
     fn distinct_items_differ_or_are_reported(items in prop::collection::hash_set(("[ab0-]{1,2}", "[ab_.-]{1,4}|[ab._]{44,50}"), 1..60)) {
         let items: Vec<_> = items.into_iter().filter_map(|(u, o)| Some((UpstreamName::parse(&u).ok()?, o))).collect();
