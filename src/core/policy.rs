@@ -1,21 +1,22 @@
-//! Decisions: may this caller do this with this item, and how often. Pure; knows no transports and
-//! no protocol eras.
+//! Policy: the decision whether a caller may perform an action on an item, and how often. Pure;
+//! knows no transports and no protocol eras.
 //!
-//! All deny rules are asked first, then all ask rules, then all allow rules, then the default; the
-//! order of the rules and how specific they are mean nothing. Limits come last, so a refused call
-//! burns nothing. Every doubt denies: a rule that *may* match fires when it denies or asks and does not
-//! when it allows, and an action and rules that do not fit together are refused.
+//! [`decide()`] judges all deny rules first, then all ask rules, then all allow rules, then the
+//! default. The order of the rules and how specific they are do not matter. Limits come last, so a
+//! refused call uses no limit up. A doubt never allows: a rule that *may* match applies if it
+//! denies or asks and does not apply if it allows, and an action is denied if it does not fit the
+//! rules that it is judged by.
 //!
-//! | kind | an ask rule | the default, where no rule matches |
+//! | kind | an ask rule | the default, if no rule matches |
 //! |---|---|---|
-//! | tool, prompt, resource | needs a consent | holds |
-//! | completion | means nothing, but see [`may_ask`] | holds, but "ask" allows |
-//! | subscription, task | means nothing | holds, but "ask" allows: who gets no further than this learns nothing |
-//! | sampling, elicitation, launch | means nothing | means nothing: allowed unless a rule denies it |
+//! | tool, prompt, resource | needs an approval | applies |
+//! | completion | has no effect, but see [`may_ask`] | applies, but "ask" allows |
+//! | subscription, task | has no effect | applies, but "ask" allows: they reveal nothing |
+//! | sampling, elicitation, launch | has no effect | allowed unless a rule denies it |
 //!
-//! [`Policy::build`] compiles what the operator wrote. [`Policy::item_rules`] resolves the globs
-//! over names once for each item of the catalog. [`decide()`] is what a call costs, and the only
-//! source of [`Permit`]s.
+//! [`Policy::build`] compiles the operator's rules. [`Policy::item_rules`] resolves the globs over
+//! names once for each item of the catalog. [`decide()`] does the work of each call. Only the
+//! decisions of this module issue [`Permit`]s.
 
 pub mod consent;
 

@@ -1,18 +1,18 @@
-//! Whether a URI belongs to a URI template. Enough of RFC 6570 for routing: literals must match, expressions match any
-//! text.
+//! Matching of URIs against URI templates. It covers as much of RFC 6570 as routing needs: literals
+//! must match, and expressions match any text.
 
 use regex::{Regex, RegexBuilder};
 
-/// Compiled size in bytes beyond which a template matches nothing; real ones take a few KiB.
+/// Compiled size in bytes beyond which a template is refused; real templates take a few KiB.
 const MAX_COMPILED: usize = 256 * 1024;
 
-/// A template, compiled to match its URIs. Matching takes time linear in the URI, however many expressions the template
-/// has.
+/// A URI template, compiled for matching. A match takes time linear in the URI, however many
+/// expressions the template has.
 #[derive(Clone, Debug)]
 pub struct Template(Regex);
 
 impl Template {
-    /// Reads a template; `None` when a brace does not close or when it is too large.
+    /// Compiles a template; returns `None` if a brace does not close or the template is too large.
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split('{');
         let mut pattern = String::from("^");
@@ -32,8 +32,9 @@ impl Template {
     }
 }
 
-/// The texts that an expression between two braces matches. `{+x}`, `{#x}`, `{/x}`, `{?x}`, `{&x}` and exploded
-/// variables cross path segments; `{#x}`, `{.x}`, `{/x}`, `{;x}`, `{?x}` and `{&x}` may expand to nothing.
+/// Returns a regular expression for the texts that a template expression can expand to. `inner` is
+/// the text between the braces. `{+x}`, `{#x}`, `{/x}`, `{?x}`, `{&x}` and exploded variables cross
+/// path segments; `{#x}`, `{.x}`, `{/x}`, `{;x}`, `{?x}` and `{&x}` may expand to nothing.
 fn expression(inner: &str) -> &'static str {
     let operator = inner.chars().next().unwrap_or(' ');
     let spans_segments = matches!(operator, '+' | '#' | '/' | '?' | '&') || inner.ends_with('*');

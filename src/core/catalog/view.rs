@@ -1,4 +1,5 @@
-//! The bytes of a list for one kind of client, rendered once and shared until the catalog changes.
+//! Rendered lists: the bytes of one list for clients of one revision, rendered once and shared
+//! until the catalog changes.
 
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
@@ -14,25 +15,28 @@ use crate::mcp::version::{Era, Revision};
 use crate::wire::digest::Digest;
 use crate::wire::raw::RawJson;
 
-/// Items on a page. Some clients never ask for a second page, so one page holds real catalogs.
+/// Most items on a page. Some clients never ask for a second page, so one page has room for real
+/// catalogs.
 pub(crate) const PAGE_ITEMS: usize = 1000;
 
-/// One list, rendered: whole results, page by page.
+/// A rendered list: one complete `result` for each page.
 #[derive(Debug)]
 pub struct Rendered {
     pub pages: Vec<RawJson>,
-    /// The names of the tools on each page; nothing for other lists.
+    /// Names of the tools on each page; empty for other lists.
     pub names: Vec<Arc<Names>>,
-    /// Equal for equal content, in any generation.
+    /// Hash of the items; equal for equal content, in any generation.
     pub digest: u64,
-    /// The name of the content in cursors. A list of one page has none and needs none.
+    /// Digest of the items, to which cursors are bound. A list of one page has no cursors and no
+    /// such digest.
     pub content: Option<Digest>,
 }
 
 /// Renders one list for clients of one revision.
 ///
-/// `visible`: the entries (by index in the catalog) that the caller may see. `cursor` seals a page number of the list with that
-/// content. `ttl_ms`: how long a modern client may keep the list.
+/// `visible` says whether the caller may see the entry with this index in the catalog. `cursor`
+/// seals the cursor to a page of the list with this content. `ttl_ms` is the time in milliseconds
+/// for which a modern client may keep the list.
 pub fn render(
     catalog: &Catalog,
     list: List,
@@ -74,13 +78,15 @@ pub fn render(
     Rendered { pages, names, digest: hasher.finish(), content }
 }
 
-/// The digest of items in their order, each with its length so that no two lists are the same bytes.
+/// Returns the digest of items in their order, each with its length, so that no two lists give the
+/// same bytes.
 fn content_of(items: &[Vec<u8>]) -> Digest {
     let lengths: Vec<[u8; 8]> = items.iter().map(|item| (item.len() as u64).to_be_bytes()).collect();
     let parts: Vec<&[u8]> = lengths.iter().zip(items).flat_map(|(length, item)| [&length[..], &item[..]]).collect();
     Digest::of_parts(&parts)
 }
 
+/// Renders the result of one page; `next` is the cursor to the next page.
 fn one_page(list: List, items: &[Vec<u8>], next: Option<&str>, revision: Revision, ttl_ms: u32) -> RawJson {
     let size: usize = items.iter().map(|item| item.len() + 1).sum();
     let mut out = BytesMut::with_capacity(size + 256);

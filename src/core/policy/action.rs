@@ -1,7 +1,8 @@
-//! An action: one caller doing one thing with one item, as that item is defined and its server launched.
+//! An action: a caller, an item, and the use that the caller makes of the item, with the digests of
+//! the item's definition and of its server's launch.
 //!
-//! Made once for a request, when its item is found. Decisions, consents, audit records and sealed states take what they need from
-//! it, so all of them are about the same thing.
+//! An action is made once for a request, when its item is found. Decisions, approvals, audit
+//! records and sealed states take their facts from it, so all of them are about the same call.
 
 use std::sync::Arc;
 
@@ -14,10 +15,11 @@ use crate::mcp::client_name::ClientName;
 use crate::wire::digest::Digest;
 use crate::wire::raw::RawJson;
 
-/// The facts about a tool that rules match beside its name. Nothing else has any.
+/// Facts about a tool that rules match besides its name. Other items have default facts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
-    /// The effective ones.
+    /// The effective annotations of the tool.
+    /// The hints in the tool's pinned definition.
     pub annotations: Annotations,
     pub claims: Claims,
 }
@@ -34,40 +36,40 @@ impl From<Annotations> for Facts {
     }
 }
 
-/// One caller doing one thing with one item.
+/// A caller's use of one item.
 #[derive(Clone, Debug)]
 pub struct Action {
-    /// The client's caller.
+    /// The identity of the client.
     pub caller: Caller,
     /// The name that the client gives itself, for the audit log. No rule looks at it.
     pub client: Option<ClientName>,
-    /// The view that the client looks through.
+    /// The profile through which the client sees the catalog.
     pub profile: Option<Arc<str>>,
     /// The number of the client's session or pipe, unique within this process.
     pub session: u64,
     pub kind: Kind,
     pub upstream: Arc<str>,
-    /// The name to judge by, see [`Policy::item_rules`](super::Policy::item_rules).
+    /// The canonical name that rules match, see [`Policy::item_rules`](super::Policy::item_rules).
     pub canonical: Arc<str>,
-    /// The catalog's name of the item; for a URI that is not listed, that of its template. The audit log has this one: the URI
-    /// itself is text of the client.
+    /// The catalog's canonical name of the item, for the audit log. For a URI that is not listed
+    /// this is the name of its template, because the URI is text of the client.
     pub listed: Arc<str>,
-    /// The effective ones of a tool. Nothing else has any.
+    /// The effective annotations of a tool. Other items have defaults.
     pub annotations: Annotations,
-    /// The hints behind them.
+    /// The hints that the annotations come from, as the server and the operator stated them.
     pub said: Said,
-    /// The words of its definition.
+    /// The claims of the tool's definition.
     pub claims: Claims,
     /// Digest of the item's definition.
     pub definition: Digest,
-    /// Digest of the answering program or address.
+    /// Digest of the upstream's launch: its program or address.
     pub launch: Digest,
-    /// The text that the upstream gets.
+    /// The arguments as the upstream gets them.
     pub arguments: Option<RawJson>,
 }
 
 impl Action {
-    /// What a caller does with an item of the catalog, without arguments.
+    /// Makes the action of a caller on an item of the catalog, without arguments.
     pub fn on(
         entry: &Entry,
         kind: Kind,
@@ -94,19 +96,18 @@ impl Action {
         }
     }
 
-    /// The facts that rules match.
+    /// Returns the facts that rules match.
     pub const fn facts(&self) -> Facts {
         Facts { annotations: self.annotations, claims: self.claims }
     }
 
-    /// The view that the client looks through; empty where it has none.
+    /// Returns the client's profile; empty if it has none.
     pub fn profile(&self) -> &str {
         self.profile.as_deref().unwrap_or_default()
     }
 
-    /// An action for dry runs and tests: a client of the caller with that name and without a
-    /// profile calls a tool that says nothing. Its digests are of no bytes, so no consent covers
-    /// it.
+    /// Makes an action for dry runs and tests: a client of the named caller, without a profile,
+    /// calls a tool without hints. Its digests are of no bytes, so no grant covers it.
     pub fn stand_in(caller: &str, upstream: &str, canonical: &str) -> Self {
         let (canonical, none) = (Arc::<str>::from(canonical), Digest::of(b""));
         Self {

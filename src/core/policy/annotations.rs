@@ -1,7 +1,9 @@
-//! Tool annotations for policy and for clients: the upstream's hints, which are claims, below the operator's annotations.
+//! The effective annotations of tools: the upstream's hints are claims, and the operator's
+//! annotations override them.
 //!
-//! Policy goes by tightened hints alone. Clients of an upstream that is not `untrusted` see its own, byte for byte, as a client
-//! that is connected to it does, unless the view has `hints = "tightened"`.
+//! Policy goes by the effective annotations alone. Clients of an `untrusted` upstream see these
+//! too. Clients of other upstreams see the upstream's own hints below the operator's, unless the
+//! view has `hints = "tightened"`.
 
 use globset::GlobMatcher;
 
@@ -9,32 +11,32 @@ use super::{Annotations, Hints, Said};
 use crate::catalog::glob::glob;
 use crate::catalog::merge::{Annotate, Annotated};
 
-/// How far the word of an upstream goes.
+/// The trust that the operator has in the hints of an upstream.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, strum::IntoStaticStr, strum::VariantArray, serde::Serialize,
 )]
 #[strum(const_into_str, serialize_all = "lowercase")]
 #[serde(into = "&'static str")]
 pub enum Trust {
-    /// Its hints can only tighten, and whatever is new of it waits for the operator.
+    /// Hints can only tighten, and new definitions and launches wait for the operator.
     Untrusted,
-    /// Its hints can only tighten.
+    /// Hints can only tighten.
     #[default]
     Standard,
-    /// Its hints may loosen too.
+    /// Hints may loosen too.
     Trusted,
 }
 
-/// Makes the effective annotations of one upstream's tools.
+/// The judge of the hints on one upstream's tools, with the operator's annotations.
 #[derive(Clone, Debug, Default)]
 pub struct Annotator {
     trust: Trust,
-    /// The operator's word, by globs over the upstream's own names.
+    /// The operator's annotations, by globs over the upstream's own names.
     stated: Vec<(GlobMatcher, Hints)>,
 }
 
 impl Annotator {
-    /// Compiles the operator's word.
+    /// Compiles the operator's annotations.
     ///
     /// # Errors
     /// A sentence about the first pattern that is no glob.
@@ -43,8 +45,8 @@ impl Annotator {
         Ok(Self { trust, stated: stated.iter().map(compile).collect::<Result<_, String>>()? })
     }
 
-    /// The operator's annotations of a tool. If several patterns match, the stricter one applies: their order means
-    /// nothing.
+    /// Returns the operator's annotations of a tool. If several patterns match, the stricter value
+    /// applies, whatever their order.
     fn stated(&self, original: &str) -> Hints {
         let mut all = Hints::default();
         for (_, hints) in self.stated.iter().filter(|(glob, _)| glob.is_match(original)) {
@@ -57,7 +59,7 @@ impl Annotator {
     }
 }
 
-/// `strict` where either says so.
+/// Returns the `strict` value if either hint has it, else the hint that is stated.
 fn stricter(one: Option<bool>, other: Option<bool>, strict: bool) -> Option<bool> {
     if one == Some(strict) { one } else { other.or(one) }
 }
@@ -66,7 +68,7 @@ impl Annotate for Annotator {
     fn annotate(&self, original: &str, claims: &Hints, tightened: bool) -> Annotated {
         let operator = self.stated(original);
         let effective = effective(self.trust, claims, &operator);
-        // A tool that destroys by the operator's word does not only read, whatever its server says.
+        // A tool that the operator calls destructive is not read-only, even if its server says so.
         let destroys = operator.destructive == Some(true);
         let shown = if tightened || self.trust == Trust::Untrusted {
             effective.into()
@@ -80,13 +82,15 @@ impl Annotate for Annotator {
     }
 }
 
+/// Joins the upstream's hints and the operator's to the annotations that policy goes by.
 fn effective(trust: Trust, claims: &Hints, operator: &Hints) -> Annotations {
     let assumed = Annotations::ASSUMED;
-    // Only trusted upstreams may loosen. A tightening hint matches our default, so it changes nothing.
+    // Only trusted upstreams may loosen. A tightening hint matches the protocol's default, so it
+    // changes nothing.
     let believed = if trust == Trust::Trusted { *claims } else { Hints::default() };
     let destructive = operator.destructive.or(claims.destructive.filter(|_| operator.read_only != Some(true)));
     let known_destructive = destructive == Some(true);
-    // A tool that reads only and destroys does not read only.
+    // A destructive tool is not read-only, even if it claims to be.
     let read_only = operator.read_only.or(believed.read_only).unwrap_or(assumed.read_only) && !known_destructive;
     Annotations {
         read_only,

@@ -1,12 +1,14 @@
-//! Conditions on the arguments of a call, in three values.
+//! Conditions on the arguments of a call, evaluated in three values ([`Truth`]).
 //!
-//! A condition looks at one place of the arguments ([`Pointer`]) with one matcher. It answers yes or no where every server
-//! reads the arguments alike, and unknown where that depends on the reader: another type than the matcher is about, a key
-//! beside one that differs in case alone, a number beyond what all JSON readers keep, a path with `..`, a host in an odd
-//! spelling, arguments that cannot be parsed. What is unknown fires a rule that denies or asks, and never one that allows.
+//! A condition applies one matcher to the values that a [`Pointer`] leads to. The answer is yes or
+//! no if every server reads the arguments alike, and unknown if that depends on the server: a value
+//! of another type than the matcher tests, a key beside one that differs in case alone, a number
+//! beyond what all JSON readers keep, a path with `..`, a host in an odd spelling, arguments that
+//! cannot be parsed. An unknown answer applies a rule that denies or asks, and never a rule that
+//! allows.
 //!
-//! A place that is absent is no match, except where that would free a call: `ne` and the conditions of `unless` take it for
-//! unknown, since a server has defaults of its own.
+//! An absent value is no match, except if that could allow a call: then `ne` and the conditions of
+//! `unless` take it for unknown, since a server may have a default of its own.
 
 use std::cell::OnceCell;
 
@@ -32,18 +34,19 @@ use self::json::Json;
 use self::matcher::Matcher;
 use self::pointer::{Pointer, Quantifier};
 
-/// The arguments of the call that is decided, parsed at most once and only when a condition needs them.
+/// The arguments of the call to decide, parsed at most once and only if a condition needs them.
 #[derive(Debug)]
 pub(in crate::policy) struct Arguments<'a> {
     known: Known<'a>,
     parsed: OnceCell<Option<Json<'a>>>,
 }
 
+/// Knowledge about the arguments of a call at the time of the decision.
 #[derive(Clone, Copy, Debug)]
 enum Known<'a> {
-    /// The call has these, or none.
+    /// The arguments of the call; `None` if it has none.
     Given(Option<&'a RawJson>),
-    /// The arguments of a completion's item are not known yet.
+    /// The arguments are not known yet, as for a completion or a server's question.
     Unknown,
     /// The call was decided with its arguments before; this request has none.
     Settled,
@@ -54,13 +57,14 @@ impl<'a> Arguments<'a> {
         let known = match kind {
             Kind::Tool | Kind::Prompt => Known::Given(raw),
             Kind::Resource | Kind::Subscription | Kind::Launch => Known::Given(None),
-            // The decision about a server's question is made before the question.
+            // The decision about a server's question is made before the question is read.
             Kind::Completion | Kind::Sampling | Kind::Elicitation => Known::Unknown,
             Kind::Task => Known::Settled,
         };
         Self { known, parsed: OnceCell::new() }
     }
 
+    /// Returns the parsed arguments; `None` if they are unknown or cannot be parsed.
     fn root(&self) -> Option<&Json<'a>> {
         let read = || match self.known {
             Known::Given(Some(raw)) => Json::read(raw.bytes()),
@@ -76,17 +80,17 @@ impl<'a> Arguments<'a> {
     }
 }
 
-/// The compiled `arguments` and `unless` of one rule.
+/// The compiled conditions `arguments` and `unless` of one rule.
 #[derive(Debug)]
 pub(in crate::policy) struct Conditions {
     effect: Effect,
-    /// All must hold.
+    /// Conditions that must all hold.
     arguments: Box<[Condition]>,
-    /// The rule does not apply where all of these hold.
+    /// Exceptions: the rule does not apply if all of these hold.
     unless: Box<[Condition]>,
 }
 
-/// One matcher at one place.
+/// A matcher for the values that a pointer leads to.
 #[derive(Debug)]
 pub(in crate::policy) struct Condition {
     pointer: Pointer,
@@ -94,7 +98,8 @@ pub(in crate::policy) struct Condition {
 }
 
 impl Conditions {
-    /// `None` where the rule has no conditions.
+    /// Compiles the conditions of a rule and adds their problems to `problems`. Returns `None` if
+    /// the rule has no conditions.
     pub(in crate::policy) fn compile(
         path: &str,
         effect: Effect,
@@ -110,13 +115,13 @@ impl Conditions {
         (!arguments.is_empty() || !unless.is_empty()).then_some(this)
     }
 
-    /// Whether the rule applies to these arguments.
+    /// Whether the rule applies to a call with these arguments.
     pub(in crate::policy) fn truth(&self, arguments: &Arguments<'_>) -> Truth {
         if matches!(arguments.known, Known::Settled) {
             return Truth::No;
         }
         let Some(root) = arguments.root() else { return Truth::Unknown };
-        // Quantifiers such that an element in doubt never frees a call.
+        // The quantifiers are chosen so that an element in doubt never allows a call.
         let (of_arguments, of_unless) = match self.effect {
             Effect::Deny => (Quantifier::Any, Quantifier::All),
             Effect::Ask => (Quantifier::AllOrUnknown, Quantifier::All),
@@ -131,6 +136,7 @@ impl Conditions {
     }
 }
 
+/// Joins the answers of several conditions by "and".
 fn all(conditions: &[Condition], test: impl Fn(&Condition) -> Truth) -> Truth {
     let mut truth = Truth::Yes;
     for condition in conditions {
@@ -143,7 +149,7 @@ fn all(conditions: &[Condition], test: impl Fn(&Condition) -> Truth) -> Truth {
 }
 
 impl Condition {
-    /// `None` when it has problems.
+    /// Compiles one condition; adds its problems to `problems` and returns `None` if there are any.
     pub(in crate::policy) fn compile(path: &str, spec: &ArgumentSpec, problems: &mut Problems) -> Option<Self> {
         let pointer = Pointer::parse(&spec.pointer);
         let pointer = pointer.map_err(|message| problems.add(format!("{path}.pointer"), message));
@@ -153,6 +159,8 @@ impl Condition {
         Some(Self { pointer: pointer.ok()?, matcher: matcher.ok()? })
     }
 
+    /// Evaluates the condition. `absent` is the answer for an absent value, unless the matcher has
+    /// its own.
     fn truth(&self, root: &Json<'_>, quantifier: Quantifier, absent: Truth) -> Truth {
         self.pointer.evaluate(root, quantifier, &|value| match value {
             Some(value) => self.matcher.matches(value),
@@ -161,7 +169,7 @@ impl Condition {
     }
 }
 
-/// Whether a matcher takes a value; for the lint. Matchers with problems take everything.
+/// Whether a matcher may match a value, for the lint. Matchers with problems match everything.
 pub(in crate::policy) fn takes(matcher: &MatcherSpec, value: &Scalar) -> bool {
     let text = match value {
         Scalar::Text(text) => RawJson::string(text),

@@ -1,36 +1,37 @@
 //! The identity of a client after authentication.
 //!
-//! Callers are the same if kind and name are. Rules, records, metrics and people know a caller by
-//! its name; grants, limits and sessions know the caller itself. One name can stand for two
-//! callers: [`Caller::local`] and [`Caller::anyone`].
+//! Two callers are equal if their kinds and names are. Rules, records, metrics and people know a
+//! caller by its name; grants, limits and sessions use the caller itself. Two callers may have one
+//! name: [`Caller::local`] and [`Caller::anyone`].
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, LazyLock};
 
-/// The name of the user that the gateway runs as, whom the generated token stands for too. No
-/// configuration has to name it.
+/// The name of the user that runs the gateway; the generated token authenticates as this user too.
+/// The configuration need not name it.
 pub const LOCAL: &str = "local";
-/// Begins the name of another user, before the uid.
+/// Prefix of the name of another user, followed by the uid.
 const UID: &str = "uid:";
 
 static OWN: LazyLock<Caller> = LazyLock::new(|| Caller::new(CallerKind::User, LOCAL));
 static ANYONE: LazyLock<Caller> = LazyLock::new(|| Caller::new(CallerKind::Anyone, LOCAL));
 
-/// How the identity of a caller is known.
+/// The way in which a caller proved its identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
 #[strum(const_into_str, serialize_all = "lowercase")]
 enum CallerKind {
-    /// A user of this machine: by a pipe, the admin socket, or a file that only this user can read.
+    /// A user of this machine, proved by a pipe, the admin socket, or a file that only this user
+    /// can read.
     User,
-    /// By a token of the configuration.
+    /// A token of the configuration.
     Token,
-    /// By nothing: no credential is required.
+    /// No proof: no credential is required.
     Anyone,
 }
 
-/// The identity of a client after authentication, ordered by name and then by kind. A clone shares
-/// it.
+/// The identity of a client after authentication, ordered by name and then by kind. Clones share
+/// one allocation.
 #[derive(Clone, PartialOrd, Ord)]
 pub struct Caller(Arc<Identity>);
 
@@ -38,7 +39,7 @@ pub struct Caller(Arc<Identity>);
 struct Identity {
     name: Box<str>,
     kind: CallerKind,
-    /// Kind and name with a space between, the form in which callers are told apart.
+    /// Kind and name with a space between; unique for each caller.
     key: Box<str>,
 }
 
@@ -48,30 +49,31 @@ impl Caller {
         Self(Arc::new(Identity { kind, name: Box::from(name), key }))
     }
 
-    /// The user that the gateway runs as.
+    /// Returns the user that runs the gateway.
     pub fn local() -> &'static Self {
         &OWN
     }
 
-    /// Another user of this machine.
+    /// Returns another user of this machine.
     pub fn user(uid: u32) -> Self {
         Self::new(CallerKind::User, &format!("{UID}{uid}"))
     }
 
-    /// The caller of a token of the configuration; `None` for an empty name and for the name of a
-    /// user.
+    /// Returns the caller of a token of the configuration; `None` for an empty name and for the
+    /// name of a user.
     pub fn token(name: &str) -> Option<Self> {
         let is_taken = name.is_empty() || name == LOCAL || name.starts_with(UID);
         (!is_taken).then(|| Self::new(CallerKind::Token, name))
     }
 
-    /// Every client, where no credential is required. Its name is that of our own user, whose
-    /// grants, limits and sessions it does not share.
+    /// Returns the caller of every client if no credential is required. Its name is that of our own
+    /// user, but it does not share that user's grants, limits and sessions.
     pub fn anyone() -> &'static Self {
         &ANYONE
     }
 
-    /// The caller that a rule, a record or a command names: a user, or else a token's caller.
+    /// Returns the caller that a rule, a record or a command names: a user if the name is a user's,
+    /// else a token's caller.
     pub fn named(name: &str) -> Self {
         Self::user_named(name).unwrap_or_else(|| Self::new(CallerKind::Token, name))
     }
@@ -84,7 +86,7 @@ impl Caller {
         (user.name() == name).then_some(user)
     }
 
-    /// Reads a [`Self::key`]; `None` for any other text.
+    /// Parses a [`Self::key`]; `None` for any other text.
     pub fn from_key(key: &str) -> Option<Self> {
         let (kind, name) = key.split_once(' ')?;
         let caller = match kind {
@@ -96,28 +98,29 @@ impl Caller {
         caller.filter(|caller| caller.key() == key)
     }
 
-    /// The name for rules, records and people.
+    /// Returns the name for rules, records and people.
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// A text that no other caller has, for the store.
+    /// Returns a text that is unique for each caller, for the store.
     pub fn key(&self) -> &str {
         &self.0.key
     }
 
-    /// The kind, for a caller whose name can be another caller's as well.
+    /// Returns the kind of a caller that shares its name with another caller; `None` for all
+    /// others.
     pub fn shared_name_kind(&self) -> Option<&'static str> {
         (self.0.kind == CallerKind::Anyone).then_some(self.0.kind.into_str())
     }
 
-    /// Whether the caller may do everything: our own user, or root, who could anyway.
+    /// Whether the caller may do everything: our own user, or root, who could do so anyway.
     pub fn is_operator(&self) -> bool {
         self.0.kind == CallerKind::User && matches!(self.name(), LOCAL | "uid:0")
     }
 
-    /// Whether the caller has no rate and no share of its own: our own user, and every client where
-    /// no credential is required.
+    /// Whether the caller is exempt from rates and shares: our own user, and every client if no
+    /// credential is required.
     pub fn is_local(&self) -> bool {
         self.name() == LOCAL
     }
@@ -137,7 +140,7 @@ impl Hash for Caller {
     }
 }
 
-/// The name.
+/// Writes the name.
 impl fmt::Display for Caller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())

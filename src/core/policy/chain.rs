@@ -1,16 +1,18 @@
-//! The audit log's chain of records: how a line is written, and how a log is verified.
+//! The audit log's chain of records: the format of a line, how lines are written, and how a log is
+//! verified.
 //!
-//! A log is a sequence of lines in files ("segments") `audit-<chain>-<number>.jsonl`. Each line is one record, a JSON object that
-//! was written without spaces:
+//! A log is a sequence of lines in files ("segments") `audit-<chain>-<number>.jsonl`. Each line is
+//! one record, a JSON object that was written without spaces:
 //!
 //! ```text
 //! {"v":1,"seq":7,"ts":"2026-11-21T10:15:00.250Z","event":"decision", .. ,"prev":"<64 hex>","hash":"<64 hex>"}
 //! ```
 //!
-//! `seq` counts from 1 without gaps, over all segments. `prev` is the `hash` of the record before; that of the very first record is
-//! the SHA-256 of the chain's name. `hash` is the SHA-256 of the 64 digits of `prev`, followed by the bytes of the line from its
-//! first byte up to, not including, `,"hash":"`. The first two members and the last two always stand where they stand above, so
-//! a line is verified by its bytes, without parsing JSON:
+//! `seq` counts from 1 without gaps, over all segments. `prev` is the `hash` of the record before;
+//! for the very first record it is the SHA-256 of the chain's name. `hash` is the SHA-256 of the 64
+//! digits of `prev`, followed by the bytes of the line from its first byte up to, not including,
+//! `,"hash":"`. The first two members and the last two always have these positions, so a line is
+//! verified by its bytes, without parsing JSON:
 //!
 //! ```python
 //! import sys, hashlib
@@ -25,13 +27,13 @@
 //! print(f"main:{seq}:{prev}")
 //! ```
 //!
-//! A caller's calls of items that it cannot see are one `decision` and then one line a minute with `"event":"refusals"`, `"count"`
-//! and the items in `"why"`; see `policy::refusals`.
+//! A caller's calls of items that it cannot see are one `decision` and then one line a minute with
+//! `"event":"refusals"`, `"count"` and the items in `"why"`; see `policy::refusals`.
 //!
-//! An operator's action that is more than a look is one line with `"event":"action"`: `action` is
-//! its word (see `policy::record::OperatorAction`), `name` what it is about, `by` the person or the
-//! cause, `result` the outcome (`done`, `refused`, or `unfinished` if headend ended before it),
-//! `why` the outcome in words. What the action did to each approval, grant or pin has lines of its
+//! An operator's action that changes something is one line with `"event":"action"`: `action` is its
+//! word (see `policy::record::OperatorAction`), `name` its object, `by` the person or the cause,
+//! `result` the outcome (`done`, `refused`, or `unfinished` if headend ended before it), `why` the
+//! outcome in words. The effects of the action on each approval, grant or pin have lines of their
 //! own.
 //!
 //! One reading of an upstream's lists that changes more than 20 pins is one line with
@@ -39,23 +41,28 @@
 //! the counts of items that were `added`, `changed`, `withheld` and `removed`, and a `digest` over
 //! all changes, whose text `policy::record::ListChanges` describes.
 //!
-//! The chain shows every change but one: a tail that was cut off leaves a chain that is sound. So the last record's number and
-//! hash (the *head*) are kept elsewhere as well: in the store, and in the journal with every thousandth record.
+//! The chain shows every change but one: if the last records are cut off, the rest is still sound.
+//! Therefore the last record's number and hash (the *head*) are kept elsewhere as well: in the
+//! store, and in the journal with every thousandth record.
 //!
-//! With `retain`, the oldest files are removed after a record with `"result":"removed"` says which records go and the hash of the last one
-//! of them (`"removed"`; see [`Removal`]). So a log may begin later, with the record that follows such a removal: begin the
-//! verification with the `until` and `hash` of the last one.
+//! With `retain`, the oldest files are removed after a record with `"result":"removed"` says which
+//! records go and the hash of the last one of them (`"removed"`; see [`Removal`]). Such a log
+//! begins later, with the record after the removed ones: begin the verification with the `until`
+//! and `hash` of the last such removal.
 //!
-//! `caller` is the caller's name. `caller-kind` is beside it where another caller can have that
-//! name: `anyone` is a client where no credential is required, `local` without it our own user.
+//! `caller` is the caller's name. `caller-kind` is beside it if another caller can have that name:
+//! `anyone` is a client when no credential is required; `local` without a kind is our own user.
 //! Records of earlier releases have no `caller-kind`.
 //!
-//! `client` is the name that the client gives itself, which nothing proves. `hints` are the effective annotations of a tool at that
-//! moment, `claims` its server's own words (a word after `not-` is denied), and `heard` says that an allow rule may go by them; see
-//! `chain::facts`. With them the decision can be made again under other rules. Records of earlier releases lack the three.
+//! `client` is the name that the client gives itself, which nothing proves. `hints` are the
+//! effective annotations of a tool at that moment, `claims` its server's own words (a word after
+//! `not-` is denied), and `heard` says that an allow rule may go by them; see `chain::facts`. With
+//! them the decision can be made again under other rules. Records of earlier releases lack the
+//! three.
 //!
-//! `args` is not the arguments but the first 16 bytes of their HMAC-SHA-256 under a key of the installation, over their canonical
-//! text: whoever reads the log can see that two calls had the same arguments, but cannot try out what they were.
+//! `args` is not the arguments but the first 16 bytes of their HMAC-SHA-256 under a key of the
+//! installation, over their canonical text: a reader of the log sees that two calls had the same
+//! arguments, but cannot find out what they were by trying.
 
 use std::fmt;
 
@@ -80,41 +87,43 @@ pub use self::line::{Kept, Line};
 pub use self::reader::{Bad, Reader, Sound, What};
 pub use self::retain::{Piece, Retain, in_order};
 
-/// Bytes of arguments that are written down at most, where they are.
+/// Most bytes of arguments in a record, if arguments are written down.
 const MAX_ARGUMENTS: usize = 64 << 10;
-/// Bytes of any other text in a record; names and reasons are far shorter.
+/// Most bytes of any other text in a record; names and reasons are far shorter.
 const MAX_TEXT: usize = 4 << 10;
-/// Bytes of the HMAC over the arguments that are shown.
+/// Bytes of the HMAC over the arguments that are written.
 const MAC_BYTES: usize = 16;
 
-/// Before the digits of `prev`.
+/// Text before the digits of `prev`.
 const PREV: &[u8] = b",\"prev\":\"";
-/// Before the digits of `hash`.
+/// Text before the digits of `hash`.
 const HASH: &[u8] = b",\"hash\":\"";
-/// Before the number of a record.
+/// Text before the number of a record.
 const START: &[u8] = b"{\"v\":1,\"seq\":";
 
-/// The last record of a chain: its number and hash.
+/// The number and hash of a chain's last record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// Zero before the first record.
+    /// The record's number; zero before the first record.
     pub seq: u64,
     pub hash: Digest,
 }
 
 impl Head {
-    /// Of a chain without records.
+    /// Returns the head of a chain without records.
     pub fn none(chain: &str) -> Self {
         Self { seq: 0, hash: Digest::of(chain.as_bytes()) }
     }
 
-    /// Of the record before the one in a line, by what that line says.
+    /// Returns the head before the record in a line, from the number and `prev` that the line
+    /// states.
     pub fn before_line(line: &[u8]) -> Option<Self> {
         let parts = Parts::of(line)?;
         Some(Self { seq: parts.seq.checked_sub(1)?, hash: parts.prev })
     }
 
-    /// Of the record in a line, if it is a whole record whose hash is right. What stands before it is not looked at.
+    /// Returns the head after the record in a line, if the line is a whole record whose hash is
+    /// right. Does not check the records before it.
     pub fn of_line(line: &[u8]) -> Option<Self> {
         let parts = Parts::of(line)?;
         (parts.computed() == parts.hash).then_some(Self { seq: parts.seq, hash: parts.hash })
@@ -127,10 +136,10 @@ impl fmt::Display for Head {
     }
 }
 
-/// Settings of a log's form.
+/// Settings of a log: the installation's key, and whether arguments are written in full.
 pub struct Form {
     key: hmac::Key,
-    /// Whether arguments are written down as they are.
+    /// Whether arguments are written in full, beside their digest.
     arguments: bool,
 }
 
@@ -146,47 +155,48 @@ impl Form {
         Self { key: hmac::Key::new(hmac::HMAC_SHA256, key), arguments }
     }
 
-    /// Whether arguments are written down from here on.
+    /// Sets whether arguments are written in full from here on.
     pub const fn set_arguments(&mut self, arguments: bool) {
         self.arguments = arguments;
     }
 
-    /// Proves a removal with the secret of the installation.
+    /// Signs a removal with the installation's key: sets its `mac`.
     pub fn vouch(&self, removal: &mut Removal) {
         removal.mac = HEXLOWER.encode(hmac::sign(&self.key, &claim(removal)).as_ref());
     }
 
-    /// Whether that secret proves it.
+    /// Whether the removal's `mac` was made with the installation's key.
     pub fn vouches(&self, removal: &Removal) -> bool {
         let mac = HEXLOWER.decode(removal.mac.as_bytes()).unwrap_or_default();
         hmac::verify(&self.key, &claim(removal), &mac).is_ok()
     }
 }
 
-/// What a removal claims: the chain, and the records that are gone. No arguments have this form, for which the key is used as well.
+/// Returns the signed text of a removal: the chain, and the records that are gone. Arguments, which
+/// are signed with the same key, never have this form.
 fn claim(removal: &Removal) -> Vec<u8> {
     let Removal { chain, from, until, hash, .. } = removal;
     format!("removed:{chain}:{from}:{until}:{}", hash.hex()).into_bytes()
 }
 
-/// A chain that is being written.
+/// The writer of a chain: makes each record's line and keeps the head.
 #[derive(Clone, Copy, Debug)]
 pub struct Chain {
     head: Head,
 }
 
 impl Chain {
-    /// Goes on after that record.
+    /// Continues a chain after this record.
     pub const fn after(head: Head) -> Self {
         Self { head }
     }
 
-    /// The last record.
     pub const fn head(&self) -> Head {
         self.head
     }
 
-    /// Adds a record's line to `out`, its newline included. `at` is in milliseconds since 1970.
+    /// Appends a record's line to `out`, with its newline, and moves the head. `at` is in
+    /// milliseconds since 1970.
     pub fn append(&mut self, entry: &Entry, at: u64, form: &Form, out: &mut Vec<u8>) {
         let from = out.len();
         let seq = self.head.seq + 1;
@@ -206,41 +216,42 @@ impl Chain {
     }
 }
 
-/// The claims of a line.
+/// The number and hashes that a line states.
 struct Parts<'l> {
     seq: u64,
-    /// All that the hash is over, beside the digits of `prev`.
+    /// The bytes that the hash covers, besides the digits of `prev`.
     content: &'l [u8],
     prev: Digest,
     hash: Digest,
 }
 
 impl<'l> Parts<'l> {
-    /// Takes a line without its newline apart.
+    /// Splits a line without its newline; `None` if it is no record.
     fn of(line: &'l [u8]) -> Option<Self> {
         let (content, hash) = last_member(line.strip_suffix(b"}")?, HASH)?;
         let (_, prev) = last_member(content, PREV)?;
         let rest = content.strip_prefix(START)?;
         let digits = rest.get(..rest.iter().position(|byte| !byte.is_ascii_digit())?)?;
         let number = std::str::from_utf8(digits).ok()?.parse().ok()?;
-        // One spelling for each number: no zeros before it, and a member behind it.
+        // Each number has one spelling: no leading zeros, and a member behind it.
         let plain = !digits.starts_with(b"0") && rest.get(digits.len()) == Some(&b',');
         plain.then_some(Self { seq: number, content, prev, hash })
     }
 
+    /// Returns the hash that the line should have.
     fn computed(&self) -> Digest {
         Digest::of_parts(&[self.prev.digits().as_flattened(), self.content])
     }
 }
 
-/// The date that a record begins with, as it was written; nothing in it is checked.
+/// Returns the date that a record begins with, as written; nothing in it is checked.
 pub fn date_of(line: &[u8]) -> Option<&str> {
     let rest = line.strip_prefix(START)?;
     let rest = rest.get(rest.iter().position(|byte| *byte == b',')?..)?.strip_prefix(b",\"ts\":\"")?;
     std::str::from_utf8(rest.get(..24)?).ok()
 }
 
-/// Splits `..,"name":"<64 digits>"` from its end.
+/// Splits `..,"name":"<64 digits>"` into the text before it and the digest.
 fn last_member<'l>(text: &'l [u8], name: &[u8]) -> Option<(&'l [u8], Digest)> {
     let text = text.strip_suffix(b"\"")?;
     let (before, digits) = text.split_at_checked(text.len().checked_sub(64)?)?;
@@ -248,7 +259,7 @@ fn last_member<'l>(text: &'l [u8], name: &[u8]) -> Option<(&'l [u8], Digest)> {
     Some((before.strip_suffix(name)?, digest))
 }
 
-/// Everything between `seq` and `prev`.
+/// Writes all members between `seq` and `prev`.
 fn members(entry: &Entry, at: u64, form: &Form, out: &mut Vec<u8>) {
     word("ts", &timestamp_digits(at), out);
     word("event", entry.event.into_str().as_bytes(), out);
@@ -306,7 +317,7 @@ fn members(entry: &Entry, at: u64, form: &Form, out: &mut Vec<u8>) {
     }
     if let Some(removal) = &entry.removed {
         key("removed", out);
-        // Texts and numbers into memory: that cannot fail.
+        // Writing texts and numbers to memory cannot fail.
         drop(serde_json::to_writer(&mut *out, removal));
     }
     optional("why", Some(&*entry.why).filter(|why| !why.is_empty()), out);
@@ -316,9 +327,9 @@ fn members(entry: &Entry, at: u64, form: &Form, out: &mut Vec<u8>) {
     }
 }
 
-/// The digest of the arguments and, where that is wanted, the arguments.
+/// Writes the digest of the arguments and, if the settings say so, the arguments.
 fn arguments(arguments: &RawJson, form: &Form, out: &mut Vec<u8>) {
-    // What is not JSON cannot have come this far; its bytes are digested all the same.
+    // Arguments that are not JSON cannot have come this far; if they did, their bytes are digested.
     let canonical = canonical(arguments).ok();
     let bytes = canonical.as_deref().unwrap_or(arguments.bytes());
     let tag = hmac::sign(&form.key, bytes).as_ref().first_chunk::<MAC_BYTES>().copied().unwrap_or_default();
@@ -341,7 +352,7 @@ fn arguments(arguments: &RawJson, form: &Form, out: &mut Vec<u8>) {
     }
 }
 
-/// The pins that one reading changed.
+/// Writes the counts of the pins that one reading changed.
 fn changes(changes: &ListChanges, out: &mut Vec<u8>) {
     let ListChanges { added, changed, withheld, removed, digest } = changes;
     key("changes", out);
@@ -353,7 +364,7 @@ fn changes(changes: &ListChanges, out: &mut Vec<u8>) {
     out.extend_from_slice(format!("\"digest\":\"{}\"}}", digest.hex()).as_bytes());
 }
 
-/// The name that a client gives itself, as it is displayed.
+/// Writes the name that a client gives itself, as it is displayed.
 fn client(client: &ClientName, out: &mut Vec<u8>) {
     match &client.version {
         None => text("client", &client.name, out),
@@ -369,19 +380,21 @@ fn client(client: &ClientName, out: &mut Vec<u8>) {
     }
 }
 
-/// A word of our own.
+/// Writes an optional word of our own, which needs no escapes.
 fn ours(name: &str, value: Option<&'static str>, out: &mut Vec<u8>) {
     if let Some(value) = value {
         word(name, value.as_bytes(), out);
     }
 }
 
+/// Writes an optional text.
 fn optional(name: &str, value: Option<&str>, out: &mut Vec<u8>) {
     if let Some(value) = value {
         text(name, value, out);
     }
 }
 
+/// Writes a text, cut to [`MAX_TEXT`].
 fn text(name: &str, value: &str, out: &mut Vec<u8>) {
     key(name, out);
     if value.len() <= MAX_TEXT {
@@ -392,7 +405,7 @@ fn text(name: &str, value: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// A text that stands in JSON as it is.
+/// Writes a text that needs no escapes.
 fn word(name: &str, value: &[u8], out: &mut Vec<u8>) {
     key(name, out);
     out.push(b'"');
@@ -413,7 +426,7 @@ fn string(value: &str, out: &mut Vec<u8>) {
         out.push(b'"');
         return;
     }
-    // A string into memory: neither can fail.
+    // Writing a string to memory cannot fail.
     drop(serde_json::to_writer(out, value));
 }
 
@@ -421,12 +434,14 @@ fn number(value: u64, out: &mut Vec<u8>) {
     drop(serde_json::to_writer(out, &value));
 }
 
-/// RFC 3339 in UTC with milliseconds; times that no calendar has become that of 1970.
+/// Returns a time in RFC 3339, in UTC with milliseconds. `at` is in milliseconds since 1970; a time
+/// beyond the calendar becomes 1970.
 pub fn timestamp(at: u64) -> String {
     timestamp_digits(at).map(char::from).iter().collect()
 }
 
-/// The same without a text of its own: twice for each call, of which a general formatter would take a tenth of the record's time.
+/// Returns [`timestamp`] as bytes, without allocating. Each call writes two; a general formatter
+/// would take a tenth of the time of a record.
 fn timestamp_digits(at: u64) -> [u8; 24] {
     let seconds = i64::try_from(at / 1000).unwrap_or(i64::MAX);
     let (time, milliseconds) =
@@ -452,7 +467,7 @@ fn timestamp_digits(at: u64) -> [u8; 24] {
     out
 }
 
-/// The last digit of a number.
+/// Returns the last decimal digit of a number.
 fn digit(value: u64) -> u8 {
     b'0' + u8::try_from(value % 10).unwrap_or(0)
 }

@@ -12,8 +12,8 @@ use super::rule::{Field, Rule, Subject};
 use super::spec::PolicySpec;
 use super::truth::Truth;
 
-/// Proof that an [`ItemRules`] or a [`Limiter`](super::Limiter) was made for a certain [`Policy`]: the address of
-/// an allocation that all three keep alive.
+/// Proof that an [`ItemRules`] or a [`Limiter`](super::Limiter) was made for a certain [`Policy`]:
+/// the address of an allocation that all three keep alive.
 #[derive(Clone, Debug)]
 pub(super) struct Stamp(Arc<()>);
 
@@ -23,7 +23,7 @@ impl Stamp {
     }
 }
 
-/// Compiled rules and limits. Immutable; clones are the same policy.
+/// Compiled rules and limits. Immutable; clones count as the same policy.
 #[derive(Clone, Debug)]
 pub struct Policy {
     pub(super) stamp: Stamp,
@@ -39,8 +39,8 @@ impl Policy {
     /// Checks and compiles a policy.
     ///
     /// # Errors
-    /// All problems at once; a policy with any problem is not usable in part, since a deny rule
-    /// that was left out would allow.
+    /// All problems at once. A policy with a problem is not used in part, since leaving out a deny
+    /// rule would allow calls.
     pub fn build(spec: &PolicySpec) -> Result<Self, Vec<PolicyProblem>> {
         let mut problems = Problems::default();
         let policy = Self::compile(spec, &mut problems);
@@ -50,7 +50,7 @@ impl Policy {
         if problems.0.is_empty() { Ok(policy) } else { Err(problems.0) }
     }
 
-    /// Compiles everything that is without problems and lists the rest.
+    /// Compiles all parts without problems and adds the problems of the others to `problems`.
     pub(super) fn compile(spec: &PolicySpec, problems: &mut Problems) -> Self {
         let rules = spec.rules.iter().enumerate();
         let limits = spec.limits.iter().enumerate();
@@ -67,12 +67,13 @@ impl Policy {
         }
     }
 
-    /// The rules and limits that can match this item, so that a call runs no globs over names.
+    /// Finds the rules and limits that can match an item, so that a call runs no globs over names.
     ///
     /// `canonical` is the item's canonical name: `<upstream>__<original>` for tools and prompts,
-    /// `<upstream>+<uri>` for resources; what belongs to an item has the item's name, and what is about a whole upstream the
-    /// upstream's (see [`Kind`]). If it is not one of `upstream`, the item is denied to everyone. A URI that is not in the catalog
-    /// (it matched a template, or was given as a link) needs its own `item_rules` for that URI.
+    /// `<upstream>+<uri>` for resources. A completion, subscription or task has the name of its
+    /// item; an action on a whole upstream has the upstream's name (see [`Kind`]). If the name does
+    /// not belong to `upstream`, every action on the item is denied. A URI that is not in the
+    /// catalog (it matched a template, or came as a link) needs `item_rules` of its own.
     pub fn item_rules(&self, kind: Kind, upstream: &str, canonical: &str) -> ItemRules {
         let mut item = ItemRules {
             stamp: self.stamp.clone(),
@@ -109,25 +110,26 @@ impl Policy {
         item
     }
 
-    /// Whether nothing can ever be allowed: the default denies and no rule says otherwise. For a
-    /// warning of `check`.
+    /// Whether the policy can never allow a call: the default denies and there are only deny rules.
+    /// For a warning of `check`.
     pub fn denies_all(&self) -> bool {
         self.default == Effect::Deny && self.rules.iter().all(|rule| rule.effect == Effect::Deny)
     }
 
-    /// A test for names, as patterns are understood everywhere in a policy; `None` for what is no pattern.
+    /// Compiles a pattern into a test for names, with the syntax of the policy's patterns; `None`
+    /// if the text is no pattern.
     pub fn pattern(text: &str) -> Option<impl Fn(&str) -> bool + use<>> {
         let pattern = Pattern::compile(text, None).ok()?;
         Some(move |name: &str| pattern.matches(name))
     }
 
-    /// Whether a name is a pattern that matches this name and no other.
+    /// Whether a text, read as a pattern, matches only the name that it spells.
     pub fn is_exact(name: &str) -> bool {
         !name.is_empty() && !name.contains(is_special)
     }
 
-    /// Every pattern of every rule and limit, in the order written, so that `check` can warn of
-    /// those that match nothing.
+    /// Returns every pattern of every rule and limit in the order written, so that `check` can warn
+    /// of patterns that match nothing.
     pub fn patterns(&self) -> impl Iterator<Item = PatternUse<'_>> {
         let rules = self.rules.iter().flat_map(|rule| {
             rule.patterns().map(|(field, pattern)| PatternUse { table: Table::Rules, id: &rule.id, field, pattern })
@@ -140,14 +142,14 @@ impl Policy {
     }
 }
 
-/// Which array of tables a pattern stands in.
+/// The array of tables in the configuration that a pattern belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Table {
     Rules,
     Limits,
 }
 
-/// One pattern where it was written.
+/// A pattern, with the rule or limit that it was written in.
 #[derive(Clone, Copy, Debug)]
 pub struct PatternUse<'p> {
     pub table: Table,
@@ -158,30 +160,33 @@ pub struct PatternUse<'p> {
 }
 
 impl PatternUse<'_> {
-    /// The pattern as written.
+    /// Returns the pattern as written.
     pub fn text(&self) -> &str {
         self.pattern.text()
     }
 
-    /// Whether the pattern matches: a canonical name, or for [`Field::Upstreams`] and
-    /// [`Field::Callers`] the name of one.
+    /// Whether the pattern matches a name: a canonical name, or for [`Field::Upstreams`] and
+    /// [`Field::Callers`] the name of an upstream or a caller.
     pub fn matches(&self, name: &str) -> bool {
         self.pattern.matches(name)
     }
 }
 
-/// The rules of a policy that can match one item; made by [`Policy::item_rules`], valid for that policy only.
+/// The rules and limits of a policy that can match one item. Made by [`Policy::item_rules`] and
+/// valid for that policy only.
 #[derive(Debug)]
 pub struct ItemRules {
     pub(super) stamp: Stamp,
     pub(super) kind: Kind,
     pub(super) upstream: Box<str>,
     pub(super) canonical: Box<str>,
-    /// False when kind, upstream and canonical name do not belong together.
+    /// False if kind, upstream and canonical name do not belong together; then every action is
+    /// denied.
     pub(super) sound: bool,
     pub(super) deny: Vec<Arc<Rule>>,
     pub(super) ask: Vec<Arc<Rule>>,
     pub(super) allow: Vec<Arc<Rule>>,
-    /// With the index into the policy's limits, which is that into the limiter's tables too.
+    /// Limits, each with its index in the policy's limits, which is also its index in the limiter's
+    /// tables.
     pub(super) limits: Vec<(usize, Arc<Limit>)>,
 }

@@ -1,53 +1,58 @@
-//! The first inventory of a launch, and the tools that appeared after it. A pure state machine, kept beside the pins.
+//! The state that tells which tools are new: whether the first inventory of a launch was taken, and
+//! for which launches a tool is confirmed. A pure state machine, kept beside the pins.
 //!
-//! A launch whose tools were never listed in full is open: each tool of a complete list is known from then on, and the list closes the
-//! launch. Tools that only clients see which can be asked for input are read a moment later; they are known by the first such reading
-//! after that list, and a reading that fails closes this part too. A list that was not read to its end confirms no tool and closes
-//! nothing. Every other tool is new until an operator confirms it. A confirmation is for the launch that it was given to, as a grant
-//! is. A launch that comes back, as those of two configurations of one store do in turn, is the one that it was: its first inventory
-//! was taken.
+//! A launch is open until its tools were listed in full once. Each tool of the first complete list
+//! is confirmed for the launch, and that list closes the launch. The tools that a server shows only
+//! to clients with input capabilities are read a moment later; the first such reading after that
+//! list confirms them, and a reading that fails closes this part too. A list that was not read to
+//! its end confirms no tool and closes nothing. Every other tool is new until an operator confirms
+//! it. A confirmation is for one launch, as a grant is. A launch that comes back stays closed, as
+//! happens when two configurations take turns with one store.
 
 use crate::wire::digest::Digest;
 
-/// Launches that are remembered. One that was forgotten begins anew.
+/// Most launches that are remembered. A launch that was forgotten is open again.
 const LAUNCHES: usize = 8;
 
 /// A list of tools that was read to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
-    /// The launch whose list it is.
+    /// The launch whose server gave the list.
     pub launch: Digest,
     pub askers: Askers,
 }
 
-/// The part of a list that only some clients see.
+/// The state of the part of a list that only clients with input capabilities see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Askers {
-    /// It is in the list, or there is none.
+    /// The part is in the list, or there is none.
     Read,
+    /// The part is still to be read.
     Awaited,
-    /// It could not be read this time.
+    /// The part could not be read this time.
     Failed,
 }
 
-/// How far a tool or a launch is confirmed.
+/// The launches for which a tool is confirmed, or the launches of an upstream whose tools were
+/// listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Confirmed {
-    /// The launches for which a tool is known, the latest first. Of the launch of an upstream: those whose tools were listed.
+    /// The launches, the latest first.
     launches: [Option<Digest>; LAUNCHES],
-    /// Of a launch: the part of the first inventory that only some clients see is still to come.
+    /// For a launch: whether the part of its first inventory that only some clients see is still
+    /// missing.
     pub lacks_askers: bool,
 }
 
 impl Confirmed {
-    /// As it was kept: the latest launch first.
+    /// Restores the stored state; `launches` has the latest launch first.
     pub fn restore(launches: impl Iterator<Item = Digest>, lacks_askers: bool) -> Self {
         let mut out = Self { lacks_askers, ..Self::default() };
         out.launches.iter_mut().zip(launches).for_each(|(place, launch)| *place = Some(launch));
         out
     }
 
-    /// The latest launch first.
+    /// Returns the launches, the latest first.
     pub fn launches(&self) -> impl Iterator<Item = Digest> {
         self.launches.iter().flatten().copied()
     }
@@ -56,26 +61,28 @@ impl Confirmed {
         self.launches().any(|known| known == launch)
     }
 
-    /// The same, for this launch too.
+    /// Returns the state with this launch added as the latest.
     #[must_use]
     pub fn and_for(self, launch: Digest) -> Self {
         let others = self.launches().filter(|other| *other != launch);
         Self::restore(std::iter::once(launch).chain(others), self.lacks_askers)
     }
 
-    /// Of a launch that is approved: whether a tool of this list belongs to its first inventory. `is_for_all`: every client sees it.
+    /// Whether a tool of this list belongs to the first inventory of its launch, which must be
+    /// approved. `is_for_all` says that every client sees the tool.
     pub fn takes(self, reading: Reading, is_for_all: bool) -> bool {
         let is_open = !self.is_for(reading.launch);
         if is_for_all { is_open } else { reading.askers == Askers::Read && (is_open || self.lacks_askers_of(reading)) }
     }
 
-    /// Of a launch that is approved: how far it is confirmed after this list.
+    /// Returns the launch's state after this list. The launch must be approved.
     pub fn after(self, reading: Reading) -> Self {
         let is_open = !self.is_for(reading.launch);
         let lacks_askers = reading.askers == Askers::Awaited && (is_open || self.lacks_askers_of(reading));
         Self { lacks_askers, ..self.and_for(reading.launch) }
     }
 
+    /// Whether the part for some clients is missing and the reading is of the latest launch.
     fn lacks_askers_of(&self, reading: Reading) -> bool {
         self.lacks_askers && self.launches().next() == Some(reading.launch)
     }
@@ -130,8 +137,9 @@ mod tests {
     }
 
     proptest! {
-        /// Lists of one launch: the tools that all clients see are known by the first alone, the others by the lists up to the first
-        /// that was not followed by another reading.
+        /// In the lists of one launch, the tools that all clients see are confirmed by the first
+        /// list alone, the others by all lists up to the first list that is not followed by another
+        /// reading.
         #[test]
         fn a_tool_that_appears_later_is_new_whatever_is_read_and_fails(
             lists in prop::collection::vec((0..3_u8, prop::collection::vec((0..6_u8, any::<bool>()), 0..6)), 1..8)

@@ -1,4 +1,4 @@
-//! Readers of arguments, for the properties of the policy.
+//! Property tests of the argument readers: JSON, matchers and pointers.
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a property fails by panicking")]
 
 use serde_json::Value;
@@ -9,7 +9,8 @@ use super::matcher::{JsonType, Matcher, MatcherSpec, Scalar};
 use super::pointer::{Pointer, Quantifier};
 use super::{RawJson, Truth};
 
-/// Reads arguments as the library does, and asks every kind of matcher at every place of a pointer.
+/// Compares the reading of arguments with that of `serde_json`, and applies every kind of matcher
+/// to the values that `pointer` leads to.
 pub(in crate::policy) fn look_at(pointer: &str, arguments: &RawJson) {
     let read = Json::read(arguments.bytes());
     let Ok(reference) = arguments.parse::<Value>() else { return };
@@ -23,7 +24,7 @@ pub(in crate::policy) fn look_at(pointer: &str, arguments: &RawJson) {
             .map(|quantifier| place.evaluate(&read, quantifier, &test));
         assert!(any != Truth::No || ask != Truth::Yes || all == Truth::Yes, "{pointer:?}");
     }
-    // A pointer without `*` leads where the library's does, or is in doubt.
+    // A pointer without `*` leads to the value that `serde_json` finds, or is in doubt.
     if !pointer.split('/').any(|step| step == "*") {
         let found = reference.pointer(pointer).is_some();
         let present = Matcher::compile(&MatcherSpec::Present).unwrap();
@@ -72,7 +73,7 @@ fn same(read: &Json<'_>, reference: &Value) {
         }
         (Json::Object(a), Value::Object(b)) => {
             for (key, value) in a {
-                // Of two equal keys the library keeps the last.
+                // If two keys are equal, `serde_json` keeps the last one.
                 if a.iter().filter(|(other, _)| other == key).count() == 1 {
                     same(value, b.get(&**key).unwrap());
                 }

@@ -1,26 +1,27 @@
-//! A JSON value whose numbers are still text, so that no digit is lost before it is looked at.
+//! JSON values whose numbers are still text, so that no digit is lost before a matcher looks at it.
 
 use std::borrow::Cow;
 
 use crate::wire::tokens::{Kind, Token, Tokens, unescaped};
 
-/// Deeper values are not read. Frames have a lower bound already.
+/// Deepest value that is read. Frames have a lower bound already.
 const MAX_DEPTH: usize = 128;
 
+/// A JSON value, read without loss.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Json<'a> {
     Null,
     Boolean(bool),
-    /// As written.
+    /// A number as written.
     Number(&'a str),
     Text(Cow<'a, str>),
     List(Vec<Self>),
-    /// In the order written. A key may stand twice here; frames refuse that.
+    /// Members in the order written. A key may occur twice here; frames refuse that.
     Object(Vec<(Cow<'a, str>, Self)>),
 }
 
 impl<'a> Json<'a> {
-    /// Reads one value; `None` for everything that is not one.
+    /// Parses one value; returns `None` if the bytes are anything else.
     pub(super) fn read(bytes: &'a [u8]) -> Option<Self> {
         let mut reader = Reader { text: std::str::from_utf8(bytes).ok()?, tokens: Tokens::of(bytes) };
         let first = reader.tokens.next()?;
@@ -41,7 +42,8 @@ impl<'a> Json<'a> {
     }
 }
 
-/// Checks the order of the tokens as well: arguments in doubt are unknown.
+/// A recursive-descent parser. It checks the order of the tokens as well, because doubtful
+/// arguments must count as unknown.
 struct Reader<'a> {
     text: &'a str,
     tokens: Tokens<'a>,
@@ -104,25 +106,26 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A number that every JSON reader takes for the same: an integer up to 2^53, or a decimal that a double keeps as it stands.
+/// Returns the value of a number that every JSON reader reads alike: an integer up to 2^53, or a
+/// decimal that a double holds exactly as written. Returns `None` for any other number.
 pub(super) fn exact(text: &str) -> Option<f64> {
     const SAFE: i64 = 1 << 53;
     if is_integer(text) {
         let number: i64 = text.parse().ok().filter(|number| (-SAFE..=SAFE).contains(number))?;
-        // Exact within these bounds, and so is what is written.
+        // The parse is exact within these bounds.
         return number.to_string().parse().ok();
     }
     let number: f64 = text.parse().ok().filter(|number: &f64| number.is_finite())?;
-    // Plus zero, so that zero has one sign.
+    // Adding zero gives zero one sign.
     (digits(text)? == digits(&format!("{number:e}"))?).then_some(number + 0.0)
 }
 
-/// Whether it has neither a fraction nor an exponent.
+/// Whether a number has neither a fraction nor an exponent.
 pub(super) fn is_integer(text: &str) -> bool {
     !text.contains(['.', 'e', 'E'])
 }
 
-/// A decimal's significant digits and the exponent of the last one, for comparison.
+/// Returns a decimal's significant digits and the exponent of the last one, for comparison.
 fn digits(text: &str) -> Option<(String, i64)> {
     let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
     let mantissa = mantissa.trim_start_matches('-');

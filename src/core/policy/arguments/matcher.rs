@@ -1,4 +1,4 @@
-//! Matchers: the test of one argument's value.
+//! Matchers: tests of one argument's value, as the operator writes them and compiled.
 
 use core::net::IpAddr;
 
@@ -12,14 +12,14 @@ use crate::policy::truth::Truth;
 
 /// Longest regular expression, in bytes.
 const MAX_REGEX_LENGTH: usize = 10 * 1024;
-/// Memory that one compiled expression may take, and its cache while it runs, in bytes.
+/// Most memory for one compiled expression, and for its cache while it runs, in bytes.
 const MAX_REGEX_SIZE: usize = 1024 * 1024;
-/// Longest list of a matcher.
+/// Most entries in the list of a matcher.
 const MAX_LIST: usize = 1024;
-/// Integers beyond this are not the same number to every reader of JSON.
+/// Largest integer that every JSON reader reads alike: 2^53.
 const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// A condition as the operator wrote it.
+/// A condition on an argument, as the operator wrote it.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct ArgumentSpec {
     /// A JSON pointer into the arguments.
@@ -28,7 +28,7 @@ pub struct ArgumentSpec {
     pub matcher: MatcherSpec,
 }
 
-/// A matcher as the operator wrote it; its words are the keys in the configuration.
+/// A matcher as the operator wrote it. The variants are the keys of the configuration.
 #[derive(Clone, Debug, PartialEq, strum::IntoStaticStr, strum::VariantNames, serde::Serialize)]
 #[strum(const_into_str, serialize_all = "kebab-case")]
 #[serde(rename_all = "kebab-case")]
@@ -38,26 +38,26 @@ pub enum MatcherSpec {
     In(Vec<Scalar>),
     Prefix(String),
     Suffix(String),
-    /// As over names: `*` matches any text, `/` included.
+    /// A glob, as over names: `*` matches any text, `/` included.
     Glob(String),
-    /// Matches anywhere in the text unless it says otherwise.
+    /// A regular expression that matches anywhere in the text unless it is anchored.
     Regex(String),
-    /// An absolute path or anything below it.
+    /// An absolute path, which matches itself and everything below it.
     PathUnder(String),
-    /// Hosts, or `*.` and a domain for everything below it.
+    /// Hosts, or `*.` and a domain for all hosts below it.
     UrlHostIn(Vec<String>),
-    /// Domains, likewise.
+    /// Domains, or `*.` and a domain for all domains below it.
     EmailDomainIn(Vec<String>),
     /// Networks and addresses.
     CidrIn(Vec<String>),
-    /// Both ends belong to it.
+    /// An inclusive range of numbers.
     Range {
         min: Option<f64>,
         max: Option<f64>,
     },
-    /// Characters of a text.
+    /// Most characters of a text.
     MaxLen(usize),
-    /// Elements of an array.
+    /// Most elements of an array.
     MaxItems(usize),
     Type(JsonType),
     #[serde(serialize_with = "serialize_true")]
@@ -66,12 +66,12 @@ pub enum MatcherSpec {
     Present,
 }
 
-/// Writes the value of a matcher that has none.
+/// Serializes a matcher that has no value of its own as `true`.
 fn serialize_true<S: serde::Serializer>(serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_bool(true)
 }
 
-/// A value to compare with.
+/// A value that a matcher compares with.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[serde(untagged)]
 pub enum Scalar {
@@ -80,7 +80,7 @@ pub enum Scalar {
     Boolean(bool),
 }
 
-/// Types for the matcher `type`.
+/// The JSON types for the matcher `type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray, serde::Serialize)]
 #[strum(const_into_str, serialize_all = "lowercase")]
 #[serde(into = "&'static str")]
@@ -139,7 +139,7 @@ impl Matcher {
         })
     }
 
-    /// Whether it takes a value that is there.
+    /// Tests a value that is present.
     pub(super) fn matches(&self, value: &Json<'_>) -> Truth {
         match self {
             Self::OneOf(wanted) => one_of(wanted, value),
@@ -150,7 +150,7 @@ impl Matcher {
                 number.map_or(Truth::Unknown, |number| Truth::from((*min..=*max).contains(&number)))
             }
             Self::Type(kind) => is_type(*kind, value),
-            // To some servers a null is nothing, to others it is there.
+            // Some servers read `null` as absent, others as present.
             Self::Absent | Self::Present if *value == Json::Null => Truth::Unknown,
             Self::Absent => Truth::No,
             Self::Present => Truth::Yes,
@@ -170,6 +170,7 @@ impl Matcher {
         }
     }
 
+    /// Tests a text; unknown for matchers of other types.
     fn matches_text(&self, value: &str) -> Truth {
         match self {
             Self::Prefix(prefix) => Truth::from(value.starts_with(&**prefix)),
@@ -191,7 +192,7 @@ impl Matcher {
         }
     }
 
-    /// Whether it takes that nothing is there. `otherwise` is what that means to matchers that are about a value.
+    /// Tests an absent value. `otherwise` is the answer of matchers that need a value.
     pub(super) fn absent(&self, otherwise: Truth) -> Truth {
         match self {
             Self::Absent => Truth::Yes,
@@ -214,12 +215,12 @@ impl Matcher {
     }
 }
 
-/// Equal to one of them; unknown where none of them is of the value's type.
+/// Whether the value equals one of the wanted ones; unknown if none of them has the value's type.
 fn one_of(wanted: &[Scalar], value: &Json<'_>) -> Truth {
     let equal = |scalar: &Scalar| match (scalar, value) {
         (Scalar::Text(wanted), Json::Text(text)) if !text.contains('\0') => Some(**text == **wanted),
         (Scalar::Boolean(wanted), Json::Boolean(value)) => Some(wanted == value),
-        // Both are exact, so that they can be compared.
+        // Both numbers are exact, so they can be compared.
         (Scalar::Number(wanted), Json::Number(text)) => exact(text).map(|number| number.total_cmp(wanted).is_eq()),
         _ => None,
     };
@@ -237,7 +238,7 @@ fn one_of(wanted: &[Scalar], value: &Json<'_>) -> Truth {
 fn is_type(kind: JsonType, value: &Json<'_>) -> Truth {
     Truth::from(match (kind, value) {
         (JsonType::Integer, Json::Number(text)) => {
-            // Whether `1.0` is an integer depends on whom one asks.
+            // Some validators take `1.0` for an integer, others do not.
             let whole = exact(text).map(|number| number.fract() == 0.0);
             return if is_integer(text) {
                 Truth::Yes
@@ -259,7 +260,7 @@ fn is_type(kind: JsonType, value: &Json<'_>) -> Truth {
 
 fn cidr(value: &str, nets: &[IpNet]) -> Truth {
     match value.parse::<IpAddr>() {
-        // Some readers take it for the address inside, others do not.
+        // Some readers take a mapped address for the IPv4 address inside, others do not.
         Ok(IpAddr::V6(address)) if address.to_ipv4_mapped().is_some() => Truth::Unknown,
         Ok(address) => Truth::from(nets.iter().any(|net| net.contains(&address))),
         Err(_) => Truth::Unknown,
@@ -273,7 +274,7 @@ fn scalars(values: &[Scalar]) -> Result<Box<[Scalar]>, String> {
             check_number(*number)?;
         }
     }
-    // Zero has one spelling here.
+    // Adding zero gives zero one sign.
     let plain = |value: &Scalar| match value {
         Scalar::Number(number) => Scalar::Number(number + 0.0),
         Scalar::Text(_) | Scalar::Boolean(_) => value.clone(),
@@ -341,7 +342,7 @@ fn regex(text: &str) -> Result<Regex, String> {
         if matches!(error, regex::Error::CompiledTooBig(_)) {
             return "is too large once it is compiled; write a simpler expression".to_owned();
         }
-        // The message is a drawing of several lines; the last one names the mistake.
+        // The message is a drawing of several lines; the last line names the mistake.
         let message = error.to_string();
         let last = message.lines().last().unwrap_or_default();
         format!("is no regular expression: {}", last.trim_start_matches("error: "))

@@ -1,7 +1,7 @@
-//! The outline of arguments: which members they have, of which types, and which texts name a place
-//! on a disk or a network.
+//! The outline of arguments: which members they have, of which types, and which texts name a place,
+//! that is a path on a disk or a URL on a network.
 //!
-//! A path in it is a JSON pointer in which `*` stands for every element of an array.
+//! A path in an outline is a JSON pointer in which `*` stands for every element of an array.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -9,13 +9,13 @@ use super::json::Json;
 use super::pointer::{Pointer, Quantifier};
 use crate::policy::truth::Truth;
 
-/// Members of an outline; arguments with more have none.
+/// Most members of an outline. Arguments with more members have no outline.
 const MAX_MEMBERS: usize = 64;
-/// Bytes of all members of an outline.
+/// Most bytes of all members of an outline.
 const MAX_BYTES: usize = 4096;
 /// Longest text that names a place, in bytes.
 const MAX_PLACE: usize = 4096;
-/// Names of arguments whose text is a place, whatever it looks like.
+/// Argument names whose text is taken for a place, even if it does not look like one.
 const PLACES: &[&str] = &[
     "path",
     "paths",
@@ -57,7 +57,7 @@ const PLACES: &[&str] = &[
     "proxy",
     "remote",
 ];
-/// Names of arguments and tools that are commands, queries or code.
+/// Names of arguments and tools that take commands, queries or code.
 const COMMANDS: &[&str] = &[
     "command",
     "commands",
@@ -93,25 +93,25 @@ const COMMANDS: &[&str] = &[
     "run",
 ];
 
-/// The members of one call's arguments.
+/// The members of one call's arguments, and the places that they name.
 #[derive(Debug)]
 pub(in crate::policy) struct Outline<'a> {
     root: Json<'a>,
-    /// `<type> <pointer>` for each member and element; the type of a switch is its value.
+    /// `<type> <pointer>` for each member and element. The type of a boolean is its value.
     pub(in crate::policy) members: BTreeSet<String>,
-    /// Pointers to texts that name a place, by their own name or by their look.
+    /// Pointers to texts that name a place, judged by the argument's name or by the text.
     pub(in crate::policy) places: BTreeSet<String>,
-    /// Values at these pointers, each once.
+    /// The texts at these pointers, each with its pointer, once.
     pub(in crate::policy) values: BTreeSet<(String, String)>,
-    /// The name of an argument that is a command, a query or code.
+    /// The name of an argument that takes a command, a query or code.
     pub(in crate::policy) command: Option<String>,
-    /// Bytes of the members.
+    /// Length of all `members`, in bytes.
     bytes: usize,
 }
 
 impl<'a> Outline<'a> {
-    /// Reads arguments; `None` where two readers may find different ones, or they have too many
-    /// members.
+    /// Reads arguments. Returns `None` if two readers may read them differently, or if they have
+    /// too many members or places.
     pub(in crate::policy) fn of(json: &'a str) -> Option<Self> {
         let root = Json::read(json.as_bytes())?;
         let (members, places, values) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
@@ -121,8 +121,7 @@ impl<'a> Outline<'a> {
         Some(Self { root, ..outline })
     }
 
-    /// Whether each value that the pointers lead to is a text that passes the test, and each leads
-    /// to one.
+    /// Whether each pointer leads to at least one value, and only to texts that pass the test.
     pub(in crate::policy) fn all_texts(&self, pointers: &[String], test: &dyn Fn(&str) -> bool) -> bool {
         let holds = |value: Option<&Json<'_>>| Truth::from(value.and_then(Json::as_text).is_some_and(test));
         pointers.iter().all(|pointer| {
@@ -131,6 +130,7 @@ impl<'a> Outline<'a> {
         })
     }
 
+    /// Adds a value and everything in it; `None` if the arguments cannot have an outline.
     fn add(&mut self, pointer: &str, name: &str, value: &Json<'_>) -> Option<()> {
         let kind = match value {
             Json::Null => "null",
@@ -159,7 +159,7 @@ impl<'a> Outline<'a> {
             Json::Object(members) => {
                 let mut seen = HashSet::new();
                 members.iter().try_for_each(|(key, value)| {
-                    // Some readers take keys for one that differ in case alone.
+                    // Some readers take keys that differ in case alone for one key.
                     if **key == *"*" || !seen.insert(key.to_lowercase()) {
                         return None;
                     }
@@ -174,13 +174,13 @@ impl<'a> Outline<'a> {
     }
 }
 
-/// Whether an argument or a tool of that name takes a command, a query or code.
+/// Whether the name of an argument or a tool says that it takes a command, a query or code.
 pub(in crate::policy) fn is_command(name: &str) -> bool {
     is_named(name, COMMANDS)
 }
 
-/// Whether one of the words of a name is among these or ends in one: `fileName`, `FILE-name2` and
-/// `logfile` have `file`.
+/// Whether a word of the name is one of `words`, or ends in one of at least four letters:
+/// `fileName`, `FILE-name2` and `logfile` have `file`.
 pub(in crate::policy) fn is_named(name: &str, words: &[&str]) -> bool {
     const MIN_ENDING: usize = 4;
     let letters: Vec<char> = name.chars().collect();
@@ -201,8 +201,8 @@ pub(in crate::policy) fn is_named(name: &str, words: &[&str]) -> bool {
     spaced.split(' ').any(is_one)
 }
 
-/// Whether a text may be taken for a path or a URL: one line that begins like one, or leads
-/// upwards.
+/// Whether a text looks like a path or a URL: it begins like one, or has a `..` segment. A text of
+/// several lines counts only if it begins with a URL.
 fn looks_like_place(text: &str) -> bool {
     let is_around = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '"' | '\'' | '`' | '\u{feff}');
     let text = text.trim_matches(is_around);

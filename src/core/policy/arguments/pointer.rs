@@ -1,4 +1,5 @@
-//! Places in the arguments: JSON pointers of RFC 6901, in which `*` stands for every element of an array.
+//! Pointers into arguments: JSON pointers (RFC 6901) in which `*` stands for every element of an
+//! array.
 
 use super::json::Json;
 use crate::policy::truth::Truth;
@@ -6,38 +7,40 @@ use crate::policy::truth::Truth;
 /// Longest pointer, in bytes.
 const MAX_LENGTH: usize = 1024;
 
+/// A parsed pointer.
 #[derive(Debug)]
 pub(super) struct Pointer(Box<[Step]>);
 
+/// One step of a pointer.
 #[derive(Debug)]
 enum Step {
-    /// `*`.
+    /// `*`: every element of an array.
     Each,
-    /// A key of an object, or an index of an array where it is a number.
+    /// A key of an object, and an index of an array if it is a number.
     Key { name: Box<str>, index: Option<usize> },
 }
 
-/// How the answers for several elements become one.
+/// The rule by which the answers for several elements become one answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Quantifier {
-    /// One is enough.
+    /// One matching element is enough.
     Any,
-    /// Each must match; none at all is a match.
+    /// Each element must match. No elements at all is a match.
     All,
-    /// Likewise, but unknown where some match, or are in doubt, and some do not.
+    /// Like `All`, but unknown instead of no if some elements match or are in doubt.
     AllOrUnknown,
 }
 
-/// Which place a step leads to.
+/// The value that a step leads to.
 enum Child<'j, 'a> {
     Here(&'j Json<'a>),
     Absent,
-    /// Readers differ.
+    /// Servers may find different values here.
     Doubt,
 }
 
 impl Pointer {
-    /// Reads a pointer, or says what is wrong with it.
+    /// Parses a pointer; the error says what is wrong with it.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         if text.len() > MAX_LENGTH {
             return Err(format!("must not be longer than {MAX_LENGTH} bytes"));
@@ -49,7 +52,8 @@ impl Pointer {
         rest.split('/').map(step).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Asks `test` at each place that this leads to; `None` stands for a place that is absent.
+    /// Applies `test` to each value that the pointer leads to, and joins the answers. `test` gets
+    /// `None` for an absent value.
     pub(super) fn evaluate(
         &self,
         root: &Json<'_>,
@@ -61,7 +65,7 @@ impl Pointer {
         match quantifier {
             Quantifier::Any => seen.any,
             Quantifier::All => seen.all,
-            // Nothing at all matched: every element is a no, or there is none.
+            // No element matched or was in doubt: the answer is no, or yes if there is no element.
             Quantifier::AllOrUnknown if seen.any == Truth::No => seen.all,
             Quantifier::AllOrUnknown => seen.all.max(Truth::Unknown),
         }
@@ -81,6 +85,7 @@ fn step(token: &str) -> Result<Step, String> {
     Ok(Step::Key { name: Box::from(name), index })
 }
 
+/// The joined answers for the elements so far, by "or" and by "and".
 struct Seen {
     any: Truth,
     all: Truth,
@@ -93,6 +98,7 @@ impl Seen {
     }
 }
 
+/// Follows the remaining steps from `value` and adds an answer for each value at their end.
 fn walk(steps: &[Step], value: &Json<'_>, seen: &mut Seen, test: &dyn Fn(Option<&Json<'_>>) -> Truth) {
     let Some((first, rest)) = steps.split_first() else {
         return seen.add(test(Some(value)));
@@ -134,7 +140,7 @@ pub(super) fn is_alike(one: &str, other: &str) -> bool {
     if one.is_ascii() && other.is_ascii() {
         return one.eq_ignore_ascii_case(other);
     }
-    // By way of capitals, which also joins the long s and the Kelvin sign to their letters.
+    // Via upper case, which also maps the long s and the Kelvin sign to their letters.
     let fold = |text: &str| text.to_uppercase().to_lowercase();
     fold(one) == fold(other)
 }

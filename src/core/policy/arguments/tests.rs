@@ -4,7 +4,7 @@ const YES: Truth = Truth::Yes;
 const NO: Truth = Truth::No;
 const UNKNOWN: Truth = Truth::Unknown;
 
-/// What the matcher says of a value, which is given as JSON.
+/// Applies a matcher to a value, given as JSON.
 fn of(matcher: &MatcherSpec, json: &str) -> Truth {
     let matcher = Matcher::compile(matcher).unwrap();
     matcher.matches(&Json::read(json.as_bytes()).unwrap())
@@ -245,11 +245,11 @@ fn what_cannot_be_meant_is_refused() {
         let message = Matcher::compile(&matcher).unwrap_err();
         assert!(message.contains(reason), "{label}: {message}");
     }
-    // Linear, however it looks.
+    // Matching takes linear time even for an expression like this.
     assert!(Matcher::compile(&MatcherSpec::Regex("(a+)+$".into())).is_ok());
 }
 
-/// One condition of a rule, as (pointer, matcher).
+/// Compiles the conditions of a rule, each given as pointer and matcher.
 fn conditions(effect: Effect, arguments: &[(&str, MatcherSpec)], unless: &[(&str, MatcherSpec)]) -> Conditions {
     let list = |pairs: &[(&str, MatcherSpec)]| -> Vec<ArgumentSpec> {
         let spec = |(pointer, matcher): &(&str, MatcherSpec)| ArgumentSpec {

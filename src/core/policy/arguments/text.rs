@@ -1,13 +1,15 @@
-//! Texts with a meaning of their own: paths, hosts of URLs, domains of mail addresses.
+//! Argument texts with a syntax of their own: paths, hosts of URLs, domains of mail addresses.
 //!
-//! Each has one plain spelling that every program reads alike. Whatever is spelled otherwise is unknown.
+//! Each has one plain spelling that every program reads alike. A text in any other spelling is
+//! unknown.
 
 use core::fmt;
 use core::net::IpAddr;
 
 use crate::policy::truth::Truth;
 
-/// A directory in its plain spelling, or what is wrong with it.
+/// Returns a directory in its plain spelling, without a `/` at its end; the error says what is
+/// wrong with it.
 pub(in crate::policy) fn base(path: &str) -> Result<Box<str>, String> {
     let trimmed = if path.len() > 1 { path.strip_suffix('/').unwrap_or(path) } else { path };
     if !is_plain_path(trimmed) {
@@ -18,7 +20,7 @@ pub(in crate::policy) fn base(path: &str) -> Result<Box<str>, String> {
     Ok(Box::from(trimmed))
 }
 
-/// Whether a path is the directory or lies below it, links aside.
+/// Whether a path is the directory or lies below it. Links are not followed.
 pub(in crate::policy) fn is_under(path: &str, base: &str) -> Truth {
     let path = if path.len() > 1 { path.strip_suffix('/').unwrap_or(path) } else { path };
     if !is_plain_path(path) {
@@ -41,17 +43,17 @@ pub(in crate::policy) fn is_plain_path(path: &str) -> bool {
     !path.contains(odd) && (rest.is_empty() || rest.split('/').all(|part| !matches!(part, "" | "." | "..")))
 }
 
-/// A host, or everything below a domain.
+/// A host, or all hosts below a domain.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Domain {
-    /// In lower case, without `*.`.
+    /// The host or domain in lower case, without `*.`.
     name: Box<str>,
-    /// Written with `*.`: what lies below, not the domain itself.
+    /// True if written with `*.`: matches all names below the domain, and not the domain itself.
     below: bool,
 }
 
 impl Domain {
-    /// A name or an IP address.
+    /// Parses a host name, a `*.` domain or an IP address.
     pub(super) fn host(text: &str) -> Result<Self, String> {
         match plain_address(text) {
             Some(address) => Ok(Self { name: Box::from(address), below: false }),
@@ -59,6 +61,7 @@ impl Domain {
         }
     }
 
+    /// Parses a host name or a `*.` domain.
     pub(super) fn name(text: &str) -> Result<Self, String> {
         let (name, below) = text.strip_prefix("*.").map_or((text, false), |name| (name, true));
         let lower = name.to_ascii_lowercase();
@@ -79,7 +82,7 @@ impl Domain {
     }
 }
 
-/// Whether the URL's host is one of them.
+/// Whether the URL's host is one of `hosts`; unknown if readers may disagree about the host.
 pub(super) fn url_host(url: &str, hosts: &[Domain]) -> Truth {
     host_of(url).map_or(Truth::Unknown, |host| Truth::from(hosts.iter().any(|wanted| wanted.has(&host))))
 }
@@ -93,7 +96,7 @@ pub(in crate::policy) struct Origin {
 }
 
 impl Origin {
-    /// Reads a URL that is spelled so that all readers find the same; `None` for any other text.
+    /// Reads the origin of a URL; `None` if readers may disagree about it, and for any other text.
     pub(in crate::policy) fn of(url: &str) -> Option<Self> {
         let host = host_of(url)?;
         let (scheme, rest) = url.split_once("://")?;
@@ -118,7 +121,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// The host of an http or websocket URL that is spelled so that all readers find the same.
+/// Returns the host of an HTTP or WebSocket URL; `None` if readers may disagree about the host.
 fn host_of(url: &str) -> Option<String> {
     if url.chars().any(|c| c.is_control() || c.is_whitespace() || c == '\\') {
         return None;
@@ -128,7 +131,7 @@ fn host_of(url: &str) -> Option<String> {
         return None;
     }
     let authority = rest.split(['/', '?', '#']).next()?;
-    // An `@` before the path may end a user's name for some readers.
+    // Some readers take an `@` before the path for the end of a user's name.
     if authority.contains(['@', '%']) {
         return None;
     }
@@ -143,7 +146,7 @@ fn host_of(url: &str) -> Option<String> {
     if let Some(address) = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
         return plain_address(address).filter(|_| address.contains(':'));
     }
-    // A last label of digits makes readers take the name for a number in some notation.
+    // Some readers take a name whose last label begins with a digit for a number in some notation.
     if plain_address(&host).is_some() {
         Some(host)
     } else {
@@ -151,7 +154,7 @@ fn host_of(url: &str) -> Option<String> {
     }
 }
 
-/// An IP address in its usual spelling.
+/// Returns an IP address in lower case if it is in its usual spelling.
 fn plain_address(text: &str) -> Option<String> {
     let lower = text.to_ascii_lowercase();
     let address: IpAddr = lower.parse().ok()?;
@@ -164,7 +167,7 @@ fn is_numeric(host: &str) -> bool {
     last.starts_with(|c: char| c.is_ascii_digit())
 }
 
-/// A domain name in lower case, without a dot at its end.
+/// Whether a text is a domain name in lower case, without a dot at its end.
 fn is_name(name: &str) -> bool {
     let label = |label: &str| {
         let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'-' | b'_');
@@ -173,10 +176,10 @@ fn is_name(name: &str) -> bool {
     name.len() <= 253 && name.split('.').all(label)
 }
 
-/// Whether the domain of a mail address is one of them.
+/// Whether the domain of a mail address is one of `domains`; unknown if readers may disagree.
 pub(super) fn email_domain(address: &str, domains: &[Domain]) -> Truth {
     let Some((user, domain)) = address.split_once('@') else { return Truth::Unknown };
-    // No comments, quotes, lists, routes or names beside the address.
+    // The address may have no comments, quotes, lists, routes or display names.
     let plain = |b: u8| {
         b.is_ascii_alphanumeric()
             || matches!(b, b'.' | b'_' | b'-' | b'+' | b'=' | b'\'' | b'~' | b'#' | b'$' | b'&' | b'*')

@@ -1,4 +1,4 @@
-//! The facts about a tool as a record writes them: three members of words.
+//! The text form of the facts about a tool in a record: three members made of words.
 //!
 //! ```text
 //! "hints":"read-only idempotent","claims":"read-only not-destructive","heard":true
@@ -6,14 +6,14 @@
 
 use crate::policy::{Annotations, Claims, Facts, Hints};
 
-/// The hints in the order of their words.
+/// The words of the four hints, in order.
 const WORDS: [&str; 4] = ["read-only", "destructive", "idempotent", "open-world"];
-/// Said of a tool that its server or the operator calls destructive.
+/// The word for a tool that its server or the operator calls destructive.
 const KNOWN: &str = "known-destructive";
-/// Before the word of a hint that is denied.
+/// Prefix for the word of a hint that is false.
 const NOT: &str = "not-";
 
-/// Writes the words of `hints`, none of which needs an escape.
+/// Writes the value of `hints`. None of its words needs an escape.
 pub(super) fn put_hints(annotations: &Annotations, out: &mut Vec<u8>) {
     let Annotations { read_only, destructive, idempotent, open_world, known_destructive } = *annotations;
     let held = [read_only, destructive, idempotent, open_world, known_destructive];
@@ -21,7 +21,7 @@ pub(super) fn put_hints(annotations: &Annotations, out: &mut Vec<u8>) {
     put(words, out);
 }
 
-/// Writes the words of `claims`.
+/// Writes the value of `claims`.
 pub(super) fn put_claims(hints: &Hints, out: &mut Vec<u8>) {
     let words = WORDS.iter().zip(hints.values());
     put(words.filter_map(|(word, value)| value.map(|is| [if is { "" } else { NOT }, *word])), out);
@@ -39,7 +39,7 @@ fn put<'w>(words: impl Iterator<Item = [&'w str; 2]>, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// Reads them again; `None` for words that are none of these, as a later release might write.
+/// Parses the facts of a record; `None` if a word is unknown, as a later release may write.
 pub(super) fn read(hints: &str, claims: &str, heard: bool) -> Option<Facts> {
     let mut held = [false; 5];
     for word in hints.split(' ').filter(|word| !word.is_empty()) {

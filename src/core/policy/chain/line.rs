@@ -1,4 +1,4 @@
-//! A line of the log as a value, for those who look records up. Its time, event and arguments borrow from the line.
+//! A parsed line of the audit log, for searches. Its texts borrow from the line.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use super::{Parts, facts};
 use crate::policy::Facts;
 
-/// The members of a record that people ask for; whatever else stands in the line is left out.
+/// The members of a record that searches and reports use. Other members are left out.
 #[derive(Debug, serde::Deserialize)]
 pub struct Line<'l> {
     pub seq: u64,
@@ -39,24 +39,25 @@ pub struct Line<'l> {
     pub by: Option<Cow<'l, str>>,
     pub count: Option<u64>,
     pub why: Option<Cow<'l, str>>,
-    /// Microseconds.
+    /// Duration of the call, in microseconds.
     pub us: Option<u64>,
 }
 
 /// The arguments of a call, as far as its record has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept<'l> {
-    /// The call had none.
+    /// The call had no arguments.
     None,
-    /// All of them, as canonical JSON.
+    /// All arguments, as canonical JSON.
     Whole(&'l str),
-    /// A digest alone, or the beginning.
+    /// Only a digest, or the beginning of the arguments.
     Not,
 }
 
 impl<'l> Line<'l> {
-    /// Reads a line without its newline; `None` for one that is no record, or not the one that was written. Whether it follows the
-    /// record before it is not looked at: `headend audit verify` does that.
+    /// Parses a line without its newline. Returns `None` if it is no record or its own hash is
+    /// wrong. Does not check that it follows the record before it; `headend audit verify` does
+    /// that.
     pub fn read(line: &'l [u8]) -> Option<Self> {
         let parts = Parts::of(line)?;
         if parts.computed() != parts.hash {
@@ -65,7 +66,7 @@ impl<'l> Line<'l> {
         serde_json::from_slice(line).ok()
     }
 
-    /// The arguments of the call.
+    /// Returns the arguments of the call.
     pub fn arguments(&self) -> Kept<'l> {
         match (&self.args, self.arguments) {
             (None, None) => Kept::None,
@@ -74,12 +75,13 @@ impl<'l> Line<'l> {
         }
     }
 
-    /// The arguments as the log has them, cut or whole, for people.
+    /// Returns the arguments as the log has them, cut or whole, for people.
     pub fn shown_arguments(&self) -> Option<&'l str> {
         self.arguments.map(RawValue::get)
     }
 
-    /// The facts about a tool at that time; `None` in a record of an earlier release, and for other items.
+    /// Returns the facts about the tool at that time; `None` in a record of an earlier release and
+    /// for other items.
     pub fn facts(&self) -> Option<Facts> {
         facts::read(self.hints.as_deref()?, self.claims.as_deref().unwrap_or_default(), self.heard)
     }

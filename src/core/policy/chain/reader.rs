@@ -1,68 +1,70 @@
-//! Verification: a state machine that is fed a log line by line.
+//! Verification of an audit log: a state machine that takes the log line by line and names the
+//! first bad record.
 
 use super::{Head, Parts};
 
-/// Defects of a record.
+/// The defect of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, thiserror::Error)]
 #[strum(const_into_str, serialize_all = "kebab-case")]
 pub enum What {
-    /// The line has not the form of a record.
+    /// The line does not have the form of a record.
     #[error("not a record")]
     NotARecord,
-    /// The line, or one before it, is not the one that was written.
+    /// The line, or one before it, is not the line that was written.
     #[error("wrong hash: it was changed")]
     Changed,
-    /// Records that stood before this one are gone: from there to the one before it.
+    /// The records from `from` up to the one before this one are gone.
     #[error("sequence gap: the records from {from} on were removed")]
     Removed { from: u64 },
-    /// The record stands too early: the one that belongs here comes later.
+    /// The record is too early: the one that belongs here comes later.
     #[error("out of order: records were moved")]
     Reordered,
-    /// A record of this number stood before.
+    /// A record with this number came before.
     #[error("duplicate: the record occurs twice")]
     Duplicate,
-    /// The last line ends in the middle, in a record that was whole.
+    /// The last line ends in the middle, in a record that is known to have been whole.
     #[error("torn last line: the log was cut")]
     Torn,
-    /// The log ends here, but a record of that number is known.
+    /// The log ends here, but a record with the number `until` is known.
     #[error("missing: the log was cut or rolled back, it had records up to {until}")]
     CutOff { until: u64 },
 }
 
-/// The first record that is wrong.
+/// The first bad record of a log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{segment}: line {line}: record {seq}: {what}")]
 pub struct Bad {
     pub segment: String,
-    /// From one.
+    /// Number of the line in its segment, from one.
     pub line: u64,
-    /// The record's own number, or the expected one if it has none.
+    /// The record's own number, or the expected number if it has none.
     pub seq: u64,
     pub what: What,
 }
 
-/// A log in which nothing is wrong.
+/// The verdict on a log without defects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sound {
     pub head: Head,
-    /// Whether half a line follows, as after a crash in the middle of a write.
+    /// True if half a line follows, as after a crash in the middle of a write.
     pub torn: bool,
-    /// The record before the first one, where that is not the first of the chain.
+    /// The record before the first one of the log; `None` if the log begins with the first record
+    /// of the chain.
     pub after: Option<Head>,
 }
 
-/// Verifies one chain.
+/// The verifier of one chain.
 #[derive(Debug)]
 pub struct Reader {
     /// The last good record.
     head: Head,
-    /// Records that are known from elsewhere.
+    /// Records that are known from elsewhere and must be in the chain.
     known: Vec<Head>,
     /// Whether the chain may begin with any record.
     anywhere: bool,
-    /// Removed records that the chain may begin after.
+    /// Ends of removals after which the chain may begin.
     removed: Vec<Head>,
-    /// The one of them that it begins after.
+    /// The record after which the chain begins, if earlier records were removed.
     after: Option<Head>,
     segment: String,
     line: u64,
@@ -70,7 +72,8 @@ pub struct Reader {
     broken: Option<Broken>,
 }
 
-/// The first finding; while it may still be a moved record, also the record to look for.
+/// The first defect. While it may still prove to be a moved record, also the number of the record
+/// to look for.
 #[derive(Debug)]
 struct Broken {
     bad: Bad,
@@ -93,37 +96,38 @@ impl Reader {
         }
     }
 
-    /// Takes the first record as it is: what stood before it is archived elsewhere.
+    /// Accepts any first record, because the records before it are archived elsewhere.
     pub fn beginning_anywhere(mut self) -> Self {
         self.anywhere = true;
         self
     }
 
-    /// Allows the chain to begin after one of these records, since it says that those up to there were removed, or before it: a
-    /// removal that was interrupted leaves its last records, and they must lead to the one that it names.
+    /// Accepts a chain that begins after one of these records, because a removal says that the
+    /// records up to it are gone. The chain may also begin before it: an interrupted removal leaves
+    /// its last records, and they must lead to the record that it names.
     pub fn beginning_after(mut self, removed: Vec<Head>) -> Self {
         self.removed = removed;
         self
     }
 
-    /// The last good record.
+    /// Returns the last good record.
     pub const fn head(&self) -> Head {
         self.head
     }
 
-    /// Whether something was wrong so far.
+    /// Whether a defect was found so far.
     pub const fn is_broken(&self) -> bool {
         self.broken.is_some()
     }
 
-    /// The next file begins.
+    /// Begins the next file.
     pub fn segment(&mut self, name: &str) {
         self.refuse_torn();
         name.clone_into(&mut self.segment);
         self.line = 0;
     }
 
-    /// A whole line, without its newline.
+    /// Checks a whole line, given without its newline.
     pub fn line(&mut self, text: &[u8]) {
         self.refuse_torn();
         self.line += 1;
@@ -133,16 +137,16 @@ impl Reader {
         }
     }
 
-    /// Bytes of a file after its last newline.
+    /// Takes the bytes of a file after its last newline.
     pub fn rest(&mut self, text: &[u8]) {
         self.refuse_torn();
         self.torn = !text.is_empty();
     }
 
-    /// The verdict, with the first bad record.
+    /// Ends the verification and returns the verdict.
     ///
     /// # Errors
-    /// When something is wrong.
+    /// The first bad record.
     pub fn end(mut self) -> Result<Sound, Bad> {
         let last = self.known.iter().map(|known| known.seq).max().unwrap_or(0);
         if self.broken.is_none() && self.head.seq < last {
@@ -156,7 +160,7 @@ impl Reader {
         }
     }
 
-    /// Half a line is possible at the very end only.
+    /// Reports half a line that was not at the very end of the log.
     fn refuse_torn(&mut self) {
         if std::mem::take(&mut self.torn) {
             self.line += 1;
@@ -164,6 +168,7 @@ impl Reader {
         }
     }
 
+    /// Keeps the first defect; later ones are ignored.
     fn fail(&mut self, seq: u64, what: What, missing: Option<u64>) {
         if self.broken.is_none() {
             let bad = Bad { segment: self.segment.clone(), line: self.line, seq, what };
@@ -171,10 +176,11 @@ impl Reader {
         }
     }
 
+    /// Checks that a line is the next record of the chain, and moves the head.
     fn judge(&mut self, text: &[u8]) -> Result<(), (u64, What)> {
         let parts = Parts::of(text);
         if let Some(broken) = &mut self.broken {
-            // Only what looks removed can still be found.
+            // After the first defect only a record that looks removed can still be found.
             if parts.is_some_and(|parts| Some(parts.seq) == broken.missing && parts.computed() == parts.hash) {
                 broken.bad.what = What::Reordered;
                 broken.missing = None;
@@ -202,7 +208,7 @@ impl Reader {
             if self.known.iter().any(|known| known.seq == before.seq && *known != before) {
                 return Err((seq, What::Changed));
             }
-            // Earlier ones were removed, so nothing is left to compare them with.
+            // The records before were removed, so known ones among them cannot be compared.
             self.known.retain(|known| known.seq > before.seq);
             self.known.extend((end != before).then_some(end));
             self.after = Some(before);

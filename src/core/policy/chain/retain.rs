@@ -1,13 +1,14 @@
-//! Which old files of a log are kept no longer: by the age of their last record, and by the size of all files together.
+//! Retention of the audit log: which old files are removed, by the age of their last record and by
+//! the size of all files together.
 
 use std::time::Duration;
 
-/// How long records are kept. Without a bound all of them are.
+/// The bounds for which records are kept. Without a bound all records are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retain {
-    /// Records are kept for so long, by the day.
+    /// Age after which records are removed, a whole file at a time.
     pub age: Option<Duration>,
-    /// All files together are about so many bytes at most.
+    /// Approximate size of all files together, in bytes.
     pub size: Option<u64>,
 }
 
@@ -15,7 +16,7 @@ pub struct Retain {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     pub bytes: u64,
-    /// When the last record of it was written, in milliseconds since 1970.
+    /// Time of the last record, in milliseconds since 1970.
     pub last: u64,
 }
 
@@ -24,8 +25,9 @@ impl Retain {
         self.age.is_none() && self.size.is_none()
     }
 
-    /// How many pieces go, the oldest first. `pieces` are in the order of their last records; `kept` are the bytes of files that
-    /// cannot be removed. `now` is in milliseconds since 1970.
+    /// Returns how many pieces to remove, the oldest first. `pieces` are in the order of their last
+    /// records; `kept` are the bytes of files that cannot be removed. `now` is in milliseconds
+    /// since 1970.
     pub fn expired(&self, pieces: &[Piece], kept: u64, now: u64) -> usize {
         let is_old = |piece: &&Piece| {
             self.age.is_some_and(|age| u128::from(piece.last).saturating_add(age.as_millis()) <= u128::from(now))
@@ -41,7 +43,8 @@ impl Retain {
     }
 }
 
-/// The times of pieces of one chain, oldest first, made so that no piece is older than one before it: a clock may have been set back.
+/// Raises the times of one chain's pieces, given oldest first, so that no piece is older than the
+/// one before it. The clock may have been set back between them.
 pub fn in_order(pieces: &mut [Piece]) {
     let mut latest = 0;
     for piece in pieces {

@@ -38,7 +38,7 @@ fn full() -> Entry {
     }
 }
 
-/// The lines of a chain of so many records.
+/// Returns the lines of a chain with this number of records, and its head.
 fn log(records: u64) -> (Vec<Vec<u8>>, Head) {
     let mut chain = Chain::after(Head::none("main"));
     let form = Form::new(&KEY, false);
@@ -52,7 +52,7 @@ fn log(records: u64) -> (Vec<Vec<u8>>, Head) {
     (lines, chain.head())
 }
 
-/// The verdict on a file of those bytes.
+/// Verifies a file with this content.
 fn verdict(text: &[u8], known: &[Head]) -> Result<Sound, Bad> {
     let mut reader = Reader::new("main", known.to_vec());
     reader.segment("file");
@@ -234,7 +234,7 @@ fn times_are_written_in_utc() {
     }
 }
 
-/// A removal of the first records of a log of ours.
+/// Returns a removal of the first `until` records.
 fn removal(until: u64, hash: Digest) -> Removal {
     let (chain, since, to) = ("main".to_owned(), timestamp(AT), timestamp(AT + until));
     Removal { chain, from: 1, until, hash, since, to, files: 1, bad: None, mac: String::new() }
@@ -262,13 +262,13 @@ fn a_removal_is_read_back_from_its_record_and_proved_by_its_key_alone() {
         change(&mut other);
         assert!(!form.vouches(&other), "{other:?}");
     }
-    // Words of a client are no removal.
+    // A client's text that looks like a removal is none.
     let arguments = RawJson::trusted(format!(r#"{{"a":1,"removed":{}}}"#, serde_json::to_string(&removal).unwrap()));
     let call = Entry { arguments: Some(arguments), result: Removal::RESULT, ..full() };
     assert_eq!(Removal::of_line(line(&call, &Form::new(&KEY, true)).trim_end().as_bytes()), None);
 }
 
-/// The verdict on lines whose chain may begin after those records.
+/// Verifies lines whose chain may begin after one of the `removed` records.
 fn later(lines: &[Vec<u8>], known: &[Head], removed: &[Head]) -> Result<Sound, What> {
     let mut reader = Reader::new("main", known.to_vec()).beginning_after(removed.to_vec());
     reader.segment("file");
