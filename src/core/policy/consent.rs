@@ -1,36 +1,44 @@
 //! Approvals and grants: a person's answers and their effects. Pure; time and ids are passed in.
 //!
-//! An *action* is one caller doing one thing with one item as it is defined and launched, under the rule that asks. A *prompt*
-//! is the open question about an action ([`Desk`]); a *grant* is the answer that lets actions pass ([`Grants`]). [`Consented`]
-//! is the proof that a live grant covers an action.
+//! An *approval* is the open question whether a call may run; the code calls it a prompt
+//! ([`Desk`]). A *grant* is a remembered yes that lets actions pass ([`Grants`]). [`Consented`] is
+//! the proof that a live grant covers an action. An action is caller, kind, item, upstream,
+//! definition, launch, arguments and the id of the rule that asks.
 //!
-//! An action is caller, kind, item, upstream, definition, launch, arguments and the rule's id. Allowing a prompt makes
-//! a grant, whatever the channel, and the call is decided again from the start: the decision finds the grant or asks
-//! anew.
+//! A yes makes a grant, whatever the channel, and the call is decided again from the start: the
+//! decision finds the grant or asks anew.
 //!
-//! | prompt | event | then |
-//! |---|---|---|
-//! | none | a call needs an approval | open; refused after a denial of the same action in the last 10 minutes, under an embargo, or over the caller's numbers |
-//! | open | the very same action, while no call waits for the prompt | joined; beside a call that waits, each call has its own prompt |
-//! | open | allowed, by sufficient evidence | granted |
-//! | open | another prompt was allowed for longer than once, and that grant covers this one too | granted |
-//! | open | denied; declined by its client; dismissed; its time is over | denied; declined; dismissed; timed out. The last three count towards the embargo |
-//! | denied, within its 10 minutes | a person, not the client, allows it once after all; or takes the denial back | granted; none |
-//! | open | definition or launch changed | superseded, which counts towards nothing |
+//! An approval changes as follows:
 //!
-//! | grant | event | then |
-//! |---|---|---|
-//! | live | a call claims a once-grant | claimed, so that one of two calls has it; the call that was asked about goes first |
-//! | claimed | the call is refused, for example by a limit | live |
-//! | claimed | the call goes on | consumed: on disk before the call is sent, by one process of all |
-//! | live | its time is over, or unused for long | expired |
-//! | live | revoked; definition or launch changed; its session is over | gone |
+//! - A call needs an approval: one is opened. The call is refused instead if the same action was
+//!   denied in the last 10 minutes, if the item is under an embargo for the client, or if the
+//!   caller has too many approvals.
+//! - An equal call comes while no call waits for the open approval: it joins the approval. Equal
+//!   calls that wait at the same time have an approval each.
+//! - It is allowed by sufficient evidence: granted.
+//! - Another approval is allowed for longer than once, and that grant covers this action too:
+//!   granted.
+//! - It is denied, declined by its client, dismissed, or its time is over: closed. The last three
+//!   count towards the embargo.
+//! - A person, not the client, allows a denied action once after all, within its 10 minutes:
+//!   granted. An operator may also just end the denial.
+//! - Definition or launch change: superseded, which counts towards nothing.
 //!
-//! Grants know a rule by its id and outlive other changes of it, except that evidence which no longer suffices covers
-//! nothing. A grant is for the exact arguments, for any, or for those below a folder ([`below`]).
-//! Session grants are never on disk. Prompts and the memory of denials and dismissals end with the
-//! process. A continuation of a permitted call needs no other approval: it is held against deny
-//! rules and pins again (`decide_again`). A state that is sent a second time is a call of its own.
+//! A grant changes as follows:
+//!
+//! - A call claims a once-grant: no other call gets it. The call that was asked about goes first.
+//! - The claiming call is refused, for example by a limit: the grant is live again.
+//! - The claiming call goes on: the grant is consumed, on disk and by one process of all, before
+//!   the call is sent.
+//! - Its time is over, or it was not used for long: expired.
+//! - It is revoked, definition or launch change, or its session ends: gone.
+//!
+//! A grant names its rule by id and outlives other changes of the rule, but covers nothing while
+//! the rule needs more evidence than the grant has. A grant is for the exact arguments, for any, or
+//! for those below a folder ([`below`]). Session grants are never on disk. Approvals and the memory
+//! of denials and dismissals end with the process. A continuation of a permitted call needs no
+//! other approval: deny rules and pins are checked again (`decide_again`). A state that is sent a
+//! second time is a call of its own.
 
 use std::fmt;
 use std::sync::Arc;
@@ -58,18 +66,19 @@ pub use self::grant::{Arguments, Consented, Grant, GrantRow, Grants, Lifetime, O
 pub use self::prompt::Prompt;
 pub use self::shown::{Kept, Shown};
 
-/// Seconds since 1970 by a clock that never goes back, not even over restarts.
+/// Seconds since 1970, by a clock that never goes back, not even over restarts.
 pub type Wall = u64;
 
-/// An action that needs consent.
+/// An action that needs an approval, under the rule that asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
     pub caller: Caller,
-    /// The number of the client's session or pipe, where it has one. Unique within this process.
+    /// The number of the client's session or pipe, unique within this process; `None` once the
+    /// session has ended.
     pub session: Option<u64>,
     pub upstream: Arc<str>,
     pub kind: Kind,
-    /// The canonical name.
+    /// The item's canonical name.
     pub item: Arc<str>,
     pub definition: Digest,
     pub launch: Digest,
@@ -78,12 +87,12 @@ pub struct Asked {
     pub rule: Arc<str>,
     /// The least evidence that suffices.
     pub need: Evidence,
-    /// The item is known to be destructive.
+    /// Whether the item is known to be destructive.
     pub destructive: bool,
 }
 
 impl Asked {
-    /// What a consent to an action would be about, where that rule asks.
+    /// Describes an action for an approval that `rule` asks for, with at least the evidence `need`.
     pub fn new(action: &Action, rule: &Arc<str>, need: Evidence) -> Self {
         Self {
             caller: action.caller.clone(),
@@ -100,7 +109,8 @@ impl Asked {
         }
     }
 
-    /// One digest for everything that makes two requests the same action; session and need are no part of it.
+    /// Returns the digest of everything that makes two requests the same action. Session and need
+    /// are no part of it.
     pub fn action(&self) -> Digest {
         let mut bytes = Vec::with_capacity(256);
         for text in [self.caller.key(), &*self.upstream, self.kind.into_str(), &*self.item, &*self.rule] {
@@ -114,15 +124,15 @@ impl Asked {
     }
 }
 
-/// The kinds of items that consent can be asked for, and the only ones that grants name.
+/// The kinds of items that a person can be asked about, and the only kinds that grants name.
 const ASKABLE: [Kind; 3] = [Kind::Tool, Kind::Prompt, Kind::Resource];
 
-/// Reads the word of a kind that consent can be asked for.
+/// Parses the word of a kind that a person can be asked about.
 pub fn askable(word: &str) -> Option<Kind> {
     ASKABLE.into_iter().find(|kind| kind.into_str() == word)
 }
 
-/// Name of a prompt: 128 random bits, so that nobody finds one by guessing.
+/// The id of an approval: 128 random bits, so that it cannot be guessed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PromptId([u8; 16]);
 
@@ -135,7 +145,7 @@ impl PromptId {
         self.0
     }
 
-    /// Reads what `Display` wrote, in either case.
+    /// Parses the text that `Display` writes, in either case.
     pub fn parse(text: &str) -> Option<Self> {
         BASE32_NOPAD.decode(text.to_ascii_uppercase().as_bytes()).ok()?.try_into().ok().map(Self)
     }

@@ -1,4 +1,4 @@
-//! The decision about one call.
+//! The decision about one call: the order in which rules, grants and limits are applied.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,24 +17,25 @@ use super::truth::Truth;
 use crate::mcp::annotations::Annotations;
 use crate::policy::Caller;
 
-/// The decision about a call. Its words stand in the audit log, in metrics and in what the commands print.
+/// The decision about a call. The words of the variants are in the audit log, in metrics and in the
+/// output of commands.
 #[derive(Debug, strum::IntoStaticStr)]
 #[strum(const_into_str, serialize_all = "lowercase")]
 pub enum Decision {
     Allow(Permit),
     /// `rule` is a rule's id, [`DEFAULT_RULE`](super::effect::DEFAULT_RULE) or
-    /// [`DOUBT_RULE`](super::effect::DOUBT_RULE). When `hidden`, the answer is that of an unknown item: it is denied whatever the
-    /// arguments are.
+    /// [`DOUBT_RULE`](super::effect::DOUBT_RULE). If `hidden`, the item is denied with any
+    /// arguments, and the client gets the answer of an unknown item.
     Deny {
         rule: Arc<str>,
         hidden: bool,
     },
-    /// Someone has to consent first, with at least that evidence.
+    /// The call needs an approval, with at least this evidence.
     Ask {
         rule: Arc<str>,
         need: Evidence,
     },
-    /// Allowed by the rules, but not before `retry_after` has passed.
+    /// The rules allow the call, but not before `retry_after` has passed.
     Limit {
         limit: Arc<str>,
         retry_after: Duration,
@@ -42,7 +43,7 @@ pub enum Decision {
 }
 
 impl Decision {
-    /// The rule or limit that decided.
+    /// Returns the rule or limit that decided.
     pub fn rule(&self) -> &Arc<str> {
         match self {
             Self::Allow(permit) => permit.rule(),
@@ -51,12 +52,12 @@ impl Decision {
     }
 }
 
-/// Decides one call; draws from the limits if, and only if, it is allowed.
+/// Decides one call, and draws from the limits if, and only if, it is allowed.
 ///
-/// `item` must be of this policy and of the item that `action` names, and `limiter` of this policy,
-/// else the call is denied: a mixture of snapshots is not decided on. `consent` is asked for a live consent to what a rule asks
-/// about, with the rule and the evidence that is needed; one that a limit then refuses is dropped unspent. `now` is the time
-/// since 1970 on a clock that never goes back.
+/// `item` must be of this policy and of the item that `action` names, and `limiter` of this policy;
+/// otherwise the call is denied, since snapshots must not be mixed. If a rule asks, `consent` looks
+/// for a live grant with the needed evidence; a grant is dropped unspent if a limit then refuses
+/// the call. `now` is the time since 1970 on a clock that never goes back.
 pub fn decide(
     policy: &Policy,
     item: &ItemRules,
@@ -86,8 +87,8 @@ pub fn decide(
     }
 }
 
-/// Decides a continuation of a call that was permitted, or a request about its task. What denies today holds; who allowed it
-/// does not matter any more, and limits count calls, which this is not.
+/// Decides a continuation of a permitted call, or a request about its task. Only deny rules count:
+/// the call was allowed before, and limits count calls, which this is not.
 pub fn decide_again(policy: &Policy, item: &ItemRules, action: &Action) -> Decision {
     if !fits(policy, item, action) {
         return Decision::Deny { rule: Arc::clone(&policy.doubt_id), hidden: true };
@@ -98,8 +99,9 @@ pub fn decide_again(policy: &Policy, item: &ItemRules, action: &Action) -> Decis
     }
 }
 
-/// Whether a call that was allowed and not sent yet would be allowed now. `consented` says whether its consent covers what that rule
-/// asks about, with that evidence. Nothing is charged.
+/// Whether a call that was allowed but not sent yet would still be allowed now. `consented` says
+/// whether the call's grant covers what the rule asks about, with this evidence. Takes nothing from
+/// the limits.
 pub fn still_allowed(
     policy: &Policy,
     item: &ItemRules,
@@ -113,11 +115,12 @@ pub fn still_allowed(
     }
 }
 
-/// Which rule, or the default, asks about calls of an item whose arguments are not known, and the evidence that it needs; `None`
-/// where no arguments make a call need a consent.
+/// Returns the rule, or the default, that can ask about calls of an item with arguments that are
+/// not known, and the evidence that it needs. Returns `None` if no such call needs an approval.
 ///
-/// For an action that comes before a call and tells of its item: the calls are of the kind that `item` has. What cannot be told
-/// counts as asking: every ask rule about the item does, and no allow rule that looks at arguments is believed.
+/// For an action that comes before a call and reveals something about its item; the calls are of
+/// `item`'s kind. In doubt the answer is that a rule asks: every ask rule about the item counts,
+/// and no allow rule with conditions on arguments does.
 pub fn may_ask<'p>(policy: &'p Policy, item: &'p ItemRules, action: &Action) -> Option<(&'p Arc<str>, Evidence)> {
     let (who, least) = (Who::of(action), least_evidence(item.kind, action.annotations));
     if !names(policy, item, action) {
@@ -133,7 +136,8 @@ pub fn may_ask<'p>(policy: &'p Policy, item: &'p ItemRules, action: &Action) -> 
     asks.then_some((&policy.default_id, least))
 }
 
-/// Whether the decision about a call hangs on its arguments, for those who do not know them.
+/// Whether the decision about a call depends on its arguments, which the caller of this function
+/// does not know.
 pub fn needs_arguments(policy: &Policy, item: &ItemRules, action: &Action) -> bool {
     let who = Who::of(action);
     if !fits(policy, item, action) || closed(policy, item, &who).is_some() {
@@ -144,17 +148,18 @@ pub fn needs_arguments(policy: &Policy, item: &ItemRules, action: &Action) -> bo
     if conditional(&item.deny) || (conditional(&item.ask) && !asks()) {
         return true;
     }
-    // No rule over arguments takes anything back any more, so such a rule matters only where none without them allows the call.
+    // No rule on arguments refuses any more here, so an allow rule on arguments matters only if no
+    // other rule allows the call.
     usual(policy, item, &who) != Effect::Allow && !asks() && conditional(&item.allow)
 }
 
-/// Of all rules that ask, the one that wants the most evidence; the first of equals.
+/// Returns the rule that needs the most evidence, the first one if several need as much.
 fn strictest<'p>(asking: impl Iterator<Item = &'p Arc<Rule>>, least: Evidence) -> Option<(&'p Arc<str>, Evidence)> {
     let wanted = asking.map(|rule| (&rule.id, rule.min_evidence.unwrap_or(least).max(least)));
     wanted.reduce(|best, next| if next.1 > best.1 { next } else { best })
 }
 
-/// The caller, its profile, and the facts of the item.
+/// The caller, its profile and the facts of the item, against which rules are matched.
 #[derive(Clone, Copy, Debug)]
 struct Who<'a> {
     caller: &'a Caller,
@@ -177,7 +182,8 @@ impl Rule {
         self.conditions.as_ref().map_or(Truth::Yes, |conditions| conditions.truth(arguments))
     }
 
-    /// Whether the rule counts: where that is not known, those that deny or ask do.
+    /// Whether the rule counts with this answer: in doubt a rule that denies or asks counts, and a
+    /// rule that allows does not.
     fn counts(&self, truth: Truth) -> bool {
         match self.effect {
             Effect::Deny | Effect::Ask => truth != Truth::No,
@@ -185,7 +191,7 @@ impl Rule {
         }
     }
 
-    /// Whether it counts, arguments aside.
+    /// Whether the rule counts for this caller and item, conditions on arguments left aside.
     fn is_about(&self, who: &Who<'_>) -> bool {
         self.counts(self.about(who))
     }
@@ -195,7 +201,7 @@ impl Rule {
     }
 }
 
-/// The verdict of the rules, with the id of the deciding one.
+/// The verdict of the rules, with the id of the deciding rule.
 #[derive(Debug)]
 pub(super) enum Verdict<'p> {
     Deny { rule: &'p Arc<str>, hidden: bool },
@@ -207,13 +213,13 @@ fn fits(policy: &Policy, item: &ItemRules, action: &Action) -> bool {
     item.kind == action.kind && names(policy, item, action)
 }
 
-/// Whether the rules are this policy's, and those of the item that the action names.
+/// Whether the rules are of this policy and of the item that the action names.
 fn names(policy: &Policy, item: &ItemRules, action: &Action) -> bool {
     let same = *item.upstream == *action.upstream && *item.canonical == *action.canonical;
     same && policy.made(item, &action.caller)
 }
 
-/// Asks the rules; consents and limits play no part.
+/// Judges an action by the rules alone, without grants and limits.
 pub(super) fn judge<'p>(policy: &'p Policy, item: &'p ItemRules, action: &Action) -> Verdict<'p> {
     if !fits(policy, item, action) {
         return Verdict::Deny { rule: &policy.doubt_id, hidden: true };
@@ -244,32 +250,34 @@ pub(super) fn judge<'p>(policy: &'p Policy, item: &'p ItemRules, action: &Action
     }
 }
 
-/// The rule that denies these arguments.
+/// Returns the first deny rule that applies to these arguments.
 fn denying<'p>(item: &'p ItemRules, who: &Who<'_>, arguments: &Arguments<'_>) -> Option<&'p Rule> {
     item.deny.iter().map(|rule| &**rule).find(|rule| rule.fires(who, arguments))
 }
 
-/// The least evidence for a grant, whatever a rule says: the console's for a tool known to destroy.
+/// Returns the least evidence that any rule needs for an action: the console's for a tool known to
+/// destroy.
 fn least_evidence(kind: Kind, annotations: Annotations) -> Evidence {
     let destroys = kind == Kind::Tool && annotations.known_destructive;
     if destroys { Evidence::Page } else { Evidence::Client }
 }
 
 impl Policy {
-    /// Whether the item is to be kept from this caller altogether: not listed, and answered as
-    /// unknown. True when the item is denied whatever its arguments are.
+    /// Whether the item is hidden from this caller: not listed, and answered as unknown. True if
+    /// the item is denied with any arguments.
     ///
-    /// `profile` is the view, empty for the whole.
+    /// `profile` is the client's profile, empty for none.
     pub fn hidden(&self, item: &ItemRules, caller: &Caller, profile: &str, facts: impl Into<Facts>) -> bool {
         closed(self, item, &Who { caller, profile, facts: facts.into() }).is_some()
     }
 
-    /// The rule that keeps an item from this caller, see [`Self::hidden`].
+    /// Returns the rule that hides an item from this caller, see [`Self::hidden`].
     pub fn hiding<'p>(&'p self, item: &'p ItemRules, action: &Action) -> Option<&'p Arc<str>> {
         closed(self, item, &Who::of(action))
     }
 
-    /// The rule that forbids what is about a whole upstream and allowed otherwise: its launch, or what it asks clients for.
+    /// Returns the rule that forbids an action on a whole upstream, which is allowed otherwise: its
+    /// launch, or its questions to clients.
     pub fn forbidding<'p>(&'p self, item: &'p ItemRules, caller: &Caller, profile: &str) -> Option<&'p Arc<str>> {
         if !self.made(item, caller) {
             return Some(&self.doubt_id);
@@ -278,18 +286,19 @@ impl Policy {
         denying(item, &who, &Arguments::new(item.kind, None)).map(|rule| &rule.id)
     }
 
-    /// Whether the rules of an item are this policy's and say something about a caller.
+    /// Whether the rules of an item are of this policy and can apply to a caller.
     fn made(&self, item: &ItemRules, caller: &Caller) -> bool {
         item.sound && self.stamp.is(&item.stamp) && !caller.name().is_empty()
     }
 
-    /// The effect for an item before limits, as long as no rule on arguments applies; for displays.
+    /// Returns the effect for an item, before limits and for calls to which no rule on arguments
+    /// applies; for displays.
     pub fn effect(&self, item: &ItemRules, caller: &Caller, profile: &str, facts: impl Into<Facts>) -> Effect {
         usual(self, item, &Who { caller, profile, facts: facts.into() })
     }
 }
 
-/// Which rule denies the item whatever its arguments are, if one does.
+/// Returns the rule that denies the item with any arguments, if there is one.
 fn closed<'p>(policy: &'p Policy, item: &'p ItemRules, who: &Who<'_>) -> Option<&'p Arc<str>> {
     if !policy.made(item, who.caller) {
         return Some(&policy.doubt_id);
@@ -307,7 +316,7 @@ fn closed<'p>(policy: &'p Policy, item: &'p ItemRules, who: &Who<'_>) -> Option<
     (denies && !opened()).then_some(&policy.default_id)
 }
 
-/// The effect for calls to which no rule on arguments applies.
+/// Returns the effect for calls to which no rule on arguments applies.
 fn usual(policy: &Policy, item: &ItemRules, who: &Who<'_>) -> Effect {
     if closed(policy, item, who).is_some() {
         return Effect::Deny;
@@ -322,18 +331,19 @@ fn usual(policy: &Policy, item: &ItemRules, who: &Who<'_>) -> Effect {
     }
 }
 
-/// A rule that is about an item and its caller, and whether it matches the claims and the arguments.
+/// A rule that is about an item and its caller, and whether it matches; for displays.
 #[derive(Clone, Debug)]
 pub struct Considered {
     pub id: Arc<str>,
     pub effect: Effect,
-    /// `yes`, `no` or `unknown`.
+    /// Whether the rule matches the claims and arguments: `yes`, `no` or `unknown`.
     pub matches: &'static str,
-    /// Why the claims leave it unknown.
+    /// The reason why the claims leave the match unknown.
     pub why: Option<&'static str>,
 }
 
-/// All rules that are about this item, caller, view and annotations, in the order in which they count; for displays.
+/// Returns all rules about this item, caller, profile and annotations, in the order in which they
+/// count; for displays.
 pub fn considered(policy: &Policy, item: &ItemRules, action: &Action) -> Vec<Considered> {
     if !fits(policy, item, action) {
         return Vec::new();

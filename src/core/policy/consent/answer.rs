@@ -1,4 +1,4 @@
-//! Answers of people, and why one does not count.
+//! A person's answers to approvals, and the reasons for which an answer does not count.
 
 use std::sync::Arc;
 
@@ -7,21 +7,21 @@ use super::grant::{Arguments, GrantRow, Lifetime};
 use super::{Asked, Wall};
 use crate::policy::Evidence;
 
-/// A person's answer.
+/// A person's answer to an approval.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     Allow(Lifetime),
-    /// Until the definition or the launch changes, for calls below that folder or for that site.
+    /// Allows calls below this folder or for this site, until the definition or the launch changes.
     AllowBelow(Arc<str>),
     Deny,
     /// The client refused this call, and nothing says that a person did.
     Decline,
-    /// Closed without saying either.
+    /// The approval was closed without a yes or a no.
     Dismiss,
 }
 
 impl Answer {
-    /// How long the yes lasts; `None` for a no.
+    /// Returns the lifetime of a yes; `None` for a no.
     pub const fn lifetime(&self) -> Option<Lifetime> {
         match self {
             Self::Allow(lifetime) => Some(*lifetime),
@@ -31,7 +31,7 @@ impl Answer {
     }
 }
 
-/// Why an answer does not count. The prompt stays as it was.
+/// The reason why an answer does not count. The approval stays as it was.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CannotAnswer {
     #[error("no open approval with that id; it was answered or has expired")]
@@ -60,6 +60,7 @@ pub enum CannotAnswer {
     NotKept(String),
 }
 
+/// Names the people who can give this evidence.
 fn who_may(need: Evidence) -> &'static str {
     match need {
         Evidence::Client => "the client's user",
@@ -68,13 +69,13 @@ fn who_may(need: Evidence) -> &'static str {
     }
 }
 
-/// A grant for one call with exactly the arguments of that action.
+/// Returns the stored parts of a grant for one call with exactly the arguments of the action.
 pub(super) fn once(asked: Asked, evidence: Evidence, by: &str, now: Wall, id: Arc<str>) -> GrantRow {
     let (lifetime, arguments) = (Lifetime::Once, Arguments::Exact);
     GrantRow { id, asked, arguments, lifetime, evidence, by: Arc::from(by), granted_at: now, last_used: 0, uses: 0 }
 }
 
-/// Whether a person may give such a yes over a channel of that evidence.
+/// Checks that a yes with this lifetime may be given through a channel with this evidence.
 pub(super) fn may_allow(asked: &Asked, lifetime: Lifetime, evidence: Evidence, now: Wall) -> Result<(), CannotAnswer> {
     if evidence < asked.need {
         return Err(CannotAnswer::Evidence(asked.need));

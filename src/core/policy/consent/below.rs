@@ -1,14 +1,14 @@
-//! Grants below a folder or for one site: which calls they cover, and where they are not offered.
+//! Grants below a folder or for one site: which calls they cover, and when they are not offered.
 //!
 //! Such a grant judges each argument of the approved call that names a place, by its JSON pointer;
 //! other texts and numbers may be anything. It covers a call if, and only if:
 //!
-//! - each judged argument is there, is a text, and lies below the folder, as `path-under` of a
-//!   rule reads it: absolute, without dots, NUL or percent signs; or is a URL with the scheme, host
-//!   and port of the site and without a user;
-//! - the call has no member, type of a value or switch that the approved call lacked;
-//! - no other text of it looks like a path or a URL;
-//! - no judged path has a segment that begins with a dot, or has to do with headend's own files.
+//! - each judged argument is there, is a text, and lies below the folder, by the same test as
+//!   `path-under` of a rule: absolute, without dot segments, NUL or percent signs; or is a URL with
+//!   the scheme, host and port of the site and without a user;
+//! - the call has no member, type of a value or boolean that the approved call lacked;
+//! - no other text of the call looks like a path or a URL;
+//! - no judged path has a segment that begins with a dot, or touches headend's own files.
 //!
 //! The judgement is lexical. Symbolic links and redirects are the server's matter, and the person
 //! is told so.
@@ -24,26 +24,26 @@ use crate::policy::arguments::text::{Origin, base, is_plain_path, is_under};
 use crate::policy::truth::Truth;
 use crate::wire::raw::{RawJson, RawObject};
 
-/// Folders that are offered for one call, the nearest first.
+/// Most folders that are offered for one call, the nearest first.
 const MAX_OFFERS: usize = 4;
-/// Folders that are looked at for them.
+/// Most folders that are tried to find these offers.
 const MAX_TRIED: usize = 16;
-/// Longest base, in bytes.
+/// Longest folder or site, in bytes.
 const MAX_BASE: usize = 1024;
-/// Folders of people, whatever `HOME` says: a service has none of its own.
+/// Parents of home directories, known even if `HOME` says nothing: a service has no home.
 const HOMES: &[&str] = &["/home", "/Users"];
 
-/// Folders of this machine that no grant below a folder takes.
+/// Folders of this machine that a grant below a folder must not cover.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Places {
-    /// Home directories: neither they nor folders above them are a base.
+    /// Home directories. Neither they nor folders above them can be the base of a grant.
     pub homes: Vec<String>,
-    /// The files and folders of headend's own configuration and state.
+    /// Files and folders of headend's own configuration and state.
     pub own: Vec<String>,
 }
 
 impl Places {
-    /// Whether a path may be one of headend's own, be below it or above it.
+    /// Whether a path may be one of headend's own files, or below or above one.
     fn has(&self, path: &str) -> bool {
         let path = path.trim_end_matches('/');
         self.own.iter().any(|own| is_under(path, own) != Truth::No || is_under(own, path) != Truth::No)
@@ -58,7 +58,7 @@ impl Places {
     }
 }
 
-/// Why a call is not allowed below a folder or for a site.
+/// The reason why calls cannot be allowed below a folder or for a site.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CannotBelow {
     #[error("only calls of tools, whose arguments are kept whole, can be allowed below a folder")]
@@ -73,13 +73,13 @@ pub enum CannotBelow {
     Base(String),
 }
 
-/// The part of the arguments that a grant covers.
+/// The part of the arguments that a grant below a folder or for a site covers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Below {
     base: String,
-    /// JSON pointers of the arguments that are judged.
+    /// JSON pointers of the judged arguments.
     judged: Vec<String>,
-    /// Members that the approved call had, as [`Outline::members`] has them.
+    /// Members that the approved call had, in the form of [`Outline::members`].
     members: BTreeSet<String>,
 }
 
@@ -91,7 +91,7 @@ pub struct Given<'a> {
 }
 
 impl<'a> Given<'a> {
-    /// The arguments as they are sent, which are JSON.
+    /// Takes the JSON of the arguments as they are sent.
     pub const fn new(json: &'a str) -> Self {
         Self { json, outline: OnceCell::new() }
     }
@@ -102,15 +102,17 @@ impl<'a> Given<'a> {
 }
 
 impl Below {
-    /// The grant for a call below that folder, or for the site of that URL.
+    /// Makes the scope of a grant below the folder `base`, or for the site of that URL, that covers
+    /// the call.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why the call cannot be allowed below `base`.
     pub fn of(asked: &Asked, shown: &Shown, base: &str, places: &Places) -> Result<Self, CannotBelow> {
         let given = given(asked, shown).ok_or(CannotBelow::Item)?;
         Self::with(judgeable(asked, &given)?, base, places)
     }
 
+    /// As [`Self::of`], from the outline of the call's arguments.
     fn with(outline: &Outline<'_>, base: &str, places: &Places) -> Result<Self, CannotBelow> {
         let this = Self {
             base: checked(base, places)?,
@@ -124,7 +126,7 @@ impl Below {
         }
     }
 
-    /// The grants that a person is offered for a call, the narrowest first.
+    /// Returns the scopes that a person is offered for a call, the narrowest first.
     pub fn offers(asked: &Asked, shown: &Shown, places: &Places) -> Vec<Self> {
         let Some(given) = given(asked, shown) else { return Vec::new() };
         let Ok(outline) = judgeable(asked, &given) else { return Vec::new() };
@@ -142,16 +144,17 @@ impl Below {
         offered.take(MAX_OFFERS).collect()
     }
 
-    /// Whether a rule or a grant may take all calls below that folder.
+    /// Whether a rule or a grant may cover all calls below this folder.
     pub(in crate::policy) fn is_folder(folder: &str, places: &Places) -> bool {
         checked(folder, places).is_ok_and(|base| is_plain_path(&base)) && !places.has(folder)
     }
 
-    /// Whether it covers a call with these arguments.
+    /// Whether the scope covers a call with these arguments.
     pub fn covers(&self, given: &Given<'_>, places: &Places) -> bool {
         given.outline().is_some_and(|outline| self.takes(outline, places))
     }
 
+    /// As [`Self::covers`], for an outline.
     fn takes(&self, outline: &Outline<'_>, places: &Places) -> bool {
         let is_known = |pointer: &String| self.judged.contains(pointer);
         !self.judged.is_empty()
@@ -160,7 +163,7 @@ impl Below {
             && outline.all_texts(&self.judged, &|text| self.has(text, places))
     }
 
-    /// Whether a place is below the folder, or at the site.
+    /// Whether an argument's text lies below the folder, or is a URL of the site.
     fn has(&self, text: &str, places: &Places) -> bool {
         match Origin::of(&self.base) {
             Some(origin) => Origin::of(text).is_some_and(|other| other == origin),
@@ -171,22 +174,22 @@ impl Below {
         }
     }
 
-    /// The folder, or the URL of the site.
+    /// Returns the folder, or the URL of the site.
     pub fn base(&self) -> &str {
         &self.base
     }
 
-    /// JSON pointers of the arguments that are judged.
+    /// Returns the JSON pointers of the judged arguments.
     pub fn judged(&self) -> &[String] {
         &self.judged
     }
 
-    /// The folder or site and the judged arguments, for the audit log.
+    /// Describes the folder or site and the judged arguments, for the audit log.
     pub fn scope(&self) -> String {
         format!("below {}, judged by {}", self.base, self.judged.join(", "))
     }
 
-    /// Sentences about what it covers, for a person.
+    /// Describes in sentences what the scope covers, for a person.
     pub fn told(&self) -> String {
         let judged = self.judged.join(", ");
         let members = self.members.iter().filter_map(|member| member.split_once(' '));
@@ -201,7 +204,7 @@ impl Below {
         format!("Judged: {judged}, {what}{any}. A call with a further argument asks. {matter} are the server's matter.")
     }
 
-    /// As it is kept.
+    /// Encodes the scope for the store.
     pub fn text(&self) -> String {
         let list = |texts: &mut dyn Iterator<Item = &String>| RawJson::list(texts.map(|text| RawJson::string(text)));
         let mut out = RawObject::of_strings(&[("base", &self.base)]);
@@ -210,7 +213,7 @@ impl Below {
         out.encode().text().into_owned()
     }
 
-    /// Reads what [`Self::text`] wrote.
+    /// Parses the text of [`Self::text`]; `None` if it is damaged.
     pub fn parse(text: &str) -> Option<Self> {
         let object = RawObject::parse(&RawJson::checked(text.to_owned()).ok()?).ok()?;
         let list = |name: &str| -> Option<Vec<String>> {
@@ -222,7 +225,7 @@ impl Below {
     }
 }
 
-/// The arguments of a tool's call, if they are kept whole.
+/// Returns the arguments of a tool's call, if they are kept whole.
 pub(super) fn given<'a>(asked: &Asked, shown: &'a Shown) -> Option<Given<'a>> {
     match &shown.arguments {
         Kept::Whole(json) if asked.kind == Kind::Tool => Some(Given::new(json)),
@@ -230,7 +233,7 @@ pub(super) fn given<'a>(asked: &Asked, shown: &'a Shown) -> Option<Given<'a>> {
     }
 }
 
-/// The outline of arguments that such a grant may be about.
+/// Returns the outline of the arguments, if a grant below a folder or for a site can judge them.
 fn judgeable<'g>(asked: &Asked, given: &'g Given<'_>) -> Result<&'g Outline<'g>, CannotBelow> {
     let item = &*asked.item;
     let tool = item.strip_prefix(&*asked.upstream).unwrap_or(item).trim_start_matches('_');
@@ -245,7 +248,7 @@ fn judgeable<'g>(asked: &Asked, given: &'g Given<'_>) -> Result<&'g Outline<'g>,
     }
 }
 
-/// A folder or the URL of a site in its plain spelling.
+/// Returns a folder or the URL of a site in its plain spelling, if it can be the base of a grant.
 fn checked(text: &str, places: &Places) -> Result<String, CannotBelow> {
     let refused = |why: String| Err(CannotBelow::Base(why));
     if text.len() > MAX_BASE {
@@ -271,12 +274,12 @@ fn checked(text: &str, places: &Places) -> Result<String, CannotBelow> {
     Ok(folder.into_string())
 }
 
-/// The folder of a path; `None` at the root.
+/// Returns the folder of a path; `None` for the root.
 fn parent(path: &str) -> Option<String> {
     path.rsplit_once('/').map(|(parent, _)| parent.to_owned()).filter(|parent| !parent.is_empty())
 }
 
-/// The folder that is both or holds both; `None` where that is the root.
+/// Returns the deepest folder that contains both paths or is one of them; `None` for the root.
 fn common(one: &str, other: &str) -> Option<String> {
     let same = one.split('/').zip(other.split('/')).take_while(|(one, other)| one == other);
     let folder = same.map(|(part, _)| part).collect::<Vec<_>>().join("/");

@@ -1,29 +1,36 @@
-//! Open approvals: which answers by which evidence count, and which calls are refused without one.
+//! The desk of open approvals: decides which calls get an approval, which answers count by which
+//! evidence, and which calls are refused unasked.
 //!
-//! Each call that needs an approval has a prompt of its own, so of six equal calls each is asked about. An equal call joins a
-//! prompt only where no call waits for it any more: its call was refused, or its client is gone.
+//! Each call that needs an approval has its own, so each of six equal calls is asked about. An
+//! equal call joins an open approval only if no call waits for it any more: its call was refused,
+//! or its client is gone. An approval is *held* while a call waits for it.
 //!
-//! | state | event | to | remembered |
-//! |---|---|---|---|
-//! | none | `open`: nothing speaks against it | open, held | |
-//! | none | `open`: denied lately, embargo, too many open or unanswered | none | |
-//! | open | `open` of the very same action, by the call that has this prompt, or where no call waits for it | open, held (joined) | |
-//! | open, held | `leave`: its call waits no longer | open | |
-//! | open, held | `carry`: its modern client was asked in the answer | open, its client's for a minute | |
-//! | open | `answer`: allow, by sufficient evidence | granted; while its call waits, a once-grant is for that call alone | strikes are forgotten |
-//! | open | `release`: a grant for longer than once covers it | granted | strikes are forgotten |
-//! | open | `answer`: deny | denied | this action, 10 minutes; strikes are forgotten |
-//! | open | `answer`: decline, which is the client's no and blocks nothing | declined | a strike |
-//! | open | `answer`: dismiss | dismissed | a strike |
-//! | open | `expire` at its time | timed out | a strike |
-//! | denied, as long as that blocks | `answer`: allow once, by sufficient evidence that is not the client's | granted | the denial is forgotten |
-//! | denied; embargo | `end_block` by an operator | none | it is forgotten |
-//! | open | `supersede`: definition or launch changed, or the process ends | superseded | |
-//! | open | `set_limits`: one too many of its caller | superseded | |
+//! - `open`, if nothing is against it: opens a held approval. A call is refused if its action was
+//!   denied lately, its item is under an embargo, or too many approvals are open or unanswered.
+//! - `open` for the very same action, by the call that has the approval already, or while no call
+//!   waits for it: joins and holds it.
+//! - `leave`: the call waits no longer, and the approval stays open.
+//! - `carry`: the call's modern client was asked in the answer; for a minute only this client can
+//!   join the approval.
+//! - `answer` with a yes, by sufficient evidence: granted. While the call waits, a once-grant is
+//!   for that call alone. The strikes are forgotten.
+//! - `release`: a grant for longer than once covers the action: granted. The strikes are forgotten.
+//! - `answer` with a denial: denied, which blocks this action for 10 minutes. The strikes are
+//!   forgotten.
+//! - `answer` with a decline, which is the client's no and blocks nothing: declined; a strike.
+//! - `answer` with a dismissal: dismissed; a strike.
+//! - `expire` after its time: timed out; a strike.
+//! - `answer` with a once-yes to a denied approval while the denial blocks, by sufficient evidence
+//!   other than the client's: granted. The denial is forgotten.
+//! - `end_block` by an operator: ends a denial or an embargo.
+//! - `supersede`, because definition or launch changed or the process ends: superseded.
+//! - `set_limits`, if the caller has too many: superseded.
 //!
-//! Three strikes in a row are an embargo on that item for that client: 10 minutes, then an hour, then a day. Prompts about one
-//! item that were opened within 10 s and were open together are one strike: nobody looked once. Those that are open when an
-//! embargo begins are no strikes. A closed prompt is never opened again, and an answer that may not be given leaves the prompt open.
+//! Three strikes in a row are an embargo on the item for the client: for 10 minutes, then an hour,
+//! then a day. Approvals about one item that were opened within 10 s and were open together are one
+//! strike, since all of them were overlooked at once. Approvals that are open when an embargo
+//! begins are no strikes. A closed approval is never opened again, and an answer that does not
+//! count leaves it open.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -36,30 +43,32 @@ use super::grant::{Arguments, Grant, GrantRow, Lifetime};
 use super::{Asked, Prompt, PromptId, Shown, Wall};
 use crate::policy::{Caller, Digest, Evidence};
 
-/// Prompts of all callers that may be open at once.
+/// Most approvals of all callers that may be open at once.
 const MAX_PROMPTS: usize = 1024;
-/// The wait in a refusal when the time is unknown.
+/// Time to retry that a refusal states if the real time is unknown.
 const SOME_TIME: Duration = Duration::from_secs(60);
-/// How long a prompt is left to the client that was asked in an answer, in seconds: after that an equal call joins it.
+/// Seconds for which an approval is reserved for the client that was asked in an answer. After that
+/// an equal call joins it.
 const CARRIED: Wall = 60;
 
 /// A caller's bounds on approvals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeskLimits {
-    /// Open prompts of one caller.
+    /// Most open approvals of one caller.
     pub max_open: usize,
-    /// Prompts of one client that may end without an answer within a minute; then it opens none for the rest of it.
+    /// Most approvals of one client that may end without an answer within a minute. Beyond that the
+    /// client opens none for the rest of the minute.
     pub per_minute: usize,
 }
 
-/// How a prompt ended.
+/// The way in which an approval ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
 #[strum(const_into_str, serialize_all = "kebab-case")]
 pub enum Closed {
-    /// There is a live grant.
+    /// A live grant covers the action.
     Granted,
     Denied,
-    /// By the client, for this call alone.
+    /// Declined by the client, for this call alone.
     Declined,
     Dismissed,
     TimedOut,
@@ -67,15 +76,15 @@ pub enum Closed {
     Superseded,
 }
 
-/// A prompt that is open.
+/// The result of opening an approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opened {
     pub id: PromptId,
-    /// It was open already.
+    /// True if the approval was open already.
     pub joined: bool,
 }
 
-/// Why a call is refused without an approval, with what was counted.
+/// The reason why a call is refused without an approval, with the counts behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     #[error("the same call was denied within the last 10 minutes")]
@@ -92,37 +101,40 @@ pub enum Refused {
     NotKept,
 }
 
-/// Whether the agent whose call a prompt is about still waits for the answer.
+/// Whether the agent whose call an approval is about still waits for the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AgentWait {
-    /// Its call is open, for so many seconds more where that is known.
+    /// The call is open, for `left` seconds more if that is known.
     Waits { left: Option<Wall> },
-    /// It was told to stop: a yes is for the same call made again.
+    /// The agent was told to stop: a yes is for the same call made again.
     Stopped,
 }
 
-/// The call that a prompt belongs to.
+/// The call that an approval belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tie {
-    /// No call waits for it.
+    /// No call waits for the approval.
     Free,
-    /// A modern client was asked in the answer of its call, and comes back with that answer's state.
+    /// A modern client was asked in the answer of its call, and comes back with the state of that
+    /// answer.
     Carried { until: Wall, asked_at: Duration },
-    /// A call waits for it.
+    /// A call waits for the approval.
     Held,
 }
 
+/// An open approval and its call.
 #[derive(Debug)]
 struct Entry {
     prompt: Prompt,
     tie: Tie,
-    /// When the call that waits gives up, if that is known.
+    /// The time at which the waiting call gives up, if that is known.
     waits_until: Option<Wall>,
-    /// Prompts are numbered as they are opened.
+    /// The number of the approval, counted in the order of opening.
     number: u64,
 }
 
 impl Entry {
+    /// Whether another call may join the approval.
     const fn is_free(&self, now: Wall) -> bool {
         match self.tie {
             Tie::Free => true,
@@ -131,22 +143,22 @@ impl Entry {
         }
     }
 
-    /// Whether it is the question about that very action, of the same client and of the same need.
+    /// Whether the approval is about this very action, for the same client and with the same need.
     fn is_about(&self, asked: &Asked, action: &Digest) -> bool {
         let own = &self.prompt.asked;
-        // A session that has asked may have ended; its caller comes back in another one.
+        // The session that asked may have ended; its caller comes back in another one.
         let same_session = own.session == asked.session || own.session.is_none();
         let same_need = own.need == asked.need && own.destructive == asked.destructive;
         own.caller == asked.caller && own.item == asked.item && same_session && same_need && own.action() == *action
     }
 }
 
-/// Open prompts and the memory of those that are closed.
+/// The open approvals, and the memory of closed ones.
 #[derive(Debug)]
 pub struct Desk {
     limits: DeskLimits,
     prompts: HashMap<PromptId, Entry>,
-    /// The number of the prompt that was opened last.
+    /// The number of the approval that was opened last.
     opened: u64,
     fatigue: Fatigue,
     places: Arc<Places>,
@@ -157,13 +169,14 @@ impl Desk {
         Self { limits, prompts: HashMap::new(), opened: 0, fatigue: Fatigue::default(), places: Arc::default() }
     }
 
-    /// Sets the folders that no grant below a folder takes.
+    /// Sets the folders that a grant below a folder must not cover.
     pub fn set_places(&mut self, places: Arc<Places>) {
         self.places = places;
     }
 
-    /// Puts other bounds in force, for open prompts too: beyond `max_open` the newest ones of a caller close, and none stays open
-    /// for longer than `life` says. Returns those that close.
+    /// Applies other bounds, to open approvals too: closes the newest approvals of each caller
+    /// beyond `max_open`, and shortens the time of the others to `life`, in seconds. Returns the
+    /// closed ones.
     pub fn set_limits(&mut self, limits: DeskLimits, life: impl Fn(&Prompt) -> Wall) -> Vec<PromptId> {
         self.limits = limits;
         let mut of_callers: HashMap<Caller, Vec<(u64, PromptId)>> = HashMap::new();
@@ -181,11 +194,12 @@ impl Desk {
         excess
     }
 
-    /// Opens a prompt of `life` seconds for a call that waits for it from here on, or joins one about the very same action: the
-    /// call's `own`, if it has one already, else one that no call waits for.
+    /// Opens an approval of `life` seconds for a call, which then waits for it, or joins an open
+    /// one about the very same action: the call's `own`, if it has one already, else the oldest one
+    /// that no call waits for.
     ///
     /// # Errors
-    /// Why the call is refused without a prompt.
+    /// The reason why the call is refused without an approval.
     pub fn open(
         &mut self,
         asked: Asked,
@@ -197,7 +211,7 @@ impl Desk {
     ) -> Result<Opened, Refused> {
         self.fatigue.sweep(now);
         let action = asked.action();
-        // A person is told which client asks.
+        // A person is told which client asks, so only a client with that name joins.
         let is_told = |prompt: &Prompt| prompt.shown.client == shown.client;
         let fits =
             |entry: &Entry| now < entry.prompt.until && entry.is_about(&asked, &action) && is_told(&entry.prompt);
@@ -239,14 +253,15 @@ impl Desk {
         Ok(Opened { id, joined: false })
     }
 
-    /// Notes when the call that waits for a prompt gives up.
+    /// Notes when the call that waits for an approval gives up.
     pub fn waits_until(&mut self, id: &PromptId, until: Wall) {
         if let Some(entry) = self.prompts.get_mut(id) {
             entry.waits_until = Some(until);
         }
     }
 
-    /// Whether the agent of an open prompt still waits. One that was asked in the answer of its call does, in its client.
+    /// Returns whether the agent of an open approval still waits. An agent whose client was asked
+    /// in the answer of its call counts as waiting.
     pub fn agent_wait(&self, id: &PromptId, now: Wall) -> AgentWait {
         match self.prompts.get(id) {
             Some(Entry { tie: Tie::Held, waits_until, .. }) => {
@@ -257,21 +272,23 @@ impl Desk {
         }
     }
 
-    /// The call that waited for a prompt does so no longer; the prompt stays open.
+    /// Notes that no call waits for the approval any more. The approval stays open.
     pub fn leave(&mut self, id: &PromptId) {
         if let Some(entry) = self.prompts.get_mut(id) {
             entry.tie = Tie::Free;
         }
     }
 
-    /// The call ended at that time since 1970 with an answer that asks its client, which comes back with it.
+    /// Notes that the call ended with an answer that asks its client, and reserves the approval for
+    /// that client for a minute. `now` is the time since 1970.
     pub fn carry(&mut self, id: &PromptId, now: Duration) {
         if let Some(entry) = self.prompts.get_mut(id) {
             entry.tie = Tie::Carried { until: now.as_secs() + CARRIED, asked_at: now };
         }
     }
 
-    /// When its client was asked in the answer of its call; `None` where it has come back since, or was not.
+    /// Returns the time since 1970 at which the client was asked in the answer of its call; `None`
+    /// if it has come back since or was not asked so.
     pub fn asked_at(&self, id: &PromptId) -> Option<Duration> {
         match self.prompts.get(id)?.tie {
             Tie::Carried { asked_at, .. } => Some(asked_at),
@@ -279,19 +296,20 @@ impl Desk {
         }
     }
 
-    /// Leaves the prompt to people who take longer than its client: it is open for `life` seconds from its beginning, if that is longer.
-    /// Returns the prompt.
+    /// Extends an approval to `life` seconds from its opening, if that is longer, for people who
+    /// take longer than the client. Returns the approval.
     pub fn extend(&mut self, id: &PromptId, life: Wall) -> Option<&Prompt> {
         let prompt = &mut self.prompts.get_mut(id)?.prompt;
         prompt.until = prompt.until.max(prompt.opened_at + life);
         Some(prompt)
     }
 
-    /// A person's answer over a channel of that evidence; the prompt is closed by it. A yes to a prompt that was denied takes the denial
-    /// back, as long as that lasts, and gives a once-grant; a client cannot do that.
+    /// Applies a person's answer from a channel with this evidence, and closes the approval. A yes
+    /// makes a grant. A yes to a denied approval takes the denial back while it lasts and makes a
+    /// once-grant; a client cannot do that.
     ///
     /// # Errors
-    /// Why it does not count; the prompt is as before.
+    /// The reason why the answer does not count; the approval stays as before.
     pub fn answer(
         &mut self,
         id: &PromptId,
@@ -353,12 +371,13 @@ impl Desk {
         Ok(None)
     }
 
-    /// The denial of a prompt, as long as it blocks.
+    /// Returns the denial of an approval, while it blocks.
     pub fn denial(&self, id: &PromptId, now: Wall) -> Option<&Denial> {
         self.fatigue.denial(id, now)
     }
 
-    /// Closes the prompts whose time is over, the oldest first.
+    /// Closes the approvals whose time is over and counts a strike for each. Returns them, the
+    /// oldest first.
     pub fn expire(&mut self, now: Wall) -> Vec<PromptId> {
         self.fatigue.sweep(now);
         let over = self.prompts.values().filter(|entry| now >= entry.prompt.until);
@@ -372,7 +391,8 @@ impl Desk {
         over.into_iter().map(|(_, id)| id).collect()
     }
 
-    /// Closes the prompts that a lasting grant answers as well: those about actions that it covers. Returns them, the oldest first.
+    /// Closes the approvals about actions that a lasting grant covers. Returns them, the oldest
+    /// first.
     pub fn release(&mut self, grant: &Grant, now: Wall) -> Vec<PromptId> {
         if grant.is_once() {
             return Vec::new();
@@ -392,7 +412,7 @@ impl Desk {
         answered.into_iter().map(|(_, id)| id).collect()
     }
 
-    /// Closes the prompts about changed items; this counts towards no embargo.
+    /// Closes the approvals about changed items, without a strike. Returns them.
     pub fn supersede(&mut self, changed: impl Fn(&Prompt) -> bool) -> Vec<PromptId> {
         let gone: Vec<PromptId> = self.prompts().filter(|prompt| changed(prompt)).map(|p| p.id).collect();
         for id in &gone {
@@ -401,7 +421,8 @@ impl Desk {
         gone
     }
 
-    /// A session ended: its prompts can still be answered, but not for that session.
+    /// Detaches the approvals of an ended session: they can still be answered, but not for that
+    /// session.
     pub fn session_ended(&mut self, session: u64) {
         let prompts = self.prompts.values_mut().map(|entry| &mut entry.prompt);
         for prompt in prompts.filter(|prompt| prompt.asked.session == Some(session)) {
@@ -409,14 +430,14 @@ impl Desk {
         }
     }
 
-    /// The blocks that last, the first to end first.
+    /// Returns the blocks in force, the first to end first.
     pub fn blocks(&self, now: Wall) -> Vec<CallBlock> {
         let mut blocks: Vec<CallBlock> = self.fatigue.blocks(now).collect();
         blocks.sort_by(|a, b| (a.until, &a.item, a.id).cmp(&(b.until, &b.item, b.id)));
         blocks
     }
 
-    /// Ends a block before its time. Returns what it was.
+    /// Ends a block before its time, and returns it.
     pub fn end_block(&mut self, id: &PromptId, now: Wall) -> Option<CallBlock> {
         self.fatigue.end_block(id, now)
     }
@@ -425,17 +446,17 @@ impl Desk {
         self.prompts.get(id).map(|entry| &entry.prompt)
     }
 
-    /// Denials that still refuse their action.
+    /// Returns the number of denials that still refuse their action.
     pub fn denials(&self, now: Wall) -> usize {
         self.fatigue.denials(now)
     }
 
-    /// All open prompts, in no order.
+    /// Returns all open approvals, in no order.
     pub fn prompts(&self) -> impl Iterator<Item = &Prompt> {
         self.prompts.values().map(|entry| &entry.prompt)
     }
 
-    /// Whether a call waits for the prompt.
+    /// Whether a call waits for the approval.
     #[cfg(test)]
     pub(super) fn is_held(&self, id: &PromptId) -> bool {
         self.prompts.get(id).is_some_and(|entry| entry.tie == Tie::Held)

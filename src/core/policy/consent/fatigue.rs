@@ -1,8 +1,9 @@
-//! Against approval fatigue: bounds on a caller's approvals, and refusals after denials and unanswered ones.
+//! Protection against approval fatigue: bounds on unanswered approvals, and refusals after denials
+//! and unanswered approvals.
 //!
-//! Approvals without an answer count by caller and by the name that the client gives itself, so
-//! that one host does not silence the others of its caller. A caller has eight names; all further
-//! ones count as one. Denials count by caller.
+//! Unanswered approvals count by caller and by the name that the client gives itself, so that one
+//! host does not silence the others of its caller. Eight names of a caller count apart; all further
+//! names count as one. Denials count by caller.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -11,40 +12,44 @@ use super::hold::Holder;
 use super::{Asked, Prompt, PromptId, Wall};
 use crate::policy::{Caller, Digest, Evidence};
 
-/// How long a denial is remembered for the same action, in seconds.
+/// Seconds for which a denial refuses the same action.
 pub const DENIED: Wall = 600;
-/// Names of clients of one caller that are counted apart.
+/// Most client names of one caller that count apart.
 const MAX_NAMES: usize = 8;
-/// The name of all others. A client that calls itself so counts among them.
+/// The name under which all other clients count. A client that gives itself this name counts among
+/// them.
 const OTHERS: &str = "\u{0}";
-/// Prompts opened within so many seconds can be one strike.
+/// Approvals opened within this number of seconds can be one strike.
 const TOGETHER: Wall = 10;
-/// Strikes of one caller that are remembered for a minute; no configuration counts as far.
+/// Most strikes of one client that are remembered for a minute; no configuration allows more.
 const MAX_UNANSWERED: usize = 128;
-/// Dismissals and time-outs in a row that close an item to a caller.
+/// Dismissals and time-outs in a row that start an embargo on an item for a client.
 pub(super) const STRIKES: u32 = 3;
-/// For how long, the first, second and any further time, in seconds.
+/// Seconds of the first, the second and any further embargo.
 pub(super) const EMBARGOES: [Wall; 3] = [600, 3600, 24 * 3600];
-/// After so many quiet seconds nothing is remembered of strikes.
+/// Seconds without a strike after which strikes are forgotten.
 const FORGIVEN: Wall = 24 * 3600;
 const MINUTE: Wall = 60;
 
-/// Entries of each memory, and those of one caller among them. Without room nothing is asked.
+/// Most entries of each memory, and most entries of one caller among them. Without room no approval
+/// is opened.
 const MAX_ENTRIES: usize = 8192;
 const MAX_OF_CALLER: usize = 512;
 
-/// A refusal of calls for a while: of one action that a person denied, or of an item's calls to one
-/// client, after approvals that nobody answered.
+/// A block on calls for a while: on one action that a person denied, or on one client's calls of an
+/// item after unanswered approvals.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallBlock {
-    /// The prompt that was denied, else made of client and item, so that an operator can name it.
+    /// The id of the denied approval. For an embargo, an id made of client and item, so that an
+    /// operator can name it.
     pub id: PromptId,
     pub caller: Caller,
-    /// The client's name; `None` for all clients of the caller beyond those that are counted apart.
+    /// The client's name. `None` for an embargo on the clients of the caller that do not count
+    /// apart, and for a denied client without a name.
     pub client: Option<Arc<str>>,
     pub item: Arc<str>,
     pub until: Wall,
-    /// The denial, where there was one.
+    /// The denial; `None` for an embargo.
     pub denial: Option<Denial>,
 }
 
@@ -52,41 +57,44 @@ pub struct CallBlock {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denial {
     pub asked: Asked,
-    /// The person, as the channel knows them, and its evidence.
+    /// The person who denied, as the channel identifies them.
     pub by: Arc<str>,
     pub evidence: Evidence,
     pub at: Wall,
 }
 
-/// Unanswered prompts of one client about one item.
+/// Unanswered approvals of one client about one item.
 #[derive(Clone, Copy, Debug, Default)]
 struct Strikes {
     in_row: u32,
     embargoes: usize,
-    /// No prompt before this.
+    /// End of the last embargo: no approval is opened before this.
     until: Wall,
     last: Wall,
-    /// When the prompt of the last strike was opened, and the number of the newest prompt at that strike.
+    /// The time at which the approval of the last strike was opened.
     opened_at: Wall,
+    /// The number of the newest approval at the last strike.
     newest: u64,
-    /// The number of the newest prompt when the last embargo began. Those that were open then add nothing.
+    /// The number of the newest approval when the last embargo began. Approvals that were open then
+    /// add no strike.
     embargoed: u64,
 }
 
-/// The memory of a desk.
+/// The desk's memory of denials and unanswered approvals.
 #[derive(Debug, Default)]
 pub(super) struct Fatigue {
-    /// When each client's strikes of the last minute were.
+    /// Times of each client's strikes in the last minute.
     unanswered: HashMap<Holder, VecDeque<Wall>>,
-    /// Denied actions.
+    /// Denied actions, by [`Asked::action`].
     denied: HashMap<Digest, CallBlock>,
-    /// By client, by item.
+    /// Strikes by client, then by item.
     strikes: HashMap<Holder, HashMap<Arc<str>, Strikes>>,
+    /// The time of the last sweep.
     swept: Wall,
 }
 
 impl Fatigue {
-    /// Forgets expired entries.
+    /// Forgets expired entries, at most once a minute.
     pub(super) fn sweep(&mut self, now: Wall) {
         if now < self.swept + MINUTE {
             return;
@@ -104,12 +112,13 @@ impl Fatigue {
         self.denied.get(action).is_some_and(|block| block.until > now)
     }
 
-    /// Actions that a denial still refuses.
+    /// Returns the number of actions that a denial still refuses.
     pub(super) fn denials(&self, now: Wall) -> usize {
         self.denied.values().filter(|block| block.until > now).count()
     }
 
-    /// The client of a prompt as it is counted: by its name, unless its caller has too many.
+    /// Returns the key under which the client of an approval counts: its name, or [`OTHERS`] if its
+    /// caller has too many names.
     fn counted(&self, asked: &Asked, client: &Arc<str>) -> Holder {
         let caller = asked.caller.clone();
         let holder = Holder { caller, client: Arc::clone(client) };
@@ -120,13 +129,13 @@ impl Fatigue {
         Holder { client: Arc::from(OTHERS), ..holder }
     }
 
-    /// Until when a client is not asked about that item.
+    /// Returns the end of the embargo on an item for a client, if there is one.
     pub(super) fn embargo(&self, asked: &Asked, client: &Arc<str>, now: Wall) -> Option<Wall> {
         let strikes = self.strikes.get(&self.counted(asked, client))?.get(&asked.item)?;
         (strikes.until > now).then_some(strikes.until)
     }
 
-    /// The blocks that last, in no order.
+    /// Returns the blocks in force, in no order.
     pub(super) fn blocks(&self, now: Wall) -> impl Iterator<Item = CallBlock> {
         let of_client = move |(holder, items): (&Holder, &HashMap<Arc<str>, Strikes>)| {
             let lasting = items.iter().filter(|(_, strikes)| strikes.until > now);
@@ -137,17 +146,17 @@ impl Fatigue {
         self.strikes.iter().flat_map(of_client).chain(denied)
     }
 
-    /// The denial of that prompt, as long as it blocks.
+    /// Returns the denial of an approval, while it blocks.
     pub(super) fn denial(&self, id: &PromptId, now: Wall) -> Option<&Denial> {
         self.denied.values().find(|block| block.id == *id && block.until > now)?.denial.as_ref()
     }
 
-    /// Takes the denial of that prompt back.
+    /// Takes back the denial of an approval.
     pub(super) fn undo_denial(&mut self, id: &PromptId) {
         self.denied.retain(|_, block| block.id != *id);
     }
 
-    /// Ends a block and forgets what led to it. Returns what it was.
+    /// Ends a block and forgets what led to it. Returns the block.
     pub(super) fn end_block(&mut self, id: &PromptId, now: Wall) -> Option<CallBlock> {
         let ended = self.blocks(now).find(|block| block.id == *id)?;
         if ended.denial.is_some() {
@@ -161,7 +170,7 @@ impl Fatigue {
         Some(ended)
     }
 
-    /// Whether what may come of another prompt can be remembered.
+    /// Whether there is room to remember the end of another approval.
     pub(super) fn has_room(&self, asked: &Asked, client: &Arc<str>) -> bool {
         let holder = self.counted(asked, client);
         let known = self.strikes.get(&holder).is_some_and(|items| items.contains_key(&asked.item));
@@ -174,8 +183,8 @@ impl Fatigue {
         strikes && denied && (self.unanswered.contains_key(&holder) || self.unanswered.len() < MAX_ENTRIES)
     }
 
-    /// How many prompts of the client ended without an answer within a minute, and the seconds
-    /// until it may open another one; `None` when it may.
+    /// Returns how many approvals of the client ended without an answer within a minute, and the
+    /// seconds until it may open another one; `None` if it may open one now.
     pub(super) fn wait(
         &mut self,
         asked: &Asked,
@@ -186,13 +195,13 @@ impl Fatigue {
         let holder = self.counted(asked, client);
         let times = self.unanswered.get_mut(&holder)?;
         forget_old(times, now);
-        // The oldest of those that are too many ends the wait.
+        // The wait ends when the oldest excess strike is a minute old.
         let last = times.len().checked_sub(per_minute)?;
         let until = times.get(last).copied().unwrap_or(now) + MINUTE;
         Some((times.len(), until.saturating_sub(now).max(1)))
     }
 
-    /// A person denied the call.
+    /// Remembers a person's denial.
     pub(super) fn denied(&mut self, prompt: &Prompt, by: &str, evidence: Evidence, now: Wall) {
         let asked = &prompt.asked;
         let block = CallBlock {
@@ -206,7 +215,8 @@ impl Fatigue {
         self.denied.insert(asked.action(), block);
     }
 
-    /// A person answered. An embargo that has begun goes on to its end.
+    /// Forgets the client's strikes about the item, because a person answered. An embargo that has
+    /// begun runs to its end.
     pub(super) fn answered(&mut self, asked: &Asked, client: &Arc<str>, now: Wall) {
         let holder = self.counted(asked, client);
         match self.strikes.get_mut(&holder).and_then(|items| items.get_mut(&asked.item)) {
@@ -225,7 +235,8 @@ impl Fatigue {
         }
     }
 
-    /// The prompt of that number ended without an answer; `newest` is that of the prompt that was opened last.
+    /// Counts a strike: the approval with this `number` ended without an answer. `newest` is the
+    /// number of the approval that was opened last.
     pub(super) fn strike(&mut self, prompt: &Prompt, now: Wall, number: u64, newest: u64) {
         let asked = &prompt.asked;
         let holder = self.counted(asked, &prompt.shown.client_name());
@@ -238,7 +249,7 @@ impl Fatigue {
         if number <= strikes.embargoed {
             return;
         }
-        // Opened beside the prompt of the last strike: nobody looked at either.
+        // Opened beside the approval of the last strike: both were overlooked at once.
         if number <= strikes.newest && prompt.opened_at.abs_diff(strikes.opened_at) <= TOGETHER {
             return;
         }
@@ -259,7 +270,7 @@ impl Fatigue {
         }
     }
 
-    /// The most that any memory holds; for tests of the bounds.
+    /// Returns the size of the largest memory, for tests of the bounds.
     #[cfg(test)]
     pub(super) fn largest(&self) -> usize {
         let strikes: usize = self.strikes.values().map(HashMap::len).sum();
@@ -268,7 +279,7 @@ impl Fatigue {
     }
 }
 
-/// The block of that client and item.
+/// Returns the embargo block of a client and an item, with an id made of both.
 fn block_of(holder: &Holder, item: &Arc<str>, until: Wall) -> CallBlock {
     let mut bytes = Vec::new();
     for text in [holder.caller.key(), &*holder.client, &**item] {
@@ -283,6 +294,7 @@ fn block_of(holder: &Holder, item: &Arc<str>, until: Wall) -> CallBlock {
     CallBlock { id: PromptId::new(id), caller, client, item, until, denial: None }
 }
 
+/// Drops the times that are a minute old.
 fn forget_old(times: &mut VecDeque<Wall>, now: Wall) {
     while times.front().is_some_and(|at| at + MINUTE <= now) {
         times.pop_front();

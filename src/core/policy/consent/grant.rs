@@ -1,18 +1,20 @@
-//! Grants: remembered consents, and the proof that one covers an action.
+//! Grants: remembered yeses, and the proof that one covers an action.
 //!
-//! | state | leaves it by | to |
-//! |---|---|---|
-//! | live | `claim` of a once-grant, by the call that was asked about as long as that one waits | claimed |
-//! | live | its time is over, or it was not used for long | expired |
-//! | live | revoke | revoked |
-//! | live | definition or launch changed, upstream gone, session over | invalidated |
-//! | claimed | the proof is dropped unspent: the call was refused | live |
-//! | claimed | `spend`: the call goes on | consumed |
+//! A live grant ends or changes as follows:
 //!
-//! Consumed, expired, revoked and invalidated are final, and such a grant is in no [`Grants`] any more. A grant covers an
-//! action if, and only if, caller, kind, item, upstream, definition, launch and rule are equal, the
-//! arguments are equal, any or below the folder that it names ([`Below`]), the session is equal
-//! where the grant is for a session, and its evidence is at least what the action needs.
+//! - `claim` of a once-grant: claimed. While the call that was asked about waits, only it can claim
+//!   the grant.
+//! - The proof of a claim is dropped unspent, because the call was refused: live again.
+//! - `spend` of a claim, because the call goes on: consumed.
+//! - Its time is over, or it was not used for long: expired.
+//! - A person revokes it: revoked.
+//! - Definition or launch changed, upstream gone, session over: invalidated.
+//!
+//! Consumed, expired, revoked and invalidated are final; such a grant is in no [`Grants`] any more.
+//! A grant covers an action if, and only if, caller, kind, item, upstream, definition, launch and
+//! rule are equal, the arguments are equal, any or below the folder that it names ([`Below`]), the
+//! session is equal if the grant is for a session, and its evidence is at least what the action
+//! needs.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,14 +27,14 @@ use super::{Asked, PromptId, Wall};
 use crate::policy::{Caller, Evidence};
 use crate::wire::raw::RawJson;
 
-/// Life of an unused once-grant, in seconds: after a day its call is long forgotten.
+/// Life of an unused once-grant, in seconds. After a day its call is long forgotten.
 pub const ONCE_LIFE: Wall = 24 * 3600;
 
-/// Which arguments a grant covers.
+/// The arguments that a grant covers.
 #[derive(Clone, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(const_into_str, serialize_all = "lowercase")]
 pub enum Arguments {
-    /// The arguments that were shown.
+    /// Exactly the approved arguments.
     Exact,
     Any,
     /// Arguments that name places below a folder, or at a site.
@@ -40,7 +42,7 @@ pub enum Arguments {
 }
 
 impl Arguments {
-    /// The scope of a grant with that lifetime and evidence.
+    /// Returns the arguments that a grant with this lifetime and evidence covers.
     pub fn of(lifetime: Lifetime, evidence: Evidence, destructive: bool) -> Self {
         match lifetime {
             Lifetime::Once => Self::Exact,
@@ -50,7 +52,7 @@ impl Arguments {
         }
     }
 
-    /// Reads the word of a variant and the text of [`Self::below`].
+    /// Parses the word of a variant and the text of [`Self::below`].
     pub fn parse(word: &str, below: Option<&str>) -> Option<Self> {
         match (word, below) {
             ("exact", None) => Some(Self::Exact),
@@ -60,7 +62,7 @@ impl Arguments {
         }
     }
 
-    /// The folder or site that it names, where it is for one.
+    /// Returns the folder or site that the arguments must name; `None` for the other variants.
     pub const fn below(&self) -> Option<&Arc<Below>> {
         match self {
             Self::Below(below) => Some(below),
@@ -69,7 +71,7 @@ impl Arguments {
     }
 }
 
-/// How long a grant lives. A change of the definition or the launch ends each of them.
+/// The lifetime of a grant. A change of the definition or the launch ends every grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(const_into_str, serialize_all = "kebab-case")]
 pub enum Lifetime {
@@ -81,7 +83,7 @@ pub enum Lifetime {
 }
 
 impl Lifetime {
-    /// When it ends, where that is a date.
+    /// Returns the date at which the grant ends, if it has one.
     pub const fn until(self) -> Option<Wall> {
         match self {
             Self::Until(until) => Some(until),
@@ -89,7 +91,7 @@ impl Lifetime {
         }
     }
 
-    /// Reads the word of a variant and the time of [`Self::until`].
+    /// Parses the word of a variant and the time of [`Self::until`].
     pub fn parse(word: &str, until: Option<Wall>) -> Option<Self> {
         match (word, until) {
             ("once", None) => Some(Self::Once),
@@ -104,34 +106,34 @@ impl Lifetime {
 /// The stored parts of a grant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrantRow {
-    /// 16 hexadecimal digits.
+    /// The grant's id: 16 hexadecimal digits.
     pub id: Arc<str>,
     pub asked: Asked,
     pub arguments: Arguments,
     pub lifetime: Lifetime,
     pub evidence: Evidence,
-    /// The person who answered, as the channel knows them.
+    /// The person who answered, as the channel identifies them.
     pub by: Arc<str>,
     pub granted_at: Wall,
     pub last_used: Wall,
     pub uses: u64,
 }
 
-/// A remembered consent.
+/// A remembered yes, with its use.
 #[derive(Debug)]
 pub struct Grant {
     row: GrantRow,
     last_used: AtomicU64,
     uses: AtomicU64,
-    /// Uses that are kept already.
+    /// Number of uses that the store has.
     written: AtomicU64,
     claimed: AtomicBool,
     consumed: AtomicBool,
-    /// Whether a record on disk says that it was used.
+    /// Whether a record on disk says that the grant was used.
     recorded: AtomicBool,
-    /// The prompt whose answer it is, where the call that asked was waiting then.
+    /// The answered approval, if its call was waiting then.
     prompt: Option<PromptId>,
-    /// That call still waits, and no other call gets it.
+    /// True while that call waits; no other call can claim the grant.
     reserved: AtomicBool,
 }
 
@@ -150,17 +152,18 @@ impl Grant {
         }
     }
 
-    /// A grant for the call that waits for that prompt. Others get it when the call has left it.
+    /// Makes a grant that is reserved for the call that waits for `prompt`, until
+    /// [`Self::release`].
     pub(super) fn for_call(row: GrantRow, prompt: PromptId) -> Self {
         Self { prompt: Some(prompt), reserved: AtomicBool::new(true), ..Self::new(row) }
     }
 
-    /// Whether a call waits that alone may use it.
+    /// Whether the grant is reserved for a waiting call.
     pub fn is_reserved(&self) -> bool {
         self.reserved.load(Ordering::Acquire)
     }
 
-    /// The call that it was for waits no longer.
+    /// Ends the reservation, because the call waits no longer.
     pub fn release(&self) {
         self.reserved.store(false, Ordering::Release);
     }
@@ -205,17 +208,17 @@ impl Grant {
         self.uses.load(Ordering::Relaxed)
     }
 
-    /// Uses that are not kept yet.
+    /// Returns the number of uses that the store does not have yet.
     pub fn unwritten(&self) -> u64 {
         self.uses().saturating_sub(self.written.load(Ordering::Relaxed))
     }
 
-    /// So many uses have been kept.
+    /// Notes that the store has this number of further uses.
     pub fn written(&self, uses: u64) {
         self.written.fetch_add(uses, Ordering::Relaxed);
     }
 
-    /// Another process used it.
+    /// Notes a use by another process.
     pub fn also_used(&self, at: Wall) {
         self.last_used.fetch_max(at, Ordering::Relaxed);
     }
@@ -224,61 +227,63 @@ impl Grant {
         self.row.lifetime == Lifetime::Once
     }
 
-    /// Whether the record of a use has to be on disk before its call is sent: for a once-grant, and for the first use
-    /// of another. Later uses of a lasting grant are recorded like calls that a rule allows.
+    /// Whether the record of a use must be on disk before its call is sent: for every use of a
+    /// once-grant, and for the first use of another grant. Later uses of a lasting grant are
+    /// recorded like calls that a rule allows.
     pub fn is_grave(&self) -> bool {
         self.is_once() || !self.recorded.load(Ordering::Acquire)
     }
 
-    /// The record of a use is on disk, and with it that of the answer, which comes before it.
+    /// Notes that the record of a use is on disk, and with it the earlier record of the answer.
     pub fn set_recorded(&self) {
         self.recorded.store(true, Ordering::Release);
     }
 
-    /// Everything about it, as of this moment.
+    /// Returns the stored parts as of this moment.
     pub fn row(&self) -> GrantRow {
         GrantRow { last_used: self.last_used(), uses: self.uses(), ..self.row.clone() }
     }
 
-    /// Takes the one use of a once-grant for good; true once.
+    /// Consumes the one use of a once-grant for good. Returns true the first time only.
     pub fn consume(&self) -> bool {
         !self.consumed.swap(true, Ordering::AcqRel)
     }
 
-    /// A call that was to use it was refused: another may, unless the use has begun.
+    /// Frees the claim of a call that was refused, so that another call can use the grant. Has no
+    /// effect once the grant is consumed.
     pub fn give_back(&self) {
         if !self.consumed.load(Ordering::Acquire) {
             self.claimed.store(false, Ordering::Release);
         }
     }
 
-    /// Whether it has expired: by its date, or unused for `unused` seconds.
+    /// Whether the grant has expired: by its date, or because it was not used for `unused` seconds.
     pub fn is_over(&self, now: Wall, unused: Wall) -> bool {
         let idle = if self.is_once() { unused.min(ONCE_LIFE) } else { unused };
         self.row.lifetime.until().is_some_and(|until| now >= until)
             || now.saturating_sub(self.last_used().max(self.row.granted_at)) >= idle
     }
 
-    /// Whether it covers calls beyond one, of the item that the action is about, with some arguments. The URIs of a template are
-    /// one item: they have its definition.
+    /// Whether the grant covers more than one call of the action's item with some arguments. All
+    /// URIs of a template count as one item, since they have its definition.
     fn lasts_for(&self, action: &Asked) -> bool {
         !self.is_once() && self.is_like(action)
     }
 
-    /// Whether it was given for this action, its evidence included. Says nothing about its state. A
-    /// grant below a folder covers nothing here, since that needs the arguments: see
-    /// [`Self::covers_call`].
+    /// Whether the grant was given for this action and has the evidence that it needs. Does not
+    /// check that the grant is live. A grant below a folder covers nothing here, because its
+    /// judgement needs the arguments: see [`Self::covers_call`].
     pub fn covers(&self, action: &Asked) -> bool {
         self.covers_call(action, None, &Places::default())
     }
 
-    /// Whether it was given for this action, with these arguments where they are known.
+    /// As [`Self::covers`], for a call with these arguments if they are known.
     pub fn covers_call(&self, action: &Asked, given: Option<&Given<'_>>, places: &Places) -> bool {
         let asked = &self.row.asked;
         let are_covered = || match &self.row.arguments {
             Arguments::Exact => asked.arguments == action.arguments,
-            // The client's user did not agree to a destructive tool in general; the tool became one
-            // since.
+            // The client's user agreed before the tool was known to be destructive, and did not
+            // agree to a destructive tool in general.
             Arguments::Any => !action.destructive || self.row.evidence != Evidence::Client,
             Arguments::Below(below) => {
                 self.row.evidence != Evidence::Client && given.is_some_and(|given| below.covers(given, places))
@@ -287,7 +292,8 @@ impl Grant {
         self.is_like(action) && asked.item == action.item && are_covered()
     }
 
-    /// Whether it was given for an action like this one, the name of the item and the arguments aside.
+    /// Whether the grant was given for such an action, if the name of the item and the arguments
+    /// are left aside.
     fn is_like(&self, action: &Asked) -> bool {
         let Asked { caller, session, upstream, kind, definition, launch, rule, need, .. } = action;
         let given = &self.row.asked;
@@ -303,15 +309,15 @@ impl Grant {
     }
 }
 
-/// By item.
+/// The grants of one caller, by item.
 type OfCaller = HashMap<Arc<str>, Vec<Arc<Grant>>, RandomState>;
 
 /// An immutable set of live grants.
 #[derive(Clone, Debug)]
 pub struct Grants {
-    /// By caller.
+    /// Grants by caller.
     callers: HashMap<Caller, Arc<OfCaller>, RandomState>,
-    /// Seconds after which an unused grant ends.
+    /// Seconds without use after which a grant ends.
     unused: Wall,
     len: usize,
     places: Arc<Places>,
@@ -322,17 +328,17 @@ impl Grants {
         Self { callers: HashMap::default(), unused, len: 0, places: Arc::default() }
     }
 
-    /// The same grants with other folders that no grant below a folder takes.
+    /// Returns the grants with other folders that a grant below a folder must not cover.
     pub fn with_places(&self, places: Arc<Places>) -> Self {
         Self { places, ..self.clone() }
     }
 
-    /// The folders that no grant below a folder takes.
+    /// Returns the folders that a grant below a folder must not cover.
     pub const fn places(&self) -> &Arc<Places> {
         &self.places
     }
 
-    /// The same grants with another time of disuse.
+    /// Returns the grants with another time of disuse, in seconds.
     pub fn with_unused(&self, unused: Wall) -> Self {
         Self { unused, ..self.clone() }
     }
@@ -341,24 +347,26 @@ impl Grants {
         self.len
     }
 
-    /// Seconds after which an unused grant ends.
+    /// Returns the seconds without use after which a grant ends.
     pub const fn unused(&self) -> Wall {
         self.unused
     }
 
-    /// How many grants a caller has.
+    /// Returns the number of a caller's grants.
     pub fn of_caller(&self, caller: &Caller) -> usize {
         self.callers.get(caller).map_or(0, |items| items.values().map(Vec::len).sum())
     }
 
-    /// A live grant that covers the action. A once-grant is claimed with it, so that of two calls one gets it; one that serves
-    /// several calls goes before it. `own` is the prompt that the call waited for: its once-grant goes before others, and no
-    /// other call gets it as long as this one waits.
+    /// Finds a live grant that covers the action. A lasting grant is taken before a once-grant. A
+    /// once-grant is claimed, so that no other call gets it. `own` is the approval that the call
+    /// waited for: its once-grant is taken before others, and no other call gets it while this one
+    /// waits.
     pub fn claim(&self, asked: &Asked, now: Wall, own: Option<&PromptId>) -> Option<Consented> {
         self.claim_call(asked, None, now, own)
     }
 
-    /// The same for a call with these arguments, which a grant below a folder may cover too.
+    /// As [`Self::claim`], for a call with these arguments, which a grant below a folder may cover
+    /// too.
     pub fn claim_call(
         &self,
         asked: &Asked,
@@ -383,7 +391,8 @@ impl Grants {
         Some(Consented { grant: Arc::clone(grant), now, spent: false })
     }
 
-    /// Whether a live grant for longer than once is about this item, whatever the arguments. Uses nothing up.
+    /// Whether a live grant for longer than once is about this item, for any arguments. Uses
+    /// nothing up.
     pub fn lasting(&self, asked: &Asked, now: Wall) -> bool {
         let Some(items) = self.callers.get(&asked.caller) else { return false };
         items.values().flatten().any(|grant| grant.lasts_for(asked) && !grant.is_over(now, self.unused))
@@ -397,7 +406,7 @@ impl Grants {
         grants
     }
 
-    /// Without those that are gone.
+    /// Returns the grants for which `gone` is false.
     pub fn without(&self, gone: impl Fn(&Grant) -> bool) -> Self {
         let kept = self.iter().filter(|grant| !gone(grant)).cloned();
         kept.fold(Self::new(self.unused).with_places(Arc::clone(&self.places)), |mut grants, grant| {
@@ -408,14 +417,14 @@ impl Grants {
         })
     }
 
-    /// Whether a grant is still among them.
+    /// Whether a grant is still in the set.
     pub fn has(&self, grant: &Grant) -> bool {
         let asked = grant.asked();
         let grants = self.callers.get(&asked.caller).and_then(|items| items.get(&*asked.item));
         grants.is_some_and(|grants| grants.iter().any(|live| live.id() == grant.id()))
     }
 
-    /// All of them, in no order.
+    /// Returns all grants, in no order.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Grant>> {
         self.callers.values().flat_map(|items| items.values()).flatten()
     }
@@ -423,7 +432,8 @@ impl Grants {
 
 /// Proof that a live grant covers an action; only [`Grants::claim`] makes one.
 ///
-/// Dropping it without [`Self::spend`] gives a once-grant back: a call that is refused burns nothing.
+/// Dropping the proof without [`Self::spend`] frees a claimed once-grant: a refused call uses
+/// nothing up.
 #[derive(Debug)]
 #[must_use = "a consent that is dropped is given back"]
 pub struct Consented {
@@ -433,7 +443,7 @@ pub struct Consented {
 }
 
 impl Consented {
-    /// One for the tests of decisions, which do not look at what it is about.
+    /// Makes a proof for tests of decisions, which do not look at its action.
     #[cfg(test)]
     pub(in crate::policy) fn stand_in(id: &str) -> Self {
         let text = Arc::<str>::from("x");
@@ -462,7 +472,8 @@ impl Consented {
         self.grant.is_once()
     }
 
-    /// The call goes on. A once-grant covers nothing from here on; the forwarding task consumes it durably first.
+    /// Counts a use, because the call goes on. A once-grant stays claimed and covers nothing more;
+    /// the store must consume it before the call is sent.
     pub fn spend(mut self) -> Arc<Grant> {
         self.spent = true;
         self.grant.last_used.fetch_max(self.now, Ordering::Relaxed);

@@ -1,35 +1,37 @@
-//! Which calls are held open while they wait for a person, and for how long.
+//! Limits on calls that are held open while they wait for a person: how many, and for how long.
 //!
-//! A call has a place among those of its caller, and among all. A client that gave a held call up is not made to wait as long
-//! again: the next calls of that caller and that client's name are held two thirds of the time that it waited. That is forgotten
-//! once a call of them was answered while it was held, or after an hour. Names are the clients' own words, so a caller has room
-//! for a few of them; the oldest gives way.
+//! A held call takes a slot of its caller and one of all. After a client gave up a held call, the
+//! next calls of that caller and client name are held for two thirds of the time that it waited.
+//! This is forgotten once one of their calls is answered while it is held, or after an hour. Names
+//! are the clients' own words, so a caller has room for a few; the oldest is dropped.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::policy::Caller;
-/// Calls of all callers that are held at once.
+/// Most calls of all callers that are held at once.
 pub const MAX_HELD: usize = 256;
 
-/// For how long the patience of a client that gave up is remembered.
+/// Time for which the patience of a client that gave up is remembered.
 pub const REMEMBERED: Duration = Duration::from_secs(3600);
-/// Names of clients that are remembered, of one caller and of all.
+/// Most client names that are remembered for one caller.
 const MAX_NAMES: usize = 16;
+/// Most client names that are remembered for all callers.
 const MAX_NAMES_OF_ALL: usize = 1024;
 
-/// How often the client of a held call hears that it waits, if it wants to hear of progress.
+/// Time between two reminders to the client of a held call.
 const REMIND: Duration = Duration::from_secs(10);
 
-/// When the client of a held call hears that it waits: at once, and then from time to time.
+/// The schedule of the progress messages that tell a client that its call waits: at once, and then
+/// from time to time.
 #[derive(Debug, Default)]
 pub struct Reminders {
     last: Option<Duration>,
 }
 
 impl Reminders {
-    /// Whether it is to hear of it now; then not again for a while.
+    /// Whether a reminder is due; if so, the next one is due after [`REMIND`].
     pub fn is_due(&mut self, now: Duration) -> bool {
         let is_due = self.last.is_none_or(|last| now >= last + REMIND);
         if is_due {
@@ -38,47 +40,48 @@ impl Reminders {
         is_due
     }
 
-    /// When it is to hear of it again; `None` before the first time.
+    /// Returns when the next reminder is due; `None` before the first one.
     pub fn next(&self) -> Option<Duration> {
         self.last.map(|last| last + REMIND)
     }
 }
 
-/// The client that a call is of: its caller, and the name that it gives itself.
+/// The client of a call: its caller, and the name that it gives itself.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Holder {
     pub caller: Caller,
     pub client: Arc<str>,
 }
 
-/// How the wait of a held call ended.
+/// The way in which the wait of a held call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// A person answered.
     Answered,
-    /// The client gave it up after so long.
+    /// The client gave up after this time.
     GaveUp(Duration),
-    /// Its time was over, or the gateway ended it.
+    /// The time was over, or the gateway ended the wait.
     Over,
 }
 
-/// Why a call is not held.
+/// The reason why a call is not held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotHeld {
     /// There is no time to hold it for.
     NoTime,
-    /// Its caller, or all callers together, have as many as may be.
+    /// Its caller, or all callers together, have no free slot.
     Full,
 }
 
-/// The wait of a client that gave up.
+/// The last wait that a client gave up.
 #[derive(Debug)]
 struct GaveUp {
     waited: Duration,
     at: Duration,
 }
 
-/// The calls that are held, and the clients that gave up. Times are of any clock that never goes back.
+/// The numbers of held calls, and the clients that gave up. Times are of any clock that never goes
+/// back.
 #[derive(Debug, Default)]
 pub struct Held {
     of_callers: HashMap<Caller, usize>,
@@ -87,10 +90,11 @@ pub struct Held {
 }
 
 impl Held {
-    /// Takes a place for a call that may be held for `hold`, of a caller with `most` places. Returns for how long it is held.
+    /// Takes a slot for a call that may be held for `hold`, if its caller has fewer than `most`.
+    /// Returns the time for which to hold it.
     ///
     /// # Errors
-    /// Why it is not held; it has no place then.
+    /// The reason why the call is not held; it takes no slot.
     pub fn begin(&mut self, holder: &Holder, hold: Duration, most: usize, now: Duration) -> Result<Duration, NotHeld> {
         let hold = hold.min(self.patience(holder, now).unwrap_or(hold));
         if hold.is_zero() {
@@ -105,7 +109,7 @@ impl Held {
         Ok(hold)
     }
 
-    /// Gives a place back that [`Self::begin`] took.
+    /// Frees a slot that [`Self::begin`] took, and remembers or forgets the client's patience.
     pub fn end(&mut self, holder: &Holder, ended: Ended, now: Duration) {
         if let Some(mine) = self.of_callers.get_mut(&holder.caller) {
             *mine = mine.saturating_sub(1);
@@ -123,20 +127,22 @@ impl Held {
         }
     }
 
-    /// How many calls are held.
+    /// Returns the number of held calls.
     pub const fn len(&self) -> usize {
         self.all
     }
 
-    /// For how long the calls of a client are held at most, where it gave one up.
+    /// Returns the longest time to hold a call of the client, if it gave one up.
     fn patience(&self, holder: &Holder, now: Duration) -> Option<Duration> {
         let gave_up = self.gave_up.get(holder).filter(|gave_up| now < gave_up.at + REMEMBERED)?;
         Some(gave_up.waited / 3 * 2)
     }
 
+    /// Remembers that a client gave up after `waited`, and drops the oldest name if there is no
+    /// room.
     fn remember(&mut self, holder: &Holder, waited: Duration, now: Duration) {
         self.gave_up.retain(|_, gave_up| now < gave_up.at + REMEMBERED);
-        // Of calls that were held together, the one that was given up first says most.
+        // If several calls were held together, the shortest wait that was given up counts.
         let waited = self.gave_up.get(holder).map_or(waited, |before| before.waited.min(waited));
         if !self.gave_up.contains_key(holder) {
             let mine = self.gave_up.keys().filter(|known| known.caller == holder.caller).count();
@@ -242,8 +248,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever happens: no caller has more places than it may, every place comes back, no call is held for longer than was
-        /// asked for or than two thirds of the last wait that its client gave up, and the memory has its bounds.
+        /// In any history no caller has more slots than it may, every slot is freed, no call is
+        /// held for longer than asked for or than two thirds of the last wait that its client gave
+        /// up, and the memory keeps its bounds.
         #[test]
         fn places_and_memory_keep_their_bounds(steps in steps()) {
             let (mut held, mut now) = (Held::default(), Duration::ZERO);
@@ -259,7 +266,7 @@ mod tests {
                             Ok(time) => {
                                 prop_assert!(mine < most && time <= s(hold) && !time.is_zero());
                                 let last = gave_up.get(&holder).filter(|(_, at)| now < *at + REMEMBERED);
-                                // The oldest of many names may be forgotten; that of the latest is not.
+                                // The oldest of many names may be forgotten, the newest not.
                                 let newest = gave_up.iter().filter(|(other, _)| other.caller == holder.caller);
                                 let newest = newest.max_by_key(|(_, (_, at))| *at).map(|(other, _)| other.clone());
                                 if let Some((waited, _)) = last && newest.as_ref() == Some(&holder) {
@@ -275,7 +282,7 @@ mod tests {
                     Step::End(which, how, waited) => {
                         let holder = open.swap_remove(which % open.len());
                         let ended = [Ended::Answered, Ended::Over, Ended::GaveUp(s(waited))][usize::from(how)];
-                        // No two at one time, so that one is the latest.
+                        // No two ends are at the same time, so that one is the newest.
                         now += Duration::from_millis(1);
                         held.end(&holder, ended, now);
                         match ended {

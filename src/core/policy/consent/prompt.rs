@@ -1,4 +1,4 @@
-//! A prompt and its message.
+//! An open approval, and the message that a person reads.
 
 use super::below::{Below, Places};
 use super::shown::Kept;
@@ -8,35 +8,37 @@ use crate::policy::{Digest, Kind};
 use crate::wire::foreign::quoted;
 use crate::wire::raw::{RawJson, RawObject};
 
-/// Bytes of a message.
+/// Longest message, in bytes.
 const MAX_MESSAGE: usize = 2048;
-/// Bytes of the arguments in it.
+/// Longest arguments in a message, in bytes.
 const MAX_BRIEF: usize = 1024;
-/// Names are cut here, in bytes; that of the item is the longest.
+/// Longest name in a message, in bytes.
 const MAX_NAME: usize = 64;
+/// Longest item name in a message, in bytes.
 const MAX_ITEM: usize = 160;
 
-/// An open request for consent.
+/// An open approval: the action that needs it, and the call as a person sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prompt {
     pub id: PromptId,
     pub asked: Asked,
     pub shown: Shown,
     pub opened_at: Wall,
-    /// From then on no answer counts.
+    /// The time from which no answer counts.
     pub until: Wall,
 }
 
 impl Prompt {
-    /// Digest of what a person is shown, which an answer to several prompts names for each.
+    /// Returns the digest of the message, which an answer to several approvals states for each.
     pub fn digest(&self) -> Digest {
         Digest::of(self.message().as_bytes())
     }
 
-    /// The message of a prompt on any channel, at most 2 KiB, in which no character is hidden.
+    /// Renders the message of an approval, the same for all channels: at most 2 KiB, and without
+    /// hidden characters.
     ///
-    /// The first line says that headend asks. Foreign text stands between quotes, which it cannot close, or behind an indent, which
-    /// no line of ours has.
+    /// The first line says that headend asks. Foreign text is between quotes, which it cannot
+    /// close, or behind an indent, which no line of headend's own has.
     pub fn message(&self) -> String {
         let Asked { caller, upstream, kind, item, definition, arguments, rule, .. } = &self.asked;
         let shown = &self.shown;
@@ -71,7 +73,7 @@ impl Prompt {
         head + &self.brief(room) + &tail
     }
 
-    /// The arguments in lines, each behind an indent, in so many bytes.
+    /// Renders the arguments in indented lines, within `room` bytes.
     fn brief(&self, room: usize) -> String {
         const MORE: &str = "  .. and more that is not shown here\n";
         let view = self.shown.arguments.view(room).map(|view| (view.told(&Paint::NONE), view.is_whole()));
@@ -97,27 +99,27 @@ impl Prompt {
         out
     }
 
-    /// Facts that a reader would not notice, one sentence each.
+    /// Returns warnings about facts that a reader would not notice, one sentence each.
     pub fn warnings(&self) -> Vec<String> {
         let oddities = &self.shown.oddities;
         let hidden = oddities.told_hidden().map(|hidden| format!("{hidden}, shown as \\u{{..}}"));
         hidden.into_iter().chain(oddities.told_mixed()).collect()
     }
 
-    /// The possible effect by the words of those who state it.
+    /// Describes the possible effect of the call, and who states it.
     pub fn effect(&self) -> String {
-        // Other kinds of items say nothing about what they do; the protocol only reads them.
+        // Other items state no effects; the protocol only reads them.
         if self.asked.kind == Kind::Tool { self.shown.effect() } else { "reads only".to_owned() }
     }
 
-    /// One sentence: what a yes would do.
+    /// Returns a sentence about the effect of a yes.
     pub fn outcome(&self) -> String {
         outcome(self.asked.kind, &self.asked.upstream)
     }
 
-    /// All that a person is shown beyond the message, for other processes. `arguments` are the exact ones; `arguments-beginning` stands
-    /// for those that are too long to be kept. `below` are the grants
-    /// below a folder that are offered, the narrowest first.
+    /// Encodes the details that a person is shown beyond the message, for other processes.
+    /// `arguments` are the exact ones; `arguments-beginning` replaces them if they are too long to
+    /// be kept. `below` are the grants below a folder that are offered, the narrowest first.
     pub fn details(&self, places: &Places) -> RawObject {
         let Self { asked, shown, .. } = self;
         let (arguments, definition) = (asked.arguments.short(), asked.definition.short());
@@ -143,7 +145,7 @@ impl Prompt {
     }
 }
 
-/// One sentence: what a yes to a call of that kind at that upstream would do.
+/// Returns a sentence about the effect of a yes to a call of this kind at this upstream.
 fn outcome(kind: Kind, upstream: &str) -> String {
     let upstream = quoted(upstream, MAX_NAME);
     let does = match kind {

@@ -1,4 +1,4 @@
-//! A call as it is kept for the people who decide about it.
+//! The details of a call that are kept for the people who decide about it.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,24 +10,25 @@ use crate::wire::foreign::oddities::Oddities;
 use crate::wire::layout::laid_out;
 use crate::wire::raw::RawJson;
 
-/// Longer arguments are not kept, in bytes of JSON; of those only the beginning of their view is.
+/// Most bytes of arguments that are kept whole, as JSON. Of longer arguments only the beginning of
+/// their view is kept.
 const MAX_KEPT: usize = 256 * 1024;
-/// The beginning of arguments that are not kept, in bytes.
+/// Most bytes kept of the view of longer arguments.
 const MAX_BEGINNING: usize = 64 * 1024;
-/// A longer description is cut, in bytes.
+/// Most bytes kept of a description; a longer one is cut.
 const MAX_DESCRIPTION: usize = 4096;
 
-/// A call for a person.
+/// The details of a call, as a person sees them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {
     /// The name by which the client called the item; foreign text.
     pub exposed: String,
     pub arguments: Kept,
-    /// Bytes of the arguments as they were received.
+    /// Size of the arguments as received, in bytes.
     pub arguments_bytes: usize,
-    /// Found in all of the arguments and in the name.
+    /// Oddities in all of the arguments and in the name.
     pub oddities: Oddities,
-    /// The hints on a tool.
+    /// The stated hints on a tool.
     pub said: Said,
     /// The item's own description, cut; foreign text.
     pub description: Option<String>,
@@ -35,17 +36,18 @@ pub struct Shown {
     pub client: Option<ClientName>,
 }
 
-/// The arguments of a call that a person decides about.
+/// The arguments of a call, as far as they are kept for a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kept {
-    /// JSON on one line: the same values as they were received.
+    /// All arguments as JSON on one line, with the values as received.
     Whole(Arc<str>),
-    /// They are too long to be kept. This is the beginning of their view, as text.
+    /// The beginning of the view, as text, of arguments that are too long to be kept.
     Beginning(Arc<str>),
 }
 
 impl Kept {
-    /// The arguments as a person reads them, in about so many bytes; `None` where they were not kept.
+    /// Renders the arguments for a person, in about `bound` bytes; `None` if they are not kept
+    /// whole.
     pub fn view(&self, bound: usize) -> Option<View> {
         match self {
             Self::Whole(json) => Some(View::of(json, bound)),
@@ -79,7 +81,7 @@ impl Shown {
         }
     }
 
-    /// The same with the item's description.
+    /// Adds the item's description, cut to its bound.
     #[must_use]
     pub fn described(self, description: Option<String>) -> Self {
         let description = description.filter(|text| !text.trim().is_empty()).map(|mut text| {
@@ -93,18 +95,18 @@ impl Shown {
         Self { description, ..self }
     }
 
-    /// The same with the name that the client gives itself.
+    /// Adds the name that the client gives itself.
     #[must_use]
     pub fn asked_by(self, client: Option<ClientName>) -> Self {
         Self { client, ..self }
     }
 
-    /// The name that the client gives itself, without its version; empty where it gives none.
+    /// Returns the name that the client gives itself, without its version; empty if it gives none.
     pub fn client_name(&self) -> Arc<str> {
         self.client.as_ref().map_or_else(|| Arc::from(""), |client| Arc::clone(&client.name))
     }
 
-    /// The possible effects of a tool's call, by the words of those who state them.
+    /// Describes the possible effects of a tool's call, and who states each.
     pub fn effect(&self) -> String {
         let by_server = self.said.by_server();
         self.said.by_operator().map_or(by_server.clone(), |by_operator| format!("{by_operator}; {by_server}"))

@@ -344,7 +344,7 @@ fn the_record_of_a_grave_use_is_durable() {
     ] {
         let row = GrantRow {
             id: Arc::from("id"),
-            // What the rule wanted when it was given does not matter.
+            // The evidence that the rule needed when the grant was given does not matter.
             asked: asked(),
             arguments: Arguments::Any,
             lifetime,

@@ -1,43 +1,45 @@
-//! Hosts without a person: their programs answer forms faster than a person can read them.
+//! Unattended hosts: programs without a person that answer forms faster than a person can read
+//! them.
 //!
-//! Such an answer says nothing of what a person wants, so the call is held for the console and the
-//! terminal, and so are the later calls of that session, pipe or connection for 10 minutes. A quick
-//! choice of the form stays the client's word: it is no sign of a person, and none that there is
-//! nobody.
+//! Such an answer says nothing about a person's wish. The call is therefore held for the console
+//! and the terminal, and for 10 minutes so are the later calls of the same session, pipe or
+//! connection. A quick choice in the form still counts as the client's word: it proves neither that
+//! there is a person nor that there is none.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use super::hold::Holder;
 
-/// A person takes longer than that to answer a form.
+/// Time that a person takes at least to answer a form.
 pub const REACTION: Duration = Duration::from_millis(300);
-/// For how long a host is held to have no person.
+/// Time for which a host counts as unattended.
 pub const REMEMBERED: Duration = Duration::from_secs(600);
-/// Hosts that are remembered; the oldest gives way, and is asked again.
+/// Most hosts that are remembered. Beyond that the oldest is forgotten, and is asked again.
 const MAX_HOSTS: usize = 1024;
 
-/// The host that a call comes from: the number of its session, pipe or connection, which clients
-/// behind a proxy share, and its client.
+/// The host that a call comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AskingHost {
+    /// The number of the session, pipe or connection. Clients behind a proxy share one.
     pub connection: u64,
+    /// The caller, and the name that the client gives itself.
     pub holder: Holder,
 }
 
-/// The hosts that were found to have no person, with the time of that. Times are of any clock that
-/// never goes back.
+/// The hosts that were found to be unattended, each with the time of that. Times are of any clock
+/// that never goes back.
 #[derive(Debug, Default)]
 pub struct UnattendedHosts(HashMap<AskingHost, Duration>);
 
 impl UnattendedHosts {
-    /// Whether the host was found to have no person in the last 10 minutes.
+    /// Whether the host was found to be unattended in the last 10 minutes.
     pub fn contains(&self, host: &AskingHost, now: Duration) -> bool {
         self.0.get(host).is_some_and(|since| now < *since + REMEMBERED)
     }
 
-    /// Remembers that the host has no person. A host that is remembered already is so from its
-    /// first time, so that it is asked again after 10 minutes.
+    /// Remembers that the host is unattended. For a host that is remembered already the first time
+    /// stays, so that it is asked again after 10 minutes.
     pub fn insert(&mut self, host: AskingHost, now: Duration) {
         self.0.retain(|_, since| now < *since + REMEMBERED);
         if self.0.len() >= MAX_HOSTS
@@ -49,7 +51,7 @@ impl UnattendedHosts {
         self.0.entry(host).or_insert(now);
     }
 
-    /// Forgets the host: a choice came through it.
+    /// Forgets the host, because a choice came through it.
     pub fn remove(&mut self, host: &AskingHost) {
         self.0.remove(host);
     }

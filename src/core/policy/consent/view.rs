@@ -1,8 +1,8 @@
-//! The arguments of a call as a person reads them: short values first, then texts in their lines, edits as a comparison, and what
-//! looks binary by size and digest.
+//! The view of a call's arguments for a person: short values first, then texts in their lines,
+//! edits as a comparison, and binary-looking strings by size and digest.
 //!
-//! The view is made for reading and is bounded; nothing is decided by it. It names each value by its whole place, says of each value
-//! how much of it is not shown, and counts the values that are not there at all.
+//! A view is for reading and is bounded; no decision depends on it. It names each value by its full
+//! place, says how much of each value is not shown, and counts the values that are left out.
 
 use std::borrow::Cow;
 
@@ -23,33 +23,33 @@ pub use self::told::Paint;
 use self::pair::partner;
 use self::place::{Step, name, place};
 
-/// A longer string is a text, in bytes.
+/// Longest string that is shown on one line, in bytes. A longer one is shown as a text.
 const MAX_SHORT: usize = 120;
-/// A list or an object that is no longer stands on one line, in bytes of its JSON.
+/// Longest list or object that is shown on one line, in bytes of its JSON.
 const MAX_INLINE: usize = 160;
-/// Texts and edits that are shown; others are counted.
+/// Most texts and edits that are shown; further ones are counted.
 const MAX_LONG: usize = 256;
-/// Unchanged lines on each side of a change that stay where there is no room for all.
+/// Unchanged lines on each side of a change that stay if there is no room for all.
 const CONTEXT: usize = 2;
-/// Bytes that a line costs beside its text.
+/// Bytes that a line is charged besides its text.
 const GUTTER: usize = 10;
-/// Bytes that a heading costs beside the place that it names.
+/// Bytes that a heading is charged besides the place that it names.
 const HEADING: usize = 100;
-/// Bytes of the summary of a text that looks binary.
+/// Bytes that the summary of a binary-looking text is charged.
 const BINARY: usize = 200;
 
-/// The arguments of a call.
+/// The arguments of a call, laid out for a person.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct View {
-    /// Short values, then texts and edits; each in the order of the arguments.
+    /// The shown values: short values, then texts and edits, each in the order of the arguments.
     pub blocks: Vec<Block>,
-    /// Values that are not there at all, and the bytes of their JSON.
+    /// Number and size of the values that are not shown at all.
     pub left_out: LeftOut,
-    /// In all of the arguments, whether they are shown or not.
+    /// Oddities in all of the arguments, whether they are shown or not.
     pub oddities: Oddities,
 }
 
-/// Values that are left out of a view.
+/// The number of values that are left out of a view, and the bytes of their JSON.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
     pub values: usize,
@@ -63,28 +63,28 @@ impl LeftOut {
     }
 }
 
-/// One value, or a pair of old and new text.
+/// One shown value, or a pair of old and new text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// Its place: `path`, `edits[0].oldText`. Empty for arguments that are no object.
+    /// The value's place: `path`, `edits[0].oldText`. Empty for arguments that are no object.
     pub place: Marked,
     pub content: Content,
 }
 
-/// A value as it is shown.
+/// The content of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// JSON on one line.
+    /// A value as JSON on one line.
     Value(Marked),
     Text {
         lines: Vec<TextLine>,
-        /// The whole text.
+        /// Size of the whole text.
         size: Size,
-        /// Bytes at its end that are not shown.
+        /// Bytes at the end of the text that are not shown.
         cut: usize,
     },
     Edit {
-        /// The name of the new text beside that of the old one.
+        /// The name of the new text; the block's place names the old one.
         new: Marked,
         lines: Vec<EditLine>,
         /// Bytes of the lines at the end that are not shown.
@@ -93,30 +93,30 @@ pub enum Content {
     Binary(Binary),
 }
 
-/// How much a text is.
+/// The size of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
     pub lines: usize,
     pub bytes: usize,
 }
 
-/// A line of a text.
+/// A shown line of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextLine {
     pub text: Marked,
     pub end: LineEnd,
 }
 
-/// A line of both texts of an edit, or of one.
+/// A line of the comparison of two texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EditLine {
     Line(Change, TextLine),
-    /// So many lines that did not change and gave way to those that did.
+    /// A number of unchanged lines that were folded to make room.
     Same(usize),
 }
 
 impl View {
-    /// Reads arguments, which are JSON. The view takes about `bound` bytes.
+    /// Lays out arguments, given as JSON, in about `bound` bytes.
     pub fn of(json: &str, bound: usize) -> Self {
         let mut reader = Reader {
             json,
@@ -146,7 +146,7 @@ impl View {
         view
     }
 
-    /// Whether nothing is left out and no text is cut. What looks binary counts as cut.
+    /// Whether nothing is left out and no text is cut. A binary-looking text counts as cut.
     pub fn is_whole(&self) -> bool {
         let is_whole = |block: &Block| match &block.content {
             Content::Value(_) => true,
@@ -157,7 +157,7 @@ impl View {
     }
 }
 
-/// A value that takes lines of its own.
+/// A value that takes several lines.
 enum Long<'t> {
     Text(Cow<'t, str>),
     Edit { new_name: Cow<'t, str>, old: Cow<'t, str>, new: Cow<'t, str> },
@@ -171,7 +171,8 @@ impl Long<'_> {
         }
     }
 
-    /// At most so many bytes of it, and how many they are. `compared`: how many lines of edits may still be compared.
+    /// Renders at most `most` bytes of the value; returns the content and the bytes taken.
+    /// `compared` is the number of lines of edits that may still be compared, and is reduced.
     fn shown(&self, most: usize, compared: &mut usize) -> (Content, usize) {
         match self {
             Self::Text(text) => {
@@ -224,11 +225,11 @@ impl Long<'_> {
     }
 }
 
-/// Lines as far as there is room.
+/// Lines collected as long as there is room, in bytes.
 struct Lines<T> {
     lines: Vec<(T, TextLine)>,
     room: usize,
-    /// Bytes of the text that they are.
+    /// Bytes of the text that the lines show.
     bytes: usize,
 }
 
@@ -237,7 +238,7 @@ impl<T> Lines<T> {
         Self { lines: Vec::new(), room, bytes: 0 }
     }
 
-    /// Adds a line, or the beginning of it; false where no other one has room.
+    /// Adds a line, or the beginning of it. Returns false if there is no room for another one.
     fn add(&mut self, of: T, (text, end): (&str, LineEnd)) -> bool {
         let Some(room) = self.room.checked_sub(GUTTER) else { return false };
         let (marked, at) = Marked::beginning(text, room);
@@ -253,14 +254,14 @@ impl<T> Lines<T> {
     }
 }
 
-/// The old or new text of an edit whose other half may follow.
+/// The old or new text of an edit, kept until its other half is found.
 struct Half<'t> {
     depth: usize,
     name: Cow<'t, str>,
     text: Cow<'t, str>,
 }
 
-/// The way through the arguments.
+/// The state of one pass through the arguments.
 struct Reader<'t> {
     json: &'t str,
     tokens: Tokens<'t>,
@@ -308,13 +309,13 @@ impl<'t> Reader<'t> {
         self.json.get(token.start..token.end).unwrap_or_default()
     }
 
-    /// A string as it reads; one that is no text as it was received.
+    /// Returns the decoded string; a string that is not valid text is returned as received.
     fn text(&self, token: Token) -> Cow<'t, str> {
         let literal = self.literal(token);
         unescaped(literal.as_bytes()).unwrap_or(Cow::Borrowed(literal))
     }
 
-    /// Puts a small object or list on one line, and goes into any other.
+    /// Adds a small object or list as one line, or descends into a larger one.
     fn opened(&mut self, token: Token) {
         self.settle();
         let is_inside = !self.path.is_empty() || token.kind == Kind::Array;
@@ -327,7 +328,8 @@ impl<'t> Reader<'t> {
         self.path.push(if token.kind == Kind::Object { Step::Nothing } else { Step::Element(0) });
     }
 
-    /// The end of what this token opens, and it on one line; `None` where it is long or has texts with lines of their own.
+    /// Returns the end of the object or list that the token opens, and its text on one line.
+    /// Returns `None` if it is long or has strings that need lines of their own.
     fn inline(&self, token: Token) -> Option<(usize, Marked)> {
         let mut ahead = self.tokens.clone();
         let depth = ahead.depth() - 1;
@@ -357,6 +359,7 @@ impl<'t> Reader<'t> {
         }
     }
 
+    /// Adds a string, or keeps it if it is half of an edit.
     fn string(&mut self, token: Token) {
         let literal = self.literal(token);
         let Some(text) = unescaped(literal.as_bytes()) else {
@@ -385,7 +388,7 @@ impl<'t> Reader<'t> {
         self.plain(text);
     }
 
-    /// A string that is no half of an edit.
+    /// Adds a string that is no half of an edit.
     fn plain(&mut self, text: Cow<'t, str>) {
         if text.len() > MAX_SHORT || text.contains('\n') || foreign::has_right_to_left(&text) {
             let place = self.place();
@@ -395,6 +398,7 @@ impl<'t> Reader<'t> {
         self.put(text.len(), quoted);
     }
 
+    /// Adds an edit that is now complete.
     fn edit(&mut self, half: Half<'t>, name: Cow<'t, str>, text: Cow<'t, str>) {
         let is_old_first = pair::is_old(&half.name);
         let (old_name, new_name) = if is_old_first { (half.name, name) } else { (name, half.name) };
@@ -406,10 +410,11 @@ impl<'t> Reader<'t> {
         self.long(place, Long::Edit { new_name, old, new });
     }
 
-    /// Takes a half without its other half for the string that it is.
+    /// Adds a kept half as a plain string, because its other half did not follow.
     fn settle(&mut self) {
         let Some(half) = self.half.take() else { return };
-        // Its object is the innermost one still, but its key may have given way to the next one.
+        // The half's object is still the innermost one, but its key may have been replaced by the
+        // next one.
         let Some(step) = self.path.last_mut() else { return };
         let next = std::mem::replace(step, Step::Member(half.name));
         self.plain(half.text);
@@ -418,7 +423,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// A value on one line, or a text where it is long.
+    /// Adds a value on one line, or as a text if it is long.
     fn value(&mut self, literal: &'t str, line: Marked) {
         if literal.len() > MAX_INLINE {
             let place = self.place();
@@ -427,11 +432,12 @@ impl<'t> Reader<'t> {
         self.put(literal.len(), line);
     }
 
+    /// Adds a short value if there is room.
     fn put(&mut self, bytes: usize, line: Marked) {
         let place = if self.room == 0 { Marked::default() } else { self.place() };
         let takes = place.len() + line.len() + 3;
         if self.room < takes {
-            // No later one takes its place, so that those shown are the first ones.
+            // No later value is shown, so that the shown values are the first ones.
             self.room = 0;
             return self.leave_out(bytes);
         }
@@ -439,6 +445,7 @@ impl<'t> Reader<'t> {
         self.view.blocks.push(Block { place, content: Content::Value(line) });
     }
 
+    /// Adds a long value if there are not too many.
     fn long(&mut self, place: Marked, value: Long<'t>) {
         if self.long.len() >= MAX_LONG {
             return self.leave_out(value.bytes());

@@ -223,8 +223,7 @@ fn a_kept_one_reads_back_and_a_damaged_one_is_none() {
 }
 
 proptest::proptest! {
-    /// Whatever the path says, what is covered stays below the folder once a server has resolved
-    /// it.
+    /// A covered path stays below the folder when a server resolves it, for any path.
     #[test]
     fn no_covered_path_leaves_the_folder(path in "(/srv/app|/srv|/)?([/.a%\\\\ \u{0}]|\\.\\.|app){0,12}") {
         let grant = below(r#"{"path":"/srv/app/a"}"#, "/srv/app").unwrap();
@@ -239,7 +238,7 @@ proptest::proptest! {
     }
 }
 
-/// A person at a desk who takes the widest grant that is offered below a folder, else none.
+/// A person who always takes the widest grant that is offered below a folder.
 struct Day {
     desk: Desk,
     grants: Grants,

@@ -1,9 +1,8 @@
-//! Approvals that nobody answered count by client, and the blocks that come of them and of denials
-//! can be ended.
+//! Unanswered approvals count by client, and blocks after them and after denials can be ended.
 
 use super::*;
 
-/// Opens a prompt of the client of that name and has it dismissed.
+/// Opens an approval of the client with this name and dismisses it.
 fn dismissed(desk: &mut Desk, asked: &Asked, client: &str, n: u8, now: Wall) -> Result<(), Refused> {
     let id = PromptId::new([n; 16]);
     desk.open(asked.clone(), by(client), id, now, 900, None)?;
@@ -16,7 +15,7 @@ fn by(client: &str) -> Shown {
     shown().asked_by(ClientName::read(&RawJson::trusted(format!(r#"{{"name":"{client}"}}"#))))
 }
 
-/// Has three prompts of the client dismissed, long enough after one another to be three strikes.
+/// Dismisses three approvals of the client, far enough apart to be three strikes.
 fn blocked(desk: &mut Desk, client: &str, now: &mut Wall) {
     for n in 0..3 {
         *now += 60;
@@ -86,7 +85,7 @@ fn a_block_is_listed_while_it_lasts_and_ends_when_an_operator_says_so() {
     }
 }
 
-/// Has a person deny the action.
+/// Opens an approval of the action and has a person deny it.
 fn denied(desk: &mut Desk, asked: &Asked, n: u8, now: Wall) -> PromptId {
     let id = PromptId::new([n; 16]);
     desk.open(asked.clone(), by("codex"), id, now, 900, None).unwrap();

@@ -1,4 +1,4 @@
-//! Many calls at once: a prompt for each, its call, and the numbers that refuse one.
+//! Many calls at once: each has its own approval, and the bounds refuse further calls.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Random histories against what must always hold.
+//! Random histories of approvals and grants, checked against invariants.
 
 use super::super::desk::Opened;
 use std::collections::{HashMap, HashSet};
@@ -12,19 +12,23 @@ const ITEMS: [&str; 3] = ["files__a", "files__b", "files__c"];
 const LIMITS: DeskLimits = DeskLimits { max_open: 5, per_minute: 3 };
 const UNUSED: Wall = 40_000;
 
+/// One event of a history.
 #[derive(Clone, Debug)]
 enum Step {
-    /// The number of the prompt that the call says to have already.
+    /// A call needs an approval. The number picks the approval that the call says to have already.
     Ask(Asked, Option<usize>),
-    /// The call of that prompt waits no longer, or is answered with the question.
+    /// The call of the picked approval waits no longer; `true` if it was answered with the
+    /// question.
     Leave(usize, bool),
-    /// Which of the open prompts, how, over which channel.
+    /// An answer to the picked approval over a channel with this evidence.
     Answer(usize, Answer, Evidence),
-    /// Whether the call goes on, and the number of the prompt that it waited for.
+    /// A call claims a grant. The flag says whether the call goes on, and the number picks the
+    /// approval that it waited for.
     Claim(Asked, bool, Option<usize>),
     Pass(Wall),
-    /// The definition of this number is another one.
+    /// The definition with this number changes.
     Invalidate(u8),
+    /// The session with this number ends.
     End(u64),
 }
 
@@ -77,7 +81,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..200)
 }
 
-/// What is known from outside.
+/// A desk and grants, with the state that the checks expect.
 struct World {
     desk: Desk,
     grants: Grants,
@@ -87,9 +91,9 @@ struct World {
     spent: HashSet<Arc<str>>,
     gone: HashSet<Arc<str>>,
     embargoes: HashMap<(Caller, Arc<str>), Wall>,
-    /// The prompts that calls wait for, also after an answer.
+    /// Approvals that calls wait for, also after an answer.
     held: HashSet<PromptId>,
-    /// The once-grants of such calls.
+    /// Once-grants that are reserved for such calls.
     reserved: HashMap<PromptId, Arc<Grant>>,
 }
 
@@ -147,7 +151,7 @@ impl World {
         assert!(self.desk.largest_memory() <= 64);
     }
 
-    /// One of the open prompts.
+    /// Picks one of the open approvals.
     fn pick(&self, which: usize) -> Option<PromptId> {
         let mut ids: Vec<PromptId> = self.open.keys().copied().collect();
         ids.sort_unstable();
@@ -225,7 +229,7 @@ impl World {
         }
     }
 
-    /// A grant closes the prompts of calls that pass with it, and no other.
+    /// Checks that a grant closes the approvals of calls that pass with it, and no other.
     fn release(&mut self, grant: &Grant) {
         let passes = |asked: &Asked| {
             let given = grant.asked();

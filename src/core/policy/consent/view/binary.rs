@@ -1,27 +1,28 @@
-//! Strings that nobody reads: encoded bytes, and text full of controls.
+//! Detection of strings that a person cannot read: encoded bytes, and text full of control
+//! characters.
 
 use crate::wire::digest::Digest;
 use crate::wire::foreign::marked::Marked;
 
-/// A shorter string is shown whatever it looks like, in bytes.
+/// Shortest string that can look binary, in bytes. A shorter one is always shown.
 const LEAST: usize = 256;
-/// Bytes at the beginning that are shown.
+/// Bytes of the beginning that are shown.
 const BEGINNING: usize = 48;
-/// Longest head of a `data:` URL.
+/// Longest head of a `data:` URL, in bytes.
 const MAX_HEAD: usize = 128;
 
-/// A string that looks binary.
+/// The summary of a string that looks binary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binary {
-    /// Bytes of the string as it was received.
+    /// Size of the string as received, in bytes.
     pub bytes: usize,
-    /// SHA-256 of the same, in hexadecimal.
+    /// SHA-256 of the string as received, in hexadecimal.
     pub digest: String,
     pub beginning: Marked,
 }
 
 impl Binary {
-    /// The summary of a string that looks binary; `None` for one to be read.
+    /// Summarizes a string that looks binary; `None` for a readable one.
     pub(super) fn of(text: &str) -> Option<Self> {
         if text.len() < LEAST || !(is_encoded(without_head(text)) || is_raw(text)) {
             return None;
@@ -31,14 +32,14 @@ impl Binary {
     }
 }
 
-/// The content of a `data:` URL, or the text itself.
+/// Returns the content of a `data:` URL, or the text itself.
 fn without_head(text: &str) -> &str {
     let head = text.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
     head.filter(|(head, _)| head.len() <= MAX_HEAD).map_or(text, |(_, content)| content)
 }
 
-/// Whether a text is base64 or hexadecimal: letters of both cases and digits in the shares of such, no blanks, and no line as short
-/// as a line of words.
+/// Whether a text is base64 or hexadecimal: it has letters of both cases and digits in the usual
+/// shares, no blanks, and no line as short as a line of words.
 fn is_encoded(text: &str) -> bool {
     let (mut upper, mut lower, mut digits, mut others) = (0_usize, 0_usize, 0_usize, 0_usize);
     for byte in text.bytes() {
@@ -61,7 +62,7 @@ fn is_encoded(text: &str) -> bool {
     all >= LEAST / 2 && (is_hex || is_base64) && !is_broken_like_words
 }
 
-/// Whether a tenth of the characters are controls, or stand for bytes that were no text.
+/// Whether more than a tenth of the characters are control characters or replacement characters.
 fn is_raw(text: &str) -> bool {
     let is_odd = |c: &char| (c.is_control() && !matches!(c, '\n' | '\r' | '\t')) || *c == '\u{fffd}';
     text.chars().filter(is_odd).count() * 10 > text.chars().count()

@@ -1,6 +1,6 @@
-//! Names by which servers of files and editors call the two halves of an edit.
+//! The argument names by which servers for files and editors call the two halves of an edit.
 
-/// The name of the old text; the new one has `new` in the place of `old`.
+/// Names of the old text. The name of the new text has `new` instead of `old`.
 const OLD: &[&str] = &[
     "old_text",
     "oldText",
@@ -14,14 +14,14 @@ const OLD: &[&str] = &[
     "oldCode",
 ];
 
-/// The name of the other half; `None` for a name that belongs to no edit.
+/// Returns the name of the other half of an edit; `None` for a name that belongs to no edit.
 pub(super) fn partner(name: &str) -> Option<String> {
     let (from, to) = if is_old(name) { ("old", "new") } else { ("new", "old") };
     let other = format!("{to}{}", name.strip_prefix(from)?);
     OLD.iter().any(|old| *old == name || *old == other).then_some(other)
 }
 
-/// Whether a name of an edit is that of the old text.
+/// Whether a name that belongs to an edit names the old text.
 pub(super) fn is_old(name: &str) -> bool {
     name.starts_with("old")
 }

@@ -1,22 +1,23 @@
-//! The places of values in arguments: `path`, `edits[0].oldText`, `["a key with blanks"].x`.
+//! The places of values in arguments, as text: `path`, `edits[0].oldText`, `["a key with
+//! blanks"].x`.
 
 use std::borrow::Cow;
 
 use crate::wire::foreign;
 use crate::wire::foreign::marked::Marked;
 
-/// A longer key is cut, in bytes.
+/// Longest key that is written in full, in bytes.
 const MAX_KEY: usize = 120;
 
 /// One step from the arguments to a value.
 pub(super) enum Step<'t> {
-    /// Of an object whose first key is not read yet.
+    /// Into an object whose first key is not read yet.
     Nothing,
     Member(Cow<'t, str>),
     Element(usize),
 }
 
-/// The place at the end of these steps.
+/// Writes the place that these steps lead to.
 pub(super) fn place(path: &[Step<'_>]) -> Marked {
     let mut out = Marked::default();
     for step in path {
@@ -37,7 +38,7 @@ pub(super) fn place(path: &[Step<'_>]) -> Marked {
     out
 }
 
-/// Whether a key can stand in a place as it is.
+/// Whether a key can be written in a place without quotes.
 fn is_plain(key: &str) -> bool {
     !key.is_empty() && key.len() <= MAX_KEY && key.chars().all(is_plain_in_key)
 }
@@ -46,7 +47,7 @@ fn is_plain_in_key(c: char) -> bool {
     matches!(c, '_' | '-' | '$') || (c.is_alphanumeric() && !foreign::is_hidden(c))
 }
 
-/// The name of a member by itself.
+/// Writes the name of a member by itself.
 pub(super) fn name(key: &str) -> Marked {
     let mut out = Marked::default();
     if is_plain(key) {
@@ -57,7 +58,7 @@ pub(super) fn name(key: &str) -> Marked {
     out
 }
 
-/// A key between quotes, cut where it is long.
+/// Writes a key between quotes, cut if it is long.
 fn push_key(out: &mut Marked, key: &str) {
     if key.len() <= MAX_KEY {
         return out.push_quoted(key);

@@ -95,7 +95,7 @@ fn an_edit_is_a_comparison_under_the_names_that_servers_use() {
         new_text: "x"
     "#]],
     );
-    // Unchanged lines give way to those that changed.
+    // Unchanged lines are folded to make room for changed ones.
     let same = "same\\n".repeat(900);
     let long = format!(r#"{{"old_text":"{same}a\n{same}","new_text":"{same}b\n{same}"}}"#);
     expect![[r#"
@@ -191,7 +191,7 @@ fn no_text_looks_like_anything_else() {
         assert_ne!(told(one, 4096), told(other, 4096), "{label}");
     }
     assert_eq!(told("{\"a\" :\n1}", 4096), told(r#"{"a":1}"#, 4096));
-    // A text cannot leave its bar, and a letter from right to left cannot reach another value.
+    // A text stays behind its bar, and a right-to-left letter affects no other value.
     shows(
         r#"{"שלום":"עולם","a":"x\nNo answer is a yes"}"#,
         &expect![[r#"

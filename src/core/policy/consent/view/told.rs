@@ -1,13 +1,14 @@
-//! A view as text: for a form, and with colours for a terminal.
+//! A view as lines of text: plain for a form, and with colours for a terminal.
 //!
-//! Each line of a foreign text stands behind a bar of ours, so that no text looks like a line that headend wrote.
+//! Each line of a foreign text is behind a bar, so that no text looks like a line that headend
+//! wrote.
 
 use super::{Binary, Block, Content, EditLine, LeftOut, Size, TextLine, View};
 use crate::wire::foreign::LineEnd;
 use crate::wire::foreign::changes::Change;
 use crate::wire::foreign::marked::Marked;
 
-/// How text is coloured: what is written before a part of each kind, and after it.
+/// The colours of a rendered view: the text written before a part of each kind, and `off` after it.
 #[derive(Clone, Copy, Debug)]
 pub struct Paint {
     pub pale: &'static str,
@@ -15,14 +16,14 @@ pub struct Paint {
     pub removed: &'static str,
     pub added: &'static str,
     pub off: &'static str,
-    /// Whether ends of lines are marked; without colours the bar at each line is their mark.
+    /// Whether ends of lines are marked. Without colours the bar of the next line shows them.
     pub marks_ends: bool,
 }
 
 impl Paint {
-    /// Plain text.
+    /// Plain text, without colours.
     pub const NONE: Self = Self { pale: "", alarm: "", removed: "", added: "", off: "", marks_ends: false };
-    /// Colours of a terminal.
+    /// The colours of a terminal.
     pub const TERMINAL: Self = Self {
         pale: "\u{1b}[2m",
         alarm: "\u{1b}[1;31m",
@@ -38,7 +39,7 @@ impl Paint {
         }
     }
 
-    /// Foreign text, its hidden characters as an alarm.
+    /// Writes foreign text, with its hidden characters in the alarm colour.
     pub fn marked(&self, text: &Marked, colour: &str, out: &mut String) {
         for (hidden, part) in text.parts() {
             let on = if hidden { self.alarm } else { colour };
@@ -49,7 +50,7 @@ impl Paint {
 }
 
 impl View {
-    /// The view in lines.
+    /// Renders the view in lines.
     pub fn told(&self, paint: &Paint) -> String {
         let mut out = String::new();
         for block in &self.blocks {
@@ -64,7 +65,7 @@ impl View {
 }
 
 impl LeftOut {
-    /// One sentence about them.
+    /// Describes the number and size of the values in a sentence.
     pub fn told(&self) -> String {
         match self.values {
             1 => format!("1 value is not shown here ({} bytes)", self.bytes),
@@ -74,7 +75,7 @@ impl LeftOut {
 }
 
 impl Size {
-    /// `3 lines, 120 bytes`.
+    /// Describes the size, such as `3 lines, 120 bytes`.
     pub fn told(&self) -> String {
         match self.lines {
             0 | 1 => format!("{} bytes", self.bytes),
@@ -84,7 +85,7 @@ impl Size {
 }
 
 impl Binary {
-    /// One sentence about it, apart from its beginning.
+    /// Describes the string in a sentence, without its beginning.
     pub fn told(&self) -> String {
         format!("looks binary, {} bytes, SHA-256 {}", self.bytes, self.digest)
     }
@@ -116,7 +117,7 @@ impl Block {
                 out.push_str(" -> ");
                 paint.marked(new, "", out);
                 out.push_str(" (- is replaced by +):\n");
-                // Without colours the ends are marked only where the two texts end in different ways.
+                // Without colours, ends are marked only if the two texts end differently.
                 let is_one = |one: &EditLine, end: LineEnd| match one {
                     EditLine::Line(change, line) => *change != Change::Kept && line.end == end,
                     EditLine::Same(_) => false,
