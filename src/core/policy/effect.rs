@@ -1,4 +1,4 @@
-//! Effects of rules, and the stand-ins for a rule's id.
+//! Effects of rules, and the ids that stand for a rule when none decided.
 
 /// The effect of a rule or of the default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr, strum::VariantArray, serde::Serialize)]
@@ -10,11 +10,11 @@ pub enum Effect {
     Deny,
 }
 
-/// Stand-in for a rule's id when no rule decided.
+/// Id that stands for a rule when none matched.
 pub(crate) const DEFAULT_RULE: &str = "default";
 
-/// Stand-in for a rule's id when the facts did not fit together.
+/// Id that stands for a rule when the facts do not fit together.
 pub(crate) const DOUBT_RULE: &str = "doubt";
 
-/// Stand-in for a rule's id when a call continues that was decided before.
+/// Id that stands for a rule when a call continues that was decided before.
 pub const AGAIN_RULE: &str = "again";

@@ -1,8 +1,8 @@
-//! Evidence: who vouches for an approval.
+//! The evidence for an answer: who vouches that a person agreed.
 
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
-/// Evidence of an approval. Ordered: a higher level suffices wherever a lower one does.
+/// The level of evidence for a yes. Ordered: a higher level suffices wherever a lower one does.
 ///
 /// Level 0, a rule of the configuration, needs no approval and is not here.
 #[derive(
@@ -11,7 +11,7 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 #[strum(const_into_str)]
 #[serde(into = "&'static str")]
 pub enum Evidence {
-    /// L1: the client says that its user agreed, which may be the agent itself.
+    /// L1: the client says that its user agreed. The agent itself may have said so.
     #[strum(serialize = "L1")]
     Client,
     /// L2: a person who signed in to the console.

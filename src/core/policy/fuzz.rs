@@ -1,4 +1,4 @@
-//! Properties of patterns, of arguments, and of the audit log.
+//! Properties of patterns, of arguments and of the audit log, for property tests and fuzzing.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::indexing_slicing, reason = "a property fails by panicking")]
 
 use super::chain::{Chain, Form, Head, Reader};
@@ -12,8 +12,8 @@ use crate::policy::Caller;
 use crate::wire::foreign::is_hidden;
 use crate::wire::fuzz::{halves, value};
 
-/// A pattern matches what the library's matches, and one that covers another matches whatever that matches. The bytes are a
-/// pattern, a line feed and a name.
+/// Checks that a pattern matches the names that the glob library matches, and that a pattern which
+/// covers another matches its names. `data` is a pattern, a line feed and a name.
 pub fn patterns(data: &[u8]) {
     let (text, name) = halves(data);
     let (Ok(text), Ok(name)) = (std::str::from_utf8(text), std::str::from_utf8(name)) else { return };
@@ -36,12 +36,13 @@ pub fn patterns(data: &[u8]) {
         }
     }
     if let uri::Reading::Other(other) = uri::read(name) {
-        // What is read a second way has no third.
+        // A second reading of a URI has no third one.
         assert!(!matches!(uri::read(&other), uri::Reading::Other(third) if third != other && !other.contains('%')));
     }
 }
 
-/// Arguments that are JSON are read, and looked at with every kind of matcher. The bytes are a pointer, a line feed and arguments.
+/// Checks that arguments that are JSON can be shown without hidden characters and tested with every
+/// kind of matcher. `data` is a pointer, a line feed and arguments.
 pub fn arguments(data: &[u8]) {
     let (pointer, arguments) = halves(data);
     let Some(arguments) = value(arguments) else { return };
@@ -53,8 +54,8 @@ pub fn arguments(data: &[u8]) {
     arguments::fuzz::look_at(pointer, &arguments);
 }
 
-/// A log is sound as it was written, and no longer when anything in it was changed. The bytes are what the records say, a line
-/// feed and what was put into the log.
+/// Checks that a log is sound as written, and not once anything in it was changed. `data` is the
+/// text of the records, a line feed and the bytes that are put into the log.
 pub fn audit(data: &[u8]) {
     let (said, put) = halves(data);
     let form = Form::new(&[7; 32], true);
@@ -84,7 +85,7 @@ pub fn audit(data: &[u8]) {
         let rest = log.get(at + taken..).unwrap_or_default();
         let changed = [&log[..at], put, rest].concat();
         if changed != log {
-            // Half a line at the end is what a crash leaves behind.
+            // A crash may leave half a line at the end.
             assert!(sound(&changed).is_err() || changed.starts_with(&log), "at {at}");
         }
     }

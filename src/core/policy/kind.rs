@@ -1,11 +1,11 @@
-//! Kinds of actions.
+//! The kinds of actions that a policy decides.
 
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use super::effect::Effect;
 use crate::mcp::method::{List, Method};
 
-/// Kind of the item or request.
+/// The kind of an action: of the item, or of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EnumString, IntoStaticStr, VariantArray, serde::Serialize)]
 #[strum(const_into_str, serialize_all = "lowercase")]
 #[serde(into = "&'static str")]
@@ -14,29 +14,31 @@ pub enum Kind {
     Prompt,
     /// A resource or a resource template.
     Resource,
-    /// Completion of an argument of a prompt or template, named by that prompt's or template's
-    /// canonical name. Rules on the prompt or template apply to it.
+    /// A completion of an argument of a prompt or template, with the canonical name of that prompt
+    /// or template. Rules on the prompt or template apply to it.
     Completion,
-    /// Word of a resource's changes, named by the resource. Rules on the resource apply to it.
+    /// A subscription to updates of a resource, with the name of the resource. Rules on the
+    /// resource apply to it.
     Subscription,
-    /// A request about a task, named by the tool whose call became it. Rules on the tool apply to it, except those that look at
-    /// arguments: the call was decided with them.
+    /// A request about a task, with the name of the tool whose call became the task. Rules on the
+    /// tool apply to it, except rules on arguments: the call was decided with them.
     Task,
-    /// A server that asks for a completion of the client's model; named by the upstream, as are the next two.
+    /// A server's request for a completion by the client's model, with the name of the upstream,
+    /// like the next two.
     Sampling,
-    /// A server that asks the user for input.
+    /// A server's request for input from the user.
     Elicitation,
     /// The start of an upstream's process, or the connection to it.
     Launch,
 }
 
 impl Kind {
-    /// Whether it can wait for a person's consent.
+    /// Whether such an action can wait for an approval.
     pub const fn can_ask(self) -> bool {
         matches!(self, Self::Tool | Self::Prompt | Self::Resource)
     }
 
-    /// The effect if no rule matches.
+    /// Returns the effect if no rule matches.
     pub(super) const fn otherwise(self, default: Effect) -> Effect {
         match (self, default) {
             (Self::Tool | Self::Prompt | Self::Resource, default) => default,
@@ -46,7 +48,7 @@ impl Kind {
         }
     }
 
-    /// What a method does with the item that it names.
+    /// Returns the kind of action that a request with this method is.
     #[expect(clippy::wildcard_enum_match_arm, reason = "only methods that name an item come here")]
     pub fn of(method: Method) -> Self {
         match method {
@@ -59,7 +61,7 @@ impl Kind {
     }
 }
 
-/// The kind of calls of an item.
+/// Returns the kind of action that calls of a list's items are.
 impl From<List> for Kind {
     fn from(list: List) -> Self {
         match list {

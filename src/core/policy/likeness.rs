@@ -1,13 +1,13 @@
-//! Texts that pass themselves off as another upstream's: names that look like its names, titles that are its titles, and
-//! definitions that speak of its tools.
+//! Detection of texts that imitate another upstream: names that look like its names, titles equal
+//! to its titles, and definitions that mention its tools.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::catalog::name::UpstreamName;
 use crate::mcp::item::Definition;
 
-/// The skeleton of a text: texts with one skeleton look the same. Source: Unicode Technical Standard 39, "Confusable
-/// Detection".
+/// Returns the skeleton of a text; texts with equal skeletons look the same. Source: Unicode
+/// Technical Standard 39, "Confusable Detection".
 pub fn skeleton(text: &str) -> String {
     unicode_security::skeleton(text.trim()).collect()
 }
@@ -27,14 +27,14 @@ impl Looks {
         self.0.entry(skeleton(name)).or_default().push((upstream.clone(), name.to_owned()));
     }
 
-    /// The name of another upstream that this one looks like without being it.
+    /// Returns the name of another upstream that this name looks like without being equal.
     pub fn imitated(&self, upstream: &UpstreamName, name: &str) -> Option<&str> {
         let alike = self.0.get(&skeleton(name))?;
         alike.iter().find(|(owner, other)| owner != upstream && other != name).map(|(_, other)| other.as_str())
     }
 }
 
-/// Prefixes of other upstreams' names.
+/// Prefixes that mark names of other upstreams' items in a text.
 #[derive(Clone, Debug, Default)]
 pub struct Markers {
     own: Vec<String>,
@@ -42,7 +42,8 @@ pub struct Markers {
 }
 
 impl Markers {
-    /// For the definitions of `own`. A prefix that could be part of a word marks nothing.
+    /// Collects the markers for the definitions of `own`. A prefix that could be part of a word is
+    /// no marker.
     pub fn new<'a>(own: &UpstreamName, all: impl Iterator<Item = (&'a UpstreamName, &'a str)>) -> Self {
         let mut markers = Self::default();
         for (upstream, prefix) in all {
@@ -54,7 +55,7 @@ impl Markers {
         markers
     }
 
-    /// The name of another upstream's item in the definition, if there is one.
+    /// Returns the marker of another upstream's item in the definition, if there is one.
     pub fn named_in(&self, definition: &Definition) -> Option<&str> {
         let mut found = None;
         definition.strings(&mut |text| {
@@ -64,21 +65,23 @@ impl Markers {
     }
 
     fn find(&self, text: &str) -> Option<&str> {
-        // Each marker has two underscores. Most texts have none, nor a letter that only looks like one.
+        // Each marker has two underscores. Most texts have neither these nor a letter that only
+        // looks like one.
         if self.others.is_empty() || (text.is_ascii() && !text.contains("__")) {
             return None;
         }
         let lower = text.to_lowercase();
         let plain = self.others.iter().find(|marker| self.occurs(&lower, marker));
         let found = plain.or_else(|| {
-            // Letters of other scripts that look like those of the name.
+            // The text may have letters of other scripts that look like the marker.
             let looks = (!text.is_ascii()).then(|| skeleton(&lower))?;
             self.others.iter().find(|marker| self.occurs(&looks, &skeleton(marker)))
         });
         found.map(String::as_str)
     }
 
-    /// Whether the marker stands there as a word of its own, rather than at the end of a longer one.
+    /// Whether the marker occurs at the beginning of a word, and not as part of one of the
+    /// upstream's own markers.
     fn occurs(&self, text: &str, marker: &str) -> bool {
         text.match_indices(marker).any(|(at, _)| {
             let before = text.get(..at).unwrap_or_default();
@@ -88,7 +91,8 @@ impl Markers {
     }
 }
 
-/// Titles of items of more than one upstream, as skeletons. A person cannot tell whose item such a title names.
+/// Returns the titles, as skeletons, that items of more than one upstream have. A person cannot
+/// tell whose item such a title names.
 pub fn shared_titles<'a>(titles: impl Iterator<Item = (&'a UpstreamName, &'a str)>) -> HashSet<String> {
     let mut owners: HashMap<&str, &UpstreamName> = HashMap::new();
     let mut shared = HashSet::new();

@@ -1,20 +1,22 @@
-//! Limits: how they are written and what they count.
+//! Limits: their form in the configuration, and what each counts.
 //!
-//! A limit has up to three parts: a rate with a burst, a number of calls at once, and a number of calls in each day (UTC). Each
-//! part has buckets of its own, one for each combination of what the limit's key names; a call draws from all parts of all
-//! limits that match it, or from none. `meter` is the arithmetic of one bucket, `buckets` are the live ones, `lease` is what
-//! makes them outlive the process.
+//! A limit has up to three parts: a rate with a burst, a number of calls at once, and a number of
+//! calls in each day (UTC). Each part has buckets of its own, one for each combination of values of
+//! the limit's key; a call draws from all parts of all limits that match it, or from none. `meter`
+//! is the arithmetic of one bucket, `buckets` has the live ones, `lease` makes them outlive the
+//! process.
 //!
-//! Over a reload or restart a part stays the same part, and so do its buckets, while the limit's id and key stay. Other
-//! numbers are in force at once and refill nothing: a bucket of another rate or burst begins with the calls that the old
-//! one held ([`Meter::carried`]). Parts that come or go leave the other parts alone.
+//! A part keeps its buckets over a reload or restart as long as the limit's id and key stay. Other
+//! numbers apply at once and refill nothing: a bucket with another rate or burst begins with the
+//! calls that the old one held ([`Meter::carried`]). Parts that are added or removed leave the
+//! other parts alone.
 //!
-//! A key can name caller, upstream and tool, never a session. The store keeps the buckets over restarts and crashes
-//! (`store::leases`).
+//! A key can name caller, upstream and tool, never a session. The store keeps the buckets over
+//! restarts and crashes (`store::leases`).
 //!
-//! A call is under way from its decision to its answer. A parked call stays under way; so does a call whose task the
-//! gateway polls. A task that a client was given, a server's question that ends its call, and a subscription are not
-//! under way, nor is a request that continues a call.
+//! A call is under way from its decision to its answer. A parked call stays under way; so does a
+//! call whose task the gateway polls. A task that a client was given, a server's question that ends
+//! its call, and a subscription are not under way, nor is a request that continues a call.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -43,7 +45,7 @@ pub use self::meter::{Stored, day_of};
 pub use self::rate::{Per, Rate};
 pub use self::withdrawal::{Granted, Overdrawn};
 
-/// A limit as the operator wrote it. Lists as in [`RuleSpec`](super::RuleSpec).
+/// A limit as the operator wrote it, with lists as in [`RuleSpec`](super::RuleSpec).
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct LimitSpec {
@@ -51,14 +53,14 @@ pub struct LimitSpec {
     pub tools: Vec<String>,
     pub upstreams: Vec<String>,
     pub callers: Vec<String>,
-    /// Parts of the key; calls that agree in these share a bucket.
+    /// Parts of the key. Calls that agree in all of them share a bucket.
     pub key: Vec<KeyPart>,
     pub rate: Option<Rate>,
-    /// How many calls of a rate may come in one moment; means nothing without one.
+    /// Most calls of the rate that may come at the same moment. Without a rate it has no effect.
     pub burst: u32,
-    /// How many calls may be under way.
+    /// Most calls that may be under way.
     pub concurrent: Option<u32>,
-    /// How many calls a day of UTC has.
+    /// Most calls in a day of UTC.
     pub per_day: Option<u32>,
 }
 
@@ -83,22 +85,24 @@ pub(in crate::policy) struct Limit {
     parts: Vec<Part>,
 }
 
-/// One of the numbers that a limit has.
+/// One of the numbers that a limit sets, with its arithmetic.
 #[derive(Debug)]
 struct Part {
     identity: Identity,
     meter: Meter,
 }
 
-/// Identity of a part over reloads and restarts: its buckets stay while this does.
+/// The identity of a part over reloads and restarts. A part with an equal identity keeps its
+/// buckets.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Identity {
     id: Arc<str>,
-    /// Sorted: the order in which they are written means nothing.
+    /// Parts of the key, sorted, since their order has no meaning.
     key: Vec<KeyPart>,
     counts: Counts,
 }
 
+/// The quantity that a part counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Counts {
     Rate { rate: Rate, burst: u32 },
@@ -106,7 +110,8 @@ enum Counts {
     Concurrent,
 }
 
-/// The form in which rows on disk are found again: `id caller+tool 30/m*10`. An id has no spaces.
+/// Writes the form in which rows on disk are found again: `id caller+tool 30/m*10`. An id has no
+/// spaces.
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let key: Vec<&str> = self.key.iter().map(|part| part.into_str()).collect();
@@ -120,13 +125,14 @@ impl fmt::Display for Identity {
 }
 
 impl Identity {
-    /// Whether `other` is the same rate limit with other numbers.
+    /// Whether `other` is the same rate limit with the same or other numbers.
     fn is_rate_of(&self, other: &Self) -> bool {
         let are_rates = matches!((self.counts, other.counts), (Counts::Rate { .. }, Counts::Rate { .. }));
         are_rates && self.id == other.id && self.key == other.key
     }
 
-    /// The meter of a stored limit that is this one with another rate or burst; `None` for any other text.
+    /// Returns the meter of a stored rate limit that is this one with another rate or burst; `None`
+    /// for any other text.
     fn other_rate(&self, text: &str) -> Option<Meter> {
         let (before, numbers) = text.rsplit_once(' ')?;
         let (own, _) = self.to_string().rsplit_once(' ').map(|(own, numbers)| (own.to_owned(), numbers.len()))?;
@@ -137,7 +143,8 @@ impl Identity {
 }
 
 impl Limit {
-    /// `None` when the numbers have problems.
+    /// Compiles a limit; adds its problems to `problems` and returns `None` if the numbers have
+    /// any.
     pub(in crate::policy) fn compile(spec: &LimitSpec, index: usize, problems: &mut Problems) -> Option<Self> {
         let path = format!("policy.limits[{index}]");
         let mut list = |field, texts| Patterns::compile(&path, field, texts, problems);
@@ -175,7 +182,8 @@ impl Limit {
         Some(Self { id, target, key, parts })
     }
 
-    /// Which of the limit's buckets a call draws from; unused parts are empty.
+    /// Returns the key of the bucket that a call draws from. Parts that the limit's key does not
+    /// name are empty.
     fn bucket<'a>(&self, action: &'a Action) -> [&'a str; 3] {
         let mut parts = [""; 3];
         for (slot, part) in parts.iter_mut().zip([KeyPart::Caller, KeyPart::Upstream, KeyPart::Tool]) {
@@ -192,7 +200,7 @@ impl Limit {
     }
 }
 
-/// The parts that were written, with how they count.
+/// Returns the parts that the operator wrote, each with its meter.
 fn meters(spec: &LimitSpec) -> impl Iterator<Item = (Counts, Result<Meter, MeterError>)> {
     let burst = spec.burst;
     let rate = spec.rate.map(|rate| (Counts::Rate { rate, burst }, Meter::rate(rate, burst)));

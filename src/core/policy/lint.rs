@@ -1,5 +1,6 @@
-//! Rules that cannot do what they seem to: that never match, that another rule always goes before, or that contradict
-//! themselves. Such a rule reads like protection and is none, so it refuses the configuration.
+//! The lint of a policy: finds rules that never match, that another rule always precedes, or that
+//! contradict themselves. Such a rule looks like protection and is none, so it refuses the
+//! configuration.
 //!
 //! Each finding is certain; rules that are hard to compare are left alone.
 
@@ -12,7 +13,7 @@ use super::rule::{Kinds, Patterns, Rule, RuleSpec};
 use super::spec::PolicySpec;
 use crate::mcp::annotations::Hints;
 
-/// Adds the problems of rules that compile.
+/// Checks the rules of a policy that compiles, and adds their problems to `problems`.
 pub(super) fn check(spec: &PolicySpec, rules: &[impl AsRef<Rule>], problems: &mut Problems) {
     for (index, rule) in spec.rules.iter().enumerate() {
         alone(&format!("policy.rules[{index}]"), rule, problems);
@@ -34,7 +35,7 @@ pub(super) fn check(spec: &PolicySpec, rules: &[impl AsRef<Rule>], problems: &mu
     }
 }
 
-/// Problems of one rule, independent of the others.
+/// Adds the problems of one rule, independent of the others.
 fn alone(path: &str, rule: &RuleSpec, problems: &mut Problems) {
     let mut add = |key: &str, message: &str| problems.add(format!("{path}{key}"), message);
     let kinds = Kinds::of(rule);
@@ -77,6 +78,7 @@ fn alone(path: &str, rule: &RuleSpec, problems: &mut Problems) {
     conditions(path, rule, problems);
 }
 
+/// Adds the problems of a rule's conditions on arguments.
 fn conditions(path: &str, rule: &RuleSpec, problems: &mut Problems) {
     for (key, list) in [("arguments", &rule.arguments), ("unless", &rule.unless)] {
         for (later, one) in list.iter().enumerate() {
@@ -92,9 +94,9 @@ fn conditions(path: &str, rule: &RuleSpec, problems: &mut Problems) {
     }
 }
 
-/// Whether no value satisfies both.
+/// Whether no value satisfies both conditions.
 fn clash(one: &ArgumentSpec, other: &ArgumentSpec) -> bool {
-    // Of several elements, one may satisfy the first and another the second.
+    // With several elements, one may satisfy the first condition and another the second.
     if one.pointer != other.pointer || one.pointer.split('/').any(|step| step == "*") {
         return false;
     }
@@ -106,7 +108,7 @@ fn clash(one: &ArgumentSpec, other: &ArgumentSpec) -> bool {
     none_taken(values(one), other) || none_taken(values(other), one) || apart(one, other) || apart(other, one)
 }
 
-/// The values of a matcher that lists them.
+/// Returns the values of a matcher that lists them.
 fn values(matcher: &MatcherSpec) -> &[Scalar] {
     if let MatcherSpec::Eq(value) = matcher {
         std::slice::from_ref(value)
@@ -132,7 +134,7 @@ fn apart(one: &MatcherSpec, other: &MatcherSpec) -> bool {
     }
 }
 
-/// The types that a matcher can say yes to, as bits; nothing being there is one.
+/// Returns the types that a matcher can match, as bits. An absent value is a type of its own.
 fn types(matcher: &MatcherSpec) -> u16 {
     const ABSENT: u16 = 1 << 8;
     const ANY: u16 = !ABSENT;
@@ -185,7 +187,7 @@ fn goes_before(default: Effect, (spec, first): &(&RuleSpec, &Rule), second: &Rul
         && covers_names(first, second)
 }
 
-/// Whether every tool that the second hints describe is one that the first describe.
+/// Whether every tool that the second hints describe is described by the first.
 fn within(first: &Hints, second: &Hints) -> bool {
     first.values().into_iter().zip(second.values()).all(|(first, second)| first.is_none() || first == second)
 }
@@ -201,7 +203,7 @@ fn covers_upstreams(first: &Rule, second: &Rule) -> bool {
     if covers(&first.target.upstreams, &second.target.upstreams) {
         return true;
     }
-    // The names tell their upstreams.
+    // The names say which upstreams they belong to.
     let upstream = |pattern: &Pattern, between: &str| {
         let name = pattern.head().split_once(between).map(|(name, _)| name.to_owned());
         name.is_some_and(|name| first.target.upstreams.iter().any(|pattern| pattern.matches(&name)))

@@ -129,7 +129,7 @@ fn kinds_that_cannot_ask_never_ask() {
     use Effect::{Allow, Ask, Deny};
     let about_all = |effect| RuleSpec { kinds: Kind::VARIANTS.to_vec(), ..rule("r", effect) };
     for (label, default, effect, want) in [
-        // Of a tool, a completion and sampling.
+        // Decisions for a tool, a completion and sampling.
         ("default ask", Ask, None, "ask allow allow"),
         ("default deny", Deny, None, "deny deny allow"),
         ("default allow", Allow, None, "allow allow allow"),
@@ -281,7 +281,7 @@ fn arguments_are_parsed_when_a_rule_needs_them_and_once() {
     }
 }
 
-/// Found by the comparison below, which comes upon it once in many runs.
+/// A case that the comparison below finds once in many runs.
 #[test]
 fn an_element_in_doubt_is_asked_about_beside_one_that_does_not_match() {
     let about = ArgumentSpec { pointer: "/l/*/p".to_owned(), matcher: MatcherSpec::Eq(Scalar::Text("a".to_owned())) };
@@ -345,7 +345,7 @@ proptest! {
     }
 }
 
-/// Compiles without the lint, which random rules would not survive.
+/// Compiles without the lint, which refuses most random rules.
 fn compile(spec: &PolicySpec) -> Policy {
     let mut problems = Problems::default();
     let policy = Policy::compile(spec, &mut problems);
@@ -367,7 +367,7 @@ fn told(decision: &Decision) -> String {
     }
 }
 
-/// What a decision says, without the rule.
+/// Returns the effect of a decision, whether it is hidden, and the evidence that it needs.
 fn measure(decision: &Decision) -> (Effect, bool, Option<Evidence>) {
     match decision {
         Decision::Allow(_) => (Effect::Allow, false, None),

@@ -1,4 +1,5 @@
-//! The answers to questions: a log that is read backwards has the answer before its question.
+//! Answers to approvals, kept until their question is read. A log that is read backwards has the
+//! answer first.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -6,17 +7,17 @@ use super::MAX_OPEN;
 use crate::policy::Evidence;
 use crate::policy::chain::Line;
 
-/// The end of a question.
+/// The way in which an approval ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// A person agreed, over a channel of that evidence.
+    /// A person agreed, over a channel with this evidence.
     Yes(Evidence),
     No,
-    /// Its time was over, it was dismissed, or the log does not say.
+    /// The approval timed out or was dismissed, or the log does not say how it ended.
     Unanswered,
 }
 
-/// Answers whose question was not read yet.
+/// Answers whose question was not read yet, by the id of the approval, each with its grant.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     by_prompt: HashMap<Box<str>, (Verdict, Option<Box<str>>)>,
@@ -24,11 +25,12 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    /// Remembers an answer; the oldest gives way.
+    /// Remembers the answer in a record, and forgets the oldest beyond [`MAX_OPEN`]. Returns the
+    /// verdict.
     pub(super) fn add(&mut self, line: &Line<'_>) -> Verdict {
         let evidence = line.evidence.as_deref().and_then(|word| word.parse::<Evidence>().ok());
         let verdict = match (line.result.as_deref(), evidence, &line.by) {
-            // Without a person it ended by a grant that was given for another question.
+            // Without a person the approval ended by a grant that was given for another one.
             (Some("granted"), Some(evidence), Some(_)) => Verdict::Yes(evidence),
             (Some("denied" | "declined"), ..) => Verdict::No,
             _ => Verdict::Unanswered,
@@ -44,11 +46,11 @@ impl Answers {
         verdict
     }
 
-    /// The answer to the question of a record, and the grant that came of it.
+    /// Removes and returns the answer to the question in a record, with the grant that it made.
     pub(super) fn take(&mut self, line: &Line<'_>) -> (Verdict, Option<Box<str>>) {
         let prompt = line.prompt.as_deref().unwrap_or_default();
         let Some(answer) = self.by_prompt.remove(prompt) else { return (Verdict::Unanswered, None) };
-        // Questions are open for minutes, so theirs is among the last.
+        // Approvals are open for minutes, so this one is among the newest.
         if let Some(at) = self.order.iter().rposition(|known| **known == *prompt) {
             self.order.remove(at);
         }
@@ -59,11 +61,11 @@ impl Answers {
 /// Numbers of approvals by their evidence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Approvals {
-    /// By the word of the client.
+    /// Approvals by the client's word.
     pub client: u64,
-    /// On the console.
+    /// Approvals on the console.
     pub page: u64,
-    /// By the operator's command.
+    /// Approvals by the operator's command.
     pub operator: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Habits: which calls people were asked about, and what they said.
+//! Habits: the calls that people were asked about, and their answers, read from the audit log.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,42 +10,43 @@ use super::{MAX_ITEMS, MAX_PAIRS};
 use crate::policy::chain::{Kept, Line};
 use crate::policy::{Claims, Facts, Kind};
 
-/// Bytes of approved arguments that are remembered.
+/// Most bytes of approved arguments that are remembered.
 const MAX_BYTES: usize = 32 << 20;
 
-/// Calls that people were asked about, by item and caller. Records come the latest first.
+/// The calls that people were asked about, by item and caller. Records are read from the latest
+/// backwards.
 #[derive(Debug, Default)]
 pub struct Habits {
     pub(super) items: HashMap<Item, Seen>,
     answers: Answers,
     pairs: usize,
     bytes: usize,
-    /// Questions of all items.
+    /// Number of questions about all items.
     pub questions: u64,
-    /// Records of items and callers that found no place in the tables.
+    /// Number of records of items and callers for which the tables have no room.
     pub beyond: u64,
 }
 
-/// One item in the log.
+/// The records of one item.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     pub(super) upstream: Arc<str>,
-    /// Calls that a rule or a person denied.
+    /// Number of calls that a rule or a person denied.
     pub(super) denied: u64,
-    /// Its server or the operator called it destructive.
+    /// Whether its server or the operator called it destructive in any record.
     pub(super) is_destructive: bool,
-    /// Those of the latest record.
+    /// The facts in the latest record.
     pub(super) facts: Option<Facts>,
-    /// The claims that all records agree on, where an allow rule may go by all of them.
+    /// The claims, if all records agree on them and an allow rule may go by them.
     pub(super) claims: Option<Claims>,
     pub(super) callers: HashMap<Arc<str>, Habit>,
 }
 
-/// One caller and one item.
+/// The approvals of one item by one caller.
 #[derive(Debug, Default)]
 pub(super) struct Habit {
     pub(super) yes: Approvals,
-    /// Of the approvals whose arguments the log has.
+    /// Approved arguments, as far as the log has them.
     pub(super) shapes: Shapes,
 }
 
@@ -61,7 +62,7 @@ impl Seen {
 }
 
 impl Habits {
-    /// Takes a record.
+    /// Adds a record. Records must come from the latest backwards.
     pub fn read(&mut self, line: &Line<'_>) {
         let verdict = if line.event == "answer" { Some(self.answers.add(line)) } else { None };
         let is_question = line.event == "prompt";
@@ -72,7 +73,7 @@ impl Habits {
         let answer = if is_question { self.answers.take(line).0 } else { Verdict::Unanswered };
         let (Some(item), facts) = (Item::of(line), line.facts()) else { return };
         let is_full = self.items.len() >= MAX_ITEMS;
-        // An item that finds no place is never suggested, so nothing about it can be missed.
+        // An item without room is never suggested, so its records are not needed.
         let Some(seen) = (if is_full { self.items.get_mut(&item) } else { Some(self.items.entry(item).or_default()) })
         else {
             self.beyond += 1;
@@ -98,7 +99,7 @@ impl Habits {
         let is_tool = line.kind.as_deref() == Some(Kind::Tool.into_str());
         match line.arguments() {
             _ if line.kind.as_deref() == Some(Kind::Resource.into_str()) => {}
-            // A record of an earlier release says nothing about arguments.
+            // A record of an earlier release does not tell whether the call had arguments.
             Kept::None if is_tool && facts.is_none() => {}
             Kept::None => self.bytes += habit.shapes.add(None, evidence, has_room),
             Kept::Whole(text) => self.bytes += habit.shapes.add(Some(text), evidence, has_room),

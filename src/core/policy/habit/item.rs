@@ -1,4 +1,4 @@
-//! The item of a record.
+//! The item that a record is about.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ pub(super) struct Item {
     pub(super) name: Arc<str>,
 }
 
-/// The kind of a record.
+/// Returns the kind of a record.
 pub(super) fn kind_of(line: &Line<'_>) -> Option<Kind> {
     line.kind.as_deref()?.parse().ok()
 }
 
 impl Item {
-    /// The item of calls that a record is about; what goes with an item counts as the item.
+    /// Returns the item of a record. Completions, subscriptions and tasks count as their item.
     pub(super) fn of(line: &Line<'_>) -> Option<Self> {
         let name = line.item.as_deref()?;
         let upstream = line.upstream.as_deref().unwrap_or_default();

@@ -1,9 +1,10 @@
-//! Plays decisions of a log under other rules.
+//! Replays of a log: decides its calls again under other rules, and counts what changes.
 //!
-//! Questions to people are played by their own records, all other calls by those of the decisions. A
-//! record that lacks what the rules look at (one of an earlier release, one without its arguments where a rule is over arguments, the
-//! URI of a template) cannot be decided and counts as asked. Limits and grants are not played: who was allowed by a grant and would
-//! be asked is allowed by it still.
+//! Questions to people are replayed from their own records, all other calls from the records of
+//! their decisions. A record that lacks facts that the rules need cannot be decided and counts as
+//! asked: a record of an earlier release, a record without arguments if a rule tests them, a URI
+//! known only by its template. Limits and grants are not replayed: a call that was allowed by a
+//! grant and would be asked about now still counts as allowed by the grant.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -19,41 +20,41 @@ use crate::policy::{
 };
 use crate::wire::raw::RawJson;
 
-/// Items whose rules are kept at hand.
+/// Most items whose rules are kept at hand.
 const MAX_RULES: usize = 4096;
 
-/// Calls by what became of them.
+/// Numbers of calls by their outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Questions that people were asked.
     pub asked: u64,
-    /// Allowed by a rule.
+    /// Calls that a rule allowed.
     pub allowed: u64,
-    /// Allowed by an approval that was given before.
+    /// Calls that an earlier approval allowed.
     pub granted: u64,
     pub denied: u64,
 }
 
-/// The changes that other rules make to one item.
+/// The changes that the other rules make for one item, as numbers of calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
-    /// Calls that are allowed now and were asked about, or denied.
+    /// Calls that are allowed now, and were asked about or denied.
     pub opened: u64,
-    /// Of them, those that nobody agreed to.
+    /// Opened calls that no person agreed to.
     pub unapproved: u64,
-    /// Of them, those that a person or a rule denied.
+    /// Opened calls that a person or a rule denied.
     pub denied_before: u64,
-    /// Calls that are asked about now and were allowed.
+    /// Calls that are asked about now, and were allowed.
     pub asked: u64,
-    /// Calls that are denied now and were not.
+    /// Calls that are denied now, and were not.
     pub closed: u64,
     /// Calls that were allowed before, by a rule or a person.
     pub allowed_before: u64,
-    /// Its server or the operator called it destructive.
+    /// Whether its server or the operator called the item destructive.
     pub is_destructive: bool,
 }
 
-/// A log that is played under other rules. Records come the latest first.
+/// A log that is replayed under other rules. Records are read from the latest backwards.
 #[derive(Debug)]
 pub struct Replay {
     policy: Policy,
@@ -63,16 +64,17 @@ pub struct Replay {
     uses: Uses,
     pub before: Counts,
     pub after: Counts,
-    /// Records that cannot be decided; they are among those that are asked.
+    /// Number of records that cannot be decided. They are among those that are asked about.
     pub undecided: u64,
-    /// Questions that each rule would have saved, and those of them that nobody agreed to.
+    /// Questions that each rule would have saved, and how many of them no person agreed to.
     pub saved: HashMap<Arc<str>, (u64, u64)>,
     items: HashMap<Item, Change>,
-    /// Records of items that found no place in the table. Their numbers are in the counts.
+    /// Number of records of items for which the table has no room. Their calls are in the counts.
     pub beyond: u64,
 }
 
-/// Grants that were used, and whose answer was not read yet; the oldest gives way.
+/// Grants with a recorded use whose answer was not read yet. Beyond a bound the oldest is
+/// forgotten.
 #[derive(Debug, Default)]
 struct Uses {
     grants: HashSet<Box<str>>,
@@ -96,7 +98,7 @@ impl Uses {
     }
 }
 
-/// The decision under the other rules.
+/// The decision about a recorded call under the other rules.
 #[derive(Debug, PartialEq, Eq)]
 enum Now {
     Allow(Arc<str>),
@@ -106,8 +108,10 @@ enum Now {
 }
 
 impl Replay {
+    /// Compiles the rules without their limits.
+    ///
     /// # Errors
-    /// When the rules have a problem.
+    /// The rules have a problem.
     pub fn new(spec: &PolicySpec) -> Result<Self, Vec<PolicyProblem>> {
         let policy = Policy::build(&PolicySpec { limits: Vec::new(), ..spec.clone() })?;
         let limiter = Limiter::new(&policy);
@@ -126,7 +130,7 @@ impl Replay {
         })
     }
 
-    /// Takes a record.
+    /// Adds a record. Records must come from the latest backwards.
     pub fn read(&mut self, line: &Line<'_>) {
         if line.event == "answer" {
             self.answers.add(line);
@@ -142,12 +146,13 @@ impl Replay {
             }
             ("decision", Some("allow" | "limit"), _) => self.allowed(kind, line),
             ("decision", Some("deny"), _) => self.denied(kind, line),
-            // The question is a record of its own.
+            // The question has a record of its own.
             _ => {}
         }
     }
 
-    /// `came_back`: the call was decided once more when its approval came, and that record was counted. It is one call.
+    /// Counts a question. With `came_back`, the call was decided once more after its approval and
+    /// that record is counted already; both are one call.
     fn question(&mut self, kind: Kind, line: &Line<'_>, verdict: Verdict, came_back: bool) {
         self.before.asked += 1;
         self.before.granted = self.before.granted.saturating_sub(u64::from(came_back));
@@ -175,6 +180,7 @@ impl Replay {
         self.change(line, |change| change.allowed_before += u64::from(is_approved));
     }
 
+    /// Counts a call that was allowed.
     fn allowed(&mut self, kind: Kind, line: &Line<'_>) {
         let is_granted = line.grant.is_some();
         if let Some(grant) = &line.grant {
@@ -197,6 +203,7 @@ impl Replay {
         self.change(line, |change| change.allowed_before += 1);
     }
 
+    /// Counts a call that was denied.
     fn denied(&mut self, kind: Kind, line: &Line<'_>) {
         self.before.denied += 1;
         match self.judge(kind, line) {
@@ -213,7 +220,7 @@ impl Replay {
         }
     }
 
-    /// Decides a call of the log under the rules.
+    /// Decides a recorded call under the other rules, and counts it if it is undecided.
     fn judge(&mut self, kind: Kind, line: &Line<'_>) -> Now {
         let now = self.decided(kind, line);
         self.undecided += u64::from(now == Now::Undecided);
@@ -236,7 +243,7 @@ impl Replay {
             _ if kind == Kind::Resource => None,
             Kept::None => None,
             Kept::Whole(text) => Some(RawJson::trusted(text.to_owned())),
-            // No condition is sure of this.
+            // No condition is sure about this text.
             Kept::Not => Some(RawJson::trusted("")),
         };
         let is_unknown = arguments.as_ref().is_some_and(|raw| raw.bytes().is_empty());
@@ -283,7 +290,7 @@ impl Replay {
         add(change);
     }
 
-    /// The items about which something changes, the largest change first: kind, name and change.
+    /// Returns the items whose calls change, the largest change first: kind, name and change.
     pub fn changes(&self) -> Vec<(Kind, Arc<str>, Change)> {
         let changed = self.items.iter().filter(|(_, change)| change.opened + change.asked + change.closed > 0);
         let mut all: Vec<_> =
@@ -298,7 +305,7 @@ impl Replay {
         self.items.contains_key(&Item { kind, name: Arc::from(name) })
     }
 
-    /// The rules that are played.
+    /// Returns the other rules.
     pub const fn policy(&self) -> &Policy {
         &self.policy
     }

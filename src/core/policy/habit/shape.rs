@@ -1,7 +1,8 @@
-//! Approved arguments as conditions of a rule.
+//! Shapes: approved arguments as conditions of a suggested rule.
 //!
-//! Approvals are told apart by the names of their arguments, since a rule cannot say "this value or none". For each shape a rule
-//! wants the values that were approved, or paths below one directory; what only other shapes have must be absent.
+//! Approvals are grouped by the names of their arguments, since a rule cannot say "this value or
+//! none". For each such shape a rule requires the approved values, or paths below one directory;
+//! arguments that only other shapes have must be absent.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
@@ -13,75 +14,78 @@ use crate::policy::arguments::is_plain_path;
 use crate::policy::arguments::outline::Outline;
 use crate::policy::{ArgumentSpec, Evidence, MatcherSpec, Scalar};
 
-/// Shapes of one habit. A further one is not suggested.
+/// Most shapes of one habit. Further ones are not suggested.
 const MAX_SHAPES: usize = 8;
-/// Arguments of one shape.
+/// Most arguments of one shape.
 const MAX_KEYS: usize = 16;
-/// Conditions of one rule.
+/// Most conditions of one rule.
 const MAX_CONDITIONS: usize = 48;
-/// Values that a rule lists.
+/// Most values that a rule lists.
 const MAX_VALUES: usize = 8;
 /// Longest value that a rule lists, in bytes.
 const MAX_VALUE: usize = 200;
-/// Values that are told apart, to say how many were approved.
+/// Most values that are told apart, to say how many were approved.
 const MAX_COUNTED: usize = 1000;
-/// From so many different paths on the directory is meant, not the files.
+/// Number of different paths from which on a rule names their directory instead of them.
 const MANY_PATHS: usize = 3;
-/// Names in the path of a directory that is suggested, at least: `/srv` says little about what is below it.
+/// Fewest names in the path of a suggested directory: `/srv` says little about its contents.
 const DEPTH: usize = 2;
-/// Integers beyond this are not the same number to every reader of JSON.
+/// Largest integer that every JSON reader reads alike.
 const MAX_EXACT: i64 = 1 << 53;
 
-/// Approved calls by the names of their arguments.
+/// Approved calls of one item by one caller, grouped by the names of their arguments.
 #[derive(Debug, Default)]
 pub(super) struct Shapes {
     shapes: Vec<Shape>,
-    /// Names of arguments of approved calls, of all shapes.
+    /// Names of arguments of all approved calls.
     names: BTreeSet<String>,
-    /// Some names are not known, so that no rule can leave them out.
+    /// True if some names are not known, so that no rule can exclude them.
     is_unknown: bool,
-    /// Approvals that are in none.
+    /// Number of approvals that are in no shape.
     left_out: u64,
 }
 
-/// Approved calls with the same names of arguments.
+/// Approved calls whose arguments have the same names.
 #[derive(Debug)]
 struct Shape {
     arguments: BTreeMap<String, Values>,
     yes: Approvals,
     /// Pointers to texts that name a place, of all calls.
     places: BTreeSet<String>,
-    /// A call had a command, a query or code, or arguments that two readers may take for different
-    /// ones.
+    /// True if a call had a command, a query or code, or arguments that two readers may read
+    /// differently.
     is_odd: bool,
 }
 
 /// The approved values of one argument.
 #[derive(Debug)]
+/// The distinct values, while they can be listed.
 struct Values {
     few: Vec<Scalar>,
-    /// There are more than are listed, or some that no condition can name.
+    /// True if there are too many values to list, or some that no condition can name.
     is_open: bool,
-    /// The directory that holds all of them, while all are plain paths.
+    /// The directory that contains all values, while all are plain paths.
     directory: Option<String>,
+    /// Hashes of the distinct values.
     counted: HashSet<u64>,
     hasher: RandomState,
 }
 
-/// One rule over arguments.
+/// The conditions of one suggested rule.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Taken {
     pub(super) conditions: Vec<ArgumentSpec>,
-    /// Calls that the rule takes beside the approved ones, a clause each.
+    /// Clauses about calls that the rule covers beside the approved ones.
     pub(super) also: Vec<String>,
     pub(super) yes: Approvals,
-    /// Each place that a call names is judged by a condition, one of them by a folder, and all
-    /// arguments are known.
+    /// True if a condition judges each place that a call names, at least one of them by a folder,
+    /// and all arguments of the item are known.
     pub(super) is_below: bool,
 }
 
 impl Shapes {
-    /// Counts an approved call. `text` is a JSON object. Returns the bytes that are remembered for it.
+    /// Counts an approved call. `text` is a JSON object. Returns the bytes of memory that this
+    /// takes.
     pub(super) fn add(&mut self, text: Option<&str>, evidence: Evidence, has_room: bool) -> usize {
         let Ok(arguments) = serde_json::from_str::<Map<String, Value>>(text.unwrap_or("{}")) else {
             self.left_out += 1;
@@ -98,7 +102,7 @@ impl Shapes {
         let is_odd = |name: &String| name == "*" || name.len() > MAX_VALUE;
         if self.shapes.len() >= MAX_SHAPES || arguments.len() > MAX_KEYS || !has_room || arguments.keys().any(is_odd) {
             self.left_out += 1;
-            // A rule of another shape must not take what only this one has.
+            // A rule of another shape must not cover arguments that only this one has.
             self.is_unknown |= self.names.len() + arguments.len() > MAX_CONDITIONS || arguments.keys().any(is_odd);
             if !self.is_unknown {
                 self.names.extend(arguments.keys().cloned());
@@ -120,19 +124,19 @@ impl Shapes {
         bytes
     }
 
-    /// Whether a call was counted with its arguments.
+    /// Whether no call was counted with its arguments.
     pub(super) fn is_empty(&self) -> bool {
         self.shapes.is_empty() && self.left_out == 0
     }
 
-    /// The conditions for each shape of at least so many approvals. `schema` are the arguments that the item's definition names,
-    /// where it is known.
+    /// Returns the conditions for each shape with at least `enough` approvals. `schema` has the
+    /// arguments that the item's definition names, if all are known.
     pub(super) fn taken(&self, enough: u64, schema: Option<&[String]>) -> Vec<Taken> {
         let shapes = self.shapes.iter().filter(|shape| shape.yes.all() >= enough && !self.is_unknown);
         shapes.filter_map(|shape| self.one(shape, schema)).collect()
     }
 
-    /// `None` where the conditions would be too many.
+    /// Returns the conditions for a shape; `None` if they would be too many.
     fn one(&self, shape: &Shape, schema: Option<&[String]>) -> Option<Taken> {
         let mut taken = Taken { yes: shape.yes, ..Taken::default() };
         for (name, values) in &shape.arguments {
@@ -167,7 +171,7 @@ impl Shape {
     }
 }
 
-/// The place of an argument.
+/// Returns the pointer to an argument.
 fn pointer(name: &str) -> String {
     format!("/{}", name.replace('~', "~0").replace('/', "~1"))
 }
@@ -177,7 +181,7 @@ impl Values {
         Self { few: Vec::new(), is_open: false, directory: None, counted: HashSet::new(), hasher: RandomState::new() }
     }
 
-    /// Counts a value; returns the bytes that are remembered for it.
+    /// Counts a value; returns the bytes of memory that this takes.
     fn add(&mut self, value: Option<&Value>, has_room: bool) -> usize {
         let Some(value) = value else { return 0 };
         let is_first = self.counted.is_empty();
@@ -193,7 +197,7 @@ impl Values {
             Value::Bool(value) => Some(Scalar::Boolean(*value)),
             Value::Number(number) => {
                 let exact = number.as_i64().filter(|number| (-MAX_EXACT..=MAX_EXACT).contains(number));
-                // The digits of an exact integer are those of its double.
+                // An exact integer and its double have the same digits.
                 exact.and_then(|number| number.to_string().parse().ok()).map(Scalar::Number)
             }
             Value::Null | Value::Array(_) | Value::Object(_) | Value::String(_) => None,
@@ -207,7 +211,8 @@ impl Values {
         if fresh { value.as_str().map_or(64, |text| text.len().min(MAX_VALUE) + 64) } else { 0 }
     }
 
-    /// The condition, and what it takes beside what was approved.
+    /// Returns the condition for the argument, and a clause about what it covers beside the
+    /// approved values.
     fn condition(&self, name: &str) -> (Option<MatcherSpec>, Option<String>) {
         let count = self.counted.len();
         let approved = if count < MAX_COUNTED {
@@ -233,12 +238,12 @@ impl Values {
     }
 }
 
-/// The directory of a plain path.
+/// Returns the directory of a plain path.
 fn parent(path: &str) -> Option<&str> {
     path.rsplit_once('/').map(|(parent, _)| parent)
 }
 
-/// The directory that holds both.
+/// Returns the deepest directory that contains both or is one of them.
 fn common(one: &str, other: &str) -> Option<String> {
     let same = one.split('/').zip(other.split('/')).take_while(|(one, other)| one == other);
     let parts: Vec<&str> = same.map(|(part, _)| part).collect();
@@ -249,7 +254,7 @@ fn common(one: &str, other: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// The conditions of the only rule after these approvals, and what it leaves open.
+    /// Returns the conditions and clauses of each rule after these approvals.
     #[expect(clippy::wildcard_enum_match_arm, reason = "the other matchers are never suggested")]
     fn taken(approved: &[&str], schema: Option<&[&str]>) -> Vec<(String, Vec<String>)> {
         let mut shapes = Shapes::default();

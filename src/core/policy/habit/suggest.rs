@@ -1,4 +1,4 @@
-//! Rules of habits.
+//! Suggested rules: drafts made of habits, joined, and checked against the operator's policy.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,37 +14,37 @@ use crate::policy::{
     ArgumentSpec, Claims, Digest, Effect, Facts, Hints, Kind, MatcherSpec, Policy, PolicySpec, RuleSpec,
 };
 
-/// Rules that are suggested, the most useful first.
+/// Most rules that are suggested, the most useful first.
 const MAX_RULES: usize = 100;
-/// Names that one rule lists.
+/// Most names that one rule lists.
 const MAX_NAMES: usize = 200;
-/// Before the id of each rule.
+/// Prefix of the id of each suggested rule.
 const ID: &str = "habit";
-/// Segments of a path none of which begins with a dot.
+/// Regular expression for a path without segments that begin with a dot.
 const NO_DOTS: &str = "^(/[^/.][^/]*)+/?$";
-/// Words in the names of tools that remove things, whatever else they do.
+/// Words in the names of tools that remove things. Such a tool gets no rule for overwriting.
 const REMOVES: &[&str] = &[
     "delete", "remove", "erase", "unlink", "rm", "rmdir", "drop", "purge", "prune", "reset", "empty", "trash", "wipe",
     "clear", "truncate", "destroy", "kill", "clean",
 ];
-/// Characters of an item's name in the id of its rule.
+/// Most characters of an item's name in the id of its rule.
 const ID_NAME: usize = 32;
 
-/// An item as it is at present, beside the log.
+/// The present state of an item, beside the log.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
     pub facts: Facts,
-    /// The arguments that its definition names, where all of them are named.
+    /// The arguments that the item's definition names, if it names all of them.
     pub arguments: Option<Vec<String>>,
 }
 
-/// The present configuration and store.
+/// The present configuration and store, as far as suggestions depend on them.
 pub trait Catalogue {
     /// Whether a rule may name the upstream.
     fn has(&self, upstream: &str) -> bool;
-    /// The item as it was offered last.
+    /// Returns the item as its server offered it last.
     fn known(&self, kind: Kind, name: &str) -> Option<Known>;
-    /// Folders that no rule for a tool that may overwrite takes.
+    /// Returns the folders that no rule for a tool that may overwrite covers.
     fn places(&self) -> Places {
         Places::default()
     }
@@ -54,38 +54,38 @@ pub trait Catalogue {
 #[derive(Clone, Debug)]
 pub struct Suggestion {
     pub rule: RuleSpec,
-    /// The approvals that it is made of.
+    /// The approvals that it was made from.
     pub yes: Approvals,
-    /// Calls that it takes beside the approved ones, a clause each.
+    /// Clauses about calls that the rule covers beside the approved ones.
     pub also: Vec<String>,
-    /// The log has no arguments of these calls.
+    /// True if the log has no arguments of the approved calls.
     pub is_blind: bool,
-    /// The tool is destructive by the word of its server or the operator, and the rule takes it
+    /// True if the server or the operator calls the tool destructive; the rule then covers calls
     /// below folders alone.
     pub overwrites: bool,
 }
 
-/// Why an item has no rule.
+/// The reason why an approved item has no rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
 #[strum(const_into_str, serialize_all = "lowercase")]
 pub enum Why {
     Destructive,
     Denied,
-    /// Nothing says what its server calls it.
+    /// Neither the log nor the store has the claims of its server.
     Unknown,
-    /// Its name, or its caller's, means something in patterns.
+    /// The name of the item or its caller has a meaning in patterns.
     Name,
     /// Its upstream is not in the configuration.
     Gone,
-    /// Fewer approvals than [`ENOUGH`], or as many only with arguments that differ.
+    /// There are fewer approvals than [`ENOUGH`], or as many only with different arguments.
     Few,
-    /// A rule of the configuration goes before, or allows it already.
+    /// A rule of the configuration decides first, or allows the item already.
     Ruled,
     /// There are more rules than are shown.
     Many,
 }
 
-/// An item that was approved and has no rule.
+/// An approved item that has no rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut {
     pub why: Why,
@@ -93,17 +93,17 @@ pub struct LeftOut {
     pub approvals: u64,
 }
 
-/// Rules, and items without one.
+/// Suggested rules, and approved items without one.
 #[derive(Clone, Debug, Default)]
 pub struct Suggestions {
     pub rules: Vec<Suggestion>,
     pub left_out: Vec<LeftOut>,
 }
 
-/// Two rules with the same of these become one: kind, names, claims and conditions.
+/// The key under which drafts become one rule: kind, names, claims and conditions.
 type Same = (&'static str, BTreeSet<String>, String, String);
 
-/// A rule for one item and one caller.
+/// A draft of a rule, at first for one item and one caller.
 #[derive(Clone, Debug)]
 struct Draft {
     kind: Kind,
@@ -117,7 +117,8 @@ struct Draft {
 }
 
 impl Habits {
-    /// The rules that these habits suggest. They are not tried yet: see [`Suggestions::fit`].
+    /// Returns the rules that these habits suggest. They are not checked against the policy yet:
+    /// see [`Suggestions::fit`].
     pub fn suggest(&self, catalogue: &dyn Catalogue) -> Suggestions {
         let mut out = Suggestions::default();
         let mut drafts = Vec::new();
@@ -140,10 +141,11 @@ impl Habits {
                 drafts.extend(found);
             }
         }
-        // Callers of one item first, then items of the same callers: each time the rule takes what the parts took, and no more.
+        // First join the callers of one item, then the items of the same callers. Each time the
+        // joined rule covers what its drafts covered, and no more.
         let drafts = joined(drafts, |draft| (draft.items.clone(), conditions(draft)));
         let drafts = joined(drafts, |draft| {
-            // Clauses about arguments are about one item.
+            // Clauses about arguments belong to one item.
             let is_plain = draft.taken.conditions.is_empty() && draft.taken.also.is_empty();
             let own = if is_plain { String::new() } else { format!("{:?}", draft.items) };
             (draft.callers.clone(), format!("{} {own} {}", draft.upstream, conditions(draft)))
@@ -170,14 +172,14 @@ fn is_destructive(seen: &Seen, known: Option<&Known>) -> bool {
     seen.is_destructive || known.is_some_and(destroys)
 }
 
-/// Whether a destructive item is a tool that may overwrite, by its name, and neither removes nor
-/// runs anything.
+/// Whether a destructive item is a tool that may overwrite: its name neither removes nor runs
+/// anything.
 fn overwrites(item: &Item, seen: &Seen) -> bool {
     let tool = item.name.strip_prefix(&*seen.upstream).unwrap_or(&item.name);
     item.kind == Kind::Tool && !is_named(tool, REMOVES) && !is_command(tool)
 }
 
-/// Why an item has no rule for any caller, destruction aside.
+/// Returns why an item has no rule for any caller, apart from being destructive.
 fn beside_destruction(item: &Item, seen: &Seen, known: Option<&Known>, catalogue: &dyn Catalogue) -> Option<Why> {
     if seen.denied > 0 {
         Some(Why::Denied)
@@ -192,7 +194,7 @@ fn beside_destruction(item: &Item, seen: &Seen, known: Option<&Known>, catalogue
     }
 }
 
-/// The rules of one caller's habit.
+/// Returns the draft rules of one caller's habit.
 fn drafts_of(item: &Item, caller: &str, seen: &Seen, habit: &Habit, known: Option<&Known>) -> Vec<Draft> {
     if habit.yes.all() < ENOUGH || !Policy::is_exact(caller) {
         return Vec::new();
@@ -217,7 +219,8 @@ fn drafts_of(item: &Item, caller: &str, seen: &Seen, habit: &Habit, known: Optio
     habit.shapes.taken(ENOUGH, schema).into_iter().map(|taken| draft(taken, false)).collect()
 }
 
-/// A claim that all records and the definition of now agree on. It makes the rule end when the server says something else.
+/// Returns a claim on which all records and the present definition agree. It ends the rule when the
+/// server claims something else.
 fn narrowing(claims: Option<&Claims>, known: Option<&Known>) -> Hints {
     let now = known.map(|known| known.facts.claims);
     let Some(claims) = claims.filter(|claims| now.is_none_or(|now| now == **claims)) else { return Hints::default() };
@@ -228,7 +231,7 @@ fn narrowing(claims: Option<&Claims>, known: Option<&Known>) -> Hints {
     }
 }
 
-/// The pointer and the folder of a condition that has one.
+/// Returns the pointer and the folder of a `path-under` condition.
 fn folder(spec: &ArgumentSpec) -> Option<(String, String)> {
     if let MatcherSpec::PathUnder(folder) = &spec.matcher { Some((spec.pointer.clone(), folder.clone())) } else { None }
 }
@@ -237,13 +240,13 @@ fn conditions(draft: &Draft) -> String {
     format!("{:?} {:?} {}", draft.claims, draft.taken.conditions, draft.is_blind)
 }
 
-/// Makes one of those that have the same key.
+/// Joins the drafts that have the same key.
 fn joined(drafts: Vec<Draft>, key: impl Fn(&Draft) -> (BTreeSet<String>, String)) -> Vec<Draft> {
     let mut out: BTreeMap<Same, Draft> = BTreeMap::new();
     for draft in drafts {
         let (names, same) = key(&draft);
         let mut key = (draft.kind.into_str(), names, same, String::new());
-        // A rule that would be too long becomes two.
+        // A rule that would be too long is split.
         while out.get(&key).is_some_and(|to| to.items.len() + to.callers.len() >= MAX_NAMES) {
             key.3.push('+');
         }
@@ -265,8 +268,8 @@ fn joined(drafts: Vec<Draft>, key: impl Fn(&Draft) -> (BTreeSet<String>, String)
 }
 
 impl Draft {
-    /// Makes it a rule for a tool that may overwrite: below its folders, in segments without a dot.
-    /// False where it is none.
+    /// Restricts the draft of a destructive tool to paths below its folders, without segments that
+    /// begin with a dot. Returns false if the tool can have no such rule.
     fn keep_below(&mut self, places: &Places) -> bool {
         let folders: Vec<(String, String)> = self.taken.conditions.iter().filter_map(folder).collect();
         let no_dots = |(pointer, _): &(String, String)| ArgumentSpec {
@@ -308,7 +311,7 @@ impl Draft {
             | Kind::Elicitation
             | Kind::Launch => rule.tools = names,
         }
-        // The same habit has the same id another day, so that a rule that was pasted is not pasted twice.
+        // A habit has the same id every day, so that a pasted rule is not pasted twice.
         let digest = Digest::of(format!("{rule:?}").as_bytes()).hex();
         let plain = first.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' });
         let name: String = plain.take(ID_NAME).collect();
@@ -319,7 +322,7 @@ impl Draft {
 }
 
 impl Suggestion {
-    /// The same as what has no rule.
+    /// Returns the entry for a suggestion that is dropped.
     pub fn left_out(&self, why: Why) -> LeftOut {
         let RuleSpec { tools, prompts, resources, .. } = &self.rule;
         let name = tools.iter().chain(prompts).chain(resources).next().map(String::as_str).unwrap_or_default();
@@ -328,7 +331,8 @@ impl Suggestion {
 }
 
 impl Suggestions {
-    /// Leaves out the rules that the policy would refuse, such as those that a rule of the operator always goes before.
+    /// Removes the rules that the policy would refuse, such as a rule that never decides because of
+    /// a rule of the operator. Returns the policy with the remaining rules.
     pub fn fit(&mut self, policy: &PolicySpec) -> PolicySpec {
         loop {
             let mut with = policy.clone();

@@ -1,4 +1,4 @@
-//! The live buckets of all limits.
+//! The live buckets of all limits, in tables of one part each that are locked in shards.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -12,36 +12,37 @@ use parking_lot::{Mutex, MutexGuard};
 use super::meter::{Admission, Meter, Stored};
 use super::{Identity, Part};
 
-/// Parts of a table that are locked each on their own.
+/// Number of shards of a table, each with a lock of its own.
 pub(super) const SHARDS: usize = 16;
 
-/// Buckets that one shard may hold: 65,536 for each part of a limit, if callers hash evenly.
+/// Most buckets of one shard: 65,536 for each part of a limit, if callers hash evenly.
 pub(super) const SHARD_CAPACITY: usize = 4096;
 
-/// Wait of a call that finds no room for its bucket, when not even a guess is possible.
+/// Time to wait for a call whose bucket finds no room, if not even a guess is possible.
 pub(super) const LEAST_WAIT: Duration = Duration::from_millis(1);
 
-/// Where the number of a bucket is on disk.
+/// The key of a bucket's row on disk.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RowId {
-    /// Everything that makes the part of the limit the same one.
+    /// The identity of the limit's part, as text.
     pub limit: String,
+    /// The bucket's key, as text.
     pub bucket: String,
 }
 
-/// A bucket that is in use, for the disk.
+/// A bucket in use, for the disk.
 #[derive(Clone, Debug)]
 pub struct Used {
     pub row: RowId,
-    /// The exact use.
+    /// The exact number of the bucket.
     pub exactly: Stored,
     /// The bound on disk, unless another process has drawn as well.
     pub written: Stored,
 }
 
-/// One bucket that a call draws from.
+/// The bucket that a call draws from, and the amount.
 pub(super) struct Draw<'t> {
-    /// How many calls draw from it at once.
+    /// Number of calls that are drawn at once.
     pub(super) calls: u32,
     pub(super) table: &'t Arc<Table>,
     pub(super) meter: Meter,
@@ -54,7 +55,7 @@ impl<'t> Draw<'t> {
         Self { calls: 1, table, meter, shard: table.shard(parts), parts }
     }
 
-    /// The same for so many calls at once.
+    /// Returns the draw for this number of calls at once.
     pub(super) fn times(self, calls: u32) -> Self {
         Self { calls, ..self }
     }
@@ -68,9 +69,11 @@ impl<'t> Draw<'t> {
 #[derive(Debug)]
 pub(super) struct Table {
     pub(super) identity: Identity,
-    /// The buckets are on disk. Calls at once are not: none survives the process.
+    /// Whether the buckets are kept on disk. Calls at once are not, since none survives the
+    /// process.
     pub(super) durable: bool,
-    /// Of the policy that made the table. Policies that share it may have other numbers, but times are alike in all of them.
+    /// The meter of the policy that made the table. Policies that share the table may have other
+    /// numbers, but their times mean the same.
     meter: Meter,
     pub(super) shards: [Mutex<Shard>; SHARDS],
     shard_capacity: usize,
@@ -78,7 +81,8 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Makes the table of a part with the buckets that `rows` has for it, at `now`.
+    /// Makes the table of a part at `now`, with the buckets that `rows` has for it or for the same
+    /// limit with another rate or burst.
     pub(super) fn new(
         part: &Part,
         shard_capacity: usize,
@@ -108,7 +112,8 @@ impl Table {
         table
     }
 
-    /// Begins with what the buckets of `old`, the same limit with another rate or burst, hold at `now`.
+    /// Copies the buckets of `old`, the same limit with another rate or burst, as they are at
+    /// `now`.
     pub(super) fn carry_over(&self, old: &Self, now: u64) {
         for shard in &old.shards {
             let buckets: Vec<(Key, u64)> =
@@ -145,45 +150,49 @@ impl Table {
     }
 }
 
-/// One bucket. Without a disk only `state` counts.
+/// One bucket. If the table is not on disk, only `state` counts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bucket {
-    /// The number of its [`Meter`].
+    /// The number of the bucket, see [`Meter`].
     pub(super) state: u64,
-    /// Up to here the disk holds it as used for sure.
+    /// The number up to which the disk is sure to count calls as used.
     pub(super) leased: u64,
-    /// The bound on disk for sure, of this process or another.
+    /// The bound that is on disk for sure, of this process or another.
     pub(super) known: u64,
-    /// The bound that this process last wrote or read; it may be on its way to the disk.
+    /// The bound that this process wrote or read last. It may not have reached the disk yet.
     pub(super) written: u64,
-    /// How far what other processes drew has moved `state`, all together.
+    /// Total amount by which draws of other processes have moved `state`.
     pub(super) moved: u64,
-    /// When a call last found it full.
+    /// The last time at which a call found the bucket full.
     pub(super) full_at: u64,
-    /// Differs whenever it has been full in between: what was drawn before that has been refilled already.
+    /// A number that changes whenever the bucket was full in between: draws from before that have
+    /// been refilled already.
     pub(super) epoch: u64,
 }
 
 impl Bucket {
-    /// One that was full before its first call.
+    /// Makes a bucket that was full before its first call.
     pub(super) fn new(state: u64, full_at: u64, epoch: u64) -> Self {
         Self { state, leased: 0, known: 0, written: 0, moved: 0, full_at, epoch }
     }
 }
 
+/// The buckets behind one lock.
 #[derive(Debug, Default)]
 pub(super) struct Shard {
     pub(super) buckets: HashMap<Key, Bucket, RandomState>,
-    /// State of buckets that are not listed. A thread that read its clock before a sweep must not
-    /// find a dropped bucket fuller than it was.
+    /// Least state of a bucket that is not listed. A thread that read its clock before a sweep must
+    /// not find a dropped bucket fuller than it was.
     floor: u64,
-    /// No bucket is full before this time, so sweeping earlier would be in vain.
+    /// The earliest time at which a bucket can be full; a sweep before it finds nothing.
     sweep_at: u64,
+    /// The epoch that was given out last.
     epochs: u64,
 }
 
 impl Shard {
-    /// The state after the calls of that draw, and whether they are admitted; changes no bucket.
+    /// Returns the state after a draw, and whether it is admitted. Changes no bucket, but may drop
+    /// full ones to make room.
     pub(super) fn peek(&mut self, draw: &Draw<'_>, now: u64) -> (u64, Admission) {
         let parts: &dyn Parts = &draw.parts;
         if let Some(bucket) = self.buckets.get(parts) {
@@ -205,6 +214,7 @@ impl Shard {
         draw.meter.admit(draw.calls, self.floor, now)
     }
 
+    /// Stores the state after a draw and returns the bucket.
     pub(super) fn commit(&mut self, draw: &Draw<'_>, state: u64, now: u64) -> Bucket {
         self.sweep_at = self.sweep_at.min(draw.meter.full_at(state));
         self.epochs += 1;
@@ -221,7 +231,7 @@ impl Shard {
         bucket
     }
 
-    /// A bucket as it was on disk.
+    /// Adds a bucket as it was on disk.
     fn restore(&mut self, meter: Meter, key: Key, state: u64) {
         self.epochs += 1;
         self.sweep_at = self.sweep_at.min(meter.full_at(state));
@@ -229,7 +239,8 @@ impl Shard {
         self.buckets.insert(key, bucket);
     }
 
-    /// Adds to a bucket what one of another rate held. No row on disk has this yet, so the next draw writes it.
+    /// Raises a bucket to the number that a bucket with another rate held. No row on disk has this
+    /// number yet, so the next draw writes it.
     fn carry(&mut self, meter: Meter, key: Key, state: u64, now: u64) {
         if state <= meter.full(now) {
             return;
@@ -240,7 +251,8 @@ impl Shard {
         bucket.state = bucket.state.max(state);
     }
 
-    /// A call that drew at that time will not be made. A bucket that has been full since holds nothing of it.
+    /// Gives back the draw of a call that will not be made. A bucket that was full since the draw
+    /// is left alone, since it was refilled already.
     pub(super) fn give_back(&mut self, parts: [&str; 3], meter: Meter, drawn_at: u64) {
         let parts: &dyn Parts = &parts;
         if let Some(bucket) = self.buckets.get_mut(parts).filter(|bucket| bucket.full_at <= drawn_at) {
@@ -248,7 +260,7 @@ impl Shard {
         }
     }
 
-    /// A call ends that had a place.
+    /// Frees the slot of a call that ended.
     pub(super) fn leave(&mut self, key: &Key) {
         let Some(bucket) = self.buckets.get_mut(key) else { return };
         bucket.state = bucket.state.saturating_sub(1);
@@ -257,7 +269,7 @@ impl Shard {
         }
     }
 
-    /// Drops the buckets that are full again, for the disk too.
+    /// Drops the buckets that are full again, also by the bound on disk.
     fn sweep(&mut self, meter: Meter, now: u64) {
         if now < self.sweep_at {
             return;
@@ -269,16 +281,17 @@ impl Shard {
     }
 }
 
-/// Parts of a bucket's key, to look one up without making a [`Key`].
+/// The parts of a bucket's key, to look the bucket up without making a [`Key`].
 pub(super) trait Parts {
     fn parts(&self) -> [&str; 3];
 }
 
+/// The key of a bucket: one text for each [`KeyPart`](super::KeyPart), empty if unused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Key([Box<str>; 3]);
 
 impl Key {
-    /// The form on disk: a JSON array.
+    /// Returns the form on disk: a JSON array.
     pub(super) fn row(&self) -> String {
         serde_json::Value::from_iter(self.0.iter().map(|part| &**part)).to_string()
     }
@@ -320,7 +333,7 @@ impl<'p> Borrow<dyn Parts + 'p> for Key {
     }
 }
 
-// As the borrowed form does, which a map relies on.
+// Hashes as the borrowed form does, which a map relies on.
 impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.parts().hash(state);

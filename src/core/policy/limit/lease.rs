@@ -1,15 +1,17 @@
-//! Leases: limits hold over a crash, since the disk is always ahead.
+//! Leases: limits hold over a crash, because the bound on disk is always ahead of the use.
 //!
-//! For each bucket that is in use the disk holds an upper bound of what is used, as if a few further calls had been made. A
-//! call within the bound is free; one beyond it waits until a higher bound is durable, and only then goes upstream. So after a
-//! crash a bucket is at most those few calls emptier than it was, and never fuller. A clean stop leaves the exact number.
+//! For each bucket in use the disk holds an upper bound of its use, as if a few further calls had
+//! been made. A call within the bound needs no write; a call beyond it waits until a higher bound
+//! is durable, and only then goes upstream. After a crash a bucket therefore counts at most those
+//! few calls too many, and never too few. A clean stop stores the exact number.
 //!
-//! The disk may be shared by several processes. Whoever extends a bound first reads it: what is there beyond the own last bound
-//! is what others drew, and the own draws come on top. So each process can be ahead by one lease, and all of them together by
-//! no more than one lease each.
+//! Several processes may share the disk. A process that extends a bound first reads it: the
+//! difference to its own last bound is what others drew, and its own draws are added to that. Each
+//! process can be ahead by one lease, so all of them together are ahead by no more than one lease
+//! each.
 //!
-//! A lease is a sixteenth of the bucket, at most 64 calls: that is the most a crash costs. If the store fails, calls
-//! that need a higher bound are refused.
+//! A lease is a sixteenth of the bucket, at most 64 calls: this is the most that a crash costs. If
+//! the store fails, calls that need a higher bound are refused.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +20,7 @@ use super::buckets::RowId;
 use super::meter::Stored;
 use super::withdrawal::{Granted, Overdrawn, Withdrawal};
 
-/// The bounds that have to be on disk before an allowed call is sent. Clones are the same lease.
+/// The bounds that must be on disk before an allowed call is sent. Clones share one lease.
 #[derive(Clone, Debug)]
 #[must_use = "a call that needs a lease must wait for it"]
 pub struct Lease(Arc<Inner>);
@@ -30,7 +32,7 @@ struct Inner {
     given_back: AtomicBool,
 }
 
-/// One bucket of a lease.
+/// The draw from one bucket of a lease.
 #[derive(Debug)]
 pub struct Claim {
     drawn: Withdrawal,
@@ -43,17 +45,19 @@ impl Lease {
         Self(Arc::new(Inner { claims, settled: AtomicBool::new(false), given_back: AtomicBool::new(false) }))
     }
 
-    /// The buckets that the call drew from.
+    /// Returns the draws of the call, one for each bucket.
     pub fn claims(&self) -> &[Claim] {
         &self.0.claims
     }
 
-    /// Whether nothing has to be written any more for the call: it has been, or other calls have done it meanwhile.
+    /// Whether nothing has to be written for the call any more: it has been written, or other calls
+    /// have extended the bounds meanwhile.
     pub fn is_settled(&self) -> bool {
         self.0.settled.load(Ordering::Acquire) || self.0.claims.iter().all(|claim| claim.drawn.is_leased())
     }
 
-    /// What [`Claim::extend`] gave for each claim, in their order, is durable.
+    /// Notes that the bounds which [`Claim::extend`] returned, one for each claim in order, are
+    /// durable.
     pub fn settle(&self, granted: &[Granted]) {
         for (claim, granted) in self.0.claims.iter().zip(granted) {
             claim.drawn.leased(granted.up_to);
@@ -61,7 +65,8 @@ impl Lease {
         self.0.settled.store(true, Ordering::Release);
     }
 
-    /// The transaction did not take place; before another one is begun, this is to be said. The call is refused.
+    /// Undoes the lease after its transaction failed: forgets the bounds that were not written and
+    /// gives back what the call drew. Must be called before the next transaction begins.
     pub fn fail(&self) {
         for claim in self.0.claims.iter().filter(|claim| claim.extended.load(Ordering::Acquire)) {
             claim.drawn.unwritten();
@@ -74,7 +79,7 @@ impl Lease {
         self.0.given_back.load(Ordering::Acquire)
     }
 
-    /// The call is refused after all: all that it drew goes back, once.
+    /// Gives back all that the call drew, once, because the call is refused after all.
     pub fn give_back(&self) {
         if !self.0.given_back.swap(true, Ordering::AcqRel) {
             self.0.claims.iter().for_each(|claim| claim.drawn.give_back());
@@ -83,15 +88,17 @@ impl Lease {
 }
 
 impl Claim {
-    /// Where the bucket is on disk.
+    /// Returns the key of the bucket's row on disk.
     pub fn row(&self) -> RowId {
         self.drawn.row()
     }
 
-    /// Finds the bound to write, given what the disk holds. Reading, this and writing are one transaction.
+    /// Finds the bound to write for the bucket, given the row on disk. Reading the row, this and
+    /// writing the bound must be one transaction.
     ///
     /// # Errors
-    /// [`Overdrawn`]; the whole lease is to be given back then.
+    /// [`Overdrawn`] if other processes have used the limit up; the whole lease must then be given
+    /// back.
     pub fn extend(&self, on_disk: Option<Stored>) -> Result<Granted, Overdrawn> {
         self.extended.store(true, Ordering::Release);
         self.drawn.extend(on_disk)

@@ -1,4 +1,4 @@
-//! Draws of a call from all limits of a policy.
+//! The limiter: draws of a call from all limits of a policy, all or none.
 
 use std::collections::HashMap;
 use std::ptr;
@@ -17,62 +17,64 @@ use super::{Counts, Identity, KeyPart, Part};
 use crate::policy::action::Action;
 use crate::policy::compiled::{ItemRules, Policy, Stamp};
 
-/// How much of each limit is used up. One belongs to each policy; calls share it.
+/// The use of all limits of one policy, shared by its calls.
 ///
-/// A bucket exists while it is not full. When a table has no more room, buckets that are full again
-/// are dropped; if there are none, a call that needs a new one is refused.
+/// A bucket exists while it is not full. If a table has no more room, buckets that are full again
+/// are dropped; if there are none, a call that needs a new bucket is refused.
 #[derive(Debug)]
 pub struct Limiter {
     stamp: Stamp,
-    /// Calls need leases.
+    /// Whether buckets are on disk, so that calls need leases.
     durable: bool,
-    /// In the order of the policy's limits, and within each of its parts.
+    /// Tables in the order of the policy's limits, and for each limit in the order of its parts.
     tables: Vec<Vec<Arc<Table>>>,
 }
 
-/// Draws of one call.
+/// The draws of one call.
 #[derive(Debug, Default)]
 pub(in crate::policy) struct Taken {
-    /// Its places among the calls under way, where their number is limited.
+    /// The slots of the call among the calls under way, if a limit counts them.
     pub(in crate::policy) held: Option<Held>,
-    /// Bounds that have to be on disk before the call is sent.
+    /// The bounds that must be on disk before the call is sent.
     pub(in crate::policy) lease: Option<Lease>,
+    /// The time of the draw; `None` if no limit matches.
     pub(in crate::policy) drawn: Option<Drawn>,
 }
 
-/// When a call drew from the limits of a policy.
+/// The time at which a call drew from the limits of a policy.
 #[derive(Clone, Debug)]
 pub(in crate::policy) struct Drawn {
     at: Duration,
     stamp: Stamp,
 }
 
-/// Why nothing was taken.
+/// The reason why a call took nothing.
 #[derive(Debug)]
 pub(in crate::policy) enum Limited {
-    /// The limit that takes longest, and how long.
+    /// The limit with the longest wait, and that wait.
     Until { limit: Arc<str>, retry_after: Duration },
-    /// The limiter is that of another policy.
+    /// The limiter belongs to another policy.
     Foreign,
 }
 
 impl Limiter {
-    /// All buckets full; nothing of them outlives the process.
+    /// Makes a limiter with full buckets, which do not outlive the process.
     pub fn new(policy: &Policy) -> Self {
         Self::build(policy, &[], false, &HashMap::new(), Duration::ZERO)
     }
 
-    /// Buckets as they were left on disk, where they are kept from now on: calls bring leases. `now` is the time since 1970.
+    /// Makes a limiter with the buckets in `rows`, whose calls need leases from then on. `now` is
+    /// the time since 1970.
     pub fn durable(policy: &Policy, rows: &HashMap<RowId, Stored>, now: Duration) -> Self {
         Self::build(policy, &[], true, rows, now)
     }
 
-    /// The limiter for the policy that replaces this one's.
+    /// Makes the limiter for the policy that replaces this one's.
     ///
-    /// Parts of limits that stay the same share their buckets with this limiter, so calls still
-    /// decided by the old policy count, and a reload refills nothing. A part with another rate or burst
-    /// begins with the calls that its old buckets hold at `now`, the time since 1970. Where buckets are
-    /// kept on disk, those of a part that comes back are found again by their first lease.
+    /// Parts of limits that stay the same share their buckets with this limiter: calls that the old
+    /// policy still decides count, and a reload refills nothing. A part with another rate or burst
+    /// begins with the calls that its old buckets hold at `now`, the time since 1970. If buckets
+    /// are kept on disk, the buckets of a part that returns are found again by their first lease.
     pub fn carry_over(&self, new: &Policy, now: Duration) -> Self {
         Self::build(new, &self.tables, self.durable, &HashMap::new(), now)
     }
@@ -98,7 +100,8 @@ impl Limiter {
         Self { stamp: policy.stamp.clone(), durable, tables: tables.collect() }
     }
 
-    /// Takes one call from every limit that matches, or, if one refuses, from none. `now` is the time since 1970.
+    /// Takes one call from every limit that matches, or from none if one refuses. `now` is the time
+    /// since 1970.
     pub(in crate::policy) fn take(
         &self,
         policy: &Policy,
@@ -122,7 +125,8 @@ impl Limiter {
         Ok(Taken { drawn, ..take_all(draws, nanos(now))? })
     }
 
-    /// A call that drew here will not be made. Where policy or rules are not those that it was decided by, nothing goes back.
+    /// Gives back the draws of a call that will not be made. Does nothing if the limiter, the
+    /// policy or the rules are not those that the call was decided by.
     pub(in crate::policy) fn give_back(&self, item: &ItemRules, action: &Action, policy: &Policy, drawn: &Drawn) {
         if ![&self.stamp, &policy.stamp, &item.stamp].iter().all(|stamp| stamp.is(&drawn.stamp)) {
             return;
@@ -136,7 +140,7 @@ impl Limiter {
         }
     }
 
-    /// Every bucket that is on disk, for a clean stop.
+    /// Returns every bucket that is on disk, for a clean stop.
     pub fn used(&self) -> Vec<Used> {
         self.tables.iter().flatten().filter(|table| table.durable).flat_map(|table| table.used()).collect()
     }
@@ -146,7 +150,7 @@ fn nanos(now: Duration) -> u64 {
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Requests by caller or by address, whatever they ask for: a limit that stands before any policy.
+/// A limit on requests by caller or by address, whatever they ask for. It comes before any policy.
 #[derive(Debug)]
 pub struct CallerLimiter {
     table: Arc<Table>,
@@ -154,7 +158,8 @@ pub struct CallerLimiter {
 }
 
 impl CallerLimiter {
-    /// `None` for a rate or burst that admits nothing or takes a century to refill.
+    /// Makes the limit; `None` for a rate or burst that admits nothing or takes over a century to
+    /// refill.
     pub fn new(rate: Rate, burst: u32) -> Option<Self> {
         let meter = Meter::rate(rate, burst).ok()?;
         let counts = Counts::Rate { rate, burst };
@@ -163,7 +168,7 @@ impl CallerLimiter {
         Some(Self { table: Arc::new(Table::new(&part, SHARD_CAPACITY, false, &HashMap::new(), 0)), meter })
     }
 
-    /// Takes so many requests of a caller, by its key, or of an address; all or none.
+    /// Takes a number of requests of a caller, given by its key, or of an address; all or none.
     ///
     /// # Errors
     /// The time to wait.
@@ -176,7 +181,7 @@ impl CallerLimiter {
     }
 }
 
-/// The places that a call has among the calls under way. Dropping it gives them back.
+/// The slots of a call among the calls under way; freed on drop.
 #[derive(Debug)]
 pub(in crate::policy) struct Held(Vec<(Arc<Table>, Key)>);
 
@@ -188,10 +193,11 @@ impl Drop for Held {
     }
 }
 
-/// Peeks at all, then commits to all, with all shards locked.
+/// Draws from all buckets or from none, with all their shards locked.
 fn take_all(mut draws: Vec<Draw<'_>>, now: u64) -> Result<Taken, Limited> {
-    // By address, the one order that all threads and the limiters of several policies share: no
-    // deadlock. The same shard cannot occur twice, since each part of each limit has its own table.
+    // Locks are taken in the order of addresses, which all threads and the limiters of several
+    // policies share, so there is no deadlock. A shard cannot occur twice, since each part of each
+    // limit has its own table.
     draws.sort_unstable_by_key(|draw| ptr::from_ref(draw.shard).addr());
     let mut locked: Vec<(Draw<'_>, MutexGuard<'_, Shard>, u64)> = Vec::with_capacity(draws.len());
     let mut worst: Option<(Duration, &Arc<str>)> = None;

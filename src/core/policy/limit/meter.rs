@@ -1,12 +1,14 @@
-//! The arithmetic of a bucket: one number each, which calls push up and time (or the end of calls) leaves behind.
+//! The arithmetic of a bucket. A bucket is one number, which calls raise and which time, or the end
+//! of calls, makes harmless again. A bucket is full if all its calls are available.
 //!
 //! | part of a limit | the number | one call adds | full again |
 //! |---|---|---|---|
-//! | rate and burst (GCRA) | the time at which the bucket is full again, in nanoseconds | the interval of the rate | when that time has passed |
-//! | per day | the day since 1970, then 32 bits for the calls of that day | 1 | when another day has begun |
-//! | concurrent | the calls that run | 1 | when none runs |
+//! | rate and burst (GCRA) | time when it is full again, in ns | interval of the rate | at that time |
+//! | per day | day since 1970, then 32 bits for the day's calls | 1 | on another day |
+//! | concurrent | the running calls | 1 | when none runs |
 //!
-//! Times are nanoseconds since 1970 on a clock that never goes back. A refused call leaves the number as it is.
+//! Times are nanoseconds since 1970 on a clock that never goes back. A refused call leaves the
+//! number as it is.
 
 use std::time::Duration;
 
@@ -14,27 +16,30 @@ use super::rate::Rate;
 
 const SECOND: u64 = 1_000_000_000;
 const DAY: u64 = 86_400 * SECOND;
-/// Longest time that an empty bucket may take to fill: a hundred years, far from overflow.
+/// Longest time to fill an empty bucket, in nanoseconds: a hundred years, far from overflow.
 const MAX_FILL: u64 = 100 * 366 * DAY;
-/// Where the day stands in the number of a daily quota.
+/// Position of the day in the number of a daily quota, in bits.
 const DAY_SHIFT: u32 = 32;
-/// Largest daily quota and number of places: the number of calls must never reach the bits of the day.
+/// Largest daily quota and number of slots. The number of calls must never reach the bits of the
+/// day.
 const MAX_CALLS: u32 = 1_000_000_000;
-/// Calls that one lease is ahead, at most: what a crash can cost a bucket.
+/// Most calls that one lease is ahead: the calls that a crash can cost a bucket.
 const MAX_AHEAD: u32 = 64;
-/// The part of a bucket that one lease is ahead.
+/// Divisor of a bucket's calls that gives the calls of one lease.
 const AHEAD_OF: u32 = 16;
 
-/// Time to retry for a caller with too many calls under way: the end of a call cannot be predicted.
+/// Time to retry for a caller with too many calls under way, since the end of a call cannot be
+/// predicted.
 const WHEN_ONE_ENDS: Duration = Duration::from_secs(1);
 
-/// How one part of a limit counts.
+/// The arithmetic of one part of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::policy) enum Meter {
     Rate {
-        /// Cost of one call in nanoseconds. Rounded up, so that the rate is never exceeded.
+        /// Cost of one call in nanoseconds, rounded up so that the rate is never exceeded.
         interval: u64,
-        /// How far ahead the number may be after a call: `burst` intervals.
+        /// Most nanoseconds that the number may be ahead of the time after a call: `burst`
+        /// intervals.
         capacity: u64,
         burst: u32,
     },
@@ -46,7 +51,7 @@ pub(in crate::policy) enum Meter {
     },
 }
 
-/// Why a part of a limit cannot be counted.
+/// The reason why the numbers of a limit cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(in crate::policy) enum MeterError {
     #[error("must not be zero; to forbid the calls, write a rule with effect = \"deny\"")]
@@ -62,7 +67,7 @@ pub(in crate::policy) enum MeterError {
 }
 
 impl MeterError {
-    /// The key of the configuration that is wrong.
+    /// Returns the key of the configuration that is wrong.
     pub(in crate::policy) const fn key(self) -> &'static str {
         match self {
             Self::NoRate => "rate",
@@ -76,14 +81,14 @@ impl MeterError {
 /// A bucket's number as it is on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Stored {
-    /// Days since 1970; zero where a day means nothing.
+    /// Day since 1970; zero for a rate.
     pub day: i64,
-    /// The calls of that day, or the time at which the bucket is full again, in nanoseconds since 1970.
+    /// Calls of that day, or the time at which the bucket is full again, in nanoseconds since 1970.
     pub state: i64,
 }
 
 impl Stored {
-    /// The number. What this program did not write counts as used up.
+    /// Returns the bucket's number. A row that this program cannot have written counts as used up.
     pub(in crate::policy) fn number(self) -> u64 {
         let (day, state) = (u64::try_from(self.day), u64::try_from(self.state));
         match (day, state) {
@@ -94,16 +99,17 @@ impl Stored {
     }
 }
 
-/// The day since 1970 of UTC in which that time is. Quotas of days before it are over.
+/// Returns the day of UTC, counted from 1970, that contains this time. Quotas of earlier days are
+/// over.
 pub fn day_of(now: Duration) -> i64 {
     i64::try_from(now.as_secs() / 86_400).unwrap_or(i64::MAX)
 }
 
-/// Answer of [`Meter::admit`].
+/// The answer of [`Meter::admit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::policy) enum Admission {
     Admit,
-    /// Refused; the same call would be admitted after this time, if no other comes first.
+    /// Refused. The same call is admitted after this time, if no other call comes first.
     RetryAfter(Duration),
 }
 
@@ -134,7 +140,7 @@ impl Meter {
         matches!(self, Self::Concurrent { .. })
     }
 
-    /// The amount that one call adds.
+    /// Returns the amount that one call adds.
     pub(in crate::policy) const fn unit(self) -> u64 {
         match self {
             Self::Rate { interval, .. } => interval,
@@ -142,7 +148,7 @@ impl Meter {
         }
     }
 
-    /// The number of a full bucket at that time; everything below it is as good.
+    /// Returns the number of a full bucket at this time. Any lower number means full too.
     pub(in crate::policy) const fn full(self, now: u64) -> u64 {
         match self {
             Self::Rate { .. } => now,
@@ -151,8 +157,8 @@ impl Meter {
         }
     }
 
-    /// Converts the number of a bucket of the same limit with another rate or burst: as many calls are used up, at most
-    /// all of this one's.
+    /// Converts the number of a bucket of the same limit with another rate or burst: the same
+    /// number of calls is used up, at most all of this bucket's.
     pub(in crate::policy) fn carried(self, from: Self, state: u64, now: u64) -> u64 {
         match (from, self) {
             (Self::Rate { interval: old, .. }, Self::Rate { interval, burst, .. }) => {
@@ -163,7 +169,7 @@ impl Meter {
         }
     }
 
-    /// From when on a bucket with that number is full.
+    /// Returns the time from which a bucket with this number is full.
     pub(in crate::policy) const fn full_at(self, state: u64) -> u64 {
         match self {
             Self::Rate { .. } => state,
@@ -172,10 +178,12 @@ impl Meter {
         }
     }
 
-    /// So many calls at once against one bucket, all or none: its number after them, and whether they are admitted.
+    /// Adds a number of calls to one bucket, all or none: returns its number after them, and
+    /// whether they are admitted.
     ///
-    /// More than a burst would never find room. They are admitted while no more than one is missing from it, which may have paid
-    /// for the message that they came in, and the rest is owed: it takes its time before the next call is admitted.
+    /// A batch larger than the burst would never fit. It is admitted once at most one call is
+    /// missing from the burst, because the message that carries the batch may have been charged for
+    /// one. The excess is owed: it delays the next call.
     pub(in crate::policy) fn admit(self, calls: u32, state: u64, now: u64) -> (u64, Admission) {
         let before = state.max(self.full(now));
         let after = |calls: u32| before.saturating_add(self.unit().saturating_mul(u64::from(calls)));
@@ -189,11 +197,12 @@ impl Meter {
         }
     }
 
-    /// Whether a bucket may have that number after a call.
+    /// Returns whether a bucket may have this number after a call.
     pub(in crate::policy) fn judge(self, after: u64, now: u64) -> Admission {
         let wait = match self {
             Self::Rate { capacity, .. } => Duration::from_nanos(after.saturating_sub(capacity).saturating_sub(now)),
-            // A thread that read its clock before midnight draws from the day that others have begun.
+            // A thread that read its clock before midnight draws from the day that others have
+            // begun.
             Self::Day { quota } if after & u64::from(u32::MAX) > u64::from(quota) => {
                 Duration::from_nanos(end_of_day(after).saturating_sub(now).max(1))
             }
@@ -203,7 +212,7 @@ impl Meter {
         if wait.is_zero() { Admission::Admit } else { Admission::RetryAfter(wait) }
     }
 
-    /// The form on disk.
+    /// Returns the form on disk.
     pub(in crate::policy) fn stored(self, state: u64) -> Stored {
         let (day, state) = match self {
             Self::Day { .. } => (state >> DAY_SHIFT, state & u64::from(u32::MAX)),
@@ -212,10 +221,11 @@ impl Meter {
         Stored { day: i64::try_from(day).unwrap_or(i64::MAX), state: i64::try_from(state).unwrap_or(i64::MAX) }
     }
 
-    /// The number for the disk where `after` is in use: as if a few further calls had been made, as far as there are any.
+    /// Returns the bound for the disk if `after` is in use: as if a few further calls had been
+    /// made, as far as the limit has any.
     pub(in crate::policy) fn ahead(self, after: u64, now: u64) -> u64 {
         let full = self.full(now).max(match self {
-            // The day of the number, which may have begun for others.
+            // The day of the number, which may have begun for others already.
             Self::Day { .. } => (after >> DAY_SHIFT) << DAY_SHIFT,
             Self::Rate { .. } | Self::Concurrent { .. } => 0,
         });
@@ -227,7 +237,7 @@ impl Meter {
         after.saturating_add(self.further()).min(most).max(after)
     }
 
-    /// The amount that a lease's further calls add.
+    /// Returns the amount that the further calls of a lease add.
     fn further(self) -> u64 {
         let calls = match self {
             Self::Rate { burst, .. } => burst,
@@ -239,7 +249,7 @@ impl Meter {
     }
 }
 
-/// When the day of a daily quota's number ends.
+/// Returns the end of the day in a daily quota's number, in nanoseconds since 1970.
 const fn end_of_day(state: u64) -> u64 {
     (state >> DAY_SHIFT).saturating_add(1).saturating_mul(DAY)
 }

@@ -1,4 +1,4 @@
-//! A number of calls in a unit of time.
+//! Rates: a number of calls in a unit of time.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ pub struct Rate {
     pub per: Per,
 }
 
-/// Unit of time of a [`Rate`].
+/// The unit of time of a [`Rate`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::Display, strum::EnumString)]
 pub enum Per {
     #[strum(serialize = "s")]
@@ -35,15 +35,15 @@ impl Per {
 }
 
 impl Rate {
-    /// Reads `N/s`, `N/m`, `N/h` or `N/d`. Zero is read; [`Policy::build`](crate::policy::Policy::build)
-    /// refuses it where it knows the key.
+    /// Parses `N/s`, `N/m`, `N/h` or `N/d`. Zero is accepted here;
+    /// [`Policy::build`](crate::policy::Policy::build) refuses it with the key that has it.
     ///
     /// # Errors
-    /// [`RateError`] for anything else.
+    /// [`RateError`] for any other text.
     pub fn parse(text: &str) -> Result<Self, RateError> {
         let (count, per) = text.split_once('/').ok_or(RateError::Form)?;
         let per = per.parse().map_err(|_| RateError::Form)?;
-        // `u32::from_str` alone would take a sign.
+        // `u32::from_str` alone would accept a sign.
         if count.is_empty() || !count.bytes().all(|b| b.is_ascii_digit()) {
             return Err(RateError::Form);
         }
@@ -64,7 +64,7 @@ impl fmt::Display for Rate {
     }
 }
 
-/// Why a text is no rate.
+/// The reason why a text is no rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RateError {
     #[error("must be a whole number and a unit, such as \"10/s\", \"30/m\", \"500/h\" or \"1000/d\"")]

@@ -1,4 +1,4 @@
-//! The draw of a call from one bucket, and its bound for the disk.
+//! A withdrawal: the draw of a call from one bucket, and the bound that it needs on disk.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,10 +12,11 @@ use super::meter::{Admission, Meter, Stored};
 pub struct Granted {
     /// The bound to write; `None` if the disk has it already.
     pub write: Option<Stored>,
+    /// The bound as the bucket's number.
     pub(super) up_to: u64,
 }
 
-/// Other processes have used the limit up.
+/// The refusal of a call because other processes have used the limit up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Overdrawn {
     pub limit: Arc<str>,
@@ -34,10 +35,13 @@ pub(super) struct Withdrawal {
     pub(super) table: Arc<Table>,
     pub(super) key: Key,
     pub(super) meter: Meter,
+    /// Time of the draw, in nanoseconds since 1970.
     pub(super) now: u64,
-    /// The bucket right after the call took its part, and what tells whether that still means the same.
+    /// The bucket's number right after the draw.
     pub(super) after: u64,
+    /// The bucket's [`Bucket::moved`] at the draw; a later difference is added to `after`.
     pub(super) moved: u64,
+    /// The bucket's [`Bucket::epoch`] at the draw; in another epoch the draw has been refilled.
     pub(super) epoch: AtomicU64,
 }
 
@@ -46,14 +50,14 @@ impl Withdrawal {
         RowId { limit: self.table.identity.to_string(), bucket: self.key.row() }
     }
 
-    /// Whether the disk holds it as used already.
+    /// Whether the disk already counts the draw as used.
     pub(super) fn is_leased(&self) -> bool {
         let shard = self.table.lock(self.key.parts());
         let asked = |bucket: &Bucket| self.after.saturating_add(bucket.moved.saturating_sub(self.moved));
         shard.buckets.get(&self.key).is_some_and(|bucket| asked(bucket) <= bucket.leased)
     }
 
-    /// See [`Claim::extend`](super::lease::Claim::extend).
+    /// Extends the bound on disk, see [`Claim::extend`](super::lease::Claim::extend).
     pub(super) fn extend(&self, on_disk: Option<Stored>) -> Result<Granted, Overdrawn> {
         let stored = on_disk.map_or(0, Stored::number);
         let mut shard = self.table.lock(self.key.parts());
@@ -66,7 +70,7 @@ impl Withdrawal {
         }
         let now = self.now.max(bucket.full_at);
         let full = self.meter.full(now);
-        // What others drew comes before what this process draws beyond its last lease.
+        // Draws of others come before draws of this process beyond its last lease.
         let others = stored.max(full).saturating_sub(bucket.written.max(full));
         let has_others = bucket.written < stored;
         if has_others {
@@ -76,10 +80,11 @@ impl Withdrawal {
         bucket.moved = bucket.moved.saturating_add(others);
         let is_late = bucket.epoch != epoch;
         if is_late && !has_others && matches!(self.meter, Meter::Rate { .. }) {
-            // Time has refilled it, so it would be nothing on disk either.
+            // Time has refilled the bucket, so the draw would be nothing on disk either.
             return Ok(Granted::new(None, 0));
         }
-        // A call that is late in any other way counts anew: the day of its first count is over.
+        // For a late draw of another kind the call counts anew, since the day of its first count is
+        // over.
         let after = if is_late {
             bucket.state.max(full).saturating_add(self.meter.unit())
         } else {
@@ -97,7 +102,7 @@ impl Withdrawal {
         Ok(Granted::new(Some(self.meter.stored(up_to)), up_to))
     }
 
-    /// The disk holds it as used up to there.
+    /// Notes that the bound up to `up_to` is durable.
     pub(super) fn leased(&self, up_to: u64) {
         if let Some(bucket) = self.table.lock(self.key.parts()).buckets.get_mut(&self.key) {
             bucket.leased = bucket.leased.max(up_to);
@@ -106,14 +111,15 @@ impl Withdrawal {
         }
     }
 
-    /// What was written is not on the disk.
+    /// Forgets the bound that was not written.
     pub(super) fn unwritten(&self) {
         if let Some(bucket) = self.table.lock(self.key.parts()).buckets.get_mut(&self.key) {
             bucket.written = bucket.known;
         }
     }
 
-    /// The call will not be made.
+    /// Gives the draw back, because the call will not be made. A draw of an earlier epoch is left
+    /// alone, since it was refilled already.
     pub(super) fn give_back(&self) {
         let epoch = self.epoch.load(Ordering::Relaxed);
         let mut shard = self.table.lock(self.key.parts());

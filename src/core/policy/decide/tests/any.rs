@@ -1,4 +1,4 @@
-//! Random policies and calls.
+//! Random policies and calls for the property tests of decisions.
 
 use proptest::prelude::*;
 use strum::VariantArray as _;
@@ -109,7 +109,7 @@ pub(super) fn any_case() -> impl Strategy<Value = Action> {
             known_destructive,
         },
     );
-    // Most tools say something.
+    // Most tools state some hint.
     let word = || prop_oneof![1 => Just(None), 2 => Just(Some(true)), 2 => Just(Some(false))];
     let claims =
         ((word(), word(), word()), any::<bool>()).prop_map(|((read_only, destructive, open_world), may_open)| Claims {
@@ -152,7 +152,8 @@ fn any_arguments() -> impl Strategy<Value = Option<RawJson>> {
     prop_oneof![1 => Just(None), 8 => object, 1 => Just(Some(RawJson::trusted("{\"p\":")))]
 }
 
-/// None half of the time: a list that is not written is the case with a meaning of its own.
+/// Returns a list of globs that is empty half of the time, since an empty list has a meaning of its
+/// own.
 fn globs(choices: &[&'static str]) -> impl Strategy<Value = Vec<String>> + use<> {
     let some = prop::collection::vec(prop::sample::select(choices.to_vec()), 1..3);
     prop_oneof![Just(Vec::new()), some.prop_map(|chosen| strings(&chosen))]

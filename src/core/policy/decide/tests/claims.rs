@@ -1,4 +1,5 @@
-//! Rules over claims: the word of a server opens something where nothing is against it, and binds always.
+//! Rules over claims: a server's claims allow a call only if nothing is against the tool, and
+//! always deny or ask.
 
 use proptest::prelude::*;
 
@@ -89,7 +90,7 @@ proptest! {
         }
         let policy = compile(&spec);
         let (before, after) = (outcome(&policy, &action), outcome(&policy, &Action { claims, ..action.clone() }));
-        // An ask rule that may be meant is asked about, also where the default denies.
+        // An ask rule that may match is asked about even if the default denies.
         let is_by_default = matches!(&before, Decision::Deny { rule, .. } if &**rule == "default");
         let may_be_asked = is_by_default && matches!(after, Decision::Ask { .. });
         prop_assert!(freedom(&after) <= freedom(&before) || may_be_asked, "{before:?} became {after:?}");

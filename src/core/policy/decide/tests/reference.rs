@@ -1,4 +1,5 @@
-//! The definition of a decision, written down naively: no resolving ahead, no order, one pass over the rules as written.
+//! A reference for decisions, written naively: nothing is resolved ahead, rules have no order, one
+//! pass over the rules as written.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "what is not named has one answer, by definition")]
 
@@ -10,7 +11,8 @@ use crate::policy::{ArgumentSpec, Hints, MatcherSpec, Scalar};
 /// Yes, no, or unknown.
 type Three = Option<bool>;
 
-/// What becomes of the call, with whether it is hidden and what evidence is needed.
+/// Decides an action by the reference: the effect, whether the item is hidden, and the evidence
+/// that is needed.
 pub(super) fn reference(spec: &PolicySpec, action: &Action) -> (Effect, bool, Option<Evidence>) {
     let counts = |rule: &&RuleSpec| match rule.effect {
         Effect::Allow => rule.claims.is_empty() || (action.claims.may_open && claimed(rule, action) == Some(true)),
@@ -80,7 +82,7 @@ fn is_about(rule: &RuleSpec, action: &Action) -> bool {
         && agrees(open_world, held.open_world)
 }
 
-/// Whether the words of the definition are those that the rule wants.
+/// Whether the tool's claims agree with those of the rule.
 fn claimed(rule: &RuleSpec, action: &Action) -> Three {
     let (wanted, said) = (&rule.claims, &action.claims.hints);
     let pairs = [
@@ -126,7 +128,8 @@ fn and(all: &[Three]) -> Three {
     }
 }
 
-/// Each element of a list is looked at on its own; those in doubt, or at odds, put the whole in doubt where that binds.
+/// Evaluates one condition. Each element of a list is judged on its own; if elements are in doubt
+/// or disagree, the whole is in doubt wherever doubt is the strict answer.
 fn holds(one: &ArgumentSpec, root: &Value, effect: Effect, absent: Three) -> Three {
     let in_unless = absent.is_none();
     let mut answers = Vec::new();

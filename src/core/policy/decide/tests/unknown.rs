@@ -1,4 +1,4 @@
-//! Decisions without the arguments of the call.
+//! Decisions about calls whose arguments are not known.
 
 use proptest::prelude::*;
 

@@ -1,7 +1,7 @@
 use super::*;
 use crate::policy::{Annotations, Evidence};
 
-/// One configured upstream whose tools are known to destroy and take these arguments.
+/// One configured upstream with destructive tools that take these arguments.
 struct Tools(Option<Vec<String>>);
 
 impl Catalogue for Tools {
@@ -18,7 +18,7 @@ fn destroys() -> Facts {
     Facts::from(Annotations { known_destructive: true, ..Annotations::ASSUMED })
 }
 
-/// The suggestions after five approvals of a destructive tool with these arguments.
+/// Returns the suggestions after five approvals of a destructive tool with these arguments.
 fn suggested(tool: &str, approved: &dyn Fn(usize) -> String, schema: Option<&[&str]>) -> Suggestions {
     let mut habit = Habit::default();
     for n in 0..5 {

@@ -56,7 +56,7 @@ fn a_call_that_is_refused_before_it_is_sent_gives_back_what_it_took_and_no_more(
             permits[0].give_back(&limiter, &policy, &item, &TOOL);
         }
         assert!(take(SECOND).is_some() && take(SECOND).is_none(), "once");
-        // Another policy has other limits, even where they read the same.
+        // Another policy has other limits, even if they read the same.
         let other = limited(vec![limit("r", 3), LimitSpec { rate: None, per_day: Some(3), ..limit("d", 3) }]);
         let (carried, others) =
             (limiter.carry_over(&other, SECOND), other.item_rules(TOOL.kind, &TOOL.upstream, &TOOL.canonical));
@@ -64,7 +64,7 @@ fn a_call_that_is_refused_before_it_is_sent_gives_back_what_it_took_and_no_more(
             permits[1].give_back(&carried, &other, &others, &TOOL);
             assert!(take(SECOND).is_none());
         }
-        // What was refilled since is not given back.
+        // Calls that were refilled since are not given back.
         let later = SECOND + Duration::from_secs(3 * 24 * 3600);
         let fresh: Vec<Permit> = (0..3).filter_map(|_| take(later)).collect();
         assert_eq!(fresh.len(), 3);
@@ -134,7 +134,7 @@ fn a_reload_refills_only_limits_that_changed() {
         let old = limited(vec![base.clone()]);
         let old_limiter = Limiter::new(&old);
         assert_eq!(refusal(&old, &old_limiter, &TOOL, SECOND), None);
-        // One more in front, so that places do not decide.
+        // Another limit in front, so that the position does not decide.
         let new = limited(vec![limit("first", 100), after]);
         let new_limiter = old_limiter.carry_over(&new, SECOND);
         assert_eq!(refusal(&new, &new_limiter, &TOOL, SECOND).is_none(), refilled, "{label}");
@@ -307,7 +307,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
     fn threads_together_never_exceed_a_quota(narrow in 1_u32..20, wide in 1_u32..40, threads in 2_usize..6, calls in 1_u32..30) {
-        // Opposite orders of the same limits: locks must not depend on the order.
+        // The same limits in opposite orders: locks must not depend on the order.
         let per_tool = LimitSpec { key: vec![KeyPart::Caller, KeyPart::Tool], ..limit("narrow", narrow) };
         let old = limited(vec![per_tool.clone(), limit("wide", wide)]);
         let new = limited(vec![limit("wide", wide), per_tool]);
@@ -331,7 +331,7 @@ proptest! {
         });
         let [x, y] = admitted.map(AtomicU32::into_inner);
         prop_assert!(x <= narrow && y <= narrow && x + y <= wide);
-        // Nothing was burnt by refusals: whatever is left can still be taken, to the last call.
+        // Refusals took nothing: all that is left can still be taken, to the last call.
         let (mut x, mut y) = (x, y);
         for (canonical, count) in [("a__x", &mut x), ("a__y", &mut y)] {
             while refusal(&new, &new_limiter, &Action { canonical: canonical.into(), ..TOOL.clone() }, SECOND).is_none() {
@@ -346,7 +346,7 @@ pub(super) fn limited(limits: Vec<LimitSpec>) -> Policy {
     Policy::build(&PolicySpec { limits, ..spec(vec![]) }).unwrap()
 }
 
-/// Makes a call; which limit refused it and for how long, or `None` when it was admitted.
+/// Makes a call. Returns the limit that refused it and the wait, or `None` if it was admitted.
 fn refusal(policy: &Policy, limiter: &Limiter, action: &Action, now: Duration) -> Option<(String, Duration)> {
     allowed(policy, limiter, action, now).err()
 }

@@ -1,4 +1,4 @@
-//! Lives of processes that share a disk and are killed at any moment.
+//! Histories of processes that share a disk and are killed at any moment.
 
 use super::super::super::{Granted, Lease, Overdrawn};
 use super::*;
@@ -8,7 +8,7 @@ type Disk = HashMap<RowId, Stored>;
 /// A process. Its disk is shared with others and survives it.
 struct Life {
     limiter: Limiter,
-    /// Calls that were decided and wait for their leases.
+    /// Calls that were decided and wait for their leases, each with the time of its decision.
     waiting: Vec<(Permit, u64)>,
 }
 
@@ -24,7 +24,8 @@ impl Life {
         Self { limiter: Limiter::durable(policy, disk, SECOND), waiting: Vec::new() }
     }
 
-    /// One transaction with all leases that wait; the calls that are sent then. `fails`: the disk does not take it.
+    /// Runs one transaction with all waiting leases; returns the calls that are sent then. With
+    /// `fails`, the disk does not take the transaction.
     fn settle(&mut self, disk: &mut Disk, fails: bool) -> Vec<u64> {
         let mut sent = Vec::new();
         let mut page = disk.clone();
@@ -75,7 +76,8 @@ fn extend(lease: &Lease, page: &mut Disk) -> Result<Vec<Granted>, Overdrawn> {
     Ok(all)
 }
 
-/// Calls in the window from each call to each later one, and of each day; `extra` is what other processes may be ahead.
+/// Checks the calls in the window from each call to each later one, and of each day. `extra` is the
+/// number of calls by which other processes may be ahead.
 fn judge(sent: &[u64], burst: u64, day: u64, extra: u64) -> Result<(), String> {
     for (n, from) in sent.iter().enumerate() {
         for (count, to) in sent[n..].iter().enumerate() {
@@ -118,7 +120,8 @@ fn steps(kill: bool) -> impl Strategy<Value = Vec<(bool, Step)>> {
     prop::collection::vec((any::<bool>(), step), 1..250)
 }
 
-/// What is sent over all lives of one process, or of two that share the disk.
+/// Plays a history of one process, or of two that share the disk. Returns the times of sent calls,
+/// the disk and the end.
 fn play(steps: &[(bool, Step)], burst: u32, day: u32, two: bool) -> (Vec<u64>, Disk, u64) {
     let mut policy = limited(specs(burst, day));
     let mut disk = Disk::new();
@@ -128,7 +131,8 @@ fn play(steps: &[(bool, Step)], burst: u32, day: u32, two: bool) -> (Vec<u64>, D
     for (other, step) in steps {
         let which = usize::from(*other && two);
         if let Step::Wait(time) = step {
-            // A call that waits for so long that its bucket is full again counts when it is sent, not when it was decided.
+            // A call that waits until its bucket is full again counts when it is sent, not when it
+            // was decided.
             if two {
                 sent.extend(lives.iter_mut().flat_map(|life| life.settle(&mut disk, false)));
             }
@@ -139,7 +143,8 @@ fn play(steps: &[(bool, Step)], burst: u32, day: u32, two: bool) -> (Vec<u64>, D
             Step::Wait(_) => {}
             Step::Call => {
                 if let Ok(permit) = allowed(&policy, &life.limiter, &TOOL, Duration::from_millis(now)) {
-                    // What waits is sent with the time at which it is decided; so it must not wait for long.
+                    // A waiting call is sent with the time of its decision, so it must not wait for
+                    // long.
                     life.waiting.push((permit, now));
                 }
             }
@@ -157,7 +162,7 @@ fn play(steps: &[(bool, Step)], burst: u32, day: u32, two: bool) -> (Vec<u64>, D
                     life.limiter = life.limiter.carry_over(&policy, SECOND);
                 }
             }
-            // What `runtime` deletes.
+            // Deletes the rows that the store deletes.
             Step::Sweep => {
                 let (today, nanos) = ((now / 86_400_000) as i64, (now * 1_000_000) as i64);
                 disk.retain(|_, row| if row.day == 0 { nanos < row.state } else { today <= row.day });
@@ -187,12 +192,13 @@ proptest! {
         steps in steps(false), burst in prop::sample::select(vec![1_u32, 3, 10, 40, 200]), day in prop::sample::select(vec![1_u32, 7, 50, 300]),
     ) {
         let (sent, _, _) = play(&steps, burst, day, true);
-        // A call within an old lease may fall into the same window as calls of others that were counted after it.
+        // A call within an old lease may fall into the same window as calls of others that were
+        // counted after it.
         let ahead = u64::from(burst / 16).clamp(1, 64);
         prop_assert_eq!(judge(&sent, u64::from(burst), u64::from(day), 2 * ahead), Ok(()));
     }
 
-    /// Nothing is lost where nothing is killed: restarts are as if there had been none.
+    /// Without kills nothing is lost: restarts make no difference.
     #[test]
     fn a_clean_restart_takes_nothing_and_gives_nothing(
         steps in steps(false), burst in prop::sample::select(vec![1_u32, 3, 10, 40]), day in prop::sample::select(vec![7_u32, 50]),

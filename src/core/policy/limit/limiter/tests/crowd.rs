@@ -1,4 +1,4 @@
-//! Sixty-four callers at once, judged by counting every window.
+//! Sixty-four callers at once, checked by counting every window.
 
 use std::sync::Barrier;
 
@@ -12,7 +12,7 @@ const TOOLS: [(&str, &str); 3] = [("a", "a__x"), ("a", "a__y"), ("b", "b__x")];
 /// A call that was admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Seen {
-    /// Milliseconds.
+    /// Time of the call, in milliseconds.
     at: u64,
     caller: usize,
     tool: usize,
@@ -28,7 +28,7 @@ fn specs(rate: u32, burst: u32, day: u32) -> Vec<LimitSpec> {
     ]
 }
 
-/// Whether a call belongs to the bucket of another in that limit.
+/// Whether two calls draw from the same bucket of a limit.
 fn same(limit: usize, one: Seen, other: Seen) -> bool {
     match limit {
         0 => one.caller == other.caller,
@@ -68,12 +68,13 @@ fn action(caller: usize, tool: usize) -> Action {
     }
 }
 
-/// What the arithmetic allows, one call after the other, written down anew.
+/// A sequential model of the limits, written independently: tokens, time of the last call and calls
+/// of the day for each bucket.
 #[derive(Default)]
 struct Model(HashMap<(usize, String), (f64, u64, u32)>);
 
 impl Model {
-    /// Tokens that grow with time, and calls of the day.
+    /// Whether all limits admit the call; if so, draws from them.
     fn admits(&mut self, specs: &[LimitSpec], call: Seen) -> bool {
         let keys = [
             CALLERS[call.caller].to_owned(),
@@ -111,7 +112,7 @@ proptest! {
         let specs = specs(rate, burst, day);
         let policy = limited(specs.clone());
         let limiter = Limiter::new(&policy);
-        // A minute before midnight, so that some cases cross it.
+        // Shortly before midnight, so that some cases cross it.
         let start = 20_000 * 86_400_000 - 4_000;
         let barrier = Barrier::new(CROWD);
         let rounds: Vec<_> = rounds.iter().scan(start, |at, (step, calls)| { *at += step; Some((*at, calls)) }).collect();
@@ -134,7 +135,8 @@ proptest! {
         });
         seen.sort_unstable();
         prop_assert_eq!(judge(&seen, &specs), Ok(()));
-        // Nothing was burnt by refusals and nothing given away: from here on the model, fed with the same calls, agrees.
+        // Refusals took nothing and nothing was given away: from here on the model, fed with the
+        // same calls, agrees.
         let mut model = Model::default();
         for call in &seen {
             prop_assert!(model.admits(&specs, *call), "{call:?}");
@@ -175,7 +177,7 @@ proptest! {
         });
         prop_assert!(most.into_inner() <= places);
         prop_assert!(0 < admitted.into_inner());
-        // All places are free again, and no more than there were.
+        // All slots are free again, and no more than there were.
         let held: Vec<_> = (0..places).map(|_| allowed(&policy, &limiter, &TOOL, SECOND)).collect();
         prop_assert!(held.iter().all(Result::is_ok));
         prop_assert!(allowed(&policy, &limiter, &TOOL, SECOND).is_err());
