@@ -1,7 +1,7 @@
-//! One glob.
+//! Glob patterns over names and over texts of calls.
 //!
-//! A glob's `*` matches any text, `/` and nothing included; `?`, `[a-z]`, `{a,b}` and `\` mean what
-//! they mean in a shell. Case matters.
+//! A glob's `*` matches any text, the empty one and `/` included; `?`, `[a-z]`, `{a,b}` and `\`
+//! have their meaning in a shell. Case matters.
 
 use globset::GlobMatcher;
 
@@ -9,26 +9,27 @@ use crate::catalog::glob::glob;
 
 use super::truth::Truth;
 
-/// One compiled glob. It also matches its own text, so that a template stands for itself:
+/// A compiled glob over names. It also matches its own text, so that a template matches itself:
 /// `docs+file:///{path}`.
 #[derive(Debug)]
 pub(in crate::policy) struct Pattern {
     text: Box<str>,
     form: Form,
-    /// The form for a URI's second reading, if that differs.
+    /// The glob for the second reading of a URI, if that differs.
     respelled: Option<Form>,
 }
 
-/// The usual forms cost a comparison, the rest a regular expression.
+/// A compiled glob. Usual globs take a comparison, all others a regular expression.
 #[derive(Debug)]
 enum Form {
     /// `*`.
     Any,
-    /// No special characters: the text itself.
+    /// A glob without special characters.
     Literal(Box<str>),
-    /// Special only in one `*` at the end: what stands before it.
+    /// A glob whose only special character is a `*` at its end: the text before it.
     Prefix(Box<str>),
-    /// Special only in lone `*`s: what stands before, between and after them.
+    /// A glob whose only special characters are single `*`s: the texts before, between and after
+    /// them.
     Stars {
         head: Box<str>,
         middle: Vec<Box<str>>,
@@ -63,7 +64,7 @@ impl Form {
             Self::Prefix(prefix) => text.starts_with(&**prefix),
             Self::Stars { head, middle, tail } => {
                 let inner = text.strip_prefix(&**head).and_then(|t| t.strip_suffix(&**tail));
-                // The earliest place for each piece leaves the most room for those that follow.
+                // The earliest match of each piece leaves the most room for the pieces that follow.
                 let after = |rest: &'t str, piece| Some(rest.split_once::<&str>(piece)?.1);
                 inner.and_then(|inner| middle.iter().map(|piece| &**piece).try_fold(inner, after)).is_some()
             }
@@ -82,7 +83,7 @@ impl Pattern {
         Ok(Self { text: Box::from(text), form: Form::compile(text)?, respelled })
     }
 
-    /// The pattern as written.
+    /// Returns the pattern as written.
     pub(in crate::policy) fn text(&self) -> &str {
         &self.text
     }
@@ -91,7 +92,8 @@ impl Pattern {
         self.form.matches(text) || *text == *self.text
     }
 
-    /// Whether this matches whatever the other matches. Says no in cases that are hard to tell.
+    /// Whether this pattern matches every name that the other matches. Says no if that is hard to
+    /// tell.
     pub(in crate::policy) fn covers(&self, other: &Self) -> bool {
         let head = other.head();
         match &self.form {
@@ -104,17 +106,17 @@ impl Pattern {
         }
     }
 
-    /// The literal text before the first special character.
+    /// Returns the literal text before the first special character.
     pub(in crate::policy) fn head(&self) -> &str {
         self.text.split(is_special).next().unwrap_or_default()
     }
 
-    /// Whether this matches the second reading of a URI.
+    /// Whether the pattern matches the second reading of a URI.
     pub(super) fn matches_respelled(&self, other: &str) -> bool {
         self.form.matches(other) || self.respelled.as_ref().is_some_and(|form| form.matches(other))
     }
 
-    /// Whether this matches each resource of the upstream, by its form.
+    /// Whether the pattern, by its form, matches every resource of the upstream.
     pub(super) fn covers_all_of(&self, upstream: &str) -> bool {
         match &self.form {
             Form::Any => true,
@@ -123,8 +125,8 @@ impl Pattern {
         }
     }
 
-    /// Whether this can match any resource of the upstream, judged by what stands before the first
-    /// special character.
+    /// Whether the pattern can match any resource of the upstream, judged by the text before the
+    /// first special character.
     pub(super) fn may_touch(&self, upstream: &str) -> bool {
         let head = self.head();
         let whole = head.len() == self.text.len();
@@ -133,7 +135,7 @@ impl Pattern {
     }
 }
 
-/// A glob over text of a call, which is not taken for a template.
+/// A compiled glob over a text of a call. Unlike a [`Pattern`] it does not match its own text.
 #[derive(Debug)]
 pub(in crate::policy) struct Glob(Form);
 
@@ -146,17 +148,18 @@ impl Glob {
         Form::compile(text).map(Self)
     }
 
+    /// Whether the text matches.
     pub(in crate::policy) fn truth(&self, text: &str) -> Truth {
         match &self.0 {
             form if form.matches(text) => Truth::Yes,
-            // `?` and classes go by bytes, people by characters.
+            // `?` and classes match bytes, but operators think in characters.
             Form::Glob(_) if !text.is_ascii() => Truth::Unknown,
             Form::Any | Form::Literal(_) | Form::Prefix(_) | Form::Stars { .. } | Form::Glob(_) => Truth::No,
         }
     }
 }
 
-/// Whether `text` is a beginning of `<upstream>+`.
+/// Whether `text` is the beginning of `<upstream>+`.
 fn is_prefix_of_uris(text: &str, upstream: &str) -> bool {
     text.strip_suffix('+').map_or_else(|| upstream.starts_with(text), |name| name == upstream)
 }
@@ -165,7 +168,7 @@ fn is_literal(text: &str) -> bool {
     !text.contains(is_special)
 }
 
-/// Whether a character means something in a glob.
+/// Whether a character has a meaning in a glob.
 pub(in crate::policy) const fn is_special(c: char) -> bool {
     matches!(c, '*' | '?' | '[' | ']' | '{' | '}' | '\\')
 }

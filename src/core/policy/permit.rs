@@ -1,4 +1,5 @@
-//! The proof that a call was allowed.
+//! Permits: the proof that a call was allowed, with what it took from limits and the grant that it
+//! used.
 
 use std::sync::Arc;
 
@@ -6,41 +7,44 @@ use super::consent::Grant;
 use super::limit::{Drawn, Held, Lease, Limiter, Taken};
 use super::{Action, Annotations, Evidence, ItemRules, Policy};
 
-/// Leave to send one call upstream.
+/// The permission to send one call upstream.
 ///
-/// Only [`decide`](super::decide::decide) and [`decide_again`](super::decide::decide_again) make one, and there is one for
-/// each call: so each call sent was decided.
+/// Only [`decide`](super::decide::decide) and [`decide_again`](super::decide::decide_again) issue
+/// permits, one for each call, so each call that is sent was decided.
 #[derive(Debug)]
 #[must_use = "a permit that is dropped is a call that was allowed and not sent"]
 pub struct Permit {
     rule: Arc<str>,
     grant: Option<Arc<Grant>>,
-    /// The evidence that the rule wants of the consent.
+    /// The evidence that the rule needs for an approval; `None` if no rule asked.
     need: Option<Evidence>,
+    /// The slots of the call among the calls under way.
     held: Option<Arc<Held>>,
     lease: Option<Lease>,
-    /// What it drew from limits, until that is given back.
+    /// The time at which the call drew from limits, until that is given back.
     drawn: Option<Drawn>,
 }
 
 impl Permit {
-    /// For [`decide`](super::decide::decide) alone.
+    /// Makes a permit. Only for [`decide`](super::decide::decide) and
+    /// [`decide_again`](super::decide::decide_again).
     pub(in crate::policy) fn mint(rule: Arc<str>, grant: Option<Arc<Grant>>) -> Self {
         Self { rule, grant, need: None, held: None, lease: None, drawn: None }
     }
 
-    /// For [`decide`](super::decide::decide) alone: by a consent to what a rule asks about.
+    /// Makes a permit for a call that a rule asks about and a grant covers. Only for
+    /// [`decide`](super::decide::decide).
     pub(in crate::policy) fn consented(rule: Arc<str>, grant: Arc<Grant>, need: Evidence) -> Self {
         Self { need: Some(need), ..Self::mint(rule, Some(grant)) }
     }
 
-    /// With what the call took from its limits.
+    /// Adds what the call took from its limits.
     pub(in crate::policy) fn with(self, taken: Taken) -> Self {
         Self { held: taken.held.map(Arc::new), lease: taken.lease, drawn: taken.drawn, ..self }
     }
 
-    /// Leave for the further requests of the same call, which its server wants made. The call keeps its place among the calls
-    /// under way until both permits are gone.
+    /// Returns a permit for the further requests that belong to the same call. The call keeps its
+    /// slots among the calls under way until both permits are dropped.
     pub fn onward(&self) -> Self {
         Self {
             rule: Arc::clone(&self.rule),
@@ -52,13 +56,14 @@ impl Permit {
         }
     }
 
-    /// The lease that has to be durable before the call is sent, if there is one.
+    /// Returns the lease that must be durable before the call is sent, if there is one.
     pub fn lease(&self) -> Option<&Lease> {
         self.lease.as_ref()
     }
 
-    /// The call is refused before it is sent: what it drew goes back, once. `limiter`, `policy` and `item` are those of now; after a
-    /// reload only a lease goes back, since the limits of before are not known.
+    /// Gives back what the call drew, once, because it is refused before it is sent. `limiter`,
+    /// `policy` and `item` are the present ones; after a reload only a lease is given back, since
+    /// the earlier limits are not known.
     pub fn give_back(&mut self, limiter: &Limiter, policy: &Policy, item: &ItemRules, action: &Action) {
         let Some(drawn) = self.drawn.take() else { return };
         match &self.lease {
@@ -67,25 +72,26 @@ impl Permit {
         }
     }
 
-    /// The call has ended, or never was one: its place among the calls under way is free.
+    /// Frees the slots of a call that has ended or was never made.
     pub fn leave(&mut self) {
         self.held = None;
     }
 
-    /// Id of the rule that allowed the call or asked for the consent, [`DEFAULT_RULE`](super::effect::DEFAULT_RULE) or
-    /// [`AGAIN_RULE`](super::AGAIN_RULE).
+    /// Returns the id of the rule that allowed the call or asked for an approval,
+    /// [`DEFAULT_RULE`](super::effect::DEFAULT_RULE) or [`AGAIN_RULE`](super::AGAIN_RULE).
     pub fn rule(&self) -> &Arc<str> {
         &self.rule
     }
 
-    /// Whether the record of the decision has to be on disk before the call is sent: for a grant without another record
-    /// of it, for evidence above the client's word, and for a tool known to destroy.
+    /// Whether the record of the decision must be on disk before the call is sent: for a once-grant, for
+    /// the first use of another grant, for evidence above the client's word, and for a tool known to
+    /// destroy.
     pub fn is_grave(&self, annotations: Annotations) -> bool {
         let consented = |grant: &Arc<Grant>| grant.is_grave() || self.need.is_some_and(|need| need > Evidence::Client);
         annotations.known_destructive || self.grant.as_ref().is_some_and(consented)
     }
 
-    /// The consent that the call was allowed by.
+    /// Returns the grant that the call uses.
     pub fn grant(&self) -> Option<&Arc<Grant>> {
         self.grant.as_ref()
     }

@@ -1,5 +1,5 @@
-//! Pins: which text of a definition, and which launch of a server, clients may meet. A pure state machine; `now`, texts and
-//! disks are its users' matter.
+//! Pins: the approved text of each definition and the approved launch of each server. A pure state
+//! machine; time, texts and disks are its users' matter.
 //!
 //! | state | event | state after it |
 //! |---|---|---|
@@ -7,57 +7,65 @@
 //! | unseen | seen, upstream untrusted, or a doubt | quarantined (digest) |
 //! | quarantined | seen with any digest | quarantined (that digest) |
 //! | pinned | seen with the pinned digest | pinned |
-//! | pinned, changed | seen with another digest | changed (the pin stays, the other waits) |
+//! | pinned, changed | seen with another digest | changed (pin stays, the other waits) |
 //! | pinned, changed | the same, `on-change = "accept"`, no doubt | pinned (new digest) |
-//! | changed, rejected | seen with the pinned digest | pinned (what waited is forgotten) |
-//! | quarantined, changed, rejected | approved with the digest that waits | pinned (that digest) |
-//! | quarantined, changed | rejected with the digest that waits | rejected (that digest; an older pin stays) |
+//! | changed, rejected | seen with the pinned digest | pinned (waiting one forgotten) |
+//! | quarantined, changed, rejected | approved with the waiting digest | pinned (that digest) |
+//! | quarantined, changed | rejected with the waiting digest | rejected (pin stays, if any) |
 //! | pinned | rejected with the pinned digest | rejected (that digest) |
 //! | rejected | seen with the rejected digest | rejected |
-//! | rejected | seen with another digest | quarantined, or changed where there is a pin |
-//! | any | approved or rejected with another digest | as before: what was shown is not what waits |
-//! | any | gone from the list | as before, so that removing and adding launders nothing |
+//! | rejected | seen with another digest | quarantined, or changed if pinned |
+//! | any | approved or rejected with another digest | as before |
+//! | any | gone from the list | as before |
 //!
-//! Only in the state *pinned*, and only with the pinned digest, does a client see the item.
+//! Another digest on approval or rejection means that the shown text is not the waiting one. A pin
+//! outlives its item, so removing and adding an item does not clear it.
 //!
-//! Launches use the same machine. They are first seen in the words of the configuration, which the operator wrote, so the first
-//! is pinned whatever the trust; other words in the configuration are [`Pin::named`]; the same words that lead to another
-//! program are a change like any other, and nothing accepts it silently.
+//! A client sees the item only in the state *pinned*, and only with the pinned digest.
 //!
-//! `store::pins` keeps the pins, in memory and in the table `pins`. `gateway::supervisor::pinned` applies them in one
-//! place, between the lists of upstreams and the merge. Everything that clients see is made after it, so lists, calls,
-//! completions, profiles and the catalog of an earlier run need no checks of their own; a template does not reach a
-//! resource that waits either. Every start of an upstream passes a gate (`store::pins::launch`). When a pin ends, the
-//! grants for its digest end and the open approvals about it close.
+//! Launches use the same machine. The words of a launch come from the configuration, which the
+//! operator wrote, so the first one is pinned for any trust, and other words in the configuration
+//! are [`Pin::named`]. The same words that lead to another program are a change like any other, and
+//! nothing accepts it silently.
 //!
-//! Definitions are pinned after cleaning (`mcp::item::hygiene`) and repair (`mcp::item::repair`), so a change of nothing but hidden
-//! characters in a title is none. Order that means nothing (`mcp::item::order`) is not in the digest; clients get the order of the
-//! pinned text. `store::pins::forms` knows older digests by their texts. A launch is the words of the configuration and the place in `PATH` that they lead to. Symbolic links
-//! are not followed, since package managers move their targets, and the program's content is not read.
+//! `store::pins` keeps the pins, in memory and in the table `pins`. `gateway::supervisor::pinned`
+//! applies them in one place, between the lists of upstreams and the merge. Everything that clients
+//! see is made after it, so lists, calls, completions, profiles and the catalog of an earlier run
+//! need no checks of their own; a template does not reach a resource that waits either. Every start
+//! of an upstream passes a gate (`store::pins::launch`). When a pin ends, the grants for its digest
+//! end and the open approvals about it close.
+//!
+//! Definitions are pinned after cleaning (`mcp::item::hygiene`) and repair (`mcp::item::repair`),
+//! so a change of only hidden characters in a title is none. Order without meaning
+//! (`mcp::item::order`) is not in the digest; clients get the order of the pinned text.
+//! `store::pins::forms` knows older digests by their texts. A launch is the words of the
+//! configuration and the place in `PATH` that they lead to. Symbolic links are not followed, since
+//! package managers move their targets, and the program's content is not read.
 
 use crate::policy::{Digest, Trust};
 
-/// What happens when a definition changes.
+/// The reaction to a changed definition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray, serde::Serialize)]
 #[strum(const_into_str, serialize_all = "lowercase")]
 #[serde(into = "&'static str")]
 pub enum OnChange {
-    /// It waits for approval.
+    /// The new definition waits for approval.
     #[default]
     Quarantine,
-    /// It is pinned anew.
+    /// The new definition is pinned.
     Accept,
 }
 
-/// Where an item stands.
+/// The state of a pin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(const_into_str, serialize_all = "lowercase")]
 pub enum PinState {
     Pinned,
-    /// Never approved.
+    /// A text waits, and no text is approved.
     Quarantined,
-    /// An older text was approved.
+    /// A text waits, and an older one is approved.
     Changed,
+    /// The waiting text was rejected.
     Rejected,
 }
 
@@ -69,7 +77,7 @@ pub struct Pin {
     rejected: bool,
 }
 
-/// Why an approval or rejection did not apply.
+/// The reason why an approval or rejection did not apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Undecided {
     #[error("nothing waits for approval under that name")]
@@ -79,21 +87,22 @@ pub enum Undecided {
 }
 
 impl Pin {
-    /// A definition that was never seen before.
+    /// Returns the pin of a definition that was never seen before.
     pub fn first(digest: Digest, trust: Trust, doubtful: bool) -> Self {
         if trust == Trust::Untrusted || doubtful { Self::waiting_for(None, digest) } else { Self::at(digest) }
     }
 
-    /// A pin on this digest.
+    /// Returns a pin that approves this digest.
     pub const fn at(digest: Digest) -> Self {
         Self { approved: Some(digest), waiting: None, rejected: false }
     }
 
+    /// Returns a pin whose `digest` waits for approval.
     const fn waiting_for(approved: Option<Digest>, digest: Digest) -> Self {
         Self { approved, waiting: Some(digest), rejected: false }
     }
 
-    /// Reads what was kept; `None` for what no state looks like.
+    /// Restores a stored pin; `None` if it has no valid state.
     pub const fn restore(approved: Option<Digest>, waiting: Option<Digest>, rejected: bool) -> Option<Self> {
         if (approved.is_none() || rejected) && waiting.is_none() {
             return None;
@@ -101,7 +110,7 @@ impl Pin {
         Some(Self { approved, waiting, rejected })
     }
 
-    /// The upstream shows the item with this digest.
+    /// Returns the pin after the upstream showed the item with this digest.
     pub fn see(self, digest: Digest, on_change: OnChange, doubtful: bool) -> Self {
         if self.approved == Some(digest) {
             return Self::at(digest);
@@ -115,12 +124,13 @@ impl Pin {
         }
     }
 
-    /// The operator's own configuration names something else. Only an untrusted upstream's waits even then.
+    /// Returns the pin after the operator's configuration named another launch. For an untrusted
+    /// upstream even that waits for approval.
     pub fn named(self, digest: Digest, trust: Trust) -> Self {
         if trust == Trust::Untrusted { self.see(digest, OnChange::Quarantine, false) } else { Self::at(digest) }
     }
 
-    /// The operator approves the shown text.
+    /// Returns the pin after the operator approved the shown text.
     ///
     /// # Errors
     /// [`Undecided`]; the pin is as before.
@@ -132,7 +142,7 @@ impl Pin {
         }
     }
 
-    /// The operator rejects the shown text, which may be the pinned one.
+    /// Returns the pin after the operator rejected the shown text, which may be the pinned one.
     ///
     /// # Errors
     /// [`Undecided`]; the pin is as before.
@@ -148,7 +158,7 @@ impl Pin {
         }
     }
 
-    /// Whether clients may see a text of this digest.
+    /// Whether clients may see a text with this digest.
     pub fn shows(&self, digest: Digest) -> bool {
         self.waiting.is_none() && self.approved == Some(digest)
     }

@@ -1,23 +1,23 @@
-//! Problems of a policy, with their places.
+//! Problems of a policy, with their positions in the configuration.
 
 use std::collections::HashSet;
 
 use super::effect::{AGAIN_RULE, DEFAULT_RULE, DOUBT_RULE};
 
-/// Longest id of a rule or limit, in bytes; ids are written to each line of the audit log.
+/// Longest id of a rule or limit, in bytes. Ids are written to each line of the audit log.
 const MAX_ID_LENGTH: usize = 64;
 
 /// One problem of a [`PolicySpec`](super::PolicySpec).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{path}: {message}")]
 pub struct PolicyProblem {
-    /// Where, as a key path with indices from zero: `policy.rules[2].tools[0]`.
+    /// Position of the problem, as a key path with indices from zero: `policy.rules[2].tools[0]`.
     pub path: String,
-    /// What is wrong and, if known, what to write.
+    /// Description of the problem and, if known, of the solution.
     pub message: String,
 }
 
-/// Problems found so far.
+/// The problems found so far.
 #[derive(Debug, Default)]
 pub(in crate::policy) struct Problems(pub(in crate::policy) Vec<PolicyProblem>);
 
@@ -26,7 +26,7 @@ impl Problems {
         self.0.push(PolicyProblem { path, message: message.into() });
     }
 
-    /// Checks the ids of one array of tables.
+    /// Checks the ids in one array of tables, and adds their problems.
     pub(in crate::policy) fn check_ids<'s>(&mut self, table: &str, ids: impl Iterator<Item = &'s str>) {
         let mut seen = HashSet::new();
         for (index, id) in ids.enumerate() {

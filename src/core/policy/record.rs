@@ -1,4 +1,4 @@
-//! The audit record of a decision.
+//! Records of decisions, and the entries of the audit log that are made from them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,19 +18,19 @@ pub use self::list_changes::{ListChange, ListChanges, MAX_SINGLE_CHANGES};
 pub use self::operator_action::OperatorAction;
 pub use self::removal::Removal;
 
-/// What there is to say about one decision: who, what, decision, rule, why.
+/// A decision with its action and reason, to be recorded.
 ///
-/// Of what the client wrote, the entry alone has the arguments, which the log digests.
+/// The arguments are the only text of the client in the entry, and the log digests them.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
     pub action: &'a Action,
     pub decision: &'a Decision,
-    /// For the operator.
+    /// The reason, for the operator.
     pub why: &'static str,
 }
 
 impl<'a> Record<'a> {
-    /// Records a decision.
+    /// Makes the record of a decision.
     pub fn new(action: &'a Action, decision: &'a Decision) -> Self {
         let why = match (decision, &**decision.rule()) {
             (Decision::Limit { .. }, _) => "limit used up",
@@ -41,7 +41,7 @@ impl<'a> Record<'a> {
         Self { action, decision, why }
     }
 
-    /// How long a limited call has to wait.
+    /// Returns the time that a limited call has to wait.
     pub const fn retry_after(&self) -> Option<Duration> {
         match self.decision {
             Decision::Limit { retry_after, .. } => Some(*retry_after),
@@ -49,12 +49,12 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Whether it has to be on disk before its call is sent.
+    /// Whether the record must be on disk before its call is sent.
     pub fn is_grave(&self) -> bool {
         matches!(self.decision, Decision::Allow(permit) if permit.is_grave(self.action.annotations))
     }
 
-    /// The event of the audit log. `call` is the number of the call.
+    /// Returns the entry for the audit log. `call` is the number of the call.
     pub fn entry(&self, call: Option<u64>) -> Entry {
         let (grant, need) = match self.decision {
             Decision::Allow(permit) => (permit.grant(), None),
@@ -74,7 +74,7 @@ impl<'a> Record<'a> {
 }
 
 impl Action {
-    /// An event of the audit log about it. `call` is the number of the call.
+    /// Returns an entry of the audit log about the action. `call` is the number of the call.
     pub fn entry(&self, event: Event, call: Option<u64>) -> Entry {
         Entry {
             call,

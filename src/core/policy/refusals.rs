@@ -1,50 +1,52 @@
 //! Hidden refusals: calls of items that their caller cannot see.
 //!
-//! The audit log has one record of the first, then one summary a minute for each caller, so a caller that tries names as fast as
-//! it can costs the log two lines a minute. A minute without such a call ends the counting: the next is recorded by itself again.
+//! The audit log gets one record of the first such call, then one summary a minute for each caller,
+//! so a caller that tries names as fast as it can costs the log two lines a minute. A minute
+//! without such a call ends the counting, and the next call is recorded by itself again.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::policy::Caller;
-/// How often a caller is summed up.
+/// Time between two summaries of a caller.
 pub const EVERY: Duration = Duration::from_secs(60);
-/// Callers that are counted one by one; all others are counted as one.
+/// Most callers that are counted one by one; all others are counted together.
 const MAX_CALLERS: usize = 1024;
-/// Items that a summary names.
+/// Most items that a summary names.
 const MAX_ITEMS: usize = 8;
 
-/// The calls of one caller since its last line in the log.
+/// The refused calls of one caller since its last line in the log.
 #[derive(Debug)]
 struct Tally {
-    /// When the next summary is due.
+    /// The time at which the next summary is due.
     due: Duration,
     calls: u64,
     items: Vec<Arc<str>>,
-    /// There were items beyond those that are named.
+    /// True if there were more items than are named.
     others: bool,
 }
 
-/// Content of a summary.
+/// The content of a summary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// `None` for all callers beyond those that are counted one by one.
+    /// The caller; `None` for all callers that are not counted one by one.
     pub caller: Option<Caller>,
     pub calls: u64,
-    /// Canonical names, in the order of their first call.
+    /// Canonical names of the items, in the order of their first call.
     pub items: Vec<Arc<str>>,
+    /// True if there were more items than are named.
     pub others: bool,
 }
 
-/// Counts refusals by caller. Time is passed in, as the time since any fixed moment.
+/// The counts of refused calls by caller. Times are passed in, as time since any fixed moment.
 #[derive(Debug, Default)]
 pub struct Refusals {
     callers: HashMap<Option<Caller>, Tally>,
 }
 
 impl Refusals {
-    /// Counts a call; whether it gets a record of its own.
+    /// Counts a refused call. Returns whether it gets a record of its own.
     pub fn refused(&mut self, caller: &Caller, item: &Arc<str>, now: Duration) -> bool {
         let caller = Some(caller.clone());
         let is_new = !self.callers.contains_key(&caller);
@@ -65,12 +67,13 @@ impl Refusals {
         false
     }
 
-    /// When the next summary is due.
+    /// Returns when the next summary is due.
     pub fn next(&self) -> Option<Duration> {
         self.callers.values().map(|tally| tally.due).min()
     }
 
-    /// The summaries that are due. A caller of which there is nothing to say is forgotten.
+    /// Removes and returns the summaries that are due, and forgets callers without calls since
+    /// their last line.
     pub fn due(&mut self, now: Duration) -> Vec<Summary> {
         let mut summaries = Vec::new();
         self.callers.retain(|caller, tally| {

@@ -1,5 +1,5 @@
-//! Rules: what they are about, as globs over upstreams, canonical names, callers and profiles, kinds, annotations and claims, and
-//! the conditions on arguments.
+//! Compiled rules: globs over upstreams, canonical names, callers and profiles, kinds, annotations,
+//! claims, and conditions on arguments.
 
 use std::sync::Arc;
 
@@ -37,6 +37,7 @@ pub(in crate::policy) struct Rule {
 }
 
 impl Rule {
+    /// Compiles a rule, and adds its problems to `problems`.
     pub(in crate::policy) fn compile(spec: &RuleSpec, index: usize, problems: &mut Problems) -> Self {
         let path = format!("policy.rules[{index}]");
         let mut list = |field, texts| Patterns::compile(&path, field, texts, problems);
@@ -61,12 +62,12 @@ impl Rule {
         }
     }
 
-    /// Whether this is about that item, its caller, profile, facts and arguments aside.
+    /// Whether the rule is about this item. Caller, profile, facts and arguments are left aside.
     pub(in crate::policy) fn matches(&self, subject: &Subject<'_>) -> Truth {
         if self.kinds.has(subject.kind, subject.field) { self.target.matches(subject) } else { Truth::No }
     }
 
-    /// Whether this is about that caller, in that view, and a tool with these facts.
+    /// Whether the rule is about this caller, profile, and tool with these facts.
     pub(in crate::policy) fn covers(&self, caller: &Caller, profile: &str, facts: &Facts) -> Truth {
         let Hints { read_only, destructive, idempotent, open_world } = self.annotations;
         let Facts { annotations, claims } = facts;
@@ -80,8 +81,8 @@ impl Rule {
         if has_all { self.claimed(claims) } else { Truth::No }
     }
 
-    /// Whether the words of a definition are those that this wants. What they do not say is unknown, and so are to an allow rule all
-    /// words that may open nothing.
+    /// Whether the claims of a tool agree with those of the rule. A hint that the server does not
+    /// state is unknown, and so are to an allow rule all claims that may allow nothing.
     fn claimed(&self, claims: &Claims) -> Truth {
         if self.claims.is_empty() {
             return Truth::Yes;
@@ -94,25 +95,25 @@ impl Rule {
         pairs.filter_map(agrees).fold(at_most, Truth::and)
     }
 
-    /// All patterns with the list they stand in.
+    /// Returns all patterns, each with the list that it belongs to.
     pub(in crate::policy) fn patterns(&self) -> impl Iterator<Item = (Field, &Pattern)> {
         self.target.patterns().chain(self.profiles.0.iter().map(|pattern| (Field::Profiles, pattern)))
     }
 }
 
-/// An item in the form in which it is matched.
+/// An item, prepared for matching.
 #[derive(Debug)]
 pub(in crate::policy) struct Subject<'n> {
     upstream: &'n str,
     canonical: &'n str,
     kind: Kind,
-    /// `None` for items that are whole upstreams.
+    /// The list of a rule that names the item; `None` for whole upstreams.
     field: Option<Field>,
     reading: Reading,
 }
 
 impl<'n> Subject<'n> {
-    /// `None` when `canonical` is no name of that kind and upstream.
+    /// Prepares an item; `None` if `canonical` is no name of this kind and upstream.
     pub(in crate::policy) fn new(kind: Kind, upstream: &'n str, canonical: &'n str) -> Option<Self> {
         let rest = canonical.strip_prefix(upstream).filter(|_| !upstream.is_empty())?;
         let name = rest.strip_prefix("__").filter(|name| !name.is_empty());
@@ -133,7 +134,7 @@ impl<'n> Subject<'n> {
     }
 }
 
-/// The items and calls that a rule or limit matches.
+/// The items and callers that a rule or limit matches.
 #[derive(Debug)]
 pub(in crate::policy) struct Target {
     pub(in crate::policy) upstreams: Patterns,
@@ -144,7 +145,7 @@ pub(in crate::policy) struct Target {
 }
 
 impl Target {
-    /// Whether this is about that item, the caller aside.
+    /// Whether the target is about this item. The caller is left aside.
     pub(in crate::policy) fn matches(&self, subject: &Subject<'_>) -> Truth {
         if !self.upstreams.is_empty() && !self.upstreams.matches(subject.upstream) {
             return Truth::No;
@@ -160,12 +161,12 @@ impl Target {
         }
     }
 
-    /// Whether this is about that caller.
+    /// Whether the target is about this caller.
     pub(in crate::policy) fn covers(&self, caller: &Caller) -> bool {
         self.callers.is_empty() || self.callers.matches(caller.name())
     }
 
-    /// All patterns with the list they stand in.
+    /// Returns all patterns, each with the list that it belongs to.
     pub(in crate::policy) fn patterns(&self) -> impl Iterator<Item = (Field, &Pattern)> {
         let lists = [
             (Field::Upstreams, &self.upstreams),
@@ -178,12 +179,12 @@ impl Target {
     }
 }
 
-/// A list of patterns; matches when one of them does.
+/// A list of patterns. It matches if one of them does.
 #[derive(Debug, Default)]
 pub(in crate::policy) struct Patterns(Box<[Pattern]>);
 
 impl Patterns {
-    /// Compiles a list; patterns with problems are listed and left out.
+    /// Compiles a list; adds the problems of broken patterns to `problems` and leaves these out.
     pub(in crate::policy) fn compile(path: &str, field: Field, texts: &[String], problems: &mut Problems) -> Self {
         let mut patterns = Vec::with_capacity(texts.len());
         for (index, text) in texts.iter().enumerate() {
@@ -210,11 +211,12 @@ impl Patterns {
         self.0.iter().any(|pattern| pattern.matches(text))
     }
 
+    /// Whether a pattern matches the item; unknown if that depends on the reading of its URI.
     fn truth(&self, subject: &Subject<'_>) -> Truth {
         let Subject { upstream, canonical, reading, .. } = subject;
         let any = |test: &dyn Fn(&Pattern) -> bool| self.0.iter().any(test);
         let (sure, possible) = match reading {
-            // An operator who wrote this very text meant it, however the server reads it.
+            // An operator who wrote this very text meant it, in any reading.
             Reading::Other(_) | Reading::Unclear if any(&|p| *p.text() == **canonical) => (true, true),
             Reading::Plain => (self.matches(canonical), false),
             Reading::Other(other) => {

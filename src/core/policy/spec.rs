@@ -1,4 +1,4 @@
-//! A policy as the operator wrote it.
+//! Policies as the operator writes them.
 
 use super::effect::Effect;
 use super::limit::LimitSpec;
@@ -7,7 +7,7 @@ use super::rule::RuleSpec;
 /// The `[policy]` table as written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PolicySpec {
-    /// For what no rule matches.
+    /// The effect if no rule matches.
     pub default: Effect,
     pub rules: Vec<RuleSpec>,
     pub limits: Vec<LimitSpec>,

@@ -128,20 +128,19 @@ fn a_policy_that_denies_all_is_noticed() {
     assert!(!Policy::build(&spec(vec![])).unwrap().denies_all());
 }
 
-/// A second.
 pub(super) const SECOND: Duration = Duration::from_secs(1);
 
-/// A policy that allows what `rules` do not name.
+/// Makes a policy that allows everything that no rule matches.
 pub(super) fn spec(rules: Vec<RuleSpec>) -> PolicySpec {
     PolicySpec { default: Effect::Allow, rules, limits: Vec::new() }
 }
 
-/// A rule about everything.
+/// Makes a rule about everything.
 pub(super) fn rule(id: &str, effect: Effect) -> RuleSpec {
     RuleSpec::new(id, effect)
 }
 
-/// A limit of one call a second on everything, with a bucket for each caller.
+/// Makes a limit of one call a second on everything, with a bucket for each caller.
 pub(super) fn limit(id: &str, burst: u32) -> LimitSpec {
     LimitSpec {
         id: id.to_owned(),
@@ -160,10 +159,10 @@ pub(super) fn strings(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|text| (*text).to_owned()).collect()
 }
 
-/// What a client with no profile does with a tool that says nothing.
+/// A tool call of a client without a profile; the tool states no hints.
 pub(super) static TOOL: LazyLock<Action> = LazyLock::new(|| Action::stand_in("local", "a", "a__x"));
 
-/// Nobody has consented to anything.
+/// A consent function for decisions that finds no grant.
 pub(super) fn nobody(_: &Arc<str>, _: Evidence) -> Option<Consented> {
     None
 }

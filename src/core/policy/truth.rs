@@ -1,11 +1,11 @@
-//! Three-valued truth: readers may understand the same text differently.
+//! Three-valued truth, for texts that servers may understand differently.
 
-/// Whether a matcher matches.
+/// Whether a matcher or a rule matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
 #[strum(const_into_str, serialize_all = "lowercase")]
 pub(in crate::policy) enum Truth {
     No,
-    /// The same text may mean things that the matchers tell apart.
+    /// It may match or not, depending on how the server understands the text.
     Unknown,
     Yes,
 }
@@ -19,7 +19,7 @@ impl Truth {
         }
     }
 
-    /// Whether both are so.
+    /// Returns the weaker of the two: yes only if both are.
     pub(in crate::policy) fn and(self, other: Self) -> Self {
         self.min(other)
     }

@@ -1,24 +1,24 @@
-//! Whether all readers understand the text of a URI the same way.
+//! Readings of URIs: whether all servers understand the text of a URI alike.
 //!
 //! Resource rules match text, but servers read `%2e%2e`, `//` and `FILE:` each in their own way,
-//! and a URI that matched a template was written by the client. Rules therefore look at a second
-//! reading where there is one, and take a URI whose meaning depends on the reader for any resource
-//! of its upstream.
+//! and a URI that matched a template was written by the client. Rules therefore also look at the
+//! second reading of a URI, if there is one. A URI whose meaning depends on the server may be any
+//! resource of its upstream.
 
 use super::pattern::is_special;
 
-/// Other meanings of a URI besides its own text.
+/// The meanings of a URI besides its own text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::policy) enum Reading {
-    /// Nothing else.
+    /// None.
     Plain,
-    /// This text as well: decoded, scheme and host in lower case.
+    /// This text: decoded, with scheme and host in lower case.
     Other(String),
-    /// Something that cannot be told without knowing the server.
+    /// Any resource: the meaning depends on the server.
     Unclear,
 }
 
-/// Reads a URI or template without its upstream's name.
+/// Reads a URI or template, given without its upstream's name.
 pub(in crate::policy) fn read(uri: &str) -> Reading {
     let Some(decoded) = decode(uri) else {
         return Reading::Unclear;
@@ -34,7 +34,8 @@ pub(in crate::policy) fn read(uri: &str) -> Reading {
     }
 }
 
-/// The glob that matches the second reading of what `glob` matches; `None` when it is the same.
+/// Returns the glob that matches the second reading of the URIs that `glob` matches; `None` if it
+/// is the same.
 ///
 /// A pattern is often a URI copied from a list, so it is spelled as freely as URIs are.
 pub(in crate::policy) fn respell(glob: &str) -> Option<String> {
@@ -56,7 +57,7 @@ pub(in crate::policy) fn respell(glob: &str) -> Option<String> {
     (respelled != glob).then_some(respelled)
 }
 
-/// Moves decoded bytes into a glob, where they stand for themselves.
+/// Appends decoded bytes to a glob, escaped so that they are literal. Empties `bytes`.
 fn push_escaped(glob: &mut String, bytes: &mut Vec<u8>) -> Option<()> {
     for c in String::from_utf8(std::mem::take(bytes)).ok()?.chars() {
         if is_special(c) {
@@ -67,7 +68,7 @@ fn push_escaped(glob: &mut String, bytes: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// Percent-decodes once; `None` when that is not possible, or would be possible again.
+/// Percent-decodes once; `None` if that is not possible, or would be possible a second time.
 fn decode(uri: &str) -> Option<String> {
     let mut parts = uri.split('%');
     let mut bytes = parts.next()?.as_bytes().to_vec();
@@ -82,14 +83,14 @@ fn decode(uri: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// The byte that the first two characters stand for, and the rest.
+/// Returns the byte that the first two characters encode, and the rest.
 fn encoded_byte(text: &str) -> Option<(u8, &str)> {
     let (hex, rest) = text.split_at_checked(2)?;
     let byte = u8::from_str_radix(hex, 16).ok()?;
     hex.bytes().all(|b| b.is_ascii_hexdigit()).then_some((byte, rest))
 }
 
-/// Puts the scheme in lower case, and the host where the scheme is known to ignore its case.
+/// Lowers the case of the scheme, and of the host if the scheme is known to ignore its case.
 fn lower_host(uri: &str) -> String {
     let Some((scheme, rest)) = uri.split_once(':') else {
         return uri.to_owned();
@@ -103,21 +104,22 @@ fn lower_host(uri: &str) -> String {
     format!("{scheme}:{}{tail}", host.to_ascii_lowercase())
 }
 
+/// Whether servers may disagree about the meaning of a decoded URI.
 fn is_unclear(scheme: &str, rest: &str) -> bool {
-    // One name for a local file, out of `file:/a`, `file://localhost/a` and `file:///a`.
+    // Of `file:/a`, `file://localhost/a` and `file:///a` only the last is accepted as clear.
     if scheme == "file" && !rest.starts_with("///") {
         return true;
     }
     if rest.chars().any(|c| c.is_control() || c == '\\') {
         return true;
     }
-    // Dots in a query too: whether `?` ends the path is the server's choice.
+    // Dots in a query count too: it is the server's choice whether `?` ends the path.
     if rest.split(['/', '?', '#']).any(|segment| matches!(segment, "." | "..")) {
         return true;
     }
     let path = rest.split(['?', '#']).next().unwrap_or_default();
     let path = path.strip_prefix("//").unwrap_or(path);
-    // `://` stays: a URI inside a path is usual, and no file system has such a name to hide.
+    // `://` is accepted: a URI inside a path is usual, and no file system has such a name to hide.
     path.match_indices("//").any(|(at, _)| !path.get(..at).is_some_and(|before| before.ends_with(':')))
 }
 

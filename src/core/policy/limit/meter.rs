@@ -3,7 +3,7 @@
 //!
 //! | part of a limit | the number | one call adds | full again |
 //! |---|---|---|---|
-//! | rate and burst (GCRA) | time when it is full again, in ns | interval of the rate | at that time |
+//! | rate, burst (GCRA) | time when it is full again, in ns | interval of the rate | at that time |
 //! | per day | day since 1970, then 32 bits for the day's calls | 1 | on another day |
 //! | concurrent | the running calls | 1 | when none runs |
 //!

@@ -82,7 +82,8 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 }
 
 proptest! {
-    /// A model of who let what in: the first sight, `accept`, or the operator with that very digest.
+    /// A model of the texts that were let in: by the first sight, by `accept`, or by the operator
+    /// with this very digest.
     #[test]
     fn no_path_shows_a_text_that_nobody_let_in(trust in 0..3_u8, doubt in any::<bool>(), list in events()) {
         let trust = [Trust::Untrusted, Trust::Standard, Trust::Trusted][usize::from(trust)];
@@ -128,7 +129,7 @@ proptest! {
         }
     }
 
-    /// A launch changes with the program alone, and only an approval with that digest starts it.
+    /// A launch changes only with its program, and only an approval with that digest starts it.
     #[test]
     fn a_changed_launch_starts_after_its_own_approval_alone(list in events()) {
         let mut pin = Pin::at(digest(0));

@@ -1,4 +1,5 @@
-//! One event of the audit log as a value. Built where it happens, written down elsewhere.
+//! Entries of the audit log as values. They are built where the event happens, and written
+//! elsewhere.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use crate::mcp::client_name::ClientName;
 use crate::policy::{Caller, Digest, Evidence, Facts, Kind};
 use crate::wire::raw::RawJson;
 
-/// Kind of an event.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(const_into_str, serialize_all = "lowercase")]
 pub enum Event {
@@ -19,29 +20,30 @@ pub enum Event {
     Decision,
     /// A call ended.
     Outcome,
-    /// A person is asked.
+    /// A person is asked for an approval.
     Prompt,
-    /// A person answered, or the time was over.
+    /// A person answered, or the approval timed out.
     Answer,
-    /// A grant came to be or was used up.
+    /// A grant was given or used up.
     Grant,
-    /// A grant was taken back.
+    /// A grant was revoked.
     Revoke,
     /// A definition was pinned, approved, rejected or found changed.
     Pin,
     /// A program or address of an upstream was pinned, approved, rejected or found changed.
     Launch,
-    /// The gateway started, stopped, or says something about the log itself.
+    /// The gateway started, stopped, or reports about the log itself.
     Gateway,
-    /// Calls of items that their caller cannot see, beyond the first of a caller, which is a decision like any other.
+    /// Calls of items that their caller cannot see. The first such call of a caller is a decision;
+    /// this event counts the following ones.
     Refusals,
-    /// An operator did more than look, or tried to.
+    /// An operator changed something, or tried to.
     Action,
 }
 
-/// One event. Unknown members are left out of its line.
+/// One entry of the audit log. Members without a value are left out of its line.
 ///
-/// Building one costs the clones of shared texts; the writer formats and digests.
+/// Building an entry costs the clones of shared texts; the writer formats and digests.
 #[derive(Clone, Debug)]
 pub struct Entry {
     pub event: Event,
@@ -55,43 +57,45 @@ pub struct Entry {
     pub client: Option<ClientName>,
     /// The number of the client's session or pipe.
     pub session: Option<u64>,
-    /// The view that the client looks through.
+    /// The client's profile.
     pub profile: Option<Arc<str>>,
     pub upstream: Option<Arc<str>>,
     pub kind: Option<Kind>,
-    /// The catalog's name of the requested item.
+    /// The catalog's canonical name of the requested item.
     pub item: Option<Arc<str>>,
-    /// What rules could know of a tool when the call was decided, so that the decision can be made again under other rules.
+    /// The facts about a tool that rules could match at the decision, so that it can be made again
+    /// under other rules.
     pub facts: Option<Facts>,
     /// Digest of the item's definition.
     pub definition: Option<Digest>,
-    /// As received; digested under the install key by the writer.
+    /// The arguments as received. The writer digests them under the installation's key.
     pub arguments: Option<RawJson>,
-    /// The decision, outcome or answer in one word; empty where the event says it all.
+    /// The decision, outcome or answer in one word; empty if the event needs none.
     pub result: &'static str,
     /// The rule or limit that decided.
     pub rule: Option<Arc<str>>,
     /// Id of the grant.
     pub grant: Option<Arc<str>>,
-    /// Id of the prompt.
+    /// Id of the approval.
     pub prompt: Option<Arc<str>>,
     pub evidence: Option<Evidence>,
     /// The person or cause behind the event.
     pub by: Option<Arc<str>>,
-    /// For people; empty where there is nothing to say.
+    /// The reason, for people; empty if there is none.
     pub why: Cow<'static, str>,
-    /// How long it took.
+    /// Duration of the call.
     pub duration: Option<Duration>,
-    /// The number of calls, pins or attempts that this record stands for, if it is not one.
+    /// The number of calls, pins or attempts that the entry stands for, if it is not one.
     pub count: Option<u64>,
-    /// Old records that are kept no longer.
+    /// Old records that were removed.
     pub removed: Option<Box<Removal>>,
-    /// The pins that one reading changed, if this record stands for all of them.
+    /// The pins that one reading changed, if the entry stands for all of them.
     pub changes: Option<Box<ListChanges>>,
 }
 
 impl Entry {
-    /// An event of which nothing else is known; the rest is set by `Entry { .., ..Entry::new(event) }`.
+    /// Makes an entry with only its event. Set the other fields with `Entry { ..,
+    /// ..Entry::new(event) }`.
     pub const fn new(event: Event) -> Self {
         Self {
             event,
@@ -122,12 +126,13 @@ impl Entry {
         }
     }
 
-    /// An event of the gateway or its log.
+    /// Makes an entry about the gateway or its log.
     pub fn gateway(result: &'static str, why: impl Into<Cow<'static, str>>) -> Self {
         Self { result, why: why.into(), ..Self::new(Event::Gateway) }
     }
 
-    /// One reading of an upstream's lists changed many pins, which have no records of their own.
+    /// Makes the entry for a reading of an upstream's lists that changed many pins, which have no
+    /// entries of their own.
     pub fn relisted(upstream: Arc<str>, changes: ListChanges) -> Self {
         let ListChanges { added, changed, withheld, removed, .. } = changes;
         let why = format!(
@@ -143,7 +148,8 @@ impl Entry {
         }
     }
 
-    /// Old records are kept no longer; to be on disk before their files go.
+    /// Makes the entry about the removal of old records. It must be on disk before their files are
+    /// removed.
     pub fn removal(removal: Removal) -> Self {
         Self { removed: Some(Box::new(removal)), ..Self::gateway(Removal::RESULT, "") }
     }

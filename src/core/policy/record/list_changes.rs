@@ -1,19 +1,19 @@
-//! The pins that one reading of a server's lists changed, as one record tells of them.
+//! The pins that one reading of an upstream's lists changed, for a single record.
 
 use crate::policy::{Digest, PinState};
 use crate::wire::raw::RawJson;
 
-/// The largest number of changes of one reading that have a record each.
+/// Most changes of one reading that have a record each.
 pub const MAX_SINGLE_CHANGES: usize = 20;
 
 /// One changed pin.
 #[derive(Clone, Copy, Debug)]
 pub struct ListChange<'a> {
-    /// Kind of the item in one word.
+    /// The kind of the item, in one word.
     pub kind: &'static str,
     /// The item's name or URI at its upstream.
     pub name: &'a str,
-    /// The item had no pin before.
+    /// True if the item had no pin before.
     pub is_added: bool,
     pub state: PinState,
     pub approved: Option<Digest>,
@@ -23,24 +23,24 @@ pub struct ListChange<'a> {
 /// Counts of the pins that one reading changed, and a digest over all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListChanges {
-    /// Items that were never seen before.
+    /// Number of items that were never seen before.
     pub added: u64,
-    /// Items that were seen before with another definition.
+    /// Number of items that were seen before with another definition.
     pub changed: u64,
-    /// Items among the added and changed ones that clients do not see.
+    /// Number of added and changed items that clients do not see.
     pub withheld: u64,
-    /// Items that the reading before had and this one lacks. Their pins stay.
+    /// Number of items that the previous reading had and this one lacks. Their pins stay.
     pub removed: u64,
     /// SHA-256 over one line for each changed pin, see [`Self::new`].
     pub digest: Digest,
 }
 
 impl ListChanges {
-    /// The result of the record.
+    /// The result word of the record.
     pub const RESULT: &'static str = "relisted";
 
     /// Counts changes and digests them: one line `["kind","name","state","approved","waiting"]` for
-    /// each, in the order of kind and name, with digests in hexadecimal digits or empty.
+    /// each, sorted by kind and name, with digests in hexadecimal digits or empty.
     pub fn new(mut changes: Vec<ListChange<'_>>, removed: u64) -> Self {
         changes.sort_unstable_by_key(|change| (change.kind, change.name));
         let count = |is_counted: &dyn Fn(&ListChange<'_>) -> bool| {
@@ -63,7 +63,7 @@ impl ListChanges {
         }
     }
 
-    /// The number of changed pins.
+    /// Returns the number of changed pins.
     pub const fn count(&self) -> u64 {
         self.added + self.changed
     }

@@ -1,6 +1,6 @@
-//! Actions of operators that the audit log names.
+//! Actions of operators that are recorded in the audit log.
 
-/// An action that is more than a look, by its word in the audit log.
+/// An action of an operator that changes something, by its word in the audit log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(const_into_str, serialize_all = "kebab-case")]
 pub enum OperatorAction {
@@ -8,23 +8,23 @@ pub enum OperatorAction {
     Approve,
     /// Open approvals are answered with a no.
     Deny,
-    /// Grants are taken back.
+    /// Grants are revoked.
     Revoke,
     /// Grants and tokens are reviewed after the restore of a backup.
     Review,
-    /// A refusal of calls for a while ends before its time.
+    /// A block on calls ends before its time.
     Unblock,
     /// Definitions or launches are approved.
     PinsApprove,
     /// Definitions or launches are rejected.
     PinsReject,
-    /// An upstream is started anew.
+    /// An upstream is restarted.
     Restart,
     /// An upstream is switched on.
     Enable,
     /// An upstream is switched off.
     Disable,
-    /// The configuration is read again.
+    /// The configuration is reloaded.
     Reload,
     /// A login at an upstream begins.
     LoginBegin,
@@ -32,7 +32,7 @@ pub enum OperatorAction {
     LoginOpen,
     /// A login at an upstream ends, with tokens or without.
     LoginEnd,
-    /// The login at an upstream is given up.
+    /// The login at an upstream is dropped.
     Logout,
     /// A link that signs in to the console is made.
     ConsoleLink,
@@ -40,17 +40,17 @@ pub enum OperatorAction {
     SignIn,
     /// A browser signs out of the console.
     SignOut,
-    /// A token or link did not sign in to the console.
+    /// A sign-in to the console was refused because its token or link is wrong.
     WrongSignIn,
-    /// A code of a terminal was typed wrong.
+    /// A wrong code was typed on a terminal.
     WrongCode,
     /// A test notice of an open approval is sent.
     Notify,
 }
 
 impl OperatorAction {
-    /// Whether the action takes something back or adopts a file, so that it takes effect at once
-    /// and its record waits for a place in the log. Every other action waits for that place.
+    /// Whether the action withdraws something or adopts a file. Such an action takes effect at once
+    /// and its record waits for room in the log; every other action waits for that room first.
     pub const fn is_immediate(self) -> bool {
         match self {
             Self::Deny

@@ -1,55 +1,59 @@
-//! The removal of old records of a chain, as a record says it.
+//! The removal of old records of a chain, as recorded in the log.
 
 use crate::policy::Digest;
 
-/// Old records of a chain whose files were removed since they are kept no longer.
+/// Old records of a chain whose files were removed because their retention ended.
 ///
-/// It stands in a record with the result [`Removal::RESULT`], so that a log whose oldest files are missing is sound where
-/// they were removed so, and not where they were merely deleted.
+/// A record with the result [`Removal::RESULT`] contains it. A log without its oldest files is
+/// sound if such a record covers them, and not if they were merely deleted.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Removal {
-    /// The chain that they belonged to.
+    /// The chain that the records belonged to.
     pub chain: String,
-    /// The first removed record. Those before it were removed earlier.
+    /// Number of the first removed record. Records before it were removed earlier.
     pub from: u64,
-    /// The last one, and its hash, which the record after it follows.
+    /// Number of the last removed record.
     pub until: u64,
+    /// Hash of the last removed record, which the record after it follows.
     #[serde(with = "hex")]
     pub hash: Digest,
-    /// The dates of both.
+    /// Date of the first removed record.
     pub since: String,
+    /// Date of the last removed record.
     pub to: String,
-    /// The number of files.
+    /// Number of removed files.
     pub files: u64,
-    /// What was wrong with them, where something was.
+    /// Defects of the removed records, if there were any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bad: Option<String>,
-    /// Proof that an installation says so, since any hand can add a line to a chain; see `chain::Form::vouch`.
+    /// Proof that this installation made the removal, since anyone with write access can add a line
+    /// to a chain; see `chain::Form::vouch`.
     #[serde(default)]
     pub mac: String,
 }
 
 impl Removal {
-    /// The result of its record.
+    /// The result word of the record.
     pub const RESULT: &'static str = "removed";
 
-    /// The removal that a line of the log tells of. Whether the line is a record of a sound chain is not looked at.
+    /// Parses the removal in a line of the log; `None` for any other line. Does not check that the
+    /// line belongs to a sound chain.
     pub fn of_line(line: &[u8]) -> Option<Self> {
-        /// The members of such a record that count here.
+        /// The members of such a record that are needed here.
         #[derive(serde::Deserialize)]
         struct Line<'l> {
             event: &'l str,
             result: &'l str,
             removed: Removal,
         }
-        // Nearly every line is none, and need not be parsed for that.
+        // Nearly every line has no removal, and need not be parsed to see that.
         memchr::memmem::find(line, b",\"removed\":{")?;
         let Line { event, result, removed } = serde_json::from_slice(line).ok()?;
         (event == "gateway" && result == Self::RESULT).then_some(removed)
     }
 }
 
-/// A digest as hexadecimal digits.
+/// The serialization of a digest as hexadecimal digits.
 mod hex {
     use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
 

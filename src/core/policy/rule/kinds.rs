@@ -1,21 +1,22 @@
-//! Sets of kinds.
+//! Sets of kinds that a rule is about.
 
 use super::spec::{Field, RuleSpec};
 use crate::policy::effect::Effect;
 use crate::policy::kind::Kind;
 
-/// The kinds that a rule is about.
+/// A set of kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::policy) struct Kinds(u16);
 
 impl Kinds {
-    /// Completions go with two kinds, so they are two.
+    /// Completions of prompts and of templates are told apart, so they have two bits.
     const OF_PROMPTS: u16 = 1 << (Kind::Completion as u16);
     const OF_TEMPLATES: u16 = 1 << 15;
 
     /// Kinds that can wait for an approval.
     pub(in crate::policy) const ASKING: Self = Self::from_kinds(&[Kind::Tool, Kind::Prompt, Kind::Resource]);
-    /// Kinds that follow an item and cannot wait for an approval, except tasks, whose calls were decided.
+    /// Kinds that follow an item and cannot wait for an approval. Tasks are left out, since their
+    /// calls were decided.
     pub(in crate::policy) const FOLLOWING: Self = Self::from_kinds(&[Kind::Completion, Kind::Subscription]);
     /// Kinds with arguments.
     pub(in crate::policy) const WITH_ARGUMENTS: Self = Self::from_kinds(&[Kind::Tool, Kind::Prompt, Kind::Completion]);
@@ -41,8 +42,9 @@ impl Kinds {
         if matches!(kind, Kind::Completion) { own | Self::OF_TEMPLATES } else { own }
     }
 
-    /// The kinds of a rule by its kinds, lists, annotations and claims. Followers go with their item: a caller that may not
-    /// call a tool may not poll its tasks.
+    /// Returns the kinds that a rule is about, from its kinds, lists, annotations and claims.
+    /// Following kinds go with their item: a caller that may not call a tool may not poll its
+    /// tasks.
     pub(in crate::policy) fn of(spec: &RuleSpec) -> Self {
         let mut kinds = Self::stated(spec);
         if spec.names_items() {
@@ -76,7 +78,7 @@ impl Kinds {
         }))
     }
 
-    /// Those of them for which a rule of that effect can make a difference.
+    /// Returns the kinds for which a rule with this effect makes a difference.
     pub(in crate::policy) const fn that_heed(self, effect: Effect) -> Self {
         match effect {
             Effect::Deny => self,
@@ -93,7 +95,7 @@ impl Kinds {
         self.0 & other.0 == other.0
     }
 
-    /// Whether the two have a kind in common.
+    /// Whether the two sets have a kind in common.
     pub(in crate::policy) const fn meets(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
@@ -102,7 +104,7 @@ impl Kinds {
         Self(self.0 & other.0)
     }
 
-    /// Whether a kind is among them, of an item of that list.
+    /// Whether the set has a kind, for an item that this list names.
     pub(super) const fn has(self, kind: Kind, field: Option<Field>) -> bool {
         let bit = match (kind, field) {
             (Kind::Completion, Some(Field::Resources)) => Self::OF_TEMPLATES,

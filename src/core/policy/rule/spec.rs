@@ -1,4 +1,4 @@
-//! A rule as the operator wrote it.
+//! Rules as the operator writes them.
 
 use crate::mcp::annotations::Hints;
 use crate::policy::arguments::ArgumentSpec;
@@ -9,11 +9,13 @@ use crate::policy::kind::Kind;
 /// A rule as the operator wrote it.
 ///
 /// `tools`, `prompts` and `resources` are globs over canonical names, `upstreams`, `callers` and
-/// `profiles` over names. An empty list is one that was not written. Without tools, prompts and resources the
-/// rule is about everything of its upstreams; without upstreams too it is about everything.
+/// `profiles` over names. An empty list is one that was not written. Without tools, prompts and
+/// resources the rule is about everything of its upstreams; without upstreams too it is about
+/// everything.
 ///
-/// Without kinds a rule is about tools, prompts and resources and what goes with them: completions, subscriptions and tasks.
-/// What servers ask for, and their launch, it is about only where `kinds` says so.
+/// Without kinds a rule is about tools, prompts and resources and the actions that follow them:
+/// completions, subscriptions and tasks. It is about servers' questions and launches only if
+/// `kinds` names these.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct RuleSpec {
@@ -24,23 +26,24 @@ pub struct RuleSpec {
     pub prompts: Vec<String>,
     pub resources: Vec<String>,
     pub callers: Vec<String>,
-    /// `*` is any view, that without a profile too.
+    /// Profiles of clients. `*` also matches clients without a profile.
     pub profiles: Vec<String>,
     pub kinds: Vec<Kind>,
     /// Effective annotations that a tool must have. Only tools have any.
     pub annotations: Hints,
-    /// Hints that the definition of a tool must have in its server's own words. What it does not say is unknown.
+    /// Hints that the server must state in the tool's definition. A hint that is not stated is
+    /// unknown.
     pub claims: Hints,
-    /// All must hold.
+    /// Conditions that must all hold.
     pub arguments: Vec<ArgumentSpec>,
-    /// The rule does not apply where all of these hold.
+    /// Exceptions: the rule does not apply if all of these hold.
     pub unless: Vec<ArgumentSpec>,
-    /// For rules that ask: the least evidence that will do, whatever the tool's annotations say.
+    /// For rules that ask: the least evidence that suffices, for any annotations of the tool.
     pub min_evidence: Option<Evidence>,
 }
 
 impl RuleSpec {
-    /// A rule about everything, for tests.
+    /// Makes a rule about everything, for tests.
     #[cfg(any(test, feature = "testing"))]
     pub fn new(id: &str, effect: Effect) -> Self {
         Self {
@@ -61,18 +64,18 @@ impl RuleSpec {
         }
     }
 
-    /// Whether it names tools, prompts or resources.
+    /// Whether the rule names tools, prompts or resources.
     pub(in crate::policy) fn names_items(&self) -> bool {
         !(self.tools.is_empty() && self.prompts.is_empty() && self.resources.is_empty())
     }
 
-    /// Whether it looks at arguments.
+    /// Whether the rule has conditions on arguments.
     pub(in crate::policy) fn is_conditional(&self) -> bool {
         !(self.arguments.is_empty() && self.unless.is_empty())
     }
 }
 
-/// The list that a pattern stands in.
+/// The list of a rule or limit that a pattern belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
 #[strum(const_into_str, serialize_all = "lowercase")]
 pub enum Field {
