@@ -46,7 +46,7 @@ impl Annotator {
     }
 
     /// Returns the operator's annotations of a tool. If several patterns match, the stricter value
-    /// applies, whatever their order.
+    /// applies, in any order.
     fn stated(&self, original: &str) -> Hints {
         let mut all = Hints::default();
         for (_, hints) in self.stated.iter().filter(|(glob, _)| glob.is_match(original)) {

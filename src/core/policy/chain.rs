@@ -5,7 +5,7 @@
 //! one record, a JSON object that was written without spaces:
 //!
 //! ```text
-//! {"v":1,"seq":7,"ts":"2026-11-21T10:15:00.250Z","event":"decision", .. ,"prev":"<64 hex>","hash":"<64 hex>"}
+//! {"v":1,"seq":7,"ts":"2026-11-21T10:15:00.250Z", .. ,"prev":"<64 hex>","hash":"<64 hex>"}
 //! ```
 //!
 //! `seq` counts from 1 without gaps, over all segments. `prev` is the `hash` of the record before;
@@ -16,8 +16,8 @@
 //!
 //! ```python
 //! import sys, hashlib
-//! prev, seq = hashlib.sha256(b"main").hexdigest(), 0       # the chain's name
-//! for line in sys.stdin.buffer:                            # cat audit-main-*.jsonl | python3 verify.py
+//! prev, seq = hashlib.sha256(b"main").hexdigest(), 0  # the chain's name
+//! for line in sys.stdin.buffer:                # cat audit-main-*.jsonl | python3 verify.py
 //!     body, hash = line[:-76], line[-67:-3].decode()       # ..,"hash":"<64 digits>"}\n
 //!     seq += 1
 //!     assert body.startswith(b'{"v":1,"seq":%d,' % seq), f"record {seq} is missing"

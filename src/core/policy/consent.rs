@@ -5,7 +5,7 @@
 //! the proof that a live grant covers an action. An action is caller, kind, item, upstream,
 //! definition, launch, arguments and the id of the rule that asks.
 //!
-//! A yes makes a grant, whatever the channel, and the call is decided again from the start: the
+//! A yes makes a grant, from any channel, and the call is decided again from the start: the
 //! decision finds the grant or asks anew.
 //!
 //! An approval changes as follows:

@@ -106,7 +106,7 @@ fn lower_host(uri: &str) -> String {
 
 /// Whether servers may disagree about the meaning of a decoded URI.
 fn is_unclear(scheme: &str, rest: &str) -> bool {
-    // Of `file:/a`, `file://localhost/a` and `file:///a` only the last is accepted as clear.
+    // A local file is clear as `file:///a` alone, not as `file:/a` or `file://localhost/a`.
     if scheme == "file" && !rest.starts_with("///") {
         return true;
     }

@@ -69,7 +69,7 @@ pub enum Ended {
 pub enum NotHeld {
     /// There is no time to hold it for.
     NoTime,
-    /// Its caller, or all callers together, have no free slot.
+    /// No slot is free for its caller, or for all callers together.
     Full,
 }
 

@@ -71,11 +71,11 @@ pub struct Suggestion {
 pub enum Why {
     Destructive,
     Denied,
-    /// Neither the log nor the store has the claims of its server.
+    /// Neither the log nor the store has the claims of the server.
     Unknown,
     /// The name of the item or its caller has a meaning in patterns.
     Name,
-    /// Its upstream is not in the configuration.
+    /// The upstream is not in the configuration.
     Gone,
     /// There are fewer approvals than [`ENOUGH`], or as many only with different arguments.
     Few,

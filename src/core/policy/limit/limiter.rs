@@ -150,7 +150,7 @@ fn nanos(now: Duration) -> u64 {
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A limit on requests by caller or by address, whatever they ask for. It comes before any policy.
+/// A limit on all requests of a caller or from an address. It is checked before any policy.
 #[derive(Debug)]
 pub struct CallerLimiter {
     table: Arc<Table>,

@@ -307,7 +307,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
     fn threads_together_never_exceed_a_quota(narrow in 1_u32..20, wide in 1_u32..40, threads in 2_usize..6, calls in 1_u32..30) {
-        // The same limits in opposite orders: locks must not depend on the order.
+        // Equal limits in opposite orders: locks must not depend on the order.
         let per_tool = LimitSpec { key: vec![KeyPart::Caller, KeyPart::Tool], ..limit("narrow", narrow) };
         let old = limited(vec![per_tool.clone(), limit("wide", wide)]);
         let new = limited(vec![limit("wide", wide), per_tool]);
