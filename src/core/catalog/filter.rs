@@ -34,6 +34,7 @@ impl Filter {
         Self { allow: Some(GlobSet::empty()), ..Self::default() }
     }
 
+    /// Whether an item with this original name passes the filter.
     pub fn admits(&self, name: &str) -> bool {
         self.allow.as_ref().is_none_or(|allow| allow.is_match(name)) && !self.deny.is_match(name)
     }

@@ -166,6 +166,7 @@ impl Dropped {
     }
 }
 
+/// Indices of entries by exposed name.
 type Names = HashMap<Arc<str>, usize, RandomState>;
 
 /// The merged namespace of one view.
@@ -351,6 +352,7 @@ fn exposed(source: &Source<'_>, item: &Definition, rules: NamingRules<'_>) -> Re
     expose(prefix, source.upstream, kind, local, rules.max_length).map_err(|why| why.to_string())
 }
 
+/// Checks that a URI can be exposed.
 fn check_uri(uri: &str) -> Result<(), String> {
     if uri.is_empty() || uri.len() > 2048 {
         return Err("its URI is empty or over 2048 bytes".to_owned());

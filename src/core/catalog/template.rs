@@ -27,6 +27,7 @@ impl Template {
         builder.size_limit(MAX_COMPILED).dot_matches_new_line(true).build().ok().map(Self)
     }
 
+    /// Whether a URI can be an expansion of the template.
     pub fn matches(&self, uri: &str) -> bool {
         self.0.is_match(uri)
     }

@@ -53,6 +53,7 @@ enum Known<'a> {
 }
 
 impl<'a> Arguments<'a> {
+    /// Takes the arguments of an action of this kind; kinds without arguments ignore `raw`.
     pub(in crate::policy) fn new(kind: Kind, raw: Option<&'a RawJson>) -> Self {
         let known = match kind {
             Kind::Tool | Kind::Prompt => Known::Given(raw),

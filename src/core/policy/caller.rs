@@ -35,6 +35,7 @@ enum CallerKind {
 #[derive(Clone, PartialOrd, Ord)]
 pub struct Caller(Arc<Identity>);
 
+/// The shared content of a [`Caller`].
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Identity {
     name: Box<str>,
@@ -78,6 +79,7 @@ impl Caller {
         Self::user_named(name).unwrap_or_else(|| Self::new(CallerKind::Token, name))
     }
 
+    /// Returns the user of this name; `None` if the name is not a user's.
     fn user_named(name: &str) -> Option<Self> {
         if name == LOCAL {
             return Some(Self::local().clone());

@@ -18,6 +18,7 @@ use super::truth::Truth;
 pub(super) struct Stamp(Arc<()>);
 
 impl Stamp {
+    /// Whether both stamps are of the same policy.
     pub(super) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }

@@ -57,6 +57,7 @@ impl Confirmed {
         self.launches.iter().flatten().copied()
     }
 
+    /// Whether the launch is one of these.
     pub fn is_for(&self, launch: Digest) -> bool {
         self.launches().any(|known| known == launch)
     }

@@ -174,10 +174,12 @@ impl<'a> Who<'a> {
 }
 
 impl Rule {
+    /// Whether the rule is about this caller, profile and facts.
     fn about(&self, who: &Who<'_>) -> Truth {
         self.covers(who.caller, who.profile, &who.facts)
     }
 
+    /// Whether the rule's conditions hold for these arguments.
     fn holds_for(&self, arguments: &Arguments<'_>) -> Truth {
         self.conditions.as_ref().map_or(Truth::Yes, |conditions| conditions.truth(arguments))
     }
@@ -196,6 +198,7 @@ impl Rule {
         self.counts(self.about(who))
     }
 
+    /// Whether the rule counts for this caller, item and arguments.
     fn fires(&self, who: &Who<'_>, arguments: &Arguments<'_>) -> bool {
         self.is_about(who) && self.counts(self.holds_for(arguments))
     }
@@ -209,6 +212,7 @@ pub(super) enum Verdict<'p> {
     Allow(&'p Arc<str>),
 }
 
+/// Whether the rules are of this policy and of the action's kind and item.
 fn fits(policy: &Policy, item: &ItemRules, action: &Action) -> bool {
     item.kind == action.kind && names(policy, item, action)
 }

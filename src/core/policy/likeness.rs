@@ -64,6 +64,7 @@ impl Markers {
         found
     }
 
+    /// Returns the marker of another upstream's item in a text.
     fn find(&self, text: &str) -> Option<&str> {
         // Each marker has two underscores. Most texts have neither these nor a letter that only
         // looks like one.

@@ -192,6 +192,8 @@ fn within(first: &Hints, second: &Hints) -> bool {
     first.values().into_iter().zip(second.values()).all(|(first, second)| first.is_none() || first == second)
 }
 
+/// Whether the first list matches every name that the second matches. Says no if that is hard to
+/// tell.
 fn covers(first: &Patterns, second: &Patterns) -> bool {
     let covered = |pattern: &Pattern| first.iter().any(|wider| wider.covers(pattern));
     first.is_empty()
@@ -199,6 +201,7 @@ fn covers(first: &Patterns, second: &Patterns) -> bool {
         || (!second.is_empty() && second.iter().all(covered))
 }
 
+/// Whether the first rule is about every upstream that the second is about.
 fn covers_upstreams(first: &Rule, second: &Rule) -> bool {
     if covers(&first.target.upstreams, &second.target.upstreams) {
         return true;
@@ -215,6 +218,7 @@ fn covers_upstreams(first: &Rule, second: &Rule) -> bool {
         && target.resources.iter().all(|pattern| upstream(pattern, "+"))
 }
 
+/// Whether the first rule is about every item that the second is about.
 fn covers_names(first: &Rule, second: &Rule) -> bool {
     let lists =
         |rule: &Rule| [rule.target.tools.is_empty(), rule.target.prompts.is_empty(), rule.target.resources.is_empty()];

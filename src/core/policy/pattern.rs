@@ -39,6 +39,7 @@ enum Form {
 }
 
 impl Form {
+    /// Compiles a glob to its cheapest form.
     fn compile(text: &str) -> Result<Self, String> {
         Ok(match text.strip_suffix('*') {
             Some("") => Self::Any,
@@ -88,6 +89,7 @@ impl Pattern {
         &self.text
     }
 
+    /// Whether the pattern matches a name or is spelled like it.
     pub(in crate::policy) fn matches(&self, text: &str) -> bool {
         self.form.matches(text) || *text == *self.text
     }

@@ -11,6 +11,7 @@ pub(in crate::policy) enum Truth {
 }
 
 impl Truth {
+    /// Returns the opposite. Unknown stays unknown.
     pub(in crate::policy) const fn not(self) -> Self {
         match self {
             Self::No => Self::Yes,

@@ -50,6 +50,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
+    /// Reads the value that begins with a token.
     fn value(&mut self, first: Token) -> Option<Json<'a>> {
         if self.tokens.depth() > MAX_DEPTH {
             return None;

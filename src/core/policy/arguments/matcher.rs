@@ -235,6 +235,7 @@ fn one_of(wanted: &[Scalar], value: &Json<'_>) -> Truth {
     if known { Truth::No } else { Truth::Unknown }
 }
 
+/// Whether a value has a JSON type; unknown for numbers such as `1.0` if the type is integer.
 fn is_type(kind: JsonType, value: &Json<'_>) -> Truth {
     Truth::from(match (kind, value) {
         (JsonType::Integer, Json::Number(text)) => {
@@ -258,6 +259,7 @@ fn is_type(kind: JsonType, value: &Json<'_>) -> Truth {
     })
 }
 
+/// Whether an address is in one of the networks; unknown for a text that is no plain address.
 fn cidr(value: &str, nets: &[IpNet]) -> Truth {
     match value.parse::<IpAddr>() {
         // Some readers take a mapped address for the IPv4 address inside, others do not.
@@ -267,6 +269,7 @@ fn cidr(value: &str, nets: &[IpNet]) -> Truth {
     }
 }
 
+/// Checks and copies the values of a matcher.
 fn scalars(values: &[Scalar]) -> Result<Box<[Scalar]>, String> {
     check_length(values.len())?;
     for value in values {
@@ -304,6 +307,7 @@ fn some_text(text: &str) -> Result<Box<str>, String> {
     Ok(Box::from(text))
 }
 
+/// Compiles the entries of a list matcher.
 fn list<T>(texts: &[String], compile: impl Fn(&str) -> Result<T, String>) -> Result<Box<[T]>, String> {
     check_length(texts.len())?;
     texts.iter().map(|text| compile(text)).collect()

@@ -72,6 +72,7 @@ impl Pointer {
     }
 }
 
+/// Parses one step of a pointer, without its `/`.
 fn step(token: &str) -> Result<Step, String> {
     if token == "*" {
         return Ok(Step::Each);
@@ -114,6 +115,7 @@ fn walk(steps: &[Step], value: &Json<'_>, seen: &mut Seen, test: &dyn Fn(Option<
     }
 }
 
+/// Finds the value that a key or index of `value` leads to.
 fn child<'j, 'a>(value: &'j Json<'a>, name: &str, index: Option<usize>) -> Child<'j, 'a> {
     match value {
         Json::Object(members) => {

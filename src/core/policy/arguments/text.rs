@@ -73,6 +73,7 @@ impl Domain {
         Ok(Self { name: Box::from(lower), below })
     }
 
+    /// Whether a host, in lower case, matches.
     fn has(&self, host: &str) -> bool {
         if self.below {
             host.strip_suffix(&*self.name).is_some_and(|rest| rest.ends_with('.'))
@@ -162,6 +163,7 @@ fn plain_address(text: &str) -> Option<String> {
     (!mapped && address.to_string() == lower).then_some(lower)
 }
 
+/// Whether the last label of a host begins with a digit.
 fn is_numeric(host: &str) -> bool {
     let last = host.rsplit('.').next().unwrap_or_default();
     last.starts_with(|c: char| c.is_ascii_digit())

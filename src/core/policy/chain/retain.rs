@@ -21,6 +21,7 @@ pub struct Piece {
 }
 
 impl Retain {
+    /// Whether all records are kept.
     pub const fn is_everything(&self) -> bool {
         self.age.is_none() && self.size.is_none()
     }

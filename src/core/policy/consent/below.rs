@@ -96,6 +96,7 @@ impl<'a> Given<'a> {
         Self { json, outline: OnceCell::new() }
     }
 
+    /// Returns the outline of the arguments; `None` if they have none.
     fn outline(&self) -> Option<&Outline<'a>> {
         self.outline.get_or_init(|| Outline::of(self.json)).as_ref()
     }

@@ -442,6 +442,7 @@ impl Desk {
         self.fatigue.end_block(id, now)
     }
 
+    /// Returns an open approval.
     pub fn get(&self, id: &PromptId) -> Option<&Prompt> {
         self.prompts.get(id).map(|entry| &entry.prompt)
     }

@@ -168,6 +168,7 @@ impl Grant {
         self.reserved.store(false, Ordering::Release);
     }
 
+    /// Whether the grant answers this approval.
     fn is_of(&self, prompt: Option<&PromptId>) -> bool {
         prompt.is_some() && self.prompt.as_ref() == prompt
     }
@@ -398,6 +399,7 @@ impl Grants {
         items.values().flatten().any(|grant| grant.lasts_for(asked) && !grant.is_over(now, self.unused))
     }
 
+    /// Returns the set with a further grant.
     pub fn with(&self, grant: Arc<Grant>) -> Self {
         let mut grants = self.clone();
         let (caller, item) = (grant.asked().caller.clone(), Arc::clone(&grant.asked().item));

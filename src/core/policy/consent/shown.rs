@@ -57,6 +57,8 @@ impl Kept {
 }
 
 impl Shown {
+    /// Makes the details of a call: keeps its arguments within their bounds and looks for oddities
+    /// in all of them.
     pub fn new(exposed: &str, said: Said, arguments: Option<&RawJson>) -> Self {
         let json = arguments.map_or(Cow::Borrowed("{}"), RawJson::text);
         let is_kept = json.len() <= MAX_KEPT;

@@ -274,6 +274,7 @@ struct Reader<'t> {
 }
 
 impl<'t> Reader<'t> {
+    /// Passes through the arguments once and fills the view and the list of long values.
     fn read(&mut self) {
         while let Some(token) = self.tokens.next() {
             match token.kind {
@@ -453,6 +454,7 @@ impl<'t> Reader<'t> {
         self.long.push((place, value));
     }
 
+    /// Counts a value that is not shown.
     fn leave_out(&mut self, bytes: usize) {
         self.view.left_out.add(bytes);
     }

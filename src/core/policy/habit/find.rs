@@ -51,6 +51,7 @@ pub(super) struct Habit {
 }
 
 impl Seen {
+    /// Adds the facts of a record.
     fn learn(&mut self, facts: Facts) {
         let Facts { annotations, claims } = facts;
         self.is_destructive |= annotations.known_destructive || claims.hints.destructive == Some(true);

@@ -227,6 +227,7 @@ impl Replay {
         now
     }
 
+    /// Decides a recorded call under the other rules.
     fn decided(&mut self, kind: Kind, line: &Line<'_>) -> Now {
         let (Some(caller), Some(upstream), Some(item)) =
             (line.caller.as_deref(), line.upstream.as_deref(), line.item.as_deref())
@@ -268,6 +269,7 @@ impl Replay {
         }
     }
 
+    /// Returns the rules of an item, from the cache if it has them.
     fn rules_of(&mut self, kind: Kind, upstream: &str, item: &str) -> Arc<ItemRules> {
         if self.rules.len() >= MAX_RULES {
             self.rules.clear();
@@ -276,6 +278,7 @@ impl Replay {
         Arc::clone(made.or_insert_with(|| Arc::new(self.policy.item_rules(kind, upstream, item))))
     }
 
+    /// Updates the changes of the record's item, or counts the record if the table is full.
     fn change(&mut self, line: &Line<'_>, add: impl FnOnce(&mut Change)) {
         let Some(item) = Item::of(line) else { return };
         if self.items.len() >= MAX_ITEMS && !self.items.contains_key(&item) {

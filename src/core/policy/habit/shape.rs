@@ -157,6 +157,7 @@ impl Shapes {
 }
 
 impl Shape {
+    /// Adds the places that a call's arguments name, or marks the shape as odd.
     fn look_at(&mut self, text: Option<&str>) {
         match text.and_then(Outline::of) {
             Some(outline) if outline.command.is_none() => self.places.extend(outline.places),
@@ -164,6 +165,7 @@ impl Shape {
         }
     }
 
+    /// Whether the conditions judge each place that a call names, at least one of them by a folder.
     fn is_below(&self, conditions: &[ArgumentSpec]) -> bool {
         let is_judged = |place: &String| conditions.iter().any(|spec| spec.pointer == *place);
         let is_folder = |spec: &ArgumentSpec| matches!(spec.matcher, MatcherSpec::PathUnder(_));

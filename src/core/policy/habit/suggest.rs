@@ -236,6 +236,7 @@ fn folder(spec: &ArgumentSpec) -> Option<(String, String)> {
     if let MatcherSpec::PathUnder(folder) = &spec.matcher { Some((spec.pointer.clone(), folder.clone())) } else { None }
 }
 
+/// Returns a text that is equal for drafts with equal claims and conditions.
 fn conditions(draft: &Draft) -> String {
     format!("{:?} {:?} {}", draft.claims, draft.taken.conditions, draft.is_blind)
 }
@@ -281,6 +282,7 @@ impl Draft {
         self.taken.is_below && folders.iter().all(|(_, folder)| Below::is_folder(folder, places))
     }
 
+    /// Makes the suggestion, with a rule whose id depends on its content.
     fn rule(self) -> Suggestion {
         let mut rule = RuleSpec {
             id: String::new(),

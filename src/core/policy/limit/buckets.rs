@@ -135,6 +135,7 @@ impl Table {
         self.shard(parts).lock()
     }
 
+    /// Returns the buckets of the table that are on disk.
     pub(super) fn used(&self) -> Vec<Used> {
         let limit = self.identity.to_string();
         let mut used = Vec::new();
@@ -296,6 +297,7 @@ impl Key {
         serde_json::Value::from_iter(self.0.iter().map(|part| &**part)).to_string()
     }
 
+    /// Parses the form on disk.
     fn of_row(text: &str) -> Option<Self> {
         serde_json::from_str::<[String; 3]>(text).ok().map(|parts| Self(parts.map(String::into_boxed_str)))
     }

@@ -25,6 +25,7 @@ use super::withdrawal::{Granted, Overdrawn, Withdrawal};
 #[must_use = "a call that needs a lease must wait for it"]
 pub struct Lease(Arc<Inner>);
 
+/// The shared state of a lease.
 #[derive(Debug)]
 struct Inner {
     claims: Vec<Claim>,

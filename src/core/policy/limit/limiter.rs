@@ -79,6 +79,8 @@ impl Limiter {
         Self::build(new, &self.tables, self.durable, &HashMap::new(), now)
     }
 
+    /// Makes a limiter that shares the tables of unchanged parts with `old`, and takes other
+    /// buckets from `rows`.
     fn build(
         policy: &Policy,
         old: &[Vec<Arc<Table>>],

@@ -114,6 +114,7 @@ pub(in crate::policy) enum Admission {
 }
 
 impl Meter {
+    /// Makes the meter of a rate with a burst.
     pub(in crate::policy) fn rate(rate: Rate, burst: u32) -> Result<Self, MeterError> {
         if rate.count == 0 {
             return Err(MeterError::NoRate);
@@ -128,10 +129,12 @@ impl Meter {
         }
     }
 
+    /// Makes the meter of a daily quota.
     pub(in crate::policy) const fn per_day(quota: u32) -> Result<Self, MeterError> {
         if quota == 0 || quota > MAX_CALLS { Err(MeterError::PerDay) } else { Ok(Self::Day { quota }) }
     }
 
+    /// Makes the meter of a number of slots for calls at once.
     pub(in crate::policy) const fn concurrent(places: u32) -> Result<Self, MeterError> {
         if places == 0 || places > MAX_CALLS { Err(MeterError::Concurrent) } else { Ok(Self::Concurrent { places }) }
     }

@@ -46,6 +46,7 @@ pub(super) struct Withdrawal {
 }
 
 impl Withdrawal {
+    /// Returns the key of the bucket's row on disk.
     pub(super) fn row(&self) -> RowId {
         RowId { limit: self.table.identity.to_string(), bucket: self.key.row() }
     }

@@ -59,6 +59,8 @@ impl Kinds {
         kinds
     }
 
+    /// Returns the kinds that the rule's `kinds` state, or the kinds of all items if it states
+    /// none.
     fn stated(spec: &RuleSpec) -> Self {
         if spec.kinds.is_empty() {
             return Self::ITEMS;

@@ -33,6 +33,7 @@ impl Paint {
         marks_ends: true,
     };
 
+    /// Writes our own text in the pale colour.
     fn pale(&self, text: &str, out: &mut String) {
         if !text.is_empty() {
             out.extend([self.pale, text, self.off]);
@@ -92,6 +93,7 @@ impl Binary {
 }
 
 impl Block {
+    /// Renders the block in lines.
     fn tell(&self, paint: &Paint, out: &mut String) {
         let place = |out: &mut String| {
             if self.place.is_empty() {
@@ -149,6 +151,7 @@ impl Block {
     }
 }
 
+/// Renders one line of foreign text behind a bar, with a mark at its end if wanted.
 fn tell_line(paint: &Paint, (bar, colour): (&str, &str), line: &TextLine, marks_ends: bool, out: &mut String) {
     paint.pale(bar, out);
     paint.marked(&line.text, colour, out);
@@ -158,6 +161,7 @@ fn tell_line(paint: &Paint, (bar, colour): (&str, &str), line: &TextLine, marks_
     out.push('\n');
 }
 
+/// Writes how many bytes are not shown, if any.
 fn not_shown(cut: usize, out: &mut String) {
     if cut > 0 {
         out.push_str(&format!("  .. {cut} bytes more are not shown here\n"));
