@@ -8,7 +8,7 @@ use std::time::Duration;
 pub struct Retain {
     /// Age after which records are removed, a whole file at a time.
     pub age: Option<Duration>,
-    /// Approximate size of all files together, in bytes.
+    /// Approximate bound on the size of all files together, in bytes.
     pub size: Option<u64>,
 }
 

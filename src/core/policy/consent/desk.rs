@@ -175,8 +175,8 @@ impl Desk {
     }
 
     /// Applies other bounds, to open approvals too: closes the newest approvals of each caller
-    /// beyond `max_open`, and shortens the time of the others to `life`, in seconds. Returns the
-    /// closed ones.
+    /// beyond `max_open`, and ends the others `life` seconds after their opening at the latest.
+    /// Returns the closed ones.
     pub fn set_limits(&mut self, limits: DeskLimits, life: impl Fn(&Prompt) -> Wall) -> Vec<PromptId> {
         self.limits = limits;
         let mut of_callers: HashMap<Caller, Vec<(u64, PromptId)>> = HashMap::new();

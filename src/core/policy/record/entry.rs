@@ -37,7 +37,7 @@ pub enum Event {
     /// Calls of items that their caller cannot see. The first such call of a caller is a decision;
     /// this event counts the following ones.
     Refusals,
-    /// An operator changed something, or tried to.
+    /// An operator did more than look, or tried to.
     Action,
 }
 

@@ -1,6 +1,6 @@
 //! Actions of operators that are recorded in the audit log.
 
-/// An action of an operator that changes something, by its word in the audit log.
+/// An action of an operator that is more than a look, by its word in the audit log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(const_into_str, serialize_all = "kebab-case")]
 pub enum OperatorAction {
