@@ -18,7 +18,7 @@ use crate::catalog::merge::{Annotate, Annotated};
 #[strum(const_into_str, serialize_all = "lowercase")]
 #[serde(into = "&'static str")]
 pub enum Trust {
-    /// Hints can only tighten, and new definitions and launches wait for the operator.
+    /// Hints can only tighten, and new definitions and changed launches wait for the operator.
     Untrusted,
     /// Hints can only tighten.
     #[default]

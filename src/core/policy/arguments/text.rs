@@ -20,7 +20,8 @@ pub(in crate::policy) fn base(path: &str) -> Result<Box<str>, String> {
     Ok(Box::from(trimmed))
 }
 
-/// Whether a path is the directory or lies below it. Links are not followed.
+/// Whether a path is the directory or lies below it; unknown for a path in another spelling. Links
+/// are not followed.
 pub(in crate::policy) fn is_under(path: &str, base: &str) -> Truth {
     let path = if path.len() > 1 { path.strip_suffix('/').unwrap_or(path) } else { path };
     if !is_plain_path(path) {

@@ -297,7 +297,7 @@ impl Key {
         serde_json::Value::from_iter(self.0.iter().map(|part| &**part)).to_string()
     }
 
-    /// Parses the form on disk.
+    /// Parses a key in the form on disk.
     fn of_row(text: &str) -> Option<Self> {
         serde_json::from_str::<[String; 3]>(text).ok().map(|parts| Self(parts.map(String::into_boxed_str)))
     }

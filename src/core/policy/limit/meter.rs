@@ -215,7 +215,7 @@ impl Meter {
         if wait.is_zero() { Admission::Admit } else { Admission::RetryAfter(wait) }
     }
 
-    /// Returns the form on disk.
+    /// Returns a bucket's number in the form on disk.
     pub(in crate::policy) fn stored(self, state: u64) -> Stored {
         let (day, state) = match self {
             Self::Day { .. } => (state >> DAY_SHIFT, state & u64::from(u32::MAX)),

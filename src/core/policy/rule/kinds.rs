@@ -106,7 +106,8 @@ impl Kinds {
         Self(self.0 & other.0)
     }
 
-    /// Whether the set has a kind, for an item that this list names.
+    /// Whether the set has a kind. `field` is the list that names the item: it tells completions of
+    /// prompts and of templates apart.
     pub(super) const fn has(self, kind: Kind, field: Option<Field>) -> bool {
         let bit = match (kind, field) {
             (Kind::Completion, Some(Field::Resources)) => Self::OF_TEMPLATES,
