@@ -30,11 +30,11 @@
 //! A caller's calls of items that it cannot see are one `decision` and then one line a minute with
 //! `"event":"refusals"`, `"count"` and the items in `"why"`; see `policy::refusals`.
 //!
-//! An operator's action that is more than a look is one line with `"event":"action"`: `action` is its
-//! word (see `policy::record::OperatorAction`), `name` its object, `by` the person or the cause,
-//! `result` the outcome (`done`, `refused`, or `unfinished` if headend ended before it), `why` the
-//! outcome in words. The effects of the action on each approval, grant or pin have lines of their
-//! own.
+//! An operator's action that is more than a look is one line with `"event":"action"`: `action` is
+//! its word (see `policy::record::OperatorAction`), `name` its object, `by` the person or the
+//! cause, `result` the outcome (`done`, `refused`, or `unfinished` if headend ended before it),
+//! `why` the outcome in words. The effects of the action on each approval, grant or pin have lines
+//! of their own.
 //!
 //! One reading of an upstream's lists that changes more than 20 pins is one line with
 //! `"event":"pin"` and `"result":"relisted"`: `count` is the number of changed pins, `changes` has

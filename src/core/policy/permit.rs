@@ -83,9 +83,9 @@ impl Permit {
         &self.rule
     }
 
-    /// Whether the record of the decision must be on disk before the call is sent: for a once-grant,
-    /// for the first use of another grant, for evidence above the client's word, and for a tool
-    /// known to destroy.
+    /// Whether the record of the decision must be on disk before the call is sent: for a
+    /// once-grant, for the first use of another grant, for evidence above the client's word, and
+    /// for a tool known to destroy.
     pub fn is_grave(&self, annotations: Annotations) -> bool {
         let consented = |grant: &Arc<Grant>| grant.is_grave() || self.need.is_some_and(|need| need > Evidence::Client);
         annotations.known_destructive || self.grant.as_ref().is_some_and(consented)
