@@ -1,4 +1,4 @@
-//! The keys `arguments` and `unless` of a rule.
+//! Reads the keys `arguments` and `unless` of a rule.
 
 use std::ops::RangeInclusive;
 
@@ -73,11 +73,12 @@ fn matcher(key: &str, node: &Node<'_>) -> Option<MatcherSpec> {
     })
 }
 
-/// An optional number; the outer `None` is one that cannot be read.
+/// Reads an optional number; the outer `None` means that it cannot be read.
 fn number(node: Option<&Node<'_>>) -> Option<Option<f64>> {
     node.map_or(Some(None), |node| node.number().map(Some))
 }
 
+/// Reads a matcher that is written as `true`; `opposite` is the key to suggest for `false`.
 fn flag(node: &Node<'_>, matcher: MatcherSpec, opposite: &str) -> Option<MatcherSpec> {
     let value = node.boolean()?;
     if !value {
