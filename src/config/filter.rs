@@ -1,4 +1,4 @@
-//! The filters of upstreams and profiles.
+//! Reads the filters of upstreams and profiles.
 
 use std::collections::HashSet;
 

@@ -1,6 +1,8 @@
-//! What a new configuration opens: calls, callers and approvals that the old one did not allow.
+//! Finds what a new configuration opens: calls, callers and approvals that the old one did not
+//! allow.
 //!
-//! Patterns are compared as they are written. Where that does not tell, a change counts as one that opens.
+//! Patterns are compared as they are written. If that does not decide, a change counts as one that
+//! opens.
 
 use std::time::Duration;
 
@@ -11,7 +13,7 @@ use crate::mcp::input::Roots;
 use crate::model::{Auth, Completions, Config, Filter, Upstream};
 use crate::policy::{Effect, LimitSpec, OnChange, PolicySpec, RuleSpec, Trust};
 
-/// One phrase for each thing that is opened.
+/// Returns one phrase for each thing that is opened.
 pub(super) fn opens(old: &Config, new: &Config) -> Vec<String> {
     let mut opens = Vec::new();
     policy(&old.policy, &new.policy, &mut opens);
@@ -75,7 +77,7 @@ fn policy(old: &PolicySpec, new: &PolicySpec, opens: &mut Vec<String>) {
                 }
             }
             Effect::Ask => {
-                // Without it a call may be allowed, or asked about with the least evidence.
+                // Without the rule a call may be allowed, or asked about with the least evidence.
                 let lets_by = new.default == Effect::Allow || new.rules.iter().any(|n| n.effect == Effect::Allow);
                 if lets_by || (rule.min_evidence.is_some() && new.default == Effect::Ask) {
                     let how = if known { "asks about less" } else { "is gone, which asks" };
@@ -101,7 +103,7 @@ const fn strictness(effect: Effect) -> u8 {
     }
 }
 
-/// Whether a rule is about all that another one is about, evidence aside.
+/// Reports whether a rule matches everything that another one matches, evidence aside.
 fn covers(rule: &RuleSpec, other: &RuleSpec) -> bool {
     let items = |rule: &RuleSpec| [rule.tools.clone(), rule.prompts.clone(), rule.resources.clone()];
     let (mine, theirs) = (items(rule), items(other));
@@ -119,7 +121,7 @@ fn covers(rule: &RuleSpec, other: &RuleSpec) -> bool {
         && rule.unless == other.unless
 }
 
-/// For lists of patterns of which an empty one means everything.
+/// Reports whether one list of patterns contains another; an empty list means everything.
 fn has_all(all: &[String], some: &[String]) -> bool {
     all.is_empty() || (!some.is_empty() && is_within(some, all))
 }
@@ -138,7 +140,7 @@ fn is_looser(old: &LimitSpec, new: &LimitSpec) -> bool {
         (Some(_), None) => true,
         (Some(was), Some(is)) => was.per != is.per || is.count > was.count || new.burst > old.burst,
     };
-    // A bucket for fewer parts is shared by more calls.
+    // A bucket with a shorter key is shared by more calls.
     !same_calls
         || !is_within(&new.key, &old.key)
         || faster
