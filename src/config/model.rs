@@ -469,7 +469,7 @@ keys! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(const_into_str, serialize_all = "kebab-case")]
 pub enum LogFormat {
-    /// The journal's format under systemd, else text.
+    /// Lines to the journal under systemd, else text.
     Auto,
     Text,
     Json,

@@ -32,7 +32,7 @@ pub struct Plan {
     pub views_changed: bool,
     /// Changed key paths that take effect at once.
     pub live: Vec<String>,
-    /// Callers whose credential is no longer valid; their sessions end.
+    /// Callers whose credential is no longer valid; their sessions, streams and calls end.
     pub end: Vec<String>,
     /// Descriptions of everything that becomes allowed and was not before, one phrase each.
     pub opens: Vec<String>,

@@ -213,8 +213,7 @@ pub fn declining(result: &RawJson) -> Option<(RawJson, Option<String>)> {
     Some((requests.encode(), state))
 }
 
-/// Returns the state of an `input_required` result. Fails if it is none, or has neither state nor
-/// requests.
+/// Returns the state of an `input_required` result. Fails if it lacks both state and requests.
 fn check(result: &RawObject) -> Result<Option<String>, InputError> {
     if result.string("resultType").as_deref() != Some("input_required") {
         return Err(InputError::Malformed);
@@ -285,8 +284,7 @@ pub(crate) fn gated(requests: &RawJson, terms: &Terms) -> Result<(RawObject, Vec
     Ok((requests, declined))
 }
 
-/// Builds an `input_required` result of the questions by key, and the state that the client sends
-/// back.
+/// Builds an `input_required` result: the questions by key, and the state to send back.
 pub fn input_required<'q>(asked: impl Iterator<Item = (impl AsRef<str>, &'q InputRequest)>, state: &str) -> RawJson {
     let mut requests = RawObject::default();
     for (key, request) in asked {

@@ -90,7 +90,7 @@ pub struct Task {
     pub message: Option<String>,
     /// The time to wait before the next poll.
     pub poll: Duration,
-    /// Reserved words of the gateway that were removed from its error.
+    /// Counts of the reserved words that were removed from its error.
     pub taken: Taken,
     object: RawObject,
 }
