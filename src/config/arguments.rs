@@ -21,6 +21,7 @@ pub(super) fn conditions(table: &mut Table<'_>, key: &'static str) -> Vec<Argume
     items.iter().filter_map(|item| condition(item.table()?)).collect()
 }
 
+/// Reads one condition: a pointer and exactly one matcher.
 fn condition(mut table: Table<'_>) -> Option<ArgumentSpec> {
     let pointer = table.take("pointer");
     if pointer.is_none() {
@@ -42,6 +43,7 @@ fn condition(mut table: Table<'_>) -> Option<ArgumentSpec> {
     Some(ArgumentSpec { pointer: pointer?.string()?, matcher: matcher? })
 }
 
+/// Reads the matcher of that key; `None` if its value is invalid, with a problem.
 fn matcher(key: &str, node: &Node<'_>) -> Option<MatcherSpec> {
     Some(match key {
         "eq" => MatcherSpec::Eq(node.scalar()?),

@@ -153,6 +153,7 @@ pub(crate) fn read(mut table: Table<'_>, upstream: &Url, has_credential: bool, l
     }
 }
 
+/// Reads an absolute path.
 fn absolute(node: &Node<'_>) -> Option<PathBuf> {
     let path = PathBuf::from(node.string()?);
     if !path.is_absolute() {
@@ -161,6 +162,7 @@ fn absolute(node: &Node<'_>) -> Option<PathBuf> {
     Some(path)
 }
 
+/// Reads a secret, or notes in `lacks` that it is missing; warns if it stands in the file itself.
 fn held(node: &Node<'_>, lacks: &mut Lacks) -> Option<Secret> {
     let found = secret::read_or_lack(node, lacks)?.expanded(node, lacks);
     if found.literal {
@@ -169,6 +171,8 @@ fn held(node: &Node<'_>, lacks: &mut Lacks) -> Option<Secret> {
     Some(found.secret)
 }
 
+/// Reads the issuers; an `http` one is accepted on this machine, for a server on this machine
+/// (`is_local`).
 fn issuers(node: &Node<'_>, is_local: bool) -> Vec<String> {
     let wanted = "a list of issuers such as \"https://login.example.com\"";
     let items = node.items(wanted).unwrap_or_default();

@@ -149,6 +149,7 @@ fn server(table: Option<Table<'_>>) -> Server {
     server
 }
 
+/// The authentication modes that the file can name; `Later` stands for the modes of later releases.
 #[derive(Clone, Copy, PartialEq)]
 enum Mode {
     Token,
@@ -268,6 +269,7 @@ fn checked(table: &mut Table<'_>, key: &'static str, check: fn(&str) -> Result<(
     good
 }
 
+/// Checks a `Host` value: a host, or a host and a port.
 fn host(text: &str) -> Result<(), &'static str> {
     if text.contains('*') {
         return Err("must be one host; a pattern would let DNS rebinding in");
@@ -283,6 +285,7 @@ fn host(text: &str) -> Result<(), &'static str> {
     if text.is_empty() || text.contains(['/', '?', '#', '@']) || !plain { Err(form) } else { Ok(()) }
 }
 
+/// Checks an `Origin` value: scheme, host and port, as browsers write it.
 fn origin(text: &str) -> Result<(), &'static str> {
     if text.contains('*') || text == "null" {
         return Err("must be one origin; `*` and \"null\" would let any page in");
@@ -376,6 +379,7 @@ fn log(table: &mut Table<'_>) -> Log {
     log
 }
 
+/// Reports whether a text is a log level, or a target and a level.
 fn is_directive(text: &str) -> bool {
     let (target, level) = text.split_once('=').unwrap_or(("headend", text));
     let named = !target.is_empty() && target.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | ':'));

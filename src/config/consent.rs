@@ -152,6 +152,7 @@ impl Hold {
         this
     }
 
+    /// Reports whether the entry matches a call. Empty lists match everything.
     fn is_for(&self, caller: &Caller, profile: &str, client: &str) -> bool {
         let has = |list: &[String], name: &str| {
             let is_it = |text: &String| Policy::pattern(text).is_some_and(|matches| matches(name));

@@ -192,12 +192,14 @@ impl<'s> Node<'s> {
         self.source.warning_at(&self.path, message);
     }
 
+    /// Reports a value of the wrong type, and returns `None`.
     fn wrong<T>(&self, wanted: &str) -> Option<T> {
         let article = if matches!(self.value, DeValue::Integer(_) | DeValue::Array(_)) { "an" } else { "a" };
         self.problem(format!("must be {wanted}, not {article} {}", self.value.type_str()));
         None
     }
 
+    /// Records the JSON Schema of the value, for the test that generates the schema file.
     fn is(&self, shape: impl FnOnce() -> Value) {
         self.source.observed.shape(&self.path, shape);
     }

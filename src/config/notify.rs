@@ -70,6 +70,7 @@ impl Notify {
     }
 }
 
+/// Reads a program and its arguments; the program is an absolute path.
 fn program(node: &Node<'_>) -> Option<Vec<String>> {
     let words = command(node, &mut Lacks::new(false, Some(false)))?;
     // An absolute path: there is no PATH in which to look it up.
@@ -85,6 +86,7 @@ fn hook_headers(node: &Node<'_>) -> Option<Vec<(String, Secret)>> {
     lacks.found.is_empty().then_some(headers)
 }
 
+/// Reads a URL that takes notices, without its headers.
 fn hook(node: &Node<'_>) -> Option<Hook> {
     if node.as_str().is_some_and(|text| !text.contains("://")) {
         node.problem(

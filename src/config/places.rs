@@ -61,6 +61,7 @@ pub fn state_dir(env: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
     base_dir(env, "XDG_STATE_HOME", ".local/state").map(|dir| dir.join("headend"))
 }
 
+/// Returns a variable that is set and not empty.
 fn variable(env: &dyn Fn(&str) -> Option<String>, name: &str) -> Option<String> {
     env(name).filter(|value| !value.is_empty())
 }
@@ -102,6 +103,7 @@ pub fn preflight(config: &Config) -> Vec<String> {
     missing(config, &env, &is_program, &|path| path.is_dir())
 }
 
+/// Does what [`preflight`] does, with the environment and the file system as functions.
 fn missing(
     config: &Config,
     env: &Lookup<'_>,

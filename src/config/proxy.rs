@@ -69,6 +69,7 @@ impl Proxy {
         }
     }
 
+    /// Reports whether the proxy is on this machine.
     fn is_here(&self) -> bool {
         Url::parse(&self.to_string()).is_ok_and(|url| is_loopback(&url))
     }
@@ -220,6 +221,7 @@ impl ProxyVariables {
         }
     }
 
+    /// Reports whether `NO_PROXY` has an entry for a URL.
     fn is_excepted(&self, url: &Url) -> bool {
         let (Some(host), port) = (url.host_str(), url.port_or_known_default()) else { return false };
         let host = host.strip_suffix('.').unwrap_or(host);
@@ -236,6 +238,7 @@ impl ProxyVariables {
 }
 
 impl Exception {
+    /// Reads an entry; `None` for an invalid one.
     fn parse(entry: &str) -> Option<Self> {
         let is_whole = |text: &str| text.contains('/') || text.parse::<IpAddr>().is_ok();
         let (host, port) = match entry.rsplit_once(':') {

@@ -115,6 +115,7 @@ pub(super) fn read_or_lack(node: &Node<'_>, lacks: &mut Lacks) -> Option<Found> 
 /// A callback for a missing secret.
 type Absent<'a> = dyn FnMut(&Node<'_>, String) + 'a;
 
+/// Reads a secret, and passes a missing one to `absent`.
 fn read_with(node: &Node<'_>, absent: &mut Absent<'_>) -> Option<Found> {
     if let Some(text) = node.as_str() {
         return Some(Found { secret: Secret::new(text.to_owned()), literal: true });
@@ -131,6 +132,7 @@ fn read_with(node: &Node<'_>, absent: &mut Absent<'_>) -> Option<Found> {
     Some(Found { secret: Secret::new(prefix + &value?), literal: false })
 }
 
+/// Reads the value from the one source that the table names.
 fn resolve(node: &Node<'_>, table: &mut Table<'_>, absent: &mut Absent<'_>) -> Option<String> {
     let sources = (table.take("env"), table.take("file"), table.take("credential"));
     match sources {

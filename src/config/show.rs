@@ -160,6 +160,7 @@ fn listen(address: Option<SocketAddr>) -> Table {
     Table::from_iter([("listen".to_owned(), address.map(|address| address.to_string()).unwrap_or_default().into())])
 }
 
+/// Appends the tables of an upstream.
 fn upstream(out: &mut String, upstream: &Upstream, enabled: bool) {
     let mut shown = Table::new();
     set(&mut shown, "enabled", enabled);

@@ -127,6 +127,7 @@ pub(super) fn read(table: &mut Table<'_>, http: bool, trust: Trust, defaults: &D
     Surroundings { env_from, path, managers: !defaults.path.as_ref().is_some_and(Vec::is_empty) }
 }
 
+/// Appends the elements that the list does not have yet.
 fn add<T: Clone + PartialEq>(own: &mut Vec<T>, more: &[T]) {
     for one in more {
         if !own.contains(one) {
@@ -135,6 +136,7 @@ fn add<T: Clone + PartialEq>(own: &mut Vec<T>, more: &[T]) {
     }
 }
 
+/// Reads names of variables.
 fn names(node: &Node<'_>) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for item in node.items("an array of names of variables").unwrap_or_default() {
@@ -151,6 +153,7 @@ fn names(node: &Node<'_>) -> Vec<String> {
     names
 }
 
+/// Reads directories for a `PATH`.
 fn directories(node: &Node<'_>) -> Vec<PathBuf> {
     let mut directories: Vec<PathBuf> = Vec::new();
     for item in node.items("an array of directories").unwrap_or_default() {

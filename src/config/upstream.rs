@@ -102,6 +102,7 @@ fn suggestion(key: &str) -> String {
     if name.is_empty() { "files".to_owned() } else { name }
 }
 
+/// Reads the table of one upstream, and whether it is enabled. `None` if it has no usable target.
 fn one(name: UpstreamName, mut table: Table<'_>, max_length: usize, defaults: &Defaults) -> Option<(Upstream, bool)> {
     table.refuse(
         "args",
@@ -244,6 +245,7 @@ fn hosts(node: &Node<'_>) -> Option<Vec<HostPattern>> {
     Some(hosts.collect())
 }
 
+/// Reads `on-change`, with a warning if changes are accepted.
 fn on_change(table: &mut Table<'_>) -> OnChange {
     let Some(node) = table.take("on-change") else { return OnChange::Quarantine };
     let chosen = node.choice();
@@ -274,6 +276,7 @@ fn annotations(table: Table<'_>) -> Vec<(String, Hints)> {
     all
 }
 
+/// Reads the prefix of exposed names.
 fn prefix(node: &Node<'_>, max_length: usize) -> Option<String> {
     let prefix = node.string()?;
     if !prefix.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-')) {
@@ -307,6 +310,7 @@ fn target(table: &mut Table<'_>, lacks: &mut Lacks) -> Option<Target> {
     }
 }
 
+/// Reads a local program.
 fn stdio(table: &mut Table<'_>, node: &Node<'_>, lacks: &mut Lacks) -> Option<Target> {
     for key in ["transport", "headers"] {
         table.refuse(key, "belongs to `url`; a local program speaks over its stdin and stdout");
@@ -318,6 +322,7 @@ fn stdio(table: &mut Table<'_>, node: &Node<'_>, lacks: &mut Lacks) -> Option<Ta
     Some(Target::Stdio { command: command?, env, cwd })
 }
 
+/// Reads the working directory: an absolute path after `~` and variables are replaced.
 fn directory(node: &Node<'_>, lacks: &mut Lacks) -> Option<Template> {
     let is_at_home = node.as_str().is_some_and(|text| text.starts_with('~'));
     let written = if is_at_home { node.home_path()?.display().to_string() } else { node.string()? };
@@ -352,6 +357,7 @@ fn confinement(table: &mut Table<'_>, http: bool) -> Confinement {
     Confinement { no_new_privileges, umask }
 }
 
+/// Reads the variables of a program.
 fn environment(table: Table<'_>, lacks: &mut Lacks) -> Vec<(String, Secret)> {
     let mut variables = Vec::new();
     for (name, node) in table.named() {
@@ -372,6 +378,7 @@ fn environment(table: Table<'_>, lacks: &mut Lacks) -> Vec<(String, Secret)> {
     variables
 }
 
+/// Reads a remote server. A URL whose variables are missing gets a stand-in.
 fn remote(table: &mut Table<'_>, node: &Node<'_>, lacks: &mut Lacks) -> Option<Target> {
     for key in ["env", "env-from", "path", "cwd", "no-new-privileges", "umask"] {
         table.refuse(key, "belongs to `command`; a remote server has its own");

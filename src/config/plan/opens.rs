@@ -41,6 +41,7 @@ pub(super) fn opens(old: &Config, new: &Config) -> Vec<String> {
     opens
 }
 
+/// Adds a phrase for each way in which the new policy is looser.
 fn policy(old: &PolicySpec, new: &PolicySpec, opens: &mut Vec<String>) {
     if strictness(new.default) < strictness(old.default) {
         let [was, is] = [old.default, new.default].map(|effect| effect.into_str());
@@ -95,6 +96,7 @@ fn policy(old: &PolicySpec, new: &PolicySpec, opens: &mut Vec<String>) {
     }
 }
 
+/// Returns the rank of an effect; higher is stricter.
 const fn strictness(effect: Effect) -> u8 {
     match effect {
         Effect::Allow => 0,
@@ -130,6 +132,7 @@ fn is_within<T: PartialEq>(some: &[T], all: &[T]) -> bool {
     some.iter().all(|one| all.contains(one))
 }
 
+/// Reports whether the new limit may admit calls that the old one does not.
 fn is_looser(old: &LimitSpec, new: &LimitSpec) -> bool {
     let same_calls = has_all(&new.tools, &old.tools)
         && has_all(&new.upstreams, &old.upstreams)
@@ -148,6 +151,7 @@ fn is_looser(old: &LimitSpec, new: &LimitSpec) -> bool {
         || rises(old.per_day, new.per_day)
 }
 
+/// Adds a phrase for each setting of approvals that is looser.
 fn consent(old: &Consent, new: &Consent, opens: &mut Vec<String>) {
     let longer = |key: &str, was: Duration, is: Duration| (is > was).then(|| format!("policy.consent.{key} is longer"));
     let more = |key: &str, was: usize, is: usize| (is > was).then(|| format!("policy.consent.{key} is larger"));
@@ -174,6 +178,7 @@ fn consent(old: &Consent, new: &Consent, opens: &mut Vec<String>) {
     }
 }
 
+/// Adds a phrase for each new caller, user, host and origin.
 fn doors(old: &Config, new: &Config, opens: &mut Vec<String>) {
     match (&old.server.auth, &new.server.auth) {
         (Auth::Token { .. }, Auth::None) => opens.push("no token is needed".to_owned()),
@@ -195,6 +200,7 @@ fn doors(old: &Config, new: &Config, opens: &mut Vec<String>) {
     }
 }
 
+/// Returns a phrase for each setting of an upstream that is looser.
 fn of_upstream(old: &Upstream, new: &Upstream) -> Vec<&'static str> {
     let rank = |trust| match trust {
         Trust::Untrusted => 0,
@@ -238,6 +244,7 @@ fn of_upstream(old: &Upstream, new: &Upstream) -> Vec<&'static str> {
     all.into_iter().filter(|(is_more, _)| *is_more).map(|(_, what)| what).collect()
 }
 
+/// Reports whether the new filter may let items through that the old one does not.
 fn is_wider(old: &Filter, new: &Filter) -> bool {
     let everything = old.allow.iter().any(|pattern| pattern == "*");
     !(everything || is_within(&new.allow, &old.allow)) || !is_within(&old.deny, &new.deny)

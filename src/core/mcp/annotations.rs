@@ -61,10 +61,13 @@ impl Hints {
         self.read_only.is_none() && self.destructive.is_none() && self.idempotent.is_none() && self.open_world.is_none()
     }
 
+    /// Returns the hints in the order of their protocol names: read-only, destructive, idempotent,
+    /// open-world.
     pub const fn values(&self) -> [Option<bool>; 4] {
         [self.read_only, self.destructive, self.idempotent, self.open_world]
     }
 
+    /// Describes the hints in words for a person.
     fn words(&self) -> Vec<&'static str> {
         let mut words = Vec::new();
         match (self.read_only, self.destructive) {
@@ -122,6 +125,7 @@ impl Hints {
         hints
     }
 
+    /// Returns references to the hints, in the order of [`Self::values`].
     fn each(&mut self) -> [&mut Option<bool>; 4] {
         [&mut self.read_only, &mut self.destructive, &mut self.idempotent, &mut self.open_world]
     }

@@ -42,6 +42,7 @@ pub(crate) fn declaring(extensions: &[&Extension]) -> RawJson {
 }
 
 impl Extension {
+    /// Reports whether the extension adds this method to an era.
     pub fn adds(&self, method: &str, era: Era) -> bool {
         self.eras.contains(&era) && self.methods.contains(&method)
     }

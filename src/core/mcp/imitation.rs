@@ -23,6 +23,8 @@ pub(crate) fn imitates(value: &RawJson) -> bool {
     found
 }
 
+/// Reports whether a text has the gateway's name as people read it, or changes the direction of
+/// its letters.
 fn speaks(text: &str) -> bool {
     // Text whose direction is changed shows other words than it holds.
     if text.contains(foreign::turns_direction) {

@@ -93,6 +93,7 @@ fn boxed(c: char) -> Option<char> {
     Some(char::from(b'A' + u8::try_from(place).ok()?))
 }
 
+/// Returns the text that a text looks like, in lower case.
 fn look_of(text: &str) -> String {
     let lower = skeleton(text).filter(|c| !is_mark(*c)).flat_map(char::to_lowercase);
     lower.map(|c| small_capital(c).unwrap_or(c)).collect()

@@ -21,6 +21,7 @@ struct Shape {
     lists: &'static [&'static str],
 }
 
+/// Creates a shape without required lists.
 const fn of(optional: &'static [&'static str], parts: &'static [(&'static str, &'static Shape)]) -> Shape {
     Shape { optional, parts, lists: &[] }
 }

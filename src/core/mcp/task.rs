@@ -122,6 +122,7 @@ impl Task {
         millis.map_or(LIFE, |millis| Duration::from_millis(millis).min(LIFE))
     }
 
+    /// Reads a task; `None` without an id or a known status.
     fn read(object: RawObject) -> Option<Self> {
         let (id, status) = (object.string("taskId")?, object.string("status")?.parse().ok()?);
         let interval = object.get("pollIntervalMs").or_else(|| object.get("pollInterval"));

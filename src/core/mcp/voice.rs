@@ -158,6 +158,7 @@ impl Ear {
         }
     }
 
+    /// Counts a rewritten value against the byte budget.
     fn kept(&self, written: RawJson) -> RawJson {
         RawJson::trusted((self.0.keep)(written.into_bytes()))
     }
@@ -189,6 +190,7 @@ pub(crate) fn instead_of(error: &RawJson, upstream: &str, taken: &mut Taken) -> 
     Some(error_object(code::INTERNAL, &message, Some(&RawJson::trusted(data))))
 }
 
+/// Reports whether clients read an error code as one of headend's own.
 #[expect(clippy::cast_precision_loss, reason = "three small constants")]
 fn is_own_code(code: &RawJson) -> bool {
     // Compared as most clients compare: to them 1001.0 is 1001.

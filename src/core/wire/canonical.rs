@@ -133,6 +133,7 @@ impl<'a> Tree<'a> {
         Ok(tree)
     }
 
+    /// Appends a value to the tree; its container comes later.
     fn add(&mut self, key: &'a [u8], value: Value<'a>, loose: &mut Vec<usize>) {
         loose.push(self.nodes.len());
         self.nodes.push(Node { key, value });
@@ -205,6 +206,7 @@ impl<'a> Tree<'a> {
         }
     }
 
+    /// Returns the node at an index of [`Tree::order`].
     fn child(&self, at: usize) -> Option<&Node<'a>> {
         self.order.get(at).and_then(|child| self.nodes.get(*child))
     }

@@ -84,6 +84,7 @@ impl<'t, const CHECKED: bool> Reading<'t, CHECKED> {
         member.replace(value).is_none().then_some(())
     }
 
+    /// Counts a value or a key; `None` beyond the bound.
     fn count(&mut self) -> Option<()> {
         self.nodes += 1;
         (!CHECKED || self.nodes <= self.most).then_some(())

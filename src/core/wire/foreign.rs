@@ -122,6 +122,7 @@ pub fn characters(text: &str) -> impl Iterator<Item = (char, bool)> + '_ {
     })
 }
 
+/// Reports whether a joiner or variation selector belongs to the emoji before it.
 fn is_part_of_emoji(before: char, c: char, next: Option<char>) -> bool {
     let pictures = CodePointSetData::new::<ExtendedPictographic>();
     match c {
@@ -194,6 +195,8 @@ pub fn json(text: &str) -> String {
     out
 }
 
+/// Spells out the characters for which `escapes` says so; it gets each character and whether it is
+/// hidden.
 fn shown(text: &str, escapes: impl Fn(char, bool) -> bool) -> Cow<'_, str> {
     if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
         return Cow::Borrowed(text);

@@ -101,6 +101,7 @@ impl Frame {
         self.scan(bounds, false)
     }
 
+    /// Checks bounds and duplicate keys, and the grammar of text that is no object.
     fn check(&self, bounds: Bounds) -> Result<(), FrameError> {
         let scanned = self.scan(bounds, true);
         let is_object = self.bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');

@@ -204,6 +204,7 @@ enum Scalar<'a> {
 }
 
 impl<'a> Scalar<'a> {
+    /// Reads a JSON value that a header can carry; `None` for any other.
     fn read(json: &'a str) -> Option<Self> {
         match json {
             "true" => Some(Self::Bool(true)),
@@ -213,6 +214,7 @@ impl<'a> Scalar<'a> {
         }
     }
 
+    /// Reports whether a decoded header has this value; integers are compared as numbers.
     fn matches(&self, header: &str) -> bool {
         match self {
             Self::Text(text) => text == header,

@@ -89,6 +89,7 @@ struct Parsed<'a> {
     error: Option<&'a RawValue>,
 }
 
+/// Deserialises a member that is present, so that `null` becomes `Some`.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
 }
@@ -120,6 +121,7 @@ impl Message {
         Self::read(frame, false).map(|(message, _)| message)
     }
 
+    /// Reads a message; of an upstream's (`of_upstream`) quirks are accepted.
     fn read(frame: &Frame, of_upstream: bool) -> Result<(Self, Option<Quirk>), MessageError> {
         let bytes = frame.bytes();
         match frame.envelope() {
@@ -158,6 +160,7 @@ struct Members<'a> {
 }
 
 impl<'a> Members<'a> {
+    /// Slices the members out of a frame, at the positions that a single pass found.
     fn at(envelope: &Envelope, frame: &'a Bytes) -> Self {
         let text = |place: Option<Place>| place.map(|place| place.of(frame));
         let json = |place: Option<Place>| place.map(|place| RawJson::trusted(frame.slice(place.start..place.end)));
@@ -184,6 +187,7 @@ impl<'a> Members<'a> {
         }
     }
 
+    /// Classifies the members; of an upstream's (`of_upstream`) quirks are removed first.
     fn read(mut self, of_upstream: bool) -> Result<(Message, Option<Quirk>), MessageError> {
         let quirk = if of_upstream { self.settle() } else { None };
         self.classify().map(|message| (message, quirk))
@@ -221,6 +225,8 @@ impl<'a> Members<'a> {
         quirk
     }
 
+    /// Decides by the members that are present whether this is a request, a notification or a
+    /// response.
     fn classify(self) -> Result<Message, MessageError> {
         let Self { jsonrpc, id: raw_id, method, params, result, error } = self;
         let id = raw_id.clone().and_then(ClientId::from_raw);

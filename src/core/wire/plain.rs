@@ -26,10 +26,12 @@ pub(crate) fn is_plain(text: &str) -> bool {
     plain_len(text.as_bytes()) == text.len()
 }
 
+/// Reports whether a byte needs no escape in a JSON string.
 const fn is(byte: u8) -> bool {
     (byte >= 0x20) & (byte != b'"') & (byte != b'\\')
 }
 
+/// Does what [`plain_len`] does, eight bytes at a time.
 fn by_words(text: &[u8]) -> usize {
     let (words, rest) = text.as_chunks::<8>();
     for (n, word) in words.iter().enumerate() {

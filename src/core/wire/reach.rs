@@ -85,6 +85,7 @@ fn kind(address: IpAddr) -> Kind {
     }
 }
 
+/// Returns the kind of an IPv4 address.
 fn v4(address: Ipv4Addr) -> Kind {
     match address.octets() {
         [127, ..] => Kind::Loopback,
@@ -95,6 +96,7 @@ fn v4(address: Ipv4Addr) -> Kind {
     }
 }
 
+/// Returns the kind of an IPv6 address.
 fn v6(address: Ipv6Addr) -> Kind {
     let [first, second, third, fourth, fifth, sixth, ..] = address.segments();
     match first {

@@ -339,6 +339,7 @@ impl Partial {
         Ok(())
     }
 
+    /// Appends a data line, joined to earlier ones by LF.
     fn data(&mut self, value: Bytes) -> Result<(), SseError> {
         text(&value)?;
         if !self.has_data {

@@ -102,6 +102,8 @@ impl<'a> Start<'a> {
         found.unwrap_or(if asks { id.map_or(Self::Asks, Self::Request) } else { Self::Unknown })
     }
 
+    /// Reads the start until its meaning is certain. Notes the id, and whether there is a method,
+    /// on the way.
     fn read(bytes: &'a [u8], id: &mut Option<&'a [u8]>, asks: &mut bool) -> Option<Self> {
         let mut tokens = Tokens::of(bytes);
         tokens.next().filter(|first| first.kind == Kind::Object)?;

@@ -108,6 +108,7 @@ impl<'t> Tokens<'t> {
         while self.next().is_some() && self.depth > depth {}
     }
 
+    /// Scans a string, and the colon after it if there is one.
     #[inline(always)]
     fn string(&mut self) -> Token {
         let start = self.at;

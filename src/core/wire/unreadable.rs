@@ -83,6 +83,7 @@ pub fn plain_text(bytes: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
+/// Returns the most likely reason why bytes are no message, with its remedy.
 fn reason(bytes: &[u8]) -> String {
     let marked = bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff");
     if marked || is_utf16(bytes) {
@@ -105,6 +106,7 @@ fn reason(bytes: &[u8]) -> String {
     }
 }
 
+/// Describes a JSON error with its position and the word there.
 fn no_json(json: &str, error: &serde_json::Error) -> String {
     if error.is_eof() {
         return "JSON without its end; one message stands on one line".to_owned();

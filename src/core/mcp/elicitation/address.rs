@@ -60,6 +60,7 @@ fn port_of(authority: &str) -> &str {
     at.and_then(|at| authority.get(at..)).unwrap_or_default()
 }
 
+/// Checks scheme and host of an address against the terms.
 fn judge(url: &Url, terms: &Terms) -> Result<(), BadAddress> {
     let host = url.host().ok_or(BadAddress::Malformed)?;
     if matches!(host, Host::Domain(name) if has_empty_label(name)) {

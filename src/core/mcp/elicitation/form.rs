@@ -92,11 +92,13 @@ fn shown(key: &[u8], string: StringAt<'_>) -> Result<Option<String>, String> {
     }
 }
 
+/// Returns a title as people see it; `None` if it stays as it is.
 fn titled(text: &str) -> Option<String> {
     let shown = line(text, MAX_TITLE);
     (shown != text).then_some(shown)
 }
 
+/// Reports whether a text has more than `chars` characters.
 fn is_longer(text: &str, chars: usize) -> bool {
     text.chars().nth(chars).is_some()
 }

@@ -25,6 +25,7 @@ impl HostPattern {
         }
     }
 
+    /// Reports whether a host in ASCII and lower case matches the pattern.
     pub(super) fn fits(&self, host: &str) -> bool {
         match host.strip_suffix(&self.name) {
             Some("") => !self.below,

@@ -138,6 +138,7 @@ pub(super) fn is_asked_for(text: &str) -> bool {
     text.split(['.', '!', '?', ';', '\n', '\r', '。', '！', '？', '；']).any(is_request)
 }
 
+/// Reports whether a sentence asks for a secret, or is little more than the name of one.
 fn is_request(sentence: &str) -> bool {
     let is_word = |c: char| c.is_alphanumeric() || is_mark(c) || matches!(c, '\'' | '’');
     let words: Vec<String> = sentence.split(|c| !is_word(c)).filter(|word| !word.is_empty()).map(folded).collect();
@@ -219,12 +220,15 @@ impl Sentence<'_> {
         before || (at..=at + BETWEEN).any(|request| self.is_request(request))
     }
 
+    /// Reports whether the word at this index is a request that is not negated.
     fn is_request(&self, at: usize) -> bool {
         // "The type of" asks for nothing.
         let is_noun = self.is_in(&LISTS.nouns, Some(at)) && self.is_in(&LISTS.of, Some(at + 1));
         self.is_in(&LISTS.requests, Some(at)) && !self.is_in(&LISTS.negations, at.checked_sub(1)) && !is_noun
     }
 
+    /// Reports whether the word at this index asks for something with an owner or an asker beside
+    /// it.
     fn is_wish(&self, at: usize) -> bool {
         let owner = (1..=2).any(|next| self.is_in(&LISTS.owners, Some(at + next)));
         let before = at.checked_sub(1);

@@ -94,6 +94,7 @@ pub(super) fn drop_unsafe_icons(definition: &mut RawObject) {
     }
 }
 
+/// Reports whether an icon is fetched over TLS and is no SVG.
 fn is_safe_icon(icon: &RawJson) -> bool {
     let Ok(icon) = RawObject::parse(icon) else { return false };
     let lower = |name: &str| icon.string(name).unwrap_or_default().to_ascii_lowercase();

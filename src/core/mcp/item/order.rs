@@ -140,6 +140,7 @@ impl<'t> Open<'t> {
         }
     }
 
+    /// Takes in a scalar of this container.
     fn scalar(&mut self, token: Token) {
         let part = Part { start: token.start, end: token.end };
         if self.role == Role::Loose {

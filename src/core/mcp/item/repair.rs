@@ -54,6 +54,7 @@ enum Shape {
 }
 
 impl Shape {
+    /// Describes the valid values, for the operator.
     fn wanted(&self) -> &'static str {
         match self {
             Self::Text => "a text",
@@ -70,10 +71,12 @@ impl Shape {
     }
 }
 
+/// Creates an optional member.
 const fn may(name: &'static str, shape: Shape) -> Member {
     Member { name, shape, required: false }
 }
 
+/// Creates a required member.
 const fn must(name: &'static str, shape: Shape) -> Member {
     Member { name, shape, required: true }
 }
@@ -244,6 +247,7 @@ fn whole_number(value: &RawJson, place: impl Fn() -> String, repairs: &mut Vec<S
     Held::Repaired(RawJson::number(number))
 }
 
+/// Checks an object against a table of members, and repairs it.
 fn held_object(value: &RawJson, table: &[Member], place: &str, repairs: &mut Vec<String>) -> Held {
     let Ok(mut object) = RawObject::parse(value) else { return Held::Invalid };
     // Kept apart: the repairs of an element that is dropped are not reported.
@@ -256,6 +260,7 @@ fn held_object(value: &RawJson, table: &[Member], place: &str, repairs: &mut Vec
     if is_changed { Held::Repaired(object.encode()) } else { Held::Valid }
 }
 
+/// Checks each object of a list against a table of members, repairs it, or drops it from the list.
 fn held_list(value: &RawJson, table: &[Member], place: &str, repairs: &mut Vec<String>) -> Held {
     let Ok(listed) = elements(value) else { return Held::Invalid };
     let mut kept = Vec::with_capacity(listed.len());
@@ -403,6 +408,7 @@ fn number(value: &RawJson) -> Option<f64> {
     value.parse::<f64>().ok().filter(|number| number.is_finite())
 }
 
+/// Reports whether a text is a time that the SDKs can parse.
 fn is_time(text: &str) -> bool {
     // The format allows small letters and leap seconds; the SDKs accept neither.
     let is_plain = text.get(10..11) == Some("T") && !text.ends_with('z') && text.get(17..19) != Some("60");

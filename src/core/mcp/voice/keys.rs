@@ -179,6 +179,7 @@ impl Walk<'_> {
     }
 }
 
+/// Reports whether a key is [`REFUSAL`], in any spelling.
 fn is_refusal(key: &[u8]) -> bool {
     unescaped(key).is_some_and(|key| key == REFUSAL)
 }

@@ -82,6 +82,7 @@ fn ends<'l, 't>(
     (kept, old, new, kept_after)
 }
 
+/// Pairs each part with one kind of change.
 fn all<'l, 't: 'l>(change: Change, parts: &'l [&'t str]) -> impl Iterator<Item = (Change, &'t str)> + use<'l, 't> {
     parts.iter().map(move |part| (change, *part))
 }

@@ -48,10 +48,12 @@ impl Marked {
         out
     }
 
+    /// Appends words of headend's own, without any escapes.
     pub fn push_own(&mut self, text: &str) {
         self.put(false, text);
     }
 
+    /// Appends foreign text between quotes, which it cannot close.
     pub fn push_quoted(&mut self, text: &str) {
         self.put(false, "\"");
         for (c, hidden) in characters(text) {
@@ -87,6 +89,7 @@ impl Marked {
         self.bytes == 0
     }
 
+    /// Appends a character, spelled out if it is hidden.
     fn add(&mut self, hidden: bool, c: char) {
         if hidden {
             self.put(true, &spelled(c));
@@ -95,6 +98,7 @@ impl Marked {
         }
     }
 
+    /// Appends a text to the last part, or as a new part if that is of the other kind.
     fn put(&mut self, hidden: bool, text: &str) {
         self.bytes += text.len();
         match self.parts.last_mut() {

@@ -73,6 +73,7 @@ impl Oddities {
     }
 }
 
+/// Reports whether a character belongs to a word: a letter, a digit or a mark.
 fn is_of_word(c: char) -> bool {
     c.is_alphanumeric() || GeneralCategoryGroup::Mark.contains(CodePointMapData::<GeneralCategory>::new().get(c))
 }

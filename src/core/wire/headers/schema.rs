@@ -55,6 +55,7 @@ struct Walk {
 }
 
 impl Walk {
+    /// Walks one subschema; `place` is the way by which it was reached.
     fn schema(&mut self, json: &str, place: Place, depth: usize) -> Result<(), HeaderError> {
         if !may_annotate(json) {
             return Ok(());
