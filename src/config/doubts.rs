@@ -4,9 +4,9 @@ use super::model::{Config, EraChoice, Instance, Upstream};
 use super::show;
 use crate::policy::{Annotations, Effect, Field, Hints, Policy, RuleSpec, Table, Trust};
 
-/// Warns of servers that can ask clients nothing because several callers share their process;
-/// `None` if there are none. `is_modern`: the server is known, from an earlier run, to be of the
-/// modern era, which has no such limit.
+/// Returns a warning about servers that can ask clients nothing because several callers share their
+/// process; `None` if there are none. `is_modern`: the server is known, from an earlier run, to be
+/// of the modern era, which has no such limit.
 pub fn unasked(config: &Config, is_modern: impl Fn(&Upstream) -> bool) -> Option<String> {
     if !config.has_many_callers() {
         return None;
@@ -25,8 +25,8 @@ pub fn unasked(config: &Config, is_modern: impl Fn(&Upstream) -> bool) -> Option
     })
 }
 
-/// Warns of a rule over annotations that no tool can have: none of its upstreams may loosen its own
-/// hints, and the operator states no matching ones.
+/// Returns a warning about a rule over annotations that no tool can have: none of its upstreams may
+/// loosen its own hints, and the operator states no matching ones.
 fn unsaid(config: &Config, rule: &RuleSpec) -> Option<String> {
     let mut upstreams = config.upstreams.iter().filter(|upstream| names(rule, upstream)).peekable();
     upstreams.peek()?;
@@ -41,9 +41,9 @@ fn unsaid(config: &Config, rule: &RuleSpec) -> Option<String> {
     ))
 }
 
-/// Warns of a rule over annotations that keeps a rule over claims from allowing anything: the
-/// annotations it names are assumed of every tool whose server may not loosen them, also of tools
-/// with milder claims.
+/// Returns a warning about a rule over annotations that keeps a rule over claims from allowing
+/// anything: the annotations it names are assumed of every tool whose server may not loosen them,
+/// also of tools with milder claims.
 fn outranks(config: &Config, rule: &RuleSpec) -> Option<String> {
     let is_about_all = rule.tools.is_empty() && rule.callers.is_empty() && rule.profiles.is_empty();
     let is_plain = rule.claims.is_empty() && rule.arguments.is_empty() && rule.unless.is_empty();

@@ -13,7 +13,7 @@ use super::secret::{Found, Lacks, Secret};
 #[derive(Clone, PartialEq, Eq)]
 pub struct Template {
     written: String,
-    /// The text with its variables replaced; `None` if that is equal to the written text.
+    /// The text with its variables replaced; `None` if nothing was replaced.
     value: Option<Secret>,
 }
 

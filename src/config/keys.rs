@@ -23,7 +23,7 @@ pub(super) fn rate(node: &Node<'_>) -> Option<Rate> {
     rate.map_err(|message| node.problem(message)).ok()
 }
 
-/// Reads a value of a kind: the name of a reader of `Node`, or `rate`.
+/// Reads a value of a kind, which is the name of a reader of `Node`, or `rate`.
 macro_rules! read_value {
     (rate, $node:ident) => {
         $crate::keys::rate(&$node)

@@ -32,7 +32,8 @@ struct Homes {
 }
 
 impl Homes {
-    /// Reads the directories from the environment; `None` in a service of the system.
+    /// Reads the directories from the environment; `None` in a service of the system, or without
+    /// a home.
     fn of(env: &dyn Fn(&str) -> Option<String>) -> Option<Self> {
         let is_service = env("STATE_DIRECTORY").is_some_and(|directory| !directory.is_empty());
         if is_service { None } else { Self::of_user(env) }

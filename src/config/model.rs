@@ -201,7 +201,7 @@ pub struct Upstream {
     pub start: Start,
     /// The time for which a call may stay silent; each progress notice restarts it.
     pub call_timeout: Duration,
-    /// The time for which a call may take with all its progress.
+    /// The longest time that a call may take, with all its progress.
     pub call_max: Duration,
     /// The time from launch to the end of the handshake; a start that took longer has twice the
     /// time when it is repeated.

@@ -10,7 +10,7 @@ use super::proxy::ProxySettings;
 use super::remote::{headers, url};
 use super::secret::{self, Lacks, Secret};
 
-/// The receiver of notices of open approvals, and their content.
+/// The settings of notices of open approvals: their receiver and their content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notify {
     pub to: Notified,

@@ -53,7 +53,7 @@ impl Extension {
         extensions(capabilities).is_some_and(|extensions| extensions.get(self.id).is_some_and(RawJson::is_object))
     }
 
-    /// Returns client capabilities that declare this extension and no other.
+    /// Returns the client capabilities with this extension as the only one.
     pub fn added_to(&self, capabilities: Option<&RawJson>) -> RawJson {
         let mut declared = capabilities.and_then(|raw| RawObject::parse(raw).ok()).unwrap_or_default();
         declared.set("extensions", declaring(&[self]));

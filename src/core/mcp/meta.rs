@@ -230,7 +230,7 @@ pub struct HopMeta {
 }
 
 impl HopMeta {
-    /// Returns headend's name and no capabilities.
+    /// Creates the facts with headend's name and without capabilities.
     pub fn bare() -> Self {
         Self { client_info: implementation(), client_capabilities: RawJson::EMPTY_OBJECT }
     }

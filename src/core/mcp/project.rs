@@ -246,8 +246,8 @@ fn without_modern_words(raw: RawJson) -> Option<RawJson> {
     without_modern_members(without_server_info(raw))
 }
 
-/// Cuts out both in one pass over a result with few members, each once; `None` for any other
-/// result. Every other byte stays.
+/// Cuts the modern members and the server's name out in one pass over a result with few members,
+/// each once; `None` for any other result. Every other byte stays.
 fn without_both(text: &[u8]) -> Option<Vec<u8>> {
     let mut tokens = Tokens::of(text);
     if tokens.next()?.kind != Kind::Object {

@@ -172,8 +172,8 @@ fn may_have_ours(text: &[u8]) -> bool {
     NAME.find(text).is_some() || spells(text, |c| b"headn/".contains(&c))
 }
 
-/// Returns the error that clients get in place of an upstream's, and counts it; `None` if the error
-/// passes unchanged.
+/// Returns the error that clients get in place of an upstream's; `None` if it passes unchanged.
+/// Counts an error that looks like headend's own in `taken`.
 pub(crate) fn instead_of(error: &RawJson, upstream: &str, taken: &mut Taken) -> Option<RawJson> {
     let Ok(object) = RawObject::parse(error) else {
         // Not an object, or with a duplicate key, of which a client may read the member that is not
@@ -198,8 +198,8 @@ fn is_own_code(code: &RawJson) -> bool {
     [code::DENIED, code::LIMITED, code::AWAITING_APPROVAL].into_iter().any(is)
 }
 
-/// Reports whether `data` of an error has the members of a refusal, or names another server as the
-/// gateway does.
+/// Reports whether `data` of an error has the members of a refusal, names another server as the
+/// gateway does, or has a duplicate key.
 fn is_own_data(data: &RawJson) -> bool {
     if !data.is_object() {
         return false;

@@ -28,7 +28,7 @@ pub const URL_ELICITATION_REQUIRED: i64 = -32042;
 pub(crate) const DENIED: i64 = 1001;
 /// Ours: a limit refused the request.
 pub(crate) const LIMITED: i64 = 1002;
-/// Ours: the call waits for a person's approval.
+/// Ours: a person has to approve the call first.
 pub(crate) const AWAITING_APPROVAL: i64 = 1003;
 
 /// Returns the code that a client gets for an upstream's error. A reserved code without a defined

@@ -114,7 +114,7 @@ impl Walk<'_> {
         self.text.get(self.at..).unwrap_or_default()
     }
 
-    /// Consumes a key and the colon after it.
+    /// Consumes a key and the colon after it, and passes the key to the visitor.
     #[inline(always)]
     fn key(&mut self, visitor: &mut impl Visit) -> Option<()> {
         if self.peek()? != b'"' {

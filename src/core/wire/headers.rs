@@ -271,7 +271,8 @@ fn integer(text: &str) -> Option<i64> {
     Some(if negative { -value } else { value })
 }
 
-/// Returns the member `key` of a JSON object as raw JSON; `None` if there is none.
+/// Returns the member `key` of a JSON object as raw JSON; `None` if there is none. Fails if the key
+/// occurs twice.
 fn member<'a>(object: &'a str, key: &str) -> Result<Option<&'a str>, HeaderError> {
     let members = raw::members(object).map_err(|_| HeaderError::Arguments)?;
     let mut found = members.into_iter().filter(|(name, _)| name == key).map(|(_, value)| value);
