@@ -1,10 +1,10 @@
-//! Where a URL or an address leads: to this machine, to the internet, or elsewhere.
+//! Classifies the targets of URLs and addresses: this machine, the internet, or another network.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use url::{Host, Url};
 
-/// Whether the host of a URL is this machine.
+/// Reports whether the host of a URL is this machine.
 pub(super) fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Ipv4(ip)) => ip.is_loopback(),
@@ -14,8 +14,9 @@ pub(super) fn is_loopback(url: &Url) -> bool {
     }
 }
 
-/// Whether that address is one of the internet, and no private, local, shared, translated or reserved one. Sources: the IANA registries
-/// of special-purpose addresses, for IPv4 and IPv6.
+/// Reports whether an address belongs to the internet, and not to a private, local, shared,
+/// translated or reserved range. Sources: the IANA registries of special-purpose addresses, for
+/// IPv4 and IPv6.
 pub fn is_public(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(address) => is_public_v4(address),
@@ -30,7 +31,8 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
         || address.is_documentation()
         || address.is_multicast();
     let is_reserved = match address.octets() {
-        // This network; shared by the customers of a carrier; protocol assignments; 6to4 relays; benchmarks; the last block.
+        // This network; shared by the customers of a carrier; protocol assignments; 6to4 relays;
+        // benchmarks; the last block.
         [0, ..] | [192, 0, 0, _] | [192, 88, 99, _] | [240..=255, ..] => true,
         [100, second, ..] => second & 0xc0 == 64,
         [198, second, ..] => second & 0xfe == 18,
@@ -47,7 +49,8 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
             let [c, d] = low.to_be_bytes();
             is_public_v4(Ipv4Addr::new(a, b, c, d))
         }
-        // Protocol assignments, Teredo among them; documentation, twice; 6to4, which hides an IPv4 address.
+        // Protocol assignments, Teredo among them; documentation, twice; 6to4, which hides an IPv4
+        // address.
         [0x2001, 0..=0x1ff, ..] | [0x2001, 0xdb8, ..] | [0x2002, ..] | [0x3fff, 0..=0xfff, ..] => false,
         [first, ..] => first & 0xe000 == 0x2000,
     }

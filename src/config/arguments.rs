@@ -1,4 +1,4 @@
-//! The keys `arguments` and `unless` of a rule.
+//! Reads the keys `arguments` and `unless` of a rule.
 
 use std::ops::RangeInclusive;
 
@@ -21,6 +21,7 @@ pub(super) fn conditions(table: &mut Table<'_>, key: &'static str) -> Vec<Argume
     items.iter().filter_map(|item| condition(item.table()?)).collect()
 }
 
+/// Reads one condition: a pointer and exactly one matcher.
 fn condition(mut table: Table<'_>) -> Option<ArgumentSpec> {
     let pointer = table.take("pointer");
     if pointer.is_none() {
@@ -42,6 +43,7 @@ fn condition(mut table: Table<'_>) -> Option<ArgumentSpec> {
     Some(ArgumentSpec { pointer: pointer?.string()?, matcher: matcher? })
 }
 
+/// Reads the matcher of that key; `None` if its value is invalid, with a problem.
 fn matcher(key: &str, node: &Node<'_>) -> Option<MatcherSpec> {
     Some(match key {
         "eq" => MatcherSpec::Eq(node.scalar()?),
@@ -73,11 +75,12 @@ fn matcher(key: &str, node: &Node<'_>) -> Option<MatcherSpec> {
     })
 }
 
-/// An optional number; the outer `None` is one that cannot be read.
+/// Reads an optional number; the outer `None` means that it cannot be read.
 fn number(node: Option<&Node<'_>>) -> Option<Option<f64>> {
     node.map_or(Some(None), |node| node.number().map(Some))
 }
 
+/// Reads a matcher that is written as `true`; `opposite` is the key to suggest for `false`.
 fn flag(node: &Node<'_>, matcher: MatcherSpec, opposite: &str) -> Option<MatcherSpec> {
     let value = node.boolean()?;
     if !value {

@@ -8,14 +8,16 @@ use super::file::Table;
 use super::keys::{keys, read_value, read_whole, shown_value};
 use crate::policy::chain::Retain;
 
-/// Default of `path`.
+/// The default of `path`.
 const PATH: &str = "audit";
-/// Default of `max-segment`: some hundred thousand records, which a search reads in a second.
+/// The default of `max-segment` in bytes: some hundred thousand records, which a search reads in a
+/// second.
 const MAX_SEGMENT: usize = 64 << 20;
-/// Smaller segments mean too many files; larger ones take long to verify at a start.
+/// The limits of `max-segment` in bytes: smaller segments mean too many files, larger ones take
+/// long to verify at a start.
 const SEGMENT_RANGE: RangeInclusive<usize> = (64 << 10)..=(4 << 30);
 
-/// Files are kept by the day.
+/// The limits of `age`. Whole days, since files are kept by the day.
 const AGE_RANGE: RangeInclusive<Duration> = Duration::from_secs(DAY)..=Duration::from_secs(36_500 * DAY);
 const DAY: u64 = 24 * 3600;
 const SIZE_RANGE: RangeInclusive<usize> = (64 << 10)..=(1 << 50);
@@ -23,18 +25,18 @@ const SIZE_RANGE: RangeInclusive<usize> = (64 << 10)..=(1 << 50);
 keys! {
     /// The `[audit]` table.
     struct Audit {
-        /// Every record is on disk before its call goes on.
+        /// True if every record must be on disk before its call is made.
         strict: bool as boolean = "strict", false;
         on_failure: OnFailure as choice = "on-failure", OnFailure::Deny;
-        /// Bytes after which the log continues in a new file.
+        /// The size in bytes after which the log continues in a new file.
         max_segment: usize as size = "max-segment", MAX_SEGMENT, SEGMENT_RANGE;
     }
     besides {
-        /// Relative to the state directory.
+        /// The folder of the log, relative to the state directory.
         path: PathBuf = PathBuf::from(PATH);
-        /// Records hold the arguments themselves, not only their digest.
+        /// True if records hold the arguments themselves, not only their digest.
         capture_arguments: bool = false;
-        /// How long records are kept.
+        /// The age and size up to which records are kept.
         retain: Retain = Retain::default();
     }
 }
@@ -45,7 +47,7 @@ keys! {
 pub enum OnFailure {
     /// The call is refused.
     Deny,
-    /// The call goes on.
+    /// The call is made.
     Continue,
 }
 
@@ -70,7 +72,8 @@ impl Audit {
     }
 }
 
-/// Reads how long records are kept. The file that is written always stays.
+/// Reads the table `retain`, the age and size up to which records are kept. The file that is
+/// written always stays.
 fn retain(table: Option<Table<'_>>, max_segment: usize) -> Retain {
     read_whole(table, |table| {
         let age = table.take("age").and_then(|node| node.duration(&AGE_RANGE));

@@ -1,7 +1,8 @@
-//! The `[upstreams.<name>.auth]` table: how the gateway logs in to a server behind a URL.
+//! The `[upstreams.<name>.auth]` table: the login of the gateway at a server behind a URL.
 //!
-//! A server that asks for a login needs no such table: `headend login NAME` finds everything. The table pins an issuer, names a client
-//! that was registered by hand, or lets the gateway log in by itself (`type = "client-credentials"`, `"workload"`).
+//! A server that asks for a login needs no such table: `headend login NAME` finds everything. The
+//! table pins an issuer, names a client that was registered by hand, or lets the gateway log in by
+//! itself (`type = "client-credentials"`, `"workload"`).
 
 use std::path::PathBuf;
 
@@ -11,36 +12,38 @@ use super::address::is_loopback;
 use super::file::{Node, Table};
 use super::secret::{self, Lacks, Secret};
 
-/// The table of one upstream.
+/// The login settings of one upstream.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct UpstreamAuth {
     #[serde(rename = "type")]
     pub kind: AuthKind,
-    /// The only authorization servers that may issue tokens, as texts; empty: the one of the first
-    /// login. Exactly one beside a credential, which is sent to no other.
+    /// The only authorization servers that may issue tokens, as texts; empty allows the one of the
+    /// first login. Exactly one if there is a credential, which is sent to no other.
     pub issuers: Vec<String>,
     pub client_id: Option<String>,
     pub client_secret: Option<Secret>,
     /// PEM text of a key that signs the client's assertions.
     pub private_key: Option<Secret>,
-    /// Where the platform keeps the token that says who this workload is. Read for each login, since platforms renew it.
+    /// The file in which the platform keeps the token that identifies this workload. Read for each
+    /// login, since platforms renew it.
     pub assertion_file: Option<PathBuf>,
-    /// Address of the operator's client metadata document, which is then the client id.
+    /// The address of the operator's client metadata document, which is then the client id.
     pub client_metadata_url: Option<Url>,
-    /// Asked for besides what the server asks for; without a person all that is asked for.
+    /// The scopes to request besides those that the server asks for; without a person, the only
+    /// ones.
     pub scopes: Vec<String>,
     #[serde(skip)]
     pub resource: Resource,
-    /// Where the authorization server sends the browser; `None`: the console.
+    /// The address to which the authorization server sends the browser; `None` is the console.
     pub redirect_url: Option<Url>,
-    /// PEM text of authorities that are believed besides the system's, for the server and pinned issuers.
+    /// PEM text of authorities to trust besides the system's, for the server and pinned issuers.
     pub ca: Option<Secret>,
     /// PEM text of headend's own certificate and its key.
     pub client_certificate: Option<Secret>,
 }
 
-/// Who logs in.
+/// The party that logs in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray, serde::Serialize)]
 #[strum(const_into_str, serialize_all = "kebab-case")]
 #[serde(into = "&'static str")]
@@ -55,10 +58,10 @@ pub enum AuthKind {
     Workload,
 }
 
-/// The parameter that tells an authorization server which server the tokens are for.
+/// The parameter that names to an authorization server the server for which the tokens are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Resource {
-    /// As the server's metadata says.
+    /// The value in the server's metadata.
     #[default]
     Auto,
     /// Left out: some providers refuse it.
@@ -67,7 +70,7 @@ pub enum Resource {
 }
 
 impl Resource {
-    /// The word or address in the file.
+    /// Returns the word or address in the file.
     pub fn as_str(&self) -> &str {
         match self {
             Self::Auto => "auto",
@@ -77,7 +80,8 @@ impl Resource {
     }
 }
 
-/// Reads the table of an upstream with that URL, which sends a credential of its own or not.
+/// Reads the table of an upstream with that URL. `has_credential`: the upstream sends a credential
+/// of its own already.
 pub(crate) fn read(mut table: Table<'_>, upstream: &Url, has_credential: bool, lacks: &mut Lacks) -> UpstreamAuth {
     if has_credential {
         table.problem("the upstream has a credential in `headers` already; remove that one or this table");
@@ -86,7 +90,7 @@ pub(crate) fn read(mut table: Table<'_>, upstream: &Url, has_credential: bool, l
     let kind = table.take("type").and_then(|node| node.choice()).unwrap_or_default();
     let issuers = table.take("issuers").map(|node| issuers(&node, is_local)).unwrap_or_default();
     let client_id = table.string("client-id");
-    // A secret that is not there yet belongs to an issuer too.
+    // A secret that is still missing belongs to an issuer too.
     let (secret_node, key_node) = (table.take("client-secret"), table.take("private-key"));
     let credential = match (kind, &secret_node, &key_node) {
         (_, Some(_), _) => Some("`client-secret`"),
@@ -116,7 +120,7 @@ pub(crate) fn read(mut table: Table<'_>, upstream: &Url, has_credential: bool, l
     if client_id.is_some() && client_metadata_url.is_some() {
         table.problem("has both `client-id` and `client-metadata-url`; the address of the document is the client id");
     }
-    // A secret that is not there is told already, and the upstream is not started.
+    // A missing secret is reported already, and the upstream is not started.
     if kind == AuthKind::ClientCredentials && (client_id.is_none() || (!has_key && lacks.found.is_empty())) {
         table.problem("`type = \"client-credentials\"` needs `client-id` and `client-secret` or `private-key`");
     }
@@ -149,6 +153,7 @@ pub(crate) fn read(mut table: Table<'_>, upstream: &Url, has_credential: bool, l
     }
 }
 
+/// Reads an absolute path.
 fn absolute(node: &Node<'_>) -> Option<PathBuf> {
     let path = PathBuf::from(node.string()?);
     if !path.is_absolute() {
@@ -157,6 +162,7 @@ fn absolute(node: &Node<'_>) -> Option<PathBuf> {
     Some(path)
 }
 
+/// Reads a secret, or notes in `lacks` that it is missing; warns if it stands in the file itself.
 fn held(node: &Node<'_>, lacks: &mut Lacks) -> Option<Secret> {
     let found = secret::read_or_lack(node, lacks)?.expanded(node, lacks);
     if found.literal {
@@ -165,6 +171,8 @@ fn held(node: &Node<'_>, lacks: &mut Lacks) -> Option<Secret> {
     Some(found.secret)
 }
 
+/// Reads the issuers; an `http` one is accepted on this machine, for a server on this machine
+/// (`is_local`).
 fn issuers(node: &Node<'_>, is_local: bool) -> Vec<String> {
     let wanted = "a list of issuers such as \"https://login.example.com\"";
     let items = node.items(wanted).unwrap_or_default();
@@ -183,7 +191,7 @@ fn issuers(node: &Node<'_>, is_local: bool) -> Vec<String> {
     items.iter().filter_map(issuer).collect()
 }
 
-/// Whether a URL has neither user nor fragment.
+/// Reports whether a URL has neither user nor fragment.
 fn is_bare(url: &Url) -> bool {
     url.username().is_empty() && url.password().is_none() && url.fragment().is_none()
 }

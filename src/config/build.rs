@@ -1,4 +1,4 @@
-//! The root of the configuration and its tables about the gateway itself.
+//! Reads the root of the configuration and its tables about the gateway itself.
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -17,32 +17,34 @@ use super::model::{Admin, Auth, Config, Console, Log, Naming, Secrets, Server, S
 use super::secret::{self, Secret};
 use super::{profile, rules, surroundings, upstream};
 
-/// Message for a key whose behaviour this release lacks.
+/// The message for a key whose behaviour this release lacks.
 pub(super) const NOT_YET: &str = "is not available in this release";
 
-/// Default of `[server] listen`.
+/// The default of `[server] listen`.
 const LISTEN: &str = "127.0.0.1:8627";
-/// Default of `[metrics] listen`.
+/// The default of `[metrics] listen`.
 const METRICS: &str = "127.0.0.1:9627";
-/// Default of `[console] listen`.
+/// The default of `[console] listen`.
 const CONSOLE: &str = "127.0.0.1:8628";
-/// Default of `[server] endpoint`; what hosts' documentation writes.
+/// The default of `[server] endpoint`: the path in hosts' documentation.
 const ENDPOINT: &str = "/mcp";
-/// Default of `[server] drain-timeout`: with the stop of the children below systemd's 45 s.
+/// The default of `[server] drain-timeout`: together with the stop of the children below systemd's
+/// 45 s.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(25);
 
 const DRAIN_RANGE: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(3600);
 
-/// Shorter tokens can be guessed.
+/// The length below which a token can be guessed, in characters.
 const MIN_TOKEN_LENGTH: usize = 16;
-/// Shortest key for the store: 32 hexadecimal characters have 128 bits.
+/// The length of the shortest key for the store: 32 hexadecimal characters have 128 bits.
 const MIN_KEY_LENGTH: usize = 32;
-/// Longest name of a caller, in bytes: every audit line contains it.
+/// The longest name of a caller, in bytes: every audit line contains it.
 const MAX_CALLER_LENGTH: usize = 64;
 
-/// Builds the configuration. An invalid part has its default, since its problem refuses the whole file.
+/// Builds the configuration. An invalid part gets its default, since its problem refuses the whole
+/// file anyway.
 pub(super) fn config(mut root: Table<'_>) -> Config {
-    // For editors.
+    // Accepted for editors, and otherwise unused.
     drop(root.string("$schema"));
     let server = server(root.table("server"));
     let metrics = metrics(root.table("metrics"), &server.listen);
@@ -147,6 +149,7 @@ fn server(table: Option<Table<'_>>) -> Server {
     server
 }
 
+/// The authentication modes that the file can name; `Later` stands for the modes of later releases.
 #[derive(Clone, Copy, PartialEq)]
 enum Mode {
     Token,
@@ -252,7 +255,7 @@ fn endpoint(node: &Node<'_>) -> Option<String> {
     Some(path)
 }
 
-/// The strings of an array, each checked.
+/// Reads the strings of an array that pass a check; a problem for each of the others.
 fn checked(table: &mut Table<'_>, key: &'static str, check: fn(&str) -> Result<(), &'static str>) -> Vec<String> {
     let items = table.take(key).and_then(|node| node.items("an array of strings"));
     let mut good = Vec::new();
@@ -266,6 +269,7 @@ fn checked(table: &mut Table<'_>, key: &'static str, check: fn(&str) -> Result<(
     good
 }
 
+/// Checks a `Host` value: a host, or a host and a port.
 fn host(text: &str) -> Result<(), &'static str> {
     if text.contains('*') {
         return Err("must be one host; a pattern would let DNS rebinding in");
@@ -281,6 +285,7 @@ fn host(text: &str) -> Result<(), &'static str> {
     if text.is_empty() || text.contains(['/', '?', '#', '@']) || !plain { Err(form) } else { Ok(()) }
 }
 
+/// Checks an `Origin` value: scheme, host and port, as browsers write it.
 fn origin(text: &str) -> Result<(), &'static str> {
     if text.contains('*') || text == "null" {
         return Err("must be one origin; `*` and \"null\" would let any page in");
@@ -374,6 +379,7 @@ fn log(table: &mut Table<'_>) -> Log {
     log
 }
 
+/// Reports whether a text is a log level, or a target and a level.
 fn is_directive(text: &str) -> bool {
     let (target, level) = text.split_once('=').unwrap_or(("headend", text));
     let named = !target.is_empty() && target.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | ':'));

@@ -1,10 +1,10 @@
-//! Patterns over canonical names.
+//! Checks patterns over canonical names.
 
 use crate::catalog::name::UpstreamName;
 
 use super::file::did_you_mean;
 
-/// Separator between the upstream and the rest of a canonical name.
+/// The separator between the upstream and the rest of a canonical name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(const_into_str)]
 pub(super) enum Separator {
@@ -16,7 +16,8 @@ pub(super) enum Separator {
     Uri,
 }
 
-/// Refuses the patterns of a list that can match no canonical name of these upstreams.
+/// Reports a problem for each pattern of a list that can match no canonical name of these
+/// upstreams.
 pub(super) fn check_all(
     path: &str,
     patterns: &[String],
@@ -31,8 +32,8 @@ pub(super) fn check_all(
     }
 }
 
-/// Refuses a pattern that can match no canonical name of these upstreams: a rule that silently
-/// does nothing is the classic failure.
+/// Refuses a pattern that can match no canonical name of these upstreams: a rule that silently does
+/// nothing is the classic failure.
 fn check_pattern(pattern: &str, separator: Separator, upstreams: &[UpstreamName]) -> Result<(), String> {
     let between = separator.into_str();
     let head = pattern.split(['*', '?', '[', ']', '{', '}', '\\']).next().unwrap_or_default();

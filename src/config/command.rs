@@ -5,10 +5,10 @@ use super::expand::Template;
 use super::file::Node;
 use super::secret::{self, Lacks};
 
-/// The words of the warning about a package without a version.
+/// The text of the warning about a package without a version.
 pub const UNPINNED: &str = "has no version, so what runs can change at any start";
 
-/// Reads it and warns of what is probably not meant.
+/// Reads the command, with warnings about what is probably not meant; `None` if it cannot be used.
 pub(super) fn command(node: &Node<'_>, lacks: &mut Lacks) -> Option<Vec<Template>> {
     if let Some(line) = node.as_str() {
         let words = line.split_whitespace().map(|word| format!("{word:?}")).collect::<Vec<_>>().join(", ");
@@ -68,7 +68,8 @@ pub(super) fn command(node: &Node<'_>, lacks: &mut Lacks) -> Option<Vec<Template
     Some(items.iter().zip(words).map(expand).collect())
 }
 
-/// The package that a runner would fetch in its newest version.
+/// Returns the package that a runner would fetch in its newest version; `None` if the version is
+/// fixed.
 pub fn unpinned(command: &[String]) -> Option<&str> {
     let program = command.first()?.rsplit('/').next()?;
     let arguments = command.get(1..)?;
@@ -82,7 +83,7 @@ pub fn unpinned(command: &[String]) -> Option<&str> {
     (!version && !local).then_some(package)
 }
 
-/// A package with its version, as the runner of this command reads it.
+/// Writes a package with its version in the syntax of this command's runner.
 pub fn pinned(command: &[String], package: &str, version: &str) -> String {
     let is_python = command.first().is_some_and(|program| program.ends_with("uvx"));
     let between = if is_python { "==" } else { "@" };

@@ -1,4 +1,4 @@
-//! The `[policy.consent]` table.
+//! The `[policy.consent]` table: how headend asks for approvals.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -14,7 +14,8 @@ const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// A person may sit before a client that holds a stream open, but not for ever.
+/// The limits of `timeout`: a person may sit in front of a client that holds a stream open, but not
+/// for ever.
 const TIMEOUT: RangeInclusive<Duration> = SECOND..=HOUR;
 const PROMPT_LIFE: RangeInclusive<Duration> = SECOND..=DAY;
 const UNUSED: RangeInclusive<Duration> = HOUR..=Duration::from_secs(3660 * 24 * 3600);
@@ -22,7 +23,7 @@ const COUNT: RangeInclusive<usize> = 1..=100;
 const HOLD: RangeInclusive<Duration> = Duration::ZERO..=HOUR;
 const HELD: RangeInclusive<usize> = 1..=MAX_HELD;
 
-/// The operator's commands that may answer approvals and decide pins; later ones are stricter.
+/// The operator's commands that may answer approvals and decide pins; later variants are stricter.
 #[derive(
     Clone,
     Copy,
@@ -38,17 +39,17 @@ const HELD: RangeInclusive<usize> = 1..=MAX_HELD;
 )]
 #[strum(const_into_str, serialize_all = "kebab-case")]
 pub enum Operator {
-    /// All, of our own user and root.
+    /// All commands of headend's own user and of root.
     #[default]
     Any,
-    /// Those on a terminal, by a code that it shows and that is typed there.
+    /// Commands on a terminal, by a code that the terminal shows and that is typed there.
     Terminal,
-    /// None: answers come from the console's page alone.
+    /// No commands: answers come from the console's page only.
     None,
 }
 
 impl Operator {
-    /// As it is kept in the store, for commands without a daemon.
+    /// Returns the number that the store keeps for commands without a daemon.
     pub const fn number(self) -> u64 {
         match self {
             Self::Any => 0,
@@ -57,7 +58,7 @@ impl Operator {
         }
     }
 
-    /// Of a kept number; a later program's is the strictest.
+    /// Reads a stored number; an unknown one, of a later program, is the strictest.
     pub const fn of_number(number: u64) -> Self {
         match number {
             0 => Self::Any,
@@ -68,40 +69,40 @@ impl Operator {
 }
 
 keys! {
-    /// How headend asks for approval.
+    /// The settings of approvals.
     struct Consent {
-        /// How long a call waits for the answer of its own client.
+        /// The time for which a call waits for an answer of its own client.
         timeout: Duration as duration = "timeout", Duration::from_secs(120), TIMEOUT;
-        /// How long the console and the command line can answer an approval.
+        /// The time for which the console and the command line can answer an approval.
         prompt_life: Duration as duration = "prompt-life", Duration::from_secs(900), PROMPT_LIFE;
-        /// Open approvals of one caller.
+        /// The limit of open approvals of one caller.
         max_open: usize as count = "max-open", 20, COUNT;
-        /// Approvals of one client that may end without an answer in a minute.
+        /// The limit of approvals of one client that may end without an answer in a minute.
         per_minute: usize as count = "per-minute", 3, COUNT;
-        /// A grant expires when it is unused for so long.
+        /// The time after which an unused grant expires.
         unused_expiry: Duration as duration = "unused-expiry", 90 * DAY, UNUSED;
         operator: Operator as choice = "operator", Operator::Any;
-        /// How long a call is held open that waits for a person elsewhere; zero refuses it at once.
-        /// The default is below the time-out of most clients, which is 60 s and which progress does
-        /// not extend.
+        /// The time for which a call is held open while it waits for a person elsewhere; zero
+        /// refuses it at once. The default is below the time-out of most clients, which is 60 s and
+        /// which progress does not extend.
         hold: Duration as duration = "hold", Duration::from_secs(40), HOLD;
-        /// Held calls of one caller.
+        /// The limit of held calls of one caller.
         max_held: usize as count = "max-held", 20, HELD;
     }
     besides {
-        /// Other times for the calls of some clients.
+        /// Other hold times for the calls of some clients.
         holds: Vec<Hold> = Vec::new();
         /// The receiver of notices of open approvals.
         notify: Option<Notify> = None;
     }
 }
 
-/// How long the calls of some clients are held. An empty list means all.
+/// The hold time for the calls of some clients. An empty list matches all of them.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Hold {
     pub callers: Vec<String>,
     pub profiles: Vec<String>,
-    /// Over the names that clients give themselves.
+    /// Patterns over the names that clients state about themselves.
     pub clients: Vec<String>,
     pub hold: Duration,
 }
@@ -115,8 +116,9 @@ impl Consent {
         })
     }
 
-    /// How long a call is held. `client` is the name that its client gives itself, empty for none. Of several entries the
-    /// shortest time counts, so their order means nothing.
+    /// Returns the time for which a call is held. `client` is the name that its client states,
+    /// empty for none. If several entries match, the shortest time counts, so their order means
+    /// nothing.
     pub fn hold_of(&self, caller: &Caller, profile: Option<&str>, client: &str) -> Duration {
         let matching = self.holds.iter().filter(|hold| hold.is_for(caller, profile.unwrap_or_default(), client));
         matching.map(|hold| hold.hold).min().unwrap_or(self.hold)
@@ -150,6 +152,7 @@ impl Hold {
         this
     }
 
+    /// Reports whether the entry matches a call. Empty lists match everything.
     fn is_for(&self, caller: &Caller, profile: &str, client: &str) -> bool {
         let has = |list: &[String], name: &str| {
             let is_it = |text: &String| Policy::pattern(text).is_some_and(|matches| matches(name));

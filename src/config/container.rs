@@ -1,5 +1,5 @@
-//! Commands that run a container: `docker run` and its like. The program that headend starts is then a client only; the
-//! container is the child of a daemon, and outlives that client.
+//! Commands that run a container: `docker run` and the like. The program that headend starts is
+//! only a client then; the container is the child of a daemon, and outlives that client.
 
 /// Programs with the command line of `docker`.
 const PROGRAMS: [&str; 3] = ["docker", "podman", "nerdctl"];
@@ -24,10 +24,10 @@ const VALUED: [&str; 17] = [
     "--namespace",
 ];
 
-/// The words of a command that runs a container.
+/// The parts of a command that runs a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContainerRun<'a> {
-    /// Between the program and its command, such as `--context x`.
+    /// The options between the program and its command, such as `--context x`.
     pub global: &'a [String],
     /// `run`, or `container run`.
     pub command: &'a [String],
@@ -36,7 +36,7 @@ pub struct ContainerRun<'a> {
 }
 
 impl<'a> ContainerRun<'a> {
-    /// Reads a command; `None` if it runs no container, as far as can be seen.
+    /// Reads a command; `None` if it visibly runs no container.
     pub fn of(words: &'a [String]) -> Option<Self> {
         let (program, words) = words.split_first()?;
         PROGRAMS.contains(&program.rsplit('/').next()?).then_some(())?;
@@ -54,8 +54,8 @@ impl<'a> ContainerRun<'a> {
         Some(Self { global, command, rest })
     }
 
-    /// Whether the container gets no standard input: it lacks `-i`, also among other letters, and
-    /// `--interactive`.
+    /// Reports whether the container gets no standard input: there is neither `-i`, also among
+    /// other letters, nor `--interactive`.
     pub fn lacks_stdin(self) -> bool {
         let is_it = |word: &String| {
             let letters = word.strip_prefix('-').filter(|letters| !letters.starts_with('-'));
@@ -66,7 +66,7 @@ impl<'a> ContainerRun<'a> {
         !self.rest.iter().any(is_it)
     }
 
-    /// Which of the options are missing that a server needs to end as it should.
+    /// Returns the missing options without which a server does not end as it should.
     pub(super) fn missing(self) -> Vec<&'static str> {
         let has = |option: &str| {
             let is_it = |word: &String| word == option || word.strip_prefix(option) == Some("=true");

@@ -1,11 +1,12 @@
-//! Warnings of `check` about settings that are valid and yet probably not meant.
+//! Warnings of `check` about settings that are valid but probably not meant.
 
 use super::model::{Config, EraChoice, Instance, Upstream};
 use super::show;
 use crate::policy::{Annotations, Effect, Field, Hints, Policy, RuleSpec, Table, Trust};
 
-/// Programs that can ask nothing because several callers share them. `is_modern`: a server that asks without that, as an earlier run
-/// learnt.
+/// Returns a warning about servers that can ask clients nothing because several callers share their
+/// process; `None` if there are none. `is_modern`: the server is known, from an earlier run, to be
+/// of the modern era, which has no such limit.
 pub fn unasked(config: &Config, is_modern: impl Fn(&Upstream) -> bool) -> Option<String> {
     if !config.has_many_callers() {
         return None;
@@ -24,7 +25,8 @@ pub fn unasked(config: &Config, is_modern: impl Fn(&Upstream) -> bool) -> Option
     })
 }
 
-/// A rule over annotations that no tool can have: none of its upstreams may loosen its own hints, and neither does the operator.
+/// Returns a warning about a rule over annotations that no tool can have: none of its upstreams may
+/// loosen its own hints, and the operator states no matching ones.
 fn unsaid(config: &Config, rule: &RuleSpec) -> Option<String> {
     let mut upstreams = config.upstreams.iter().filter(|upstream| names(rule, upstream)).peekable();
     upstreams.peek()?;
@@ -39,8 +41,9 @@ fn unsaid(config: &Config, rule: &RuleSpec) -> Option<String> {
     ))
 }
 
-/// A rule over annotations that keeps one over claims from allowing anything: what it asks for is assumed of every tool whose server
-/// may not loosen, also of those that call themselves milder.
+/// Returns a warning about a rule over annotations that keeps a rule over claims from allowing
+/// anything: the annotations it names are assumed of every tool whose server may not loosen them,
+/// also of tools with milder claims.
 fn outranks(config: &Config, rule: &RuleSpec) -> Option<String> {
     let is_about_all = rule.tools.is_empty() && rule.callers.is_empty() && rule.profiles.is_empty();
     let is_plain = rule.claims.is_empty() && rule.arguments.is_empty() && rule.unless.is_empty();
@@ -62,13 +65,14 @@ fn outranks(config: &Config, rule: &RuleSpec) -> Option<String> {
     ))
 }
 
-/// Whether the upstreams of a rule may include this one.
+/// Reports whether the upstreams of a rule may include this one.
 fn names(rule: &RuleSpec, upstream: &Upstream) -> bool {
     let matches = |pattern: &String| Policy::pattern(pattern).is_none_or(|matches| matches(upstream.name.as_str()));
     rule.upstreams.is_empty() || rule.upstreams.iter().any(matches)
 }
 
-/// Whether the operator's annotations of an upstream can make up those of the rule, as far as these are milder than what is assumed.
+/// Reports whether the operator's annotations of an upstream can yield the rule's, as far as these
+/// are milder than the assumed ones.
 fn can_be_stated(rule: &RuleSpec, upstream: &Upstream) -> bool {
     let Hints { read_only, destructive, idempotent, open_world } = rule.annotations;
     let says = |test: fn(&Hints) -> bool| upstream.annotations.iter().any(|(_, stated)| test(stated));
@@ -79,7 +83,8 @@ fn can_be_stated(rule: &RuleSpec, upstream: &Upstream) -> bool {
         && (open_world != Some(false) || says(|stated| stated.open_world == Some(false)))
 }
 
-/// One sentence for each doubt. `known`: the canonical names of all items, if an earlier run kept them.
+/// Returns one sentence for each doubt. `known`: the canonical names of all items, if an earlier
+/// run stored them.
 pub fn doubts(config: &Config, known: Option<&[String]>) -> Vec<String> {
     let Ok(policy) = Policy::build(&config.policy) else { return Vec::new() };
     let mut doubts = Vec::new();

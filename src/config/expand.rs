@@ -1,22 +1,24 @@
-//! Variables in texts of an upstream: `${VAR}` and `${VAR:-default}`, as hosts have them; `$${` is a literal `${`.
+//! Variables in texts of an upstream: `${VAR}` and `${VAR:-default}`, as in configurations of
+//! hosts; `$${` is a literal `${`.
 //!
-//! The text as it is written stands for the upstream: in its launch, in what `check` prints and in errors. What was put in is a secret.
+//! The text as written identifies the upstream: in its launch, in the output of `check` and in
+//! errors. The values of variables are secrets.
 
 use std::fmt;
 
 use super::file::Node;
 use super::secret::{Found, Lacks, Secret};
 
-/// A text as it is written and as it is used. Debug shows what is written.
+/// A text as it is written and as it is used. Debug shows the written text.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Template {
     written: String,
-    /// `None` where both are the same.
+    /// The text with its variables replaced; `None` if nothing was replaced.
     value: Option<Secret>,
 }
 
 impl Template {
-    /// A text without variables.
+    /// Creates a text without variables.
     pub const fn plain(text: String) -> Self {
         Self { written: text, value: None }
     }
@@ -25,23 +27,23 @@ impl Template {
         &self.written
     }
 
-    /// The text to use, for the one place that needs it.
+    /// Returns the text to use, for the one place that needs it.
     pub fn expose(&self) -> &str {
         self.value.as_ref().map_or(&self.written, Secret::expose)
     }
 
-    /// Whether the two texts may differ.
+    /// Reports whether the two texts may differ.
     pub const fn is_expanded(&self) -> bool {
         self.value.is_some()
     }
 
-    /// Whether it says more than `$${`.
+    /// Reports whether the text has variables, and not only `$${`.
     pub(super) fn has_variables(&self) -> bool {
         let is_literal = |at: usize| self.written.get(..at).is_some_and(|before| before.ends_with('$'));
         self.is_expanded() && self.written.match_indices("${").any(|(at, _)| !is_literal(at))
     }
 
-    /// The text to use, as a secret that is part of a launch by what is written.
+    /// Returns the text to use, as a secret that is part of a launch by its written text.
     pub(super) fn into_secret(self) -> Secret {
         let Self { written, value } = self;
         match value {
@@ -57,13 +59,13 @@ impl fmt::Debug for Template {
     }
 }
 
-/// Whether that is a name which every shell can give a variable.
+/// Reports whether a text is a variable name that every shell accepts.
 pub(super) fn is_name(text: &str) -> bool {
     let begins = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     begins && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// A text with its variables put in.
+/// A text with its variables replaced.
 struct Expanded {
     text: String,
     /// Name and value of each variable that was set.
@@ -71,8 +73,8 @@ struct Expanded {
 }
 
 impl Lacks {
-    /// Puts the variables into a text; one that is not set keeps this upstream from being started. `expand = false` leaves all texts as
-    /// they are.
+    /// Replaces the variables of a text. A variable that is not set is noted and keeps this
+    /// upstream from being started. `expand = false` leaves all texts unchanged.
     pub(super) fn expand(&mut self, node: &Node<'_>, written: String) -> Template {
         if self.expands == Some(false) || !written.contains("${") {
             return Template::plain(written);
@@ -88,7 +90,7 @@ impl Lacks {
             }
             Err(troubles) => {
                 for trouble in troubles {
-                    // The place in the upstream's table: the path begins with `upstreams.<name>.`.
+                    // The key in the upstream's table: the path begins with `upstreams.<name>.`.
                     let key = node.path.splitn(3, '.').last().unwrap_or_default();
                     self.add_of(node, key, &trouble);
                 }
@@ -99,18 +101,19 @@ impl Lacks {
 }
 
 impl Found {
-    /// The same with the variables put into a text of the file itself.
+    /// Replaces the variables of a text that stands in the file itself; other secrets stay as they
+    /// are.
     pub(super) fn expanded(self, node: &Node<'_>, lacks: &mut Lacks) -> Self {
         if !self.literal || lacks.expands == Some(false) {
             return self;
         }
         let template = lacks.expand(node, self.secret.expose().to_owned());
-        // Also where one is not set.
+        // A text with variables is no literal, even if one of them is not set.
         Self { literal: !template.written().contains("${"), secret: template.into_secret() }
     }
 }
 
-/// Every trouble at once, each with what to do.
+/// Replaces the variables of a text. Fails with every trouble at once, each with its remedy.
 fn expand(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<Expanded, Vec<String>> {
     let (mut out, mut variables, mut troubles) = (String::new(), Vec::new(), Vec::new());
     let mut rest = text;

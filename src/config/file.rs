@@ -1,7 +1,7 @@
 //! A typed cursor over the TOML tree that collects problems instead of stopping at the first.
 //!
 //! A [`Table`] remembers which keys were asked for; [`Table::finish`] reports the others as
-//! unknown. A [`Node`] is one value with its key path and line.
+//! unknown. A [`Node`] is a value with its key path and line.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -28,17 +28,18 @@ pub(super) trait Choice: Copy + Into<&'static str> + strum::VariantArray {}
 
 impl<T: Copy + Into<&'static str> + strum::VariantArray> Choice for T {}
 
-/// One file's text.
+/// The text of one file.
 #[derive(Clone, Copy)]
 pub(super) struct Text<'a> {
-    /// File name, or a description of the text.
+    /// The file name, or a description of the text.
     pub(super) origin: &'a str,
     pub(super) text: &'a str,
 }
 
 /// The texts, the sources of secrets, and the findings so far.
 pub(super) struct Source<'a> {
-    /// With the byte at which each would begin if they stood behind each other: positions are counted that way.
+    /// Each text with its position in bytes if all of them were joined: positions are counted that
+    /// way.
     texts: Vec<(usize, Text<'a>)>,
     pub(super) env: &'a dyn Fn(&str) -> Option<String>,
     pub(super) read: &'a dyn Fn(&Path) -> io::Result<String>,
@@ -46,15 +47,16 @@ pub(super) struct Source<'a> {
     pub(super) observed: Observed,
 }
 
+/// The findings so far.
 #[derive(Default)]
 struct Found {
     problems: Vec<(Place, Problem)>,
     warnings: Vec<(Place, Warning)>,
-    /// Place of each key path that was visited.
+    /// The place of each key path that was visited.
     places: HashMap<String, Place>,
 }
 
-/// A file, by its number, and a line in it; none where a finding is about the whole file.
+/// A file, by its index, and a line in it; `None` for a finding about the whole file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     file: usize,
@@ -77,7 +79,7 @@ impl<'a> Source<'a> {
         Self { texts: texts.collect(), env, read, found: RefCell::default(), observed: Observed::default() }
     }
 
-    /// A problem at a key path; its line is that of the nearest visited parent.
+    /// Reports a problem at a key path, with the line of the nearest visited parent.
     pub(super) fn problem_at(&self, path: &str, message: impl Into<String>) {
         let finding = self.finding(path, message.into());
         self.found.borrow_mut().problems.push(finding);
@@ -88,7 +90,7 @@ impl<'a> Source<'a> {
         self.found.borrow_mut().warnings.push(finding);
     }
 
-    /// The problem of a key that stands in two files, at these two positions.
+    /// Reports a key that is set in two files, at these two positions.
     fn stands_twice(&self, path: &str, first: usize, again: usize) {
         let first = self.place(first);
         let line = first.line.unwrap_or_default();
@@ -127,7 +129,7 @@ impl<'a> Source<'a> {
         Place { file, line: Some(before.iter().filter(|byte| **byte == b'\n').count() + 1) }
     }
 
-    /// Problems and warnings, each in the order of the files.
+    /// Returns problems and warnings, each in the order of the files.
     pub(super) fn into_findings(self) -> (Vec<Problem>, Vec<Warning>) {
         let Found { problems, warnings, .. } = self.found.into_inner();
         let in_order = |mut findings: Vec<(Place, Finding)>| {
@@ -138,14 +140,16 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Parses the texts and hands the root table of all of them to `build`. Each TOML error is a problem.
+/// Parses the texts and passes their merged root table to `build`. Each TOML error is a problem;
+/// `None` if the tree cannot be trusted.
 pub(super) fn with_root<T>(source: &Source<'_>, build: impl FnOnce(Table<'_>) -> T) -> Option<T> {
     let mut all = DeTable::new();
     let mut readable = true;
     for (file, (base, text)) in source.texts.iter().enumerate() {
         let (root, errors) = DeTable::parse_recoverable(text.text);
         for error in errors {
-            // A repeated key leaves the rest of the tree as it is; after any other error it is a guess.
+            // A repeated key leaves the rest of the tree intact; after any other error the tree is
+            // a guess.
             readable &= error.message().starts_with("duplicate key");
             let place = match error.span() {
                 Some(span) => source.place(base + span.start),
@@ -165,7 +169,7 @@ pub(super) fn with_root<T>(source: &Source<'_>, build: impl FnOnce(Table<'_>) ->
         .then(|| build(Table { source, path: String::new(), entries: &all, known: Vec::new(), refused: Vec::new() }))
 }
 
-/// One value with its place and the ways to read it. A value of another type is a problem.
+/// A value with its place. Reading it as another type than its own is a problem.
 #[derive(Clone)]
 pub(super) struct Node<'s> {
     pub(super) source: &'s Source<'s>,
@@ -188,12 +192,14 @@ impl<'s> Node<'s> {
         self.source.warning_at(&self.path, message);
     }
 
+    /// Reports a value of the wrong type, and returns `None`.
     fn wrong<T>(&self, wanted: &str) -> Option<T> {
         let article = if matches!(self.value, DeValue::Integer(_) | DeValue::Array(_)) { "an" } else { "a" };
         self.problem(format!("must be {wanted}, not {article} {}", self.value.type_str()));
         None
     }
 
+    /// Records the JSON Schema of the value, for the test that generates the schema file.
     fn is(&self, shape: impl FnOnce() -> Value) {
         self.source.observed.shape(&self.path, shape);
     }
@@ -220,13 +226,13 @@ impl<'s> Node<'s> {
         self.value.as_bool().or_else(|| self.wrong("true or false"))
     }
 
-    /// An absolute path, or one that begins with `~`.
+    /// Reads an absolute path, or one that begins with `~`.
     pub(super) fn home_path(&self) -> Option<PathBuf> {
         let home = (self.source.env)("HOME");
         home::absolute(&self.string()?, home.as_deref()).map_err(|why| self.problem(why)).ok()
     }
 
-    /// A number that every reader of JSON understands the same.
+    /// Reads a number that every reader of JSON understands equally.
     pub(super) fn number(&self) -> Option<f64> {
         const SAFE: RangeInclusive<i64> = -(1 << 53)..=1 << 53;
         self.is(|| json!({ "type": "number" }));
@@ -252,7 +258,7 @@ impl<'s> Node<'s> {
         }
     }
 
-    /// A text, a number or a truth value.
+    /// Reads a string, a number or a boolean.
     pub(super) fn scalar(&self) -> Option<Scalar> {
         self.is(|| json!({ "type": ["string", "number", "boolean"] }));
         match self.value {
@@ -265,7 +271,7 @@ impl<'s> Node<'s> {
         }
     }
 
-    /// A whole number within the range.
+    /// Reads a whole number within the range.
     pub(super) fn count(&self, range: &RangeInclusive<usize>) -> Option<usize> {
         self.is(|| json!({ "type": "integer", "minimum": range.start(), "maximum": range.end() }));
         let Some(number) = self.value.as_integer() else {
@@ -279,7 +285,7 @@ impl<'s> Node<'s> {
         number
     }
 
-    /// Bytes, as an integer or as in `"4MiB"`.
+    /// Reads a number of bytes, written as an integer or as in `"4MiB"`.
     pub(super) fn size(&self, range: &RangeInclusive<usize>) -> Option<usize> {
         self.is(|| json!({ "type": ["string", "integer"], "pattern": units::SIZE, "minimum": range.start() }));
         let bytes = match self.value {
@@ -314,13 +320,13 @@ impl<'s> Node<'s> {
         time
     }
 
-    /// One of the words of a closed set.
+    /// Reads a word of a closed set.
     pub(super) fn choice<T: Choice>(&self) -> Option<T> {
         let words: Vec<(&str, T)> = T::VARIANTS.iter().map(|value| ((*value).into(), *value)).collect();
         self.choice_of(&words)
     }
 
-    /// One of these words.
+    /// Reads one of these words.
     pub(super) fn choice_of<T: Copy>(&self, words: &[(&str, T)]) -> Option<T> {
         let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
         self.is(|| json!({ "enum": names }));
@@ -335,7 +341,7 @@ impl<'s> Node<'s> {
         found.map(|(_, value)| *value)
     }
 
-    /// The elements of an array.
+    /// Returns the elements of an array; `wanted` describes them in the problem.
     pub(super) fn items(&self, wanted: &str) -> Option<Vec<Self>> {
         self.is(|| json!({ "type": "array" }));
         let Some(array) = self.value.as_array() else {
@@ -361,7 +367,7 @@ impl<'s> Node<'s> {
     }
 }
 
-/// One table and the keys that were asked for.
+/// A table and the keys that were asked for.
 #[must_use = "`finish` reports unknown keys"]
 pub(super) struct Table<'s> {
     pub(super) source: &'s Source<'s>,
@@ -372,14 +378,14 @@ pub(super) struct Table<'s> {
 }
 
 impl<'s> Table<'s> {
-    /// The value of a key that this table may have.
+    /// Returns the value of a key, and notes the key as known here.
     pub(super) fn take(&mut self, key: &'static str) -> Option<Node<'s>> {
         self.known.push(key);
         let (name, value) = self.entries.get_key_value(key)?;
         Some(Node::new(self.source, join(&self.path, key), &name.span(), value.get_ref()))
     }
 
-    /// All entries in the order of the file, for tables whose keys are names.
+    /// Returns all entries in the order of the file, for tables whose keys are names.
     pub(super) fn named(self) -> Vec<(String, Node<'s>)> {
         self.source.observed.names(&self.path);
         self.entries()
@@ -431,13 +437,13 @@ impl<'s> Table<'s> {
         self.take(key)?.table()
     }
 
-    /// The tables of an array of tables.
+    /// Reads an array of tables.
     pub(super) fn tables(&mut self, key: &'static str) -> Vec<Self> {
         let items = self.take(key).and_then(|node| node.items("an array of tables"));
         items.into_iter().flatten().filter_map(|node| node.table()).collect()
     }
 
-    /// An absolute path.
+    /// Reads an absolute path.
     pub(super) fn path(&mut self, key: &'static str) -> Option<PathBuf> {
         let node = self.take(key)?;
         let path = PathBuf::from(node.string()?);
@@ -448,7 +454,7 @@ impl<'s> Table<'s> {
         Some(path)
     }
 
-    /// Refuses a key that people expect here. `message` says what to write instead.
+    /// Reports a problem for a key that people expect here. `message` says what to write instead.
     pub(super) fn refuse(&mut self, key: &'static str, message: &str) {
         if let Some(node) = self.take(key) {
             node.problem(message);
@@ -470,7 +476,7 @@ impl<'s> Table<'s> {
     }
 }
 
-/// `; did you mean ..?` when one of the words is near.
+/// Returns `; did you mean ..?` if one of the words is near, else nothing.
 pub(super) fn did_you_mean<'w>(text: &str, words: impl Iterator<Item = &'w str>) -> String {
     // `osa_distance` counts two swapped neighbours as one slip.
     let near = |word: &&str| osa_distance(text, word) <= (word.len() / 3).clamp(1, 3);
@@ -478,7 +484,8 @@ pub(super) fn did_you_mean<'w>(text: &str, words: impl Iterator<Item = &'w str>)
     best.map(|word| format!("; did you mean `{word}`?")).unwrap_or_default()
 }
 
-/// A list of patterns. An empty one would read as "nothing" and mean "everything".
+/// Reads a list of patterns. An empty list is a problem: it reads as "nothing" and would mean
+/// "everything".
 pub(super) fn patterns(table: &mut Table<'_>, key: &'static str) -> Vec<String> {
     let Some(node) = table.take(key) else { return Vec::new() };
     let patterns = node.strings();

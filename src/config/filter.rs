@@ -1,4 +1,4 @@
-//! The filters of upstreams and profiles.
+//! Reads the filters of upstreams and profiles.
 
 use std::collections::HashSet;
 
@@ -43,6 +43,7 @@ fn globs(node: &Node<'_>) -> Vec<String> {
     globs
 }
 
+/// Reads new names by original name; reports names that are used twice.
 fn renamed(table: Table<'_>) -> Vec<(String, String)> {
     let mut names = Vec::new();
     let mut nodes = Vec::new();

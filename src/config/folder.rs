@@ -10,19 +10,20 @@ use rustix::fs::StatVfsMountFlags;
 use super::guard;
 
 pub const NAME: &str = "conf.d";
-/// More files than an operator writes.
+/// The limit of files: more than any operator writes.
 const MAX_FILES: usize = 256;
 
-/// The folder beside a configuration file, whether it is there or not.
+/// Returns the path of the folder beside a configuration file; the folder may not exist.
 pub(super) fn beside(config: &Path) -> PathBuf {
     let folder = config.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     folder.join(NAME)
 }
 
-/// The files of the folder with these names. A folder that is not there has none.
+/// Returns the paths of the listed files, if the folder can be trusted. A folder that does not
+/// exist has none.
 ///
 /// # Errors
-/// Why the folder cannot be used, to follow its name in a message.
+/// The reason why the folder cannot be used, to follow its name in a message.
 pub(super) fn parts(folder: &Path, listed: &io::Result<Vec<OsString>>) -> Result<Vec<PathBuf>, String> {
     match listed {
         Ok(names) if names.len() > MAX_FILES => Err(format!("has more than {MAX_FILES} files")),
@@ -32,11 +33,11 @@ pub(super) fn parts(folder: &Path, listed: &io::Result<Vec<OsString>>) -> Result
     }
 }
 
-/// The names of the files that count, sorted: those that end with `.toml` and do not begin with a dot. Editors and Kubernetes
-/// keep other files there.
+/// Lists the files of the configuration, sorted by name: names that end with `.toml` and do not
+/// begin with a dot. Editors and Kubernetes keep other files there.
 ///
 /// # Errors
-/// The system's.
+/// The system's error.
 pub(super) fn names(folder: &Path) -> io::Result<Vec<OsString>> {
     let counts = |name: &OsStr| {
         let name = name.as_bytes();
@@ -53,7 +54,8 @@ pub(super) fn names(folder: &Path) -> io::Result<Vec<OsString>> {
     Ok(names)
 }
 
-/// Refuses a folder in which another user can place files. A mounted `ConfigMap` has mode 0777, and nobody can write it.
+/// Refuses a folder in which another user can place files. A mounted `ConfigMap` has mode 0777 but
+/// is read-only.
 fn trusted(folder: &Path) -> Result<(), String> {
     guard::directory(folder, false).or_else(|why| {
         let read_only = rustix::fs::statvfs(folder).is_ok_and(|data| data.f_flag.contains(StatVfsMountFlags::RDONLY));

@@ -1,4 +1,4 @@
-//! Properties of the configuration, for any text.
+//! Properties of the configuration that hold for any text.
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a property fails by panicking")]
 
 use std::path::Path;
@@ -24,7 +24,8 @@ fn read(text: &str) -> Option<Config> {
     }
 }
 
-/// An accepted configuration has a policy, is shown without its secrets, and its shown text is the same configuration.
+/// Checks that an accepted configuration has a policy, is shown without its secrets, and that the
+/// shown text is an equal configuration.
 pub fn configuration(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if text.contains("canary") {

@@ -1,11 +1,12 @@
-//! Opens files that others may have laid: regular files alone, of bounded size, whose owner is
-//! checked.
+//! Opens files that another user may have placed: only regular files of bounded size, whose owner
+//! is checked.
 //!
 //! Opening never waits for a named pipe, and no device is read. headend trusts files of its own
 //! user and of root, and only if no other user may write them.
 //!
-//! A check covers the file itself, or in [`directory`] a directory, and not the directories above it. A symbolic link
-//! may lead to a file of the configuration, as Kubernetes and many administrators do it; the check covers its target.
+//! A check covers the file itself, or in [`directory`] a directory, and not the directories above
+//! it. A symbolic link may lead to a file of the configuration, as with Kubernetes and many
+//! administrators; the check covers its target.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read as _};
@@ -19,20 +20,22 @@ use crate::wire::foreign;
 
 /// Mode bits that let others write.
 const WRITE: u32 = 0o022;
-/// With this bit, other users can make files in a directory but cannot remove or rename ours.
+/// The mode bit with which other users can create files in a directory but cannot remove or rename
+/// ours.
 const STICKY: u32 = 0o1000;
 
 /// Mode bits forbidden for a file that others may read.
 pub const SHARED: u32 = WRITE;
-/// Mode bits forbidden for a file that is for its owner alone.
+/// Mode bits forbidden for a file that only its owner may read.
 pub const SECRET: u32 = 0o077;
 
-/// Largest file of the configuration, of a secret, or of rules, in bytes.
+/// The largest file of the configuration, of a secret, or of rules, in bytes.
 pub const MAX_CONFIG: u64 = 4 << 20;
-/// Largest file of a key or token of headend's own, in bytes.
+/// The largest file of a key or token of headend's own, in bytes.
 pub const MAX_KEY: u64 = 64 << 10;
 
-/// Judges an open file or directory. `forbidden`: mode bits that it must not have. `path` is for the error text alone.
+/// Checks owner and mode of an open file or directory. `forbidden`: mode bits that it must not
+/// have. `path` is for the error text only.
 ///
 /// # Errors
 /// The fault and the command that mends it; the text follows the path in a message.
@@ -56,8 +59,9 @@ pub fn judge(path: &Path, data: &Metadata, forbidden: u32) -> Result<(), String>
     Err(format!("may be {what} by others (mode {mode:04o}); run `chmod {bits} {path}`"))
 }
 
-/// Judges a directory, symbolic links followed: other users must not be able to replace our files in it. `shared`
-/// allows one such as `/tmp`, where every user may make files and none can remove another's.
+/// Checks a directory, symbolic links followed: other users must not be able to replace our files
+/// in it. `shared` accepts one such as `/tmp`, where every user may create files and none can
+/// remove another's.
 ///
 /// # Errors
 /// The fault, also that the path leads to no directory; the text follows the path in a message.
@@ -70,11 +74,11 @@ pub fn directory(path: &Path, shared: bool) -> Result<(), String> {
     judge(path, &data, forbidden)
 }
 
-/// Judges a file by its name, for files that must not be opened here: in a directory of ours no other user can exchange
-/// it.
+/// Checks a file by its path, for files that must not be opened here: in a directory of ours no
+/// other user can exchange it.
 ///
 /// # Errors
-/// The system's error, or what is wrong and the command that mends it, to follow the path in a message.
+/// The system's error, or the fault and the command that mends it, to follow the path in a message.
 pub fn look(path: &Path, forbidden: u32) -> io::Result<Metadata> {
     let data = std::fs::symlink_metadata(path)?;
     if data.is_symlink() {
@@ -87,18 +91,18 @@ pub fn look(path: &Path, forbidden: u32) -> io::Result<Metadata> {
     Ok(data)
 }
 
-/// Opens a file in a directory of ours and judges it: no symbolic link, ours or root's, with none of the `forbidden`
-/// bits. The descriptor is always close-on-exec.
+/// Opens a file in a directory of ours and checks it: no symbolic link, ours or root's, with none
+/// of the `forbidden` bits. The descriptor is always close-on-exec.
 ///
 /// # Errors
-/// The system's error, or what is wrong and the command that mends it, to follow the path in a message.
+/// The system's error, or the fault and the command that mends it, to follow the path in a message.
 pub fn open(path: &Path, flags: OFlags, forbidden: u32) -> io::Result<File> {
     let (file, data) = open_regular(path, flags | OFlags::NOFOLLOW)?;
     judge(path, &data, forbidden).map_err(refusal)?;
     Ok(file)
 }
 
-/// Opens a regular file. `metadata` of the open file: it cannot be exchanged in between.
+/// Opens a regular file. The metadata is the open file's, which cannot be exchanged in between.
 fn open_regular(path: &Path, flags: OFlags) -> io::Result<(File, Metadata)> {
     // Without the last flag, opening a named pipe would wait for its other end.
     let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK;
@@ -116,7 +120,8 @@ fn open_regular(path: &Path, flags: OFlags) -> io::Result<(File, Metadata)> {
     }))
 }
 
-/// Reads an open file to its end if it has at most `most` bytes, however large it says it is.
+/// Reads an open file to its end if it has at most `most` bytes, regardless of the size in its
+/// metadata.
 ///
 /// # Errors
 /// The system's error, or that the file is larger, to follow the path in a message.
@@ -141,27 +146,28 @@ fn text_of(file: &File, most: u64) -> io::Result<String> {
 /// Reads a regular file of any owner with at most `most` bytes. Symbolic links are followed.
 ///
 /// # Errors
-/// The system's error, or what is wrong, to follow the path in a message.
+/// The system's error, or the fault, to follow the path in a message.
 pub fn read_regular(path: &Path, most: u64) -> io::Result<String> {
     text_of(&open_regular(path, OFlags::RDONLY)?.0, most)
 }
 
-/// Reads the configuration, or a file that it names. Symbolic links are followed, and their target is judged.
+/// Reads the configuration, or a file that it names. Symbolic links are followed, and their target
+/// is checked.
 ///
 /// # Errors
-/// The system's error, or what is wrong and the command that mends it, to follow the path in a message.
+/// The system's error, or the fault and the command that mends it, to follow the path in a message.
 pub fn read(path: &Path) -> io::Result<String> {
     let (file, data) = open_regular(path, OFlags::RDONLY)?;
     judge(path, &data, WRITE).map_err(refusal)?;
     text_of(&file, MAX_CONFIG)
 }
 
-/// The error of a failed `open`; a symbolic link gets a text of its own.
+/// Builds the error of a failed `open`; a symbolic link gets a text of its own.
 pub fn opening(path: &Path, error: Errno) -> io::Error {
     if error == Errno::LOOP { link(path) } else { error.into() }
 }
 
-/// The error for a symbolic link, which headend does not follow here.
+/// Builds the error for a symbolic link, which headend does not follow here.
 pub fn link(path: &Path) -> io::Error {
     let path = in_command(path);
     refusal(format!(
@@ -169,7 +175,7 @@ pub fn link(path: &Path) -> io::Error {
     ))
 }
 
-/// A path as a word of a command that we suggest.
+/// Returns a path as a word of a command that we suggest.
 fn in_command(path: &Path) -> String {
     foreign::word(&path.to_string_lossy()).into_owned()
 }
@@ -194,7 +200,8 @@ mod tests {
         let path = dir.path().join("x");
         std::fs::write(&path, "text").unwrap();
         let rows: &[(u32, Option<&str>, Option<&str>)] = &[
-            // Mode, and the mending where it is one that others may read, and where it is a secret.
+            // Mode, and the `chmod` that mends it: for a file that others may read, and for a
+            // secret.
             (0o600, None, None),
             (0o400, None, None),
             (0o640, None, Some("go-rwx")),
@@ -262,7 +269,7 @@ mod tests {
 
     #[test]
     fn a_file_that_says_nothing_of_its_size_is_bounded_too() {
-        // Files of `/proc` are regular ones of no length.
+        // Files of `/proc` are regular ones whose metadata has no length.
         let all = read_regular(Path::new("/proc/self/status"), MAX_CONFIG).unwrap();
         assert!(all.len() > 10);
         let over = read_regular(Path::new("/proc/self/status"), 10).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! Tool annotations under the names of the configuration.
+//! Reads tool annotations under the names of the configuration.
 
 use crate::mcp::annotations::Hints;
 

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-/// The absolute path that a text means.
+/// Resolves a text to an absolute path.
 ///
 /// # Errors
-/// The text that the operator is to write instead.
+/// The fault, and what the operator should write instead.
 pub(super) fn absolute(text: &str, home: Option<&str>) -> Result<PathBuf, &'static str> {
     let path = match text.strip_prefix('~') {
         Some(rest) if rest.is_empty() || rest.starts_with('/') => {

@@ -1,5 +1,5 @@
-//! The command by which a host starts headend. Hosts pass few variables: `HOME` among them, and
-//! none that moves a directory.
+//! The command by which a host starts headend. Hosts pass few variables: `HOME`, but none that
+//! moves a directory.
 
 use std::path::{Path, PathBuf};
 
@@ -9,13 +9,13 @@ use crate::wire::foreign;
 /// The command by which a host reaches a daemon.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostCommand {
-    /// The configuration file and the socket, where a host does not find them by itself.
+    /// The configuration file and the socket, if a host does not find them by itself.
     named: Option<(Option<PathBuf>, PathBuf)>,
 }
 
 impl HostCommand {
-    /// The command for a daemon with that configuration file, state directory and socket. `env` is
-    /// the daemon's environment, and `uid` its user.
+    /// Builds the command for a daemon with that configuration file, state directory and socket.
+    /// `env` is the daemon's environment, and `uid` its user.
     pub fn of(
         config: Option<&Path>,
         state: &Path,
@@ -27,14 +27,14 @@ impl HostCommand {
         let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let (config, socket) = (config.map(absolute), absolute(socket));
         let finds_config = config.as_ref().is_none_or(|config| locate(None, &left) == Located::File(config.clone()));
-        // The address of the socket is in the state directory.
+        // A host finds the socket by its address in the state directory.
         let runtime = [format!("/run/user/{uid}"), "/run/headend".to_owned()];
         let finds_socket = state_dir(&left).is_some_and(|dir| dir == absolute(state))
             || runtime.iter().any(|dir| Path::new(dir).join("headend.sock") == socket);
         Self { named: (!finds_config || !finds_socket).then_some((config, socket)) }
     }
 
-    /// The command as a line for a shell.
+    /// Returns the command as a line for a shell.
     pub fn line(&self) -> String {
         let mut line = "headend stdio".to_owned();
         if let Some((config, socket)) = &self.named {

@@ -1,11 +1,11 @@
-//! Tables of configuration keys: each row has the meaning of a key, its kind, its default and its
-//! range. The type with a member for each key, its default, and how it is read and shown are made
-//! of the rows.
+//! Tables of configuration keys: each row states the meaning of a key, its kind, its default and
+//! its range. The macro `keys!` generates from the rows a type with a field for each key, its
+//! default, and the functions that read and show it.
 
 use super::file::{Node, Table};
 use crate::policy::Rate;
 
-/// Reads a whole table, in which no other key may be; one that is not there has its defaults.
+/// Reads a whole table and reports its unknown keys; an absent table has its defaults.
 pub(super) fn read_whole<T: Default>(table: Option<Table<'_>>, read: impl FnOnce(&mut Table<'_>) -> T) -> T {
     let Some(mut table) = table else { return T::default() };
     let value = read(&mut table);
@@ -23,7 +23,7 @@ pub(super) fn rate(node: &Node<'_>) -> Option<Rate> {
     rate.map_err(|message| node.problem(message)).ok()
 }
 
-/// Reads a value of a kind.
+/// Reads a value of a kind, which is the name of a reader of `Node`, or `rate`.
 macro_rules! read_value {
     (rate, $node:ident) => {
         $crate::keys::rate(&$node)
@@ -33,7 +33,7 @@ macro_rules! read_value {
     };
 }
 
-/// The text or number of a value of a kind.
+/// Writes a value of a kind as TOML.
 macro_rules! shown_value {
     (count, $value:expr) => {
         toml::Value::Integer(i64::try_from($value).unwrap_or(i64::MAX))
@@ -52,6 +52,8 @@ macro_rules! shown_value {
     };
 }
 
+/// Generates a type for a table; see the head of this module. Fields under `besides` are read by
+/// hand.
 macro_rules! keys {
     (
         $(#[$about:meta])*
@@ -74,7 +76,7 @@ macro_rules! keys {
         }
 
         impl $name {
-            /// Reads the keys of the rows. An absent or invalid key has its default.
+            /// Reads the keys of the rows. An absent or invalid key gets its default.
             pub(super) fn read_keys(table: &mut $crate::file::Table<'_>) -> Self {
                 let mut this = Self::default();
                 $(
@@ -84,7 +86,7 @@ macro_rules! keys {
                 this
             }
 
-            /// The keys of the rows with their values.
+            /// Returns the keys of the rows with their values.
             pub(super) fn shown(&self) -> toml::Table {
                 [$(($key.to_owned(), shown_value!($kind, self.$field)),)*].into_iter().collect()
             }

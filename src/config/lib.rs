@@ -1,8 +1,9 @@
-//! Configuration: TOML text to a validated [`Config`]. Pure except [`load`], [`locate`] and
+//! The configuration: TOML text to a validated [`Config`]. Pure except [`load`], [`locate`] and
 //! [`preflight`].
 //!
-//! [`parse`] walks the TOML tree with the cursor of `file`, so it reports every problem at once, each with its line,
-//! its key path and what to write. The daemon and `headend check` share this path.
+//! [`parse`] walks the TOML tree with the cursor of `file`, so it reports every problem at once,
+//! each with its line, its key path and what to write. The daemon and `headend check` share this
+//! path.
 
 #![allow(
     clippy::missing_errors_doc,
@@ -16,7 +17,7 @@ use std::cell::RefCell;
 use std::io;
 use std::path::{Path, PathBuf};
 
-// The pure layers, which the files here name as if they were here.
+// The pure layers, so that the files here name them like layers of this crate.
 use headend_core::{catalog, mcp, policy, wire};
 
 mod address;
@@ -91,23 +92,26 @@ pub use self::units::{duration as duration_text, parse_duration};
 
 use self::file::Text;
 
-/// A configuration that was read, or its problems, with the files that were looked at.
+/// The result of reading a configuration: the configuration or its problems, and the files
+/// involved.
 #[derive(Debug)]
 pub struct Loading {
     /// The configuration with its warnings, or every problem at once, as text.
     pub outcome: Result<(Config, Vec<Warning>), String>,
-    /// What was read, or was to be read: the configuration first, `conf.d` and its files, the secrets that they name.
+    /// The files that were read, or should have been: the configuration first, `conf.d` and its
+    /// files, the secrets that they name.
     pub files: Vec<Seen>,
 }
 
-/// Reads and checks a configuration file with the files of `conf.d` beside it, in the order of their names. Secrets come from
-/// the environment and from files, which pass the same ownership checks as the configuration itself. A file that another
-/// user owns or may write is a problem.
+/// Reads and checks a configuration file with the files of `conf.d` beside it, in the order of
+/// their names. Secrets come from the environment and from files, which pass the same ownership
+/// checks as the configuration itself. A file that another user owns or may write is a problem.
 pub fn load(path: &Path) -> Loading {
     load_with(path, None)
 }
 
-/// The same with one more text, which comes last, and what problems call it.
+/// Does what [`load`] does with one more text, which comes last; `more` is its name in problems,
+/// and the text.
 pub fn load_with(path: &Path, more: Option<(&str, &str)>) -> Loading {
     let files = RefCell::new(Vec::new());
     let read = |path: &Path| {
@@ -142,7 +146,8 @@ pub fn load_with(path: &Path, more: Option<(&str, &str)>) -> Loading {
     Loading { outcome, files: files.into_inner() }
 }
 
-/// Checks a configuration text. `origin` is the prefix of each problem; `env` and `read` supply the secrets.
+/// Checks a configuration text. `origin` is the prefix of each problem; `env` and `read` supply the
+/// secrets.
 ///
 /// # Errors
 /// Every problem at once.
@@ -155,7 +160,7 @@ pub fn parse(
     parse_all(&[Text { origin, text }], env, read)
 }
 
-/// Checks a configuration of two texts, each with what problems call it.
+/// Checks a configuration of two texts, each with its name in problems. Files of secrets are read.
 ///
 /// # Errors
 /// Every problem at once.

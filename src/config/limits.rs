@@ -13,7 +13,7 @@ const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 const GIB: usize = 1 << 30;
 
-/// Any count that memory can hold.
+/// The range of a count: as many as memory can hold.
 const COUNT: RangeInclusive<usize> = 1..=1_000_000;
 
 const fn seconds(from: u64, to: u64) -> RangeInclusive<Duration> {
@@ -21,7 +21,7 @@ const fn seconds(from: u64, to: u64) -> RangeInclusive<Duration> {
 }
 
 impl Limits {
-    /// Reads the table. An absent or invalid key has its default.
+    /// Reads the table. An absent or invalid key gets its default.
     pub(crate) fn read(table: &mut Table<'_>) -> Self {
         let limits = Self::read_keys(table);
         limits.check(table);
@@ -45,87 +45,92 @@ keys! {
     /// Bounds on clients and their messages. The bounds per caller and on wrong credentials apply
     /// only to configurations with several callers.
     struct Limits {
-        /// Connections of one address of `listen` at once, after a valid credential. Each costs a
-        /// task and its buffers, some 30 KiB idle. Our own user, who has no share, leaves a quarter
-        /// to other callers.
+        /// The limit of connections of one address of `listen` after a valid credential. Each costs
+        /// a task and its buffers, some 30 KiB idle. Our own user, who has no share, leaves a
+        /// quarter to other callers.
         connections: usize as count = "max-connections", 1024, COUNT;
-        /// Connections of one address of `listen` at once before a valid credential; the oldest
-        /// gives way. A client needs one for the moment until its first request is read, so this
-        /// bounds how fast a stranger would have to connect to displace it.
+        /// The limit of connections of one address of `listen` before a valid credential; the
+        /// oldest gives way. A client needs one for the moment until its first request is read, so
+        /// this bounds how fast a stranger would have to connect to displace it.
         anonymous_connections: usize as count = "anonymous-connections", 512, COUNT;
-        /// Anonymous connections from one network address, so that one peer cannot take them all.
+        /// The limit of anonymous connections from one network address, so that one peer cannot
+        /// take them all.
         connections_per_ip: usize as count = "connections-per-ip", 256, COUNT;
-        /// Connections of one caller; hosts open a few for each window.
+        /// The limit of connections of one caller; hosts open a few for each window.
         connections_per_caller: usize as count = "connections-per-caller", 128, COUNT;
-        /// Request line and headers in bytes. Bearer tokens with many claims reach 16 KiB.
+        /// The limit of request line and headers in bytes. Bearer tokens with many claims reach 16
+        /// KiB.
         head_bytes: usize as size = "max-head", 64 * KIB, KIB..=MIB;
-        /// Header fields of a request; browsers send about 30.
+        /// The limit of header fields of a request; browsers send about 30.
         header_fields: usize as count = "max-header-fields", 100, 1..=1000;
-        /// One header field in bytes.
+        /// The limit of one header field in bytes.
         header_field_bytes: usize as size = "max-header-field", 16 * KIB, KIB..=MIB;
-        /// From the connection to its first byte.
+        /// The time from the connection to its first byte.
         first_byte_timeout: Duration as duration = "first-byte-timeout", Duration::from_secs(10), seconds(1, 3600);
-        /// From the first byte to the end of the head; ends slow-header attacks.
+        /// The time from the first byte to the end of the head; ends slow-header attacks.
         head_timeout: Duration as duration = "head-timeout", Duration::from_secs(10), seconds(1, 3600);
-        /// From the head to the end of the body: 4 MiB at 140 kB/s.
+        /// The time from the head to the end of the body: 4 MiB at 140 kB/s.
         body_timeout: Duration as duration = "body-timeout", Duration::from_secs(30), seconds(1, 3600);
-        /// How long a connection may stay open between requests.
+        /// The time for which a connection may stay open between requests.
         idle_timeout: Duration as duration = "idle-timeout", Duration::from_secs(120), seconds(1, 86_400);
-        /// How long a client may read nothing of what we write.
+        /// The time for which a client may read nothing of our output.
         write_timeout: Duration as duration = "write-timeout", Duration::from_secs(60), seconds(1, 3600);
-        /// Body of a request in bytes: an image as an argument fits.
+        /// The limit of the body of a request in bytes: an image as an argument fits.
         body_bytes: usize as size = "max-body", 4 * MIB, KIB..=GIB;
-        /// Nesting of a request's JSON; real arguments stay below ten.
+        /// The limit of nesting of a request's JSON, in levels; real arguments stay below ten.
         depth: usize as count = "max-depth", 64, 8..=1000;
-        /// Values in a request's JSON; bounds what parsing can cost.
+        /// The limit of values in a request's JSON; bounds the cost of parsing.
         nodes: usize as count = "max-nodes", 100_000, 100..=100_000_000;
-        /// A request's id in bytes: it is echoed and kept for the whole call.
+        /// The limit of a request's id in bytes: it is echoed and kept for the whole call.
         id_bytes: usize as size = "max-id", KIB, 16..=64 * KIB;
-        /// Calls at once, all upstreams together.
+        /// The limit of calls in flight, all upstreams together.
         in_flight: usize as count = "max-in-flight", 512, COUNT;
-        /// Calls of one caller at once: a sixteenth of all.
+        /// The limit of calls in flight of one caller: a sixteenth of all.
         in_flight_per_caller: usize as count = "in-flight-per-caller", 32, COUNT;
-        /// Calls that may wait for a slot. Those of one caller leave room for those of others.
+        /// The limit of calls that wait for a slot. Calls of one caller leave room for calls of
+        /// others.
         queue: usize as count = "queue", 128, 0..=1_000_000;
-        /// How long a call waits for a slot before it is refused; longer while another caller has
-        /// more slots than its own.
+        /// The time for which a call waits for a slot before it is refused; longer while another
+        /// caller has more slots than its own.
         queue_timeout: Duration as duration = "queue-timeout", Duration::from_secs(5), seconds(0, 3600);
-        /// Result sent to a client, in bytes. Models read far less; images need this.
+        /// The limit of a result sent to a client, in bytes. Models read far less; images need
+        /// this.
         result_bytes: usize as size = "max-result", 8 * MIB, KIB..=GIB;
-        /// Message taken from an upstream, in bytes. Twice the result: lists are long.
+        /// The limit of a message taken from an upstream, in bytes. Twice the result: lists are
+        /// long.
         upstream_result_bytes: usize as size = "max-upstream-result", 16 * MIB, KIB..=GIB;
-        /// Nesting of the JSON of a message taken from an upstream; clients' own parsers give up at
-        /// 100 to 1000.
+        /// The limit of nesting of the JSON of an upstream's message, in levels; clients' own
+        /// parsers give up at 100 to 1000.
         upstream_depth: usize as count = "max-upstream-depth", 256, 8..=100_000;
-        /// Values in the JSON of a message taken from an upstream: a million numbers pass.
+        /// The limit of values in the JSON of an upstream's message: a million numbers pass.
         upstream_nodes: usize as count = "max-upstream-nodes", 2_000_000, 1000..=100_000_000;
-        /// Programs that start at once, until each is ready or has not answered for ten seconds:
-        /// package runners load a machine.
+        /// The limit of programs that start at once, until each is ready or has not answered for
+        /// ten seconds: package runners load a machine.
         starts: usize as count = "max-starts", 8, 1..=1000;
-        /// Legacy sessions at once; beyond that the longest idle one ends.
+        /// The limit of legacy sessions; beyond it the longest idle one ends.
         sessions: usize as count = "max-sessions", 4096, COUNT;
-        /// Legacy sessions of one caller.
+        /// The limit of legacy sessions of one caller.
         sessions_per_caller: usize as count = "sessions-per-caller", 64, COUNT;
-        /// When a session without stream or call ends.
+        /// The time after which a session without stream or call ends.
         session_idle: Duration as duration = "session-idle", Duration::from_secs(30 * 60), seconds(1, 30 * 86_400);
-        /// When any session ends: a stolen session id is worth a day at most.
+        /// The time after which any session ends: a stolen session id is worth a day at most.
         session_max: Duration as duration = "session-max-age", Duration::from_secs(86_400), seconds(1, 365 * 86_400);
-        /// `subscriptions/listen` streams of one caller.
+        /// The limit of `subscriptions/listen` streams of one caller.
         streams_per_caller: usize as count = "streams-per-caller", 16, COUNT;
-        /// Subscribed URIs of one `subscriptions/listen` stream.
+        /// The limit of subscribed URIs of one `subscriptions/listen` stream.
         uris_per_stream: usize as count = "uris-per-stream", 256, COUNT;
-        /// Interval of keep-alives on a quiet stream; proxies cut at 60 s.
+        /// The interval of keep-alives on a quiet stream; proxies cut at 60 s.
         keepalive: Duration as duration = "keepalive", Duration::from_secs(15), seconds(1, 3600);
-        /// Requests of one caller.
+        /// The rate of requests of one caller.
         caller_rate: Rate as rate = "caller-rate", Rate { count: 20, per: Per::Second };
-        /// Burst of `caller-rate`: two seconds' worth, since hosts list everything at start.
+        /// The burst of `caller-rate`: two seconds' worth, since hosts list everything at start.
         caller_burst: usize as count = "caller-burst", 40, COUNT;
-        /// Wrong credentials from one address before the next wrong one gets 429. Right ones always
-        /// pass.
+        /// The rate of wrong credentials from one address, beyond which the next wrong one gets
+        /// 429. Valid ones always pass.
         auth_failures: Rate as rate = "auth-failures", Rate { count: 5, per: Per::Minute };
-        /// Bytes of all messages of 16 KiB and more, from their first byte until their readers have
-        /// them. A message without room is refused. Each of several callers has a quarter. Other
-        /// bounds limit the number of smaller ones.
+        /// The limit in bytes of all messages of 16 KiB and more together, from their first byte
+        /// until their readers have them. A message without room is refused. Each of several
+        /// callers has a quarter. Other bounds limit the number of smaller messages.
         buffered_bytes: usize as size = "max-buffered", 512 * MIB, MIB..=64 * GIB;
     }
 }

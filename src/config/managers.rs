@@ -1,25 +1,27 @@
-//! Directories of version managers, which put programs on the `PATH` of a login shell and on no other: nvm, mise, Volta, pyenv, and
-//! `~/.local/bin`. No shell is run.
+//! Finds the directories of version managers, which put programs on the `PATH` of a login shell
+//! only: nvm, mise, Volta, pyenv, and `~/.local/bin`. No shell is run.
 //!
-//! In user mode alone: the programs of a machine's service must not come from the home of an account that the servers themselves can
-//! write. A directory that another user may write counts as none.
+//! The search path gets them in user mode only: the programs of a machine's service must not come
+//! from the home of an account that the servers themselves can write. A directory that another user
+//! may write is left out.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use super::guard;
 
-/// Aliases of nvm may lead to others.
+/// The limit of nvm aliases that are followed, since an alias may lead to another.
 const MAX_ALIASES: usize = 8;
-/// Versions of one program that are looked at.
+/// The limit of versions of one program that are read.
 const MAX_VERSIONS: usize = 256;
 
-/// Directories of other installers below a home. They are not searched, since they hold more than servers need.
+/// Directories of other installers below a home. They are not on the search path, since they hold
+/// more than servers need.
 const INSTALLERS: [&str; 7] = ["bin", ".asdf/shims", ".cargo/bin", ".bun/bin", ".deno/bin", "go/bin", ".rd/bin"];
 /// Directories of a machine that the PATH of a service or a desktop may lack.
 const MACHINE: [&str; 4] = ["/usr/local/bin", "/opt/homebrew/bin", "/home/linuxbrew/.linuxbrew/bin", "/snap/bin"];
 
-/// Where the managers keep what they install.
+/// The directories in which the managers keep what they install.
 struct Homes {
     home: PathBuf,
     nvm: Vec<PathBuf>,
@@ -30,7 +32,8 @@ struct Homes {
 }
 
 impl Homes {
-    /// `None` in a service of the system.
+    /// Reads the directories from the environment; `None` in a service of the system, or without
+    /// a home.
     fn of(env: &dyn Fn(&str) -> Option<String>) -> Option<Self> {
         let is_service = env("STATE_DIRECTORY").is_some_and(|directory| !directory.is_empty());
         if is_service { None } else { Self::of_user(env) }
@@ -52,7 +55,7 @@ impl Homes {
         Some(Self { home, nvm, mise, volta, pyenv, fnm })
     }
 
-    /// Folders whose entries are versions of one program.
+    /// Returns the folders whose entries are versions of one program.
     fn versions(&self) -> Vec<PathBuf> {
         let mut folders: Vec<PathBuf> = self.nvm.iter().map(|root| root.join("versions/node")).collect();
         folders.push(self.pyenv.join("versions"));
@@ -64,8 +67,9 @@ impl Homes {
     }
 }
 
-/// Directories with programs that exist, in the order in which they are searched; none that the search path has already, nor of another
-/// version than it has: the shell that started us has chosen one.
+/// Returns existing directories with programs, in the order of the search. Leaves out directories
+/// that the search path has already, and other versions of them: the shell that started us has
+/// chosen one.
 pub(super) fn directories(env: &dyn Fn(&str) -> Option<String>, search_path: &[PathBuf]) -> Vec<PathBuf> {
     let Some(homes) = Homes::of(env) else { return Vec::new() };
     let nvm = homes.nvm.iter().find_map(|root| node_of_nvm(root));
@@ -80,8 +84,8 @@ pub(super) fn directories(env: &dyn Fn(&str) -> Option<String>, search_path: &[P
     all.filter(|directory| !is_there(directory) && is_ours(directory)).collect()
 }
 
-/// Every directory in which version managers and installers put programs, searched or not: where a program that is missing may be. Of
-/// several versions the newest comes first.
+/// Returns every directory in which version managers and installers put programs, searched or not:
+/// where a missing program may be. Of several versions the newest comes first.
 pub fn known_directories(env: &dyn Fn(&str) -> Option<String>) -> Vec<PathBuf> {
     let mut all = Vec::new();
     if let Some(homes) = Homes::of_user(env) {
@@ -98,13 +102,15 @@ pub fn known_directories(env: &dyn Fn(&str) -> Option<String>) -> Vec<PathBuf> {
     all
 }
 
-/// Folders of versions: a program that is found in another version of one of them is at the same place.
+/// Returns the folders of versions: a program found in another version below one of them counts as
+/// being at the same place.
 pub fn version_folders(env: &dyn Fn(&str) -> Option<String>) -> Vec<PathBuf> {
     let folders = Homes::of(env).map(|homes| homes.versions()).unwrap_or_default();
     folders.into_iter().filter(|folder| is_ours(folder)).collect()
 }
 
-/// Whether that is a directory in which only we and root can make files. A group of our own number has no other member.
+/// Reports whether only we and root can create files in a directory. The group with the number of
+/// our own user has no other member.
 fn is_ours(directory: &Path) -> bool {
     let Ok(data) = std::fs::metadata(directory) else { return false };
     let own = rustix::process::geteuid().as_raw();
@@ -113,7 +119,7 @@ fn is_ours(directory: &Path) -> bool {
     data.is_dir() && (data.uid() == own || data.uid() == 0) && data.mode() & forbidden == 0
 }
 
-/// Whether two programs are the same one in two versions below one of the folders. Pure.
+/// Reports whether two paths are one program in two versions below one of the folders. Pure.
 pub fn is_same_place(one: &Path, other: &Path, folders: &[PathBuf]) -> bool {
     folders.iter().any(|folder| {
         let (Some(one), Some(other)) = (behind_version(one, folder), behind_version(other, folder)) else {
@@ -123,7 +129,8 @@ pub fn is_same_place(one: &Path, other: &Path, folders: &[PathBuf]) -> bool {
     })
 }
 
-/// The way to a program from the version of it in a folder.
+/// Returns the path of a program relative to the version below a folder; `None` if it is not below
+/// one.
 fn behind_version<'p>(program: &'p Path, folder: &Path) -> Option<&'p Path> {
     let rest = program.strip_prefix(folder).ok()?;
     let mut parts = rest.components();
@@ -135,7 +142,7 @@ fn behind_version<'p>(program: &'p Path, folder: &Path) -> Option<&'p Path> {
     (is_version && goes_down && rest.components().next().is_some()).then_some(rest)
 }
 
-/// The programs of the version of Node that a new shell would use.
+/// Returns the directory with the programs of the Node version that a new shell would use.
 fn node_of_nvm(root: &Path) -> Option<PathBuf> {
     let installed = versions_in(&root.join("versions/node"));
     let wanted = alias(&root.join("alias"));
@@ -148,7 +155,7 @@ fn node_of_nvm(root: &Path) -> Option<PathBuf> {
     Some(version.join("bin"))
 }
 
-/// The versions in a folder, the oldest first. Entries with other names are none.
+/// Returns the versions in a folder, the oldest first. Entries with other names are skipped.
 fn versions_in(folder: &Path) -> Vec<(Vec<u32>, PathBuf)> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().take(MAX_VERSIONS);
     let version = |entry: std::fs::DirEntry| Some((numbers(entry.file_name().to_str()?)?, entry.path()));
@@ -157,7 +164,7 @@ fn versions_in(folder: &Path) -> Vec<(Vec<u32>, PathBuf)> {
     versions
 }
 
-/// The version that the alias `default` leads to; `None` where there is none.
+/// Returns the version to which the alias `default` leads; `None` if there is no such alias.
 fn alias(folder: &Path) -> Option<String> {
     let mut name = "default".to_owned();
     for step in 0..MAX_ALIASES {
@@ -168,11 +175,11 @@ fn alias(folder: &Path) -> Option<String> {
             None => return (step > 0).then_some(name),
         }
     }
-    // Aliases that lead to each other: no version has that name.
+    // The aliases lead to each other: no version has that name.
     Some(name)
 }
 
-/// The numbers of `v22.4.1` or of its begin.
+/// Returns the numbers of `v22.4.1` or of its beginning.
 fn numbers(version: &str) -> Option<Vec<u32>> {
     version.strip_prefix('v').unwrap_or(version).split('.').map(|part| part.parse().ok()).collect()
 }

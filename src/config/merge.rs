@@ -1,19 +1,19 @@
-//! Several files as one configuration: tables are merged, rules and limits of the policy follow each other, and whatever else
-//! stands in two files is a problem that names both.
+//! Merges several files into one configuration: tables are merged, rules and limits of the policy
+//! are appended, and anything else in two files is a problem that names both.
 
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
-/// Tables below the top that several files may add to. An entry of `upstreams` and `profiles` is of one file alone: half an
-/// upstream in each of two files is hardly what anyone means.
+/// Tables below the top that several files may add to. An entry of `upstreams` and `profiles`
+/// belongs to one file: half an upstream in each of two files is hardly intended.
 const SHARED: [&str; 4] = ["server.auth", "server.auth.tokens", "server.limits", "policy.consent"];
-/// Arrays of tables that go on in the next file.
+/// Arrays of tables to which the next file appends.
 const CONTINUED: [&str; 3] = ["policy.rules", "policy.limits", "policy.consent.holds"];
 
-/// Told of a key path that stands in two files, and of both positions.
+/// A callback for a key path that is in two files, with both positions.
 type Twice<'a> = &'a dyn Fn(&str, usize, usize);
 
-/// Adds the tables of a later file. What stands in both is told.
+/// Adds the tables of a later file, and reports each key that is in both.
 pub(super) fn merge<'t>(into: &mut DeTable<'t>, from: DeTable<'t>, path: &str, twice: Twice<'_>) {
     for (key, value) in from {
         let name: &str = key.get_ref();
@@ -39,7 +39,7 @@ pub(super) fn merge<'t>(into: &mut DeTable<'t>, from: DeTable<'t>, path: &str, t
     }
 }
 
-/// The key path of an entry; keys that are no bare keys are quoted.
+/// Returns the key path of an entry; keys that are no bare keys are quoted.
 pub(super) fn join(path: &str, key: &str) -> String {
     let bare = !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
     let key = if bare { key.to_owned() } else { format!("{key:?}") };
@@ -50,7 +50,8 @@ fn is_shared(path: &str) -> bool {
     !path.contains('.') || SHARED.contains(&path)
 }
 
-/// Adds the rules, limits or holds of a later file.
+/// Appends the rules, limits or holds of a later file, and reports each id that an earlier file
+/// has.
 fn go_on<'t>(before: &mut DeArray<'t>, more: DeArray<'t>, path: &str, twice: Twice<'_>) {
     let earlier = before.len();
     for item in more {
@@ -65,13 +66,13 @@ fn go_on<'t>(before: &mut DeArray<'t>, more: DeArray<'t>, path: &str, twice: Twi
     }
 }
 
-/// The id of a rule or limit, and its position.
+/// Returns the id of a rule or limit, and its position.
 fn id<'v>(item: &'v Spanned<DeValue<'_>>) -> Option<(&'v str, usize)> {
     let value = item.get_ref().as_table()?.get("id")?;
     Some((value.get_ref().as_str()?, value.span().start))
 }
 
-/// A table whose positions are counted from further on.
+/// Adds an offset to all positions of a table.
 pub(super) fn moved_table(table: DeTable<'_>, by: usize) -> DeTable<'_> {
     if by == 0 {
         return table;

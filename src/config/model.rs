@@ -25,12 +25,12 @@ use super::pairs::pairs;
 use super::proxy::ProxySettings;
 use super::secret::{Secret, is_secret_name};
 
-/// Times of `[stdio] reconnect-timeout`.
+/// The range of `[stdio] reconnect-timeout`.
 const RECONNECT_TIMES: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(86_400);
-/// Values of `[naming] max-length`; the protocol allows no longer name.
+/// The range of `[naming] max-length`; the protocol allows no longer name.
 const NAME_LENGTHS: RangeInclusive<usize> = MIN_MAX_LENGTH..=128;
 
-/// Everything the gateway does, resolved: defaults filled in, secrets read, every value checked.
+/// The whole configuration, resolved: defaults filled in, secrets read, every value checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// The configuration file; `None` for a text from elsewhere.
@@ -38,21 +38,24 @@ pub struct Config {
     /// The files of `conf.d` that were merged with it, in their order.
     pub also: Vec<PathBuf>,
     pub server: Server,
-    /// Address of `/metrics`, `/healthz` and `/readyz`; `None` switches them off.
+    /// The address of `/metrics`, `/healthz` and `/readyz`; `None` switches them off.
     pub metrics: Option<SocketAddr>,
     pub console: Console,
     pub admin: Admin,
     pub stdio: Stdio,
     pub naming: Naming,
     pub defaults: Defaults,
-    /// In the order of the file, which is the order of all lists.
+    /// The enabled upstreams in the order of the file, which is the order of all lists.
     pub upstreams: Vec<Upstream>,
-    /// Those with `enabled = false`: checked like the others and neither started nor listed. What is known of them is kept.
+    /// The upstreams with `enabled = false`: checked like the others, but neither started nor
+    /// listed. Their stored data is kept.
     pub disabled: Vec<Upstream>,
-    /// Those of `disabled` that the operator switched off while this process runs; none in a configuration that was read.
+    /// The upstreams in `disabled` that the operator switched off while this process runs; none in
+    /// a configuration that was read.
     pub off: Vec<UpstreamName>,
     pub policy: PolicySpec,
-    /// Whether there is a `[policy]` table. Without one every call needs an approval, with a warning.
+    /// True if there is a `[policy]` table. Without one every call needs an approval, with a
+    /// warning.
     pub policy_stated: bool,
     pub consent: Consent,
     pub profiles: Vec<Profile>,
@@ -64,20 +67,20 @@ pub struct Config {
 /// The `[secrets]` table.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Secrets {
-    /// Key that seals values in the store; `None`: the key file of the state directory.
+    /// The key that seals values in the store; `None` for the key file of the state directory.
     pub key: Option<Secret>,
 }
 
 /// The `[console]` table.
 #[derive(Clone, Copy, Debug)]
 pub struct Console {
-    /// Address of the pages; `None` switches them off.
+    /// The address of the pages; `None` switches them off.
     pub listen: Option<SocketAddr>,
-    /// The operator wrote the address, so headend tries no other.
+    /// True if the operator wrote the address, so that headend tries no other.
     pub chosen: bool,
 }
 
-// The default address is the same console, whether it is written or not.
+// Without `chosen`: the default address is an equal console, whether it is written or not.
 impl PartialEq for Console {
     fn eq(&self, other: &Self) -> bool {
         self.listen == other.listen
@@ -88,11 +91,11 @@ impl PartialEq for Console {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Server {
-    /// Loopback addresses only: this release has no TLS of its own.
+    /// The listen addresses. Loopback only: this release has no TLS of its own.
     pub listen: Vec<SocketAddr>,
-    /// Path of the MCP endpoint; `<endpoint>/<profile>` serves a profile.
+    /// The path of the MCP endpoint; `<endpoint>/<profile>` serves a profile.
     pub endpoint: String,
-    /// Whether headend also serves the HTTP+SSE transport of 2024-11-05.
+    /// True if headend also serves the HTTP+SSE transport of 2024-11-05.
     pub legacy_sse: bool,
     /// `Host` values beyond the listen addresses and loopback names.
     pub allowed_hosts: Vec<String>,
@@ -102,25 +105,25 @@ pub struct Server {
     pub auth: Auth,
     #[serde(skip)]
     pub limits: Limits,
-    /// How long calls in flight may take to end at shutdown.
+    /// The time that calls in flight have to end at shutdown.
     pub drain_timeout: Duration,
 }
 
-/// Authentication of clients over HTTP.
+/// The authentication of clients over HTTP.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "mode", rename_all = "kebab-case")]
 pub enum Auth {
-    /// The generated token of the caller `local`, and these: (caller, token).
+    /// The generated token of the caller `local`, and these tokens: (caller, token).
     Token {
         #[serde(serialize_with = "pairs")]
         tokens: Vec<(String, Secret)>,
     },
-    /// Every client on the loopback address is the caller `local`.
+    /// No authentication: every client on the loopback address is the caller `local`.
     None,
 }
 
 impl Config {
-    /// Whether there can be a caller other than the local user.
+    /// Reports whether there can be a caller other than the local user.
     pub fn has_many_callers(&self) -> bool {
         let tokens = matches!(&self.server.auth, Auth::Token { tokens } if !tokens.is_empty());
         tokens || self.admin.group.is_some() || !self.admin.users.is_empty()
@@ -130,9 +133,9 @@ impl Config {
 /// The `[admin]` table.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Admin {
-    /// `None`: a socket in the runtime directory.
+    /// The path of the socket; `None` for a socket in the runtime directory.
     pub socket: Option<PathBuf>,
-    /// Group that may connect; makes the socket 0660.
+    /// The group that may connect; makes the socket 0660.
     pub group: Option<String>,
     /// User names or uids that may connect, in addition to our own and root.
     pub users: Vec<String>,
@@ -142,8 +145,8 @@ keys! {
     /// The `[stdio]` table.
     #[derive(Copy)]
     struct Stdio {
-        /// How long `headend stdio` looks for a daemon that went away. An update of the machine
-        /// restarts the daemon within the default.
+        /// The time for which `headend stdio` looks for a daemon that went away. An update of the
+        /// machine restarts the daemon within the default.
         reconnect_timeout: Duration as duration = "reconnect-timeout", Duration::from_secs(300), RECONNECT_TIMES;
     }
 }
@@ -153,12 +156,12 @@ keys! {
     #[derive(Copy)]
     struct Naming {
         uris: Uris as choice = "uris", Uris::Keep;
-        /// Longest exposed name, in bytes.
+        /// The longest exposed name, in bytes.
         max_length: usize as count = "max-length", DEFAULT_MAX_LENGTH, NAME_LENGTHS;
     }
 }
 
-/// How resource URIs are exposed.
+/// The form in which resource URIs are exposed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(const_into_str, serialize_all = "kebab-case")]
 pub enum Uris {
@@ -168,7 +171,7 @@ pub enum Uris {
     Prefix,
 }
 
-/// One `[upstreams.<name>]` table.
+/// An `[upstreams.<name>]` table.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Upstream {
@@ -176,52 +179,55 @@ pub struct Upstream {
     pub name: UpstreamName,
     #[serde(skip)]
     pub target: Target,
-    /// Of a server behind a URL: how the gateway logs in.
+    /// The login of the gateway at a server behind a URL.
     #[serde(skip)]
     pub auth: Option<UpstreamAuth>,
     /// The proxy on the way to a server behind a URL and to its authorization servers. No part of
     /// the launch.
     #[serde(skip)]
     pub proxy: ProxySettings,
-    /// Secrets and variables that are not there, each with what to do; it is not started without them.
+    /// Descriptions of missing secrets and variables, each with its remedy; without them the
+    /// upstream is not started.
     #[serde(skip)]
     pub lacks: Vec<String>,
-    /// Whether `${VAR}` is put in; `None`: everywhere but in `command`.
+    /// True if `${VAR}` is replaced, false if not; `None` replaces it everywhere except in
+    /// `command`.
     pub expand: Option<bool>,
-    /// Names and values of the variables that were put in, which are shown nowhere.
+    /// Names and values of the variables that were replaced; these values are shown nowhere.
     #[serde(skip)]
     pub expanded: Vec<(String, Secret)>,
     pub era: EraChoice,
     pub instance: Instance,
     pub start: Start,
-    /// How long a call may stay silent; each progress notice restarts it.
+    /// The time for which a call may stay silent; each progress notice restarts it.
     pub call_timeout: Duration,
-    /// How long a call may take with all its progress.
+    /// The longest time that a call may take, with all its progress.
     pub call_max: Duration,
-    /// From launch to the end of the handshake; a start that took longer has twice the time when it is repeated.
+    /// The time from launch to the end of the handshake; a start that took longer has twice the
+    /// time when it is repeated.
     pub start_timeout: Duration,
-    /// How long a call waits for a start.
+    /// The time for which a call waits for a start.
     pub start_wait: Duration,
-    /// How long a lazy upstream runs on without a use.
+    /// The time for which a lazy upstream keeps running without use.
     pub idle_stop: Duration,
-    /// Items of each of its lists that are offered.
+    /// The limit of items in each of its lists that are offered.
     pub max_inventory: usize,
-    /// Calls at once.
+    /// The limit of calls in flight.
     pub max_in_flight: usize,
-    /// Calls that may wait for a slot.
+    /// The limit of calls that wait for a slot.
     pub queue: usize,
     pub queue_timeout: Duration,
-    /// How long a question of a shared process may wait until it is clear whose it is.
+    /// The time for which a question of a shared process may wait until its client is known.
     pub attribution_timeout: Duration,
-    /// Which roots the server learns.
+    /// The roots that the server may learn.
     #[serde(skip)]
     pub roots: Roots,
-    /// Which completions are passed on.
+    /// The completions that are passed on.
     pub completions: Completions,
-    /// Which elicitations the server may make.
+    /// The elicitations that the server may make.
     #[serde(skip)]
     pub elicit: Elicit,
-    /// How far headend trusts the hints of its tools.
+    /// The trust of headend in the hints of its tools.
     pub trust: Trust,
     /// Privileges and umask of its processes.
     #[serde(skip)]
@@ -229,12 +235,12 @@ pub struct Upstream {
     /// The part of our environment that its processes get.
     #[serde(skip)]
     pub surroundings: Surroundings,
-    /// What happens when a definition changes.
+    /// The consequence of a changed definition.
     pub on_change: OnChange,
     /// The operator's annotations: patterns over original names, and the hints that hold for them.
     #[serde(serialize_with = "pairs")]
     pub annotations: Vec<(String, Hints)>,
-    /// Prefix of each exposed name, separator included.
+    /// The prefix of each exposed name, separator included.
     pub prefix: String,
     pub tools: Filter,
     pub prompts: Filter,
@@ -242,38 +248,38 @@ pub struct Upstream {
 }
 
 impl Upstream {
-    /// Whether several clients may share one process of it.
+    /// Reports whether several clients may share one process of it.
     pub fn is_shared_process(&self) -> bool {
         matches!(self.target, Target::Stdio { .. }) && matches!(self.instance, Instance::Auto | Instance::Shared)
     }
 }
 
-/// Which completions of arguments an upstream is asked for.
+/// The arguments whose completions an upstream is asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray, Serialize)]
 #[strum(const_into_str, serialize_all = "kebab-case")]
 #[serde(into = "&'static str")]
 pub enum Completions {
-    /// Those of items whose calls need no approval or have a lasting grant.
+    /// Arguments of items whose calls need no approval or have a lasting grant.
     #[default]
     Consented,
-    /// Those of all items that are not denied.
+    /// Arguments of all items that are not denied.
     Pass,
 }
 
-/// How an upstream is reached.
+/// The program or the URL of an upstream.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Target {
     Stdio {
         /// Program and arguments, at least one word; no shell is involved.
         command: Vec<Template>,
         env: Vec<(String, Secret)>,
-        /// Absolute.
+        /// The working directory, an absolute path.
         cwd: Option<Template>,
     },
     Http {
-        /// `https`, or `http` to a loopback host.
+        /// An `https` URL, or `http` to a loopback host.
         url: Url,
-        /// The text of `url` where it has variables.
+        /// The text of `url` in the file, if it has variables.
         written: Option<String>,
         transport: Transport,
         headers: Vec<(String, Secret)>,
@@ -281,28 +287,29 @@ pub enum Target {
 }
 
 impl Target {
-    /// Whether the path of the program, which its first word leads to, holds what was put in for variables.
+    /// Reports whether the path of the program, which its first word leads to, contains values of
+    /// variables.
     pub fn hides_program(&self, word: &Template) -> bool {
         let Self::Stdio { cwd, .. } = self else { return false };
         let is_below = word.written().contains('/') && !word.written().starts_with('/');
         word.is_expanded() || (is_below && cwd.as_ref().is_some_and(Template::is_expanded))
     }
 
-    /// The URL as it is part of a launch and is shown: without what was put in for variables.
+    /// Returns the URL as it is part of a launch and is shown: without the values of variables.
     pub fn shown_url(&self) -> Option<String> {
         let Self::Http { url, written, .. } = self else { return None };
-        // Written as a parser writes it, which was all that a launch had before there were variables.
+        // Normalised by the parser, as launches had it before there were variables.
         let parsed = |text: &String| Url::parse(text).map_or_else(|_| text.clone(), |url| url.to_string());
         Some(written.as_ref().map_or_else(|| url.to_string(), parsed))
     }
 
-    /// Whether one of the headers is a credential, by its name.
+    /// Reports whether one of the headers is a credential, by its name.
     pub fn has_credential(&self) -> bool {
         let Self::Http { headers, .. } = self else { return false };
         headers.iter().any(|(name, _)| is_secret_name(name))
     }
 
-    /// Whether the server is on this machine.
+    /// Reports whether the server is on this machine.
     pub fn is_here(&self) -> bool {
         match self {
             Self::Stdio { .. } => true,
@@ -311,12 +318,12 @@ impl Target {
     }
 }
 
-/// Confinement of an upstream's processes and of all that they start.
+/// The confinement of an upstream's processes and of all that they start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Confinement {
-    /// The processes gain no privileges from programs, for example with a set-user-ID bit.
+    /// True if the processes gain no privileges from programs, for example with a set-user-ID bit.
     pub no_new_privileges: bool,
-    /// Mode bits that their new files lack; `None`: our own umask.
+    /// The mode bits that new files lack; `None` for our own umask.
     pub umask: Option<u32>,
 }
 
@@ -326,13 +333,14 @@ impl Default for Confinement {
     }
 }
 
-/// The `[defaults]` table: what holds for upstreams beside their own.
+/// The `[defaults]` table: settings for upstreams that lack their own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Defaults {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub env_from: Vec<String>,
-    /// Absolute. An empty list: none of version managers either.
+    /// Directories before the `PATH`, absolute paths. An empty list leaves out those of version
+    /// managers too.
     pub path: Option<Vec<PathBuf>>,
 }
 
@@ -343,9 +351,9 @@ pub struct Surroundings {
     /// Variables by name, in addition to those that all processes of its trust get.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub env_from: Vec<String>,
-    /// Directories before its `PATH`. Absolute.
+    /// Directories before its `PATH`, absolute paths.
     pub path: Vec<PathBuf>,
-    /// Whether directories of version managers stand between them and the `PATH`.
+    /// True if directories of version managers are put between `path` and the `PATH`.
     #[serde(skip)]
     pub managers: bool,
 }
@@ -356,7 +364,7 @@ impl Default for Surroundings {
     }
 }
 
-/// HTTP transport of an upstream.
+/// The HTTP transport of an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray, Serialize)]
 #[strum(const_into_str, serialize_all = "kebab-case")]
 #[serde(into = "&'static str")]
@@ -366,18 +374,18 @@ pub enum Transport {
     Sse,
 }
 
-/// Which protocol era to speak to an upstream.
+/// The protocol era in which headend speaks to an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray, Serialize)]
 #[strum(const_into_str, serialize_all = "kebab-case")]
 #[serde(into = "&'static str")]
 pub enum EraChoice {
-    /// Probe the server.
+    /// The result of probing the server.
     Auto,
     Legacy,
     Modern,
 }
 
-/// Who shares one process or session of an upstream.
+/// The scope of one process or session of an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray, Serialize)]
 #[strum(const_into_str, serialize_all = "kebab-case")]
 #[serde(into = "&'static str")]
@@ -388,22 +396,23 @@ pub enum Instance {
     PerSession,
 }
 
-/// When an upstream is started.
+/// The time at which an upstream is started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray, Serialize)]
 #[strum(const_into_str, serialize_all = "kebab-case")]
 #[serde(into = "&'static str")]
 pub enum Start {
     Eager,
-    /// When it is needed: by a call or subscription, or because its lists are not known yet. Stops when it is idle.
+    /// When it is needed: by a call or subscription, or because its lists are unknown. It stops
+    /// when it is idle.
     Lazy,
 }
 
-/// Which items are offered, and under which local name. Globs.
+/// The items that are offered, and their local names. Globs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Filter {
     pub allow: Vec<String>,
     pub deny: Vec<String>,
-    /// (original, local name), tools and prompts of upstreams only.
+    /// (original, local name), for tools and prompts of upstreams only.
     #[serde(serialize_with = "pairs", skip_serializing_if = "Vec::is_empty")]
     pub rename: Vec<(String, String)>,
 }
@@ -414,19 +423,19 @@ impl Default for Filter {
     }
 }
 
-/// One `[profiles.<name>]` table: a named view of the catalog.
+/// A `[profiles.<name>]` table: a named view of the catalog.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Profile {
     #[serde(skip)]
     pub name: String,
-    /// Every upstream where the file names none.
+    /// The upstreams of the view; all of them if the file names none.
     #[serde(skip)]
     pub upstreams: Vec<UpstreamName>,
-    /// Over canonical names.
+    /// A filter over canonical names.
     pub tools: Filter,
     pub prompts: Filter,
     pub resources: Filter,
-    /// Names and URIs of its one upstream, unchanged.
+    /// True if names and URIs of its single upstream stay unchanged.
     pub transparent: bool,
     pub hints: ShownHints,
 }
@@ -436,10 +445,11 @@ pub struct Profile {
 #[strum(const_into_str, serialize_all = "kebab-case")]
 #[serde(into = "&'static str")]
 pub enum ShownHints {
-    /// The server's own below the operator's. Of an untrusted server, those that policy goes by.
+    /// The server's hints, overridden by the operator's. For an untrusted server, the hints that
+    /// policy uses.
     #[default]
     Server,
-    /// Those that policy goes by.
+    /// The hints that policy uses.
     Tightened,
 }
 
@@ -455,11 +465,11 @@ keys! {
     }
 }
 
-/// How log lines look.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(const_into_str, serialize_all = "kebab-case")]
 pub enum LogFormat {
-    /// To the journal under systemd, else text.
+    /// Lines to the journal under systemd, else text.
     Auto,
     Text,
     Json,

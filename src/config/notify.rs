@@ -1,4 +1,4 @@
-//! The keys `notify` of `[policy.consent]`: who tells a person that approvals are open.
+//! Reads the keys `notify` of `[policy.consent]`: the receiver of notices that approvals are open.
 
 use url::{Host, Url};
 
@@ -10,11 +10,11 @@ use super::proxy::ProxySettings;
 use super::remote::{headers, url};
 use super::secret::{self, Lacks, Secret};
 
-/// Where notices of open approvals go, and what is in them.
+/// The settings of notices of open approvals: their receiver and their content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notify {
     pub to: Notified,
-    /// The arguments of the calls are told too.
+    /// True if notices hold the arguments of the calls.
     pub arguments: bool,
 }
 
@@ -29,19 +29,19 @@ pub enum Notified {
 /// A URL that takes notices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hook {
-    /// Many services know their users by a secret in the path.
+    /// The URL; a secret, since many services identify their users by its path.
     pub url: Secret,
     /// Scheme, host and port.
     pub origin: String,
-    /// Its server is on this machine; every other one has to be on the internet.
+    /// True if its server is on this machine; any other has to be on the internet.
     pub is_here: bool,
     pub headers: Vec<(String, Secret)>,
-    /// The way to it, as headend's environment says.
+    /// The proxy to use, from headend's environment.
     pub proxy: ProxySettings,
 }
 
 impl Hook {
-    /// The URL for people.
+    /// Returns the URL with its path hidden, for people.
     pub fn shown(&self) -> String {
         format!("{}/{}", self.origin, secret::REDACTED)
     }
@@ -70,9 +70,10 @@ impl Notify {
     }
 }
 
+/// Reads a program and its arguments; the program is an absolute path.
 fn program(node: &Node<'_>) -> Option<Vec<String>> {
     let words = command(node, &mut Lacks::new(false, Some(false)))?;
-    // Without a PATH nothing is looked up.
+    // An absolute path: there is no PATH in which to look it up.
     let program = node.items("an array of the program and its arguments")?.first()?.home_path()?;
     let rest = words.iter().skip(1).map(Template::expose).map(str::to_owned);
     Some(std::iter::once(program.display().to_string()).chain(rest).collect())
@@ -85,6 +86,7 @@ fn hook_headers(node: &Node<'_>) -> Option<Vec<(String, Secret)>> {
     lacks.found.is_empty().then_some(headers)
 }
 
+/// Reads a URL that takes notices, without its headers.
 fn hook(node: &Node<'_>) -> Option<Hook> {
     if node.as_str().is_some_and(|text| !text.contains("://")) {
         node.problem(

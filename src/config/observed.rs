@@ -1,23 +1,23 @@
-//! Which keys the tables of a configuration have, and as what their values are read: what the JSON Schema for editors is made of. Nothing
-//! but a test listens.
+//! Records the keys of the tables of a configuration and the types of their values, for the JSON
+//! Schema of editors. Records nothing outside of tests.
 
 #[cfg(not(test))]
 use serde_json::Value;
 
-/// Told by the cursor over a configuration.
+/// A recorder that the cursor over a configuration calls.
 #[cfg(not(test))]
 #[derive(Default)]
 pub(super) struct Observed(());
 
 #[cfg(not(test))]
 impl Observed {
-    /// A value is read as one of that JSON Schema.
+    /// Called when a value is read as described by that JSON Schema.
     pub(super) fn shape(&self, _path: &str, _shape: impl FnOnce() -> Value) {}
 
-    /// The keys of a table are names.
+    /// Called when the keys of a table are names.
     pub(super) fn names(&self, _path: &str) {}
 
-    /// These are the keys of a table.
+    /// Called with the keys that a table may have.
     pub(super) fn keys(&self, _path: &str, _keys: &[&'static str]) {}
 }
 
@@ -34,7 +34,7 @@ mod listening {
     #[derive(Default)]
     pub(crate) struct Observed(RefCell<All>);
 
-    /// By key path.
+    /// The records by key path.
     #[derive(Default)]
     pub(crate) struct All {
         pub(crate) shapes: BTreeMap<String, Vec<Value>>,

@@ -1,4 +1,4 @@
-//! Names with values, in the order of the file.
+//! Serialises names with values, in the order of the file.
 
 use serde::{Serialize, Serializer};
 

@@ -1,4 +1,4 @@
-//! Places of files: the configuration, the state directory, the programs of upstreams.
+//! Finds files: the configuration, the state directory, the programs of upstreams.
 
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
@@ -11,22 +11,22 @@ use super::surroundings::{Lookup, search_path};
 /// The configuration of the whole machine.
 pub const SYSTEM: &str = "/etc/headend/headend.toml";
 
-/// Search path where the environment has no `PATH`.
+/// The search path if the environment has no `PATH`.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// Place of the configuration.
+/// The location of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Located {
     File(PathBuf),
-    /// No file found: the embedded default applies.
+    /// No file: the embedded default applies.
     Embedded,
 }
 
 /// Finds the configuration: `explicit`, `$HEADEND_CONFIG`, `$XDG_CONFIG_HOME/headend/headend.toml`
 /// (`~/.config/..`), `/etc/headend/headend.toml`.
 ///
-/// A path that the user named is not checked for existence, so that a typing error never leads to another
-/// configuration.
+/// A path that the user named is not checked for existence, so that a typing error never leads to
+/// another configuration.
 pub fn locate(explicit: Option<&Path>, env: &dyn Fn(&str) -> Option<String>) -> Located {
     // A file that cannot be examined counts as present: loading it reports why.
     locate_among(explicit, env, &|path| path.try_exists().unwrap_or(true))
@@ -45,14 +45,14 @@ fn locate_among(
     found.map_or(Located::Embedded, Located::File)
 }
 
-/// The configuration of one user: `$XDG_CONFIG_HOME/headend/headend.toml` (`~/.config/..`). `None` when the environment
-/// names no directory.
+/// Returns the path of the user's configuration: `$XDG_CONFIG_HOME/headend/headend.toml`
+/// (`~/.config/..`). `None` if the environment names no directory.
 pub fn user_file(env: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
     base_dir(env, "XDG_CONFIG_HOME", ".config").map(|dir| dir.join("headend/headend.toml"))
 }
 
-/// The state directory: `$STATE_DIRECTORY`, else `$XDG_STATE_HOME/headend` (`~/.local/state/headend`). `None` when the
-/// environment names no directory.
+/// Returns the state directory: `$STATE_DIRECTORY`, else `$XDG_STATE_HOME/headend`
+/// (`~/.local/state/headend`). `None` if the environment names no directory.
 pub fn state_dir(env: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
     if let Some(dirs) = variable(env, "STATE_DIRECTORY") {
         // systemd separates several with colons; the first is ours.
@@ -61,47 +61,49 @@ pub fn state_dir(env: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
     base_dir(env, "XDG_STATE_HOME", ".local/state").map(|dir| dir.join("headend"))
 }
 
+/// Returns a variable that is set and not empty.
 fn variable(env: &dyn Fn(&str) -> Option<String>, name: &str) -> Option<String> {
     env(name).filter(|value| !value.is_empty())
 }
 
-/// An XDG base directory. The specification says to ignore a relative one.
+/// Returns an XDG base directory. The specification says to ignore a relative one.
 fn base_dir(env: &dyn Fn(&str) -> Option<String>, name: &str, below_home: &str) -> Option<PathBuf> {
     let stated = variable(env, name).map(PathBuf::from).filter(|dir| dir.is_absolute());
     stated.or_else(|| variable(env, "HOME").map(|home| Path::new(&home).join(below_home)))
 }
 
-/// A variable of the environment; `None` where it is unset, or no text.
+/// Returns a variable of the environment; `None` if it is unset or not UTF-8.
 #[cfg(not(any(test, feature = "testing")))]
 pub fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// The same; on a stage, of the environment that it plays.
+/// Returns a variable of the environment that a stage plays, or of the real one.
 #[cfg(any(test, feature = "testing"))]
 pub fn environment(name: &str) -> Option<String> {
     crate::played::variable(name)
 }
 
-/// Why a configuration file was not read, to follow its name in a message.
+/// Describes why a configuration file was not read, to follow its name in a message.
 pub(super) fn unread(error: &io::Error) -> String {
     // Errors of `guard` are sentences already; the system's are not.
     let is_ours = error.kind() == io::ErrorKind::PermissionDenied && error.raw_os_error().is_none();
     if is_ours { error.to_string() } else { format!("cannot be read: {error}") }
 }
 
-/// Whether a file is there that can be executed.
+/// Reports whether there is an executable file at a path.
 pub fn is_program(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
 }
 
-/// Warnings of `check` about programs and directories that do not exist. They are no problems: `check` may run on
-/// another machine than `serve`.
+/// Returns warnings of `check` about programs and directories that do not exist. They are no
+/// problems: `check` may run on another machine than `serve`.
 pub fn preflight(config: &Config) -> Vec<String> {
     let env = |name: &str| std::env::var_os(name).or_else(|| (name == "PATH").then(|| DEFAULT_PATH.into()));
     missing(config, &env, &is_program, &|path| path.is_dir())
 }
 
+/// Does what [`preflight`] does, with the environment and the file system as functions.
 fn missing(
     config: &Config,
     env: &Lookup<'_>,
@@ -113,7 +115,7 @@ fn missing(
         let Target::Stdio { command, cwd, .. } = &upstream.target else { continue };
         let at = format!("upstreams.{}", upstream.name);
         let path = search_path(upstream, true, env).map(|path| path.to_string_lossy().into_owned()).unwrap_or_default();
-        // A variable that is not set is warned of already.
+        // A variable that is not set has its own warning already.
         let is_told = |text: &&Template| !upstream.lacks.is_empty() && text.expose().contains("${");
         let named = |shown: String, text: &Template| if text.is_expanded() { text.written().to_owned() } else { shown };
         let word = |shown: String| command.first().map_or_else(String::new, |word| named(shown, word));
@@ -127,7 +129,7 @@ fn missing(
                 }
             }
             Some(program) if !path.split(':').any(|dir| is_program(&Path::new(dir).join(program))) => {
-                // A PATH may have variables too.
+                // A PATH may have values of variables too.
                 let hidden = upstream.expanded.iter().filter(|(_, value)| value.expose().len() > 3);
                 let path = hidden.fold(path, |path, (name, value)| path.replace(value.expose(), &format!("${name}")));
                 warnings.push(format!("{at}.command: `{}` not found in PATH ({path})", word(program.to_owned())));

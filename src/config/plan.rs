@@ -1,4 +1,4 @@
-//! Steps of a reload: the difference of two configurations.
+//! Plans a reload: the difference of two configurations, as steps.
 
 use std::fmt;
 
@@ -15,30 +15,32 @@ use self::opens::opens;
 /// The steps from one configuration to another. Names are in the order of the new one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
+    /// Upstreams that only the new configuration has.
     pub start: Vec<UpstreamName>,
+    /// Upstreams that only the old configuration has.
     pub stop: Vec<UpstreamName>,
-    /// Their launch identity, surroundings, proxy or the bound of their lists changed, or other
-    /// callers come to a process that has asked its one caller so far: start the new one, then
-    /// drain the old one.
+    /// Upstreams that get a new process or session: the new one is started, then the old one
+    /// drained. Their launch identity, login, surroundings, proxy or the bound of their lists
+    /// changed, or further callers come to a process that may have asked its one caller so far.
     pub replace: Vec<UpstreamName>,
     /// Upstreams that keep running.
     pub keep: Vec<UpstreamName>,
     /// Upstreams of `keep` with other settings (filters, limits, timeouts, header values).
     pub changed: Vec<UpstreamName>,
     pub policy_changed: bool,
-    /// Naming, profiles, or the filters or order of upstreams.
+    /// True if naming, profiles, or the filters or order of upstreams changed.
     pub views_changed: bool,
-    /// Changed key paths that hold at once.
+    /// Changed key paths that take effect at once.
     pub live: Vec<String>,
-    /// Callers whose credential is not valid any more; what they have open ends.
+    /// Callers whose credential is no longer valid; their sessions, streams and calls end.
     pub end: Vec<String>,
-    /// What is allowed from then on and was not before, one phrase each.
+    /// Descriptions of everything that becomes allowed and was not before, one phrase each.
     pub opens: Vec<String>,
     /// Changed key paths that are read only at start.
     pub needs_restart: Vec<String>,
 }
 
-/// Compares the configuration in force with the one to come.
+/// Compares the configuration in force with the next one.
 pub fn diff(old: &Config, new: &Config) -> Plan {
     let (live, needs_restart) = changed_keys(old, new);
     let mut plan = Plan {
@@ -84,7 +86,7 @@ pub fn diff(old: &Config, new: &Config) -> Plan {
     plan
 }
 
-/// Settings that decide the names clients see, apart from the upstreams' own lists.
+/// Returns the settings that decide which names clients see, apart from the upstreams' own lists.
 fn views(config: &Config) -> impl PartialEq + '_ {
     let shown = |upstream: &Upstream| {
         let Upstream { name, prefix, tools, prompts, resources, .. } = upstream.clone();
@@ -93,19 +95,19 @@ fn views(config: &Config) -> impl PartialEq + '_ {
     (config.naming, &config.profiles, config.upstreams.iter().map(shown).collect::<Vec<_>>())
 }
 
-/// A key, or a table with all of its keys, and what a reload does when it changes.
+/// A key, or a table with all of its keys, and the effect of a reload on it.
 #[derive(Debug)]
 pub struct Setting {
     pub key: &'static str,
-    /// A change holds at once; without that only a restart puts it in force.
+    /// True if a change takes effect at once; otherwise only a restart puts it in force.
     pub is_live: bool,
     differs: fn(&Config, &Config) -> bool,
 }
 
 macro_rules! settings {
     ($($key:literal is $word:ident in $($member:ident).+;)*) => {
-        /// The table of all keys but those of `[server.limits]`, which hold at once, and those of
-        /// upstreams, profiles, names and the policy, which the plan compares otherwise.
+        /// All keys except those of `[server.limits]`, which take effect at once, and those of
+        /// upstreams, profiles, names and the policy, which the plan compares in other ways.
         pub const SETTINGS: &[Setting] = &[$(Setting {
             key: $key,
             is_live: settings!($word),
@@ -141,8 +143,8 @@ settings! {
     "log.format" is fixed in log.format;
 }
 
-/// Changed key paths: those that hold at once, apart from those of upstreams, profiles, rules and
-/// the limits of the policy, and those that are read only at start.
+/// Returns the changed key paths that take effect at once, and those that are read only at start.
+/// Leaves out the keys of upstreams, profiles, rules and the limits of the policy.
 fn changed_keys(old: &Config, new: &Config) -> (Vec<String>, Vec<String>) {
     let changed = SETTINGS.iter().filter(|setting| (setting.differs)(old, new));
     let (live, fixed): (Vec<_>, Vec<_>) = changed.partition(|setting| setting.is_live);
@@ -153,7 +155,7 @@ fn changed_keys(old: &Config, new: &Config) -> (Vec<String>, Vec<String>) {
     (live, fixed)
 }
 
-/// The callers whose credential is not valid any more.
+/// Returns the callers whose credential is no longer valid.
 fn gone(old: &Config, new: &Config) -> Vec<String> {
     let mut gone: Vec<String> = match (&old.server.auth, &new.server.auth) {
         (Auth::Token { tokens: old }, Auth::Token { tokens: new }) => {
@@ -173,7 +175,8 @@ fn gone(old: &Config, new: &Config) -> Vec<String> {
 }
 
 impl Config {
-    /// The same with these upstreams switched off: disabled until the process ends, or the configuration disables them itself.
+    /// Switches these upstreams off: they count as disabled until the process ends, or the
+    /// configuration disables them itself.
     pub fn without(mut self, off: &[UpstreamName]) -> Self {
         let (off, upstreams): (Vec<_>, Vec<_>) = self.upstreams.into_iter().partition(|spec| off.contains(&spec.name));
         self.upstreams = upstreams;
@@ -184,8 +187,9 @@ impl Config {
 }
 
 impl Upstream {
-    /// The name under which its lists are kept. Behind a URL it depends on the upstream's name: a
-    /// server lists what the account may use, and of two upstreams with one URL each has its own.
+    /// Returns the key under which the upstream's lists are stored. Behind a URL it depends on the
+    /// upstream's name: a server lists what the account may use, and two upstreams with one URL
+    /// each have an account.
     pub fn inventory_key(&self) -> String {
         let launch = self.launch_identity();
         match &self.target {
@@ -194,12 +198,12 @@ impl Upstream {
         }
     }
 
-    /// A hash over everything that headend launches or connects to: command, environment, directory, confinement; or
-    /// URL, transport and header names; the era, and what the server learns of its clients. Another identity means
-    /// another process or session.
+    /// Returns a hash over everything that headend launches or connects to: command, environment,
+    /// directory, confinement; or URL, transport and header names; the era, and the facts about
+    /// clients that the server learns. Another identity means another process or session.
     ///
-    /// The name is no part of it, nor are header values: they go with each request. Texts count as they are written, without what is put
-    /// in for variables.
+    /// The name is no part of it, nor are header values, which go with each request. Texts count as
+    /// they are written, with variables in place.
     pub fn launch_identity(&self) -> String {
         let mut parts: Vec<String> = vec![format!("{:?} {:?} {:?}", self.era, self.instance, self.roots)];
         match &self.target {
@@ -231,7 +235,7 @@ impl Upstream {
 }
 
 impl Plan {
-    /// Why it cannot be carried out.
+    /// Returns why the plan cannot be carried out; `None` if it can.
     pub fn refusal(&self) -> Option<String> {
         let keys = self.needs_restart.join(", ");
         (!keys.is_empty()).then(|| {

@@ -1,4 +1,4 @@
-//! The environment that a test plays for its thread.
+//! A stand-in for the environment that a test sets for its thread.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -7,12 +7,12 @@ thread_local! {
     static PLAYED: RefCell<Option<HashMap<String, String>>> = const { RefCell::new(None) };
 }
 
-/// Gives this thread those variables in place of the process's, or takes them away again.
+/// Sets the variables that this thread sees in place of the process's; `None` removes them.
 pub fn play(variables: Option<HashMap<String, String>>) {
     PLAYED.set(variables);
 }
 
-/// A variable: of the environment that this thread plays, or else of the process.
+/// Returns a variable of the stand-in that this thread has, or else of the process.
 pub(crate) fn variable(name: &str) -> Option<String> {
     PLAYED.with_borrow(|played| match played {
         Some(variables) => variables.get(name).cloned(),

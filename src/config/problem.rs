@@ -2,27 +2,27 @@
 
 use std::fmt;
 
-/// One finding and its place.
+/// A finding and its place in the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// File name, or a description of the text.
+    /// The file name, or a description of the text.
     pub origin: String,
-    /// Counted from 1; `None` when the finding is about the whole text.
+    /// The line, counted from 1; `None` for a finding about the whole text.
     pub line: Option<usize>,
-    /// Key path such as `upstreams.fs.command`; may be empty.
+    /// The key path, such as `upstreams.fs.command`; may be empty.
     pub path: String,
-    /// What is wrong and what to write.
+    /// The fault, and what to write instead.
     pub message: String,
 }
 
 /// A finding that refuses the configuration.
 pub type Problem = Finding;
 
-/// A finding that does not.
+/// A finding with which the configuration is still accepted.
 pub type Warning = Finding;
 
 impl Finding {
-    /// About the file itself.
+    /// Creates a finding about a file as a whole.
     pub(super) fn of_file(origin: &str, message: String) -> Self {
         Self { origin: origin.to_owned(), line: None, path: String::new(), message }
     }
@@ -41,7 +41,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Why a configuration is refused: at least one problem, in the order of the file.
+/// The reasons why a configuration is refused: at least one problem, in the order of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problems(pub Vec<Problem>);
 

@@ -1,4 +1,4 @@
-//! The `[profiles.<name>]` tables.
+//! Reads the `[profiles.<name>]` tables.
 
 use crate::catalog::name::UpstreamName;
 
@@ -7,7 +7,7 @@ use super::file::{Node, Table, did_you_mean};
 use super::filter::filter;
 use super::model::{Filter, Profile};
 
-/// All profiles in the order of the file.
+/// Reads all profiles, in the order of the file.
 pub(super) fn all(table: Option<Table<'_>>, upstreams: &[UpstreamName]) -> Vec<Profile> {
     let Some(table) = table else { return Vec::new() };
     let mut profiles = Vec::new();
@@ -64,7 +64,7 @@ fn members(node: &Node<'_>, all: &[UpstreamName]) -> Vec<UpstreamName> {
     members
 }
 
-/// A profile's filter, whose patterns are over canonical names.
+/// Reads a profile's filter, whose patterns are over canonical names.
 fn filter_of(table: &mut Table<'_>, key: &'static str, upstreams: &[UpstreamName], separator: Separator) -> Filter {
     let before = filter(table, key, false);
     for (list, patterns) in [("allow", &before.allow), ("deny", &before.deny)] {

@@ -1,7 +1,8 @@
 //! Proxies of connections that headend itself makes: the key `proxy` of an upstream, and the
 //! variables `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`.
 //!
-//! [`ProxySettings::route`] alone decides whether a connection is direct or which proxy it takes.
+//! [`ProxySettings::route`] is the only place that decides whether a connection is direct or which
+//! proxy it takes.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -16,23 +17,23 @@ use super::file::{Node, Table};
 use super::secret::{self, Lacks, REDACTED};
 
 const NO_URL: &str = "is not a URL such as \"http://proxy.example.com:3128\"";
-/// Value of `proxy` for direct connections.
+/// The value of `proxy` for direct connections.
 const NONE: &str = "none";
 
-/// An HTTP proxy. Its display names scheme, host and port, never the user or the password.
+/// An HTTP proxy. Its display shows scheme, host and port, never the user or the password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proxy {
-    /// Without user, password and path.
+    /// The URL without user, password and path.
     uri: Uri,
-    /// Value of `Proxy-Authorization`, marked as sensitive.
+    /// The value of `Proxy-Authorization`, marked as sensitive.
     authorization: Option<HeaderValue>,
 }
 
 impl Proxy {
-    /// Reads the URL of a proxy; without a scheme it is an `http` one.
+    /// Reads the URL of a proxy; a text without a scheme is an `http` URL.
     ///
     /// # Errors
-    /// What is wrong with the text, which is not repeated.
+    /// The fault of the text, which is not repeated.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         let text = text.trim();
         let scheme = if text.contains("://") { "" } else { "http://" };
@@ -49,17 +50,17 @@ impl Proxy {
         Ok(Self { uri: found.uri().clone(), authorization: found.basic_auth().cloned() })
     }
 
-    /// The address to connect to, without credentials.
+    /// Returns the address to connect to, without credentials.
     pub const fn uri(&self) -> &Uri {
         &self.uri
     }
 
-    /// The value of `Proxy-Authorization`, if the configured URL has a user.
+    /// Returns the value of `Proxy-Authorization`, if the configured URL has a user.
     pub const fn authorization(&self) -> Option<&HeaderValue> {
         self.authorization.as_ref()
     }
 
-    /// The URL for people, with stars in place of its credentials.
+    /// Returns the URL for people, with stars in place of its credentials.
     pub(super) fn shown(&self) -> String {
         let shown = self.to_string();
         match (&self.authorization, shown.split_once("://")) {
@@ -68,6 +69,7 @@ impl Proxy {
         }
     }
 
+    /// Reports whether the proxy is on this machine.
     fn is_here(&self) -> bool {
         Url::parse(&self.to_string()).is_ok_and(|url| is_loopback(&url))
     }
@@ -80,19 +82,19 @@ impl fmt::Display for Proxy {
     }
 }
 
-/// Which proxy the connections of an upstream or a web hook take.
+/// The choice of a proxy for the connections of an upstream or a web hook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProxySettings {
-    /// As the variables of headend's environment say.
+    /// The proxy that the variables of headend's environment name.
     Environment(Arc<ProxyVariables>),
-    /// No proxy, whatever the environment says.
+    /// No proxy, regardless of the environment.
     Direct,
-    /// One proxy for every server, whatever the environment says.
+    /// One proxy for every server, regardless of the environment.
     Always(Arc<Proxy>),
 }
 
 impl ProxySettings {
-    /// The settings of the environment.
+    /// Reads the settings of the environment.
     pub(super) fn from_environment(env: &dyn Fn(&str) -> Option<String>) -> Self {
         Self::Environment(Arc::new(ProxyVariables::read(env)))
     }
@@ -116,7 +118,7 @@ impl ProxySettings {
         }
     }
 
-    /// The value of the key `proxy`; `None` without the key.
+    /// Returns the value of the key `proxy`; `None` without the key.
     pub(super) fn shown(&self) -> Option<String> {
         match self {
             Self::Environment(_) => None,
@@ -125,12 +127,12 @@ impl ProxySettings {
         }
     }
 
-    /// The proxy for connections to this URL; `None` for direct ones. A server on this machine is
-    /// reached directly unless `proxy` names a proxy for it.
+    /// Returns the proxy for connections to this URL; `None` for direct ones. A server on this
+    /// machine is reached directly unless `proxy` names a proxy for it.
     ///
     /// # Errors
-    /// The variable that decides has a value that names no usable proxy: a sentence for the
-    /// operator.
+    /// A sentence for the operator, if the variable that decides has a value that names no usable
+    /// proxy.
     pub fn route(&self, url: &Url) -> Result<Option<&Arc<Proxy>>, String> {
         match self {
             Self::Direct => Ok(None),
@@ -140,7 +142,7 @@ impl ProxySettings {
     }
 }
 
-/// The proxy that the key names. A lacking secret or variable keeps the upstream from being
+/// Reads the proxy that the key names. A missing secret or variable keeps the upstream from being
 /// started.
 fn proxy(node: &Node<'_>, url: &Url, lacks: &mut Lacks) -> Option<Proxy> {
     let before = lacks.found.len();
@@ -168,8 +170,8 @@ fn proxy(node: &Node<'_>, url: &Url, lacks: &mut Lacks) -> Option<Proxy> {
     Some(proxy)
 }
 
-/// The variables of the environment about proxies, as curl reads them: lower case goes before upper
-/// case.
+/// The variables of the environment about proxies, as curl reads them: a lower-case name takes
+/// precedence.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProxyVariables {
     https: Option<Variable>,
@@ -178,7 +180,7 @@ pub struct ProxyVariables {
     except: Vec<Exception>,
 }
 
-/// One variable and the proxy that it names, or why it names none.
+/// A variable and the proxy that it names, or the reason why it names none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Variable {
     name: &'static str,
@@ -202,7 +204,7 @@ impl ProxyVariables {
         };
         let except = first(["no_proxy", "NO_PROXY"]).map(|(_, list)| list).unwrap_or_default();
         let except = except.split(|c: char| c == ',' || c.is_whitespace()).filter_map(Exception::parse).collect();
-        // A server of CGI puts a client's header `Proxy` into HTTP_PROXY.
+        // A CGI server puts a client's header `Proxy` into HTTP_PROXY.
         let http = if env("REQUEST_METHOD").is_some() { ["http_proxy"; 2] } else { ["http_proxy", "HTTP_PROXY"] };
         Self { https: variable(["https_proxy", "HTTPS_PROXY"]), http: variable(http), except }
     }
@@ -219,6 +221,7 @@ impl ProxyVariables {
         }
     }
 
+    /// Reports whether `NO_PROXY` has an entry for a URL.
     fn is_excepted(&self, url: &Url) -> bool {
         let (Some(host), port) = (url.host_str(), url.port_or_known_default()) else { return false };
         let host = host.strip_suffix('.').unwrap_or(host);
@@ -226,7 +229,7 @@ impl ProxyVariables {
         let matches = self.except.iter().filter(|entry| entry.port.is_none() || entry.port == port);
         let hosts: Vec<&str> = matches.map(|entry| entry.host.as_str()).collect();
         if hosts.contains(&"*") {
-            // The library leaves addresses out.
+            // The library would leave addresses out.
             return true;
         }
         let list = hosts.join(",");
@@ -235,6 +238,7 @@ impl ProxyVariables {
 }
 
 impl Exception {
+    /// Reads an entry; `None` for an invalid one.
     fn parse(entry: &str) -> Option<Self> {
         let is_whole = |text: &str| text.contains('/') || text.parse::<IpAddr>().is_ok();
         let (host, port) = match entry.rsplit_once(':') {

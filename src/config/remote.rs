@@ -1,4 +1,4 @@
-//! URLs and headers of servers that are reached over HTTP.
+//! Reads URLs and headers of servers that are reached over HTTP.
 
 use http::{HeaderName, HeaderValue};
 use url::Url;
@@ -20,7 +20,8 @@ const RESERVED: &[&str] = &[
     "trailer",
 ];
 
-/// An `https` URL, or an `http` one of this machine. Of a bad one, no more than the scheme is told.
+/// Reads an `https` URL, or an `http` one of this machine. The problem of a bad URL shows no more
+/// of it than the scheme.
 pub(super) fn url(node: &Node<'_>, text: &str) -> Option<Url> {
     let url = match Url::parse(text) {
         Ok(url) if matches!(url.scheme(), "http" | "https") => url,
@@ -52,7 +53,7 @@ pub(super) fn url(node: &Node<'_>, text: &str) -> Option<Url> {
     Some(url)
 }
 
-/// Headers by name; secrets that are not there are added to what is lacking.
+/// Reads headers by name; missing secrets are added to `lacks`.
 pub(super) fn headers(table: Table<'_>, lacks: &mut Lacks) -> Vec<(String, Secret)> {
     let mut headers: Vec<(String, Secret)> = Vec::new();
     for (name, node) in table.named() {

@@ -1,8 +1,8 @@
-//! Keys that must not occur twice.
+//! Finds keys that occur twice although they must not.
 
 use std::collections::HashMap;
 
-/// Items that occur twice, each with the one it repeats.
+/// Returns the items whose key occurred before, each with the first item of that key.
 pub(super) fn repeated<'t, T: Copy>(items: impl Iterator<Item = (&'t str, T)>) -> Vec<(T, T)> {
     let mut seen: HashMap<&str, T> = HashMap::new();
     let mut repeated = Vec::new();

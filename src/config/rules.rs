@@ -1,4 +1,4 @@
-//! The `[policy]` table.
+//! Reads the `[policy]` table.
 
 use crate::catalog::name::UpstreamName;
 use crate::policy::{Effect, Hints, KeyPart, Kind, LimitSpec, Per, Policy, PolicySpec, Rate, RuleSpec};
@@ -10,7 +10,7 @@ use super::hints::hints;
 use super::keys::rate;
 use super::model::Profile;
 
-/// Builds the policy and checks it as it will be compiled.
+/// Reads the policy and checks it as it will be compiled.
 pub(super) fn policy(table: Option<Table<'_>>, upstreams: &[UpstreamName], profiles: &[Profile]) -> PolicySpec {
     let Some(mut table) = table else {
         return PolicySpec { default: Effect::Ask, rules: Vec::new(), limits: Vec::new() };
@@ -120,7 +120,7 @@ fn limit(mut table: Table<'_>) -> LimitSpec {
     limit
 }
 
-/// Refuses patterns that match no configured name.
+/// Reports a problem for each pattern that matches no configured name.
 pub(super) fn check_names<'n, N: Iterator<Item = &'n str>>(
     path: &str,
     patterns: &[String],

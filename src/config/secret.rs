@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 
 use super::file::{Node, Table};
 
-/// Shown in place of a secret.
+/// The text that is shown in place of a secret.
 pub(super) const REDACTED: &str = "***";
 
-/// A value that is never shown. [`Secret::expose`] is the only way to it.
+/// A value that is never shown. Only [`Secret::expose`] returns it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret {
     value: String,
-    /// The text that variables were put into.
+    /// The text in the file, if it has variables.
     written: Option<String>,
 }
 
@@ -22,22 +22,23 @@ impl Secret {
         Self { value, written: None }
     }
 
-    /// The value of a text with variables.
+    /// Marks the secret as the value of a text with variables.
     pub(super) fn written_as(self, written: String) -> Self {
         Self { written: Some(written), ..self }
     }
 
-    /// The value, for the one place that needs it.
+    /// Returns the value, for the one place that needs it.
     pub fn expose(&self) -> &str {
         &self.value
     }
 
-    /// Whether variables were put in.
+    /// Reports whether the value comes from a text with variables.
     pub(super) const fn has_variables(&self) -> bool {
         self.written.is_some()
     }
 
-    /// The value, without what was put in for variables: the part of a launch that does not change with the environment.
+    /// Returns the text in the file, with its variables: the part of a launch that does not change
+    /// with the environment.
     pub(super) fn before_expansion(&self) -> &str {
         self.written.as_deref().unwrap_or(&self.value)
     }
@@ -55,26 +56,27 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A secret and whether the file itself contains it.
+/// A secret, and whether the file itself contains it.
 pub(super) struct Found {
     pub(super) secret: Secret,
     pub(super) literal: bool,
 }
 
 /// Reads a string, or one of `{ env }`, `{ file }`, `{ credential }`, each with an optional
-/// `prefix` before the value (`"Bearer "`). One that is not there is a problem.
+/// `prefix` before the value (`"Bearer "`). A missing secret is a problem.
 pub(super) fn read(node: &Node<'_>) -> Option<Found> {
     read_with(node, &mut |node, message| node.problem(message))
 }
 
-/// Secrets and variables that are not there and without which one upstream is not started.
+/// The missing secrets and variables without which one upstream is not started.
 pub(super) struct Lacks {
+    /// A sentence for each missing secret or variable, with its remedy.
     pub(super) found: Vec<String>,
-    /// Nothing is missed while it is disabled.
+    /// True if the upstream is enabled, so that each of them is worth a warning.
     told: bool,
-    /// Its key `expand`.
+    /// The value of the upstream's key `expand`.
     pub(super) expands: Option<bool>,
-    /// Names and values of the variables that were put into its texts.
+    /// Names and values of the variables that its texts use.
     pub(super) expanded: Vec<(String, Secret)>,
 }
 
@@ -83,13 +85,15 @@ impl Lacks {
         Self { found: Vec::new(), told: enabled, expands, expanded: Vec::new() }
     }
 
-    /// Adds one, which is a warning: all other upstreams are served.
+    /// Adds a missing secret or variable. This is only a warning, since all other upstreams are
+    /// served.
     pub(super) fn add(&mut self, node: &Node<'_>, message: String) {
         self.warn(node, &message);
         self.found.push(message);
     }
 
-    /// [`Self::add`] with the key that it is about, which the place in a warning names already.
+    /// Does what [`Self::add`] does, with the key in front of the sentence; the warning names the
+    /// key already.
     pub(super) fn add_of(&mut self, node: &Node<'_>, key: &str, message: &str) {
         self.warn(node, message);
         self.found.push(format!("{key}: {message}"));
@@ -102,14 +106,16 @@ impl Lacks {
     }
 }
 
-/// The same for one upstream, which cannot start without its secret: one that is not there is added to what the upstream `lacks`.
+/// Reads a secret of one upstream as [`read`] does, but a missing one is added to what the upstream
+/// `lacks`.
 pub(super) fn read_or_lack(node: &Node<'_>, lacks: &mut Lacks) -> Option<Found> {
     read_with(node, &mut |node, message| lacks.add(node, message))
 }
 
-/// Told of a secret that is not there.
+/// A callback for a missing secret.
 type Absent<'a> = dyn FnMut(&Node<'_>, String) + 'a;
 
+/// Reads a secret, and passes a missing one to `absent`.
 fn read_with(node: &Node<'_>, absent: &mut Absent<'_>) -> Option<Found> {
     if let Some(text) = node.as_str() {
         return Some(Found { secret: Secret::new(text.to_owned()), literal: true });
@@ -126,6 +132,7 @@ fn read_with(node: &Node<'_>, absent: &mut Absent<'_>) -> Option<Found> {
     Some(Found { secret: Secret::new(prefix + &value?), literal: false })
 }
 
+/// Reads the value from the one source that the table names.
 fn resolve(node: &Node<'_>, table: &mut Table<'_>, absent: &mut Absent<'_>) -> Option<String> {
     let sources = (table.take("env"), table.take("file"), table.take("credential"));
     match sources {
@@ -182,7 +189,7 @@ fn from_file(node: &Node<'_>, path: &Path, absent: &mut Absent<'_>) -> Option<St
             if error.kind() == io::ErrorKind::NotFound {
                 absent(node, message);
             } else {
-                // A file that other users may write, for example.
+                // For example a file that other users may write.
                 node.problem(message);
             }
             return None;
@@ -198,11 +205,11 @@ fn from_file(node: &Node<'_>, path: &Path, absent: &mut Absent<'_>) -> Option<St
     Some(value.to_owned())
 }
 
-/// Words in the name of a variable, option or header that say that its value is a secret.
+/// Words in the name of a variable, option or header that mark its value as a secret.
 const SECRET_WORDS: &[&str] =
     &["key", "token", "secret", "password", "passwd", "credential", "authorization", "cookie", "auth"];
 
-/// Ends of names whose value only says where a secret is.
+/// Endings of names whose value only tells where a secret is.
 const HARMLESS_ENDS: &[&str] = &["file", "path", "dir", "url", "id", "name", "env", "type"];
 
 /// Prefixes of well-known tokens.
@@ -222,14 +229,14 @@ const TOKENS: &[&str] = &[
     "eyJhbGci",
 ];
 
-/// Whether a name says that its value is a secret: `GITHUB_TOKEN`, `--api-key`, `X-Api-Key`.
+/// Reports whether a name marks its value as a secret: `GITHUB_TOKEN`, `--api-key`, `X-Api-Key`.
 pub fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let last = name.rsplit(['_', '-']).next().unwrap_or_default();
     SECRET_WORDS.iter().any(|word| name.contains(word)) && !HARMLESS_ENDS.contains(&last)
 }
 
-/// Whether a value begins like a well-known kind of token, or is a URL with a password.
+/// Reports whether a value begins like a well-known kind of token, or is a URL with a password.
 pub fn is_token(value: &str) -> bool {
     let authority = value.split_once("://").and_then(|(_, rest)| rest.split(['/', '?', '#']).next());
     let user = authority.and_then(|authority| authority.rsplit_once('@')).map(|(user, _)| user);
@@ -237,7 +244,8 @@ pub fn is_token(value: &str) -> bool {
     password || TOKENS.iter().any(|start| value.len() > start.len() && value.starts_with(start))
 }
 
-/// For each word of a command line: where in it a secret begins, if one seems to.
+/// Returns for each word of a command line the position in it where a secret seems to begin, if
+/// any.
 pub(super) fn in_arguments(command: &[String]) -> Vec<Option<usize>> {
     let mut follows = false;
     let mut places = Vec::with_capacity(command.len());
@@ -255,13 +263,13 @@ pub(super) fn in_arguments(command: &[String]) -> Vec<Option<usize>> {
     places
 }
 
-/// Whether a variable stands for a secret, alone or behind the name of a scheme.
+/// Reports whether a secret is a variable, alone or after the name of a scheme.
 pub(super) fn is_variable(secret: &str) -> bool {
     let schemes = ["Bearer ", "Basic ", "Token "];
     schemes.iter().find_map(|scheme| secret.strip_prefix(scheme)).unwrap_or(secret).starts_with("${")
 }
 
-/// A command line without the secrets that seem to be in it.
+/// Returns a command line without the secrets that seem to be in it.
 pub(super) fn redacted(command: &[String]) -> Vec<String> {
     let shown = |(word, place): (&String, Option<usize>)| match place.and_then(|at| word.split_at_checked(at)) {
         Some((start, secret)) if !is_variable(secret) => format!("{start}{REDACTED}"),
@@ -270,7 +278,7 @@ pub(super) fn redacted(command: &[String]) -> Vec<String> {
     command.iter().zip(in_arguments(command)).map(shown).collect()
 }
 
-/// A secret in the file itself works, but ends up in backups and repositories.
+/// Warns of a secret in the file itself, which works, but ends up in backups and repositories.
 pub(super) fn warn_of_literal(node: &Node<'_>) {
     node.warning(
         "a secret in the file itself; write { env = \"NAME\" }, { file = \"/path\" } or { credential = \"name\" }",

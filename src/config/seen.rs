@@ -1,4 +1,5 @@
-//! The files that a configuration was read from, each with a digest: readings of equal files give equal configurations.
+//! The files from which a configuration was read, each with a digest: equal files give equal
+//! configurations.
 
 use std::ffi::OsString;
 use std::io;
@@ -8,23 +9,24 @@ use std::path::{Path, PathBuf};
 use data_encoding::HEXLOWER;
 use ring::digest::{Context, SHA256};
 
-/// One file as it was read, or the names in a folder. It holds a digest of the content, never the content.
+/// A file as it was read, or the names in a folder. Holds a digest of the content, never the
+/// content.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Seen {
     path: PathBuf,
     is_folder: bool,
-    /// `None`: it was not readable.
+    /// The digest of the content; `None` if it was not readable.
     content: Option<String>,
 }
 
 impl Seen {
-    /// A file that was just read, or was to be read.
+    /// Creates the entry of a file that was just read, or failed to be.
     pub(super) fn file(path: &Path, read: &io::Result<String>) -> Self {
         let content = read.as_ref().ok().map(|text| digest_of([text.as_bytes()]));
         Self { path: path.to_owned(), is_folder: false, content }
     }
 
-    /// A folder whose files were just listed, or were to be listed.
+    /// Creates the entry of a folder whose files were just listed, or failed to be.
     pub(super) fn folder(path: &Path, listed: &io::Result<Vec<OsString>>) -> Self {
         let content = listed.as_ref().ok().map(|names| digest_of(names.iter().map(|name| name.as_bytes())));
         Self { path: path.to_owned(), is_folder: true, content }
@@ -39,7 +41,7 @@ impl Seen {
     }
 }
 
-/// SHA-256 over parts, each with its length before it.
+/// Returns the SHA-256 over parts, each with its length before it, in hexadecimal.
 pub(super) fn digest_of<'p>(parts: impl IntoIterator<Item = &'p [u8]>) -> String {
     let mut hash = Context::new(&SHA256);
     for part in parts {

@@ -1,4 +1,4 @@
-//! The resolved configuration as TOML, secrets redacted; what `headend check` prints.
+//! Writes the resolved configuration as TOML, secrets redacted: the output of `headend check`.
 
 use std::fmt::{Display, Write as _};
 use std::net::SocketAddr;
@@ -50,24 +50,24 @@ pub fn render(config: &Config) -> String {
     out
 }
 
-/// One rule as it can be added to a configuration.
+/// Renders one rule so that it can be added to a configuration.
 pub fn rule_text(spec: &RuleSpec) -> String {
     let mut out = String::new();
     section(&mut out, "[policy.rules]", &without_empty_lists(table(spec)));
     out
 }
 
-/// The keys of a value that is a table, and nothing for any other.
+/// Returns the keys of a value that serialises as a table; empty for any other value.
 fn table(value: &impl Serialize) -> Table {
     Table::try_from(value).unwrap_or_default()
 }
 
-/// Sets a key that is not written as its type is.
+/// Sets a key that is not written as its type serialises.
 fn set(table: &mut Table, key: &str, value: impl Into<Value>) {
     table.insert(key.to_owned(), value.into());
 }
 
-/// Adds a table under its header, unless it is empty. The tables in it stand on one line each.
+/// Appends a table under its header, unless it is empty. Tables in it are written inline.
 fn section(out: &mut String, header: &str, table: &Table) {
     if table.is_empty() {
         return;
@@ -80,15 +80,15 @@ fn section(out: &mut String, header: &str, table: &Table) {
     }
 }
 
-/// A value as TOML on one line.
+/// Writes a value as TOML on one line.
 fn text(value: &Value) -> String {
     match value {
         Value::String(text) => quoted(text),
         Value::Array(items) => format!("[{}]", items.iter().map(text).collect::<Vec<_>>().join(", ")),
-        // A whole number has no fraction, as it is usually written.
+        // A whole number is written without a fraction.
         Value::Float(number) => number.to_string(),
         Value::Integer(_) | Value::Boolean(_) | Value::Datetime(_) => value.to_string(),
-        // This is how durations are serialized; no table of a configuration is one.
+        // Durations serialise as such a table; no table of a configuration does.
         Value::Table(table) => match Duration::deserialize(table.clone()) {
             Ok(duration) => quoted(&units::duration(duration)),
             Err(_) => inline(&table.iter().map(|(name, value)| (name.clone(), text(value))).collect::<Vec<_>>()),
@@ -96,7 +96,7 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// A TOML string on one line, in which hidden characters are escapes.
+/// Writes a TOML string on one line, with hidden characters as escapes.
 pub fn quoted(text: &str) -> String {
     let escapes = |c: char| c.is_control() || foreign::is_hidden(c);
     if !text.contains(escapes) {
@@ -116,19 +116,19 @@ pub fn quoted(text: &str) -> String {
     out
 }
 
-/// A TOML key, quoted where it has to be.
+/// Writes a TOML key, quoted if necessary.
 pub fn key(text: &str) -> String {
     let bare = !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
     if bare { text.to_owned() } else { quoted(text) }
 }
 
-/// A TOML array of strings.
+/// Writes a TOML array of strings.
 pub fn array(values: &[String]) -> String {
     let values: Vec<String> = values.iter().map(|value| quoted(value)).collect();
     format!("[{}]", values.join(", "))
 }
 
-/// A TOML inline table of pairs that are TOML already.
+/// Writes a TOML inline table of pairs whose values are TOML already.
 pub fn inline(pairs: &[(String, String)]) -> String {
     if pairs.is_empty() {
         return "{}".to_owned();
@@ -137,17 +137,17 @@ pub fn inline(pairs: &[(String, String)]) -> String {
     format!("{{ {} }}", pairs.join(", "))
 }
 
-/// The texts of values, as a TOML value.
+/// Returns the texts of values.
 fn texts<T: Display>(values: &[T]) -> Vec<String> {
     values.iter().map(T::to_string).collect()
 }
 
-/// Names with stars in place of their secrets.
+/// Returns names with stars in place of their secrets.
 fn stars(secrets: &[(String, Secret)]) -> Table {
     secrets.iter().map(|(name, _)| (name.clone(), REDACTED.into())).collect()
 }
 
-/// Leaves out the lists of a rule whose absence means everything. The key of a limit may be empty.
+/// Removes empty lists and tables, whose absence means everything. The key of a limit may be empty.
 fn without_empty_lists(mut table: Table) -> Table {
     table.retain(|name, value| {
         let is_empty = value.as_array().is_some_and(Vec::is_empty) || value.as_table().is_some_and(Table::is_empty);
@@ -160,6 +160,7 @@ fn listen(address: Option<SocketAddr>) -> Table {
     Table::from_iter([("listen".to_owned(), address.map(|address| address.to_string()).unwrap_or_default().into())])
 }
 
+/// Appends the tables of an upstream.
 fn upstream(out: &mut String, upstream: &Upstream, enabled: bool) {
     let mut shown = Table::new();
     set(&mut shown, "enabled", enabled);
@@ -200,14 +201,14 @@ fn upstream(out: &mut String, upstream: &Upstream, enabled: bool) {
     upstream.auth.iter().for_each(|auth| section(out, &format!("{header}.auth"), &login(auth)));
 }
 
-/// The table of how the gateway logs in.
+/// Returns the table of an upstream's login.
 fn login(auth: &UpstreamAuth) -> Table {
     let mut shown = without_empty_lists(table(auth));
     set(&mut shown, "resource", auth.resource.as_str());
     shown
 }
 
-/// The URL without apparent secrets in its query.
+/// Returns a URL without apparent secrets in its query.
 fn shown_url(url: &Url) -> String {
     if !url.query_pairs().any(|(name, _)| is_secret_name(&name)) {
         return url.to_string();
@@ -219,7 +220,8 @@ fn shown_url(url: &Url) -> String {
     shown.to_string()
 }
 
-/// A URL with variables, which stand for secrets; another secret in its query is not shown.
+/// Returns a URL with its variables, which may stand for secrets; other secrets in its query are
+/// redacted.
 fn shown_template(text: &str) -> String {
     let Some((start, query)) = text.split_once('?') else { return text.to_owned() };
     let pair = |pair: &str| match pair.split_once('=') {
@@ -281,7 +283,7 @@ fn audit(audit: &Audit) -> Table {
     shown
 }
 
-/// Hints as an inline table.
+/// Writes hints as an inline table.
 pub fn hints(hints: &Hints) -> String {
     text(&Value::Table(table(hints)))
 }

@@ -1,5 +1,5 @@
-//! The surroundings of an upstream's program: variables of headend's own environment, and directories before its `PATH`. Neither is
-//! part of a launch.
+//! The surroundings of an upstream's program: variables of headend's own environment, and
+//! directories before its `PATH`. Neither is part of a launch.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,10 +11,11 @@ use super::file::{Node, Table};
 use super::managers;
 use super::model::{Defaults, Surroundings, Target, Upstream};
 
-/// Variables that every program inherits from us. `PATH` has directories before it, see [`search_path`].
+/// Variables that every program inherits from headend. `PATH` has directories before it, see
+/// [`search_path`].
 const ALWAYS: &[&str] = &["PATH", "HOME", "LANG", "TMPDIR"];
 
-/// Proxies: inherited without the user and password that a URL may have.
+/// Variables about proxies, inherited without the user and password that a URL may have.
 const PROXIES: &[&str] = &[
     "HTTP_PROXY",
     "HTTPS_PROXY",
@@ -32,8 +33,8 @@ const PROXIES: &[&str] = &[
     "NODE_USE_ENV_PROXY",
 ];
 
-/// Other variables that a program inherits unless its upstream is untrusted. Sockets of agents, containers and displays are none of
-/// them: a program that gets one can act for the user.
+/// Other variables that a program inherits unless its upstream is untrusted. Sockets of agents,
+/// containers and displays are not among them: a program that gets one can act for the user.
 const USUAL: &[&str] = &[
     // Certificates.
     "SSL_CERT_FILE",
@@ -74,7 +75,7 @@ const USUAL: &[&str] = &[
     "XDG_STATE_HOME",
     "XDG_CONFIG_DIRS",
     "XDG_DATA_DIRS",
-    // Package caches: in a hardened service nothing else may be writable.
+    // Package caches: in a hardened service no other folder may be writable.
     "npm_config_cache",
     "NPM_CONFIG_CACHE",
     "UV_CACHE_DIR",
@@ -85,14 +86,14 @@ const USUAL: &[&str] = &[
     "COREPACK_HOME",
     "GOCACHE",
     "GOMODCACHE",
-    // Homes of the version managers, whose programs look for the others there.
+    // Homes of the version managers, in which their programs look for each other.
     "NVM_DIR",
     "VOLTA_HOME",
     "PYENV_ROOT",
     "MISE_DATA_DIR",
 ];
 
-/// A variable of our environment; a name that cannot be one has no value.
+/// A function that returns a variable of our environment; a name that cannot be one has no value.
 pub(crate) type Lookup<'a> = dyn Fn(&str) -> Option<OsString> + 'a;
 
 /// Reads the `[defaults]` table.
@@ -106,7 +107,8 @@ pub(super) fn defaults(table: Option<Table<'_>>) -> Defaults {
     defaults
 }
 
-/// Reads `env-from` and `path`, to which those of `[defaults]` are added. A remote server's table was refused both.
+/// Reads `env-from` and `path`, and adds the entries of `[defaults]`. The table of a remote server
+/// was refused both keys before.
 pub(super) fn read(table: &mut Table<'_>, http: bool, trust: Trust, defaults: &Defaults) -> Surroundings {
     if http {
         return Surroundings::default();
@@ -116,7 +118,7 @@ pub(super) fn read(table: &mut Table<'_>, http: bool, trust: Trust, defaults: &D
         add(&mut env_from, &defaults.env_from);
     }
     let path = table.take("path").map(|node| directories(&node));
-    // An empty list says that nothing stands before the PATH.
+    // An empty list says that no directories are put before the PATH.
     if path.as_ref().is_some_and(Vec::is_empty) {
         return Surroundings { env_from, path: Vec::new(), managers: false };
     }
@@ -125,6 +127,7 @@ pub(super) fn read(table: &mut Table<'_>, http: bool, trust: Trust, defaults: &D
     Surroundings { env_from, path, managers: !defaults.path.as_ref().is_some_and(Vec::is_empty) }
 }
 
+/// Appends the elements that the list does not have yet.
 fn add<T: Clone + PartialEq>(own: &mut Vec<T>, more: &[T]) {
     for one in more {
         if !own.contains(one) {
@@ -133,6 +136,7 @@ fn add<T: Clone + PartialEq>(own: &mut Vec<T>, more: &[T]) {
     }
 }
 
+/// Reads names of variables.
 fn names(node: &Node<'_>) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for item in node.items("an array of names of variables").unwrap_or_default() {
@@ -149,6 +153,7 @@ fn names(node: &Node<'_>) -> Vec<String> {
     names
 }
 
+/// Reads directories for a `PATH`.
 fn directories(node: &Node<'_>) -> Vec<PathBuf> {
     let mut directories: Vec<PathBuf> = Vec::new();
     for item in node.items("an array of directories").unwrap_or_default() {
@@ -163,7 +168,8 @@ fn directories(node: &Node<'_>) -> Vec<PathBuf> {
     directories
 }
 
-/// The variables that the program of an upstream inherits, `PATH` aside: those that it has whatever is named, and the named ones.
+/// Returns the variables that the program of an upstream inherits, except `PATH`: the ones it
+/// always gets, and the named ones.
 pub fn inherited(spec: &Upstream, env: &Lookup<'_>) -> [Vec<(String, OsString)>; 2] {
     let found = |name: &str| Some((name.to_owned(), env(name)?));
     let named: Vec<_> = spec.surroundings.env_from.iter().filter_map(|name| found(name)).collect();
@@ -177,7 +183,8 @@ pub fn inherited(spec: &Upstream, env: &Lookup<'_>) -> [Vec<(String, OsString)>;
     [plain.chain(proxies).collect(), named]
 }
 
-/// The URL of a proxy without user and password; `None` where it cannot be told for certain which part they are.
+/// Returns the URL of a proxy without user and password; `None` if it is uncertain which part they
+/// are.
 fn without_user(proxy: &str) -> Option<String> {
     let (scheme, rest) = match proxy.find("://") {
         Some(at) => proxy.split_at(at + 3),
@@ -190,8 +197,9 @@ fn without_user(proxy: &str) -> Option<String> {
     (!shown.contains('@')).then_some(shown)
 }
 
-/// The `PATH` of an upstream's program: the directories of `path`, those of version managers, then the `PATH` that its `env` states, else
-/// ours. One that is stated has no version managers before it.
+/// Returns the `PATH` of an upstream's program: the directories of `path`, those of version
+/// managers, then the `PATH` in its `env`, else ours. No version managers are put before a `PATH`
+/// in `env`.
 pub fn search_path(spec: &Upstream, managers: bool, env: &Lookup<'_>) -> Option<OsString> {
     let Target::Stdio { env: own, .. } = &spec.target else { return None };
     let stated = own.iter().rfind(|(name, _)| name == "PATH").map(|(_, value)| OsString::from(value.expose()));
@@ -206,7 +214,7 @@ pub fn search_path(spec: &Upstream, managers: bool, env: &Lookup<'_>) -> Option<
     if before.is_empty() {
         return base;
     }
-    // Only a directory with `:` in its name cannot be joined, and the PATH has none.
+    // Only a directory with `:` in its name cannot be joined, and no entry of the PATH has one.
     std::env::join_paths(before.into_iter().chain(there)).ok().or(base)
 }
 

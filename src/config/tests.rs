@@ -1,4 +1,4 @@
-//! Texts to configurations and to problems. `examples` loads the shipped files.
+//! Tests from texts to configurations and to problems. `examples` loads the shipped files.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -23,19 +23,19 @@ fn nothing(_: &str) -> Option<String> {
     None
 }
 
-/// A file system in which every file is its own path.
+/// A file system in which the content of every file is its own path.
 #[expect(clippy::unnecessary_wraps, reason = "the shape of `read_to_string`")]
 pub(super) fn paths(path: &Path) -> io::Result<String> {
     Ok(format!("{}\n", path.display()))
 }
 
-/// The configuration of a text that has no problem.
+/// Parses a text that has no problem.
 #[track_caller]
 pub(super) fn good(text: &str) -> (Config, Vec<Warning>) {
     parse(text, "test.toml", &every, &paths).unwrap_or_else(|problems| panic!("{problems}\n{text}"))
 }
 
-/// A configuration whose policy is only the default.
+/// Parses a text with a policy that has only a default.
 pub(super) fn with_policy(text: &str) -> Config {
     good(&format!("[policy]\ndefault = \"allow\"\n{text}")).0
 }
@@ -71,7 +71,7 @@ fn upstreams_keep_the_order_of_the_file() {
         "[upstreams.z]\nurl = \"https://z\"\n[upstreams.a.env]\nB = \"1\"\nA = \"2\"\n[upstreams.m]\ncommand = [\"/m\"]\n[upstreams.a]\ncommand = [\"/a\"]\n",
     );
     let names: Vec<&str> = config.upstreams.iter().map(|upstream| upstream.name.as_str()).collect();
-    // The order is that of the upstreams' own tables.
+    // The order of the upstreams' own tables counts.
     assert_eq!(names, ["z", "m", "a"]);
     let Target::Stdio { env, .. } = &config.upstreams[2].target else { panic!("not stdio") };
     assert_eq!(env.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["B", "A"]);
@@ -194,7 +194,7 @@ fn a_file_that_others_may_write_is_refused() {
     assert!(load(dir.path()).outcome.unwrap_err().contains("is not a file"));
 }
 
-/// Every key of this release.
+/// A configuration with every key of this release.
 pub(super) const FULL: &str = r#"
 [server]
 listen = ["127.0.0.1:0", "[::1]:8627"]
@@ -367,7 +367,8 @@ fn what_is_shown_reads_back_as_the_same_configuration() {
     let [from, to] = ["***", &long].map(|stars| [format!("ci = \"{stars}\""), format!("key = \"{stars}\"")]);
     let (again, _) = good(&shown.replace(&from[0], &to[0]).replace(&from[1], &to[1]));
     assert_eq!(show::render(&again), shown);
-    // Everything but the secrets, which are `***` after the round trip. An address that is shown counts as chosen.
+    // Equal except for the secrets, which are `***` after the round trip. An address that is shown
+    // counts as chosen.
     config.console.chosen = true;
     let stars = || Secret::new("***".to_owned());
     config.server.auth = Auth::Token { tokens: vec![("ci".to_owned(), Secret::new(long.clone()))] };

@@ -8,11 +8,12 @@ const TIMES: &[(&str, u64)] = &[("h", 3_600_000), ("m", 60_000), ("s", 1_000), (
 /// Units of size, largest first, in bytes.
 const SIZES: &[(&str, usize)] = &[("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 
-/// Texts that [`parse_duration`] and [`parse_size`] can read, as regular expressions for editors.
+/// Regular expressions, for editors, of the texts that [`parse_duration`] and [`parse_size`] can
+/// read.
 pub(crate) const DURATION: &str = "^[0-9]+(ms|s|m|h|d)$";
 pub(crate) const SIZE: &str = "^[0-9]+(B|KiB|MiB|GiB)$";
 
-/// A day.
+/// The unit of a day, in milliseconds.
 const DAYS: (&str, u64) = ("d", 24 * 3_600_000);
 
 /// Reads `"500ms"`, `"30s"`, `"5m"`, `"24h"`, `"90d"`.
@@ -22,7 +23,7 @@ pub fn parse_duration(text: &str) -> Option<Duration> {
     number.parse::<u64>().ok()?.checked_mul(*millis).map(Duration::from_millis)
 }
 
-/// The shortest way to write a duration of whole milliseconds; in days from two of them on.
+/// Writes a duration of whole milliseconds in the shortest form; in days from two of them on.
 pub fn duration(value: Duration) -> String {
     let millis = u64::try_from(value.as_millis()).unwrap_or(u64::MAX);
     let fits = |(name, unit): &&(&str, u64)| {
@@ -41,7 +42,7 @@ pub(crate) fn parse_size(text: &str) -> Option<usize> {
     number.parse::<usize>().ok()?.checked_mul(*bytes)
 }
 
-/// The shortest way to write a size.
+/// Writes a size in the shortest form.
 pub(crate) fn size(bytes: usize) -> String {
     let fits = |(_, unit): &&(&str, usize)| bytes != 0 && bytes.is_multiple_of(*unit);
     match SIZES.iter().find(fits) {
@@ -50,7 +51,7 @@ pub(crate) fn size(bytes: usize) -> String {
     }
 }
 
-/// Digits and what follows them.
+/// Splits a text into digits and the rest.
 fn split(text: &str) -> Option<(&str, &str)> {
     let end = text.find(|c: char| !c.is_ascii_digit())?;
     if end == 0 { None } else { text.split_at_checked(end) }

@@ -1,4 +1,4 @@
-//! The `[upstreams.<name>]` tables.
+//! Reads the `[upstreams.<name>]` tables.
 
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -26,24 +26,28 @@ use super::repeated::repeated;
 use super::secret::{self, Lacks, Secret};
 use super::surroundings;
 
-/// Silence after which headend cancels a call; progress restarts the wait.
+/// The default of `call-timeout`: the silence after which headend cancels a call; progress restarts
+/// the wait.
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
-/// Longest call with all its progress.
+/// The default of `call-max`: the longest call with all its progress.
 const CALL_MAX: Duration = Duration::from_secs(600);
-/// `npx` and `uvx` download on the first start.
+/// The default of `start-timeout`: `npx` and `uvx` download on the first start.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
-/// How long a call waits for a server that starts: less than hosts wait for a call, which is a minute mostly.
+/// The default of `start-wait`: less than hosts wait for a call, which is mostly a minute.
 const START_WAIT: Duration = Duration::from_secs(25);
-/// One process answers one client at a time, more or less.
+/// The default of `max-in-flight` for a program: one process answers one client at a time, more or
+/// less.
 const STDIO_IN_FLIGHT: usize = 16;
 const HTTP_IN_FLIGHT: usize = 64;
-/// Long enough that a pause in a conversation seldom costs a start.
+/// The default of `idle-stop`: long enough that a pause in a conversation seldom costs a start.
 const IDLE_STOP: Duration = Duration::from_secs(600);
-/// Many times what a model can use; a list of a whole API has a few thousand tools.
+/// The default of `max-inventory`: many times what a model can use; a list of a whole API has a few
+/// thousand tools.
 const INVENTORY: usize = 10_000;
 const QUEUE: usize = 128;
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Most calls end sooner, and new ones wait no longer than in the queue.
+/// The default of `attribution-timeout`: most calls end sooner, and new ones wait no longer than in
+/// the queue.
 const ATTRIBUTION_TIMEOUT: Duration = Duration::from_secs(5);
 
 const TIMES: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(86_400);
@@ -53,10 +57,10 @@ const IN_FLIGHT: RangeInclusive<usize> = 1..=4096;
 const INVENTORIES: RangeInclusive<usize> = 1..=100_000;
 const QUEUES: RangeInclusive<usize> = 0..=65_536;
 
-/// Room that a prefix leaves for the name itself.
+/// The number of characters that a prefix has to leave for the name itself.
 const ROOM_FOR_NAME: usize = 12;
 
-/// All upstreams in the order of the file, and whether each is enabled.
+/// Reads all upstreams in the order of the file, and whether each is enabled.
 pub(super) fn all(table: Option<Table<'_>>, max_length: usize, defaults: &Defaults) -> Vec<(Upstream, bool)> {
     let Some(table) = table else { return Vec::new() };
     let source = table.source;
@@ -90,7 +94,7 @@ pub(super) fn all(table: Option<Table<'_>>, max_length: usize, defaults: &Defaul
     upstreams
 }
 
-/// A valid name close to the written one.
+/// Returns a valid name close to the written one.
 fn suggestion(key: &str) -> String {
     let fit = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
     let name: String = key.chars().map(fit).collect();
@@ -98,6 +102,7 @@ fn suggestion(key: &str) -> String {
     if name.is_empty() { "files".to_owned() } else { name }
 }
 
+/// Reads the table of one upstream, and whether it is enabled. `None` if it has no usable target.
 fn one(name: UpstreamName, mut table: Table<'_>, max_length: usize, defaults: &Defaults) -> Option<(Upstream, bool)> {
     table.refuse(
         "args",
@@ -158,7 +163,7 @@ fn one(name: UpstreamName, mut table: Table<'_>, max_length: usize, defaults: &D
     found.then_some((upstream, enabled))
 }
 
-/// How the gateway logs in, where the server is behind a URL.
+/// Reads the login of the gateway, if the server is behind a URL.
 fn login(table: &mut Table<'_>, target: Option<&Target>, lacks: &mut Lacks) -> Option<UpstreamAuth> {
     match target {
         Some(target @ Target::Http { url, .. }) => {
@@ -176,7 +181,7 @@ fn login(table: &mut Table<'_>, target: Option<&Target>, lacks: &mut Lacks) -> O
     }
 }
 
-/// Which proxy the connections to a server behind a URL take.
+/// Reads the proxy for the connections to a server behind a URL.
 fn proxy(table: &mut Table<'_>, target: Option<&Target>, lacks: &mut Lacks) -> ProxySettings {
     match target {
         Some(Target::Http { url, .. }) => return ProxySettings::read(table, url, lacks),
@@ -200,7 +205,7 @@ fn era(table: &mut Table<'_>, target: Option<&Target>) -> EraChoice {
     era
 }
 
-/// The hard limit of a call, at least its `call-timeout`.
+/// Reads the hard limit of a call, at least its `call-timeout`.
 fn call_max(table: &mut Table<'_>, call_timeout: Duration) -> Duration {
     let Some(node) = table.take("call-max") else { return CALL_MAX.max(call_timeout) };
     let Some(limit) = node.duration(&TIMES) else { return CALL_MAX };
@@ -210,7 +215,7 @@ fn call_max(table: &mut Table<'_>, call_timeout: Duration) -> Duration {
     limit
 }
 
-/// Which roots the server learns: `"client"` or a list of `file://` URIs.
+/// Reads the roots that the server may learn: `"client"` or a list of `file://` URIs.
 fn roots(node: &Node<'_>) -> Roots {
     if node.as_str() == Some("client") {
         return Roots::Client;
@@ -227,7 +232,7 @@ fn roots(node: &Node<'_>) -> Roots {
     Roots::Fixed(uris.collect())
 }
 
-/// Hosts whose pages a URL elicitation of the server may open.
+/// Reads the hosts whose pages a URL elicitation of the server may open.
 fn hosts(node: &Node<'_>) -> Option<Vec<HostPattern>> {
     let items = node.items("a list of hosts such as \"login.example.com\" and \"*.example.org\"")?;
     let hosts = items.iter().filter_map(|item| {
@@ -240,6 +245,7 @@ fn hosts(node: &Node<'_>) -> Option<Vec<HostPattern>> {
     Some(hosts.collect())
 }
 
+/// Reads `on-change`, with a warning if changes are accepted.
 fn on_change(table: &mut Table<'_>) -> OnChange {
     let Some(node) = table.take("on-change") else { return OnChange::Quarantine };
     let chosen = node.choice();
@@ -249,7 +255,7 @@ fn on_change(table: &mut Table<'_>) -> OnChange {
     chosen.unwrap_or(OnChange::Quarantine)
 }
 
-/// The operator's annotations, by patterns over original tool names.
+/// Reads the operator's annotations, by patterns over original tool names.
 fn annotations(table: Table<'_>) -> Vec<(String, Hints)> {
     let mut all = Vec::new();
     for (pattern, node) in table.named() {
@@ -270,6 +276,7 @@ fn annotations(table: Table<'_>) -> Vec<(String, Hints)> {
     all
 }
 
+/// Reads the prefix of exposed names.
 fn prefix(node: &Node<'_>, max_length: usize) -> Option<String> {
     let prefix = node.string()?;
     if !prefix.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-')) {
@@ -281,7 +288,7 @@ fn prefix(node: &Node<'_>, max_length: usize) -> Option<String> {
     Some(prefix)
 }
 
-/// How it is reached, and the secrets that are not there.
+/// Reads the program or the URL; missing secrets are added to `lacks`.
 fn target(table: &mut Table<'_>, lacks: &mut Lacks) -> Option<Target> {
     match (table.take("command"), table.take("url")) {
         (Some(command), None) => stdio(table, &command, lacks),
@@ -293,7 +300,8 @@ fn target(table: &mut Table<'_>, lacks: &mut Lacks) -> Option<Target> {
                 "needs `command` (a local program) or `url` (a remote server)"
             };
             table.problem(message);
-            // Without one target it is unclear which of these keys belong here, so none is reported as unknown.
+            // Without one target it is unclear which of these keys belong here, so none is reported
+            // as unknown.
             for key in ["env", "env-from", "path", "cwd", "transport", "headers", "no-new-privileges", "umask"] {
                 drop(table.take(key));
             }
@@ -302,6 +310,7 @@ fn target(table: &mut Table<'_>, lacks: &mut Lacks) -> Option<Target> {
     }
 }
 
+/// Reads a local program.
 fn stdio(table: &mut Table<'_>, node: &Node<'_>, lacks: &mut Lacks) -> Option<Target> {
     for key in ["transport", "headers"] {
         table.refuse(key, "belongs to `url`; a local program speaks over its stdin and stdout");
@@ -313,6 +322,7 @@ fn stdio(table: &mut Table<'_>, node: &Node<'_>, lacks: &mut Lacks) -> Option<Ta
     Some(Target::Stdio { command: command?, env, cwd })
 }
 
+/// Reads the working directory: an absolute path after `~` and variables are replaced.
 fn directory(node: &Node<'_>, lacks: &mut Lacks) -> Option<Template> {
     let is_at_home = node.as_str().is_some_and(|text| text.starts_with('~'));
     let written = if is_at_home { node.home_path()?.display().to_string() } else { node.string()? };
@@ -328,7 +338,8 @@ fn directory(node: &Node<'_>, lacks: &mut Lacks) -> Option<Template> {
     node.home_path().map(|path| Template::plain(path.display().to_string()))
 }
 
-/// Confinement of a local program. A remote server has none, and its table was refused these keys already.
+/// Reads the confinement of a local program. A remote server has none, and its table was refused
+/// these keys before.
 fn confinement(table: &mut Table<'_>, http: bool) -> Confinement {
     let default = Confinement::default();
     if http {
@@ -346,6 +357,7 @@ fn confinement(table: &mut Table<'_>, http: bool) -> Confinement {
     Confinement { no_new_privileges, umask }
 }
 
+/// Reads the variables of a program.
 fn environment(table: Table<'_>, lacks: &mut Lacks) -> Vec<(String, Secret)> {
     let mut variables = Vec::new();
     for (name, node) in table.named() {
@@ -366,6 +378,7 @@ fn environment(table: Table<'_>, lacks: &mut Lacks) -> Vec<(String, Secret)> {
     variables
 }
 
+/// Reads a remote server. A URL whose variables are missing gets a stand-in.
 fn remote(table: &mut Table<'_>, node: &Node<'_>, lacks: &mut Lacks) -> Option<Target> {
     for key in ["env", "env-from", "path", "cwd", "no-new-privileges", "umask"] {
         table.refuse(key, "belongs to `command`; a remote server has its own");

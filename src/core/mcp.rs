@@ -1,4 +1,5 @@
-//! MCP vocabulary over the wire layer: revisions, extensions, methods, `_meta`, items and their projection. Pure.
+//! The MCP vocabulary on top of `wire`: revisions, extensions, methods, `_meta`, items and their
+//! projection. Pure.
 
 pub mod annotations;
 pub mod capability;

@@ -1,6 +1,7 @@
-//! Bytes to JSON-RPC messages and back. Pure: no IO, no clock, no tree of values.
+//! Converts bytes to JSON-RPC messages and back. Pure: no IO, no clock, no tree of values.
 //!
-//! Payloads are never re-serialised: a message is a [`frame::Frame`] and everything inside it a slice of the bytes received.
+//! Payloads are never serialised again: a message is a [`frame::Frame`], and everything inside it
+//! is a slice of the bytes received.
 
 pub mod canonical;
 pub mod code;

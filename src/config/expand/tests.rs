@@ -40,7 +40,7 @@ fn variables_are_put_in_once_and_nothing_else_is() {
     assert_eq!(expand("${X} ${Y} ${A:-${B}}", &env).err().map(|troubles| troubles.len()), Some(3));
 }
 
-/// Everything that may have variables.
+/// A configuration with variables in all texts that may have them.
 const ALL: &str = "[upstreams.a]\nexpand = true\ncommand = [\"${P}/a\", \"--token=${T}\", \"$${x}\"]\nenv = { A = \"x${T}\", B = \"${NONE:-y}\" }\ncwd = \"~/${D}\"\n\
                    [upstreams.b]\nurl = \"https://${H}/mcp?key=${T}\"\nheaders = { Authorization = \"Bearer ${T}\" }\n[policy]\ndefault = \"ask\"\n";
 
@@ -74,7 +74,7 @@ fn every_text_of_an_upstream_may_have_them_and_none_is_shown() {
     assert_eq!(headers[0].1.expose(), "Bearer secret-t");
     let shown = show::render(&config);
     for text in [shown.clone(), format!("{config:?}"), warnings.join("\n")] {
-        // A parsed URL is in no text but the one of Debug.
+        // A parsed URL is shown by Debug only.
         let text = text.replace("secret-h.example", "").replace("key=secret-t", "");
         assert!(!text.contains("secret-"), "{text}");
     }
@@ -99,7 +99,7 @@ fn a_launch_is_the_text_before() {
         assert_ne!(one, two);
         assert_eq!(one.launch_identity(), two.launch_identity());
     }
-    // The identities of texts without variables are those of before there were any.
+    // The identities of texts without variables have not changed since there were none.
     let before = "[upstreams.a]\ncommand = [\"/bin/a\", \"${x}\", \"-v\"]\nenv = { K = \"1\", J = \"$x\" }\ncwd = \"/srv\"\n\
                   [upstreams.b]\nurl = \"https://b.example/mcp?x=1\"\nheaders = { H = \"1\" }\n[policy]\ndefault = \"ask\"\n";
     let identities: Vec<String> = read(before).0.upstreams.iter().map(|one| one.launch_identity()).collect();
@@ -141,7 +141,7 @@ fn an_argument_whose_variable_is_not_set_gets_one_warning_with_its_place_once() 
         assert!(warning.contains(place), "{warning}");
     }
     assert!(config.upstreams[0].lacks[0].starts_with("command[1]: the environment variable"), "{config:?}");
-    // The program and the directory: no second warning that they are not there.
+    // The program and the directory get no second warning that they do not exist.
     let (config, warnings) = read(
         "[upstreams.a]\nexpand = true\ncommand = [\"${NONE}/a\"]\ncwd = \"${NONE}\"\n[policy]\ndefault = \"ask\"\n",
     );

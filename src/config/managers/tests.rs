@@ -1,6 +1,6 @@
 use super::*;
 
-/// A home with these files, links and directories in it.
+/// Creates a home with these files and their directories.
 fn home(files: &[(&str, &str)]) -> tempfile::TempDir {
     let home = tempfile::tempdir().unwrap();
     for (path, text) in files {
@@ -127,7 +127,7 @@ fn known_directories_have_the_newest_version_first_and_heed_the_homes_of_manager
     let env = |name: &str| match name {
         "HOME" => Some(own.to_owned()),
         "FNM_DIR" => Some(fnm.clone()),
-        // Other than for the search, a service of the system is no exception: its operator asks.
+        // Unlike for the search, a service of the system is no exception: its operator asks.
         "STATE_DIRECTORY" => Some("/var/lib/headend".to_owned()),
         _ => None,
     };

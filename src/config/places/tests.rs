@@ -1,7 +1,7 @@
 use super::*;
 use crate::tests::with_policy;
 
-/// An environment of pairs.
+/// Returns an environment of these pairs.
 fn env<'a>(pairs: &'a [(&'a str, &'a str)]) -> impl Fn(&str) -> Option<String> + 'a {
     |name| pairs.iter().find(|(other, _)| *other == name).map(|(_, value)| (*value).to_owned())
 }
@@ -11,7 +11,7 @@ type Pairs = [(&'static str, &'static str)];
 
 #[test]
 fn the_configuration_is_looked_up_in_order() {
-    /// Label, `--config`, environment, files that exist, and what is found.
+    /// Label, `--config`, environment, files that exist, and the expected result.
     type Row = (&'static str, Option<&'static str>, &'static Pairs, &'static [&'static str], &'static str);
     let rows: &[Row] = &[
         ("--config first", Some("/x"), &[("HEADEND_CONFIG", "/y")], &[], "/x"),

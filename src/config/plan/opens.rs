@@ -1,6 +1,8 @@
-//! What a new configuration opens: calls, callers and approvals that the old one did not allow.
+//! Finds what a new configuration opens: calls, callers and approvals that the old one did not
+//! allow.
 //!
-//! Patterns are compared as they are written. Where that does not tell, a change counts as one that opens.
+//! Patterns are compared as they are written. If that does not decide, a change counts as one that
+//! opens.
 
 use std::time::Duration;
 
@@ -11,7 +13,7 @@ use crate::mcp::input::Roots;
 use crate::model::{Auth, Completions, Config, Filter, Upstream};
 use crate::policy::{Effect, LimitSpec, OnChange, PolicySpec, RuleSpec, Trust};
 
-/// One phrase for each thing that is opened.
+/// Returns one phrase for each thing that is opened.
 pub(super) fn opens(old: &Config, new: &Config) -> Vec<String> {
     let mut opens = Vec::new();
     policy(&old.policy, &new.policy, &mut opens);
@@ -39,6 +41,7 @@ pub(super) fn opens(old: &Config, new: &Config) -> Vec<String> {
     opens
 }
 
+/// Adds a phrase for each way in which the new policy is looser.
 fn policy(old: &PolicySpec, new: &PolicySpec, opens: &mut Vec<String>) {
     if strictness(new.default) < strictness(old.default) {
         let [was, is] = [old.default, new.default].map(|effect| effect.into_str());
@@ -75,7 +78,7 @@ fn policy(old: &PolicySpec, new: &PolicySpec, opens: &mut Vec<String>) {
                 }
             }
             Effect::Ask => {
-                // Without it a call may be allowed, or asked about with the least evidence.
+                // Without the rule a call may be allowed, or asked about with the least evidence.
                 let lets_by = new.default == Effect::Allow || new.rules.iter().any(|n| n.effect == Effect::Allow);
                 if lets_by || (rule.min_evidence.is_some() && new.default == Effect::Ask) {
                     let how = if known { "asks about less" } else { "is gone, which asks" };
@@ -93,6 +96,7 @@ fn policy(old: &PolicySpec, new: &PolicySpec, opens: &mut Vec<String>) {
     }
 }
 
+/// Returns the rank of an effect; higher is stricter.
 const fn strictness(effect: Effect) -> u8 {
     match effect {
         Effect::Allow => 0,
@@ -101,7 +105,7 @@ const fn strictness(effect: Effect) -> u8 {
     }
 }
 
-/// Whether a rule is about all that another one is about, evidence aside.
+/// Reports whether a rule matches everything that another one matches, evidence aside.
 fn covers(rule: &RuleSpec, other: &RuleSpec) -> bool {
     let items = |rule: &RuleSpec| [rule.tools.clone(), rule.prompts.clone(), rule.resources.clone()];
     let (mine, theirs) = (items(rule), items(other));
@@ -119,7 +123,7 @@ fn covers(rule: &RuleSpec, other: &RuleSpec) -> bool {
         && rule.unless == other.unless
 }
 
-/// For lists of patterns of which an empty one means everything.
+/// Reports whether one list of patterns contains another; an empty list means everything.
 fn has_all(all: &[String], some: &[String]) -> bool {
     all.is_empty() || (!some.is_empty() && is_within(some, all))
 }
@@ -128,6 +132,7 @@ fn is_within<T: PartialEq>(some: &[T], all: &[T]) -> bool {
     some.iter().all(|one| all.contains(one))
 }
 
+/// Reports whether the new limit may admit calls that the old one does not.
 fn is_looser(old: &LimitSpec, new: &LimitSpec) -> bool {
     let same_calls = has_all(&new.tools, &old.tools)
         && has_all(&new.upstreams, &old.upstreams)
@@ -138,7 +143,7 @@ fn is_looser(old: &LimitSpec, new: &LimitSpec) -> bool {
         (Some(_), None) => true,
         (Some(was), Some(is)) => was.per != is.per || is.count > was.count || new.burst > old.burst,
     };
-    // A bucket for fewer parts is shared by more calls.
+    // A bucket with a shorter key is shared by more calls.
     !same_calls
         || !is_within(&new.key, &old.key)
         || faster
@@ -146,6 +151,7 @@ fn is_looser(old: &LimitSpec, new: &LimitSpec) -> bool {
         || rises(old.per_day, new.per_day)
 }
 
+/// Adds a phrase for each setting of approvals that is looser.
 fn consent(old: &Consent, new: &Consent, opens: &mut Vec<String>) {
     let longer = |key: &str, was: Duration, is: Duration| (is > was).then(|| format!("policy.consent.{key} is longer"));
     let more = |key: &str, was: usize, is: usize| (is > was).then(|| format!("policy.consent.{key} is larger"));
@@ -172,6 +178,7 @@ fn consent(old: &Consent, new: &Consent, opens: &mut Vec<String>) {
     }
 }
 
+/// Adds a phrase for each new caller, user, host and origin.
 fn doors(old: &Config, new: &Config, opens: &mut Vec<String>) {
     match (&old.server.auth, &new.server.auth) {
         (Auth::Token { .. }, Auth::None) => opens.push("no token is needed".to_owned()),
@@ -193,6 +200,7 @@ fn doors(old: &Config, new: &Config, opens: &mut Vec<String>) {
     }
 }
 
+/// Returns a phrase for each setting of an upstream that is looser.
 fn of_upstream(old: &Upstream, new: &Upstream) -> Vec<&'static str> {
     let rank = |trust| match trust {
         Trust::Untrusted => 0,
@@ -236,6 +244,7 @@ fn of_upstream(old: &Upstream, new: &Upstream) -> Vec<&'static str> {
     all.into_iter().filter(|(is_more, _)| *is_more).map(|(_, what)| what).collect()
 }
 
+/// Reports whether the new filter may let items through that the old one does not.
 fn is_wider(old: &Filter, new: &Filter) -> bool {
     let everything = old.allow.iter().any(|pattern| pattern == "*");
     !(everything || is_within(&new.allow, &old.allow)) || !is_within(&old.deny, &new.deny)

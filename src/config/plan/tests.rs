@@ -118,7 +118,7 @@ fn a_credential_that_is_not_valid_any_more_is_told() {
     }
 }
 
-/// What is opened by going from one text to the other, and back.
+/// Returns what is opened by going from one text to the other, and back.
 #[track_caller]
 fn opened(one: &str, other: &str) -> [String; 2] {
     let [one, other] = [one, other].map(|text| good(&format!("{BASE}{text}")).0);
@@ -152,7 +152,7 @@ fn a_plan_says_what_it_opens() {
             with("ask", &rule("deny", a)),
             with("ask", &rule("deny", &format!("{a}\nunless = [{{ pointer = \"/x\", eq = 1 }}]"))),
             "the rule r denies less",
-            // Whether a condition always holds is not seen.
+            // The comparison does not see whether a condition always holds.
             "the rule r denies less",
         ),
         ("ask before allow", with("allow", ""), with("allow", &rule("ask", a)), "", "the rule r is gone, which asks"),

@@ -6,7 +6,8 @@ fn url(text: &str) -> Url {
     Url::parse(text).unwrap()
 }
 
-/// The way to a URL in an environment of these variables: "direct", a proxy, or why there is none.
+/// Returns the route to a URL in an environment of these variables: "direct", a proxy, or the
+/// error.
 fn route(variables: &[(&str, &str)], to: &str) -> String {
     let env = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
     match ProxySettings::from_environment(&env).route(&url(to)) {
@@ -16,7 +17,7 @@ fn route(variables: &[(&str, &str)], to: &str) -> String {
     }
 }
 
-/// One upstream behind that URL with further lines, and its warnings.
+/// Parses an upstream behind that URL with further lines; returns it and the warnings.
 fn upstream(to: &str, lines: &str) -> Result<(Upstream, String), String> {
     let env = |name: &str| match name {
         "HTTPS_PROXY" => Some("http://environment:1".to_owned()),

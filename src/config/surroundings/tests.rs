@@ -1,7 +1,7 @@
 use super::*;
 use crate::tests::{good, with_policy};
 
-/// The names that the program of the first upstream inherits, and their values.
+/// Returns names and values of the variables that the program of the first upstream inherits.
 fn inherited_by(text: &str, env: &Lookup<'_>) -> Vec<(String, String)> {
     let config = with_policy(text);
     let all = inherited(&config.upstreams[0], env).into_iter().flatten();

@@ -1,8 +1,8 @@
-//! The shipped files: example configurations and systemd units.
+//! Tests of the shipped files: example configurations and systemd units.
 
 use super::*;
 
-/// The folder of the whole repository.
+/// Returns the root folder of the repository.
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap()
 }
@@ -11,7 +11,7 @@ pub(super) fn shipped(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap()
 }
 
-/// A text with its examples in force: `#key = value` and `#[table]` without the `#`.
+/// Puts the examples of a text in force: removes the `#` of `#key = value` and `#[table]`.
 pub(super) fn examples(text: &str) -> String {
     let line = |line: &str| match line.strip_prefix('#') {
         Some(rest) if rest.starts_with(|c: char| c.is_ascii_lowercase() || c == '[') => format!("{rest}\n"),
@@ -30,7 +30,7 @@ fn shipped_configurations_load_without_warnings() {
             let text = std::fs::read_to_string(&path).unwrap();
             let loaded = parse(&text, &path.display().to_string(), &every, &paths);
             let (config, warnings) = loaded.unwrap_or_else(|problems| panic!("{problems}"));
-            // The first file has no upstream yet, of which headend warns.
+            // The first file has no upstream yet, and headend warns of that.
             let expected = usize::from(config.upstreams.is_empty() && path.ends_with("init.toml"));
             assert!(config.policy_stated && warnings.len() == expected, "{}: {warnings:?}", path.display());
             count += 1;

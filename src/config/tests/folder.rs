@@ -1,11 +1,11 @@
-//! Configurations of several files.
+//! Tests of configurations of several files.
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::PathBuf;
 
 use super::*;
 
-/// A configuration file and the files of `conf.d`.
+/// A temporary folder with a configuration file and the files of `conf.d`.
 struct Place {
     dir: tempfile::TempDir,
 }
@@ -37,7 +37,7 @@ impl Place {
         load(&self.path("headend.toml")).outcome.map(|(config, _)| config)
     }
 
-    /// The problems, with names in place of paths.
+    /// Returns the problems, with names in place of paths.
     fn refused(&self) -> String {
         let problems = self.load().expect_err("refused");
         problems.replace(&format!("{}/", self.dir.path().display()), "")

@@ -1,4 +1,4 @@
-//! Problems of `[upstreams.NAME.auth]`.
+//! Tests of problems of `[upstreams.NAME.auth]`.
 
 use super::problems::{Row, refused};
 

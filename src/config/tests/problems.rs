@@ -4,7 +4,7 @@
 
 use super::*;
 
-/// Label, text, and what one of the problems must contain.
+/// A label, a text, and what one of the problems must contain.
 pub(super) type Row = (&'static str, &'static str, &'static str);
 
 /// Two upstreams and a policy, for rows that are about something else.

@@ -1,4 +1,5 @@
-//! The JSON Schema of the configuration: made of what the cursor is asked for, and held against the shipped files.
+//! The JSON Schema of the configuration: generated from the keys that the cursor is asked for, and
+//! compared with the shipped file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -109,7 +110,8 @@ prompts = { allow = ["a__*"], deny = ["b__x"] }
 resources = { allow = ["a+*"], deny = ["b+x"] }
 "#;
 
-/// More of values that stand in a text once: the secret of the store, and who is told of approvals.
+/// Further values of keys that a text can set only once: the key of the store, and the receiver of
+/// notices.
 const KEYS: [&str; 6] = [
     "[secrets]\nkey = \"0123456789abcdef0123456789abcdef\"",
     "[secrets]\nkey = { env = \"K_0123456789abcdef0123456789\", prefix = \"\" }",
@@ -119,7 +121,7 @@ const KEYS: [&str; 6] = [
     "[policy.consent]\nnotify = { credential = \"c\", prefix = \"https://a.example\" }",
 ];
 
-/// Values that were observed, by key paths in which names are `*` and places in an array are `[]`.
+/// Records of several texts, by key paths in which names are `*` and indices of an array are `[]`.
 #[derive(Default)]
 struct Known {
     shapes: BTreeMap<String, Vec<Value>>,
@@ -130,12 +132,12 @@ struct Known {
     bare: Vec<String>,
 }
 
-/// Both lists of conditions of a rule have the same form.
+/// Returns the path for both lists of conditions of a rule, which have one form.
 fn form(path: &str) -> String {
     path.replace("policy.rules[].unless[]", "policy.rules[].arguments[]")
 }
 
-/// A key path of one file as one of all files.
+/// Generalises a key path of one file to a path of all files.
 fn general(path: &str, named: &BTreeSet<String>) -> String {
     let (mut out, mut at) = (String::new(), 0);
     while let Some(rest) = path.get(at..).filter(|rest| !rest.is_empty()) {
@@ -186,7 +188,7 @@ impl Known {
         self.named.extend(all.named.iter().map(|path| general(path, &all.named)));
     }
 
-    /// Takes the comments before the keys of the annotated file.
+    /// Takes the comments before the keys of the annotated file as descriptions.
     fn describe(&mut self, text: &str) {
         let (mut table, mut comment, mut is_open) = (String::new(), Vec::new(), false);
         for line in text.lines() {
@@ -229,7 +231,7 @@ impl Known {
         schema
     }
 
-    /// A shape with what is in it.
+    /// Completes a shape with the schemas of its items or members.
     fn whole(&mut self, path: &str, mut shape: Value) -> Value {
         if shape["type"] == "array" {
             shape["items"] = self.schema(&format!("{path}[]"));
@@ -264,7 +266,7 @@ fn the_schema_is_that_of_the_shipped_file() {
     expect_file!["../../../config/headend.schema.json"].assert_eq(&text);
 }
 
-/// Each key is in the table of settings, or a reload compares it otherwise.
+/// Each key is in the table of settings, or a reload compares it in another way.
 #[test]
 fn the_table_of_settings_has_every_key() {
     let schema = generated();

@@ -1,25 +1,27 @@
-//! Tool annotations: the hints of a definition, those that policy goes by, and those that clients see.
+//! Tool annotations: the hints of a definition, the ones that policy uses, and the ones that
+//! clients see.
 
 use crate::wire::raw::{RawJson, RawObject};
 
-/// Key of the upstream's own claims when clients see other hints.
+/// The `_meta` key that holds the upstream's own annotations if clients see other hints.
 const CLAIMED: &str = "headend/claimed-annotations";
 
 const ANNOTATIONS: &str = "annotations";
 const NAMES: [&str; 4] = ["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"];
 
-/// The value of each hint that promises something.
+/// The promising value of each hint, in the order of [`NAMES`].
 const HARMLESS: [bool; 4] = [true, false, true, false];
 
-/// The effective hints, for policy.
+/// The effective hints of a tool, for policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Annotations {
     pub read_only: bool,
     pub destructive: bool,
     pub idempotent: bool,
     pub open_world: bool,
-    /// The upstream or the operator says that the tool is destructive, as opposed to no hint at all. Only then does the
-    /// tool need the evidence of a destructive one.
+    /// True if the upstream or the operator states that the tool is destructive; without any hint
+    /// it is only assumed to be. The evidence for a destructive tool is demanded in the first case
+    /// only.
     pub known_destructive: bool,
 }
 
@@ -35,7 +37,8 @@ impl Default for Annotations {
     }
 }
 
-/// Hints as stated: by the server in a definition, or by the operator in the configuration.
+/// The hints that one side states: the server in a definition, or the operator in the
+/// configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Hints {
@@ -46,7 +49,7 @@ pub struct Hints {
 }
 
 impl Hints {
-    /// The hints of a definition. A value that is not a boolean states nothing.
+    /// Reads the hints of a definition. A value that is not a boolean states nothing.
     pub fn of(definition: &RawObject) -> Self {
         let stated = definition.object(ANNOTATIONS).unwrap_or_default();
         let hint = |name| stated.get(name).and_then(|raw| raw.parse::<bool>().ok());
@@ -58,10 +61,13 @@ impl Hints {
         self.read_only.is_none() && self.destructive.is_none() && self.idempotent.is_none() && self.open_world.is_none()
     }
 
+    /// Returns the hints in the order of their protocol names: read-only, destructive, idempotent,
+    /// open-world.
     pub const fn values(&self) -> [Option<bool>; 4] {
         [self.read_only, self.destructive, self.idempotent, self.open_world]
     }
 
+    /// Describes the hints in words for a person.
     fn words(&self) -> Vec<&'static str> {
         let mut words = Vec::new();
         match (self.read_only, self.destructive) {
@@ -87,7 +93,8 @@ impl Hints {
         words
     }
 
-    /// The hints of a definition for readers that ignore the case of keys: of several the one that promises more.
+    /// Reads the hints of a definition as readers do that ignore the case of keys. If several keys
+    /// match, the more promising value counts.
     pub fn in_any_case(definition: &RawObject) -> Self {
         let mut hints = Self::of(definition);
         let spellings = |object: &RawObject, name: &str| [vec![name.to_owned()], others(object, name)].concat();
@@ -102,7 +109,8 @@ impl Hints {
         hints
     }
 
-    /// The hints of a definition that all readers find the same, whether they heed the case of keys or not.
+    /// Reads the hints of a definition that all readers understand equally, whether they ignore the
+    /// case of keys or not.
     pub fn unmistakable(definition: &RawObject) -> Self {
         let mut hints = Self::of(definition);
         if !others(definition, ANNOTATIONS).is_empty() {
@@ -117,11 +125,13 @@ impl Hints {
         hints
     }
 
+    /// Returns references to the hints, in the order of [`Self::values`].
     fn each(&mut self) -> [&mut Option<bool>; 4] {
         [&mut self.read_only, &mut self.destructive, &mut self.idempotent, &mut self.open_world]
     }
 
-    /// Whether these promise something that the others, of the same tool, did not, or take a warning back.
+    /// Reports whether these hints promise something that `before`, for the same tool, did not, or
+    /// take back its warning.
     pub fn loosen(&self, before: &Self) -> bool {
         let pairs = self.values().into_iter().zip(before.values()).zip(HARMLESS);
         let promises = |((now, before), harmless)| now == Some(harmless) && before != Some(harmless);
@@ -141,17 +151,17 @@ impl From<Annotations> for Hints {
     }
 }
 
-/// The hints on a tool by those who state them. None is a fact.
+/// The hints on a tool as the server and the operator state them. Neither is verified.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Said {
-    /// In the definition.
+    /// The hints in the definition.
     pub server: Hints,
-    /// In the configuration.
+    /// The hints in the configuration.
     pub operator: Hints,
 }
 
 impl Said {
-    /// The words of the server, for a person who is to know them for a claim.
+    /// Describes the server's hints as claims, for a person.
     pub fn by_server(&self) -> String {
         let words = self.server.words();
         if words.is_empty() {
@@ -161,17 +171,18 @@ impl Said {
         format!("the server says: {}{doubt}", words.join(", "))
     }
 
-    /// The operator's own words, where there are any.
+    /// Describes the operator's hints; `None` if there are none.
     pub fn by_operator(&self) -> Option<String> {
         let words = self.operator.words();
         (!words.is_empty()).then(|| format!("your configuration says: {}", words.join(", ")))
     }
 }
 
-/// Lets clients find these hints on a tool, and its server's own in `_meta` where they differ. A hint that is absent in `shown`
-/// stays as its server wrote it, and a definition that says the same already keeps its bytes.
+/// Sets the hints that clients see on a tool, and keeps the server's own annotations in `_meta` if
+/// they differ. A hint that is `None` in `shown` stays as the server wrote it. A definition that
+/// already says the same keeps its bytes.
 pub fn show(definition: &mut RawObject, shown: &Hints) {
-    // Some readers ignore the case of keys, and would find the claim under such a key.
+    // Readers that ignore the case of keys would find the claim under such a key.
     if !shown.is_empty() && !others(definition, ANNOTATIONS).is_empty() {
         definition.retain(|key| key == ANNOTATIONS || !is_in_any_case(key, ANNOTATIONS));
     }
@@ -209,8 +220,8 @@ pub fn show(definition: &mut RawObject, shown: &Hints) {
     }
 }
 
-/// Whether a key is this name for readers that ignore case, those among them that fold two letters from beyond ASCII as well.
-/// Source: `foldName` of Go's encoding/json.
+/// Reports whether a key equals this name for readers that ignore case, including readers that fold
+/// two non-ASCII letters. Source: `foldName` of Go's encoding/json.
 fn is_in_any_case(key: &str, name: &str) -> bool {
     let fold = |c: char| match c {
         '\u{17f}' => 's',
@@ -220,7 +231,7 @@ fn is_in_any_case(key: &str, name: &str) -> bool {
     key.chars().map(fold).eq(name.chars().map(fold))
 }
 
-/// The keys of an object that are this name in other letters.
+/// Returns the keys of an object that equal this name except for the case.
 fn others(object: &RawObject, name: &str) -> Vec<String> {
     let mut found = Vec::new();
     object.clone().retain(|key| {
@@ -327,7 +338,7 @@ mod tests {
             (hints(no, no, None, None), "the server says: changes things, deletes nothing (not verified)"),
             (hints(None, None, None, yes), "the server says: reaches outside"),
             (hints(None, None, yes, None), "the server says: the same call again changes no more (not verified)"),
-            // Repetition means nothing where nothing changes.
+            // Repetition means nothing if nothing changes.
             (hints(yes, None, no, None), "the server says: only reads (not verified)"),
         ] {
             assert_eq!(Said { server, ..Said::default() }.by_server(), want);

@@ -1,15 +1,16 @@
-//! What the gateway offers to clients: the answers to `initialize` and `server/discover`.
+//! The capabilities that headend offers to clients, in its results of `initialize` and
+//! `server/discover`.
 
 use crate::mcp::extension::{Extension, declaring};
 use crate::mcp::meta::{SERVER_INFO, implementation, implementation_bare};
 use crate::mcp::version::{Era, Revision};
 use crate::wire::raw::RawJson;
 
-/// How long a modern client may keep the answer of `server/discover`, in milliseconds.
+/// The time for which a modern client may keep the result of `server/discover`, in milliseconds.
 const DISCOVER_TTL_MS: u32 = 300_000;
 
-/// Our own text. An upstream's instructions are untrusted text that would speak with the gateway's voice, so headend
-/// passes none on.
+/// Headend's own text. An upstream's instructions are untrusted and would speak with the gateway's
+/// voice, so headend passes none on.
 const INSTRUCTIONS: &str = "This server joins several MCP servers. The part of a name before the first double underscore \
 names the server behind it. A result with `isError` and `headend/refusal` in `_meta` comes from the gateway itself and says \
 whether the call was executed and when to try again. `headend/upstream-refusal` is the word of the server that it names.";
@@ -17,16 +18,16 @@ whether the call was executed and when to try again. `headend/upstream-refusal` 
 const LISTS: &str =
     r#""tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true}"#;
 
-/// The capabilities object without its closing brace.
+/// Writes the capabilities object without its closing brace.
 fn capabilities(completions: bool, logging: bool) -> String {
     let completions = if completions { r#","completions":{}"# } else { "" };
     let logging = if logging { r#","logging":{}"# } else { "" };
     format!("{{{LISTS}{completions}{logging}")
 }
 
-/// The result of `initialize` in a legacy revision. Legacy capabilities are fixed here, often
-/// before the first upstream has started, so these are the gateway's abilities and not today's.
-/// Source: protocol, capability negotiation.
+/// Builds the result of `initialize` in a legacy revision. Legacy capabilities are fixed here,
+/// often before the first upstream has started, so they state what headend can do, not what its
+/// upstreams offer now. Source: protocol, capability negotiation.
 pub fn initialize_result(revision: Revision) -> RawJson {
     let features = revision.features();
     let info = if features.titles { implementation() } else { implementation_bare() };
@@ -38,7 +39,7 @@ pub fn initialize_result(revision: Revision) -> RawJson {
     ))
 }
 
-/// Capabilities that are offered only while some upstream has them.
+/// The capabilities that are offered only while some upstream has them.
 #[derive(Clone, Copy, Debug)]
 pub struct AtPresent {
     pub completions: bool,
@@ -46,8 +47,8 @@ pub struct AtPresent {
     pub extensions: &'static [&'static Extension],
 }
 
-/// The result of `server/discover`. It lists modern revisions alone: a client picks one of them for requests with an
-/// envelope, which older revisions lack.
+/// Builds the result of `server/discover`. It lists modern revisions only: a client picks one of
+/// them for requests with `_meta`, which older revisions lack.
 pub fn discover_result(present: AtPresent) -> RawJson {
     let open = capabilities(present.completions, present.logging);
     let extensions = match present.extensions {
@@ -62,7 +63,7 @@ pub fn discover_result(present: AtPresent) -> RawJson {
     ))
 }
 
-/// `data` of the error for an unsupported version. Source: MCP 2026-07-28, basic/versioning.
+/// Builds `data` of the error for an unsupported version. Source: MCP 2026-07-28, basic/versioning.
 pub(crate) fn unsupported_version_data(requested: &str) -> RawJson {
     RawJson::trusted(format!(
         r#"{{"supported":{},"requested":{}}}"#,
@@ -71,7 +72,7 @@ pub(crate) fn unsupported_version_data(requested: &str) -> RawJson {
     ))
 }
 
-/// The revisions that a modern request can name, newest first, as JSON.
+/// Returns the revisions that a modern request can name, newest first, as JSON.
 fn modern_revisions() -> String {
     let quoted: Vec<String> = Revision::of(Era::Modern).rev().map(|revision| format!(r#""{revision}""#)).collect();
     format!("[{}]", quoted.join(","))
@@ -98,7 +99,8 @@ mod tests {
             (true, true, &[&TASKS], format!(r#","completions":{{}},"logging":{{}}{tasks}"#)),
         ];
         for (completions, logging, extensions, told) in cases {
-            // A client of 2026-07-28 sees a later revision in the list of revisions; everything else stays.
+            // The build for tests has a later revision, which a client of 2026-07-28 sees in the
+            // list; everything else stays.
             let want = format!(
                 r#"{{"resultType":"complete","supportedVersions":["2099-12-31","2026-07-28"],"capabilities":{{{SERVES}{told}}},"instructions":{},"ttlMs":300000,"cacheScope":"public","_meta":{{"io.modelcontextprotocol/serverInfo":{{{INFO}}}}}}}"#,
                 words.text()

@@ -1,19 +1,22 @@
-//! Claims: the hints that a server states in the pinned definition of a tool, for rules that go by its word.
+//! Claims: the hints that a server states in the pinned definition of a tool, for rules that rely
+//! on them.
 
 use crate::mcp::annotations::Hints;
 use crate::mcp::item::Definition;
 
-/// A tool as its pin knows it. The default is that of a tool without a pin.
+/// The trust that the pin of a tool gives it. The default is for a tool without a pin: new and
+/// doubtful.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// It appeared after the first inventory of its upstream's launch, and no operator has confirmed it.
+    /// True if the tool appeared after the first inventory of its upstream's launch, and no
+    /// operator has confirmed it.
     pub is_new: bool,
-    /// The pinned definition was in doubt when it was first seen.
+    /// True if the pinned definition was in doubt when it was first seen.
     pub is_doubtful: bool,
 }
 
 impl Standing {
-    /// Neither new nor in doubt.
+    /// A tool that is neither new nor in doubt.
     pub const KNOWN: Self = Self { is_new: false, is_doubtful: false };
 }
 
@@ -23,16 +26,17 @@ impl Default for Standing {
     }
 }
 
-/// The words of a tool's pinned definition.
+/// The claims of a tool's pinned definition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Claims {
     pub hints: Hints,
-    /// Whether an allow rule may go by them.
+    /// True if an allow rule may rely on the hints.
     pub may_open: bool,
 }
 
 impl Claims {
-    /// `is_heard`: words of this upstream may open something at all.
+    /// Reads the claims of a definition. `is_heard`: the claims of this upstream may open something
+    /// at all.
     pub fn of(definition: &Definition, standing: Standing, is_heard: bool) -> Self {
         let hints = Hints::unmistakable(&definition.raw);
         let is_sound = definition.repairs.is_empty()
@@ -40,7 +44,7 @@ impl Claims {
             && !definition.hides
             && !definition.bad_headers
             && !standing.is_doubtful;
-        // A tool that only reads and may delete does one of the two.
+        // A tool that claims only to read and also to delete contradicts itself.
         let is_at_odds = hints.read_only == Some(true) && hints.destructive == Some(true);
         Self { hints, may_open: is_heard && is_sound && !is_at_odds && !standing.is_new }
     }

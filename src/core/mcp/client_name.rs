@@ -1,4 +1,4 @@
-//! The name that a client gives itself. Nothing proves it.
+//! The name and version that a client states about itself. Nothing proves them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,12 +7,12 @@ use bytes::Bytes;
 
 use crate::wire::raw::{RawJson, RawObject};
 
-/// A longer name or version is cut, in bytes.
+/// The length at which a name or version is cut, in bytes.
 const MOST: usize = 64;
-/// What clients say of themselves is remembered up to this length, in bytes.
+/// The longest client info that a connection remembers, in bytes.
 const MOST_REMEMBERED: usize = 512;
 
-/// Name and version of a client by its own word: foreign text, cut.
+/// Name and version that a client states about itself: foreign text, cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientName {
     pub name: Arc<str>,
@@ -20,7 +20,7 @@ pub struct ClientName {
 }
 
 impl ClientName {
-    /// Reads what a client says of itself; `None` without a name.
+    /// Reads the client info; `None` without a name.
     pub fn read(info: &RawJson) -> Option<Self> {
         let info = RawObject::parse(info).ok()?;
         let text = |key: &str| info.string(key).filter(|text| !text.is_empty()).map(|text| Arc::from(cut(text)));
@@ -28,12 +28,14 @@ impl ClientName {
     }
 }
 
-/// The name that was read last on a connection: a modern client says the same one in each request.
+/// The name that was read last on a connection, as a cache: a modern client repeats its name in
+/// each request.
 #[derive(Debug, Default)]
 pub struct LastName(Option<(RawJson, ClientName)>);
 
 impl LastName {
-    /// [`ClientName::read`], where it does not say what it said before.
+    /// Reads the client info like [`ClientName::read`], or returns the remembered name if the info
+    /// is unchanged.
     pub fn read(&mut self, info: &RawJson) -> Option<ClientName> {
         if let Some((said, name)) = &self.0
             && said == info
@@ -42,7 +44,7 @@ impl LastName {
         }
         let name = ClientName::read(info)?;
         if info.bytes().len() <= MOST_REMEMBERED {
-            // A slice would keep the whole request.
+            // Copied: a slice would keep the whole request in memory.
             self.0 = Some((RawJson::trusted(Bytes::copy_from_slice(info.bytes())), name.clone()));
         }
         Some(name)
@@ -56,7 +58,8 @@ impl fmt::Display for ClientName {
     }
 }
 
-/// The text, or as much of it as is kept. What was cut is longer than any name that is kept whole.
+/// Cuts a long text and appends dots, so that a cut text is longer than any text that is kept
+/// whole.
 fn cut(mut text: String) -> String {
     if text.len() > MOST {
         let end = text.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= MOST).last();

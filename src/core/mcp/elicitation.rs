@@ -1,29 +1,38 @@
-//! Elicitations of servers: the address to open, the form to fill in, and the text around both.
+//! Checks the elicitations of servers: the address to open, the form to fill in, and the text
+//! around both.
 //!
-//! A question names its server first and last. What passes for one of ours, asks for a secret or leads to an address that
-//! people should not open is declined: the server is told that the person said no, and the operator why.
-//! Source: MCP 2026-07-28, client/elicitation, "Safe URL handling", "Trust" and "Statefulness".
+//! The message names the server first and last. An elicitation that looks like one of headend's
+//! own, asks for a secret, or leads to an address that people should not open is declined: the
+//! server learns that the person said no, and the operator learns the reason. Source: MCP
+//! 2026-07-28, client/elicitation, "Safe URL handling", "Trust" and "Statefulness".
 //!
-//! Every elicitation passes here, whichever way it takes, on the terms of its call ([`Terms`]):
+//! Every elicitation passes here, on the terms of its call ([`Terms`]). These are declined:
 //!
-//! | declined | counted as |
-//! |---|---|
-//! | an address that is not `https` with a public host name or one of `elicit-hosts`; on loopback also `http`, where client and server are both on this machine; never a number, user info or a listener of ours | `unsafe_url` |
-//! | a form with `format: password`, a text field named like a secret in one of six languages, or a text that asks for one, without `elicit-secrets` | `secret_question` |
-//! | a form with the choices or the key of ours, our name, our keys, or choices with hidden characters | `forged_question` |
+//! - an address that is not `https` with a public host name or a host of `elicit-hosts`; on
+//!   loopback also `http`, if client and server are both on this machine; never a number, user info
+//!   or a listener of headend. Counted as `unsafe_url`;
+//! - a form with `format: password`, a text field named like a secret in one of six languages, or a
+//!   text that asks for a secret, without `elicit-secrets`. Counted as `secret_question`;
+//! - a form with the choices or the key of headend's own forms, with headend's name or keys, or
+//!   with hidden characters in choices. Counted as `forged_question`.
 //!
-//! Only members that the protocol names reach the client. A form that includes fields from elsewhere (`$ref`, `allOf`),
-//! or has two lists of choices for one field, is malformed. So is a form of more than 64 fields, or with a name or a
-//! value of more than 200 characters: these go back to the server unchanged, so they cannot be cut. A result with more
-//! than 64 questions, or a task with more over its life, is malformed too, and none of them is shown.
+//! Only members that the protocol names reach the client. A form that includes fields from
+//! elsewhere (`$ref`, `allOf`), or has two lists of choices for one field, is malformed. So is a
+//! form of more than 64 fields, or with a name or a value of more than 200 characters: these go
+//! back to the server unchanged, so they cannot be cut. A result with more than 64 questions, or a
+//! task with more over its life, is malformed too, and none of them is shown.
 //!
-//! | question of | what declining means |
-//! |---|---|
-//! | a legacy server | its request is answered `decline` |
-//! | a modern server, for a legacy client | its result is answered with `decline` for that key and the person's answers to the others |
-//! | a modern server, for a modern client | the gateway declines every question of that result at once, and the call continues; if the result asks for sampling or roots as well, the call ends with an error |
-//! | a client's own task | the client sees the task without the question, and a `tasks/update` of ours declines it |
-//! | an error -32042 | the client gets -32603 without any of its addresses and words |
+//! The effect of declining depends on the question:
+//!
+//! - from a legacy server: its request is answered with `decline`;
+//! - from a modern server, for a legacy client: its result is answered with `decline` for that key
+//!   and the person's answers to the others;
+//! - from a modern server, for a modern client: the gateway declines every question of that result
+//!   at once, and the call continues; if the result asks for sampling or roots as well, the call
+//!   ends with an error;
+//! - of a client's own task: the client sees the task without the question, and headend declines it
+//!   with a `tasks/update`;
+//! - in an error -32042: the client gets -32603 without any of its addresses and words.
 
 use crate::mcp::imitation::imitates;
 use crate::mcp::input::error::InputError;
@@ -41,10 +50,11 @@ pub use self::host::HostPattern;
 pub use self::terms::{Elicit, Own, Terms};
 pub use self::text::bounded;
 
-/// Judges an elicitation, and names its server in it.
+/// Checks an elicitation against the terms, and edits it: removes unknown members, and names the
+/// server in the message.
 ///
 /// # Errors
-/// [`InputError`]. Nothing is looked at that the client did not offer.
+/// [`InputError`]: a kind that the client did not offer is refused before anything else is checked.
 pub fn pass(params: &mut RawObject, terms: &Terms) -> Result<(), InputError> {
     let mode = match params.get("mode") {
         None => "form".to_owned(),
@@ -58,7 +68,7 @@ pub fn pass(params: &mut RawObject, terms: &Terms) -> Result<(), InputError> {
     if !offered {
         return Err(InputError::NotOffered);
     }
-    // A member of the other mode would reach the client without having been judged.
+    // A member of the other mode would reach the client unchecked.
     params.retain(|name| members.contains(&name));
     let message = params.string("message").ok_or(InputError::Malformed)?;
     if imitates(&params.encode()) {

@@ -1,25 +1,26 @@
-//! The protocol's extensions that headend supports, one row each. An extension without a row is off in both directions.
+//! The table of protocol extensions that headend supports. An extension without a row is off in
+//! both directions.
 //!
-//! Both sides of a hop declare an extension in the member `extensions` of their capabilities, from its identifier to an object
-//! of settings. Source: MCP SEP-2133.
+//! Both sides of a hop declare an extension in the member `extensions` of their capabilities, which
+//! maps its identifier to an object of settings. Source: MCP SEP-2133.
 
 use crate::mcp::version::Era;
 use crate::wire::code;
 use crate::wire::raw::{RawJson, RawObject};
 
-/// One row of the table of extensions.
+/// A row of the table of extensions.
 #[derive(Debug)]
 pub struct Extension {
     id: &'static str,
-    /// Settings that headend declares towards clients and upstreams.
+    /// The settings that headend declares towards clients and upstreams, as JSON.
     settings: &'static str,
-    /// Eras in which it is declared.
+    /// Eras in which the extension is declared.
     eras: &'static [Era],
-    /// Request methods that it adds.
+    /// Request methods that the extension adds.
     methods: &'static [&'static str],
 }
 
-/// Calls that their server continues after its answer; see [`super::task`].
+/// The extension for calls that their server continues after its response; see [`super::task`].
 pub const TASKS: Extension = Extension {
     id: "io.modelcontextprotocol/tasks",
     settings: "{}",
@@ -29,41 +30,43 @@ pub const TASKS: Extension = Extension {
 
 const ALL: &[Extension] = &[TASKS];
 
-/// Whether an extension adds this method to an era.
+/// Reports whether any extension adds this method to an era.
 pub(crate) fn any_adds(method: &str, era: Era) -> bool {
     ALL.iter().any(|extension| extension.adds(method, era))
 }
 
-/// The member `extensions` that declares these extensions.
+/// Builds the value of the member `extensions` that declares these extensions.
 pub(crate) fn declaring(extensions: &[&Extension]) -> RawJson {
     let entries: Vec<String> = extensions.iter().map(|one| format!(r#""{}":{}"#, one.id, one.settings)).collect();
     RawJson::trusted(format!("{{{}}}", entries.join(",")))
 }
 
 impl Extension {
+    /// Reports whether the extension adds this method to an era.
     pub fn adds(&self, method: &str, era: Era) -> bool {
         self.eras.contains(&era) && self.methods.contains(&method)
     }
 
-    /// Whether capabilities, of a client or a server, declare it.
+    /// Reports whether the capabilities of a client or a server declare this extension.
     pub fn is_in(&self, capabilities: &RawJson) -> bool {
         let extensions = |raw: &RawJson| RawObject::parse(RawObject::parse(raw).ok()?.get("extensions")?).ok();
         extensions(capabilities).is_some_and(|extensions| extensions.get(self.id).is_some_and(RawJson::is_object))
     }
 
-    /// Client capabilities with this extension added.
+    /// Returns the client capabilities with this extension as the only one.
     pub fn added_to(&self, capabilities: Option<&RawJson>) -> RawJson {
         let mut declared = capabilities.and_then(|raw| RawObject::parse(raw).ok()).unwrap_or_default();
         declared.set("extensions", declaring(&[self]));
         declared.encode()
     }
 
-    /// `data` of the error for a client that does not declare it.
+    /// Builds `data` of the error for a client that does not declare this extension.
     pub fn required_data(&self) -> RawJson {
         RawJson::trusted(format!(r#"{{"requiredCapabilities":{{"extensions":{}}}}}"#, declaring(&[self]).text()))
     }
 
-    /// Whether an error says that a call requires this extension and nothing else, so that nothing was executed.
+    /// Reports whether an error says that a call requires this extension and nothing else, so that
+    /// nothing was executed.
     pub fn alone_is_wanted(&self, error: &RawJson) -> bool {
         let wanted = || {
             let error = RawObject::parse(error).ok()?;

@@ -1,4 +1,4 @@
-//! Properties of the lists, questions and answers of an upstream.
+//! Properties of an upstream's lists, questions and results that hold for any bytes.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::indexing_slicing, reason = "a property fails by panicking")]
 
 use super::elicitation::Terms;
@@ -11,7 +11,8 @@ use super::{log, project};
 use crate::wire::fuzz::{assert_json, value};
 use crate::wire::raw::{RawJson, RawObject};
 
-/// A definition that was cleaned and repaired needs neither again, and is JSON for clients of every revision.
+/// Checks that a definition that was cleaned and repaired needs neither again, and is JSON for
+/// clients of every revision.
 pub fn items(data: &[u8]) {
     let Some(result) = value(data) else { return };
     for list in [List::Tools, List::Prompts, List::Resources, List::Templates] {
@@ -36,7 +37,8 @@ pub fn items(data: &[u8]) {
     }
 }
 
-/// Nothing that a client did not offer reaches it, and what reaches it says who asks.
+/// Checks that no kind of question reaches a client that did not offer it, and that each question
+/// names its server.
 pub fn questions(data: &[u8]) {
     let Some(result) = value(data) else { return };
     let forms = Kinds { form: true, ..Kinds::default() };
@@ -76,6 +78,8 @@ pub fn questions(data: &[u8]) {
     }
 }
 
+/// Checks that a question is of an offered kind, names its server, and is JSON in every revision
+/// that has it.
 fn is_fit(request: &InputRequest, offered: Kinds) {
     assert_json(&request.entry());
     let params = request.params.as_ref().and_then(|raw| RawObject::parse(raw).ok()).unwrap_or_default();
@@ -100,7 +104,8 @@ fn is_fit(request: &InputRequest, offered: Kinds) {
     }
 }
 
-/// A result stays JSON on its way to a client of any revision, and only the modern era says that it is complete.
+/// Checks that a result stays JSON on its way to a client of any revision, and has `resultType` in
+/// the modern era only.
 pub fn projection(data: &[u8]) {
     let Some(result) = value(data).filter(RawJson::is_object) else { return };
     for from in [Era::Legacy, Era::Modern] {

@@ -1,7 +1,7 @@
-//! Questions of a server that pretend to be the gateway's own.
+//! Detects questions of a server that pretend to be headend's own.
 //!
-//! A person who is asked to agree to a call must be able to tell who asks. A server's question names the server in front, and
-//! one that speaks in the gateway's name does not reach anybody.
+//! A person who is asked to approve a call must be able to tell who asks. A server's question names
+//! the server in front, and one that uses the gateway's name reaches no client.
 
 use super::lookalike::{folded, letters, words};
 use crate::wire::canonical::canonical;
@@ -9,37 +9,40 @@ use crate::wire::foreign;
 use crate::wire::raw::RawJson;
 use crate::wire::tokens::strings;
 
-/// The name that only the gateway has.
+/// The name that only the gateway may use.
 const NAME: &str = "headend";
-/// How the gateway's own keys among `inputRequests` begin.
+/// The prefix of the gateway's own keys among `inputRequests`.
 const KEYS: &str = "gw.";
 
-/// Whether some string of a JSON value speaks in the gateway's name: has it as a word.
+/// Reports whether some string of a JSON value has the gateway's name as a word. True also for a
+/// value without one meaning, such as an object with a duplicate key.
 pub(crate) fn imitates(value: &RawJson) -> bool {
-    // A value without one meaning, such as a key that stands twice, is not looked into.
+    // A value without one meaning is not searched, but refused.
     let mut found = canonical(value).is_err();
     strings(value.bytes(), &mut |text| found = found || speaks(text));
     found
 }
 
+/// Reports whether a text has the gateway's name as people read it, or changes the direction of
+/// its letters.
 fn speaks(text: &str) -> bool {
-    // What turns the direction of text shows other words than it holds.
+    // Text whose direction is changed shows other words than it holds.
     if text.contains(foreign::turns_direction) {
         return true;
     }
-    // Characters of no width part a word for programs alone.
+    // Characters without width divide a word for programs, not for people.
     let text = text.replace(|c: char| foreign::is_hidden(c) && !(c.is_control() && c.is_whitespace()), "");
     let name = folded(NAME);
     let has_word = |text: &str| {
         let mut words = text.split(|c: char| !c.is_alphanumeric());
         words.any(|word| folded(word) == name) || has_spelled(text, &name)
     };
-    // Signs that look like letters may part the name or join it to another word.
+    // Signs that look like letters may divide the name or join it to another word.
     has_word(&text) || has_word(&folded(&text)) || words(&text).iter().any(|word| folded(word) == name)
 }
 
-/// Whether a text has a name with signs between its letters, as in "h-e-a-d-e-n-d", or with a blank
-/// behind each of them.
+/// Reports whether a text spells the name with signs between its letters, as in "h-e-a-d-e-n-d", or
+/// with a blank between them.
 fn has_spelled(text: &str, name: &str) -> bool {
     let mut row = String::new();
     for word in text.split_whitespace() {
@@ -59,7 +62,7 @@ fn has_spelled(text: &str, name: &str) -> bool {
     false
 }
 
-/// Whether a server's key could be taken for one of ours.
+/// Reports whether a server's key could be taken for one of the gateway's own.
 pub(crate) fn is_reserved_key(key: &str) -> bool {
     key.trim_start().to_ascii_lowercase().starts_with(KEYS)
 }

@@ -1,4 +1,5 @@
-//! Input that a server asks for in the middle of a call, in the form of 2026-07-28: a result of type `input_required`.
+//! Input that a server asks for in the middle of a call, in the form of 2026-07-28: a result of
+//! type `input_required`. Requests of legacy servers are checked by the same functions.
 //!
 //! Source: MCP 2026-07-28, basic/patterns/mrtr.
 
@@ -13,31 +14,31 @@ pub(in crate::mcp) mod kinds;
 pub use self::error::InputError;
 pub use self::kinds::{Audience, Kinds, about_input, without};
 
-/// Whether and how a server learns of roots. Real servers let their client's roots widen what they touch, so it is the
-/// operator who decides.
+/// The roots that a server may learn. Real servers let their client's roots widen what they touch,
+/// so the operator decides.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Roots {
-    /// The server is told that there are none to ask for.
+    /// No roots: the capability is not declared to the server.
     #[default]
     Hidden,
-    /// These URIs, whoever is served.
+    /// These URIs, for every client.
     Fixed(Vec<String>),
-    /// Those of the client whose call it is.
+    /// The roots of the client that makes the call.
     Client,
 }
 
-/// The result of `roots/list`.
+/// Builds the result of `roots/list`.
 pub(crate) fn roots_result(uris: &[String]) -> RawJson {
     let roots = RawJson::list(uris.iter().map(|uri| RawObject::of_strings(&[("uri", uri)]).encode()));
     RawJson::trusted(format!(r#"{{"roots":{}}}"#, roots.text()))
 }
 
-/// Questions that one result may hold, and one task over its life; a server that asks more is broken.
+/// The limit of questions in one result, and in one task over its life.
 pub(crate) const MAX_QUESTIONS: usize = 64;
-/// Pages that one error may want opened.
+/// The limit of pages that one error may ask to open.
 const MAX_PAGES: usize = 8;
 
-/// One thing that a server wants of the client.
+/// A request for input that a server sends to the client: method and parameters.
 #[derive(Clone, Debug)]
 pub struct InputRequest {
     pub method: String,
@@ -51,7 +52,8 @@ impl InputRequest {
         Ok(Self { method, params: request.get("params").cloned() })
     }
 
-    /// A legacy server's request, checked and labelled like a modern server's.
+    /// Checks and labels a legacy server's request like a modern server's, without its task and
+    /// progress members.
     ///
     /// # Errors
     /// [`InputError`].
@@ -73,7 +75,7 @@ impl InputRequest {
         Self::read(&asked(&request.encode(), terms)?)
     }
 
-    /// The request as a modern client knows it: an entry of `inputRequests`.
+    /// Writes the request as a modern client reads it: an entry of `inputRequests`.
     pub fn entry(&self) -> RawJson {
         let mut request = RawObject::default();
         request.set("method", RawJson::string(&self.method));
@@ -88,10 +90,12 @@ impl InputRequest {
         request.encode()
     }
 
-    /// The request as a client of a legacy revision knows it; `id` makes the identifier that 2025-11-25 wants for a URL.
+    /// Rewrites the request for a client of a legacy revision; `id` makes the identifier that
+    /// 2025-11-25 wants for a URL.
     ///
     /// # Errors
-    /// [`InputError::NotOffered`] for a form that this revision cannot show, and for a page where it knows none.
+    /// [`InputError::NotOffered`] for a form that this revision cannot show, and for a page if it
+    /// has none.
     pub fn for_revision(mut self, revision: Revision, id: impl FnOnce() -> String) -> Result<Self, InputError> {
         let params = self.params.as_ref().filter(|_| self.method == "elicitation/create");
         if let Some(mut params) = params.and_then(|raw| RawObject::parse(raw).ok()) {
@@ -114,8 +118,8 @@ impl InputRequest {
     }
 }
 
-/// A form as revisions before 2025-11-25 know it: choices with titles are `enum` and `enumNames`, only booleans have defaults,
-/// and nothing holds several choices.
+/// Rewrites a form for revisions before 2025-11-25: choices with titles become `enum` and
+/// `enumNames`, only booleans keep defaults, and a choice of several values is refused.
 fn older_form(schema: &RawJson) -> Result<RawJson, InputError> {
     let mut schema = RawObject::parse(schema).map_err(|_| InputError::Malformed)?;
     let Some(properties) = schema.get("properties") else { return Ok(schema.encode()) };
@@ -143,23 +147,24 @@ fn older_form(schema: &RawJson) -> Result<RawJson, InputError> {
     Ok(schema.encode())
 }
 
-/// Requests for input that were judged, by their keys.
+/// Checked requests for input by key.
 pub type ByKey = Vec<(String, InputRequest)>;
 
-/// What a server's `input_required` result asks for.
+/// The content of a server's `input_required` result.
 #[derive(Debug, Default)]
 pub struct Wanted {
+    /// The requests that may reach the client.
     pub asked: ByKey,
-    /// The keys of questions that no client is shown, and why.
+    /// The keys of questions that reach no client, each with the reason.
     pub declined: Vec<(String, InputError)>,
     /// The server's own state.
     pub state: Option<String>,
 }
 
-/// Reads a server's `input_required` result.
+/// Reads and checks a server's `input_required` result.
 ///
 /// # Errors
-/// [`InputError`]: nothing of it may reach the client then, and the call cannot go on.
+/// [`InputError`]: no part of the result may reach the client, and the call cannot continue.
 pub fn requests(result: &RawJson, terms: &Terms) -> Result<Wanted, InputError> {
     let mut result = RawObject::parse(result).map_err(|_| InputError::Malformed)?;
     let mut wanted = Wanted { state: check(&result)?, ..Wanted::default() };
@@ -173,29 +178,29 @@ pub fn requests(result: &RawJson, terms: &Terms) -> Result<Wanted, InputError> {
     Ok(wanted)
 }
 
-/// Requests for input by key, of which there are not too many.
+/// Reads requests for input by key; fails if there are too many.
 fn questions(requests: &RawJson) -> Result<RawObject, InputError> {
     let requests = RawObject::parse(requests).map_err(|_| InputError::Malformed)?;
     if requests.len() > MAX_QUESTIONS { Err(InputError::Malformed) } else { Ok(requests) }
 }
 
-/// The response to a question that was declined in the person's name.
+/// Builds the response that declines a question in the person's name.
 pub fn decline() -> RawJson {
     RawJson::trusted(r#"{"action":"decline"}"#)
 }
 
-/// The response of a person who does not answer.
+/// Builds the response for a person who does not answer.
 pub fn cancel() -> RawJson {
     RawJson::trusted(r#"{"action":"cancel"}"#)
 }
 
-/// Whether the response to an elicitation accepts it.
+/// Reports whether the response to an elicitation accepts it.
 pub fn is_accepted(response: &RawJson) -> bool {
     RawObject::parse(response).is_ok_and(|response| response.string("action").as_deref() == Some("accept"))
 }
 
-/// The responses that decline every question of a result. `None` where one of them is no question to a person, so that the
-/// call cannot go on.
+/// Builds the responses that decline every question of a result, and returns the result's state.
+/// `None` if a request is no elicitation, so that the call cannot continue.
 pub fn declining(result: &RawJson) -> Option<(RawJson, Option<String>)> {
     let result = RawObject::parse(result).ok()?;
     let state = check(&result).ok()?;
@@ -208,7 +213,7 @@ pub fn declining(result: &RawJson) -> Option<(RawJson, Option<String>)> {
     Some((requests.encode(), state))
 }
 
-/// The state of a result that asks for input.
+/// Returns the state of an `input_required` result. Fails if it lacks both state and requests.
 fn check(result: &RawObject) -> Result<Option<String>, InputError> {
     if result.string("resultType").as_deref() != Some("input_required") {
         return Err(InputError::Malformed);
@@ -223,13 +228,14 @@ fn check(result: &RawObject) -> Result<Option<String>, InputError> {
     Ok(state)
 }
 
-/// The upstream's `input_required` result as our client gets it. `reseal` makes our state of the upstream's.
+/// Writes an upstream's `input_required` result for the client. `reseal` seals the upstream's state
+/// into one of headend's.
 ///
-/// Elicitations name the server that asks, since the client can only name us. Source: MCP 2026-07-28, client/elicitation,
-/// "Safe URL handling" and "Trust".
+/// Elicitations name the server that asks, since the client can only name headend. Source: MCP
+/// 2026-07-28, client/elicitation, "Safe URL handling" and "Trust".
 ///
 /// # Errors
-/// [`InputError`]: nothing of it may reach the client then.
+/// [`InputError`], also if any question is declined: no part of the result may reach the client.
 pub fn passed_on(
     result: &RawJson,
     terms: &Terms,
@@ -250,10 +256,11 @@ pub fn passed_on(
     Ok(result.encode())
 }
 
-/// Requests for input by key, each checked and labelled, without those that are declined; these by key, with the reason.
+/// Checks and labels requests for input. Returns the ones that pass, by key, and the keys of the
+/// declined ones with the reasons.
 ///
 /// # Errors
-/// [`InputError`]: none of them may reach the client then.
+/// [`InputError`]: none of them may reach the client.
 pub(crate) fn gated(requests: &RawJson, terms: &Terms) -> Result<(RawObject, Vec<(String, InputError)>), InputError> {
     let mut requests = questions(requests)?;
     let mut verdicts = Vec::new();
@@ -277,7 +284,7 @@ pub(crate) fn gated(requests: &RawJson, terms: &Terms) -> Result<(RawObject, Vec
     Ok((requests, declined))
 }
 
-/// A result that asks for input: what is asked, by key, and the state that its client brings back.
+/// Builds an `input_required` result: the questions by key, and the state to send back.
 pub fn input_required<'q>(asked: impl Iterator<Item = (impl AsRef<str>, &'q InputRequest)>, state: &str) -> RawJson {
     let mut requests = RawObject::default();
     for (key, request) in asked {
@@ -290,12 +297,13 @@ pub fn input_required<'q>(asked: impl Iterator<Item = (impl AsRef<str>, &'q Inpu
     result.encode()
 }
 
-/// The pages that an error -32042 wants opened before the call, as requests for input.
+/// Reads the pages that an error -32042 wants opened before the call, as requests for input.
 ///
 /// Source: MCP 2025-11-25, client/elicitation, "URL Elicitation Required Error".
 ///
 /// # Errors
-/// [`InputError`]: none of them may be opened; [`InputError::Malformed`] also where it names none.
+/// [`InputError`]: none of the pages may be opened; [`InputError::Malformed`] also if there are
+/// none or too many.
 pub fn pages(error: &RawObject, terms: &Terms) -> Result<ByKey, InputError> {
     if !terms.offered.url {
         return Err(InputError::NotOffered);
@@ -312,13 +320,14 @@ pub fn pages(error: &RawObject, terms: &Terms) -> Result<ByKey, InputError> {
     pages.iter().enumerate().map(page).collect()
 }
 
-/// Whether all of these questions were accepted.
+/// Reports whether all of these questions were accepted.
 pub fn all_accepted<'k>(responses: &RawJson, mut keys: impl Iterator<Item = &'k str>) -> bool {
     let Ok(responses) = RawObject::parse(responses) else { return false };
     keys.all(|key| responses.get(key).is_some_and(is_accepted))
 }
 
-/// One request for input, checked and labelled. What the client never offered is not looked into.
+/// Checks and labels one request for input. Refuses a kind that the client did not offer before it
+/// reads the rest.
 fn asked(request: &RawJson, terms: &Terms) -> Result<RawJson, InputError> {
     let mut request = RawObject::parse(request).map_err(|_| InputError::Malformed)?;
     let method = request.string("method").ok_or(InputError::Malformed)?;

@@ -1,4 +1,5 @@
-//! Definitions of tools, prompts, resources and templates, read shallowly: the key and the few fields that are acted on.
+//! Definitions of tools, prompts, resources and templates. Reads only the key and the few members
+//! that the gateway acts on; cleans and repairs the rest.
 
 use std::borrow::Cow;
 
@@ -18,56 +19,61 @@ mod repair;
 
 pub use self::hygiene::{StringAt, rewritten};
 
-/// Largest definition that is offered on, in bytes: a 16 KiB description and a 256 KiB schema fit twice.
+/// The largest definition that is offered to clients, in bytes: a 16 KiB description and a 256 KiB
+/// schema fit twice.
 const MAX_DEFINITION_BYTES: usize = 512 * 1024;
 
-/// One item as its upstream defines it.
+/// An item as its upstream defines it, cleaned and repaired.
 #[derive(Clone)]
 pub struct Definition {
     pub list: List,
-    /// What the upstream calls it: name, URI or URI template.
+    /// The upstream's identifier of it: name, URI or URI template.
     pub key: String,
     pub raw: RawObject,
-    /// Of all that clients could see of it, but for order that means nothing. Pins and consents are bound to it.
+    /// The digest of everything that clients could see, independent of the order that means
+    /// nothing. Pins and grants are bound to it.
     pub digest: Digest,
-    /// The same, order included.
+    /// The digest of everything that clients could see, order included.
     pub exact: Digest,
     /// The arguments that an HTTP request of 2026-07-28 repeats in headers; tools only.
     pub headers: ParamHeaders,
-    /// The clients that its server shows it to.
+    /// The clients to which the server shows the item.
     pub audience: Audience,
-    /// The header annotations break the rules; an HTTP upstream's tool must then be dropped.
+    /// True if the header annotations break the rules; an HTTP upstream's tool must then be
+    /// dropped.
     pub(crate) bad_headers: bool,
-    /// Some string that is neither title nor description has hidden characters in it, so it cannot be cleaned: it would mean
-    /// something else then.
+    /// True if some string other than a title or a description has hidden characters. Such a string
+    /// cannot be cleaned without changing its meaning.
     pub hides: bool,
-    /// The repairs that let strict clients accept it, for the operator.
+    /// The repairs after which strict clients accept it, described for the operator.
     pub repairs: Vec<String>,
-    /// Why no client may see it, for the operator: strict ones would refuse the whole list.
+    /// The reason why no client may see it, for the operator: strict clients would refuse the whole
+    /// list.
     pub fault: Option<&'static str>,
 }
 
-/// One page of a list.
+/// A page of a list.
 pub(crate) struct ListPage {
     pub items: Vec<Definition>,
     /// The cursor of the next page, opaque; the empty string is a cursor too.
     pub next: Option<String>,
-    /// `nextCursor` is there and no cursor, so that the rest of the list cannot be asked for.
+    /// True if `nextCursor` is present but no cursor, so that the rest of the list cannot be
+    /// requested.
     pub has_bad_cursor: bool,
-    /// The ways in which the page broke the protocol and was read all the same.
+    /// The ways in which the page broke the protocol and was read even so.
     pub quirks: Vec<Quirk>,
-    /// Items that could not be read, with the reason, for the operator.
+    /// The reasons why items could not be read, for the operator.
     pub skipped: Vec<String>,
-    /// Bytes of the page, to bound what a list may hold.
+    /// The size of the page in bytes, to bound the whole list.
     pub bytes: usize,
 }
 
 impl ListPage {
-    /// Reads the result of a list request. One bad item costs that item, not the page. A list that
+    /// Reads the result of a list request. A bad item is skipped and costs only itself. A list that
     /// is `null` is empty.
     ///
     /// # Errors
-    /// When the result has no array of definitions.
+    /// Fails if the result has no array of definitions.
     pub(crate) fn read(list: List, result: &RawJson) -> Result<Self, serde_json::Error> {
         let object = RawObject::parse(result)?;
         let Some(array) = object.get(list.member()) else {
@@ -97,7 +103,7 @@ impl ListPage {
 }
 
 impl Definition {
-    /// Reads one definition.
+    /// Reads, cleans and repairs one definition, and computes its digests.
     ///
     /// # Errors
     /// A sentence for the operator.
@@ -142,13 +148,13 @@ impl Definition {
         })
     }
 
-    /// Shows each string of it, keys and values alike, as it reads.
+    /// Passes each string of it, keys and values alike, to `show`, unescaped.
     pub fn strings(&self, show: &mut dyn FnMut(&str)) {
         strings(self.raw.encode().bytes(), show);
     }
 
-    /// The same item under the digest of its pin, with the order of the pinned text where order means nothing: clients get the
-    /// bytes that were pinned.
+    /// Returns the item with the digest of its pin and, if it is a tool, with the order of the
+    /// pinned text in lists whose order means nothing: clients get the bytes that were pinned.
     pub fn pinned_as(&self, digest: Digest, pinned: &str) -> Self {
         let mut item = Self { digest, ..self.clone() };
         let pinned = RawJson::checked(pinned.to_owned()).ok().filter(|_| self.list == List::Tools);
@@ -159,21 +165,23 @@ impl Definition {
         item
     }
 
-    /// The text that the digest is of, in the order in which it came.
+    /// Returns the canonical text of the definition in the order in which it came; [`Self::exact`]
+    /// is its digest.
     pub fn canonical_text(&self) -> String {
         let encoded = self.raw.encode();
         let canonical = canonical(&encoded).ok().and_then(|text| String::from_utf8(text.into_owned()).ok());
         canonical.unwrap_or_else(|| encoded.text().into_owned())
     }
 
-    /// What clients may show instead of its name, where it has that: `title`, and a tool's older `annotations.title`.
+    /// Returns the names that clients may show instead of its key: `title`, and a tool's older
+    /// `annotations.title`.
     pub fn titles(&self) -> impl Iterator<Item = String> {
         let annotations = self.raw.object("annotations");
         let older = annotations.and_then(|annotations| annotations.string("title"));
         self.raw.string("title").into_iter().chain(older)
     }
 
-    /// Puts the upstream's name in front of titles.
+    /// Puts the upstream's name in front of the titles.
     pub fn name_titles(&mut self, upstream: &str) {
         let named =
             |object: &RawObject| object.string("title").map(|title| RawJson::string(&format!("{upstream}: {title}")));

@@ -7,7 +7,7 @@ use strum::VariantArray as _;
 
 use crate::wire::raw::{RawJson, RawObject};
 
-/// Severity, least first.
+/// The severity of a log message, least first.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::EnumString, strum::IntoStaticStr, strum::VariantArray,
 )]
@@ -30,11 +30,11 @@ impl LogLevel {
     }
 }
 
-/// The level that a legacy client has set for its session.
+/// The level that a legacy client has set for its session, shared between threads.
 #[derive(Debug)]
 pub struct LogSwitch(AtomicU8);
 
-/// No level.
+/// The stored value for no level.
 const UNSET: u8 = u8::MAX;
 
 impl Default for LogSwitch {
@@ -48,7 +48,7 @@ impl LogSwitch {
         self.0.store(level as u8, Ordering::Relaxed);
     }
 
-    /// Sets the level if it is finer than the current one, and returns whether it was.
+    /// Sets the level if it is finer than the current one; returns whether it was.
     pub fn lower(&self, level: LogLevel) -> bool {
         self.0.fetch_min(level as u8, Ordering::Relaxed) > level as u8
     }
@@ -63,8 +63,8 @@ impl LogSwitch {
     }
 }
 
-/// `params` of a log message for a client that wants `least` and above; the logger's name gets its server's as a
-/// prefix. `None` for a message below that level, and for a malformed one.
+/// Writes `params` of a log message for a client that wants `least` and above, with the server's
+/// name in front of the logger's. `None` for a message below that level, and for a malformed one.
 pub fn shown(params: &RawJson, least: LogLevel, upstream: &str) -> Option<RawJson> {
     let mut message = RawObject::parse(params).ok()?;
     if message.get("level").and_then(LogLevel::read)? < least || message.get("data").is_none() {

@@ -1,24 +1,25 @@
-//! Texts as they look to a person: characters that look like a Latin letter count as that letter.
+//! Reduces text to its look: characters that look like a Latin letter count as that letter.
 
 use unicode_normalization::char::decompose_compatible;
 use unicode_security::skeleton;
 
 use crate::wire::foreign;
 
-/// Small capitals that the data of Unicode does not equate with a letter, from A to Z. A blank
-/// stands for a letter without a small capital.
+/// Small capitals that the Unicode data does not equate with a letter, from A to Z. A blank stands
+/// for a letter without a small capital.
 const SMALL_CAPITALS: [char; 26] = [
     'ᴀ', 'ʙ', 'ᴄ', 'ᴅ', 'ᴇ', 'ꜰ', 'ɢ', 'ʜ', 'ɪ', 'ᴊ', 'ᴋ', 'ʟ', 'ᴍ', 'ɴ', 'ᴏ', 'ᴘ', 'ꞯ', 'ʀ', 'ꜱ', 'ᴛ', 'ᴜ', 'ᴠ', 'ᴡ',
     ' ', 'ʏ', 'ᴢ',
 ];
-/// The first of 26 letters each: white on a disc, white on a square, and letters of flags.
+/// The first letters of three alphabets: white on a disc, white on a square, and letters of flags.
 const BOXED: [char; 3] = ['\u{1f150}', '\u{1f170}', '\u{1f1e6}'];
 
-/// Returns a text with look-alikes as the letters that they look like, in lower case, without
-/// accents. Letters that look alike become one: `0` is `o`, and `1`, `l` and `i` are `i`.
+/// Returns a text in lower case, without accents, and with look-alikes replaced by the letters they
+/// look like. Letters that look alike become one: `0` is `o`; `1`, `l` and `i` are `i`; `m` is
+/// `rn`.
 ///
-/// A capital counts by its own look: the lower case of the Cyrillic letter that looks like H looks
-/// like none. Source: Unicode Technical Standard 39, "Confusable Detection".
+/// A capital counts by its own look: the Cyrillic letter that looks like H has a lower case that
+/// does not. Source: Unicode Technical Standard 39, "Confusable Detection".
 pub(crate) fn folded(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -38,8 +39,8 @@ pub(crate) fn folded(text: &str) -> String {
     out
 }
 
-/// Whether the letters and digits of a text look like those of another: "Allow-once" reads as
-/// "allow once".
+/// Reports whether the letters and digits of a text look like those of another: "Allow-once" reads
+/// as "allow once".
 pub(super) fn reads_as(text: &str, other: &str) -> bool {
     let other = letters(other);
     letters(text) == other || letters(&folded(text)) == other
@@ -51,7 +52,7 @@ pub(super) fn letters(text: &str) -> String {
     folded(&letters)
 }
 
-/// The words of a name: parted by signs, by a change of case as in `apiKey` and `APIKey`, and by a
+/// Splits a name into words: at signs, at a change of case as in `apiKey` and `APIKey`, and at a
 /// change between letters and digits.
 pub(super) fn words(text: &str) -> Vec<String> {
     let mut words: Vec<String> = vec![String::new()];
@@ -74,7 +75,7 @@ pub(super) fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// Whether a character is an accent that stands alone.
+/// Reports whether a character is a combining accent.
 pub(super) fn is_mark(c: char) -> bool {
     matches!(c, '\u{300}'..='\u{36f}' | '\u{3099}' | '\u{309a}')
 }
@@ -83,7 +84,7 @@ fn is_letter(c: char) -> bool {
     c.is_alphanumeric() || boxed(c).is_some()
 }
 
-/// The letter in a box or a disc.
+/// Returns the letter in a box or a disc.
 fn boxed(c: char) -> Option<char> {
     let place = BOXED.into_iter().find_map(|first| {
         let place = u32::from(c).checked_sub(u32::from(first))?;
@@ -92,18 +93,19 @@ fn boxed(c: char) -> Option<char> {
     Some(char::from(b'A' + u8::try_from(place).ok()?))
 }
 
+/// Returns the text that a text looks like, in lower case.
 fn look_of(text: &str) -> String {
     let lower = skeleton(text).filter(|c| !is_mark(*c)).flat_map(char::to_lowercase);
     lower.map(|c| small_capital(c).unwrap_or(c)).collect()
 }
 
-/// The letter of a small capital.
+/// Returns the Latin letter of a small capital.
 fn small_capital(c: char) -> Option<char> {
     let place = SMALL_CAPITALS.iter().position(|small| *small == c && !c.is_ascii())?;
     Some(char::from(b'a' + u8::try_from(place).ok()?))
 }
 
-/// Adds a character in lower case; of Latin letters that look alike it adds one.
+/// Appends a character; Latin letters that look alike are appended as one of them.
 fn push_latin(out: &mut String, c: char) {
     match c {
         'm' => out.push_str("rn"),

@@ -1,4 +1,5 @@
-//! `_meta`: the members that a client sent, and those that go upstream.
+//! The `_meta` of requests: reads the members that a client sent, and writes the members that go
+//! upstream.
 
 use std::borrow::Cow;
 
@@ -18,14 +19,14 @@ pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
 const PROGRESS_TOKEN: &str = "progressToken";
 
-/// Members that describe a modern request.
+/// The members of `_meta` that describe a modern request.
 #[derive(Clone, Debug)]
 pub struct ModernMeta {
-    /// As claimed by the client, supported or not.
+    /// The revision that the client claims, supported or not.
     pub version: Cow<'static, str>,
 }
 
-/// Why `_meta` is unusable; the message names the key, for the client's developer.
+/// The reason why `_meta` is unusable; the message names the key, for the client's developer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MetaError {
     #[error("params._meta must be an object")]
@@ -41,8 +42,8 @@ pub enum MetaError {
 pub struct Meta(RawObject);
 
 impl Meta {
-    /// Reads `params._meta`; an absent one is empty. Members of the protocol that may be left out
-    /// are absent where they are `null`.
+    /// Reads `params._meta`; an absent one is empty. Optional members of the protocol that are
+    /// `null` count as absent.
     ///
     /// # Errors
     /// [`MetaError::NotAnObject`].
@@ -65,12 +66,13 @@ impl Meta {
         self.0.get(key)
     }
 
-    /// Whether the request claims to be modern, rightly or not.
+    /// Reports whether the request claims to be modern, rightly or not.
     pub fn has_claim(&self) -> bool {
         self.0.get(PROTOCOL_VERSION).is_some()
     }
 
-    /// Checks the keys that every modern request must carry. Source: MCP 2026-07-28, basic, "`_meta`".
+    /// Checks the keys that every modern request must carry, and the types of the optional ones.
+    /// Source: MCP 2026-07-28, basic, "`_meta`".
     ///
     /// # Errors
     /// The first key that is missing or of the wrong type.
@@ -103,30 +105,30 @@ impl Meta {
         Ok(ModernMeta { version })
     }
 
-    /// The name that a modern client gives itself.
+    /// Returns the name that a modern client states about itself.
     pub fn client_name(&self) -> Option<ClientName> {
         self.client_info().and_then(ClientName::read)
     }
 
-    /// What a modern client says of itself.
+    /// Returns the `clientInfo` of a modern client.
     pub fn client_info(&self) -> Option<&RawJson> {
         self.0.get(CLIENT_INFO).filter(|_| self.has_claim())
     }
 
-    /// Whether a modern request declares the extension.
+    /// Reports whether a modern request declares the extension.
     pub fn declares(&self, extension: &Extension) -> bool {
         self.0.get(CLIENT_CAPABILITIES).filter(|_| self.has_claim()).is_some_and(|raw| extension.is_in(raw))
     }
 
-    /// The lowest level at which a modern client wants log messages of this request.
+    /// Returns the lowest level at which a modern client wants log messages of this request.
     pub fn log_level(&self) -> Option<LogLevel> {
         self.0.get(LOG_LEVEL).filter(|_| self.has_claim()).and_then(LogLevel::read)
     }
 
-    /// The client's progress token.
+    /// Returns the client's progress token.
     ///
     /// # Errors
-    /// [`MetaError::WrongType`] when it is neither a string nor an integer.
+    /// [`MetaError::WrongType`] if it is neither a string nor an integer.
     pub fn progress_token(&self) -> Result<Option<ClientId>, MetaError> {
         let Some(raw) = self.0.get(PROGRESS_TOKEN) else { return Ok(None) };
         ClientId::from_raw(raw.clone())
@@ -134,7 +136,8 @@ impl Meta {
             .ok_or(MetaError::WrongType { key: PROGRESS_TOKEN, want: "a string or an integer" })
     }
 
-    /// Uses the trace context of the transport if the message itself has none.
+    /// Takes the trace context of the transport, if the message itself has no `traceparent` and
+    /// `parent` is well-formed.
     pub fn fall_back_on(&mut self, parent: &str, state: Option<&str>) {
         if self.0.get(trace::PARENT).is_none() && trace::is_parent(parent) {
             self.0.set(trace::PARENT, RawJson::string(parent));
@@ -145,16 +148,17 @@ impl Meta {
         }
     }
 
-    /// The well-formed trace context, by key; the keys are those of HTTP headers too.
+    /// Returns the well-formed trace context, by key; the keys equal the names of HTTP headers.
     pub fn trace(&self) -> impl Iterator<Item = (&'static str, Cow<'_, str>)> {
         let parent = self.0.said(trace::PARENT).filter(|parent| trace::is_parent(parent));
         let state = parent.as_ref().and_then(|_| self.0.said(trace::STATE)).filter(|state| trace::is_state(state));
         parent.map(|parent| (trace::PARENT, parent)).into_iter().chain(state.map(|state| (trace::STATE, state)))
     }
 
-    /// The `_meta` that goes upstream: the client's vendor keys, its trace context if well-formed, our own token, and
-    /// for a modern upstream the envelope of this hop with the client's capabilities. The client's reserved keys and
-    /// its baggage never pass. `None` when no member is left.
+    /// Writes the `_meta` that goes upstream: the client's vendor keys, its trace context if
+    /// well-formed, headend's own progress token, and for a modern upstream the required members of
+    /// this hop with the client's capabilities. The client's reserved keys and its baggage never
+    /// pass. `None` if no member is left.
     pub fn upstream(
         &self,
         revision: Revision,
@@ -166,7 +170,8 @@ impl Meta {
         self.write_upstream(&mut out, revision, token, hop, client).then(|| RawJson::trusted(out))
     }
 
-    /// Appends [`Self::upstream`]. False, and nothing, when no member is left.
+    /// Appends the text of [`Self::upstream`] to `out`. Returns false, and appends nothing, if no
+    /// member is left.
     pub(crate) fn write_upstream(
         &self,
         out: &mut Vec<u8>,
@@ -183,7 +188,7 @@ impl Meta {
                 key => !is_reserved(key),
             });
         }
-        // None of these names is left among the client's.
+        // These names were removed from the client's members above.
         let mut put = |key: &str, quote: &str, value: &[u8]| {
             out.extend_from_slice(if out.len() == start { b"{\"" } else { b",\"" });
             for piece in [key.as_bytes(), b"\":", quote.as_bytes(), value, quote.as_bytes()] {
@@ -196,7 +201,7 @@ impl Meta {
         if revision.era() == Era::Modern {
             put(PROTOCOL_VERSION, "\"", revision.as_str().as_bytes());
             put(CLIENT_INFO, "", hop.client_info.bytes());
-            // The client's abilities for this very call; the hop itself offers none.
+            // The client's capabilities for this very call; the hop itself offers none.
             put(CLIENT_CAPABILITIES, "", client.capabilities.unwrap_or(&hop.client_capabilities).bytes());
             if let Some(level) = client.log_level {
                 put(LOG_LEVEL, "\"", level.into_str().as_bytes());
@@ -210,14 +215,14 @@ impl Meta {
     }
 }
 
-/// Facts about a request's client for the upstream.
+/// Facts about a request's client that its upstream learns.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Said<'a> {
     pub capabilities: Option<&'a RawJson>,
     pub log_level: Option<LogLevel>,
 }
 
-/// Facts about the gateway for upstreams.
+/// Facts about the gateway that upstreams learn.
 #[derive(Clone, Debug)]
 pub struct HopMeta {
     pub(crate) client_info: RawJson,
@@ -225,31 +230,32 @@ pub struct HopMeta {
 }
 
 impl HopMeta {
-    /// Our name, without capabilities.
+    /// Creates the facts with headend's name and without capabilities.
     pub fn bare() -> Self {
         Self { client_info: implementation(), client_capabilities: RawJson::EMPTY_OBJECT }
     }
 
-    /// The `_meta` of a request of our own to a modern upstream.
+    /// Writes the `_meta` of a request of headend's own to a modern upstream.
     pub fn envelope(&self, revision: Revision) -> RawJson {
         Meta::default().upstream(revision, None, self, Said::default()).unwrap_or(RawJson::EMPTY_OBJECT)
     }
 }
 
-/// The gateway's own `Implementation`, on both faces.
+/// Writes the gateway's own `Implementation`, towards clients and upstreams.
 pub(crate) fn implementation() -> RawJson {
     RawJson::trusted(concat!(r#"{"name":"headend","title":"headend","version":""#, env!("CARGO_PKG_VERSION"), r#""}"#))
 }
 
-/// The same for revisions before 2025-06-18, which have no `title`.
+/// Writes the gateway's `Implementation` for revisions before 2025-06-18, which have no `title`.
 pub(crate) fn implementation_bare() -> RawJson {
     RawJson::trusted(concat!(r#"{"name":"headend","version":""#, env!("CARGO_PKG_VERSION"), r#""}"#))
 }
 
-/// Whether the specification reserves a key: its prefix has the label `modelcontextprotocol` or `mcp`, in either order
-/// that revisions have reserved. Source: MCP basic, "`_meta`", 2025-06-18 and 2026-07-28.
+/// Reports whether the specification reserves a key: its prefix has the label
+/// `modelcontextprotocol` or `mcp`, in either order that revisions have reserved. Source: MCP
+/// basic, "`_meta`", 2025-06-18 and 2026-07-28.
 fn is_reserved(key: &str) -> bool {
-    // Most are.
+    // Fast path: most reserved keys begin like this.
     if key.starts_with("io.modelcontextprotocol/") {
         return true;
     }

@@ -1,4 +1,4 @@
-//! The methods of all revisions, and the eras that define them.
+//! The methods of all revisions, the eras that define them, and the four lists of a server.
 
 use crate::mcp::extension;
 use crate::mcp::version::Era;
@@ -29,7 +29,7 @@ pub enum Method {
     Unknown,
 }
 
-/// The name of each method on the wire.
+/// The name of each method in messages, frequent ones first.
 const NAMES: &[(&str, Method)] = &[
     ("tools/call", Method::ToolsCall),
     ("tools/list", Method::ToolsList),
@@ -62,7 +62,7 @@ impl Method {
         NAMES.iter().find(|(_, method)| *method == self).map_or("unknown", |(name, _)| name)
     }
 
-    /// Whether a revision of that era, or an extension of it, defines the method.
+    /// Reports whether a revision of that era, or an extension of it, defines the method.
     pub fn defined_in(self, era: Era) -> bool {
         let by_revision = match self {
             Self::ToolsList
@@ -88,7 +88,8 @@ impl Method {
         by_revision || extension::any_adds(self.as_str(), era)
     }
 
-    /// The member of `params` that `Mcp-Name` repeats. Source: MCP 2026-07-28, streamable-http, "Request headers".
+    /// Returns the member of `params` that the header `Mcp-Name` repeats. Source: MCP 2026-07-28,
+    /// streamable-http, "Request headers".
     pub fn name_member(self) -> Option<&'static str> {
         match self {
             Self::ToolsCall | Self::PromptsGet => Some("name"),
@@ -113,7 +114,7 @@ impl Method {
     }
 }
 
-/// One of the four lists of a server, in the order of [`Self::ALL`], by which they are numbered.
+/// One of the four lists of a server, numbered in the order of [`Self::ALL`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum List {
     Tools,
@@ -134,7 +135,7 @@ impl List {
         }
     }
 
-    /// The member of the result that holds the definitions.
+    /// Returns the member of the result that holds the definitions.
     pub fn member(self) -> &'static str {
         match self {
             Self::Tools => "tools",
@@ -144,7 +145,7 @@ impl List {
         }
     }
 
-    /// The member of a definition that identifies it.
+    /// Returns the member of a definition that identifies it.
     pub fn key(self) -> &'static str {
         match self {
             Self::Tools | Self::Prompts => "name",
@@ -153,7 +154,7 @@ impl List {
         }
     }
 
-    /// The notification for a change of the list; templates belong to resources.
+    /// Returns the notification for a change of the list; templates share the one of resources.
     pub fn changed(self) -> &'static str {
         match self {
             Self::Tools => "notifications/tools/list_changed",
@@ -162,7 +163,7 @@ impl List {
         }
     }
 
-    /// The lists that a notification announces as changed.
+    /// Returns the lists that a notification announces as changed.
     pub(crate) fn of_notification(method: &str) -> &'static [Self] {
         match method {
             "notifications/tools/list_changed" => &[Self::Tools],

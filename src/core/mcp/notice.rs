@@ -1,18 +1,20 @@
-//! The notifications of servers: one table of their subjects, for every transport.
+//! The table of the notifications of servers and their subjects, for every transport.
 
 use crate::mcp::method::List;
 
-/// Subject of a server's notification.
+/// The subject of a server's notification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoticeKind {
     /// Progress of a request.
     Progress,
-    /// The server withdraws a request.
+    /// The server withdraws one of its requests.
     Cancelled,
+    /// A log message.
     Log,
-    /// A page that a client was asked to open is done. Only the client that was asked may learn it.
+    /// The page that a client was asked to open is done. Only that client may learn it.
     ///
-    /// Source: MCP 2025-11-25, client/elicitation, "Completion Notifications for URL Mode Elicitation".
+    /// Source: MCP 2025-11-25, client/elicitation, "Completion Notifications for URL Mode
+    /// Elicitation".
     PageDone,
     /// A resource changed.
     Updated,

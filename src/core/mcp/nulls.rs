@@ -1,10 +1,10 @@
-//! Optional members that a server wrote as `null`, which no revision of the protocol allows: they
-//! mean that the member is absent, and strict clients refuse the whole message for one. They are
-//! taken out where they stand; every other value keeps its bytes.
+//! Removes optional members that a server wrote as `null`. No revision of the protocol allows that,
+//! they mean that the member is absent, and strict clients refuse the whole message for one. Every
+//! other value keeps its bytes.
 //!
-//! Definitions have tables of their own, see [`super::item`]. Values that a caller or a tool fills
-//! with whatever it likes (`structuredContent`, arguments, vendor members of `_meta`) are not
-//! looked into, and neither are members whose `null` has a meaning (`ttl` of a task).
+//! Definitions have tables of their own, see [`super::item`]. Values that a caller or a tool
+//! defines (`structuredContent`, arguments, vendor members of `_meta`) are not searched, and
+//! neither are members whose `null` has a meaning (`ttl` of a task).
 
 use std::sync::LazyLock;
 
@@ -17,10 +17,11 @@ use crate::wire::raw::{RawJson, RawObject, elements};
 struct Shape {
     optional: &'static [&'static str],
     parts: &'static [(&'static str, &'static Self)],
-    /// Lists that have to be there; some languages write an empty one as `null`.
+    /// Required lists; some languages write an empty one as `null`.
     lists: &'static [&'static str],
 }
 
+/// Creates a shape without required lists.
 const fn of(optional: &'static [&'static str], parts: &'static [(&'static str, &'static Shape)]) -> Shape {
     Shape { optional, parts, lists: &[] }
 }
@@ -31,7 +32,7 @@ const CONTENTS: Shape = of(&["mimeType", "text", "blob", "_meta"], &[]);
 const IN_BLOCK: &[&str] =
     &["annotations", "_meta", "mimeType", "title", "description", "size", "icons", "isError", "structuredContent"];
 const INNER_BLOCK: Shape = of(IN_BLOCK, &[("annotations", &ANNOTATIONS), ("icons", &ICON), ("resource", &CONTENTS)]);
-/// The blocks of a tool's result in a message of a model hold no further ones.
+/// A block of content. The blocks of a tool's result in a message of a model hold no further ones.
 const BLOCK: Shape = of(
     IN_BLOCK,
     &[("annotations", &ANNOTATIONS), ("icons", &ICON), ("resource", &CONTENTS), ("content", &INNER_BLOCK)],
@@ -71,7 +72,7 @@ const FIELD: Shape = of(
     &[("items", &ITEMS), ("oneOf", &CHOICE), ("anyOf", &CHOICE)],
 );
 const FORM: Shape = of(&["$schema", "required", "title", "description"], &[("properties", &EACH_FIELD)]);
-/// Each member is a field.
+/// An object whose members are fields.
 const EACH_FIELD: Shape = of(&[], &[(EACH, &FIELD)]);
 /// Stands for every member of an object.
 const EACH: &str = "*";
@@ -99,7 +100,7 @@ const PROGRESS: Shape = of(&["total", "message", "_meta"], &[]);
 const LOG: Shape = of(&["logger", "_meta"], &[]);
 const NOTICE: Shape = of(&["reason", "_meta"], &[]);
 
-/// The result of a call without the members that are `null` for absent; `None` where it has none.
+/// Returns the result of a call without its `null` members; `None` if nothing changes.
 pub fn without_in_result(method: Method, result: &RawJson) -> Option<RawJson> {
     #[expect(clippy::wildcard_enum_match_arm, reason = "results of other methods are not passed on")]
     let shape = match method {
@@ -112,7 +113,8 @@ pub fn without_in_result(method: Method, result: &RawJson) -> Option<RawJson> {
     without(shape, result)
 }
 
-/// The same of the `params` of a request or notification of a server.
+/// Returns the `params` of a server's request or notification without its `null` members; `None` if
+/// nothing changes.
 pub fn without_in_params(method: &str, params: &RawJson) -> Option<RawJson> {
     let shape = match method {
         "elicitation/create" => &ELICITATION,
@@ -126,7 +128,8 @@ pub fn without_in_params(method: &str, params: &RawJson) -> Option<RawJson> {
     without(shape, params)
 }
 
-/// The same of a result of type `input_required`; `None` for any other result.
+/// Returns an `input_required` result without its `null` members; `None` if nothing changes, and
+/// for any other result.
 pub fn without_in_questions(result: &RawJson) -> Option<RawJson> {
     static ASKS: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"input_required\""));
     if ASKS.find(result.bytes()).is_none() || !has_null(result) {
@@ -152,6 +155,7 @@ pub fn without_in_questions(result: &RawJson) -> Option<RawJson> {
     is_changed.then(|| object.encode())
 }
 
+/// Returns one request for input without its `null` members; `None` if nothing changes.
 fn question(request: &RawJson) -> Option<RawJson> {
     let mut object = RawObject::parse(request).ok()?;
     let mut is_changed = drop_nulls(&mut object, &["params"]);
@@ -164,13 +168,15 @@ fn question(request: &RawJson) -> Option<RawJson> {
     is_changed.then(|| object.encode())
 }
 
-/// A search, which is all that most messages cost.
+/// Searches for `null`: the only cost for most messages.
 fn has_null(text: &RawJson) -> bool {
-    // Preparing a search costs as much as searching most messages.
+    // Prepared once: preparing a search costs as much as searching most messages.
     static NULL: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("null"));
     NULL.find(text.bytes()).is_some()
 }
 
+/// Returns an object, or a list of objects, of this shape without its `null` members; `None` if
+/// nothing changes.
 fn without(shape: &Shape, value: &RawJson) -> Option<RawJson> {
     if !has_null(value) {
         return None;
@@ -187,7 +193,7 @@ fn without(shape: &Shape, value: &RawJson) -> Option<RawJson> {
         let all: Vec<RawJson> = elements(value).ok()?.into_iter().map(each).collect();
         return is_changed.then(|| RawJson::list(all));
     }
-    // An object with a member twice stays as it is: readers differ on which one counts.
+    // An object with a duplicate key stays as it is: readers differ on which member counts.
     let mut object = RawObject::parse(value).ok()?;
     let mut is_changed = drop_nulls(&mut object, shape.optional);
     for name in shape.lists {
@@ -212,7 +218,7 @@ fn without(shape: &Shape, value: &RawJson) -> Option<RawJson> {
     is_changed.then(|| object.encode())
 }
 
-/// Removes the members of these names that are `null`. Whether there was one.
+/// Removes the members with these names that are `null`; returns whether there was one.
 pub(crate) fn drop_nulls(object: &mut RawObject, names: &[&str]) -> bool {
     let mut is_changed = false;
     for name in names {

@@ -1,21 +1,22 @@
-//! Projection of definitions and results to the revision that a client speaks, one rule for each row of the table.
+//! Projects definitions and results to the revision that a client speaks, one rule for each row of
+//! the table.
 //!
 //! | value | 2025-11-25 | 2025-06-18 | 2025-03-26 | 2024-11-05 |
 //! |---|---|---|---|---|
 //! | `icons` | keep | drop | drop | drop |
 //! | `title`, `_meta`, `outputSchema`, `structuredContent` | keep | keep | drop | drop |
 //! | tool `annotations` | keep | keep | keep | drop |
-//! | `outputSchema` and `structuredContent` that are no object | wrap in `result` | wrap | drop | drop |
-//! | `structuredContent: null` of a legacy server, or without a schema that was wrapped | drop | drop | drop | drop |
-//! | `outputSchema` that may describe an object and others, or cannot be wrapped | drop | drop | drop | drop |
+//! | `outputSchema`, `structuredContent` if no object | wrap in `result` | wrap | drop | drop |
+//! | `structuredContent: null`, see below | drop | drop | drop | drop |
+//! | `outputSchema` that cannot be wrapped, see [`wrapped`] | drop | drop | drop | drop |
 //! | `resource_link` content | keep | keep | text | text |
 //! | `audio` content | keep | keep | keep | embedded blob |
 //! | `resultType`, `ttlMs`, `cacheScope` | strip | strip | strip | strip |
-//! | `io.modelcontextprotocol/serverInfo` in the `_meta` of a result | strip | strip | strip | strip |
+//! | [`SERVER_INFO`] in the `_meta` of a result | strip | strip | strip | strip |
 //!
 //! A modern client gets a modern result unchanged, with `resultType` added if it is absent.
 //! `structuredContent: null` of a legacy server reaches no client: it is an object or absent there.
-//!
+//! Older clients get it from a modern server only if the tool's `outputSchema` was wrapped.
 //! `execution` is dropped for all: headend does not offer the tasks of 2025-11-25 to clients.
 
 use std::borrow::Cow;
@@ -33,22 +34,23 @@ use crate::wire::tokens::{Kind, Tokens, spells, unescaped};
 
 /// Members of a result that only the modern era has.
 const MODERN_RESULT_MEMBERS: [&str; 3] = ["resultType", "ttlMs", "cacheScope"];
-/// First bytes of nearly every modern result.
+/// The first bytes of nearly every modern result.
 const COMPLETE: &[u8] = br#"{"resultType":"complete""#;
-/// The member of nearly every modern result.
+/// The type member of nearly every modern result.
 const SAYS_SO: &[u8] = br#""resultType":"complete""#;
 
-/// Members of a result that are looked at in one go.
+/// The limit of members for a result that is cut in one pass.
 const FEW: usize = 8;
 
-/// Searchers for the names of those members. Preparing a search costs as much as searching most results.
+/// Searchers for names of members. Prepared once: preparing a search costs as much as searching
+/// most results.
 static MODERN: LazyLock<[Finder<'static>; 3]> = LazyLock::new(|| MODERN_RESULT_MEMBERS.map(Finder::new));
 static RESULT_TYPE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("resultType"));
 static SAID_TYPE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"resultType\""));
 static INFO: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("serverInfo"));
 static STRUCTURED: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("structuredContent"));
 
-/// One definition for a client of `revision`, under its exposed key.
+/// Writes a definition for a client of `revision`, under its exposed key.
 pub fn definition(list: List, raw: &RawObject, exposed: &str, revision: Revision) -> RawObject {
     let features = revision.features();
     let mut out = raw.clone();
@@ -85,9 +87,9 @@ fn output_schema(out: &mut RawObject, structured: Structured) {
     }
 }
 
-/// A schema in an object, as the results that it describes are. `None` where it does not describe them then: results that may be
-/// objects are not wrapped, and a reference to the root would lead to the wrapper. Some clients refuse the whole list for such a
-/// reference.
+/// Wraps a schema in an object, as the results that it describes are. `None` if the wrapped schema
+/// would not describe them: results that may be objects are not wrapped, and a reference to the
+/// root would lead to the wrapper. Some clients refuse the whole list for such a reference.
 fn wrapped(schema: &RawJson) -> Option<RawJson> {
     let mut inner = RawObject::parse(schema).ok()?;
     let kind = inner.get("type")?;
@@ -110,7 +112,8 @@ fn wrapped(schema: &RawJson) -> Option<RawJson> {
     Some(out.encode())
 }
 
-/// Whether a reference in a schema leads to its root, or to a part of it that is not defined aside.
+/// Reports whether a reference in a schema leads to its root, or to a part of it other than its
+/// `$defs` and `definitions`.
 fn refers_to_root(schema: &RawJson) -> bool {
     let (mut tokens, mut is_reference) = (Tokens::of(schema.bytes()), false);
     while let Some(token) = tokens.next() {
@@ -141,9 +144,11 @@ fn title_into_annotations(out: &mut RawObject) {
     }
 }
 
-/// An upstream's result for a client of `to`. `from` is the upstream's era. Most results stay untouched.
+/// Writes an upstream's result for a client of `to`; `from` is the upstream's era. Most results
+/// stay untouched.
 ///
-/// `None` for a result with a repeated member: the client may read the one that is not checked here.
+/// `None` for a result with a duplicate key: the client may read the member that is not checked
+/// here.
 pub fn result(method: Method, raw: RawJson, from: Era, to: Revision) -> Option<RawJson> {
     match (from, to.era()) {
         (Era::Modern, Era::Modern) => Some(completed(raw)),
@@ -152,7 +157,8 @@ pub fn result(method: Method, raw: RawJson, from: Era, to: Revision) -> Option<R
     }
 }
 
-/// Whether every reader takes a modern result as final: not if the member is repeated. The result is rarely parsed for it.
+/// Reports whether every reader takes a modern result as final; false if the member is repeated.
+/// Rarely parses the result.
 pub fn is_complete(raw: &RawJson) -> bool {
     #[derive(serde::Deserialize)]
     struct Head<'a> {
@@ -160,7 +166,8 @@ pub fn is_complete(raw: &RawJson) -> bool {
         result_type: Option<Cow<'a, str>>,
     }
     let text = raw.bytes();
-    // Said once, in plain letters and of this value, it is true wherever it stands: deeper inside, the member itself is absent.
+    // If the name occurs once, in plain letters and with this value, the answer is yes at any
+    // depth: deeper inside, the member itself is absent.
     let mut said = RESULT_TYPE.find_iter(text);
     let (first, again) = (said.next(), said.next());
     let is_plain = first.is_none_or(|at| at > 0 && text.get(at - 1..).is_some_and(|text| text.starts_with(SAYS_SO)));
@@ -183,11 +190,13 @@ fn upgrade(method: Method, raw: RawJson) -> Option<RawJson> {
     Some(with_head(head, &raw))
 }
 
-/// Adds an absent `resultType`, which the protocol reads as complete: clients of ours always get it.
+/// Adds an absent `resultType`, which the protocol reads as complete, so that headend's clients
+/// always get it.
 ///
 /// Source: MCP 2026-07-28, basic, "Results".
 fn completed(raw: RawJson) -> RawJson {
-    // The word deeper in the result may hide that the member is absent; certainty would cost every result a parse.
+    // The name deeper in the result may hide that the member is absent; certainty would cost every
+    // result a parse.
     if raw.bytes().starts_with(COMPLETE) || SAID_TYPE.find(raw.bytes()).is_some() {
         return raw;
     }
@@ -219,12 +228,13 @@ fn downgrade(method: Method, raw: RawJson, from: Era, to: Revision) -> Option<Ra
     })
 }
 
-/// Whether a member of the modern era alone can be in this text, in any spelling.
+/// Reports whether a text may have a member of the modern era only, in any spelling.
 fn may_have_modern_member(text: &[u8]) -> bool {
     MODERN.iter().any(|name| name.find(text).is_some()) || spells(text, |c| c.is_ascii_alphabetic())
 }
 
-/// Cuts out the members that only the modern era has, and the name of the server. `None` for a repeated member.
+/// Cuts out the members that only the modern era has, and the name of the server. `None` for a
+/// duplicate key.
 fn without_modern_words(raw: RawJson) -> Option<RawJson> {
     let text = raw.bytes();
     if INFO.find(text).is_some()
@@ -236,7 +246,8 @@ fn without_modern_words(raw: RawJson) -> Option<RawJson> {
     without_modern_members(without_server_info(raw))
 }
 
-/// Cuts out both in one look at a result that has few members, none of them twice. Every other byte stays.
+/// Cuts the modern members and the server's name out in one pass over a result with few members,
+/// each once; `None` for any other result. Every other byte stays.
 fn without_both(text: &[u8]) -> Option<Vec<u8>> {
     let mut tokens = Tokens::of(text);
     if tokens.next()?.kind != Kind::Object {
@@ -244,7 +255,8 @@ fn without_both(text: &[u8]) -> Option<Vec<u8>> {
     }
     let mut out = Vec::with_capacity(text.len());
     let mut names = [&b""[..]; FEW];
-    // What is copied so far, where the last member that stays ends, and where those that go since then begin and end.
+    // The end of the copied text, the end of the last member that stays, and the range of the
+    // members since then that go.
     let (mut from, mut kept, mut gone) = (0, tokens.at(), None);
     for n in 0..FEW {
         let key = tokens.next()?;
@@ -279,7 +291,7 @@ fn without_both(text: &[u8]) -> Option<Vec<u8>> {
             Kind::Comma => {}
             Kind::ObjectEnd => {
                 if let Some((_, end)) = gone {
-                    // With the comma behind the last member that stays.
+                    // The comma after the last member that stays goes too.
                     out.extend_from_slice(text.get(from..kept)?);
                     from = end;
                 }
@@ -292,12 +304,13 @@ fn without_both(text: &[u8]) -> Option<Vec<u8>> {
     None
 }
 
-/// `None` for a repeated member: readers could find the one that is not removed.
+/// Removes the members that only the modern era has. `None` for a duplicate key: readers could find
+/// the member that is not removed.
 fn without_modern_members(raw: RawJson) -> Option<RawJson> {
     if !may_have_modern_member(raw.bytes()) {
         return Some(raw);
     }
-    // No parse if the one member comes first.
+    // No parse if it is the only such member and comes first.
     if let Some(rest) = raw.bytes().strip_prefix(COMPLETE).and_then(|rest| rest.strip_prefix(b","))
         && !may_have_modern_member(rest)
     {
@@ -311,7 +324,8 @@ fn without_modern_members(raw: RawJson) -> Option<RawJson> {
     Some(if removed > 0 { object.encode() } else { raw })
 }
 
-/// Cuts the name of the server out of `_meta`, and a `_meta` that has nothing else. Every other byte stays.
+/// Cuts the name of the server out of `_meta`, and a `_meta` that has nothing else. Every other
+/// byte stays.
 fn without_server_info(raw: RawJson) -> RawJson {
     let text = raw.bytes();
     if INFO.find(text).is_none() && !spells(text, |c| c.is_ascii_alphabetic()) {
@@ -331,14 +345,16 @@ fn without_server_info(raw: RawJson) -> RawJson {
     RawJson::trusted(out.freeze())
 }
 
-/// A member in the text of an object.
+/// The position of a member in the text of its object.
 struct Member {
-    /// With the comma that goes with it.
+    /// The whole member, with the comma to remove together with it.
     whole: Range<usize>,
     value: Range<usize>,
+    /// True if the object has no other member.
     is_alone: bool,
 }
 
+/// Finds the first member of that name.
 fn member(text: &[u8], name: &str) -> Option<Member> {
     let mut tokens = Tokens::of(text);
     let mut comma = None;
@@ -370,8 +386,8 @@ fn member(text: &[u8], name: &str) -> Option<Member> {
     }
 }
 
-/// A tool's result without its `structuredContent: null`; `None` where it has none. Every other
-/// byte stays.
+/// Cuts `structuredContent: null` out of a tool's result; `None` if it has none. Every other byte
+/// stays.
 pub fn without_null_content(raw: &RawJson) -> Option<RawJson> {
     let text = raw.bytes();
     if STRUCTURED.find(text).is_none() && !spells(text, |c| c.is_ascii_alphabetic()) {
@@ -385,8 +401,8 @@ pub fn without_null_content(raw: &RawJson) -> Option<RawJson> {
     Some(RawJson::trusted([before, after].concat()))
 }
 
-/// Whether results of a tool are wrapped in an object for clients of older revisions, as its schema
-/// of them is.
+/// Reports whether results of a tool are wrapped in an object for clients of older revisions,
+/// because its `outputSchema` is.
 pub fn wraps_results(definition: &RawObject) -> bool {
     let schema = definition.get("outputSchema").filter(|schema| !is_object_schema(schema));
     schema.and_then(wrapped).is_some()
@@ -420,7 +436,7 @@ fn tool_result(raw: RawJson, to: &Features) -> RawJson {
     if changed { object.encode() } else { raw }
 }
 
-/// Adds a text block: older clients read text alone, and the server sent only structured content.
+/// Adds a text block: older clients read only text, and the server sent only structured content.
 fn add_text_twin(object: &mut RawObject, value: &RawJson) {
     let content = object.list("content").unwrap_or_default();
     let is_text =
@@ -432,7 +448,7 @@ fn add_text_twin(object: &mut RawObject, value: &RawJson) {
     object.set("content", RawJson::list(content.into_iter().chain([RawJson::trusted(twin)])));
 }
 
-/// Content blocks for revisions without some types; `None` when nothing has to change.
+/// Rewrites content blocks of types that a revision does not have; `None` if nothing changes.
 fn blocks(content: &RawJson, to: &Features) -> Option<RawJson> {
     let old = elements(content).ok()?;
     let new: Vec<RawJson> = old.iter().map(|raw| block(raw, to)).collect();

@@ -1,19 +1,23 @@
-//! Tasks of both generations: a call that its server continues after its answer.
+//! Tasks of both generations: calls that their server continues after its first response.
 //!
-//! The extension of 2026-07-28 ([`super::extension`]) passes to clients that declare it. The core feature of 2025-11-25 is only ever used towards
-//! servers, for tools that cannot be called without it. Sources: MCP extension `io.modelcontextprotocol/tasks`; MCP 2025-11-25,
-//! basic/utilities/tasks.
+//! The extension of 2026-07-28 ([`super::extension`]) passes to clients that declare it. The core
+//! feature of 2025-11-25 is used towards servers only, for tools that cannot be called without it.
+//! Sources: MCP extension `io.modelcontextprotocol/tasks`; MCP 2025-11-25, basic/utilities/tasks.
 //!
-//! | client | server | what happens |
-//! |---|---|---|
-//! | declares the extension | modern, with it | the task passes; its id is sealed to caller, upstream and tool (`engine::task_id`). `tasks/get`, `tasks/update` and `tasks/cancel` go to that upstream, decided like a call of that tool, except that limits do not count them |
-//! | any other | modern, tool needs it | the server refuses the call with -32021, which proves that it did not execute it; the gateway makes the call again with the extension declared and polls its task until it ends (`upstream::task`) |
-//! | any | 2025-11-25, tool needs a task | the gateway makes the call as a task and polls it likewise; tools with optional tasks are called without one |
+//! - The client declares the extension, and the modern server has it: the task passes, with its id
+//!   sealed to caller, upstream and tool (`engine::task_id`). `tasks/get`, `tasks/update` and
+//!   `tasks/cancel` go to that upstream, decided like a call of that tool, except that limits do
+//!   not count them.
+//! - The client does not, and the tool of a modern server needs it: the server refuses the call
+//!   with -32021, which proves that it did not execute it. The gateway repeats the call with the
+//!   extension declared, and polls its task until it ends (`upstream::task`).
+//! - A tool of a 2025-11-25 server needs a task, for any client: the gateway makes the call as a
+//!   task and polls it likewise. Tools with optional tasks are called without one.
 //!
-//! The extension is offered while some upstream has it. A call whose task the gateway polls is one call in all other
-//! respects: it keeps its slot and its deadlines, of which the hard one bounds the whole task; questions of the task
-//! reach the client like those of a call; status messages become progress; and when its client is gone or its time is
-//! over, the task is cancelled.
+//! The extension is offered while some upstream has it. A call whose task the gateway polls is one
+//! call in all other respects: it keeps its slot and its deadlines, of which the hard one bounds
+//! the whole task; questions of the task reach the client like those of a call; status messages
+//! become progress; and the task is cancelled when its client is gone or its time is over.
 
 use std::time::Duration;
 
@@ -24,13 +28,14 @@ use crate::wire::code;
 use crate::wire::message::error_object;
 use crate::wire::raw::{RawJson, RawObject};
 
-/// For how long a client can ask after a task, from its creation on.
+/// The time for which a client can ask for a task, from its creation on.
 pub const LIFE: Duration = Duration::from_secs(24 * 3600);
-/// How often a task is asked after whose server does not say how often, and the bounds of what it may say.
+/// The interval between two polls of a task whose server names none, and the bounds of the interval
+/// that it may name.
 const POLL: Duration = Duration::from_secs(1);
 const POLL_LEAST: Duration = Duration::from_millis(50);
 const POLL_MOST: Duration = Duration::from_secs(10);
-/// The members of a task that pass.
+/// The members of a task that reach the client.
 const MEMBERS: [&str; 12] = [
     "resultType",
     "taskId",
@@ -46,7 +51,7 @@ const MEMBERS: [&str; 12] = [
     "_meta",
 ];
 
-/// Whether a server of 2025-11-25 takes tool calls as tasks.
+/// Reports whether a server of 2025-11-25 accepts tool calls as tasks.
 pub(crate) fn takes_calls(capabilities: &RawObject) -> bool {
     let section = |raw: Option<&RawJson>, name: &str| RawObject::parse(raw?).ok()?.get(name).cloned();
     let requests = section(capabilities.get("tasks"), "requests");
@@ -54,13 +59,13 @@ pub(crate) fn takes_calls(capabilities: &RawObject) -> bool {
     section(tools.as_ref(), "call").is_some_and(|call| call.is_object())
 }
 
-/// Whether a tool of 2025-11-25 can only be called as a task.
+/// Reports whether a tool of 2025-11-25 can only be called as a task.
 pub fn is_required(definition: &RawObject) -> bool {
     let execution = definition.object("execution");
     execution.is_some_and(|execution| execution.string("taskSupport").as_deref() == Some("required"))
 }
 
-/// What a task is doing.
+/// The status of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString)]
 #[strum(serialize_all = "snake_case")]
 pub enum Status {
@@ -77,21 +82,21 @@ impl Status {
     }
 }
 
-/// A task as its server shows it.
+/// A task as its server describes it.
 #[derive(Debug)]
 pub struct Task {
     pub id: String,
     pub status: Status,
     pub message: Option<String>,
-    /// How long to wait before it is asked after again.
+    /// The time to wait before the next poll.
     pub poll: Duration,
-    /// What its error had of the gateway.
+    /// Counts of the reserved words that were removed from its error.
     pub taken: Taken,
     object: RawObject,
 }
 
 impl Task {
-    /// The task in the answer to a tool call. `None` for any other result.
+    /// Reads the task in the response to a tool call. `None` for any other result.
     pub fn created(result: &RawJson, legacy: bool) -> Option<Self> {
         let object = RawObject::parse(result).ok()?;
         if legacy {
@@ -100,7 +105,8 @@ impl Task {
         (object.string("resultType").as_deref() == Some("task")).then(|| Self::read(object)).flatten()
     }
 
-    /// The task in the answer to `tasks/get`, with no error that could be taken for the gateway's.
+    /// Reads the task in the response to `tasks/get`; replaces an error that could be taken for the
+    /// gateway's.
     pub fn got(result: &RawJson, upstream: &str) -> Option<Self> {
         let mut task = Self::read(RawObject::parse(result).ok()?)?;
         let error = task.object.get("error");
@@ -110,24 +116,26 @@ impl Task {
         Some(task)
     }
 
-    /// How long its server keeps it, as far as a client can ask after it.
+    /// Returns how long the server keeps the task, at most [`LIFE`].
     pub fn life(&self) -> Duration {
         let millis = self.object.get("ttlMs").and_then(|raw| raw.parse::<u64>().ok());
         millis.map_or(LIFE, |millis| Duration::from_millis(millis).min(LIFE))
     }
 
+    /// Reads a task; `None` without an id or a known status.
     fn read(object: RawObject) -> Option<Self> {
         let (id, status) = (object.string("taskId")?, object.string("status")?.parse().ok()?);
         let interval = object.get("pollIntervalMs").or_else(|| object.get("pollInterval"));
         let interval = interval.and_then(|raw| raw.parse::<f64>().ok()).filter(|ms| ms.is_finite());
-        // Negative and huge numbers end at the bounds.
+        // Negative and huge numbers become the longest interval.
         let poll = interval.map_or(POLL, |ms| Duration::try_from_secs_f64(ms / 1000.0).unwrap_or(POLL_MOST));
         let poll = poll.clamp(POLL_LEAST, POLL_MOST);
         let message = object.string("statusMessage");
         Some(Self { id, status, message, poll, taken: Taken::default(), object })
     }
 
-    /// What the call came to, once the task is completed (the result) or failed (the error object).
+    /// Returns the outcome of the call: the result of a completed task, or the error object of a
+    /// failed one.
     pub fn outcome(&self) -> Option<Result<RawJson, RawJson>> {
         match self.status {
             Status::Completed => Some(Ok(self.object.get("result").and_then(inlined)?)),
@@ -136,12 +144,12 @@ impl Task {
         }
     }
 
-    /// What the server asks for, by key.
+    /// Returns the server's requests for input, by key, unchecked.
     pub fn asks(&self) -> Option<Vec<(String, RawJson)>> {
         RawObject::parse(self.object.get("inputRequests")?).ok()?.into_sorted().ok()
     }
 
-    /// The answer to a tool call as our client gets it, under an id of ours.
+    /// Writes the response to a tool call for the client, under an id of headend's own.
     pub fn for_caller(mut self, id: &str) -> RawJson {
         self.object.retain(|name| {
             MEMBERS.contains(&name) && !matches!(name, "inputRequests" | "result" | "error" | "requestState")
@@ -151,7 +159,7 @@ impl Task {
         self.object.encode()
     }
 
-    /// Nobody is promised that a task can be found for longer than its id is good.
+    /// Limits `ttlMs` to [`LIFE`]: no client is promised a task for longer than its id is valid.
     fn bound_life(&mut self) {
         let ttl = self.object.get("ttlMs").and_then(|raw| raw.parse::<f64>().ok());
         let most = LIFE.as_millis();
@@ -160,11 +168,12 @@ impl Task {
         }
     }
 
-    /// The answer to `tasks/get` as our client gets it, under the id that it asked with, and the questions that it does not get
-    /// because they are declined, by key.
+    /// Writes the response to `tasks/get` for the client, under the id that it sent. Also returns
+    /// the questions that it does not get because they are declined, by key.
     ///
     /// # Errors
-    /// [`InputError`]: the server asks for what the client did not offer, or its result cannot be read.
+    /// [`InputError`]: the server asks for input that the client did not offer, or its result
+    /// cannot be read.
     pub fn shown(mut self, id: &str, terms: &Terms) -> Result<(RawJson, Vec<(String, InputError)>), InputError> {
         let status = self.status;
         self.object.retain(|name| {
@@ -200,12 +209,13 @@ impl Task {
     }
 }
 
-/// A result that stands in a task, without what belongs to tasks of 2025-11-25.
+/// Returns a result inside of a task without the members that belong to tasks of 2025-11-25.
 ///
-/// `None` for what is no object or has a member twice, of which one would stay.
+/// `None` if it is no object or has a duplicate key, of which one would stay.
 pub(crate) fn inlined(result: &RawJson) -> Option<RawJson> {
     let mut object = RawObject::parse(result).ok()?;
-    // It stands for itself here; a task that asks for input or becomes a task does not end.
+    // Removed, since the task is the envelope here; a result that asks for input or is itself a
+    // task ends no task.
     object.remove("resultType");
     if let Some(meta) = object.remove("_meta").and_then(|raw| RawObject::parse(&raw).ok()) {
         let mut meta = meta;
@@ -217,19 +227,20 @@ pub(crate) fn inlined(result: &RawJson) -> Option<RawJson> {
     Some(object.encode())
 }
 
-/// An error that stands in a task, with a code that may pass.
+/// Returns an error inside of a task, with a code that may pass.
 fn outward(error: &RawJson) -> RawJson {
     let error = RawObject::parse(error).unwrap_or_default();
     let code = error.get("code").and_then(|raw| raw.parse::<i64>().ok()).unwrap_or(code::INTERNAL);
     if code == code::URL_ELICITATION_REQUIRED {
-        // Pages to open are asked for by a task's own questions; here nothing would judge them, nor the words about them.
+        // Pages to open are requested by a task's own questions; here neither the pages nor the
+        // words about them would be checked.
         return error_object(code::INTERNAL, "The server wants a page opened first.", None);
     }
     let message = error.string("message").unwrap_or_default();
     error_object(code::outward(code), &message, error.get("data"))
 }
 
-/// The result of a call whose task was cancelled at its server.
+/// Builds the result of a call whose task was cancelled at its server.
 pub fn cancelled(upstream: &str, message: Option<&str>) -> RawJson {
     let why = message.map(|message| format!(": {message}")).unwrap_or_default();
     let text = RawJson::string(&format!("The server `{upstream}` cancelled this call{why}"));

@@ -1,22 +1,23 @@
-//! W3C trace context: headend passes on the well-formed part.
+//! Validates W3C trace context: headend passes on the well-formed part.
 //!
-//! The gateway adds no span of its own yet, so the context stays unchanged. `baggage` does not pass: it can hold data
-//! that is not meant for a third party.
+//! The gateway adds no span of its own yet, so the context stays unchanged. `baggage` does not
+//! pass: it can hold data that is not meant for a third party.
 //!
-//! Source: W3C Trace Context, 3.2 and 3.3; MCP 2026-07-28, basic, "`_meta`" (the same keys, unprefixed).
+//! Source: W3C Trace Context, 3.2 and 3.3; MCP 2026-07-28, basic, "`_meta`" (these keys,
+//! unprefixed).
 
-/// Key and header of the trace's identifier and of the caller's span.
+/// The key and header of the trace's identifier and of the caller's span.
 pub const PARENT: &str = "traceparent";
-/// Key and header for additions of tracing systems.
+/// The key and header for additions of tracing systems.
 pub const STATE: &str = "tracestate";
-/// Key and header of data that travels along; dropped.
+/// The key and header of further data of the trace; dropped.
 pub(crate) const BAGGAGE: &str = "baggage";
 
-/// Longest `tracestate` to pass on, in bytes: every system has to accept this much.
+/// The longest `tracestate` to pass on, in bytes: every system has to accept this much.
 const MAX_STATE_BYTES: usize = 512;
 const MAX_STATE_MEMBERS: usize = 32;
 
-/// Whether a `traceparent` is well-formed.
+/// Reports whether a `traceparent` is well-formed.
 pub(crate) fn is_parent(text: &str) -> bool {
     let hex = |part: Option<&str>, length: usize| {
         part.is_some_and(|p| p.len() == length && p.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')))
@@ -34,7 +35,7 @@ pub(crate) fn is_parent(text: &str) -> bool {
     good && (version != Some("00") || parts.next().is_none()) && text.len() <= MAX_STATE_BYTES && is_visible(text)
 }
 
-/// Whether a `tracestate` is well-formed. It means nothing without a `traceparent`.
+/// Reports whether a `tracestate` is well-formed. It means nothing without a `traceparent`.
 pub(crate) fn is_state(text: &str) -> bool {
     let members = || text.split(',').map(|member| member.trim_matches([' ', '\t'])).filter(|member| !member.is_empty());
     let count = members().count();
@@ -50,7 +51,7 @@ fn is_member(member: &str) -> bool {
     good_key && good_value
 }
 
-/// Visible ASCII and spaces.
+/// Reports whether a text is visible ASCII and spaces.
 fn is_visible(text: &str) -> bool {
     text.bytes().all(|b| matches!(b, b' '..=b'~'))
 }

@@ -1,7 +1,7 @@
-//! The protocol's revisions: a table of their features, as far as the code needs them, and the two eras.
+//! The protocol's revisions: a table of the features that the code needs, and the two eras.
 //!
-//! A new revision is a variant, its place in [`Revision::ALL`] and a row with its differences from the row before. No
-//! other code compares revisions: it asks for a feature or for the era.
+//! A new revision is a variant, an entry in [`Revision::ALL`] and a row with its differences from
+//! the row before. No other code compares revisions: it asks for a feature or for the era.
 
 use std::fmt;
 
@@ -15,12 +15,13 @@ pub enum Revision {
     V2025_06_18,
     V2025_11_25,
     V2026_07_28,
-    /// Invented: every unit test runs beside a later revision, which earlier ones must not notice.
+    /// An invented revision: every unit test runs with a later one, which earlier ones must not
+    /// notice.
     #[cfg(test)]
     Later,
 }
 
-/// How the two sides of a hop talk.
+/// The manner in which the two sides of a hop communicate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::Display)]
 #[strum(serialize_all = "lowercase")]
 pub enum Era {
@@ -30,7 +31,7 @@ pub enum Era {
     Modern,
 }
 
-/// One row of the table of revisions.
+/// A row of the table of revisions.
 #[derive(Debug)]
 pub struct Features {
     text: &'static str,
@@ -38,7 +39,7 @@ pub struct Features {
     /// Batches: several messages in one array.
     pub batch: bool,
     pub event_ids: EventIds,
-    /// HTTP requests name the revision in `MCP-Protocol-Version`.
+    /// True if HTTP requests name the revision in `MCP-Protocol-Version`.
     pub version_header: bool,
     /// The capability `completions`; the method is older.
     pub completions: bool,
@@ -54,29 +55,31 @@ pub struct Features {
     /// `title` and `_meta` of definitions, `title` of implementations.
     pub titles: bool,
     pub(crate) icons: bool,
-    /// An elicitation has a `mode`, and the choices of a form have titles and defaults.
+    /// True if an elicitation has a `mode`, and the choices of a form have titles and defaults.
     pub(crate) elicitation_modes: bool,
-    /// A page to open has an `elicitationId`, which error -32042 and `notifications/elicitation/complete` name.
+    /// True if a page to open has an `elicitationId`, which error -32042 and
+    /// `notifications/elicitation/complete` name.
     pub elicitation_ids: bool,
-    /// Bytes before the other members of a complete result.
+    /// The text before the other members of a complete result.
     pub result_head: &'static str,
     /// The error code for a resource that does not exist.
     pub resource_not_found: i64,
-    /// Servers publish metadata about who issues their tokens. Before, they were their own authorization server.
+    /// True if servers publish metadata about the issuer of their tokens. In older revisions they
+    /// were their own authorization server.
     pub(crate) resource_metadata: bool,
 }
 
-/// Ids of events in a session's streams.
+/// The ids of events in a session's streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventIds {
-    /// None: clients of this revision cannot resume.
+    /// No ids: clients of this revision cannot resume.
     None,
     Plain,
     /// Ids, and a first event without data, which older clients would take for a broken message.
     Primed,
 }
 
-/// Allowed values of `structuredContent` and `outputSchema`.
+/// The allowed values of `structuredContent` and `outputSchema`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Structured {
     /// Neither member exists.
@@ -186,13 +189,14 @@ impl Revision {
         Self::ALL.iter().copied().find(|revision| revision.as_str() == text)
     }
 
-    /// The revisions of an era, oldest first.
+    /// Returns the revisions of an era, oldest first.
     pub fn of(era: Era) -> impl DoubleEndedIterator<Item = Self> {
         Self::ALL.iter().copied().filter(move |revision| revision.era() == era)
     }
 
-    /// The revision that headend asks for first; the answer names the others that the server speaks. For the modern era
-    /// it is the oldest, so that its servers get the same request however many revisions follow.
+    /// Returns the revision that headend asks for first; the response names the others that the
+    /// server speaks. For the modern era it is the oldest, so that its servers get an unchanged
+    /// request when more revisions follow.
     pub fn preferred(era: Era) -> Self {
         match era {
             Era::Legacy => Self::V2025_11_25,
@@ -200,14 +204,16 @@ impl Revision {
         }
     }
 
-    /// The revision in the answer to `initialize` with `requested`: that one if it has such a handshake, else the
-    /// newest that has. Source: MCP 2025-11-25, basic/lifecycle, "Version Negotiation".
+    /// Returns the revision for the response to `initialize` with `requested`: that revision if it
+    /// has such a handshake, else the newest that has. Source: MCP 2025-11-25, basic/lifecycle,
+    /// "Version Negotiation".
     pub fn negotiate(requested: &str) -> Self {
         Self::parse(requested).filter(|r| r.era() == Era::Legacy).unwrap_or(Self::preferred(Era::Legacy))
     }
 
-    /// Whether a `MCP-Protocol-Version` header means the modern era. Unknown future dates and junk count as modern, so
-    /// that their sender gets the modern answer with the list of versions.
+    /// Reports whether a `MCP-Protocol-Version` header means the modern era. Unknown future dates
+    /// and junk count as modern, so that their sender gets the modern error with the list of
+    /// versions.
     pub(crate) fn header_is_modern(header: &str) -> bool {
         Self::of(Era::Modern).next().is_some_and(|oldest| header >= oldest.as_str())
     }

@@ -1,21 +1,25 @@
-//! Reserved words: a server may not speak in the gateway's name.
+//! Reads the messages of upstreams and removes reserved words: a server may not speak in the
+//! gateway's name.
 //!
-//! Clients rely on this: a result with `headend/refusal` in `_meta`, our error codes and the objects in their `data`
-//! are the gateway's. So every message of an upstream passes here once, before any other code reads it. Keys of `_meta`
-//! that begin with `headend/` are removed wherever the protocol has a `_meta`, and errors that look like ours become
-//! plain failures with the original inside. A gateway behind this one is a server like any other: its refusal arrives
-//! as its own statement.
+//! Clients rely on this: a result with `headend/refusal` in `_meta`, headend's error codes and the
+//! objects in their `data` come from the gateway. So every message of an upstream passes here once,
+//! before any other code reads it. Keys of `_meta` that begin with `headend/` are removed wherever
+//! the protocol has a `_meta`, and errors that look like headend's become plain failures with the
+//! original inside. A gateway behind this one is a server like any other: its refusal arrives as
+//! its own statement.
 //!
-//! | an upstream says | clients get |
-//! |---|---|
-//! | `headend/refusal`, an object, in `_meta` of a result | `headend/upstream-refusal` with `{upstream, refusal}` |
-//! | any other key that begins with `headend/`, in a `_meta` of the protocol | nothing; every other byte is unchanged |
-//! | an error 1001 to 1003, or with `executed` and another member of a refusal in `data`, or with `upstream-name` there | -32603 and the same message, `data = {upstream, upstream-name}`: the whole original and the server's name |
-//! | an error object that is malformed or has a repeated member | -32603 without it |
+//! - `headend/refusal`, an object, in `_meta` of a result becomes `headend/upstream-refusal` with
+//!   `{upstream, refusal}`.
+//! - Any other key that begins with `headend/`, in a `_meta` of the protocol, is removed; every
+//!   other byte is unchanged.
+//! - An error 1001 to 1003, or with `executed` and another member of a refusal in `data`, or with
+//!   `upstream-name` there, becomes -32603 with the same message and `data = {upstream,
+//!   upstream-name}`: the whole original and the server's name.
+//! - An error object that is malformed or has a duplicate key becomes -32603 without it.
 //!
-//! The table covers every `_meta` of the protocol's schemas, so `structuredContent`, arguments, schemas and the `data`
-//! of log messages stay unchanged. The error of a task is judged where the task is read ([`super::task`]). Both kinds
-//! are counted by upstream.
+//! This covers every `_meta` of the protocol's schemas, so `structuredContent`, arguments, schemas
+//! and the `data` of log messages stay unchanged. The error of a task is checked where the task is
+//! read ([`super::task`]). Removed keys and replaced errors are counted by upstream.
 
 use std::sync::{Arc, LazyLock};
 
@@ -35,19 +39,19 @@ mod keys;
 pub use self::keys::REFUSAL;
 use self::keys::{Place, without_ours};
 
-/// Member of `data` with the name of the server whose error is beside it.
+/// The member of `data` with the name of the server whose error is beside it.
 const NAMED: &str = "upstream-name";
 /// The member that every refusal has, and few other objects.
 const EXECUTED: &str = "executed";
 /// Other members of a refusal.
 const MEMBERS: [&str; 5] = ["reason", "retryable", "retry-after-ms", "approval", "call-id"];
 
-/// Counts of removals from one message.
+/// Counts of the reserved words that were removed from one message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
-    /// Removed keys of `_meta`.
+    /// The number of removed keys of `_meta`.
     pub keys: usize,
-    /// Replaced errors.
+    /// The number of replaced errors.
     pub errors: usize,
 }
 
@@ -58,21 +62,23 @@ impl std::ops::AddAssign for Taken {
     }
 }
 
-/// A message from an upstream.
+/// A message of an upstream, cleaned of reserved words, with its flaws.
 #[derive(Debug)]
 pub struct Heard {
     pub message: Message,
     /// The broken bound, if only the envelope is left.
     pub broken: Option<FrameError>,
-    /// The way in which it broke the protocol and was read all the same.
+    /// The way in which it broke the protocol and was read even so.
     pub quirk: Option<Quirk>,
+    /// Counts of the reserved words that were removed.
     pub taken: Taken,
 }
 
-/// Reads the messages of one upstream. Clones share its name and bounds.
+/// A reader of the messages of one upstream. Clones share its name and bounds.
 #[derive(Clone)]
 pub struct Ear(Arc<Hearing>);
 
+/// The settings that all clones of a reader share.
 struct Hearing {
     upstream: Box<str>,
     bounds: Bounds,
@@ -86,13 +92,14 @@ impl std::fmt::Debug for Ear {
 }
 
 impl Ear {
-    /// A reader for the upstream with that name and these bounds. `keep` counts rewritten bytes against the byte
-    /// budget, like received ones.
+    /// Creates a reader for the upstream with that name and these bounds. `keep` counts rewritten
+    /// bytes against the byte budget, like received ones.
     pub fn new(upstream: &str, bounds: Bounds, keep: impl Fn(Bytes) -> Bytes + Send + Sync + 'static) -> Self {
         Self(Arc::new(Hearing { upstream: Box::from(upstream), bounds, keep: Box::new(keep) }))
     }
 
-    /// Reads a message. No other code turns an upstream's bytes into one.
+    /// Parses a message, drops `null` members, and removes reserved words. No other code turns an
+    /// upstream's bytes into a message.
     ///
     /// # Errors
     /// [`MessageError`].
@@ -119,8 +126,8 @@ impl Ear {
         Ok(Heard { message, broken, quirk, taken })
     }
 
-    /// Takes optional members that are `null` out of a question or a notification. Results of calls
-    /// are judged where their method is known.
+    /// Removes optional members that are `null` from a question or a notification; returns whether
+    /// there were any. Results of calls are handled where their method is known.
     fn drop_nulls(&self, message: &mut Message) -> bool {
         let (place, without) = match message {
             Message::Request(Request { method, params: Some(params), .. })
@@ -139,7 +146,7 @@ impl Ear {
         is_changed
     }
 
-    /// Removes our keys. A text without them costs a search and keeps its bytes.
+    /// Removes the gateway's keys. A text without them costs a search and keeps its bytes.
     fn strip(&self, value: &mut RawJson, place: Place, taken: &mut Taken) {
         if !may_have_ours(value.bytes()) {
             return;
@@ -151,22 +158,26 @@ impl Ear {
         }
     }
 
+    /// Counts a rewritten value against the byte budget.
     fn kept(&self, written: RawJson) -> RawJson {
         RawJson::trusted((self.0.keep)(written.into_bytes()))
     }
 }
 
-/// Whether one of our keys can be in this text, in any spelling: plain, or with an escape for one of its letters.
+/// Reports whether one of the gateway's keys can be in this text, plain or with an escape for one
+/// of its letters.
 fn may_have_ours(text: &[u8]) -> bool {
-    // Preparing a search costs as much as searching most results.
+    // Prepared once: preparing a search costs as much as searching most results.
     static NAME: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("headend"));
     NAME.find(text).is_some() || spells(text, |c| b"headn/".contains(&c))
 }
 
-/// The error that clients get in place of an upstream's; `None` if it passes unchanged.
+/// Returns the error that clients get in place of an upstream's; `None` if it passes unchanged.
+/// Counts an error that looks like headend's own in `taken`.
 pub(crate) fn instead_of(error: &RawJson, upstream: &str, taken: &mut Taken) -> Option<RawJson> {
     let Ok(object) = RawObject::parse(error) else {
-        // Not an object, or with a repeated member, of which a client may read the one that is not checked here.
+        // Not an object, or with a duplicate key, of which a client may read the member that is not
+        // checked here.
         return Some(error_object(code::INTERNAL, "The server answered with an error that cannot be read.", None));
     };
     let is_own_code = object.get("code").is_some_and(is_own_code);
@@ -179,6 +190,7 @@ pub(crate) fn instead_of(error: &RawJson, upstream: &str, taken: &mut Taken) -> 
     Some(error_object(code::INTERNAL, &message, Some(&RawJson::trusted(data))))
 }
 
+/// Reports whether clients read an error code as one of headend's own.
 #[expect(clippy::cast_precision_loss, reason = "three small constants")]
 fn is_own_code(code: &RawJson) -> bool {
     // Compared as most clients compare: to them 1001.0 is 1001.
@@ -186,12 +198,13 @@ fn is_own_code(code: &RawJson) -> bool {
     [code::DENIED, code::LIMITED, code::AWAITING_APPROVAL].into_iter().any(is)
 }
 
-/// Whether `data` of an error has the members of a refusal, or names another server as the gateway does.
+/// Reports whether `data` of an error has the members of a refusal, names another server as the
+/// gateway does, or has a duplicate key.
 fn is_own_data(data: &RawJson) -> bool {
     if !data.is_object() {
         return false;
     }
-    // With a repeated member, a client may read another value than this code.
+    // With a duplicate key, a client may read another value than this code.
     let Ok(mut object) = RawObject::parse(data) else { return true };
     let (mut executed, mut others, mut named) = (false, false, false);
     object.retain(|key| {

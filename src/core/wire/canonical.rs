@@ -1,10 +1,12 @@
-//! One text for equal JSON values, to take digests of: the JSON Canonicalization Scheme (RFC 8785), with one exception.
+//! Writes equal JSON values as one text, so that equal values have one digest: the JSON
+//! Canonicalization Scheme (RFC 8785), with one exception.
 //!
-//! Members are sorted by the UTF-16 units of their keys, strings are written with the fewest escapes, white space is dropped,
-//! numbers are written as ECMAScript writes them. The exception: a number that a double cannot hold exactly as it is written
-//! (more than 15 digits, integers beyond 2^53) stays as it was written. RFC 8785 rounds it, and then two numbers that some
-//! readers tell apart would have one digest; this way they have two, which refuses where it could have allowed and never the
-//! reverse.
+//! Members are sorted by the UTF-16 units of their keys, strings are written with the fewest
+//! escapes, white space is dropped, and numbers are written as ECMAScript writes them. The
+//! exception: a number that a double cannot hold exactly as it is written (more than 15 digits,
+//! integers beyond 2^53) keeps its spelling. RFC 8785 rounds such a number, so two numbers that
+//! some readers tell apart would share a digest. With two digests headend may refuse what it could
+//! have allowed, and never the reverse.
 
 use std::borrow::Cow;
 
@@ -15,17 +17,18 @@ use crate::wire::tokens::{Kind, Tokens, unescaped};
 
 mod settled;
 
-/// Digits that every double keeps, whatever they are.
+/// The number of significant digits that every double keeps.
 const SAFE_DIGITS: usize = 15;
-/// Powers of ten well within those of a double.
+/// A bound on the decimal exponent that is well within the range of a double.
 const SAFE_EXPONENT: i32 = 290;
-/// The largest integer below which doubles hold all integers.
+/// 2^53: up to here a double holds every integer exactly.
 const SAFE_INTEGER: u64 = 1 << 53;
 
-/// The canonical text of a value. No depth of nesting costs stack, and the time grows with the text alone.
+/// Returns the canonical text of a value; borrows the text if it is canonical already. Nesting
+/// costs no stack, and the time grows with the length of the text alone.
 ///
 /// # Errors
-/// Text that is not JSON, or an object with a key twice.
+/// Fails if the text is not JSON, or an object has a key twice.
 pub fn canonical(value: &RawJson) -> Result<Cow<'_, [u8]>, serde_json::Error> {
     if settled::is_canonical(value.bytes()) {
         return Ok(Cow::Borrowed(value.bytes()));
@@ -33,11 +36,11 @@ pub fn canonical(value: &RawJson) -> Result<Cow<'_, [u8]>, serde_json::Error> {
     rewritten(value).map(Cow::Owned)
 }
 
-/// The canonical text, written anew.
+/// Writes the canonical text of a value anew.
 fn rewritten(value: &RawJson) -> Result<Vec<u8>, serde_json::Error> {
     Tree::read(value)?.write(|scalar, out| {
         match scalar.first() {
-            // Without an escape it has none too many: what needs one cannot stand in JSON without.
+            // A string without an escape is minimal already: JSON requires one where one is needed.
             Some(b'"') if memchr::memchr(b'\\', scalar).is_some() => {
                 serde_json::to_writer(out, &serde_json::from_slice::<String>(scalar)?)?;
             }
@@ -51,11 +54,11 @@ fn rewritten(value: &RawJson) -> Result<Vec<u8>, serde_json::Error> {
     })
 }
 
-/// The text of a value in which only the order of members and white space is settled: `1` is not `1.0` here, nor is a letter its
-/// escape.
+/// Returns the text of a value with its members sorted and its white space dropped. Scalars and
+/// keys keep their spelling: `1` is not `1.0` here, and an escape is not its letter.
 ///
 /// # Errors
-/// Text that is not JSON, or an object with a key twice.
+/// Fails if the text is not JSON, or an object has a key twice.
 pub fn ordered(value: &RawJson) -> Result<Cow<'_, [u8]>, serde_json::Error> {
     if settled::is_canonical(value.bytes()) {
         return Ok(Cow::Borrowed(value.bytes()));
@@ -67,40 +70,42 @@ pub fn ordered(value: &RawJson) -> Result<Cow<'_, [u8]>, serde_json::Error> {
     written.map(Cow::Owned)
 }
 
-/// A value and where it stands.
+/// A value of the tree, with its key if it is a member of an object.
 struct Node<'a> {
-    /// Its key, quotes included; empty in an array and at the root.
+    /// The key, quotes included; empty in an array and at the root.
     key: &'a [u8],
     value: Value<'a>,
 }
 
+/// The content of a node.
 enum Value<'a> {
-    /// Without white space around it.
+    /// The literal, without white space around it.
     Scalar(&'a [u8]),
-    /// The range of its children in [`Tree::order`].
+    /// The range of the children's indices in [`Tree::order`].
     Array(usize, usize),
     Object(usize, usize),
 }
 
-/// All values of a text, each after those inside it.
+/// All values of a text in a flat list, each after the values inside it.
 struct Tree<'a> {
     text: &'a [u8],
     nodes: Vec<Node<'a>>,
-    /// Indices of children, those of one container side by side; members are sorted by their keys.
+    /// Indices of children. The children of one container are adjacent; members are sorted by key.
     order: Vec<usize>,
 }
 
-/// A container that is being read.
+/// A container whose end has not been read.
 struct Open<'a> {
     key: &'a [u8],
     is_object: bool,
-    /// Where its children begin among those that have no container yet.
+    /// The index of its first child in the list of values without a container.
     children: usize,
 }
 
 impl<'a> Tree<'a> {
+    /// Reads a text into a tree.
     fn read(value: &'a RawJson) -> Result<Self, serde_json::Error> {
-        // Checks the grammar, so that the walk need not.
+        // serde checks the grammar, so the walk below need not.
         let text = value.parse::<&RawValue>()?.get().as_bytes();
         let mut tree = Self { text, nodes: Vec::new(), order: Vec::new() };
         let mut open: Vec<Open<'a>> = Vec::new();
@@ -128,12 +133,14 @@ impl<'a> Tree<'a> {
         Ok(tree)
     }
 
+    /// Appends a value to the tree; its container comes later.
     fn add(&mut self, key: &'a [u8], value: Value<'a>, loose: &mut Vec<usize>) {
         loose.push(self.nodes.len());
         self.nodes.push(Node { key, value });
     }
 
-    /// Puts the children of a container side by side.
+    /// Takes the children of a container off `loose` and stores them side by side in
+    /// [`Tree::order`]; fails if an object has a key twice.
     fn close(&mut self, container: &Open<'a>, loose: &mut Vec<usize>) -> Result<Value<'a>, serde_json::Error> {
         let start = self.order.len();
         let children = loose.drain(container.children..);
@@ -146,7 +153,8 @@ impl<'a> Tree<'a> {
             let key = self.nodes.get(child).map_or(&[][..], |node| node.key);
             members.push((unescaped(key).ok_or_else(no_text)?, child));
         }
-        // Keys beyond the basic plane sort otherwise by bytes than by UTF-16 units.
+        // For keys beyond the basic plane, the order of bytes differs from the order of UTF-16
+        // units.
         members.sort_unstable_by(|(a, _), (b, _)| a.encode_utf16().cmp(b.encode_utf16()));
         if members.windows(2).any(|pair| matches!(pair, [(a, _), (b, _)] if a == b)) {
             return Err(serde::de::Error::custom("duplicate key"));
@@ -155,13 +163,14 @@ impl<'a> Tree<'a> {
         Ok(Value::Object(start, self.order.len()))
     }
 
-    /// The text, its scalars and keys as `scalar` writes them.
+    /// Writes the text of the tree; `scalar` writes each scalar and each key.
     fn write(
         &self,
         scalar: impl Fn(&[u8], &mut Vec<u8>) -> Result<(), serde_json::Error>,
     ) -> Result<Vec<u8>, serde_json::Error> {
         let mut out = Vec::with_capacity(self.text.len());
-        // Containers that are being written: the next child, behind the last one, and how it closes.
+        // Containers that are being written: the index of the next child, the end of the children,
+        // and the closing bracket.
         let mut open: Vec<(usize, usize, u8)> = Vec::new();
         let mut next = self.nodes.last();
         loop {
@@ -197,12 +206,13 @@ impl<'a> Tree<'a> {
         }
     }
 
+    /// Returns the node at an index of [`Tree::order`].
     fn child(&self, at: usize) -> Option<&Node<'a>> {
         self.order.get(at).and_then(|child| self.nodes.get(*child))
     }
 }
 
-/// A number as ECMAScript writes it; `None` where a double would not hold it exactly as it is written.
+/// Writes a number as ECMAScript does; `None` if a double does not hold it exactly as written.
 fn number(text: &str) -> Option<String> {
     if let Ok(integer) = text.parse::<i64>() {
         return (integer.unsigned_abs() <= SAFE_INTEGER).then(|| integer.to_string());
@@ -218,7 +228,7 @@ fn number(text: &str) -> Option<String> {
     if value == 0.0 {
         return Some("0".to_owned());
     }
-    // The shortest digits that give the same double, as `d.ddde-7`.
+    // The shortest digits that parse to this double, in the form `d.ddde-7`.
     let shortest = format!("{:e}", value.abs());
     let (digits, exponent) = shortest.split_once('e')?;
     let digits: String = digits.chars().filter(char::is_ascii_digit).collect();
@@ -226,7 +236,8 @@ fn number(text: &str) -> Option<String> {
     Some(format!("{sign}{}", laid_out(&digits, exponent.parse::<i32>().ok()?)))
 }
 
-/// Digits and the power of ten of the first one, laid out by the rules of ECMAScript's `Number::toString`.
+/// Lays out digits by the rules of ECMAScript's `Number::toString`; `exponent` is the power of ten
+/// of the first digit.
 fn laid_out(digits: &str, exponent: i32) -> String {
     let zeros = |n: i32| "0".repeat(n.try_into().unwrap_or(0));
     let count = i32::try_from(digits.len()).unwrap_or(i32::MAX);
@@ -326,7 +337,7 @@ mod tests {
             ("123e-20", "1.23e-18"),
             ("1234.5678e2", "123456.78"),
             ("9007199254740992", "9007199254740992"),
-            // Not to be told from their neighbours by a double: as they are.
+            // Doubles cannot tell these from their neighbours, so they keep their spelling.
             ("9007199254740993", "9007199254740993"),
             ("333333333.33333329", "333333333.33333329"),
             ("1e999", "1e999"),

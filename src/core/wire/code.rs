@@ -18,21 +18,24 @@ pub(crate) const HEADER_MISMATCH: i64 = -32020;
 pub const MISSING_CAPABILITY: i64 = -32021;
 /// The claimed protocol version is not served. MCP 2026-07-28, versioning.
 pub(crate) const UNSUPPORTED_VERSION: i64 = -32022;
-/// A person or a client declined a request of a server. MCP client/sampling, the example of all revisions.
+/// A person or a client declined a request of a server. MCP client/sampling, the example of all
+/// revisions.
 pub(crate) const REJECTED: i64 = -1;
-/// The client must open a page before the call; 2025-11-25 only. MCP 2025-11-25, client/elicitation.
+/// The client must open a page before the call; 2025-11-25 only. MCP 2025-11-25,
+/// client/elicitation.
 pub const URL_ELICITATION_REQUIRED: i64 = -32042;
-/// Our own: a rule refused the request. Outside the reserved range as the specification recommends.
+/// Ours: a rule refused the request. Outside the reserved range, as the specification recommends.
 pub(crate) const DENIED: i64 = 1001;
-/// Our own: a limit refused the request.
+/// Ours: a limit refused the request.
 pub(crate) const LIMITED: i64 = 1002;
-/// Our own: a person has to agree first.
+/// Ours: a person has to approve the call first.
 pub(crate) const AWAITING_APPROVAL: i64 = 1003;
 
-/// The code that a client gets for an upstream's error: reserved codes without a defined meaning never pass.
+/// Returns the code that a client gets for an upstream's error. A reserved code without a defined
+/// meaning becomes [`INTERNAL`].
 ///
-/// Source: MCP 2026-07-28, basic, "Error codes": -32000..-32019 carry no meaning, undefined ones up to -32099 must not
-/// be sent.
+/// Source: MCP 2026-07-28, basic, "Error codes": -32000..-32019 carry no meaning, undefined ones up
+/// to -32099 must not be sent.
 pub fn outward(code: i64) -> i64 {
     match code {
         PARSE_ERROR | INVALID_REQUEST | METHOD_NOT_FOUND | INVALID_PARAMS | INTERNAL => code,

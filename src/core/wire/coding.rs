@@ -1,12 +1,14 @@
-//! Codings of HTTP bodies: which transfer and content codings headend can undo, and no other is taken.
+//! Decides which transfer and content codings of HTTP bodies are accepted: only those that headend
+//! can undo.
 //!
-//! Both functions get the values of all lines of the field, in the order received: lines of one name are one list (RFC 9110,
-//! section 5.3). Looking at one line alone, the first or the last, lets another coding pass beside it.
+//! Both functions take the values of all lines of the field, in the order received, since lines of
+//! one name are one list (RFC 9110, section 5.3). A check of only the first or the last line would
+//! let another coding pass.
 
-/// Whether `Transfer-Encoding` is `chunked` and nothing else, or absent.
+/// Reports whether `Transfer-Encoding` is absent or exactly `chunked`.
 ///
-/// Any other coding, and `chunked` twice, leaves a body that is not understood after it was unchunked. RFC 9112, section 6.1:
-/// such a request is answered with 501.
+/// With any other coding, or with `chunked` twice, the body is still coded after it was unchunked.
+/// RFC 9112, section 6.1: such a request is answered with 501.
 pub fn is_plain_transfer<'v>(mut lines: impl Iterator<Item = &'v [u8]>) -> bool {
     match (lines.next(), lines.next()) {
         (None, _) => true,
@@ -15,8 +17,9 @@ pub fn is_plain_transfer<'v>(mut lines: impl Iterator<Item = &'v [u8]>) -> bool 
     }
 }
 
-/// Whether `Content-Encoding` names no coding at all. RFC 9110, section 8.4: the list says what was applied, in that order, so one
-/// coding anywhere in it means that the body is coded; `identity` is none.
+/// Reports whether `Content-Encoding` names no coding but `identity`. RFC 9110, section 8.4: the
+/// list holds the codings in the order in which they were applied, so one coding anywhere in it
+/// means that the body is coded.
 pub fn is_plain_content<'v>(lines: impl Iterator<Item = &'v [u8]>) -> bool {
     let mut codings = lines.flat_map(|line| line.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
     codings.all(|coding| coding.is_empty() || coding.eq_ignore_ascii_case(b"identity"))

@@ -1,4 +1,4 @@
-//! Digests that consents and pins are bound to: SHA-256 over the canonical text of a value.
+//! SHA-256 digests to which grants and pins are bound, taken over the canonical text of a value.
 
 use std::fmt;
 
@@ -8,31 +8,32 @@ use ring::digest::{Context, SHA256, digest};
 use crate::wire::canonical::{canonical, ordered};
 use crate::wire::raw::RawJson;
 
-/// A SHA-256 digest. The library's digest always has its 32 bytes.
+/// A SHA-256 digest. ring's digest always has these 32 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest([u8; 32]);
 
 impl Digest {
-    /// The digest of bytes that have one spelling.
+    /// Takes the digest of bytes that have one spelling.
     pub fn of(bytes: &[u8]) -> Self {
         Self(digest(&SHA256, bytes).as_ref().first_chunk().copied().unwrap_or_default())
     }
 
-    /// The digest of several parts, as if they were one text.
+    /// Takes the digest of several parts as if they were one text.
     pub(crate) fn of_parts(parts: &[&[u8]]) -> Self {
         let mut hash = Context::new(&SHA256);
         parts.iter().for_each(|part| hash.update(part));
         Self(hash.finish().as_ref().first_chunk().copied().unwrap_or_default())
     }
 
-    /// The digest of a JSON value, in any spelling. Text that is not JSON has the digest of its bytes, which equals no
-    /// other.
+    /// Takes the digest of a JSON value; all spellings of a value have one digest. Text that is not
+    /// JSON gets the digest of its bytes.
     pub fn of_json(value: &RawJson) -> Self {
         canonical(value).map_or_else(|_| Self::of(value.bytes()), |text| Self::of(&text))
     }
 
-    /// The digest of a call's arguments; none and `{}` are the same. The order of members does not matter, but the
-    /// spelling of numbers and texts does: servers may distinguish `1` from `1.0`.
+    /// Takes the digest of a call's arguments; no arguments and `{}` have one digest. The order of
+    /// members does not matter, but the spelling of numbers and strings does: servers may
+    /// distinguish `1` from `1.0`.
     pub(crate) fn of_arguments(arguments: Option<&RawJson>) -> Self {
         arguments.map_or_else(
             || Self::of(b"{}"),
@@ -44,33 +45,34 @@ impl Digest {
         &self.0
     }
 
-    /// Reads what [`Self::bytes`] gave.
+    /// Reads the bytes that [`Self::bytes`] returned.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         bytes.try_into().ok().map(Self)
     }
 
-    /// All 64 hexadecimal digits, for storage.
+    /// Returns all 64 hexadecimal digits, for storage.
     pub fn hex(&self) -> String {
         HEXLOWER.encode(&self.0)
     }
 
-    /// The same where no text of its own is wanted.
+    /// Returns the digits of [`Self::hex`] without an allocation.
     pub(crate) fn digits(&self) -> [[u8; 2]; 32] {
         hexadecimal(self.0)
     }
 
-    /// Reads what [`Self::hex`] wrote.
+    /// Reads the text that [`Self::hex`] wrote.
     pub fn from_hex(text: &str) -> Option<Self> {
         HEXLOWER.decode(text.as_bytes()).ok()?.try_into().ok().map(Self)
     }
 
-    /// The first eight digits, for people.
+    /// Returns the first eight digits, for people.
     pub fn short(&self) -> String {
         self.hex().chars().take(8).collect()
     }
 }
 
-/// The two hexadecimal digits of each byte. Without a table, so that many are made at once.
+/// Returns the two hexadecimal digits of each byte. Computed without a table, so that the compiler
+/// can vectorise it.
 pub(crate) fn hexadecimal<const BYTES: usize>(bytes: [u8; BYTES]) -> [[u8; 2]; BYTES] {
     let digit = |value: u8| value + if value < 10 { b'0' } else { b'a' - 10 };
     let mut out = [[0; 2]; BYTES];

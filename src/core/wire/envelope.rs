@@ -1,12 +1,15 @@
-//! One pass over a message: its grammar, the places of its envelope's members and, for one of a client, its bounds and its keys.
+//! One pass over a message: checks its grammar and notes the positions of its envelope's members;
+//! for a client's message it also checks the bounds and the keys.
 //!
-//! For the common case, like the [grammar](crate::wire::grammar): where it gives nothing, `frame` and `message` look again and say
-//! what is wrong, or take it after all.
+//! This is the fast path for common messages, like the [grammar](crate::wire::grammar). If it
+//! returns `None`, `frame` and `message` read the text again, and either name the error or accept
+//! the message after all.
 
 use crate::wire::grammar::{DEEPEST, Place, Visit, walk};
 use crate::wire::raw::twins;
 
-/// Where the members of an envelope stand; unknown ones are not noted.
+/// Positions of the members of an envelope in the text of its message; unknown members are not
+/// noted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Envelope {
     pub(crate) jsonrpc: Option<Place>,
@@ -18,21 +21,23 @@ pub(crate) struct Envelope {
 }
 
 impl Envelope {
-    /// Reads a message. `None`: it is no object of JSON, or has one of these members twice or an escape in one of its own keys.
+    /// Reads a message of any size. Returns `None` if the text is no JSON object, has one of these
+    /// members twice, or has an escape in a key of the outermost object.
     pub(crate) fn of(text: &[u8]) -> Option<Self> {
         let mut reading = Reading::<false>::new(text, usize::MAX, usize::MAX);
         walk(text, &mut reading)?;
         Some(reading.envelope)
     }
 
-    /// Reads a message within bounds. `None` also: it breaks them, or any object in it has a key twice or with an escape.
+    /// Reads a message within bounds. Also returns `None` if it breaks them, or if any object in it
+    /// has a key twice or a key with an escape.
     pub(crate) fn within(text: &[u8], depth: usize, nodes: usize) -> Option<Self> {
         let mut reading = Reading::<true>::new(text, depth, nodes);
         walk(text, &mut reading)?;
         Some(reading.envelope)
     }
 
-    /// The member of that name, quotes included.
+    /// Returns the field for a key, quotes included; `None` for an unknown key.
     fn member(&mut self, key: &[u8]) -> Option<&mut Option<Place>> {
         match key {
             b"\"jsonrpc\"" => Some(&mut self.jsonrpc),
@@ -46,20 +51,22 @@ impl Envelope {
     }
 }
 
-/// What is known in the middle of a message. `CHECKED`: against bounds, and keys are compared.
+/// The state of a walk over a message. `CHECKED` adds the bounds and the comparison of keys.
 struct Reading<'t, const CHECKED: bool> {
     text: &'t [u8],
-    /// The bounds.
+    /// The bounds: levels of nesting, and number of values, keys included.
     deepest: usize,
     most: usize,
     envelope: Envelope,
     depth: usize,
     nodes: usize,
-    /// The member of the envelope that is being read: its key, and where its value begins if that is a container.
+    /// The key of the member that is being read at the top level.
     key: Place,
+    /// The position where that member's value begins, if the value is a container.
     start: usize,
-    /// Keys of all open objects, innermost last, and where those of each container start.
+    /// Keys of all open objects, innermost last.
     keys: Vec<&'t [u8]>,
+    /// For each open container, the index of its first key in `keys`.
     starts: [usize; DEEPEST as usize],
 }
 
@@ -70,12 +77,14 @@ impl<'t, const CHECKED: bool> Reading<'t, CHECKED> {
         Self { text, deepest, most, envelope: Envelope::default(), depth: 0, nodes: 0, key, start: 0, keys, starts }
     }
 
-    /// A member of the envelope has ended.
+    /// Stores the position of the value that has just ended, if its key belongs to the envelope;
+    /// `None` if the envelope has that member already.
     fn note(&mut self, value: Place) -> Option<()> {
         let Some(member) = self.envelope.member(self.key.of(self.text)) else { return Some(()) };
         member.replace(value).is_none().then_some(())
     }
 
+    /// Counts a value or a key; `None` beyond the bound.
     fn count(&mut self) -> Option<()> {
         self.nodes += 1;
         (!CHECKED || self.nodes <= self.most).then_some(())

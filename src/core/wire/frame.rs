@@ -1,4 +1,5 @@
-//! Admission: bytes become a [`Frame`] only when they are UTF-8, one JSON value, and within bounds.
+//! Admission of messages: bytes become a [`Frame`] only if they are UTF-8, one JSON value, and
+//! within bounds.
 
 use std::borrow::Cow;
 
@@ -9,20 +10,21 @@ use crate::wire::envelope::Envelope;
 use crate::wire::raw::twins;
 use crate::wire::tokens::{Kind, Tokens};
 
-/// One admitted message: UTF-8, without a byte order mark and without CR or LF, so that it fits a line and an SSE field.
+/// An admitted message: UTF-8, without a byte order mark and without CR or LF, so that it fits a
+/// line and an SSE field.
 #[derive(Clone, Debug)]
 pub struct Frame {
     bytes: Bytes,
-    /// Where the members of the message stand, if admission has seen that already.
+    /// Positions of the message's members, if admission has read them.
     envelope: Option<Envelope>,
 }
 
-/// Bounds of a message's JSON; its size is bounded where bytes are read.
+/// Bounds of a message's JSON. The size in bytes is bounded where the bytes are read.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Nesting of arrays and objects.
+    /// The limit for the nesting of arrays and objects, in levels.
     pub depth: usize,
-    /// Values, keys included.
+    /// The limit for the number of values, keys included.
     pub nodes: usize,
 }
 
@@ -31,7 +33,7 @@ impl Bounds {
     pub const CLIENT: Self = Self { depth: 64, nodes: 100_000 };
 }
 
-/// Why bytes are not a message.
+/// The reason why bytes are not admitted as a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     #[error("not UTF-8")]
@@ -47,8 +49,9 @@ pub enum FrameError {
 }
 
 impl Frame {
-    /// Admits bytes of an upstream: the encoding is checked here, the grammar when the message is parsed, and then the bounds,
-    /// since a message that breaks them still has to end the call that it answers.
+    /// Admits bytes of an upstream. Only the encoding is checked here. The grammar is checked when
+    /// the message is parsed, and the bounds after that, since a message that breaks them still has
+    /// to end the call that it answers.
     ///
     /// # Errors
     /// [`FrameError::NotUtf8`].
@@ -60,8 +63,9 @@ impl Frame {
         Ok(Self { bytes: on_one_line(bytes), envelope: None })
     }
 
-    /// Admits bytes of a client: bounds, and duplicate keys at every depth, because the upstream might read another one of two
-    /// equal keys than the one that was judged. The grammar of an object is checked here or when it is parsed as a message.
+    /// Admits bytes of a client: checks the bounds, and that no object at any depth has a key
+    /// twice, because the upstream might read the other value than the one that was judged. The
+    /// grammar of an object is checked here or when it is parsed as a message.
     ///
     /// # Errors
     /// The first bound or rule that the bytes break.
@@ -78,17 +82,18 @@ impl Frame {
         &self.bytes
     }
 
-    /// Where the members of the message stand; `None` where only a full parse can tell.
+    /// Returns the positions of the message's members; `None` if only a full parse can tell.
     pub(crate) fn envelope(&self) -> Option<Envelope> {
         self.envelope.or_else(|| Envelope::of(&self.bytes))
     }
 
-    /// Holds a frame whose grammar was checked against bounds.
+    /// Checks the bounds of a frame whose grammar was checked before.
     ///
     /// # Errors
-    /// The first bound that it breaks.
+    /// The first bound that the frame breaks.
     pub fn within(&self, bounds: Bounds) -> Result<(), FrameError> {
-        // Nearly all frames cannot break them: a value takes a byte and its separator, a level the bracket that opens it.
+        // Quick check that most frames pass: a value takes at least a byte and its separator, and a
+        // level takes its opening bracket.
         let few_values = self.bytes.len().div_ceil(2) <= bounds.nodes;
         if few_values && memchr::memchr2_iter(b'{', b'[', &self.bytes).nth(bounds.depth).is_none() {
             return Ok(());
@@ -96,6 +101,7 @@ impl Frame {
         self.scan(bounds, false)
     }
 
+    /// Checks bounds and duplicate keys, and the grammar of text that is no object.
     fn check(&self, bounds: Bounds) -> Result<(), FrameError> {
         let scanned = self.scan(bounds, true);
         let is_object = self.bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
@@ -109,10 +115,11 @@ impl Frame {
         }
     }
 
-    /// Measures depth and size, and where asked compares the keys of each object.
+    /// Checks depth and number of values; `compares` also checks each object for a key that occurs
+    /// twice.
     fn scan(&self, bounds: Bounds, compares: bool) -> Result<(), FrameError> {
         let mut tokens = Tokens::of(&self.bytes);
-        // Keys of all open objects, innermost last, and where those of each object start.
+        // Keys of all open objects, innermost last, and the index of each object's first key.
         let (mut keys, mut starts) = (Vec::new(), Vec::new());
         let mut nodes = 0;
         while let Some(token) = tokens.next() {
@@ -151,7 +158,8 @@ fn strip_bom(mut bytes: Bytes) -> Bytes {
     bytes
 }
 
-/// Line breaks can only stand between tokens of valid JSON, where a space means the same. Bytes that are shared are copied.
+/// Replaces line breaks by spaces. In valid JSON they stand only between tokens, so the value stays
+/// equal. Copies bytes that are shared.
 pub fn on_one_line(bytes: Bytes) -> Bytes {
     if memchr::memchr2(b'\n', b'\r', &bytes).is_none() {
         return bytes;
@@ -173,7 +181,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::value::RawValue;
 
-    /// Admission and, for an object, the grammar that the parser of messages checks.
+    /// Admits a text, and for an object also checks the grammar with the parser of messages.
     fn admit(text: &str) -> Result<Frame, FrameError> {
         let frame = Frame::from_client(Bytes::copy_from_slice(text.as_bytes()), Bounds::CLIENT)?;
         match Message::parse(&frame) {

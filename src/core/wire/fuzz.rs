@@ -1,4 +1,4 @@
-//! Properties of the message layer for any bytes.
+//! Properties of the message layer that hold for any bytes; the fuzz targets and tests call them.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::indexing_slicing, reason = "a property fails by panicking")]
 
 use std::collections::HashSet;
@@ -17,8 +17,8 @@ use super::plain::is_plain;
 use super::raw::{RawJson, RawObject, elements};
 use super::sse::{SseDecoder, SseError, SseEvent, event};
 
-/// One JSON value in the bytes, as a frame of an upstream would have it. `None` too for what is nested deeper than readers of
-/// single values are meant for.
+/// Reads the bytes as one JSON value, as a frame of an upstream holds it. `None` also for a value
+/// that is nested more than 64 levels deep, beyond what readers of single values handle.
 pub fn value(data: &[u8]) -> Option<RawJson> {
     let frame = Frame::from_upstream(Bytes::copy_from_slice(data)).ok()?;
     frame.within(Bounds { depth: 64, nodes: usize::MAX }).ok()?;
@@ -26,13 +26,13 @@ pub fn value(data: &[u8]) -> Option<RawJson> {
     Some(RawJson::slice_of(frame.bytes(), raw))
 }
 
-/// The bytes on both sides of the first line feed.
+/// Splits the bytes at the first line feed.
 pub fn halves(data: &[u8]) -> (&[u8], &[u8]) {
     let at = memchr::memchr(b'\n', data).unwrap_or(data.len());
     (&data[..at], data.get(at + 1..).unwrap_or_default())
 }
 
-/// Fails unless this is one JSON value.
+/// Panics unless `raw` is one JSON value.
 pub(crate) fn assert_json(raw: &RawJson) {
     assert!(serde_json::from_slice::<&RawValue>(raw.bytes()).is_ok(), "not JSON: {}", raw.text());
 }
@@ -50,7 +50,8 @@ fn chunks(data: &[u8]) -> impl Iterator<Item = Bytes> + '_ {
     })
 }
 
-/// A client's frame is admitted once and for all, and has no key twice.
+/// Checks that admission of a client's frame is stable (an admitted frame is admitted again,
+/// unchanged), and that it refuses exactly the frames with a key twice.
 pub fn frames(data: &[u8]) {
     let bytes = Bytes::copy_from_slice(data);
     if let Ok(frame) = Frame::from_upstream(bytes.clone()) {
@@ -76,7 +77,8 @@ pub fn frames(data: &[u8]) {
     }
 }
 
-/// Reads a message; its encoding contains the same parts.
+/// Reads a message and checks that its encoding reads back as the same parts; returns whether the
+/// frame is a message at all.
 fn reads(frame: &Frame) -> bool {
     let Ok(message) = Message::parse(frame) else { return false };
     let encoded = match &message {
@@ -106,7 +108,7 @@ fn reads(frame: &Frame) -> bool {
     true
 }
 
-/// JSON in which no object has a key twice, read the slow way.
+/// A reader of JSON that fails if an object has a key twice; slow and simple, as a reference.
 struct Unique;
 
 impl<'de> Deserialize<'de> for Unique {
@@ -162,7 +164,8 @@ impl<'de> Visitor<'de> for Unique {
     }
 }
 
-/// Lines do not depend on how a stream is cut.
+/// Checks that lines do not depend on how a stream is cut into chunks, and that each keeps the
+/// limit.
 pub fn lines(data: &[u8]) {
     let limit = data.first().map_or(1, |first| usize::from(*first) + 1);
     let read = |parts: &mut dyn Iterator<Item = Bytes>| {
@@ -182,7 +185,8 @@ pub fn lines(data: &[u8]) {
     }
 }
 
-/// Events do not depend on how a stream is cut, and what the encoder writes is read as it was.
+/// Checks that events do not depend on how a stream is cut into chunks, and that the encoder's
+/// output reads back as the same event.
 pub fn sse(data: &[u8]) {
     let limit = data.first().map_or(64, |first| 64 + usize::from(*first));
     let whole = events(limit, &mut std::iter::once(Bytes::copy_from_slice(data)));
@@ -209,8 +213,8 @@ fn events(limit: usize, parts: &mut dyn Iterator<Item = Bytes>) -> Vec<Result<Ss
     found
 }
 
-/// Any text travels in a header, and the headers that are made of arguments agree with them. The bytes are a header's value;
-/// or a schema, a line feed and arguments.
+/// Checks that any text travels in a header, and that the headers made from arguments pass the
+/// comparison with them. The bytes are a header's value; or a schema, a line feed and arguments.
 pub fn headers(data: &[u8]) {
     if let Ok(text) = decode_value(data) {
         assert_eq!(decode_value(encode_value(&text).as_bytes()).unwrap(), text);
@@ -233,8 +237,8 @@ pub fn headers(data: &[u8]) {
     assert_eq!(mirrored.check(arguments.as_deref(), find), Ok(()));
 }
 
-/// The canonical text is JSON, its own canonical text, and has the digest of what it was made of; objects that are taken apart
-/// and put together again are the same.
+/// Checks that a canonical text is JSON and its own canonical text, and that an object that is
+/// parsed and encoded again is equal and has the same canonical text.
 pub fn canonical(data: &[u8]) {
     let Some(value) = value(data) else { return };
     let canonical_text = canonical::canonical(&value).ok().map(|text| RawJson::trusted(text.into_owned()));
@@ -252,7 +256,8 @@ pub fn canonical(data: &[u8]) {
     assert!(canonical::canonical(&encoded).ok().map(|text| RawJson::trusted(text.into_owned())) == canonical_text);
 }
 
-/// A sealed text with another one in the middle of it, in place of as many bytes or before the rest.
+/// Writes a second text into the middle of a sealed one, either over as many bytes or as an
+/// insertion.
 pub(crate) fn spliced(sealed: &str, other: &str) -> String {
     let at = other.bytes().map(usize::from).sum::<usize>() % (sealed.len() + 1);
     let rest = if other.len().is_multiple_of(2) { sealed.get(at + other.len()..) } else { sealed.get(at..) };

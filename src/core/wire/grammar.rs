@@ -1,16 +1,16 @@
-//! The grammar of JSON (RFC 8259), checked in one pass that needs neither recursion nor memory.
+//! Checks the grammar of JSON (RFC 8259) in one pass, without recursion or allocation.
 //!
-//! Unlike [`Tokens`](crate::wire::tokens::Tokens) it refuses text that is not JSON, and unlike `serde_json` it builds nothing: a
-//! [`Visit`]or is told where things stand. It is there for the common case. What it does not take, text that nests deeper than
-//! [`DEEPEST`] among it, its callers hand to `serde_json`, which says what is wrong with it. UTF-8 and the meaning of escapes are
-//! not checked.
+//! Unlike [`Tokens`](crate::wire::tokens::Tokens) it refuses text that is not JSON, and unlike
+//! `serde_json` it builds nothing: it reports positions to a [`Visit`]or. It serves the common
+//! case. Callers hand text that it refuses, including text that nests deeper than [`DEEPEST`], to
+//! `serde_json`, which names the error. UTF-8 and the meaning of escapes are not checked.
 
 use crate::wire::plain::plain_len;
 
-/// Levels of nesting that are followed: a bit for each.
+/// The deepest nesting that the walk follows, in levels: one bit of a `u64` for each.
 pub(crate) const DEEPEST: u32 = 64;
 
-/// Where something stands in a text.
+/// The range of a token in a text, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) start: usize,
@@ -18,28 +18,29 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The bytes that stand there.
+    /// Returns the bytes of the range.
     pub(crate) fn of(self, text: &[u8]) -> &[u8] {
         text.get(self.start..self.end).unwrap_or_default()
     }
 }
 
-/// Hears where things stand. `None` ends the walk.
+/// A visitor that gets the position of each token. Returning `None` ends the walk.
 pub(crate) trait Visit {
-    /// An object or an array begins.
+    /// Called when an object or an array begins at `at`.
     fn opens(&mut self, at: usize, is_object: bool) -> Option<()>;
-    /// It ends before this place.
+    /// Called when the innermost container ends; `end` is the position after its bracket.
     fn closes(&mut self, end: usize, is_object: bool) -> Option<()>;
-    /// A key, quotes included.
+    /// Called for a key; `place` includes the quotes.
     fn key(&mut self, place: Place, is_escaped: bool) -> Option<()>;
-    /// A string, a number or a word.
+    /// Called for a string, a number, `true`, `false` or `null`.
     fn scalar(&mut self, place: Place) -> Option<()>;
 }
 
-/// Walks over a text that has to be one value. `None`: it is none, or too deep, or the visitor has seen enough.
+/// Walks over a text that has to be one JSON value. Returns `None` if it is not, if it nests too
+/// deep, or if the visitor ended the walk.
 pub(crate) fn walk(text: &[u8], visitor: &mut impl Visit) -> Option<()> {
     let mut at = Walk { text, at: 0 };
-    // The innermost container is the lowest bit, which is set for an object.
+    // One bit per open container, the innermost lowest; the bit is set for an object.
     let (mut open, mut depth) = (0_u64, 0_u32);
     loop {
         let first = at.peek()?;
@@ -64,7 +65,7 @@ pub(crate) fn walk(text: &[u8], visitor: &mut impl Visit) -> Option<()> {
             at.scalar(first)?;
             visitor.scalar(Place { start, end: at.at })?;
         }
-        // A value has ended, or is about to.
+        // Here a value has ended, or an empty container is about to.
         loop {
             if depth == 0 {
                 return at.peek().is_none().then_some(());
@@ -90,13 +91,14 @@ pub(crate) fn walk(text: &[u8], visitor: &mut impl Visit) -> Option<()> {
     }
 }
 
+/// The position of a walk in its text.
 struct Walk<'t> {
     text: &'t [u8],
     at: usize,
 }
 
 impl Walk<'_> {
-    /// The next byte that is no blank.
+    /// Skips white space and returns the next byte without consuming it.
     #[inline(always)]
     fn peek(&mut self) -> Option<u8> {
         loop {
@@ -112,7 +114,7 @@ impl Walk<'_> {
         self.text.get(self.at..).unwrap_or_default()
     }
 
-    /// A key and the colon behind it.
+    /// Consumes a key and the colon after it, and passes the key to the visitor.
     #[inline(always)]
     fn key(&mut self, visitor: &mut impl Visit) -> Option<()> {
         if self.peek()? != b'"' {
@@ -144,7 +146,7 @@ impl Walk<'_> {
         self.text.get(self.at - word.len()..self.at).is_some_and(|text| text == word).then_some(())
     }
 
-    /// Whether it has escapes.
+    /// Consumes a string; returns whether it has escapes.
     fn string(&mut self) -> Option<bool> {
         self.at += 1;
         let mut is_escaped = false;
@@ -198,7 +200,7 @@ impl Walk<'_> {
         Some(())
     }
 
-    /// How many digits it steps over.
+    /// Consumes digits and returns their number.
     fn digits(&mut self) -> usize {
         let count = self.rest().iter().take_while(|byte| byte.is_ascii_digit()).count();
         self.at += count;
@@ -212,7 +214,7 @@ pub(super) mod tests {
     use proptest::prelude::*;
     use serde_json::value::RawValue;
 
-    /// Writes down what it hears.
+    /// Records every call of the visitor: kind, start, end.
     #[derive(Default)]
     struct Heard(Vec<(char, usize, usize)>);
 
@@ -332,7 +334,8 @@ pub(super) mod tests {
         }
     }
 
-    /// JSON of any shape, some of it with a key twice, and some text that only looks like it.
+    /// Generates JSON of any shape, some of it with duplicate keys, and some text that only looks
+    /// like JSON.
     pub(in crate::wire) fn json() -> impl Strategy<Value = String> {
         let leaf = prop_oneof!["-?[0-9]{1,3}(\\.[0-9]{1,2})?", "\"[a-c\\\\\"\\n ]{0,3}\"", "true|null|false"];
         leaf.prop_recursive(4, 24, 4, |inner| {

@@ -1,8 +1,10 @@
-//! Values of the `Mcp-Name` and `Mcp-Param-*` headers: encoding, and agreement with the body of the request.
+//! Encodes and decodes the values of the `Mcp-Name` and `Mcp-Param-*` headers, and compares them
+//! with the body of the request.
 //!
-//! A value travels raw when a header can carry it, else as `=?base64?..?=`. A tool names the arguments to mirror with
-//! `x-mcp-header` annotations in its input schema ([`ParamHeaders`]). Policy never reads these headers: they are compared
-//! with the body, dropped, and made anew towards the upstream.
+//! A value travels raw if a header can carry it, else as `=?base64?..?=`. A tool names the
+//! arguments to mirror with `x-mcp-header` annotations in its input schema ([`ParamHeaders`]).
+//! Policy never reads these headers: they are compared with the body, dropped, and built anew
+//! towards the upstream.
 //!
 //! Source: MCP 2026-07-28, basic/transports/streamable-http, "Request Metadata".
 
@@ -22,12 +24,14 @@ const SENTINEL_START: &str = "=?base64?";
 const SENTINEL_END: &str = "?=";
 const PARAM_PREFIX: &str = "Mcp-Param-";
 
-/// Integers beyond this magnitude are not exact in every JSON implementation, so they cannot be compared safely.
+/// The largest integer that every JSON implementation holds exactly; larger ones cannot be compared
+/// safely.
 const MAX_SAFE_INTEGER: i64 = (1 << 53) - 1;
 
-/// The header form of `value`: itself when a header carries it unchanged, else Base64 between markers.
+/// Encodes a value for a header: unchanged if a header can carry it, else as Base64 between
+/// markers.
 ///
-/// An empty value is encoded too: receivers commonly take an empty header for a missing one.
+/// An empty value is encoded too, since receivers commonly take an empty header for a missing one.
 pub fn encode_value(value: &str) -> Cow<'_, str> {
     let edge = |byte: Option<&u8>| byte.is_none_or(|byte| matches!(byte, b' ' | b'\t'));
     let bytes = value.as_bytes();
@@ -43,12 +47,13 @@ pub fn encode_value(value: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// The value that a header carries, without the optional whitespace around it.
+/// Decodes the value of a header and removes the optional white space around it.
 ///
 /// The markers are case-sensitive; anything else is taken literally.
 ///
 /// # Errors
-/// [`HeaderError::Character`], [`HeaderError::Base64`] (padding is required) or [`HeaderError::Utf8`].
+/// [`HeaderError::Character`], [`HeaderError::Base64`] (padding is required) or
+/// [`HeaderError::Utf8`].
 pub(crate) fn decode_value(header: &[u8]) -> Result<Cow<'_, str>, HeaderError> {
     let text = std::str::from_utf8(header).map_err(|_| HeaderError::Character)?;
     let text = text.trim_matches([' ', '\t']);
@@ -62,30 +67,34 @@ pub(crate) fn decode_value(header: &[u8]) -> Result<Cow<'_, str>, HeaderError> {
     String::from_utf8(bytes).map(Cow::Owned).map_err(|_| HeaderError::Utf8)
 }
 
-/// Visible ASCII, space and tab. Source: RFC 9110, 5.5.
+/// Reports whether a byte is visible ASCII, space or tab. Source: RFC 9110, 5.5.
 fn is_value_byte(byte: &u8) -> bool {
     matches!(byte, b'\t' | b' '..=b'~')
 }
 
-/// The arguments of one tool that are mirrored in headers, in the order of its schema. Empty for nearly every tool.
+/// The arguments of one tool that are mirrored in headers, in the order of its schema. Empty for
+/// nearly every tool.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ParamHeaders {
     params: Box<[Param]>,
 }
 
+/// One mirrored argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Param {
-    /// Full header name, `Mcp-Param-` included.
+    /// The full header name, `Mcp-Param-` included.
     header: String,
     /// Property names from the arguments down to the value; never empty.
     path: Vec<String>,
 }
 
 impl ParamHeaders {
-    /// Reads the annotations of a tool from its input schema (raw JSON). Two substring searches when there are none.
+    /// Reads the annotations of a tool from its input schema (raw JSON). Costs two substring
+    /// searches if there are none.
     ///
     /// # Errors
-    /// An annotation is invalid, so the tool must not be offered over HTTP. A schema without annotations is not judged.
+    /// Fails if an annotation is invalid; the tool must then not be offered over HTTP. A schema
+    /// without annotations is not checked.
     pub(crate) fn from_schema(input_schema: &str) -> Result<Self, HeaderError> {
         let params = schema::annotations(input_schema)?.into_iter().map(Param::of).collect();
         Ok(Self { params })
@@ -95,18 +104,20 @@ impl ParamHeaders {
         self.params.is_empty()
     }
 
-    /// Header name without `Mcp-Param-` and property path of each mirrored argument.
+    /// Returns each mirrored argument: its header name without `Mcp-Param-`, and its property path.
     pub fn params(&self) -> impl Iterator<Item = (&str, &[String])> {
         self.params.iter().map(|param| (param.name(), param.path.as_slice()))
     }
 
-    /// The headers to send with `arguments` (raw JSON): name without `Mcp-Param-` and encoded value. Arguments that are
-    /// absent or null have none.
+    /// Builds the headers to send with `arguments` (raw JSON): name without `Mcp-Param-`, and
+    /// encoded value. An argument that is absent or null gets no header.
     ///
-    /// A value is written by its own type, whatever the schema says: judging arguments is left to the upstream.
+    /// A value is written by its own type, even if the schema declares another one: the upstream
+    /// judges its arguments.
     ///
     /// # Errors
-    /// [`HeaderError::Arguments`], or [`HeaderError::Argument`] for a value that has no header form.
+    /// [`HeaderError::Arguments`], or [`HeaderError::Argument`] for a value that has no header
+    /// form.
     pub fn values(&self, arguments: Option<&str>) -> Result<Vec<(String, String)>, HeaderError> {
         let mut headers = Vec::with_capacity(self.params.len());
         for param in &self.params {
@@ -123,14 +134,15 @@ impl ParamHeaders {
         Ok(headers)
     }
 
-    /// Compares the headers that a client sent with its arguments (raw JSON). Headers of no parameter are ignored.
+    /// Compares the headers that a client sent with its arguments (raw JSON). Headers without a
+    /// parameter are ignored.
     ///
-    /// `find` looks a full header name up, ignoring case. It must report a header that was sent twice in its own way: only
-    /// one value is seen here.
+    /// `find` looks up a full header name, ignoring case. It has to refuse a header that was sent
+    /// twice itself: only one value is seen here.
     ///
     /// # Errors
-    /// [`HeaderError::Missing`], [`HeaderError::Unexpected`] or [`HeaderError::Mismatch`], the errors of [`decode_value`],
-    /// and those of [`Self::values`].
+    /// [`HeaderError::Missing`], [`HeaderError::Unexpected`] or [`HeaderError::Mismatch`], the
+    /// errors of [`decode_value`], and those of [`Self::values`].
     pub fn check<'h>(
         &self,
         arguments: Option<&str>,
@@ -160,7 +172,7 @@ impl Param {
         self.header.strip_prefix(PARAM_PREFIX).unwrap_or(&self.header)
     }
 
-    /// The value at the path, or `None` when it is absent or null.
+    /// Returns the value at the path; `None` if it is absent or null.
     fn argument<'a>(&self, arguments: Option<&'a str>) -> Result<Option<Scalar<'a>>, HeaderError> {
         let Some(mut value) = arguments.map(str::trim_ascii).filter(|text| *text != "null") else {
             return Ok(None);
@@ -169,7 +181,8 @@ impl Param {
             return Err(HeaderError::Arguments);
         }
         for key in &self.path {
-            // A value that is not an object has no member; whether it should be one is for the upstream to say.
+            // A value that is not an object has no member; the upstream decides whether it should
+            // be one.
             let member = if value.starts_with('{') { member(value, key)? } else { None };
             let Some(member) = member else {
                 return Ok(None);
@@ -191,6 +204,7 @@ enum Scalar<'a> {
 }
 
 impl<'a> Scalar<'a> {
+    /// Reads a JSON value that a header can carry; `None` for any other.
     fn read(json: &'a str) -> Option<Self> {
         match json {
             "true" => Some(Self::Bool(true)),
@@ -200,6 +214,7 @@ impl<'a> Scalar<'a> {
         }
     }
 
+    /// Reports whether a decoded header has this value; integers are compared as numbers.
     fn matches(&self, header: &str) -> bool {
         match self {
             Self::Text(text) => text == header,
@@ -209,9 +224,10 @@ impl<'a> Scalar<'a> {
     }
 }
 
-/// Reads a JSON number that is exactly an integer in the safe range: `42`, `42.0` and `4.2e1` are the same.
+/// Reads a JSON number that is exactly an integer in the safe range: `42`, `42.0` and `4.2e1` are
+/// equal.
 ///
-/// Digit by digit, because a detour through `f64` would round `42.00000000000000001`.
+/// Works digit by digit, because a conversion through `f64` would round `42.00000000000000001`.
 fn integer(text: &str) -> Option<i64> {
     let (negative, rest) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
     let (mantissa, exponent) =
@@ -244,7 +260,8 @@ fn integer(text: &str) -> Option<i64> {
         }
         position += 1;
     }
-    // Zeros that only the exponent spells out. Ends after at most 16 steps: the value is not zero.
+    // Appends the zeros that only the exponent stands for. At most 16 steps, since the value is not
+    // zero here.
     while position < point {
         if !shift(0, position) {
             return None;
@@ -254,12 +271,13 @@ fn integer(text: &str) -> Option<i64> {
     Some(if negative { -value } else { value })
 }
 
-/// The member `key` of a JSON object, as raw JSON. `None` when there is none.
+/// Returns the member `key` of a JSON object as raw JSON; `None` if there is none. Fails if the key
+/// occurs twice.
 fn member<'a>(object: &'a str, key: &str) -> Result<Option<&'a str>, HeaderError> {
     let members = raw::members(object).map_err(|_| HeaderError::Arguments)?;
     let mut found = members.into_iter().filter(|(name, _)| name == key).map(|(_, value)| value);
     match (found.next(), found.next()) {
-        // Two readers could disagree on which counts.
+        // Fails, since two readers could disagree on which of the members counts.
         (Some(_), Some(_)) => Err(HeaderError::Arguments),
         (found, _) => Ok(found),
     }

@@ -1,11 +1,12 @@
-//! Identifiers: the client's, echoed byte for byte, and our own towards upstreams.
+//! Request ids and progress tokens: a client's, echoed byte for byte, and headend's own towards
+//! upstreams.
 
 use std::fmt;
 
 use crate::wire::raw::RawJson;
 use crate::wire::tokens::unescaped;
 
-/// Longest id or progress token accepted from a client, in bytes of JSON text.
+/// The longest id or progress token accepted from a client, in bytes of JSON text.
 pub const MAX_ID_BYTES: usize = 1024;
 
 /// The `id` of a client's request, or its progress token: a string or an integer, kept as written.
@@ -13,10 +14,10 @@ pub const MAX_ID_BYTES: usize = 1024;
 pub struct ClientId(RawJson);
 
 impl ClientId {
-    /// Accepts a JSON string or integer.
+    /// Accepts a JSON string or integer; `None` for anything else.
     ///
-    /// Fractions, exponents, `null`, other types and texts over [`MAX_ID_BYTES`] are refused: JSON-RPC demands string or
-    /// integer, and every official SDK reads integers only.
+    /// Fractions, exponents, `null`, other types and texts over [`MAX_ID_BYTES`] are refused:
+    /// JSON-RPC demands a string or an integer, and every official SDK reads integers only.
     pub fn from_raw(raw: RawJson) -> Option<Self> {
         let text = raw.bytes();
         let fits = text.len() <= MAX_ID_BYTES;
@@ -28,12 +29,13 @@ impl ClientId {
         (fits && is_id).then_some(Self(raw))
     }
 
-    /// The text to echo.
+    /// Returns the JSON text to echo.
     pub fn raw(&self) -> &RawJson {
         &self.0
     }
 
-    /// A key under which equal ids are equal however they are escaped; `"1"` and `1` stay different.
+    /// Returns a key for tables. Ids that differ in their escapes only have equal keys; `"1"` and
+    /// `1` stay different.
     pub fn key(&self) -> IdKey {
         let text = self.0.bytes();
         if memchr::memchr(b'\\', text).is_none() {
@@ -50,22 +52,22 @@ impl fmt::Debug for ClientId {
     }
 }
 
-/// A client's id in a table of its requests in flight.
+/// The key of a client's id in a table of its requests in flight.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct IdKey(bytes::Bytes);
 
-/// Our own request id towards an upstream; also the progress token of that request.
+/// A request id of headend's own towards an upstream; also the progress token of that request.
 ///
-/// The low 12 bits are a slot of the pending table, the bits above count that slot's uses, so a reply that comes after its
-/// call ended can never be taken for the slot's next call. Stays below 2^53, which JavaScript servers need, and does not
-/// wrap within 2^41 uses of one slot.
+/// The low 12 bits are a slot of the pending table, the bits above count the uses of that slot, so
+/// a response that arrives after its call ended can never be taken for the slot's next call. Stays
+/// below 2^53, which JavaScript servers need, and does not wrap within 2^41 uses of one slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WireId(pub u64);
 
 impl WireId {
     const SLOT_BITS: u32 = 12;
     const MAX_USE: u64 = 1 << 41;
-    /// How many calls one upstream can have in flight.
+    /// The limit of calls that one upstream can have in flight.
     pub const MAX_SLOTS: usize = 1 << Self::SLOT_BITS;
 
     pub fn new(slot: usize, uses: u64) -> Self {
@@ -77,24 +79,25 @@ impl WireId {
         usize::try_from(self.0 % Self::MAX_SLOTS as u64).unwrap_or_default()
     }
 
-    /// Requests of one connection that are sent later have a higher one.
+    /// Returns the number of uses of the slot, the bits above the slot number.
     pub const fn number(self) -> u64 {
         self.0 >> Self::SLOT_BITS
     }
 
-    /// Reads one of our ids back from a reply; anything else is not ours.
+    /// Reads the id of a response; `None` if it cannot be one of ours.
     pub fn from_raw(raw: &RawJson) -> Option<Self> {
         raw.parse::<u64>().ok().map(Self)
     }
 
-    /// The same for a progress token, which may come back in another form, see [`number_meant`].
+    /// Reads the token of a progress notification, which may come back in another form, see
+    /// [`number_meant`].
     pub fn from_token(raw: &RawJson) -> Option<Self> {
         Self::from_raw(number_meant(raw).as_ref().unwrap_or(raw))
     }
 }
 
-/// The number of ours that came back as its text or with a fraction of nought. `None` for any other
-/// value, also for a number that is as it was sent.
+/// Returns the plain form of a number of ours that came back as a string or with a fraction of
+/// zero. `None` for any other value, also for a number in its plain form.
 pub(crate) fn number_meant(raw: &RawJson) -> Option<RawJson> {
     let text = raw.bytes();
     let digits = match text.strip_prefix(b"\"") {

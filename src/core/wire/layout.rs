@@ -1,19 +1,22 @@
-//! JSON text laid out anew for people: on one line, or over indented lines. Strings, numbers and words stay as they are.
+//! Lays JSON text out for people, on one line or over indented lines. Strings, numbers and words
+//! keep their spelling.
 
 use crate::wire::tokens::{Kind, Tokens};
 
-/// A line feed and the deepest indent. Deeper values stand no further to the right, so that nesting does not cost its square.
+/// A line feed and the deepest indent. Deeper values get no more indent, so that the output does
+/// not grow with the square of the nesting.
 const LINE: &str = concat!(
     "\n",
     "                                                                ",
     "                                                                "
 );
 
-/// Hands on the text in parts, over lines or on one: tokens with their kind, and what stands between them without one.
+/// Passes the text to `put` in parts, over indented lines or on one: each token with its kind, and
+/// the white space and colons between tokens with `None`.
 pub(crate) fn laid_out<'t>(json: &'t str, lines: bool, put: &mut dyn FnMut(Option<Kind>, &'t str)) {
     let line = |depth: usize| if lines { LINE.get(..=2 * depth).unwrap_or(LINE) } else { "" };
     let mut tokens = Tokens::of(json.as_bytes());
-    // Whether nothing stands so far in the object or array that was opened last.
+    // True while the innermost open object or array has no content yet.
     let mut is_empty = false;
     while let Some(token) = tokens.next() {
         let opens = matches!(token.kind, Kind::Object | Kind::Array);
@@ -31,7 +34,7 @@ pub(crate) fn laid_out<'t>(json: &'t str, lines: bool, put: &mut dyn FnMut(Optio
     }
 }
 
-/// The text over indented lines.
+/// Returns the text over indented lines.
 pub fn indented(json: &str) -> String {
     let mut out = String::with_capacity(json.len() * 2);
     laid_out(json, true, &mut |_, part| out.push_str(part));

@@ -1,27 +1,31 @@
-//! Newline deframer for stdio: bytes in, lines out, bounded and resynchronising.
+//! Splits the byte stream of stdio into lines, with a bound on their length from which the decoder
+//! recovers.
 //!
-//! The caller appends what it read to [`LineDecoder::buffer`] and drains [`LineDecoder::next_line`] until it is empty. A line
-//! is a slice of the read buffer, never a copy, and each byte is searched once. A line above the limit is not kept: its first
-//! bytes are reported (so that a reply can still name the request) and the rest is discarded up to the next newline.
+//! The caller appends the bytes it read to [`LineDecoder::buffer`] and drains
+//! [`LineDecoder::next_line`] until it returns `None`. A line is a slice of the read buffer, rarely
+//! a copy, and each byte is searched once. A line above the limit is not kept: its first bytes are
+//! reported (so that a response can still name the request) and the rest is discarded up to the
+//! next newline.
 //!
 //! Source: MCP 2024-11-05, basic/transports, "stdio"; later revisions keep the framing.
 
 use bytes::{Buf, Bytes, BytesMut};
 use memchr::memchr;
 
-/// Room made for one read, in bytes.
+/// The room that is made for one read, in bytes.
 const READ_BYTES: usize = 32 * 1024;
 
-/// From this length on, in bytes, a line gets all the room that a line may need.
+/// The length of an unfinished line, in bytes, from which the buffer gets all the room that a line
+/// may need.
 const LONG_LINE_BYTES: usize = 512 * 1024;
 
-/// Below this much spare room, in bytes, more is made before a read.
+/// The spare room, in bytes, below which the buffer grows before a read.
 const MIN_ROOM_BYTES: usize = 8 * 1024;
 
 /// The largest allocation that an idle decoder keeps, in bytes.
 const KEEP_BYTES: usize = 64 * 1024;
 
-/// How much of an oversize line is kept, in bytes: enough to read an id from its start.
+/// The part of an oversize line that is kept, in bytes: enough to read an id from its start.
 const PREFIX_BYTES: usize = 4 * 1024;
 
 /// One line of the stream.
@@ -33,7 +37,7 @@ pub enum Line {
     Oversize {
         /// The first bytes of the line, at most 4 KiB.
         prefix: Bytes,
-        /// Length of the whole line in bytes, without its LF.
+        /// The length of the whole line in bytes, without its LF.
         bytes: u64,
     },
 }
@@ -45,31 +49,33 @@ struct Discard {
     bytes: u64,
 }
 
-/// Splits a byte stream at newlines. See the module documentation for the calling pattern.
+/// A decoder that splits a byte stream at newlines. See the module documentation for the calling
+/// pattern.
 #[derive(Debug)]
 pub struct LineDecoder {
     buffer: BytesMut,
-    /// Bytes at the start of `buffer` that are known to hold no newline.
+    /// The number of bytes at the start of `buffer` that are known to hold no newline.
     scanned: usize,
-    /// The largest capacity seen since the last allocation was given back, in bytes. The buffer alone cannot tell: it
-    /// reports only the room behind its start.
+    /// The largest capacity since the last allocation was given back, in bytes. The buffer alone
+    /// cannot tell: its capacity counts only the room behind its start.
     peak: usize,
-    /// Bytes of lines that have left this allocation, which a slice of it keeps alive.
+    /// Bytes of lines that were taken from this allocation; a slice of it keeps them in memory.
     passed: usize,
     max_line_bytes: usize,
     discard: Option<Discard>,
 }
 
 impl LineDecoder {
-    /// A decoder that refuses lines longer than `max_line_bytes` (without the LF; a CR before it counts).
+    /// Creates a decoder that refuses lines longer than `max_line_bytes` (without the LF; a CR
+    /// before it counts).
     pub fn new(max_line_bytes: usize) -> Self {
         Self { buffer: BytesMut::new(), scanned: 0, peak: 0, passed: 0, max_line_bytes, discard: None }
     }
 
-    /// The buffer to append to, with spare room for one read.
+    /// Returns the buffer to append to, with spare room for one read.
     ///
-    /// Append only: bytes that are already there have been searched. Drain [`Self::next_line`] before the next append, or
-    /// the limit is enforced late.
+    /// Append only: bytes already in the buffer have been searched. Drain [`Self::next_line`]
+    /// before the next append, or the limit is enforced late.
     pub fn buffer(&mut self) -> &mut BytesMut {
         let length = self.buffer.len();
         if self.buffer.capacity() - length >= MIN_ROOM_BYTES {
@@ -77,14 +83,17 @@ impl LineDecoder {
         }
         if length <= READ_BYTES {
             self.buffer.reserve(READ_BYTES);
-            // A large allocation may have been taken up again from its beginning.
+            // `reserve` may have reused a large allocation from its beginning; only a small one is
+            // new.
             if self.buffer.capacity() <= KEEP_BYTES {
                 self.passed = 0;
             }
         } else {
-            // Doubling, but never beyond what one line may need: a stream without newlines must not cost twice the limit.
+            // Doubles, but never beyond the needs of one line: a stream without newlines must not
+            // cost twice the limit.
             let ceiling = self.max_line_bytes.saturating_add(READ_BYTES);
-            // A long line gets all its room at once: pages that stay empty cost nothing, copies of half-read lines would.
+            // A long line gets all its room at once: untouched pages cost nothing, copies of
+            // half-read lines would.
             let wanted = if length < LONG_LINE_BYTES { length.saturating_mul(2) } else { ceiling };
             let capacity = wanted.min(ceiling).max(length + READ_BYTES);
             let mut grown = BytesMut::with_capacity(capacity);
@@ -95,7 +104,7 @@ impl LineDecoder {
         &mut self.buffer
     }
 
-    /// The next complete line, or `None` when more bytes are needed. Blank lines are skipped.
+    /// Takes the next complete line; `None` if more bytes are needed. Blank lines are skipped.
     pub fn next_line(&mut self) -> Option<Line> {
         self.peak = self.peak.max(self.buffer.capacity());
         loop {
@@ -112,7 +121,7 @@ impl LineDecoder {
         }
     }
 
-    /// The last line, at the end of the stream: one whose newline never came.
+    /// Takes the last line at the end of the stream, which has no newline.
     pub fn last_line(&mut self) -> Option<Line> {
         let length = self.buffer.len();
         if length == 0 && self.discard.is_none() {
@@ -123,17 +132,17 @@ impl LineDecoder {
         self.take(length)
     }
 
-    /// Bytes of a line whose end has not come.
+    /// Returns the length of the unfinished line in the buffer, in bytes.
     pub fn held(&self) -> usize {
         self.buffer.len()
     }
 
-    /// The beginning of a line whose end has not come.
+    /// Returns the beginning of the unfinished line.
     pub fn unfinished(&self) -> &[u8] {
         self.discard.as_ref().map_or(&self.buffer, |discard| &discard.prefix)
     }
 
-    /// Gives up the line whose end has not come: it is reported as [`Line::Oversize`] when it does.
+    /// Discards the unfinished line; once its newline arrives it is reported as [`Line::Oversize`].
     pub fn discard(&mut self) {
         if self.discard.is_none() && !self.buffer.is_empty() {
             let length = self.buffer.len();
@@ -143,7 +152,8 @@ impl LineDecoder {
         }
     }
 
-    /// End of the stream: how many bytes of an unfinished line were dropped, if any. The decoder may be used again.
+    /// Ends the stream and resets the decoder, which may be used again. Returns how many bytes of
+    /// an unfinished line were dropped, if any.
     pub fn finish(&mut self) -> Option<usize> {
         let kept = self.buffer.len();
         let discarded = self.discard.take().map_or(0, |discard| discard.bytes);
@@ -173,13 +183,13 @@ impl LineDecoder {
         if line.iter().all(u8::is_ascii_whitespace) {
             return None;
         }
-        // A short line after a long one must not keep the long one's memory.
+        // Copied: a short line must not keep a large allocation in memory.
         let is_short = line.len() < PREFIX_BYTES || passed / 4 > line.len();
         let apart = self.peak > KEEP_BYTES && is_short;
         Some(Line::Full(if apart { Bytes::copy_from_slice(&line) } else { line.freeze() }))
     }
 
-    /// Called with no newline in the buffer: starts or continues discarding, and gives memory back.
+    /// Handles a buffer without a newline: starts or continues discarding, and gives memory back.
     fn rest(&mut self) {
         let length = self.buffer.len();
         if let Some(discard) = &mut self.discard {
@@ -196,9 +206,11 @@ impl LineDecoder {
         self.scanned = self.buffer.len();
     }
 
-    /// Copies the start of the line in the buffer, so that the kept prefix does not pin the whole allocation.
+    /// Copies the start of the line in the buffer, so that the kept prefix does not hold the whole
+    /// allocation.
     ///
-    /// Bounded by the line limit too: that much is present whether the line arrived whole or in parts.
+    /// The line limit bounds it too, so that the prefix is the same if the line arrived whole or in
+    /// parts.
     fn prefix(&self, length: usize) -> Bytes {
         let length = length.min(PREFIX_BYTES).min(self.max_line_bytes);
         Bytes::copy_from_slice(self.buffer.get(..length).unwrap_or_default())
@@ -213,7 +225,7 @@ impl LineDecoder {
         }
     }
 
-    /// Lets go of the allocation. Lines handed out keep their own share of it.
+    /// Replaces the allocation. Lines handed out keep their own share of the old one.
     fn replace(&mut self, buffer: BytesMut) {
         self.peak = buffer.capacity();
         self.scanned = buffer.len();

@@ -1,4 +1,4 @@
-//! JSON-RPC 2.0 messages: told apart by the members that are present, encoded by joining slices.
+//! JSON-RPC 2.0 messages: classified by the members that are present, encoded by joining slices.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Deserializer};
@@ -15,7 +15,7 @@ use crate::wire::tokens::unescaped;
 /// A message of an upstream, the bound that it breaks, and its quirk.
 type FromUpstream = (Message, Option<FrameError>, Option<Quirk>);
 
-/// One message in either direction.
+/// A message in either direction.
 #[derive(Debug)]
 pub enum Message {
     Request(Request),
@@ -23,7 +23,7 @@ pub enum Message {
     Response(Response),
 }
 
-/// A call that wants an answer.
+/// A JSON-RPC request.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub id: ClientId,
@@ -33,7 +33,7 @@ pub struct Request {
 
 #[cfg(any(test, feature = "testing"))]
 impl Request {
-    /// One without parameters, for tests.
+    /// Creates a request without parameters, for tests.
     ///
     /// # Panics
     /// Never: the id is valid.
@@ -44,23 +44,25 @@ impl Request {
     }
 }
 
-/// A message that is never answered.
+/// A JSON-RPC notification, which gets no response.
 #[derive(Clone, Debug)]
 pub struct Notification {
     pub method: String,
     pub params: Option<RawJson>,
 }
 
-/// An answer: the result or the error object, as received. `id` is `None` where it was `null` or missing.
+/// A JSON-RPC response: the result or the error object, as received. `id` is `None` if it was
+/// `null` or missing.
 #[derive(Debug)]
 pub struct Response {
     pub id: Option<RawJson>,
     pub outcome: Result<RawJson, RawJson>,
-    /// Which bound of its depth or number of values the message breaks, if one.
+    /// The bound (nesting or number of values) that the message breaks, if any.
     pub broken: Option<FrameError>,
 }
 
-/// Why a frame is no JSON-RPC message. Holds the request's id where one could be read, for the answer.
+/// The reason why a frame is no JSON-RPC message. Holds the request's id for the error response, if
+/// one could be read.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum MessageError {
     #[error("not valid JSON")]
@@ -69,8 +71,8 @@ pub enum MessageError {
     Shape { why: &'static str, id: Option<ClientId> },
 }
 
-/// The members of the envelope, as `serde_json` reads them where [`Frame::envelope`] cannot; unknown ones are dropped. `Some` of
-/// JSON `null` is not the same as `None`.
+/// The members of an envelope as `serde_json` reads them, for messages that [`Frame::envelope`]
+/// cannot read; unknown members are dropped. A member that is JSON `null` is `Some`.
 #[derive(Deserialize)]
 struct Parsed<'a> {
     #[serde(borrow, default, deserialize_with = "present")]
@@ -87,18 +89,19 @@ struct Parsed<'a> {
     error: Option<&'a RawValue>,
 }
 
+/// Deserialises a member that is present, so that `null` becomes `Some`.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
 }
 
 impl Message {
     /// Reads one message of an upstream, whose envelope may have a [`Quirk`]. A request or
-    /// notification that breaks the bounds loses its parameters and is refused or dropped like any
-    /// without. An answer is marked: it fails its call, while of a list each item is judged by
-    /// itself.
+    /// notification that breaks the bounds loses its parameters, and is refused or dropped like any
+    /// without them. A response that breaks them is marked: it fails its call, but of a list each
+    /// item is judged by itself.
     ///
     /// # Errors
-    /// Those of [`Self::parse`].
+    /// As [`Self::parse`].
     pub(crate) fn of_upstream(frame: &Frame, bounds: Bounds) -> Result<FromUpstream, MessageError> {
         let (mut message, quirk) = Self::read(frame, true)?;
         let Err(broken) = frame.within(bounds) else { return Ok((message, None, quirk)) };
@@ -112,11 +115,13 @@ impl Message {
     /// Reads one message.
     ///
     /// # Errors
-    /// [`MessageError::Syntax`] for text that is not JSON, [`MessageError::Shape`] for JSON that is no message.
+    /// [`MessageError::Syntax`] for text that is not JSON, [`MessageError::Shape`] for JSON that is
+    /// no message.
     pub fn parse(frame: &Frame) -> Result<Self, MessageError> {
         Self::read(frame, false).map(|(message, _)| message)
     }
 
+    /// Reads a message; of an upstream's (`of_upstream`) quirks are accepted.
     fn read(frame: &Frame, of_upstream: bool) -> Result<(Self, Option<Quirk>), MessageError> {
         let bytes = frame.bytes();
         match frame.envelope() {
@@ -125,10 +130,11 @@ impl Message {
         }
     }
 
-    /// Reads one message whose envelope has something uncommon about it, or is none.
+    /// Reads a message with `serde_json`: the slow path for an uncommon envelope, and for text that
+    /// is no message.
     fn read_whole(bytes: &Bytes, of_upstream: bool) -> Result<(Self, Option<Quirk>), MessageError> {
         if bytes.iter().find(|b| !b.is_ascii_whitespace()) != Some(&b'{') {
-            // A derived struct would also read an array, member by member.
+            // Checked first: a derived struct would also read an array, member by member.
             let json = serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok();
             let shape = MessageError::Shape { why: "an object is expected", id: None };
             return Err(if json { shape } else { MessageError::Syntax });
@@ -143,7 +149,7 @@ impl Message {
     }
 }
 
-/// The members of an envelope.
+/// The members of an envelope, as slices of the frame.
 struct Members<'a> {
     jsonrpc: Option<&'a [u8]>,
     id: Option<RawJson>,
@@ -154,6 +160,7 @@ struct Members<'a> {
 }
 
 impl<'a> Members<'a> {
+    /// Slices the members out of a frame, at the positions that a single pass found.
     fn at(envelope: &Envelope, frame: &'a Bytes) -> Self {
         let text = |place: Option<Place>| place.map(|place| place.of(frame));
         let json = |place: Option<Place>| place.map(|place| RawJson::trusted(frame.slice(place.start..place.end)));
@@ -180,12 +187,14 @@ impl<'a> Members<'a> {
         }
     }
 
+    /// Classifies the members; of an upstream's (`of_upstream`) quirks are removed first.
     fn read(mut self, of_upstream: bool) -> Result<(Message, Option<Quirk>), MessageError> {
         let quirk = if of_upstream { self.settle() } else { None };
         self.classify().map(|message| (message, quirk))
     }
 
-    /// Takes out of an upstream's envelope what breaks the protocol and leaves no doubt.
+    /// Removes from an upstream's envelope what breaks the protocol without leaving a doubt about
+    /// the meaning; returns the last quirk found.
     fn settle(&mut self) -> Option<Quirk> {
         let is_null = |member: &Option<RawJson>| member.as_ref().is_some_and(RawJson::is_null);
         let is_absent = |member: &Option<RawJson>| member.as_ref().is_none_or(RawJson::is_null);
@@ -195,7 +204,7 @@ impl<'a> Members<'a> {
         if has_null_method || nulls > 0 {
             let asks = self.method.is_some() && !has_null_method;
             let (no_result, no_error) = (is_absent(&self.result), is_absent(&self.error));
-            // A result that is `null` alone is an answer, if a wrong one.
+            // A `null` result without any error is still a response, if a wrong one.
             if asks || no_result != no_error {
                 self.method = self.method.filter(|_| asks);
                 self.result = self.result.take().filter(|_| !no_result);
@@ -204,7 +213,7 @@ impl<'a> Members<'a> {
                 quirk = Some(Quirk::NullMember);
             }
         }
-        // A notification has no id, which some write as `null`.
+        // A notification has no id; some servers write it as `null`.
         if is_null(&self.id) && self.method.is_some_and(|method| method.starts_with(b"\"notifications/")) {
             (self.id, quirk) = (None, Some(Quirk::NullMember));
         }
@@ -216,6 +225,8 @@ impl<'a> Members<'a> {
         quirk
     }
 
+    /// Decides by the members that are present whether this is a request, a notification or a
+    /// response.
     fn classify(self) -> Result<Message, MessageError> {
         let Self { jsonrpc, id: raw_id, method, params, result, error } = self;
         let id = raw_id.clone().and_then(ClientId::from_raw);
@@ -253,7 +264,7 @@ fn not_null(id: Option<RawJson>) -> Option<RawJson> {
     id.filter(|id| !id.is_null())
 }
 
-/// A response with a result or an error object.
+/// Encodes a response with a result or an error object.
 pub fn encode_answer(id: &RawJson, answer: &Result<RawJson, RawJson>) -> Bytes {
     match answer {
         Ok(result) => encode_result(id, result.bytes()),
@@ -261,7 +272,7 @@ pub fn encode_answer(id: &RawJson, answer: &Result<RawJson, RawJson>) -> Bytes {
     }
 }
 
-/// The text before a result: `{"jsonrpc":"2.0","id":<id>,"result":`.
+/// Encodes the text before a result: `{"jsonrpc":"2.0","id":<id>,"result":`.
 pub fn result_head(id: &RawJson) -> Bytes {
     let mut out = BytesMut::with_capacity(64 + id.bytes().len());
     put_head(&mut out, id);
@@ -269,7 +280,7 @@ pub fn result_head(id: &RawJson) -> Bytes {
     out.freeze()
 }
 
-/// The text before an error: `{"jsonrpc":"2.0","id":<id>,"error":`.
+/// Encodes the text before an error: `{"jsonrpc":"2.0","id":<id>,"error":`.
 pub fn error_head(id: &RawJson) -> Bytes {
     let mut out = BytesMut::with_capacity(64 + id.bytes().len());
     put_head(&mut out, id);
@@ -277,7 +288,7 @@ pub fn error_head(id: &RawJson) -> Bytes {
     out.freeze()
 }
 
-/// A whole successful response in one buffer.
+/// Encodes a successful response in one buffer.
 pub fn encode_result(id: &RawJson, result: &[u8]) -> Bytes {
     let mut out = BytesMut::with_capacity(48 + id.bytes().len() + result.len());
     put_head(&mut out, id);
@@ -287,7 +298,7 @@ pub fn encode_result(id: &RawJson, result: &[u8]) -> Bytes {
     out.freeze()
 }
 
-/// A whole error response; without an id where the request's could not be read.
+/// Encodes an error response; `id` is `None` if the request's id could not be read.
 pub fn encode_error(id: Option<&RawJson>, error: &RawJson) -> Bytes {
     let id_len = id.map_or(0, |id| id.bytes().len());
     let mut out = BytesMut::with_capacity(48 + id_len + error.bytes().len());
@@ -301,7 +312,7 @@ pub fn encode_error(id: Option<&RawJson>, error: &RawJson) -> Bytes {
     out.freeze()
 }
 
-/// A request with our own id.
+/// Encodes a request. `method` must need no escapes.
 pub fn encode_request(id: &RawJson, method: &str, params: Option<&RawJson>) -> Bytes {
     let mut out = BytesMut::with_capacity(64 + method.len() + params.map_or(0, |p| p.bytes().len()));
     put_head(&mut out, id);
@@ -309,7 +320,8 @@ pub fn encode_request(id: &RawJson, method: &str, params: Option<&RawJson>) -> B
     out.freeze()
 }
 
-/// The same with params that are written where they stand, of about that length.
+/// Encodes a request whose parameters are written in place by `params`; `length` is their
+/// approximate length in bytes.
 pub(crate) fn encode_request_by(id: &RawJson, method: &str, length: usize, params: impl FnOnce(&mut Vec<u8>)) -> Bytes {
     let mut out = Vec::with_capacity(64 + method.len() + length);
     for piece in
@@ -322,7 +334,7 @@ pub(crate) fn encode_request_by(id: &RawJson, method: &str, length: usize, param
     out.into()
 }
 
-/// A notification.
+/// Encodes a notification. `method` must need no escapes.
 pub fn encode_notification(method: &str, params: Option<&RawJson>) -> Bytes {
     let mut out = BytesMut::with_capacity(48 + method.len() + params.map_or(0, |p| p.bytes().len()));
     out.put_slice(b"{\"jsonrpc\":\"2.0\"");
@@ -335,7 +347,8 @@ fn put_head(out: &mut BytesMut, id: &RawJson) {
     out.put_slice(id.bytes());
 }
 
-/// Methods are our own constants or names from [`crate::mcp`]; none needs escaping.
+/// Appends method and parameters. Methods are headend's own constants or names from [`crate::mcp`];
+/// none needs escapes.
 fn put_method(out: &mut BytesMut, method: &str, params: Option<&RawJson>) {
     out.put_slice(b",\"method\":\"");
     out.put_slice(method.as_bytes());
@@ -347,7 +360,7 @@ fn put_method(out: &mut BytesMut, method: &str, params: Option<&RawJson>) {
     out.put_u8(b'}');
 }
 
-/// An error object with a message of our own and optional data.
+/// Builds an error object with a message of headend's own and optional data.
 pub fn error_object(code: i64, message: &str, data: Option<&RawJson>) -> RawJson {
     let message = RawJson::string(message);
     let mut out = BytesMut::with_capacity(40 + message.bytes().len() + data.map_or(0, |d| d.bytes().len()));

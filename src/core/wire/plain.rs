@@ -1,13 +1,14 @@
-//! Bytes that stand in a string of JSON as they are: all but quotes, backslashes and control characters. Eight at a time.
+//! Finds the first byte of a JSON string that ends it or needs an escape: a quote, a backslash or a
+//! control character. Compares eight bytes at a time.
 
-/// One in each byte.
+/// The value 1 in each byte.
 const ONES: u64 = u64::from_ne_bytes([1; 8]);
 /// The highest bit of each byte.
 const HIGHS: u64 = ONES << 7;
-/// Words that are looked at before a text counts as long.
+/// The number of 8-byte words that are checked before the check by blocks begins.
 const SHORT: usize = 4;
 
-/// How many bytes from the first on stand in a string as they are.
+/// Returns the number of bytes before the first quote, backslash or control character.
 pub(crate) fn plain_len(text: &[u8]) -> usize {
     let head = text.get(..SHORT * 8).unwrap_or(text);
     let mut plain = by_words(head);
@@ -20,15 +21,17 @@ pub(crate) fn plain_len(text: &[u8]) -> usize {
     plain + by_words(text.get(plain..).unwrap_or_default())
 }
 
-/// Whether a text stands in JSON as it is, between quotes.
+/// Reports whether a text needs no escapes between the quotes of a JSON string.
 pub(crate) fn is_plain(text: &str) -> bool {
     plain_len(text.as_bytes()) == text.len()
 }
 
+/// Reports whether a byte needs no escape in a JSON string.
 const fn is(byte: u8) -> bool {
     (byte >= 0x20) & (byte != b'"') & (byte != b'\\')
 }
 
+/// Does what [`plain_len`] does, eight bytes at a time.
 fn by_words(text: &[u8]) -> usize {
     let (words, rest) = text.as_chunks::<8>();
     for (n, word) in words.iter().enumerate() {
@@ -40,10 +43,12 @@ fn by_words(text: &[u8]) -> usize {
     rest.iter().position(|byte| !is(*byte)).map_or(text.len(), |at| words.len() * 8 + at)
 }
 
-/// The highest bit of each byte that does not stand as it is. Behind the lowest of them others may be marked that do.
+/// Marks the highest bit of each byte that is a quote, a backslash or a control character. Bytes
+/// above the lowest marked one may be marked wrongly.
 const fn stops(word: u64) -> u64 {
     let (quote, backslash) = (word ^ (ONES * b'"' as u64), word ^ (ONES * b'\\' as u64));
-    // A byte that is below what is taken away borrows; those with a highest bit of their own are none of them.
+    // A subtraction borrows in each byte that is smaller than the subtrahend. Bytes with their own
+    // highest bit set are never special.
     let borrows = quote.wrapping_sub(ONES) | backslash.wrapping_sub(ONES) | word.wrapping_sub(ONES * 0x20);
     borrows & !word & HIGHS
 }

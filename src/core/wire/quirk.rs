@@ -1,30 +1,32 @@
-//! Messages of upstreams that break the protocol and have one reading all the same: they are read so, and counted.
+//! Accepts messages of upstreams that break the protocol but have only one possible meaning, and
+//! counts them.
 //!
-//! Nothing here makes two readings one. A message that could mean two things is refused, see [`super::unreadable`].
+//! A message that could mean two things is not accepted, see [`super::unreadable`].
 
-/// A way in which a message broke the protocol without a doubt about its meaning.
+/// A deviation from the protocol that leaves no doubt about the meaning of the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::VariantArray)]
 pub enum Quirk {
-    /// Members of the envelope that do not belong to the message were there and `null`.
+    /// Members of the envelope that do not belong to the message were present as `null`.
     NullMember,
-    /// The id of one of our requests, which is a number, came back as a text or with a fraction of nought.
+    /// The id of one of our requests, a number, came back as a string or with a fraction of zero.
     OtherId,
-    /// One message stood in an array, which is a batch in 2025-03-26 alone.
+    /// A single message came in an array, which is a batch in 2025-03-26 only.
     Array,
     /// JSON came over HTTP with another content type, or without one.
     OtherType,
-    /// A tool's result of a legacy server had `structuredContent: null`, which is an object or absent there.
+    /// A tool result of a legacy server had `structuredContent: null`; it has to be an object or
+    /// absent there.
     NullContent,
     /// An optional member that no revision allows to be `null` was `null`.
     NullOptional,
-    /// A list that has to be there was `null`, as some languages write an empty one.
+    /// A required list was `null`, as some languages write an empty one.
     NullList,
-    /// `nextCursor` was an empty text behind the last page.
+    /// `nextCursor` was an empty string on the last page.
     EmptyCursor,
 }
 
 impl Quirk {
-    /// The quirk, for the operator.
+    /// Describes the quirk for the operator.
     pub const fn sentence(self) -> &'static str {
         match self {
             Self::NullMember => "a member that does not belong to the message was `null`; it was taken as absent",

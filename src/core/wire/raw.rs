@@ -1,7 +1,9 @@
-//! JSON text that stays text: a validated slice of a frame, and a one-level view of an object that can be edited.
+//! JSON values that stay text: a validated slice of a frame ([`RawJson`]), and a one-level view of
+//! an object that can be edited ([`RawObject`]).
 //!
-//! Objects are split by the scanner, since the grammar of a [`RawJson`] was checked when its message was parsed; text that nobody
-//! has checked comes by [`RawJson::checked`]. `serde_json` splits arrays, and objects that are plain text.
+//! Objects are split by the scanner, since the grammar of a [`RawJson`] was checked when its
+//! message was parsed; unchecked text enters by [`RawJson::checked`]. `serde_json` splits arrays,
+//! and objects that are plain text.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,20 +16,20 @@ use serde_json::value::RawValue;
 use crate::wire::plain::is_plain;
 use crate::wire::tokens::{Kind, Token, Tokens, unescaped, unquoted};
 
-/// So many keys compare fastest as they are.
+/// The number of keys up to which comparing all pairs is faster than sorting.
 const FEW: usize = 8;
-/// Members that most objects have room for, one or two of them set later.
+/// The initial capacity of an object: enough members for most, with one or two that are set later.
 const MEMBERS: usize = 6;
 
-/// One valid JSON value as the bytes it was received or written in.
+/// A valid JSON value, as the bytes in which it was received or written.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RawJson(Bytes);
 
 impl RawJson {
-    /// `{}`
+    /// The text `{}`.
     pub const EMPTY_OBJECT: Self = Self(Bytes::from_static(b"{}"));
 
-    /// Wraps text that this program wrote itself and that is JSON by construction.
+    /// Wraps text that this program wrote itself and that is JSON by construction. Checks nothing.
     pub fn trusted(text: impl Into<Bytes>) -> Self {
         Self(text.into())
     }
@@ -35,19 +37,19 @@ impl RawJson {
     /// Takes text that this program may not have written.
     ///
     /// # Errors
-    /// When it is not one JSON value.
+    /// Fails if the text is not one JSON value.
     pub fn checked(text: impl Into<Bytes>) -> Result<Self, serde_json::Error> {
         let text = text.into();
         serde_json::from_slice::<&RawValue>(&text)?;
         Ok(Self(text))
     }
 
-    /// The part of `frame` that `raw` borrows from it, without a copy.
+    /// Returns the slice of `frame` that `raw` borrows, without a copy.
     pub(crate) fn slice_of(frame: &Bytes, raw: &RawValue) -> Self {
         Self(frame.slice_ref(raw.get().as_bytes()))
     }
 
-    /// The JSON text of a string.
+    /// Writes a string as JSON.
     pub fn string(text: &str) -> Self {
         if is_plain(text) {
             let mut out = BytesMut::with_capacity(text.len() + 2);
@@ -56,7 +58,7 @@ impl RawJson {
             out.put_u8(b'"');
             return Self(out.freeze());
         }
-        // Serialising a string cannot fail; the fallback keeps the value valid JSON all the same.
+        // Serialising a string cannot fail; the fallback keeps the value valid JSON even so.
         Self(serde_json::to_vec(text).map_or_else(|_| Bytes::from_static(b"\"\""), Bytes::from))
     }
 
@@ -68,7 +70,7 @@ impl RawJson {
         Self::trusted(if value { "true" } else { "false" })
     }
 
-    /// An array.
+    /// Writes an array of these values.
     pub fn list(items: impl IntoIterator<Item = Self>) -> Self {
         let mut out = BytesMut::from(&b"["[..]);
         for item in items {
@@ -101,14 +103,15 @@ impl RawJson {
         self.0.first() == Some(&b'"')
     }
 
-    /// What a string without escapes says, as most are.
+    /// Returns the content of a string without escapes, as most are; `None` for any other value.
     fn plain(&self) -> Option<&str> {
         let text = self.0.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
         let is_plain = memchr2(b'\\', b'"', text).is_none() && text.iter().all(|byte| *byte >= b' ');
         std::str::from_utf8(text).ok().filter(|_| is_plain)
     }
 
-    /// Whether an object has a member of that name that is a string. Of two members of one name the first counts.
+    /// Reports whether the value is an object with a string member of that name. Of two members of
+    /// one name the first counts.
     pub(crate) fn has_string(&self, name: &str) -> bool {
         let mut tokens = Tokens::of(&self.0);
         if tokens.next().map(|token| token.kind) != Some(Kind::Object) {
@@ -125,7 +128,8 @@ impl RawJson {
         false
     }
 
-    /// What a string says; without a copy if it has no escapes.
+    /// Returns the content of a string, without a copy if it has no escapes; `None` for any other
+    /// value.
     pub fn said(&self) -> Option<Cow<'_, str>> {
         match self.plain() {
             Some(plain) => Some(Cow::Borrowed(plain)),
@@ -133,32 +137,32 @@ impl RawJson {
         }
     }
 
-    /// Reads the value into a borrowing type.
+    /// Parses the value into a type that may borrow from it.
     ///
     /// # Errors
-    /// When the value does not have the shape of `T`.
+    /// Fails if the value does not have the shape of `T`.
     pub fn parse<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
         serde_json::from_slice(&self.0)
     }
 
-    /// The text, for logs and for values known to be small; invalid UTF-8 cannot occur in validated JSON.
+    /// Returns the text, for logs and for values known to be small. Validated JSON is always UTF-8.
     pub fn text(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.0)
     }
 }
 
 impl fmt::Debug for RawJson {
-    /// Shows the size alone: payloads do not belong in logs.
+    /// Shows the size only: payloads do not belong in logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "RawJson({} bytes)", self.0.len())
     }
 }
 
-/// One member of an object: its key as written (quotes included) and its value.
+/// A member of an object: its key as written (quotes included) and its value.
 #[derive(Clone, PartialEq, Eq)]
 struct Member {
     key: Bytes,
-    /// The key has escapes.
+    /// True if the key has escapes.
     escaped: bool,
     value: RawJson,
 }
@@ -166,7 +170,7 @@ struct Member {
 impl Member {
     fn of(name: &str, value: RawJson) -> Self {
         let key = RawJson::string(name).into_bytes();
-        // An escape is longer than what it stands for.
+        // Any escape is longer than its character.
         Self { escaped: key.len() > name.len() + 2, key, value }
     }
 
@@ -178,14 +182,14 @@ impl Member {
     }
 }
 
-/// The members of one object in their order, each value untouched text. Duplicate keys are refused.
+/// The members of an object in order, each value as unchanged text. No key occurs twice.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct RawObject {
     members: Vec<Member>,
 }
 
 impl fmt::Debug for RawObject {
-    /// Shows the number of members alone: payloads do not belong in logs.
+    /// Shows the number of members only: payloads do not belong in logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "RawObject({} members)", self.members.len())
     }
@@ -195,14 +199,14 @@ impl RawObject {
     /// Splits an object into its members; values stay slices of `raw`.
     ///
     /// # Errors
-    /// When `raw` is no object or a key stands twice, also when one of them is spelt with escapes.
+    /// Fails if `raw` is no object, or if a key occurs twice, also in another spelling.
     pub fn parse(raw: &RawJson) -> Result<Self, serde_json::Error> {
         let mut tokens = Tokens::of(&raw.0);
         if tokens.next().map(|token| token.kind) != Some(Kind::Object) {
             return Err(serde::de::Error::custom("not an object"));
         }
         let mut members: Vec<Member> = Vec::with_capacity(MEMBERS);
-        // Escaped keys are compared by what they spell.
+        // True if any key has escapes: keys are then compared unescaped.
         let mut escaped = false;
         loop {
             let key = match tokens.next() {
@@ -233,12 +237,12 @@ impl RawObject {
         Ok(Self { members })
     }
 
-    /// An object of these members, no name twice.
+    /// Creates an object of these members. The names must be distinct.
     pub fn of<const N: usize>(members: [(&str, RawJson); N]) -> Self {
         Self { members: members.into_iter().map(|(name, value)| Member::of(name, value)).collect() }
     }
 
-    /// An object of strings.
+    /// Creates an object of string members. The names must be distinct.
     pub fn of_strings(members: &[(&str, &str)]) -> Self {
         let member = |(name, text): &(&str, &str)| Member::of(name, RawJson::string(text));
         Self { members: members.iter().map(member).collect() }
@@ -248,27 +252,27 @@ impl RawObject {
         self.members.iter().find(|member| member.is(name)).map(|member| &member.value)
     }
 
-    /// A string member, unescaped.
+    /// Returns a string member, unescaped.
     pub fn string(&self, name: &str) -> Option<String> {
         self.said(name).map(Cow::into_owned)
     }
 
-    /// The same, where it stands if it has no escapes.
+    /// Returns a string member, borrowed if it has no escapes.
     pub fn said(&self, name: &str) -> Option<Cow<'_, str>> {
         self.get(name)?.said()
     }
 
-    /// A member that is an object.
+    /// Returns a member that is an object.
     pub fn object(&self, name: &str) -> Option<Self> {
         Self::parse(self.get(name)?).ok()
     }
 
-    /// The elements of a member that is an array.
+    /// Returns the elements of a member that is an array.
     pub fn list(&self, name: &str) -> Option<Vec<RawJson>> {
         elements(self.get(name)?).ok()
     }
 
-    /// The objects in the array of that name; empty where it is no array.
+    /// Returns the objects in a member that is an array; empty if it is no array.
     pub fn objects(&self, name: &str) -> Vec<Self> {
         let list = self.list(name).unwrap_or_default();
         list.iter().filter_map(|raw| Self::parse(raw).ok()).collect()
@@ -283,12 +287,13 @@ impl RawObject {
         Some(self.members.remove(at).value)
     }
 
-    /// Appends a member that is not there yet, by its key with the quotes.
+    /// Appends a member whose key the object does not have yet. `quoted` is the key with its
+    /// quotes, without escapes.
     pub(crate) fn append(&mut self, quoted: &'static str, value: RawJson) {
         self.members.push(Member { key: Bytes::from_static(quoted.as_bytes()), escaped: false, value });
     }
 
-    /// Replaces a member where it stands, or appends it.
+    /// Replaces a member in place, or appends it.
     pub fn set(&mut self, name: &str, value: RawJson) {
         if let Some(member) = self.members.iter_mut().find(|member| member.is(name)) {
             member.value = value;
@@ -297,14 +302,14 @@ impl RawObject {
         }
     }
 
-    /// Sets an optional value; without one nothing changes.
+    /// Sets a member if there is a value; `None` changes nothing.
     pub fn set_some(&mut self, name: &str, value: Option<RawJson>) {
         if let Some(value) = value {
             self.set(name, value);
         }
     }
 
-    /// The bytes of all keys and values.
+    /// Returns the length of all keys and values in bytes.
     pub fn bytes(&self) -> usize {
         self.members.iter().map(|member| member.key.len() + member.value.bytes().len()).sum()
     }
@@ -313,15 +318,15 @@ impl RawObject {
         self.members.is_empty()
     }
 
-    /// The number of members.
+    /// Returns the number of members.
     pub fn len(&self) -> usize {
         self.members.len()
     }
 
-    /// The members by their keys, unescaped and sorted by bytes.
+    /// Returns the members with unescaped keys, sorted by the bytes of the keys.
     ///
     /// # Errors
-    /// A key whose escapes are no text.
+    /// Fails if the escapes of a key form no text.
     pub(crate) fn into_sorted(self) -> Result<Vec<(String, RawJson)>, serde_json::Error> {
         let mut members = Vec::with_capacity(self.members.len());
         for Member { key, value, .. } in self.members {
@@ -331,10 +336,10 @@ impl RawObject {
         Ok(members)
     }
 
-    /// Replaces every value where it stands.
+    /// Replaces every value in place.
     ///
     /// # Errors
-    /// The first failure of `change`.
+    /// The first error of `change`.
     pub(crate) fn try_map<E>(&mut self, mut change: impl FnMut(&RawJson) -> Result<RawJson, E>) -> Result<(), E> {
         for member in &mut self.members {
             member.value = change(&member.value)?;
@@ -342,7 +347,8 @@ impl RawObject {
         Ok(())
     }
 
-    /// Keeps the members whose name the test accepts; names with escapes are shown unescaped.
+    /// Keeps the members whose unescaped name the test accepts. A member whose name is not valid
+    /// text is removed.
     pub fn retain(&mut self, mut keep: impl FnMut(&str) -> bool) {
         self.members.retain(|member| {
             let key = unquoted(&member.key);
@@ -350,8 +356,8 @@ impl RawObject {
         });
     }
 
-    /// Appends the members whose name the test accepts to the object that begins at `start` and has no end yet; its first member brings
-    /// the bracket.
+    /// Appends the members whose name the test accepts to an object in `out` that begins at `start`
+    /// and is not closed. The first member also writes the opening bracket.
     pub(crate) fn write_kept(&self, out: &mut Vec<u8>, start: usize, mut keep: impl FnMut(&str) -> bool) {
         for Member { key, value, .. } in &self.members {
             let name = unquoted(key);
@@ -364,7 +370,7 @@ impl RawObject {
         }
     }
 
-    /// Exactly, so that the text needs no memory but its own.
+    /// Returns the exact length of the encoded text, so that no spare memory is allocated for it.
     pub(crate) fn encoded_len(&self) -> usize {
         let members = self.members.iter().map(|m| m.key.len() + m.value.0.len() + 1).sum::<usize>();
         2 + members + self.members.len().saturating_sub(1)
@@ -391,7 +397,7 @@ impl RawObject {
     }
 }
 
-/// Key and value texts of one object, borrowed.
+/// The key and value texts of an object, borrowed.
 struct Pairs<'a>(Vec<(&'a RawValue, &'a RawValue)>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Pairs<'a> {
@@ -414,7 +420,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Pairs<'a> {
     }
 }
 
-/// Text that is no JSON, or has an end missing.
+/// Creates the error for text that is no JSON or is incomplete.
 fn broken() -> serde_json::Error {
     serde::de::Error::custom("not JSON")
 }
@@ -423,17 +429,17 @@ pub(super) fn no_text() -> serde_json::Error {
     serde::de::Error::custom("a key is no text")
 }
 
-/// The members of an object as they stand there, keys unescaped.
+/// Returns the members of an object in order, keys unescaped. Duplicate keys are not refused.
 ///
 /// # Errors
-/// When it is no object, or the escapes of a key are no text.
+/// Fails if it is no object, or if the escapes of a key form no text.
 pub(super) fn members(object: &str) -> Result<Vec<(Cow<'_, str>, &str)>, serde_json::Error> {
     let Pairs(pairs) = serde_json::from_str(object)?;
     let pairs = pairs.into_iter().map(|(key, value)| (unescaped(key.get().as_bytes()), value.get()));
     pairs.map(|(key, value)| Ok((key.ok_or_else(no_text)?, value))).collect()
 }
 
-/// Whether a key stands twice, also when one of them is spelt with escapes.
+/// Reports whether a key occurs twice, also in another spelling. `escaped`: some key has escapes.
 fn has_twins(members: &[Member], escaped: bool) -> Result<bool, serde_json::Error> {
     if !escaped && members.len() <= FEW {
         let mut before = members.iter().enumerate();
@@ -446,8 +452,8 @@ fn has_twins(members: &[Member], escaped: bool) -> Result<bool, serde_json::Erro
     Ok(twins(&mut keys))
 }
 
-/// Whether two of these are equal. Few are the rule and compare fastest as they are; many must not cost the square of their
-/// number.
+/// Reports whether two of the keys are equal; may sort them. A few keys are compared pairwise,
+/// which is fastest; many must not cost the square of their number.
 pub(super) fn twins<T: Ord>(keys: &mut [T]) -> bool {
     if keys.len() <= FEW {
         return keys.iter().enumerate().any(|(n, key)| keys.iter().take(n).any(|other| other == key));
@@ -456,10 +462,10 @@ pub(super) fn twins<T: Ord>(keys: &mut [T]) -> bool {
     keys.windows(2).any(|pair| matches!(pair, [a, b] if a == b))
 }
 
-/// The elements of an array, each untouched text.
+/// Returns the elements of an array, each as unchanged text.
 ///
 /// # Errors
-/// When `raw` is no array.
+/// Fails if `raw` is no array.
 pub fn elements(raw: &RawJson) -> Result<Vec<RawJson>, serde_json::Error> {
     let parts: Vec<&RawValue> = raw.parse()?;
     Ok(parts.into_iter().map(|part| RawJson::slice_of(&raw.0, part)).collect())

@@ -1,7 +1,9 @@
-//! Addresses to which text of another program may lead: one judgement for all documents, tokens and notifications.
+//! Decides which addresses text of another program may lead to: the rules for all documents, tokens
+//! and notifications.
 //!
-//! A URL is judged twice. [`Reach::admits_host`] judges its host as it is parsed, since a literal address passes no resolver;
-//! [`Reach::admits`] judges each address that a name resolves to, and only a judged address may be connected to.
+//! A URL is judged twice. [`Reach::admits_host`] judges its host after parsing, since a literal
+//! address passes no resolver. [`Reach::admits`] judges each address that a name resolves to, and
+//! only a judged address may be connected to.
 //!
 //! Source: the special-purpose address registries of IANA (RFC 6890 and later), RFC 6052 for NAT64.
 
@@ -9,14 +11,15 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use url::{Host, Url};
 
-/// How far a connection may reach.
+/// The range of addresses that a connection may reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reach {
     /// Addresses of the public internet.
     Public,
-    /// Those and private networks: for an origin that the operator wrote down.
+    /// Addresses of the public internet and of private networks: for an origin that the operator
+    /// wrote down.
     Private,
-    /// This machine alone.
+    /// This machine only.
     Loopback,
 }
 
@@ -32,7 +35,7 @@ enum Kind {
 }
 
 impl Reach {
-    /// Whether this address may be connected to.
+    /// Reports whether this address may be connected to.
     pub fn admits(self, address: IpAddr) -> bool {
         match kind(address) {
             Kind::Public => self != Self::Loopback,
@@ -42,7 +45,8 @@ impl Reach {
         }
     }
 
-    /// Whether a URL's host may be asked at all: a literal address is judged here, a name once it is resolved.
+    /// Reports whether a connection to a URL's host may be tried: a literal address is judged here,
+    /// a name after it is resolved.
     pub fn admits_host(self, url: &Url) -> bool {
         match literal(url) {
             Some(address) => self.admits(address),
@@ -51,7 +55,8 @@ impl Reach {
     }
 }
 
-/// The address in a URL's host, if it is one. The parser has read decimal, octal and hexadecimal spellings already.
+/// Returns the address in a URL's host if the host is a literal. The URL parser has normalised
+/// decimal, octal and hexadecimal spellings.
 pub fn literal(url: &Url) -> Option<IpAddr> {
     match url.host()? {
         Host::Ipv4(address) => Some(IpAddr::V4(address)),
@@ -60,7 +65,7 @@ pub fn literal(url: &Url) -> Option<IpAddr> {
     }
 }
 
-/// Whether a URL names this machine: a loopback address or `localhost` (RFC 6761, 6.3).
+/// Reports whether a URL names this machine: a loopback address or `localhost` (RFC 6761, 6.3).
 pub fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Ipv4(address)) => address.is_loopback(),
@@ -80,6 +85,7 @@ fn kind(address: IpAddr) -> Kind {
     }
 }
 
+/// Returns the kind of an IPv4 address.
 fn v4(address: Ipv4Addr) -> Kind {
     match address.octets() {
         [127, ..] => Kind::Loopback,
@@ -90,11 +96,12 @@ fn v4(address: Ipv4Addr) -> Kind {
     }
 }
 
+/// Returns the kind of an IPv6 address.
 fn v6(address: Ipv6Addr) -> Kind {
     let [first, second, third, fourth, fifth, sixth, ..] = address.segments();
     match first {
         _ if address.is_loopback() => Kind::Loopback,
-        // NAT64 leads to the IPv4 address inside: from a network without IPv4 the public ones are reached so.
+        // NAT64 leads to the IPv4 address inside: networks without IPv4 reach public ones this way.
         0x64 if [second, third, fourth, fifth, sixth] == [0xff9b, 0, 0, 0, 0] => {
             let [.., a, b, c, d] = address.octets();
             if v4(Ipv4Addr::new(a, b, c, d)) == Kind::Public { Kind::Public } else { Kind::Other }
@@ -105,7 +112,8 @@ fn v6(address: Ipv6Addr) -> Kind {
         0x2002 => Kind::Other,
         0x3fff if second < 0x1000 => Kind::Other,
         0x2000..=0x3fff => Kind::Public,
-        // Unspecified, IPv4-mapped, discard, link-local, site-local, multicast, and all that is not assigned.
+        // Unspecified, IPv4-mapped, discard, link-local, site-local, multicast, and everything that
+        // is not assigned.
         _ => Kind::Other,
     }
 }

@@ -1,8 +1,9 @@
-//! Secrets that keys are made of: the one that seals, and earlier ones, whose values still open.
+//! Secrets from which sealing keys are derived: the current one, and earlier ones whose values
+//! still open.
 
 use std::fmt;
 
-/// One secret that seals, and those that only open.
+/// A secret that seals, and earlier ones that only open.
 #[derive(Clone)]
 pub struct Secrets {
     pub current: [u8; 32],
@@ -10,12 +11,12 @@ pub struct Secrets {
 }
 
 impl Secrets {
-    /// One that has no predecessors.
+    /// Creates a set without earlier secrets.
     pub const fn new(current: [u8; 32]) -> Self {
         Self { current, earlier: Vec::new() }
     }
 
-    /// All of them, the current one first.
+    /// Returns all secrets, the current one first.
     pub fn all(&self) -> impl Iterator<Item = &[u8; 32]> {
         std::iter::once(&self.current).chain(&self.earlier)
     }

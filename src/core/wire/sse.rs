@@ -1,25 +1,28 @@
-//! Server-sent events: an encoder for our streams and an incremental decoder for those of upstreams.
+//! Server-sent events: an encoder for headend's streams and an incremental decoder for streams of
+//! upstreams.
 //!
-//! The encoder makes each event in one allocation. The decoder follows the WHATWG rules for any chunking of the stream and
-//! hands out data as a slice of the chunk it arrived in when the line was not cut. An event that breaks a rule is one error;
-//! the stream continues with the event after it.
+//! The encoder builds each event in one allocation. The decoder follows the WHATWG rules for any
+//! chunking of the stream, and hands out data as a slice of its chunk if the line was not cut. An
+//! event that breaks a rule is one error; the stream continues with the event after it.
 //!
-//! Source: WHATWG HTML, "Server-sent events", "Interpreting an event stream"; MCP 2025-11-25, basic/transports.
+//! Source: WHATWG HTML, "Server-sent events", "Interpreting an event stream"; MCP 2025-11-25,
+//! basic/transports.
 
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use memchr::{memchr, memchr2};
 
-/// Bounds for a `retry` that an upstream asks for: neither a busy loop nor a stream that never comes back.
+/// Bounds of the `retry` that an upstream asks for: neither a busy loop nor a stream that never
+/// comes back.
 const RETRY_MIN: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(30);
 
 const BOM: &[u8] = b"\xEF\xBB\xBF";
 
-/// One event. The parts of `data` are concatenated on one `data:` line.
+/// Encodes one event. The parts of `data` are concatenated on one `data:` line.
 ///
-/// The caller guarantees that nothing passed in contains CR or LF (frames are cleaned when they are admitted).
+/// The caller guarantees that no argument contains CR or LF (admission removes them from frames).
 pub fn event(id: Option<&str>, name: Option<&str>, data: &[&[u8]]) -> Bytes {
     debug_assert!(data.iter().all(|part| memchr2(b'\r', b'\n', part).is_none()), "data spans lines");
     let data_bytes: usize = data.iter().map(|part| part.len()).sum();
@@ -31,12 +34,13 @@ pub fn event(id: Option<&str>, name: Option<&str>, data: &[&[u8]]) -> Bytes {
     Bytes::from(out)
 }
 
-/// The beginning of an event, up to its data; a line of data and a blank line follow.
+/// Encodes the beginning of an event, up to its data; the caller appends one line of data and a
+/// blank line.
 pub fn event_head(id: Option<&str>, name: Option<&str>) -> Bytes {
     Bytes::from(begun(id, name, 0))
 }
 
-/// An event up to its data, with room for so many bytes more.
+/// Encodes the beginning of an event, with room for `more` bytes.
 fn begun(id: Option<&str>, name: Option<&str>, more: usize) -> Vec<u8> {
     let field = |name: &str, value: Option<&str>| value.map_or(0, |value| name.len() + value.len() + 1);
     let mut out = Vec::with_capacity(field("id: ", id) + field("event: ", name) + "data: ".len() + more);
@@ -46,13 +50,14 @@ fn begun(id: Option<&str>, name: Option<&str>, more: usize) -> Vec<u8> {
     out
 }
 
-/// The event that begins a stream that can be resumed: it has an id and no data, and says when to come back.
+/// Encodes the first event of a resumable stream: it has an id and the retry time, but no data.
 pub fn priming(id: &str, retry: Duration) -> Bytes {
     debug_assert!(memchr2(b'\r', b'\n', id.as_bytes()).is_none(), "field spans lines");
     Bytes::from(format!("id: {id}\nretry: {}\ndata: \n\n", retry.as_millis()))
 }
 
-/// A comment, ignored by every client: it keeps idle connections open. `text` must not contain CR or LF.
+/// Encodes a comment, which clients ignore; sent to keep idle connections open. `text` must not
+/// contain CR or LF.
 pub fn comment(text: &str) -> Bytes {
     let mut out = Vec::with_capacity(text.len() + 4);
     put_field(&mut out, ": ", Some(text));
@@ -68,38 +73,38 @@ fn put_field(out: &mut Vec<u8>, name: &str, value: Option<&str>) {
     out.push(b'\n');
 }
 
-/// One event of an upstream.
+/// An event of an upstream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SseEvent {
     /// The `event` field; `None` means "message".
     pub name: Option<String>,
-    /// The `id` field of this event (not of an earlier one). Empty resets the position.
+    /// The `id` field of this event (not of an earlier one). An empty id resets the position.
     pub id: Option<String>,
-    /// How long to wait before a reconnect, clamped to 100 ms..=30 s.
+    /// The time to wait before a reconnect, clamped to 100 ms..=30 s.
     pub retry: Option<Duration>,
     /// The `data` lines joined by LF; empty for a priming event. Valid UTF-8.
     pub data: Bytes,
 }
 
-/// Why one event was dropped.
+/// The reason why an event was dropped.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SseError {
     #[error("event is larger than {limit} bytes")]
     TooLarge {
         limit: usize,
-        /// The start of its data.
+        /// The start of the event's data, at most 4 KiB.
         start: Bytes,
     },
     #[error("event is not valid UTF-8")]
     Utf8 {
-        /// The value of the line that is not.
+        /// The value of the line that is not UTF-8.
         line: Bytes,
     },
 }
 
 #[cfg(any(test, fuzzing, feature = "testing"))]
 impl SseError {
-    /// The same error without the start of the event, which depends on where the chunks were cut.
+    /// Removes the start of the event from the error, since it depends on the cuts between chunks.
     #[must_use]
     pub fn without_start(self) -> Self {
         match self {
@@ -109,50 +114,50 @@ impl SseError {
     }
 }
 
-/// From this length on, in bytes, a cut line gets all the room that an event may need: pages that stay empty cost nothing,
-/// copies of half-read lines would.
+/// The length of a cut line, in bytes, from which it gets all the room that an event may need:
+/// untouched pages cost nothing, copies of half-read lines would.
 const LONG_LINE_BYTES: usize = 512 * 1024;
 
-/// The most of an event's start that is kept when the event is given up, in bytes.
+/// The part of a dropped event's data that the error keeps, in bytes.
 const PREFIX_BYTES: usize = 4 * 1024;
 
-/// Incremental decoder of one stream.
+/// An incremental decoder of one stream.
 ///
-/// Give it a chunk with [`Self::push`], then call [`Self::next_event`] until it returns `None`. What is unfinished when the
-/// stream ends is not an event.
+/// Pass a chunk to [`Self::push`], then call [`Self::next_event`] until it returns `None`. An
+/// unfinished event at the end of the stream is not reported.
 #[derive(Debug)]
 pub struct SseDecoder {
     max_event_bytes: usize,
-    /// The part of the last chunk that was not read yet.
+    /// The unread part of the last chunk.
     chunk: Bytes,
-    /// The start of a line that was cut by the end of a chunk. Not kept while `failed`.
+    /// The start of a line that the end of a chunk cut. Not kept while `failed`.
     carry: Vec<u8>,
-    /// Length of the cut line in bytes, kept or not.
+    /// The length of the cut line in bytes, kept or not.
     carried: usize,
-    /// The last chunk ended with CR: an LF at the start of the next one belongs to it.
+    /// True if the last line ended with CR: an LF right after it belongs to that line end.
     after_cr: bool,
-    /// No line was read yet, so a BOM may follow.
+    /// True until the first line is read, which may begin with a BOM.
     at_start: bool,
     event: Partial,
 }
 
-/// The event whose lines are being read.
+/// An event of which some lines were read.
 #[derive(Debug, Default)]
 struct Partial {
     fields: SseEvent,
-    /// Several data lines, joined. Empty while the only one is in `fields.data`.
+    /// The joined data lines. Empty while `fields.data` holds the only one.
     joined: Vec<u8>,
     has_data: bool,
-    /// A field was read, so a blank line ends an event.
+    /// True if a field was read, so that a blank line ends an event.
     seen: bool,
-    /// Reported as an error already; its remaining lines are skipped.
+    /// True if the event was reported as an error; its remaining lines are skipped.
     failed: bool,
-    /// Bytes of its lines so far, comments excluded.
+    /// The length of its lines so far in bytes, comments excluded.
     bytes: usize,
 }
 
 impl SseDecoder {
-    /// A decoder that refuses events whose lines exceed `max_event_bytes` in total.
+    /// Creates a decoder that refuses events whose lines exceed `max_event_bytes` in total.
     pub fn new(max_event_bytes: usize) -> Self {
         Self {
             max_event_bytes,
@@ -165,31 +170,32 @@ impl SseDecoder {
         }
     }
 
-    /// Takes the next bytes of the stream.
+    /// Takes the next chunk of the stream.
     pub fn push(&mut self, chunk: Bytes) {
         if self.chunk.is_empty() {
             self.chunk = chunk;
         } else {
-            // Only when the caller did not drain the events first.
+            // Happens only if the caller did not drain the events first.
             self.chunk = Bytes::from([self.chunk.as_ref(), chunk.as_ref()].concat());
         }
     }
 
-    /// Bytes of the event whose end has not come.
+    /// Returns the length of the buffered, unfinished event in bytes.
     pub fn held(&self) -> usize {
         let Partial { joined, fields, .. } = &self.event;
         self.chunk.len() + self.carry.len() + joined.len() + fields.data.len()
     }
 
-    /// Gives up the event whose end has not come, and gives the start of its data. The rest of it is skipped without an error.
+    /// Drops the unfinished event and returns the start of its data. The rest of the event is
+    /// skipped without an error.
     pub fn discard(&mut self) -> Bytes {
         let start = self.start(&self.carry);
-        // Reported by giving it up.
+        // The caller reports the event itself.
         drop(self.fail(SseError::TooLarge { limit: self.max_event_bytes, start: start.clone() }));
         start
     }
 
-    /// The start of the data of the event that is being read; its last line is in work.
+    /// Copies the start of the data of the unfinished event; `line` is its unfinished last line.
     fn start(&self, line: &[u8]) -> Bytes {
         let Partial { joined, fields, .. } = &self.event;
         let line = line.strip_prefix(b"data:").unwrap_or_default();
@@ -203,10 +209,10 @@ impl SseDecoder {
         SseError::TooLarge { limit: self.max_event_bytes, start: self.start(line) }
     }
 
-    /// The next event, or `None` when more bytes are needed.
+    /// Takes the next event; `None` if more bytes are needed.
     ///
     /// # Errors
-    /// [`SseError`] once for each event that was dropped, as soon as that is known.
+    /// [`SseError`] once for each dropped event, as soon as it is known to be bad.
     pub fn next_event(&mut self) -> Option<Result<SseEvent, SseError>> {
         loop {
             if self.after_cr && !self.chunk.is_empty() {
@@ -247,14 +253,14 @@ impl SseDecoder {
         None
     }
 
-    /// Steps over LF, CR or CRLF at the start of the chunk.
+    /// Skips the LF or CR at the start of the chunk; an LF after a CR is skipped later.
     fn skip_line_end(&mut self) {
         let ends_with_cr = self.chunk.first() == Some(&b'\r');
         self.chunk.advance(1);
         self.after_cr = ends_with_cr;
     }
 
-    /// Reads a line, of which `tail` is the part in the current chunk.
+    /// Processes a complete line, of which `tail` is the part in the current chunk.
     fn end_line(&mut self, tail: Bytes) -> Option<Result<SseEvent, SseError>> {
         let length = self.carried.saturating_add(tail.len());
         let mut line = tail;
@@ -287,14 +293,14 @@ impl SseDecoder {
         }
     }
 
-    /// Whether the event with one more line of `length` bytes is above the limit. Comments count only for themselves, or
-    /// keep-alives between two lines would add up.
+    /// Reports whether one more line of `length` bytes takes the event above the limit. A comment
+    /// is measured alone, or keep-alives between two lines would add up.
     fn too_large(&self, length: usize, comment: bool) -> bool {
         let before = if comment { 0 } else { self.event.bytes };
         before.saturating_add(length) > self.max_event_bytes
     }
 
-    /// Drops the current event, of which only the end matters from here on.
+    /// Drops the current event; its remaining lines are skipped up to the blank line that ends it.
     fn fail(&mut self, error: SseError) -> Result<SseEvent, SseError> {
         self.at_start = false;
         self.carry = Vec::new();
@@ -304,7 +310,7 @@ impl SseDecoder {
 }
 
 impl Partial {
-    /// Reads one line that is neither blank nor a comment.
+    /// Processes one line that is neither blank nor a comment.
     fn field(&mut self, line: &Bytes) -> Result<(), SseError> {
         self.bytes = self.bytes.saturating_add(line.len());
         let colon = memchr(b':', line).unwrap_or(line.len());
@@ -333,6 +339,7 @@ impl Partial {
         Ok(())
     }
 
+    /// Appends a data line, joined to earlier ones by LF.
     fn data(&mut self, value: Bytes) -> Result<(), SseError> {
         text(&value)?;
         if !self.has_data {
@@ -348,7 +355,7 @@ impl Partial {
         Ok(())
     }
 
-    /// Ends the event. `None` when no field came before the blank line.
+    /// Ends the event. `None` if no field came before the blank line.
     fn finish(&mut self) -> Option<SseEvent> {
         let Self { mut fields, joined, seen, .. } = std::mem::take(self);
         if !joined.is_empty() {
@@ -362,7 +369,8 @@ fn text(value: &Bytes) -> Result<&str, SseError> {
     std::str::from_utf8(value).map_err(|_| SseError::Utf8 { line: value.clone() })
 }
 
-/// A `retry` value of digits only; anything else is ignored. Numbers that do not fit are the longest wait.
+/// Reads a `retry` value of digits, clamped; `None` for any other value, which is ignored. Numbers
+/// too large for a `u64` become the longest wait.
 fn retry(value: &[u8]) -> Option<Duration> {
     if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
         return None;

@@ -1,4 +1,5 @@
-//! The start of a message whose rest was dropped or is no JSON: the id that it answers, or its method.
+//! Recovers the id of a message whose rest was dropped or is no JSON, so that its request can still
+//! be ended.
 
 use bytes::Bytes;
 
@@ -7,21 +8,24 @@ use crate::wire::raw::{RawJson, RawObject};
 use crate::wire::tokens::{Kind, Tokens, unquoted};
 use crate::wire::unreadable::plain_text;
 
-/// The most that a start can say, as far as it was kept. Ids are JSON, a number or a string without escapes.
+/// The information in the start of a message, as far as it was kept. Ids are JSON: a number, or a
+/// string without escapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start<'a> {
-    /// The answer to the request of that id.
+    /// A response to the request of that id.
     Answer(&'a [u8]),
     /// A request of that id.
     Request(&'a [u8]),
+    /// A notification.
     Notifies,
     /// A request or notification whose id, if any, comes later.
     Asks,
-    /// Anything else, or an answer whose id comes later.
+    /// Anything else, or a response whose id comes later.
     Unknown,
 }
 
-/// The id that a text answers which is no JSON as a whole, as its start or its end tells. SDKs write the id first or last.
+/// Returns the id of the request to which a text is the response, although it is no JSON as a
+/// whole; read from its start or its end. SDKs write the id first or last.
 pub fn answered_by(bytes: &[u8]) -> Option<&[u8]> {
     match Start::of(bytes) {
         Start::Answer(id) => Some(id),
@@ -30,8 +34,9 @@ pub fn answered_by(bytes: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// The number of ours that a text answers which is no message: JSON of another shape, or no JSON. A
-/// message that asks has an id of its server's own.
+/// Returns the number of headend's request to which a text is the response, although it is no
+/// message: JSON of another shape, or no JSON. `None` for a request of the server, whose id is the
+/// server's own.
 pub fn number_answered_by(bytes: &[u8]) -> Option<u64> {
     let object = RawJson::checked(Bytes::copy_from_slice(bytes)).and_then(|text| RawObject::parse(&text));
     if let Ok(object) = object {
@@ -45,8 +50,8 @@ pub fn number_answered_by(bytes: &[u8]) -> Option<u64> {
     std::str::from_utf8(id).ok()?.parse().ok()
 }
 
-/// The same from the end alone: `"id"`, or `"id"` and `"jsonrpc"`, after a result or an error. An `"id"` elsewhere may be
-/// one inside of the result.
+/// Finds the id at the end of the text: `"id"`, or `"id"` and `"jsonrpc"` in either order, after a
+/// result or an error. An `"id"` elsewhere may belong to the result.
 fn answered_at_end(bytes: &[u8]) -> Option<&[u8]> {
     let mut tokens = Tokens::of(bytes);
     tokens.next().filter(|first| first.kind == Kind::Object)?;
@@ -64,19 +69,21 @@ fn answered_at_end(bytes: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// The bytes before such an end, without blanks around it.
+/// Returns the bytes before `end`, without white space around it.
 fn before<'a>(bytes: &'a [u8], end: &[u8]) -> Option<&'a [u8]> {
     Some(bytes.trim_ascii_end().strip_suffix(end)?.trim_ascii_end())
 }
 
-/// The name and the value of the last member, if these are plain, and what stands before its comma.
+/// Returns name and value of the last member, if both are plain, and the bytes before the comma in
+/// front of it.
 fn member_at_end(bytes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let (rest, value) = value_at_end(bytes)?;
     let (rest, name) = value_at_end(before(rest, b":")?)?;
     Some((name, value, before(rest, b",")?))
 }
 
-/// A plain string or a number of digits at the end, after what stands before it.
+/// Splits a plain string or a number of digits off the end; returns the bytes before it and the
+/// value.
 fn value_at_end(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let begin = match bytes.strip_suffix(b"\"") {
         Some(inner) => inner.iter().rposition(|byte| *byte == b'"')?,
@@ -87,14 +94,16 @@ fn value_at_end(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 impl<'a> Start<'a> {
-    /// Reads the members of the envelope before the first large one. Names with escapes are not looked into.
+    /// Reads the members of the envelope before the first large one. Stops at a name with escapes.
     pub fn of(bytes: &'a [u8]) -> Self {
         let (mut id, mut asks) = (None, false);
         let found = Self::read(bytes, &mut id, &mut asks);
-        // Its method may be what is too large.
+        // The method may be the value that is too large.
         found.unwrap_or(if asks { id.map_or(Self::Asks, Self::Request) } else { Self::Unknown })
     }
 
+    /// Reads the start until its meaning is certain. Notes the id, and whether there is a method,
+    /// on the way.
     fn read(bytes: &'a [u8], id: &mut Option<&'a [u8]>, asks: &mut bool) -> Option<Self> {
         let mut tokens = Tokens::of(bytes);
         tokens.next().filter(|first| first.kind == Kind::Object)?;
@@ -118,7 +127,7 @@ impl<'a> Start<'a> {
             if is_method && value.starts_with(b"\"notifications/") {
                 return Some(Self::Notifies);
             }
-            // What nothing follows may have been cut.
+            // A value that nothing follows may be cut.
             tokens.next().filter(|comma| comma.kind == Kind::Comma)?;
             if name == b"\"id\"" {
                 *id = Some(value);
@@ -141,7 +150,7 @@ mod tests {
             (r#"{"result":{"a":NaN},"jsonrpc":"2.0","id":7}"#, Some("7")),
             (r#"{"error":{"a":NaN}, "id" : 7 , "jsonrpc" : "2.0" } "#, Some("7")),
             (r#"{"result":{"a":NaN},"jsonrpc":"2.0","id":"7"}"#, Some("\"7\"")),
-            // An id inside of the result, or of a message that asks.
+            // An id inside of the result, or of a request of the server.
             (r#"{"result":{"a":NaN,"id":7}}"#, None),
             (r#"{"result":{"a":NaN,"id":7}"#, None),
             (r#"{"jsonrpc":"2.0","method":"sampling/createMessage","params":{"a":NaN},"id":7}"#, None),

@@ -1,11 +1,14 @@
-//! The scanner of JSON text: one token at a time, and the bytes that it takes. Every reader of JSON text uses it.
+//! The scanner of JSON text, on which every reader here is built: returns one token at a time with
+//! its range of bytes.
 //!
-//! It knows where a token ends and not the grammar, so it needs one pass and no recursion, allocation or errors. `wire::grammar`,
-//! or `serde_json`, checks the grammar of foreign text when its message is admitted or parsed. The tokens of a text that is not JSON mean nothing; they still
-//! cover all of it but white space and the colons behind strings.
+//! It knows where a token ends but not the grammar, so it needs one pass and no recursion,
+//! allocation or errors. `wire::grammar` or `serde_json` checks the grammar of foreign text when
+//! its message is admitted or parsed. The tokens of text that is not JSON mean nothing, but cover
+//! all of it except white space and the colons after keys.
 //!
-//! The methods of a loop are always inlined, so that the place in the text stays in a register: admission costs a tenth more
-//! instructions than by a loop of its own without that, and a tenth less with it.
+//! The methods of the inner loop are always inlined, so that the position stays in a register:
+//! without that, admission takes a tenth more instructions than with a loop of its own; with it, a
+//! tenth less.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -13,6 +16,7 @@ use std::sync::LazyLock;
 use memchr::memmem::Finder;
 use memchr::{memchr, memchr2};
 
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `{`
@@ -24,25 +28,26 @@ pub enum Kind {
     /// `]`
     ArrayEnd,
     Comma,
-    /// A string with a colon behind it. The colon is stepped over and no part of the token.
+    /// A string with a colon after it. The colon is consumed and is no part of the token.
     Key,
     String,
-    /// A number or a word. Also what is no token of JSON.
+    /// A number or a word; also bytes that are no token of JSON.
     Scalar,
 }
 
+/// A token and its range in the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token {
     pub kind: Kind,
-    /// Its first byte: of a string the quote.
+    /// The position of its first byte: for a string, the quote.
     pub start: usize,
-    /// The byte behind its last.
+    /// The position after its last byte.
     pub end: usize,
-    /// It is a string with escapes.
+    /// True if it is a string with escapes.
     pub escaped: bool,
 }
 
-/// The tokens of a text that are still to come.
+/// An iterator over the tokens of a text.
 #[derive(Clone, Debug)]
 pub struct Tokens<'t> {
     text: &'t [u8],
@@ -55,22 +60,24 @@ impl<'t> Tokens<'t> {
         Self { text, at: 0, depth: 0 }
     }
 
-    /// Objects and arrays that are open behind the last token.
+    /// Returns how many objects and arrays are open after the last token.
     pub const fn depth(&self) -> usize {
         self.depth
     }
 
-    /// Where the next token begins, behind a [`Self::peek`]; else where the last one ended.
+    /// Returns the position of the next token after a [`Self::peek`]; else the end of the last
+    /// token.
     pub const fn at(&self) -> usize {
         self.at
     }
 
-    /// The bytes of a token, with the quotes and escapes of a string.
+    /// Returns the bytes of a token, with the quotes and escapes of a string.
     pub fn literal(&self, token: Token) -> &'t [u8] {
         self.text.get(token.start..token.end).unwrap_or_default()
     }
 
-    /// The bytes of a string without its quotes and escapes; `None` like [`unquoted`].
+    /// Returns the content of a string token, without quotes and escapes; `None` as in
+    /// [`unquoted`].
     pub(crate) fn unquoted(&self, token: Token) -> Option<Cow<'t, [u8]>> {
         if token.escaped {
             return unquoted(self.literal(token));
@@ -78,7 +85,7 @@ impl<'t> Tokens<'t> {
         self.text.get(token.start + 1..token.end - 1).map(Cow::Borrowed)
     }
 
-    /// The first byte of the next token.
+    /// Skips white space and returns the first byte of the next token without consuming it.
     #[inline(always)]
     pub fn peek(&mut self) -> Option<u8> {
         loop {
@@ -90,16 +97,18 @@ impl<'t> Tokens<'t> {
         }
     }
 
-    /// Steps over the next value.
+    /// Skips the next value.
     pub(crate) fn skip_value(&mut self) {
         self.skip_to(self.depth);
     }
 
-    /// Steps over tokens, one at least, until no more objects and arrays are open than these.
+    /// Skips at least one token, and further ones until at most `depth` objects and arrays are
+    /// open.
     pub(crate) fn skip_to(&mut self, depth: usize) {
         while self.next().is_some() && self.depth > depth {}
     }
 
+    /// Scans a string, and the colon after it if there is one.
     #[inline(always)]
     fn string(&mut self) -> Token {
         let start = self.at;
@@ -130,7 +139,7 @@ impl<'t> Tokens<'t> {
         Token { kind: Kind::String, start, end, escaped }
     }
 
-    /// How long the number or word at hand is; one byte at least.
+    /// Returns the length of the number or word at the current position; at least one byte.
     fn scalar_len(&self) -> usize {
         let rest = self.text.get(self.at..).unwrap_or_default();
         let ends =
@@ -170,8 +179,9 @@ impl Iterator for Tokens<'_> {
     }
 }
 
-/// The bytes of a string without its quotes and escapes. Nearly all have no escapes and are not copied. `None` where the escapes
-/// are no text, such as half of a surrogate pair, or a quote is missing.
+/// Returns the content of a string without its quotes and escapes; copies only if there are
+/// escapes. `None` if the escapes form no text, such as half of a surrogate pair, or a quote is
+/// missing.
 pub(crate) fn unquoted(literal: &[u8]) -> Option<Cow<'_, [u8]>> {
     if memchr(b'\\', literal).is_some() {
         return serde_json::from_slice::<String>(literal).ok().map(|text| Cow::Owned(text.into_bytes()));
@@ -179,7 +189,7 @@ pub(crate) fn unquoted(literal: &[u8]) -> Option<Cow<'_, [u8]>> {
     if let [b'"', inner @ .., b'"'] = literal { Some(Cow::Borrowed(inner)) } else { None }
 }
 
-/// The same as text.
+/// Returns the content of a string as text; `None` also if it is not UTF-8.
 pub fn unescaped(literal: &[u8]) -> Option<Cow<'_, str>> {
     match unquoted(literal)? {
         Cow::Borrowed(bytes) => std::str::from_utf8(bytes).ok().map(Cow::Borrowed),
@@ -187,13 +197,14 @@ pub fn unescaped(literal: &[u8]) -> Option<Cow<'_, str>> {
     }
 }
 
-/// Whether an escape in a text stands for one of these characters of ASCII. Programs escape markup, controls and text beyond
-/// ASCII; a letter hardly ever, and a search for a name does not find it then.
+/// Reports whether an escape in a text stands for one of these ASCII characters. Programs escape
+/// markup, controls and text beyond ASCII, but letters hardly ever; a search for a name does not
+/// find an escaped one.
 pub fn spells(text: &[u8], one_of: impl Fn(u8) -> bool) -> bool {
     if memchr(b'\\', text).is_none() {
         return false;
     }
-    // To prepare a search costs as much as to search most texts.
+    // Prepared once: preparing a search costs as much as searching most texts.
     static ESCAPE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\\u00"));
     ESCAPE.find_iter(text).any(|at| {
         let digits = text.get(at + 4..at + 6).and_then(|digits| std::str::from_utf8(digits).ok());
@@ -201,12 +212,12 @@ pub fn spells(text: &[u8], one_of: impl Fn(u8) -> bool) -> bool {
     })
 }
 
-/// Shows each string of a text, keys and values alike, as it reads.
+/// Passes each string of a text, keys and values alike, to `show`, unescaped.
 pub fn strings(text: &[u8], show: &mut dyn FnMut(&str)) {
     let mut tokens = Tokens::of(text);
     while let Some(token) = tokens.next() {
         if matches!(token.kind, Kind::Key | Kind::String) {
-            // Nothing that can be read stands for what is no text.
+            // A stand-in that no readable string contains.
             show(unescaped(tokens.literal(token)).as_deref().unwrap_or("\u{fffe}"));
         }
     }

@@ -1,4 +1,4 @@
-//! Bytes of an upstream that are no message: the reason and the beginning of them, for the
+//! Describes bytes of an upstream that are no message: the reason, and how they begin, for the
 //! operator.
 
 use std::borrow::Cow;
@@ -9,44 +9,46 @@ use crate::wire::foreign;
 use crate::wire::message::Response;
 use crate::wire::raw::RawJson;
 
-/// Bytes that the operator sees.
+/// The number of bytes that the operator sees.
 const SHOWN: usize = 200;
-/// Longest word that is named as no JSON, in bytes.
+/// The longest word that is quoted as invalid JSON, in bytes.
 const WORD: usize = 12;
 
-/// Bytes that are no message.
+/// A description of bytes that are no message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreadable {
     /// The reason, for the operator.
     pub why: String,
     /// The first bytes, in one line.
     pub start: String,
-    /// They begin as a message does. A program that logs to the wrong place writes others.
+    /// True if the bytes begin like a message. A program that logs to standard output writes other
+    /// bytes.
     pub is_meant: bool,
 }
 
 impl Unreadable {
-    /// Describes bytes that are no JSON-RPC message for that reason.
+    /// Describes bytes that are no JSON-RPC message; `why` is the reason.
     pub fn new(bytes: &[u8], why: impl Into<String>) -> Self {
         let is_meant = plain_text(bytes).trim_ascii_start().first().is_some_and(|first| matches!(first, b'{' | b'['));
         Self { why: why.into(), start: start(bytes), is_meant }
     }
 
-    /// Describes an answer that no request waits for.
+    /// Describes a response that no request waits for.
     pub fn unasked(response: &Response, why: &str) -> Self {
         let (Ok(body) | Err(body)) = &response.outcome;
         let id = response.id.as_ref().map_or(Cow::Borrowed("no id"), RawJson::text);
         Self { is_meant: false, ..Self::new(body.bytes(), format!("{why} ({})", foreign::short(&id, 40))) }
     }
 
-    /// Describes bytes that are no JSON.
+    /// Describes bytes that are no JSON, with the reason that their content suggests.
     pub fn no_json(bytes: &[u8]) -> Self {
         Self::new(bytes, reason(bytes))
     }
 }
 
 impl Response {
-    /// Why the answer to a call cannot be read, with its beginning. A list is judged item by item.
+    /// Returns why the response to a call cannot be read, with its beginning; `None` if it can be.
+    /// Not for lists, which are judged item by item.
     pub fn unreadable(&self) -> Option<Unreadable> {
         let (Ok(body) | Err(body)) = &self.outcome;
         match self.broken {
@@ -65,13 +67,14 @@ impl fmt::Display for Unreadable {
     }
 }
 
-/// Whether every other byte of the beginning is NUL, as in UTF-16 text of ASCII letters.
+/// Reports whether every other byte of the beginning is NUL, as in UTF-16 text of ASCII letters.
 fn is_utf16(bytes: &[u8]) -> bool {
     let half = |from: usize| bytes.get(from..).unwrap_or_default().iter().step_by(2).take(8);
     bytes.len() > 3 && [0, 1].into_iter().any(|from| half(from).all(|byte| *byte == 0))
 }
 
-/// The letters of UTF-16 text of ASCII letters; other bytes as they are.
+/// Removes the byte order mark, and the NUL bytes of UTF-16 text of ASCII letters; other bytes
+/// stay.
 pub fn plain_text(bytes: &[u8]) -> Cow<'_, [u8]> {
     let bytes = bytes.strip_prefix(b"\xff\xfe").or_else(|| bytes.strip_prefix(b"\xfe\xff")).unwrap_or(bytes);
     match is_utf16(bytes) {
@@ -80,6 +83,7 @@ pub fn plain_text(bytes: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
+/// Returns the most likely reason why bytes are no message, with its remedy.
 fn reason(bytes: &[u8]) -> String {
     let marked = bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff");
     if marked || is_utf16(bytes) {
@@ -102,13 +106,14 @@ fn reason(bytes: &[u8]) -> String {
     }
 }
 
+/// Describes a JSON error with its position and the word there.
 fn no_json(json: &str, error: &serde_json::Error) -> String {
     if error.is_eof() {
         return "JSON without its end; one message stands on one line".to_owned();
     }
     let text = error.to_string();
     let what = text.split(" at line ").next().unwrap_or_default();
-    // The place is inside of the word, or behind it.
+    // The parser reports a position inside the word or after it.
     let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'-';
     let at = error.column().saturating_sub(1);
     let before = json.as_bytes().get(..at).unwrap_or_default().iter().rev().take_while(|byte| is_word(byte)).count();
@@ -118,10 +123,9 @@ fn no_json(json: &str, error: &serde_json::Error) -> String {
     format!("not valid JSON at byte {}: {what}{word}", error.column())
 }
 
-/// The first bytes in one line: hidden characters are spelled out, and so are bytes that are no
-/// text.
+/// Returns the first bytes in one line, with hidden characters and invalid bytes spelled out.
 fn start(bytes: &[u8]) -> String {
-    // Twice as many, since every other byte of UTF-16 text goes.
+    // Twice as many, since every other byte of UTF-16 text is removed.
     let text = plain_text(bytes.get(..2 * SHOWN).unwrap_or(bytes));
     let mut end = text.len().min(SHOWN);
     while end > 0 && text.get(end).is_some_and(|byte| byte & 0xc0 == 0x80) {

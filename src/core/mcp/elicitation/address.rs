@@ -1,4 +1,4 @@
-//! Addresses that a server may ask a person to open.
+//! Checks the addresses that a server may ask a person to open.
 
 use url::{Host, Url};
 
@@ -7,7 +7,8 @@ use super::terms::{Own, Terms};
 use crate::mcp::input::error::BadAddress;
 use crate::wire::foreign;
 
-/// Names below which no public host is. Source: RFC 6761, RFC 6762, RFC 8375, RFC 7686, and ICANN's `internal`.
+/// Domain names below which there is no public host. Source: RFC 6761, RFC 6762, RFC 8375, RFC
+/// 7686, and ICANN's `internal`.
 const PRIVATE: [&str; 11] = [
     "local",
     "internal",
@@ -22,12 +23,12 @@ const PRIVATE: [&str; 11] = [
     "invalid",
 ];
 
-/// The address as people are shown it: the host in ASCII, everything else as it was written.
+/// Returns the address as people see it: the host in ASCII, everything else as it was written.
 ///
 /// # Errors
 /// [`BadAddress`].
 pub(super) fn safe(text: &str, terms: &Terms) -> Result<String, BadAddress> {
-    // Parsers drop some of these and turn others into slashes; no two agree.
+    // Parsers drop some of these characters and turn others into slashes; no two agree.
     if text.contains(|c: char| foreign::is_hidden(c) || c.is_control() || c.is_whitespace() || c == '\\') {
         return Err(BadAddress::Malformed);
     }
@@ -53,12 +54,13 @@ pub(super) fn safe(text: &str, terms: &Terms) -> Result<String, BadAddress> {
     Ok(format!("{scheme}://{host}{port}{after}"))
 }
 
-/// `:8443` of `host:8443`.
+/// Returns `:8443` of `host:8443`.
 fn port_of(authority: &str) -> &str {
     let at = authority.rfind(':').filter(|at| !authority.get(*at..).unwrap_or_default().contains(']'));
     at.and_then(|at| authority.get(at..)).unwrap_or_default()
 }
 
+/// Checks scheme and host of an address against the terms.
 fn judge(url: &Url, terms: &Terms) -> Result<(), BadAddress> {
     let host = url.host().ok_or(BadAddress::Malformed)?;
     if matches!(host, Host::Domain(name) if has_empty_label(name)) {
@@ -88,17 +90,19 @@ fn judge(url: &Url, terms: &Terms) -> Result<(), BadAddress> {
     }
 }
 
-/// Source: RFC 6761, section 6.3.
+/// Reports whether a name is `localhost` or below it. Source: RFC 6761, section 6.3.
 fn is_localhost(name: &str) -> bool {
     name == "localhost" || name.ends_with(".localhost")
 }
 
-/// Whether the public DNS may know the name: it has a dot, and no ending of private networks.
+/// Reports whether the public DNS may know the name: it has a dot, and no ending of private
+/// networks.
 fn is_public(name: &str) -> bool {
     let is_below = |ending: &str| name.strip_suffix(ending).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
     name.contains('.') && !PRIVATE.iter().any(|ending| is_below(ending))
 }
 
+/// Reports whether host and port are a listener of headend.
 fn is_own(own: &Own, name: &str, port: u16, is_loopback: bool) -> bool {
     (is_loopback && own.ports.contains(&port))
         || own.names.iter().any(|own| match own.rsplit_once(':') {

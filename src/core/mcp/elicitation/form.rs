@@ -1,4 +1,4 @@
-//! The form of an elicitation: its fields and their texts.
+//! Checks the form of an elicitation: its fields, their choices and their texts.
 
 use std::borrow::Cow;
 
@@ -11,57 +11,64 @@ use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject, elements};
 use crate::wire::tokens::unescaped;
 
-/// The only field of our own form, and its values.
+/// The name of the only field in headend's own approval form, and its values.
 pub const DECISION: &str = "decision";
 pub const DENY: &str = "deny";
 pub const ONCE: &str = "once";
 pub const SESSION: &str = "session";
-/// The title of that field, and what our form shows for the value that allows one call.
+/// The title of that field, and the title of the value that allows one call.
 pub const ALLOW_TITLE: &str = "Allow this call?";
 pub const YES_ONCE: &str = "Yes, once";
-/// What the console shows for that value, and what our form showed in earlier releases.
+/// The console's label for that value; earlier releases used it in the form too.
 const ALLOW_ONCE: &str = "Allow once";
 
-/// Characters of a title, of the name of a field, and of a choice: its value and what people see of it.
+/// The limit in characters for a title, the name of a field, and a choice (its value and its
+/// title).
 const MAX_TITLE: usize = 200;
-/// Lines and characters of a description.
+/// The limits in lines and in characters for a description.
 const MAX_DESCRIPTION: (usize, usize) = (8, 1000);
-/// Characters of any other text: a default, a pattern.
+/// The limit in characters for any other text: a default, a pattern.
 const MAX_OTHER: usize = 4096;
-/// Fields of a form.
+/// The limit of fields in a form.
 const MAX_FIELDS: usize = 64;
 
-/// The members of a form that reach a client, which are those that are judged here. The protocol names no others.
-/// Source: MCP 2025-06-18, 2025-11-25 and 2026-07-28, schema, `ElicitRequestFormParams` and `PrimitiveSchemaDefinition`.
+/// The members of a form that reach a client: the ones that are checked here. The protocol names no
+/// others. Source: MCP 2025-06-18, 2025-11-25 and 2026-07-28, schema, `ElicitRequestFormParams` and
+/// `PrimitiveSchemaDefinition`.
 const FORM: &[&str] = &["$schema", "type", "properties", "required", "title", "description"];
-/// The same of a field.
+/// The members of a field that reach a client.
 #[rustfmt::skip]
 const FIELD: &[&str] = &[
     "type", "title", "description", "format", "minLength", "maxLength", "pattern", "minimum", "maximum", "minItems", "maxItems",
     "default", "enum", "enumNames", "oneOf", "anyOf", "items",
 ];
-/// The same of the items of a field.
+/// The members of a field's `items` that reach a client.
 const ITEMS: &[&str] = &["type", "enum", "oneOf", "anyOf"];
-/// The same of one choice. Some servers say beside a constant of what type it is.
+/// The members of a choice that reach a client. Some servers write the type beside a constant.
 const CHOICE: &[&str] = &["const", "title", "type"];
-/// Members that bring in fields from elsewhere. Without them the form would be another one.
+/// Members that include fields from elsewhere. A form has another meaning without them, so they are
+/// refused, not removed.
 const ELSEWHERE: [&str; 3] = ["$ref", "$dynamicRef", "allOf"];
-/// Members that list the values of a choice. A client reads one of them, and which one is its own affair.
+/// Members that list the values of a choice. With several of them, clients differ on which one they
+/// read.
 const LISTS: [&str; 3] = ["enum", "oneOf", "anyOf"];
 /// Members whose value is a string.
 const TEXTS: [&str; 5] = ["$schema", "title", "description", "format", "pattern"];
 
-/// The schema of a form with its texts escaped and bounded, and without what is not judged.
+/// Checks the schema of a form; returns it with its texts escaped and cut, and without unchecked
+/// members.
 ///
 /// # Errors
-/// [`InputError`]: it copies ours, asks for a secret, or has text that cannot be shown as it is.
+/// [`InputError`]: the form copies headend's own, asks for a secret, is malformed, or has text that
+/// cannot be shown as it is.
 pub(super) fn safe(schema: &RawJson, message: &str, secrets: bool) -> Result<RawJson, InputError> {
     judge(schema, message, secrets)?;
     let schema = known(schema)?;
     rewritten(&schema, &mut shown).map(Cow::into_owned).map_err(|_| InputError::Unreadable)
 }
 
-/// A string of the schema as people are shown it; `None` where it stays.
+/// Returns a string of the schema as people see it; `None` if it stays as it is. Fails for a string
+/// that must not be changed and cannot be shown.
 fn shown(key: &[u8], string: StringAt<'_>) -> Result<Option<String>, String> {
     let text = |literal| unescaped(literal).ok_or_else(|| "half of a surrogate pair".to_owned());
     let (key, text) = (text(key)?, text(string.literal)?);
@@ -74,8 +81,8 @@ fn shown(key: &[u8], string: StringAt<'_>) -> Result<Option<String>, String> {
             Ok((shown != text).then_some(shown))
         }
         _ => {
-            // Names and values go back to the server as they are, so they have to be seen as they are. A text field may hold
-            // several lines.
+            // Names and values go back to the server unchanged, so people have to see them
+            // unchanged. The default of a text field may have several lines.
             let breaks = text.contains(['\n', '\t']) && (string.is_key || key != "default");
             if breaks || foreign::hidden_in(&text) > 0 {
                 return Err("hidden characters".to_owned());
@@ -85,24 +92,26 @@ fn shown(key: &[u8], string: StringAt<'_>) -> Result<Option<String>, String> {
     }
 }
 
+/// Returns a title as people see it; `None` if it stays as it is.
 fn titled(text: &str) -> Option<String> {
     let shown = line(text, MAX_TITLE);
     (shown != text).then_some(shown)
 }
 
+/// Reports whether a text has more than `chars` characters.
 fn is_longer(text: &str, chars: usize) -> bool {
     text.chars().nth(chars).is_some()
 }
 
-/// What a field is, as far as it matters here.
+/// The properties of a field that the checks need.
 struct Field {
-    /// Its own and that of its items.
+    /// The format of the field, and of its items.
     formats: [Option<String>; 2],
     title: Option<String>,
     description: Option<String>,
     /// True if a person writes the value: a text or a number.
     is_open: bool,
-    /// The values of a choice, and what people see of them.
+    /// The values of a choice, each with the text that people see.
     choices: Option<Vec<(String, String)>>,
 }
 
@@ -110,6 +119,7 @@ fn object(raw: &RawJson) -> Result<RawObject, InputError> {
     RawObject::parse(raw).map_err(|_| InputError::Malformed)
 }
 
+/// Checks a form for imitation of headend's own and for secrets; `secrets` allows the latter.
 fn judge(schema: &RawJson, message: &str, secrets: bool) -> Result<(), InputError> {
     let form = object(schema)?;
     let texts = [Some(message.to_owned()), form.string("title"), form.string("description")];
@@ -142,7 +152,7 @@ fn judge(schema: &RawJson, message: &str, secrets: bool) -> Result<(), InputErro
     Ok(())
 }
 
-/// The form with the members that are judged and no others.
+/// Returns the form with the checked members only.
 fn known(schema: &RawJson) -> Result<RawJson, InputError> {
     let mut form = members(schema, FORM)?;
     change(&mut form, "properties", |properties| {
@@ -153,6 +163,7 @@ fn known(schema: &RawJson) -> Result<RawJson, InputError> {
     Ok(form.encode())
 }
 
+/// Returns a field with the checked members only.
 fn known_field(raw: &RawJson) -> Result<RawJson, InputError> {
     let mut field = members(raw, FIELD)?;
     if field.string("type").as_deref() != Some("array") {
@@ -167,6 +178,7 @@ fn known_field(raw: &RawJson) -> Result<RawJson, InputError> {
     Ok(field.encode())
 }
 
+/// Reduces each choice of a list to the checked members.
 fn known_choices(field: &mut RawObject) -> Result<(), InputError> {
     for name in ["oneOf", "anyOf"] {
         change(field, name, |listed| {
@@ -179,7 +191,7 @@ fn known_choices(field: &mut RawObject) -> Result<(), InputError> {
     Ok(())
 }
 
-/// Replaces a member that is there.
+/// Replaces a member if it exists.
 fn change(
     object: &mut RawObject,
     name: &str,
@@ -191,7 +203,8 @@ fn change(
     Ok(())
 }
 
-/// An object with these of its members. Those that hold no schemas hold texts, numbers and lists of them.
+/// Returns an object with these members only. Fails if it includes fields from elsewhere, or if a
+/// member without subschemas holds something else than text, scalars and lists of scalars.
 fn members(raw: &RawJson, names: &[&str]) -> Result<RawObject, InputError> {
     let mut object = object(raw)?;
     let has = |name: &&str| object.get(name).is_some();
@@ -215,7 +228,7 @@ impl Field {
     fn read(raw: &RawJson) -> Result<Self, InputError> {
         let field = object(raw)?;
         let kind = field.string("type");
-        // Forms are flat: nothing is asked for where nobody looks.
+        // Forms are flat: a nested field would pass unchecked.
         if kind.as_deref() == Some("object") || field.get("properties").is_some() {
             return Err(InputError::Malformed);
         }
@@ -223,7 +236,7 @@ impl Field {
         let own = choices(&field)?;
         let choices = match (kind.as_deref(), own) {
             (Some("array"), None) => choices(&items)?,
-            // A client shows the items of a list, or these.
+            // Clients differ on whether they show the items of a list or the list's own values.
             (Some("array"), Some(_)) => return Err(InputError::Malformed),
             (_, own) => own,
         };
@@ -238,7 +251,8 @@ impl Field {
         })
     }
 
-    /// Whether some text of the field of this name is our question, or its choices are our answers.
+    /// Reports whether a text of the field reads like headend's question, or its choices like
+    /// headend's answers. `name` is the field's.
     fn copies_ours(&self, name: &str) -> bool {
         let texts = [Some(name), self.title.as_deref(), self.description.as_deref()];
         if texts.into_iter().flatten().any(|text| reads_as(text, ALLOW_TITLE)) {
@@ -250,6 +264,7 @@ impl Field {
         [DENY, ONCE, SESSION].into_iter().all(has_value) || choices.iter().any(|(_, shown)| is_ours(shown))
     }
 
+    /// Reports whether the field asks for a secret. `name` is the field's.
     fn is_secret(&self, name: &str) -> bool {
         let is_password = self.formats.iter().flatten().any(|format| format.trim().eq_ignore_ascii_case("password"));
         let is_named = |text: &str| secret::is_named(text);
@@ -260,8 +275,9 @@ impl Field {
     }
 }
 
-/// The values of a choice and their titles: `enum` with `enumNames`, or `oneOf` and `anyOf` of constants. A list without
-/// values is none, and neither is one of bare types, which is how some servers say that a field may stay empty.
+/// Returns the values of a choice and their titles: `enum` with `enumNames`, or `oneOf` or `anyOf`
+/// of constants. `None` for a list without values, and for a list of bare types, with which some
+/// servers say that a field may stay empty.
 fn choices(field: &RawObject) -> Result<Option<Vec<(String, String)>>, InputError> {
     let mut lists = LISTS.iter().filter_map(|name| field.get(name).map(|raw| (*name, raw)));
     let Some((name, listed)) = lists.next() else { return Ok(None) };
@@ -290,13 +306,13 @@ fn choices(field: &RawObject) -> Result<Option<Vec<(String, String)>>, InputErro
     Ok(Some(choices).filter(|choices| !choices.is_empty()))
 }
 
-/// A value of a choice, as it reads.
+/// Returns the value of a choice as text.
 fn value(raw: &RawJson) -> Result<String, InputError> {
     let value = raw.parse::<String>().unwrap_or_else(|_| raw.text().into_owned());
     if is_scalar(raw) && !is_longer(&value, MAX_TITLE) { Ok(value) } else { Err(InputError::Malformed) }
 }
 
-/// Whether this says of what type a field is and nothing more.
+/// Reports whether an alternative states the type of a field and nothing more.
 fn is_bare_type(alternative: &RawObject) -> bool {
     let kind = alternative.string("type");
     let is_simple = matches!(kind.as_deref(), Some("string" | "number" | "integer" | "boolean" | "null"));

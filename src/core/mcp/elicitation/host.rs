@@ -1,17 +1,18 @@
-//! Patterns of `elicit-hosts`: hosts whose pages a server may ask to open.
+//! Patterns of `elicit-hosts`: hosts whose pages a server may ask a person to open.
 
 use url::Host;
 
-/// A host, or with `*.` before it all hosts below it.
+/// A host, or all hosts below it if it is written with `*.`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostPattern {
-    /// In ASCII and lower case.
+    /// The host name in ASCII and lower case.
     name: String,
+    /// True if the pattern stands for the hosts below `name`, and not for `name` itself.
     below: bool,
 }
 
 impl HostPattern {
-    /// Reads `host` or `*.host`.
+    /// Reads `host` or `*.host`. Of addresses only loopback ones are accepted.
     pub fn parse(text: &str) -> Option<Self> {
         let (below, name) = text.strip_prefix("*.").map_or((false, text), |name| (true, name));
         match Host::parse(name).ok()? {
@@ -24,6 +25,7 @@ impl HostPattern {
         }
     }
 
+    /// Reports whether a host in ASCII and lower case matches the pattern.
     pub(super) fn fits(&self, host: &str) -> bool {
         match host.strip_suffix(&self.name) {
             Some("") => !self.below,
@@ -39,13 +41,13 @@ impl std::fmt::Display for HostPattern {
     }
 }
 
-/// Without the dot that some write at the end.
+/// Removes the dot at the end of a fully qualified name.
 pub(super) fn bare(name: &str) -> &str {
     name.strip_suffix('.').unwrap_or(name)
 }
 
-/// Whether two dots stand side by side, or one in front: resolvers disagree on such names, and no ending fits them.
-/// Source: RFC 1035, section 2.3.1.
+/// Reports whether a name has an empty label, such as two dots in a row: resolvers disagree on such
+/// names, and no ending matches them. Source: RFC 1035, section 2.3.1.
 pub(super) fn has_empty_label(name: &str) -> bool {
     bare(name).split('.').any(str::is_empty)
 }

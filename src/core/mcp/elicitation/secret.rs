@@ -1,5 +1,6 @@
-//! Names of fields, and sentences, that ask for a secret. The protocol forbids servers to ask for one by a form.
-//! Source: MCP 2026-07-28, client/elicitation: "Servers MUST NOT use form mode elicitation to request sensitive information".
+//! Recognises names of fields, and sentences, that ask for a secret. The protocol forbids servers
+//! to ask for one by a form. Source: MCP 2026-07-28, client/elicitation: "Servers MUST NOT use form
+//! mode elicitation to request sensitive information".
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
@@ -7,8 +8,8 @@ use std::sync::LazyLock;
 use crate::mcp::lookalike::{folded, is_mark, words};
 use crate::wire::foreign;
 
-/// What fields for secrets are called, without blanks and accents mattering: each row is a kind of secret, each column a
-/// language: English, German, French, Spanish, Chinese, Japanese.
+/// Names of fields for secrets; they are compared without blanks and accents. Each row is a kind of
+/// secret, each column a language: English, German, French, Spanish, Chinese, Japanese.
 #[rustfmt::skip]
 const NAMES: [[&[&str]; 6]; 9] = [
     [&["password", "passwd", "pwd", "passcode"], &["passwort", "kennwort"], &["motdepasse", "mdp"],
@@ -30,7 +31,7 @@ const NAMES: [[&[&str]; 6]; 9] = [
      &[], &[]],
     [&["credential"], &[], &[], &[], &[], &[]],
 ];
-/// The name of a secret that needs a look at the word before it.
+/// A name of a secret that is judged together with the word before it.
 const TOKEN: &str = "token";
 /// Words before "token" that make it a part of a text, or a place in a list.
 #[rustfmt::skip]
@@ -39,13 +40,15 @@ const HARMLESS_TOKENS: [&str; 29] = [
     "stop", "end", "start", "special", "separator", "delimiter", "padding", "mask", "unknown", "input", "output",
     "prompt", "completion", "max", "min", "per", "each", "design", "idempotency",
 ];
-/// Languages whose names may stand at the end of a longer word: German joins words, Chinese and Japanese do not part them.
+/// Languages, in the columns of [`NAMES`], whose names count at the end of a longer word: German
+/// joins words, Chinese and Japanese write them without blanks.
 const COMPOUND: [bool; 6] = [false, true, false, false, true, true];
-/// Names of so many letters count at the end of a word in every language, as in `dbpassword`.
+/// The length in bytes from which a name counts at the end of a longer word in every language, as
+/// in `dbpassword`.
 const LONG: usize = "password".len();
 
-/// Whether a field of this name, or under this title, asks for a secret: its last words are one of
-/// the names above, or its last words before a bracket, or before what the secret is for.
+/// Reports whether a field of this name, or with this title, asks for a secret: its last words are
+/// the name of a secret, or the last words before a bracket or before a word such as "for" are.
 pub(super) fn is_named(text: &str) -> bool {
     let before_bracket = text.split(['(', '[', '{', '<', '\u{ff08}', '\u{3010}']).next().unwrap_or_default();
     let words: Vec<String> = words(text).iter().map(|word| folded(word)).collect();
@@ -56,7 +59,8 @@ pub(super) fn is_named(text: &str) -> bool {
         || (before_bracket.len() < text.len() && is_named(before_bracket))
 }
 
-/// Whether the last of these words, which are folded, are the name of a secret.
+/// Reports whether the last of these folded words are the name of a secret. Numbers at the end and
+/// a plural "s" are ignored.
 fn has_name_last(words: &[String]) -> bool {
     static FOLDED: LazyLock<Vec<(String, bool)>> = LazyLock::new(|| {
         let columns = NAMES.iter().flat_map(|row| row.iter().zip(COMPOUND));
@@ -86,51 +90,55 @@ fn has_name_last(words: &[String]) -> bool {
     })
 }
 
-/// Words by which a sentence asks a person to write something, in the first four languages of [`NAMES`].
+/// Words with which a sentence asks a person to write something, in the first four languages of
+/// [`NAMES`].
 #[rustfmt::skip]
 const REQUESTS: [&str; 36] = [
     "enter", "type", "provide", "paste", "input", "give", "submit", "supply", "write", "insert", "fill", "tell", "send", "confirm",
     "geben", "gib", "eingeben", "angeben", "eintragen", "nennen", "tippen", "saisir", "saisissez", "entrez", "entrer", "donnez",
     "indiquez", "tapez", "introduzca", "introduce", "ingrese", "ingresa", "escriba", "escribe", "proporcione", "indique",
 ];
-/// The same in Chinese and Japanese, which do not part words.
+/// Such words in Chinese and Japanese, which are written without blanks.
 const JOINED_REQUESTS: [&str; 7] = ["输入", "輸入", "填写", "填寫", "提供", "入力", "記入"];
-/// Words that turn a request around where they stand right before it.
+/// Words right before a request that turn it into its opposite.
 const NEGATIONS: [&str; 9] = ["never", "not", "don't", "nie", "nicht", "jamais", "nunca", "no", "longer"];
-/// Words that may follow the name of a secret that is asked for. Before any other word the name describes it, as in
-/// "password file".
+/// Words that may follow the name of a secret that is asked for. Before any other word the name is
+/// only an attribute, as in "password file".
 #[rustfmt::skip]
 const FOLLOWERS: [&str; 36] = [
     "to", "for", "of", "here", "below", "above", "in", "into", "and", "or", "so", "again", "if", "with", "from", "at", "on", "that", "which",
     "as", "now", "please", "first", "then", "twice", "ein", "an", "hier", "für", "von", "und", "pour", "de", "ici", "para", "aquí",
 ];
-/// Words behind which stands what a secret is for.
+/// Words that introduce the purpose or the owner of a secret.
 const OF: [&str; 8] = ["of", "for", "für", "von", "pour", "de", "para", "del"];
-/// Words that ask for a secret before "your" or "the", or after "I" or "we".
+/// Words that ask for a secret if "your" or "the" follows within two words, or "I" or "we"
+/// precedes.
 const WISHES: [&str; 13] = [
     "what", "what's", "whats", "need", "needs", "require", "requires", "want", "wants", "share", "shares", "request",
     "requests",
 ];
 const OWNERS: [&str; 2] = ["your", "the"];
 const ASKERS: [&str; 2] = ["i", "we"];
-/// Words that ask for the secret before them, with or without an "is" between.
+/// Words that ask for the secret before them, with or without "is" or "are" between.
 const DEMANDS: [&str; 3] = ["required", "needed", "necessary"];
-/// Nouns that a request is about instead of the secret where "of" or "for" follows, as in "the name
-/// for the new token".
+/// Nouns that are the object of a request instead of the secret if "of" or "for" follows, as in
+/// "the name for the new token".
 #[rustfmt::skip]
 const NOUNS: [&str; 14] = [
     "name", "title", "label", "description", "number", "length", "purpose", "type", "kind", "scope", "scopes",
     "lifetime", "expiry", "owner",
 ];
-/// Words between a request and the name of what is asked for, at most.
+/// The limit of words between a request and the name of the secret.
 const BETWEEN: usize = 5;
 
-/// Whether some sentence of a text asks a person for a secret, or is the name of one and little more.
+/// Reports whether some sentence of a text asks a person for a secret, or is little more than the
+/// name of one.
 pub(super) fn is_asked_for(text: &str) -> bool {
     let text: String = text.chars().filter(|c| c.is_control() || !foreign::is_hidden(*c)).collect();
     text.split(['.', '!', '?', ';', '\n', '\r', '。', '！', '？', '；']).any(is_request)
 }
 
+/// Reports whether a sentence asks for a secret, or is little more than the name of one.
 fn is_request(sentence: &str) -> bool {
     let is_word = |c: char| c.is_alphanumeric() || is_mark(c) || matches!(c, '\'' | '’');
     let words: Vec<String> = sentence.split(|c| !is_word(c)).filter(|word| !word.is_empty()).map(folded).collect();
@@ -152,7 +160,7 @@ fn is_request(sentence: &str) -> bool {
     })
 }
 
-/// The word lists of a sentence, folded.
+/// The word lists for sentences, folded.
 struct Lists {
     requests: HashSet<String>,
     wishes: HashSet<String>,
@@ -184,18 +192,19 @@ static LISTS: LazyLock<Lists> = LazyLock::new(|| {
 struct Sentence<'a>(&'a [String]);
 
 impl Sentence<'_> {
-    /// Whether there is a word at a place, and it is in a list.
+    /// Reports whether there is a word at this index and it is in the list.
     fn is_in(&self, list: &HashSet<String>, at: Option<usize>) -> bool {
         at.and_then(|at| self.0.get(at)).is_some_and(|word| list.contains(word))
     }
 
-    /// Whether a secret whose name ends at this word may be what is asked for.
+    /// Reports whether the word after the name of a secret, which ends at `at`, allows the secret
+    /// to be asked for.
     fn is_followed(&self, at: usize) -> bool {
         let next = self.0.get(at + 1);
         next.is_none_or(|next| LISTS.followers.contains(next) || LISTS.requests.contains(next))
     }
 
-    /// Whether the sentence says that the thing before this place is required.
+    /// Reports whether the sentence calls the thing that ends at `at` required.
     fn is_demanded(&self, at: usize) -> bool {
         let next = self.0.get(at + 1).is_some_and(|word| *word == folded("is") || *word == folded("are"));
         let before = self.0.get(at.saturating_sub(BETWEEN)..at).unwrap_or_default();
@@ -203,19 +212,23 @@ impl Sentence<'_> {
         self.is_in(&LISTS.demands, Some(at + 1 + usize::from(next))) && !is_negated
     }
 
-    /// Whether a word near the secret whose name ends at `at` asks for it.
+    /// Reports whether a word near the secret whose name ends at `at` asks for it; `first` is the
+    /// earliest word that counts.
     fn asks_around(&self, first: usize, at: usize) -> bool {
         let before = (first..at)
             .any(|request| (self.is_request(request) || self.is_wish(request)) && !self.is_about_another(request, at));
         before || (at..=at + BETWEEN).any(|request| self.is_request(request))
     }
 
+    /// Reports whether the word at this index is a request that is not negated.
     fn is_request(&self, at: usize) -> bool {
         // "The type of" asks for nothing.
         let is_noun = self.is_in(&LISTS.nouns, Some(at)) && self.is_in(&LISTS.of, Some(at + 1));
         self.is_in(&LISTS.requests, Some(at)) && !self.is_in(&LISTS.negations, at.checked_sub(1)) && !is_noun
     }
 
+    /// Reports whether the word at this index asks for something with an owner or an asker beside
+    /// it.
     fn is_wish(&self, at: usize) -> bool {
         let owner = (1..=2).any(|next| self.is_in(&LISTS.owners, Some(at + next)));
         let before = at.checked_sub(1);
@@ -223,7 +236,8 @@ impl Sentence<'_> {
         self.is_in(&LISTS.wishes, Some(at)) && (owner || self.is_in(&LISTS.askers, before)) && !is_negated
     }
 
-    /// Whether a request is about another noun than the secret.
+    /// Reports whether the request at index `request` is about a noun other than the secret that
+    /// ends at `at`.
     fn is_about_another(&self, request: usize, at: usize) -> bool {
         (request..at).any(|word| self.is_in(&LISTS.nouns, Some(word)) && self.is_in(&LISTS.of, Some(word + 1)))
     }

@@ -5,39 +5,40 @@ use std::sync::Arc;
 use super::host::HostPattern;
 use crate::mcp::input::kinds::Kinds;
 
-/// The operator's word on what one upstream may ask people.
+/// The operator's configuration of what one upstream may ask people.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Elicit {
-    /// Hosts whose pages it may have opened; `None` is every public host by name.
+    /// Hosts whose pages the upstream may ask to open; `None` allows every public host name.
     pub hosts: Option<Vec<HostPattern>>,
-    /// Whether its forms may ask for passwords and the like.
+    /// True if forms of the upstream may ask for passwords and other secrets.
     pub secrets: bool,
 }
 
-/// Our own listeners, which no server may have opened.
+/// The listeners of headend, whose addresses no server may ask to open.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Own {
-    /// On this machine.
+    /// Ports on this machine.
     pub ports: Vec<u16>,
-    /// Names under which others reach us, as in `allowed-hosts`: `host` or `host:port`.
+    /// Names under which others reach headend, as in `allowed-hosts`: `host` or `host:port`.
     pub names: Vec<String>,
 }
 
-/// The terms on which an upstream asks the client of one call.
+/// The terms on which an upstream may ask the client of one call.
 #[derive(Clone, Debug)]
 pub struct Terms {
     pub upstream: Arc<str>,
-    /// What the client offered for this call.
+    /// The kinds of questions that the client offered for this call.
     pub offered: Kinds,
     pub elicit: Elicit,
-    /// Client and upstream are both on this machine, so loopback is the same place to both.
+    /// True if client and upstream are both on this machine, so that loopback is the same place to
+    /// both.
     pub on_this_machine: bool,
     pub own: Own,
 }
 
 #[cfg(any(test, fuzzing, feature = "testing"))]
 impl Terms {
-    /// Those of an upstream `git` on the machine of its client.
+    /// Returns the terms of an upstream `git` on the machine of its client.
     pub(crate) fn for_tests(offered: Kinds) -> Self {
         let (elicit, own) = (Elicit::default(), Own::default());
         Self { upstream: Arc::from("git"), offered, elicit, on_this_machine: true, own }

@@ -11,7 +11,7 @@ fn object(text: impl Into<bytes::Bytes>) -> RawObject {
     RawObject::parse(&RawJson::trusted(text)).unwrap()
 }
 
-/// The URL that a client gets.
+/// Passes an elicitation of a URL and returns the URL that a client gets.
 fn opened(url: &str, terms: &Terms) -> Result<String, InputError> {
     let params =
         format!(r#"{{"mode":"url","message":"Go","url":{},"elicitationId":"e"}}"#, RawJson::string(url).text());
@@ -133,7 +133,7 @@ fn loopback_is_for_those_on_this_machine_and_hosts_are_the_operators_choice() {
     }
 }
 
-/// The params of a form that a client gets.
+/// Passes an elicitation of a form and returns its parameters as a client gets them.
 fn asked(message: &str, fields: &str) -> Result<RawObject, InputError> {
     let params = format!(
         r#"{{"message":{},"requestedSchema":{{"type":"object","properties":{fields}}}}}"#,
@@ -238,7 +238,7 @@ fn forms_that_copy_ours_or_ask_for_secrets_are_declined() {
     assert_eq!(pass(&mut params, &trusting), Ok(()));
 }
 
-/// Whether a schema reaches a client.
+/// Passes an elicitation with this schema.
 fn judged(schema: &str) -> Result<(), InputError> {
     let mut params = object(format!(r#"{{"message":"Run files__delete","requestedSchema":{schema}}}"#));
     pass(&mut params, &terms())

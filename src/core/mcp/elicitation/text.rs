@@ -1,25 +1,27 @@
-//! Foreign text in a question: hidden characters are spelled out, and its length is bounded to a screen.
+//! Limits foreign text in an elicitation to a screen, with hidden characters spelled out.
 
 use crate::wire::foreign;
 
-/// Lines of a message, blank ones included.
+/// The limit of lines in a message, blank ones included.
 const MAX_LINES: usize = 24;
-/// Characters of a message.
+/// The limit of characters in a message.
 const MAX_CHARS: usize = 4096;
 
-/// A server's message with the server's name before and behind it, so that no length of text moves both out of sight.
+/// Puts the server's name before and after its message, so that no length of text moves both out of
+/// sight.
 pub(super) fn labelled(upstream: &str, message: &str) -> String {
     let message = bounded(message);
     let apart = if message.contains('\n') { '\n' } else { ' ' };
     format!("[{upstream}] {message}{apart}[{upstream}]")
 }
 
-/// Foreign text over a bounded number of lines, without blank lines in a row.
+/// Returns foreign text within the limits of a message, without several blank lines in a row.
 pub fn bounded(text: &str) -> String {
     lines(text, MAX_LINES, MAX_CHARS)
 }
 
-/// Foreign text over so many lines and characters. The end says where something is left out.
+/// Returns foreign text with at most `max_lines` lines and `max_chars` characters. A note at the
+/// end says that something is left out.
 pub(super) fn lines(text: &str, max_lines: usize, max_chars: usize) -> String {
     let text = text.replace("\r\n", "\n");
     let mut kept: Vec<&str> = Vec::new();
@@ -41,7 +43,7 @@ pub(super) fn lines(text: &str, max_lines: usize, max_chars: usize) -> String {
     out
 }
 
-/// Foreign text on one line.
+/// Returns foreign text on one line, cut to `max_chars` characters.
 pub(super) fn line(text: &str, max_chars: usize) -> String {
     let shown = foreign::line(text.trim());
     let mut out: String = shown.chars().take(max_chars).collect();

@@ -1,6 +1,6 @@
 //! Reasons to refuse a server's request for input.
 
-/// Why a request for input cannot be passed on.
+/// The reason why a request for input is not passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InputError {
     #[error("The server's request for input is malformed.")]
@@ -18,7 +18,8 @@ pub enum InputError {
 }
 
 impl InputError {
-    /// Whether the server is told that the person declined. Otherwise it asked what it could know to be impossible.
+    /// Reports whether the server is told that the person declined. Otherwise it asked for what it
+    /// could know to be impossible.
     pub fn is_declined(self) -> bool {
         match self {
             Self::Malformed | Self::NotOffered => false,
@@ -27,7 +28,7 @@ impl InputError {
     }
 }
 
-/// Why an address is not shown to anybody.
+/// The reason why an address is shown to no client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadAddress {
     #[error("it is no absolute URL, or one that readers understand differently")]

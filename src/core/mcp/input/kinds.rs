@@ -1,20 +1,23 @@
-//! The kinds of input that a client offers, which its capabilities say.
+//! The kinds of input that a client offers in its capabilities, and the clients that an item is
+//! for.
 
 use crate::mcp::meta::{CLIENT_CAPABILITIES, Meta};
 use crate::mcp::nulls;
 use crate::wire::raw::{RawJson, RawObject};
 
-/// The client capabilities that are about input; no other is passed to an upstream.
+/// The client capabilities about input; no others are passed to an upstream.
 const ABOUT_INPUT: [&str; 3] = ["elicitation", "sampling", "roots"];
 
 impl Meta {
-    /// What a modern request declares about input, as an object to declare upstream. `None` where there is nothing.
+    /// Returns the capabilities about input of a modern request, as an object to declare upstream.
+    /// `None` if there are none.
     pub fn input_capabilities(&self) -> Option<RawJson> {
         self.get(CLIENT_CAPABILITIES).filter(|_| self.has_claim()).and_then(about_input)
     }
 }
 
-/// The part of a client's capabilities that is about input; `None` where there is none.
+/// Returns the part of a client's capabilities that is about input, without `null` members; `None`
+/// if there is none.
 pub fn about_input(capabilities: &RawJson) -> Option<RawJson> {
     if capabilities.bytes().as_ref() == b"{}" {
         return None;
@@ -32,7 +35,7 @@ pub fn about_input(capabilities: &RawJson) -> Option<RawJson> {
     (!declared.is_empty()).then(|| declared.encode())
 }
 
-/// The capabilities without those of these names.
+/// Returns the capabilities except these; `None` if none are left.
 pub fn without(capabilities: &RawJson, names: &[&str]) -> Option<RawJson> {
     let mut declared = RawObject::parse(capabilities).ok()?;
     declared.retain(|name| !names.contains(&name));
@@ -51,7 +54,7 @@ pub struct Kinds {
 }
 
 impl Kinds {
-    /// What capabilities offer. An empty `elicitation` means forms.
+    /// Reads the kinds that capabilities offer. An empty `elicitation` means forms.
     pub fn of(capabilities: Option<&RawJson>) -> Self {
         let Some(declared) = capabilities.and_then(|raw| RawObject::parse(raw).ok()) else { return Self::default() };
         let has = |name: &str| declared.get(name).is_some_and(RawJson::is_object);
@@ -69,13 +72,14 @@ impl Kinds {
         }
     }
 
-    /// One bit for each kind, as sealed values hold them.
+    /// Returns one bit for each kind. Sealed values hold these bits, so their order must not
+    /// change.
     pub fn bits(self) -> u8 {
         let all = [self.form, self.url, self.sampling, self.sampling_tools, self.roots];
         all.into_iter().rev().fold(0, |bits, has| (bits << 1) | u8::from(has))
     }
 
-    /// All of both.
+    /// Returns the kinds that at least one of both has.
     pub fn and(self, other: Self) -> Self {
         Self {
             form: self.form || other.form,
@@ -86,16 +90,17 @@ impl Kinds {
         }
     }
 
-    /// Whether there is anything to be asked for.
+    /// Reports whether the client offers any kind.
     pub fn any(self) -> bool {
         self != Self::default()
     }
 
-    /// These kinds as the capabilities of a legacy client.
+    /// Writes these kinds as the capabilities of a legacy client.
     pub fn capabilities(self) -> RawJson {
         let elicitation = match (self.form, self.url) {
             (true, true) => Some(r#""elicitation":{"form":{},"url":{}}"#),
-            // Revisions before 2025-11-25 know no modes; the empty object means forms in all of them.
+            // Revisions before 2025-11-25 have no modes; the empty object means forms in all of
+            // them.
             (true, false) => Some(r#""elicitation":{}"#),
             (false, true) => Some(r#""elicitation":{"url":{}}"#),
             (false, false) => None,
@@ -111,10 +116,11 @@ impl Kinds {
     }
 }
 
-/// The clients that an item is for: servers hide items from clients that do not offer the input that these need.
+/// The clients that an item is for: servers hide items from clients that do not offer the input
+/// that the items need.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Audience(
-    /// One bit for each set of kinds, at the place of its [`Kinds::bits`].
+    /// One bit for each set of kinds; its index is [`Kinds::bits`] of the set.
     u32,
 );
 
@@ -122,7 +128,7 @@ impl Audience {
     pub const ALL: Self = Self(u32::MAX);
     const NONE: Self = Self(0);
 
-    /// The clients that offer these kinds, and perhaps others.
+    /// Returns the clients that offer at least these kinds.
     pub fn with(needed: Kinds) -> Self {
         let needed = u32::from(needed.bits());
         (0..u32::BITS)
@@ -130,7 +136,7 @@ impl Audience {
             .fold(Self::NONE, |all, offered| Self(all.0 | 1 << offered))
     }
 
-    /// The clients that can be asked for anything but roots.
+    /// Returns the clients that offer forms, pages or sampling: any kind of question except roots.
     pub fn askable() -> Self {
         let none = Kinds::default();
         let kinds = [Kinds { form: true, ..none }, Kinds { url: true, ..none }, Kinds { sampling: true, ..none }];
@@ -141,6 +147,7 @@ impl Audience {
         Self(self.0 | other.0)
     }
 
+    /// Reports whether clients that offer exactly these kinds belong to it.
     pub fn has(self, offered: Kinds) -> bool {
         self.0 >> offered.bits() & 1 == 1
     }
@@ -149,7 +156,7 @@ impl Audience {
         self == Self::ALL
     }
 
-    /// One bit for each set of kinds, as inventories on disk have them.
+    /// Returns one bit for each set of kinds. Inventories on disk hold these bits.
     pub const fn bits(self) -> u32 {
         self.0
     }

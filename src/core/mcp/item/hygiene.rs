@@ -1,6 +1,8 @@
-//! Hygiene of definitions: no text that people do not see, references into the network, endless schemas, pictures
-//! from anywhere. Titles and descriptions are cleaned, pictures are dropped, hidden text elsewhere makes the item wait for
-//! approval, the rest costs the item.
+//! Cleans definitions of text that people do not see, references into the network, endless schemas
+//! and unsafe icons.
+//!
+//! Titles and descriptions are cleaned, icons are dropped, and hidden text elsewhere makes the item
+//! wait for approval. The other findings make the item unreadable.
 
 use std::borrow::Cow;
 
@@ -8,15 +10,15 @@ use crate::wire::foreign::stripped;
 use crate::wire::raw::{RawJson, RawObject, elements};
 use crate::wire::tokens::{Kind, Tokens, strings, unescaped};
 
-/// Nesting of arrays and objects: a schema of 32 levels, two for each (`properties` and the property).
+/// The limit of nesting: a schema of 32 levels, two for each (`properties` and the property).
 const MAX_DEPTH: usize = 64;
-/// Arrays and objects in one definition: 4096 subschemas with what belongs to them.
+/// The limit of arrays and objects in one definition: 4096 subschemas with their parts.
 const MAX_CONTAINERS: usize = 8192;
 
-/// The definition without what is hidden in it.
+/// Removes hidden characters from the titles and descriptions of a definition.
 ///
 /// # Errors
-/// Why it is not offered at all, for the operator.
+/// The reason why it is not offered at all, for the operator.
 pub(super) fn clean(raw: &RawJson) -> Result<Cow<'_, RawJson>, String> {
     rewritten(raw, &mut |key, string| match key {
         b"\"$ref\"" if string.follows_key && leads_away(string.literal) => {
@@ -27,23 +29,23 @@ pub(super) fn clean(raw: &RawJson) -> Result<Cow<'_, RawJson>, String> {
     })
 }
 
-/// A string literal of a JSON text, and where it stands.
+/// A string literal of a JSON text, and its position relative to keys.
 #[derive(Clone, Copy, Debug)]
 pub struct StringAt<'t> {
-    /// With its quotes and escapes.
+    /// The literal with its quotes and escapes.
     pub literal: &'t [u8],
     pub(crate) is_key: bool,
-    /// It is the value of the last key.
+    /// True if it is the value of the last key.
     pub(crate) follows_key: bool,
 }
 
-/// What becomes of a string behind the last key's literal: another text, or `None` where it stays.
+/// The decision on a string, given the literal of the last key: a new text, or `None` to keep it.
 pub(crate) type Edit<'e> = dyn FnMut(&[u8], StringAt<'_>) -> Result<Option<String>, String> + 'e;
 
-/// A JSON text with some of its strings replaced; everything else stays byte for byte.
+/// Replaces some strings of a JSON text; everything else stays byte for byte.
 ///
 /// # Errors
-/// The edit's, and where the text is too deep or has too many parts.
+/// The error of `edit`, and an error if the text is nested too deep or has too many containers.
 pub fn rewritten<'r>(raw: &'r RawJson, edit: &mut Edit<'_>) -> Result<Cow<'r, RawJson>, String> {
     let text = raw.bytes();
     let mut tokens = Tokens::of(text);
@@ -79,7 +81,8 @@ pub fn rewritten<'r>(raw: &'r RawJson, edit: &mut Edit<'_>) -> Result<Cow<'r, Ra
     Ok(Cow::Owned(RawJson::trusted(out)))
 }
 
-/// Drops icons that a client should not load: those that are not fetched over TLS, and SVG, which can carry scripts.
+/// Drops icons that a client should not load: icons not fetched over TLS, and SVG, which can carry
+/// scripts.
 pub(super) fn drop_unsafe_icons(definition: &mut RawObject) {
     let Some(icons) = definition.get("icons") else { return };
     let listed = elements(icons).unwrap_or_default();
@@ -91,6 +94,7 @@ pub(super) fn drop_unsafe_icons(definition: &mut RawObject) {
     }
 }
 
+/// Reports whether an icon is fetched over TLS and is no SVG.
 fn is_safe_icon(icon: &RawJson) -> bool {
     let Ok(icon) = RawObject::parse(icon) else { return false };
     let lower = |name: &str| icon.string(name).unwrap_or_default().to_ascii_lowercase();
@@ -99,20 +103,21 @@ fn is_safe_icon(icon: &RawJson) -> bool {
     src.starts_with("https://") && !path.ends_with(".svg") && !lower("mimeType").contains("svg")
 }
 
-/// Whether the string literal of a `$ref` names another host; within the document and beside it is fine.
+/// Reports whether the string literal of a `$ref` names another host. References within the
+/// document, or relative ones, do not.
 fn leads_away(literal: &[u8]) -> bool {
-    // Slashes may be escaped.
+    // Unescaped first, since slashes may be escaped.
     unescaped(literal).is_some_and(|target| target.contains("//") && !target.starts_with('#'))
 }
 
-/// Whether some string of the definition, a key or a value, has something hidden in it.
+/// Reports whether some string of the definition, a key or a value, has hidden characters.
 pub(super) fn has_hidden(definition: &RawJson) -> bool {
     let mut found = false;
     strings(definition.bytes(), &mut |text| found |= stripped(text).is_some());
     found
 }
 
-/// The text of a string literal without hidden characters; `None` when it has none.
+/// Returns the text of a string literal without hidden characters; `None` if it has none.
 fn visible(literal: &[u8]) -> Option<String> {
     // Hidden characters are escaped, or not ASCII, or DEL.
     if !literal.iter().any(|byte| matches!(byte, b'\\' | 0x7f..)) {

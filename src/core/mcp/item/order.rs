@@ -1,9 +1,10 @@
-//! Order that means nothing: that of the lists `required`, `type` and `enum` of a schema, and of the comma-separated words of a
-//! textual `default`. Servers that write these from sets write them in another order at every start.
+//! Settles order that means nothing: the order of the lists `required`, `type` and `enum` of a
+//! schema, and of the comma-separated words of a textual `default`. Servers that write these from
+//! sets change the order at every start.
 //!
-//! A name is a keyword in the place of one alone: not as the name of a property, nor inside `default`, `const`, `enum` or
-//! `examples`. `enum` keeps its order beside `enumNames`, and beside another list of equal length, which may describe its values
-//! one by one.
+//! A name counts as a keyword by its position: not as the name of a property, nor inside `default`,
+//! `const`, `enum` or `examples`. `enum` keeps its order beside `enumNames`, and beside another
+//! list of equal length, which may describe its values one by one.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -34,7 +35,7 @@ const SCHEMA_LIST: [&[u8]; 5] = [b"allOf", b"anyOf", b"items", b"oneOf", b"prefi
 const SCHEMAS: [&[u8]; 6] =
     [b"$defs", b"definitions", b"dependencies", b"dependentSchemas", b"patternProperties", b"properties"];
 
-/// The role of a value by its place.
+/// The role of a value in a definition, given by its position.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
     /// A tool's definition.
@@ -43,13 +44,13 @@ enum Role {
     /// An object of schemas.
     Schemas,
     SchemaList,
-    /// `required`, `type` or `enum`.
+    /// The list of `required`, `type` or `enum`.
     Loose,
-    /// Anything else, in which no name is a keyword.
+    /// Anything else; no name in it is a keyword.
     Value,
 }
 
-/// The place of a part in the text.
+/// The range of a part in the text, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Part {
     start: usize,
@@ -58,10 +59,10 @@ struct Part {
 
 /// A list whose order means nothing.
 struct Loose<'t> {
-    /// Of the way that leads to it; nothing, where nobody asked for it.
+    /// A digest of the path that leads to the list; `None` if the caller needs no paths.
     place: Option<Digest>,
     parts: Vec<Part>,
-    /// The texts that are the same for equal parts.
+    /// For each part, a text that is equal for equal values.
     keys: Vec<Cow<'t, [u8]>>,
 }
 
@@ -70,20 +71,21 @@ struct Open<'t> {
     role: Role,
     is_object: bool,
     start: usize,
+    /// A digest of the path to it.
     place: Option<Digest>,
-    /// The member that is being read.
+    /// The key of the member that is being read.
     key: Cow<'t, [u8]>,
-    /// How many values an array has so far.
+    /// The number of values that an array has so far.
     values: usize,
-    /// Of a loose array.
+    /// The parts of a loose array.
     parts: Vec<Part>,
     members: Members<'t>,
 }
 
-/// A keyword with its list: the place and the parts of that.
+/// A keyword with its list: the path and the parts of the list.
 type Keyword<'t> = (Cow<'t, [u8]>, Option<Digest>, Vec<Part>);
 
-/// The members of a schema that matter here.
+/// The members of a schema that matter for its order.
 #[derive(Default)]
 struct Members<'t> {
     loose: Vec<Keyword<'t>>,
@@ -99,7 +101,7 @@ impl<'t> Open<'t> {
         Self { role, is_object, start, place, key, values: 0, parts: Vec::new(), members }
     }
 
-    /// The place of the value that is being read.
+    /// Returns the digest of the path to the value that is being read.
     fn inner_place(&self) -> Option<Digest> {
         let own = self.place?;
         let number = self.values.to_le_bytes();
@@ -108,7 +110,7 @@ impl<'t> Open<'t> {
         Some(Digest::of_parts(&parts))
     }
 
-    /// The container that opens in this one.
+    /// Creates the container that opens in this one, with its role.
     fn child(&mut self, is_object: bool, start: usize) -> Self {
         let has = |names: &[&[u8]]| names.contains(&&*self.key);
         let role = match (self.role, is_object) {
@@ -125,7 +127,7 @@ impl<'t> Open<'t> {
         Self::new(role, is_object, start, place)
     }
 
-    /// A container in this one has been read.
+    /// Takes in a container in this one whose end is at `end`.
     fn close(&mut self, closed: Self, end: usize) {
         if self.role == Role::Loose {
             self.parts.push(Part { start: closed.start, end });
@@ -138,6 +140,7 @@ impl<'t> Open<'t> {
         }
     }
 
+    /// Takes in a scalar of this container.
     fn scalar(&mut self, token: Token) {
         let part = Part { start: token.start, end: token.end };
         if self.role == Role::Loose {
@@ -150,7 +153,8 @@ impl<'t> Open<'t> {
     }
 }
 
-/// The lists of a tool's definition whose order means nothing. `root` is where the places begin, for those who need them.
+/// Returns the lists of a tool's definition whose order means nothing. `root` is the digest of the
+/// empty path; without it no paths are computed.
 fn loose_lists(text: &[u8], root: Option<Digest>) -> Vec<Loose<'_>> {
     let mut found = Vec::new();
     let mut open: Vec<Open<'_>> = Vec::new();
@@ -189,13 +193,13 @@ fn loose_lists(text: &[u8], root: Option<Digest>) -> Vec<Loose<'_>> {
     found
 }
 
-/// Adds the lists of one schema, of which all members are known.
+/// Adds the loose lists of one schema whose members are all known.
 fn settle<'t>(text: &'t [u8], members: Members<'t>, found: &mut Vec<Loose<'t>>) {
     let Members { loose, default, lengths, has_enum_names } = members;
     let at = |part: &Part| text.get(part.start..part.end).unwrap_or_default();
     for (key, place, parts) in loose {
         let is_free = if *key == *b"enum" {
-            // One of that length is the list itself.
+            // The list itself has that length.
             !has_enum_names && lengths.iter().filter(|length| **length == parts.len()).count() == 1
         } else {
             parts.iter().all(|part| at(part).first() == Some(&b'"'))
@@ -213,7 +217,7 @@ fn settle<'t>(text: &'t [u8], members: Members<'t>, found: &mut Vec<Loose<'t>>) 
     }
 }
 
-/// A text that is the same for equal values.
+/// Returns a text that is equal for equal values.
 fn meaning(value: &[u8]) -> Cow<'_, [u8]> {
     if value.first() == Some(&b'"') && memchr::memchr(b'\\', value).is_none() {
         return Cow::Borrowed(value);
@@ -221,11 +225,11 @@ fn meaning(value: &[u8]) -> Cow<'_, [u8]> {
     canonical(&RawJson::trusted(value.to_vec())).map_or(Cow::Borrowed(value), |text| Cow::Owned(text.into_owned()))
 }
 
-/// The words of a string literal that begins at `start`, where it is nothing but words and commas. Spaces beside a comma stay where
-/// they are.
+/// Returns the words of a string literal that begins at `start`; `None` unless it is only words and
+/// commas. Spaces beside a comma are part of no word, and stay in place.
 fn words(literal: &[u8], start: usize) -> Option<Vec<Part>> {
     let text = literal.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
-    // Of text with escapes the places are not known.
+    // Positions in a text with escapes are not known.
     let text = std::str::from_utf8(text).ok().filter(|text| text.contains(',') && !text.contains('\\'))?;
     let mut parts = Vec::new();
     let mut at = start + 1;
@@ -241,7 +245,8 @@ fn words(literal: &[u8], start: usize) -> Option<Vec<Part>> {
     Some(parts)
 }
 
-/// A text with other parts in some places.
+/// Writes a text in which the first part of each edit is replaced by the second, a part of the same
+/// text.
 fn spliced(text: &[u8], mut edits: Vec<(Part, Part)>) -> RawJson {
     edits.sort_unstable_by_key(|(place, _)| place.start);
     let mut out = Vec::with_capacity(text.len());
@@ -255,7 +260,8 @@ fn spliced(text: &[u8], mut edits: Vec<(Part, Part)>) -> RawJson {
     RawJson::trusted(out)
 }
 
-/// The definition with these lists sorted: one text for all their orders. It is what the digest is of.
+/// Returns the definition with its loose lists sorted, so that all orders give one text. The digest
+/// is taken of it.
 pub(super) fn settled(definition: &RawJson) -> Cow<'_, RawJson> {
     let mut edits = Vec::new();
     for Loose { parts, keys, .. } in loose_lists(definition.bytes(), None) {
@@ -267,8 +273,8 @@ pub(super) fn settled(definition: &RawJson) -> Cow<'_, RawJson> {
     if edits.is_empty() { Cow::Borrowed(definition) } else { Cow::Owned(spliced(definition.bytes(), edits)) }
 }
 
-/// The definition with these lists in the order that another text of it has; `None` where they are. Everything else keeps its
-/// bytes.
+/// Returns the definition with its loose lists in the order of `like`, another text of it; `None`
+/// if they have it. Everything else keeps its bytes.
 pub(super) fn arranged(definition: &RawJson, like: &RawJson) -> Option<RawJson> {
     let root = Some(Digest::of(b""));
     let wanted: HashMap<Option<Digest>, Vec<Cow<'_, [u8]>>> =

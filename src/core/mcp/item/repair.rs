@@ -1,18 +1,20 @@
-//! Definitions held against the official schemas of all revisions, since strict clients refuse a whole list for one invalid
-//! definition. An optional member that is invalid is dropped; a definition that is invalid without it is withheld.
+//! Checks definitions against the official schemas of all revisions and repairs them, since strict
+//! clients refuse a whole list for one invalid definition. An invalid optional member is dropped; a
+//! definition that stays invalid is withheld.
 //!
-//! | invalid | becomes |
-//! |---|---|
-//! | an optional member, also of `annotations`, of an icon and of an argument | dropped |
-//! | an icon or argument that lacks what it must have | dropped from its list |
-//! | `outputSchema` | dropped as a whole |
-//! | `inputSchema` that is absent, `null` or has no `type` | gets `"type":"object"` |
-//! | `null` as `$schema`, `type`, `properties` or `required` of a schema's root | dropped |
-//! | a whole number with a fraction of nought or an exponent | is written without |
-//! | `true` or `false` as the schema of an argument | `{}` or `{"not":{}}`, which mean the same; older revisions know objects alone |
-//! | any other `inputSchema`, a URI that is none, the `name` of a resource or template | the item is withheld |
+//! - An invalid optional member, also of `annotations`, of an icon and of an argument, is dropped.
+//! - An icon or argument that lacks a required member is dropped from its list.
+//! - An invalid `outputSchema` is dropped as a whole.
+//! - An `inputSchema` that is absent, `null` or has no `type` gets `"type":"object"`.
+//! - `null` as `$schema`, `type`, `properties` or `required` of a schema's root is dropped.
+//! - A whole number with a fraction of zero or an exponent is written without it.
+//! - `true` or `false` as the schema of an argument becomes `{}` or `{"not":{}}`, which are
+//!   equivalent; older revisions accept only objects.
+//! - For any other invalid `inputSchema`, an invalid URI, or an invalid `name` of a resource or
+//!   template, the item is withheld.
 //!
-//! A member that revisions describe differently is held to the strictest of them where headend does not translate it.
+//! A member that revisions describe differently is held to the strictest of them, unless headend
+//! translates it.
 
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -21,24 +23,25 @@ use url::Url;
 use crate::mcp::method::List;
 use crate::wire::raw::{RawJson, RawObject, elements};
 
-/// Largest number up to which every whole one is exact.
+/// 2^53: up to here a double holds every integer exactly.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// A member that some revision knows.
+/// A member that some revision defines.
 struct Member {
     name: &'static str,
     shape: Shape,
     required: bool,
 }
 
-/// The values of a member that all revisions accept that know it.
+/// The values of a member that are valid in every revision that defines it.
 enum Shape {
     Text,
     Boolean,
     WholeNumber,
     /// A number from 0 to 1.
     Share,
-    /// A point in time as RFC 3339 writes it. The schemas say text alone; the SDKs insist on the format.
+    /// A point in time in the format of RFC 3339. The schemas demand a string only, the SDKs the
+    /// format.
     Time,
     Word(&'static [&'static str]),
     Texts,
@@ -51,6 +54,7 @@ enum Shape {
 }
 
 impl Shape {
+    /// Describes the valid values, for the operator.
     fn wanted(&self) -> &'static str {
         match self {
             Self::Text => "a text",
@@ -67,10 +71,12 @@ impl Shape {
     }
 }
 
+/// Creates an optional member.
 const fn may(name: &'static str, shape: Shape) -> Member {
     Member { name, shape, required: false }
 }
 
+/// Creates a required member.
 const fn must(name: &'static str, shape: Shape) -> Member {
     Member { name, shape, required: true }
 }
@@ -88,7 +94,8 @@ const CONTENT_ANNOTATIONS: Shape = Shape::Members(&[
     may("lastModified", Shape::Time),
 ]);
 
-/// `name` is the key, and schemas have rules of their own.
+/// The members of a tool, except `name`, which is its key, and the schemas, which have rules of
+/// their own.
 const TOOL: &[Member] = &[
     may("title", Shape::Text),
     may("description", Shape::Text),
@@ -144,10 +151,11 @@ const TEMPLATE: &[Member] = &[
     may("_meta", Shape::Object),
 ];
 
-/// Mends a definition where it stands, and adds a line to `repairs` for each change; all else keeps its bytes.
+/// Repairs a definition in place, and adds a line to `repairs` for each change; everything else
+/// keeps its bytes.
 ///
 /// # Errors
-/// Why the item is withheld, for the operator.
+/// The reason why the item is withheld, for the operator.
 pub(super) fn mend(list: List, definition: &mut RawObject, repairs: &mut Vec<String>) -> Result<(), &'static str> {
     let table = match list {
         List::Tools => TOOL,
@@ -163,7 +171,7 @@ pub(super) fn mend(list: List, definition: &mut RawObject, repairs: &mut Vec<Str
             input_schema(definition, repairs)?;
             output_schema(definition, repairs);
         }
-        // Clients that parse it refuse the list otherwise.
+        // Clients that parse the URI would refuse the whole list.
         List::Resources if definition.string("uri").is_none_or(|uri| Url::parse(&uri).is_err()) => {
             return Err("its URI is none: it has no scheme or is malformed");
         }
@@ -172,7 +180,7 @@ pub(super) fn mend(list: List, definition: &mut RawObject, repairs: &mut Vec<Str
     Ok(())
 }
 
-/// The verdict about a value.
+/// The verdict on a value: valid, valid after a repair, or invalid.
 enum Held {
     Valid,
     Repaired(RawJson),
@@ -185,8 +193,8 @@ impl Held {
     }
 }
 
-/// Drops the invalid members of an object; `false` where one that it must have is invalid or absent. `path` leads to the
-/// object.
+/// Drops the invalid optional members of an object, with a line in `repairs`; returns `false` if a
+/// required one is invalid or absent. `path` leads to the object.
 fn members(object: &mut RawObject, table: &[Member], path: &str, repairs: &mut Vec<String>) -> bool {
     for Member { name, shape, required } in table {
         let Some(value) = object.get(name) else {
@@ -209,6 +217,7 @@ fn members(object: &mut RawObject, table: &[Member], path: &str, repairs: &mut V
     true
 }
 
+/// Checks a value against a shape, and repairs its parts. `place` names the value in `repairs`.
 fn held(value: &RawJson, shape: &Shape, place: impl Fn() -> String, repairs: &mut Vec<String>) -> Held {
     Held::when(match shape {
         Shape::Text => is_text(value),
@@ -227,7 +236,7 @@ fn held(value: &RawJson, shape: &Shape, place: impl Fn() -> String, repairs: &mu
     })
 }
 
-/// Readers with a type for whole numbers refuse 7.0, which means the same.
+/// Checks a whole number, and writes 7.0 as 7: readers with a type for integers refuse the former.
 fn whole_number(value: &RawJson, place: impl Fn() -> String, repairs: &mut Vec<String>) -> Held {
     let Some(number) = number(value).filter(|number| number.fract() == 0.0) else { return Held::Invalid };
     let is_plain = value.bytes().iter().all(|byte| byte.is_ascii_digit() || *byte == b'-');
@@ -238,9 +247,10 @@ fn whole_number(value: &RawJson, place: impl Fn() -> String, repairs: &mut Vec<S
     Held::Repaired(RawJson::number(number))
 }
 
+/// Checks an object against a table of members, and repairs it.
 fn held_object(value: &RawJson, table: &[Member], place: &str, repairs: &mut Vec<String>) -> Held {
     let Ok(mut object) = RawObject::parse(value) else { return Held::Invalid };
-    // An element that is dropped has no other repairs.
+    // Kept apart: the repairs of an element that is dropped are not reported.
     let mut own = Vec::new();
     if !members(&mut object, table, place, &mut own) {
         return Held::Invalid;
@@ -250,6 +260,7 @@ fn held_object(value: &RawJson, table: &[Member], place: &str, repairs: &mut Vec
     if is_changed { Held::Repaired(object.encode()) } else { Held::Valid }
 }
 
+/// Checks each object of a list against a table of members, repairs it, or drops it from the list.
 fn held_list(value: &RawJson, table: &[Member], place: &str, repairs: &mut Vec<String>) -> Held {
     let Ok(listed) = elements(value) else { return Held::Invalid };
     let mut kept = Vec::with_capacity(listed.len());
@@ -270,13 +281,14 @@ fn held_list(value: &RawJson, table: &[Member], place: &str, repairs: &mut Vec<S
     if is_changed { Held::Repaired(RawJson::list(kept)) } else { Held::Valid }
 }
 
-/// One line for each kind of repair, however many elements had it.
+/// Adds a line unless it is there: one line for each kind of repair.
 fn tell(repairs: &mut Vec<String>, line: String) {
     if !repairs.contains(&line) {
         repairs.push(line);
     }
 }
 
+/// Checks and repairs the input schema of a tool.
 fn input_schema(definition: &mut RawObject, repairs: &mut Vec<String>) -> Result<(), &'static str> {
     let stated = definition.get("inputSchema").filter(|schema| !schema.is_null());
     let mut schema = match stated.map(RawObject::parse) {
@@ -307,7 +319,8 @@ fn input_schema(definition: &mut RawObject, repairs: &mut Vec<String>) -> Result
     Ok(())
 }
 
-/// The newest revision takes schemas of any type here, and older clients get those in a wrapping object.
+/// Checks and repairs the output schema of a tool, or drops it. The newest revision allows schemas
+/// of any type here; older clients get those in a wrapping object.
 fn output_schema(definition: &mut RawObject, repairs: &mut Vec<String>) {
     let Some(value) = definition.get("outputSchema") else { return };
     let mended = RawObject::parse(value).ok().and_then(|mut schema| {
@@ -333,7 +346,7 @@ fn output_schema(definition: &mut RawObject, repairs: &mut Vec<String>) {
     }
 }
 
-/// Drops members of a schema's root that are `null` for absent. Whether there was one.
+/// Drops members of a schema's root that are `null`; returns whether there was one.
 fn drop_nulls(schema: &mut RawObject, place: &str, repairs: &mut Vec<String>) -> bool {
     let mut is_changed = false;
     for name in ["$schema", "type", "properties", "required"] {
@@ -353,7 +366,8 @@ enum Fault {
     Required,
 }
 
-/// Checks the root of a schema, but for its type. `true` where schemas of its properties were rewritten.
+/// Checks the root of a schema except its type, and rewrites schemas of properties that are `true`
+/// or `false`. Returns whether any was rewritten.
 fn arguments(schema: &mut RawObject) -> Result<bool, Fault> {
     if schema.get("$schema").is_some_and(|dialect| !is_text(dialect)) {
         return Err(Fault::Dialect);
@@ -385,7 +399,7 @@ fn arguments(schema: &mut RawObject) -> Result<bool, Fault> {
     Ok(is_changed)
 }
 
-/// A string whose escapes are text: Python has no other.
+/// Reports whether a value is a string whose escapes form text; Python refuses others.
 fn is_text(value: &RawJson) -> bool {
     value.is_string() && value.parse::<String>().is_ok()
 }
@@ -394,8 +408,9 @@ fn number(value: &RawJson) -> Option<f64> {
     value.parse::<f64>().ok().filter(|number| number.is_finite())
 }
 
+/// Reports whether a text is a time that the SDKs can parse.
 fn is_time(text: &str) -> bool {
-    // The format may have small letters and leap seconds; the SDKs know neither.
+    // The format allows small letters and leap seconds; the SDKs accept neither.
     let is_plain = text.get(10..11) == Some("T") && !text.ends_with('z') && text.get(17..19) != Some("60");
     is_plain && OffsetDateTime::parse(text, &Rfc3339).is_ok()
 }

@@ -1,4 +1,4 @@
-//! Values with a `null` at each place where the official schemas have an optional member.
+//! Generates values with a `null` for each optional member in the official schemas.
 
 use std::collections::BTreeSet;
 
@@ -13,11 +13,11 @@ const SCHEMAS: [&str; 5] = [
     include_str!("../../../../tests/data/schema/2026-07-28.json"),
 ];
 
-/// The object at a JSON pointer, and the name of a member that it lacks and may have.
+/// A position: the JSON pointer of an object, and the name of an optional member that it lacks.
 type Place = (String, String);
 
-/// The value with one `null` more, for each place of the type of that name in any revision, and at
-/// last with all of them.
+/// Returns copies of the value with one `null` more, one for each optional member that the type of
+/// that name has in any revision, and at last a copy with all of them.
 ///
 /// # Panics
 /// If no revision knows the type.
@@ -84,7 +84,7 @@ impl<'a> Schemas<'a> {
         }
     }
 
-    /// Whether a value is of an alternative, as far as its constants and required members tell.
+    /// Reports whether a value fits an alternative, as far as constants and required members tell.
     fn fits(&self, schema: &'a Value, value: &Value) -> bool {
         let schema = self.resolved(schema);
         if let Some(alternatives) = schema.get("anyOf").and_then(Value::as_array) {

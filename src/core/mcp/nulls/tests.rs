@@ -47,7 +47,7 @@ fn a_result_with_nulls_is_the_result_without_them() {
     ] {
         assert_eq!(without_in_result(method, &raw(&whole)), None, "{name}");
         for (label, nulls) in with_nulls(name, &whole) {
-            // Legacy servers alone, see `project::without_null_content`.
+            // Only legacy servers may have it removed, see `project::without_null_content`.
             let mut whole = whole.clone();
             if nulls.get("structuredContent").is_some() {
                 whole["structuredContent"] = Value::Null;
@@ -99,7 +99,7 @@ fn params(heard: Heard) -> Value {
     }
 }
 
-/// Questions of each kind, with their types.
+/// Returns questions and notifications of each kind: method, name of the type, and parameters.
 fn questions() -> Vec<(&'static str, &'static str, Value)> {
     let fields = json!({
         "a": {"type": "string"},

@@ -1,46 +1,49 @@
 //! Removes the gateway's keys from every `_meta` of the protocol and keeps every other byte.
 //!
-//! One pass over the text without recursion. It enters only values that lead to a `_meta`, and steps over free content
-//! such as `structuredContent`, `arguments` or the `data` of a log message.
+//! One pass over the text without recursion. It enters only values that lead to a `_meta`, and
+//! skips free content such as `structuredContent`, `arguments` or the `data` of a log message.
 
 use crate::wire::raw::RawJson;
 use crate::wire::tokens::{Kind, Tokens, unescaped};
 
-/// Key of `_meta` for the gateway's reason not to do something.
+/// The key of `_meta` for the gateway's reason not to make a call.
 pub const REFUSAL: &str = "headend/refusal";
-/// Prefix of the gateway's keys.
+/// The prefix of the gateway's keys.
 const OURS: &[u8] = b"headend/";
-/// Key of `_meta` for the refusal of a gateway behind this one.
+/// The key of `_meta` for the refusal of a gateway behind this one.
 const UPSTREAM_REFUSAL: &str = "headend/upstream-refusal";
 
-/// A place in a message that can have a `_meta`, or leads to one.
+/// The role of a value in a message, if the value can have a `_meta` or leads to one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// The result of a request.
     Result,
-    /// `params`, a content block, a definition, a message of a prompt, and any other object with a `_meta`.
+    /// `params`, a content block, a definition, a message of a prompt, and any other object with a
+    /// `_meta`.
     Open,
     /// `inputRequests`: requests by key.
     Requests,
-    /// One of these requests.
+    /// A request among `inputRequests`.
     Request,
     /// An error object.
     Error,
-    /// Its `data`.
+    /// The `data` of an error object.
     ErrorData,
 }
 
 impl Place {
-    /// The place that a member leads to. Source: the schemas of all revisions, and that of the tasks extension.
+    /// Returns the role of the value of a member; `None` if it leads to no `_meta`. Source: the
+    /// schemas of all revisions, and of the tasks extension.
     pub(super) fn of_member(self, key: &str) -> Option<Self> {
         // Some readers ignore the case of keys.
         let is = |names: &[&str]| names.iter().any(|name| key.eq_ignore_ascii_case(name));
         let items = ["tools", "prompts", "resources", "resourceTemplates", "tasks"];
         match self {
-            // Content of results, messages and tool results; messages of prompts and of sampling; contents of resources.
+            // Content of results, messages and tool results; messages of prompts and of sampling;
+            // contents of resources.
             Self::Result | Self::Open if is(&["content", "messages", "contents", "resource"]) => Some(Self::Open),
             Self::Result | Self::Open if is(&items) || is(&["task"]) => Some(Self::Open),
-            // Result of a task that has ended.
+            // The result of a task that has ended.
             Self::Result | Self::Open if is(&["result"]) => Some(Self::Result),
             Self::Result | Self::Open if is(&["inputRequests"]) => Some(Self::Requests),
             Self::Result | Self::Open if is(&["error"]) => Some(Self::Error),
@@ -58,7 +61,8 @@ impl Place {
     }
 }
 
-/// The value without our keys, and their number. The refusal of a result is kept under a key that names its server.
+/// Returns the value without the gateway's keys, and their number. The refusal of a result is kept
+/// under a key that names its server.
 pub(super) fn without_ours(value: &RawJson, place: Place, upstream: &str) -> (RawJson, usize) {
     let (text, tokens) = (value.bytes(), Tokens::of(value.bytes()));
     let mut walk = Walk { text, tokens, open: Vec::new(), upstream, moved: false, out: Vec::new(), copied: 0, keys: 0 };
@@ -78,23 +82,24 @@ struct Level {
     is_object: bool,
 }
 
-/// Walks through valid JSON and copies everything but the removed keys.
+/// A walk through valid JSON that copies everything except the removed keys.
 struct Walk<'a> {
     text: &'a [u8],
     tokens: Tokens<'a>,
     open: Vec<Level>,
     upstream: &'a str,
-    /// The first refusal was moved to its new key; a second one is removed.
+    /// True once a refusal was moved to its new key; a second one is removed.
     moved: bool,
     out: Vec<u8>,
-    /// End of the part of the text that was copied or removed.
+    /// The end of the part of the text that was copied or removed.
     copied: usize,
     keys: usize,
 }
 
 impl Walk<'_> {
+    /// Walks through the whole text, whose root has this role.
     fn run(&mut self, place: Place) {
-        // Where the next value leads.
+        // The role of the next value; `None` if it leads to no `_meta`.
         let mut leads = Some(place);
         while let Some(token) = self.tokens.next() {
             match token.kind {
@@ -126,7 +131,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Walks through the members of a `_meta`.
+    /// Walks through the members of a `_meta`, removes the gateway's, and moves the first refusal
+    /// if it is a result's.
     fn meta(&mut self, of_result: bool) {
         self.tokens.next();
         let (mut some_kept, mut last_end) = (false, self.tokens.at());
@@ -151,7 +157,8 @@ impl Walk<'_> {
                 self.replace(end..end, b"}");
                 self.keys += 1;
             } else {
-                // Remove the comma before it; before the first kept member, the one after it.
+                // Removes the comma before the member, too; before the first kept member, the comma
+                // after it.
                 let gone = match (some_kept, follows) {
                     (true, _) => last_end..end,
                     (false, true) => start..self.tokens.at(),
@@ -164,7 +171,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Replaces bytes, which come after all earlier replacements.
+    /// Replaces a range of bytes, which has to come after all earlier replacements.
     fn replace(&mut self, gone: std::ops::Range<usize>, with: &[u8]) {
         self.out.extend_from_slice(self.text.get(self.copied..gone.start).unwrap_or_default());
         self.out.extend_from_slice(with);
@@ -172,12 +179,13 @@ impl Walk<'_> {
     }
 }
 
+/// Reports whether a key is [`REFUSAL`], in any spelling.
 fn is_refusal(key: &[u8]) -> bool {
     unescaped(key).is_some_and(|key| key == REFUSAL)
 }
 
-/// Whether a string literal, with its escapes read, begins with this text. Any text may follow, half a surrogate pair
-/// too.
+/// Reports whether a string literal, unescaped, begins with this text. Any text may follow, half a
+/// surrogate pair too.
 fn begins(literal: &[u8], text: &[u8]) -> bool {
     let mut rest = literal.get(1..).unwrap_or_default();
     text.iter().all(|want| {

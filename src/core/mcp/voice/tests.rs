@@ -3,7 +3,7 @@ use serde_json::{Map, Value, json};
 
 use super::*;
 
-/// The cleaned `result`, `error` or `params` of a message, and the counts of removals.
+/// Returns the cleaned `result`, `error` or `params` of a message, and the counts of removals.
 fn left(text: &str) -> (String, Taken) {
     let frame = Frame::from_upstream(Bytes::copy_from_slice(text.as_bytes())).unwrap();
     let Heard { message, taken, .. } = Ear::new("git", Bounds::CLIENT, |bytes| bytes).hear(&frame).unwrap();
@@ -223,7 +223,7 @@ fn an_error_that_could_be_ours_is_told_as_the_servers() {
     }
 }
 
-/// The names after `$ref` anywhere in a part of a schema.
+/// Collects the names after `$ref` anywhere in a part of a schema.
 fn refers_to(part: &Value, found: &mut Vec<String>) {
     match part {
         Value::Object(members) => {
@@ -238,7 +238,7 @@ fn refers_to(part: &Value, found: &mut Vec<String>) {
 
 #[test]
 fn every_member_that_leads_to_a_meta_in_the_schemas_is_known() {
-    // Members that only clients send or that no client sees.
+    // Members that only clients send, or that no client sees.
     const OTHERS: [&str; 4] = ["inputResponses", "roots", "extensions", "_meta"];
     let places = [Place::Result, Place::Request, Place::Error, Place::ErrorData];
     for text in [
@@ -288,7 +288,7 @@ fn nesting_costs_no_stack() {
     }
 }
 
-/// The same rules for a tree of values.
+/// Applies the same rules to a tree of values.
 fn reference(value: &Value, place: Option<Place>, in_list: bool, first: &mut bool) -> Value {
     match (value, place) {
         (Value::Array(parts), Some(_)) if !in_list => {
@@ -334,7 +334,7 @@ fn leads_to(place: Place, key: &str) -> Option<Place> {
     }
 }
 
-/// A string literal in one of its spellings.
+/// Writes a string literal in one of its spellings.
 fn literal(text: &str, spelling: u8) -> String {
     let mut out = String::from("\"");
     for (n, c) in text.chars().enumerate() {

@@ -1,29 +1,35 @@
-//! Texts that are canonical as they stand, as most arguments of calls are: nothing is written for them.
+//! Recognises texts that are canonical already, as the arguments of most calls are, so that nothing
+//! is written for them.
 
 use crate::wire::grammar::{DEEPEST, Place, Visit, walk};
 
-/// Longer numbers are read before they are believed.
+/// The length in bytes up to which an integer literal is known to be canonical without parsing it.
 const SHORT_NUMBER: usize = 15;
 
-/// Whether a text is JSON and its own canonical text. It says no to some that are: with fractions or keys beyond ASCII.
+/// Reports whether a text is JSON and equal to its own canonical text. It may say no to a canonical
+/// text, for instance one with fractions or with keys beyond ASCII.
 pub(super) fn is_canonical(text: &[u8]) -> bool {
     let keys = [&b""[..]; DEEPEST as usize];
     let mut settled = Settled { text, end: 0, gap: 0, depth: 0, keys };
     walk(text, &mut settled).is_some() && settled.end == text.len()
 }
 
+/// A walk over a text that stops at the first byte that is not canonical.
 struct Settled<'t> {
     text: &'t [u8],
-    /// Where the last thing ended, and how many bytes stand before the next if that closes nothing: a comma or a colon.
+    /// The end of the last token.
     end: usize,
+    /// The number of bytes expected before the next token unless that closes a container: 1 for a
+    /// comma or a colon, else 0.
     gap: usize,
     depth: usize,
-    /// The last key of each open object, with its first quote alone.
+    /// The last key of each open object, with its opening quote but without the closing one.
     keys: [&'t [u8]; DEEPEST as usize],
 }
 
 impl Settled<'_> {
-    /// Something stands right behind the last thing.
+    /// Checks that a token begins right after the last one and `self.gap` bytes; then stores its
+    /// end and the next gap.
     fn follows(&mut self, start: usize, end: usize, gap: usize) -> Option<()> {
         let follows = start == self.end + self.gap;
         (self.end, self.gap) = (end, gap);
@@ -48,7 +54,7 @@ impl Visit for Settled<'_> {
     fn key(&mut self, place: Place, is_escaped: bool) -> Option<()> {
         let key = place.of(self.text);
         let key = key.get(..key.len() - 1)?;
-        // Beyond ASCII the order of bytes is not that of UTF-16 units.
+        // Beyond ASCII the order of bytes is not the order of UTF-16 units.
         if is_escaped || !key.is_ascii() {
             return None;
         }

@@ -1,15 +1,17 @@
-//! Changes between two foreign texts, word by word, with hidden characters spelled out.
+//! Compares two foreign texts word by word, with hidden characters spelled out.
 
 use similar::{Algorithm, DiffTag, DiffableStr as _, capture_diff_slices};
 
 use super::block;
 
-/// More words and blanks between the first and the last change are not compared with each other, but line by line.
+/// The limit of words and blanks between the first and the last change; texts with more are
+/// compared line by line.
 const MAX_WORDS: usize = 6000;
-/// More lines between them are not compared at all.
+/// The limit of lines between the first and the last change; texts with more are not compared at
+/// all.
 pub const MAX_LINES: usize = 2000;
 
-/// Whether a part is in both texts, or in one.
+/// Membership of a part of the texts: in both, in the old one, or in the new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     Kept,
@@ -17,7 +19,7 @@ pub enum Change {
     Added,
 }
 
-/// The parts of both texts in their order. No two of a kind stand side by side.
+/// Returns the parts of both texts in order. Adjacent parts of one kind are joined.
 pub fn changes(old: &str, new: &str) -> Vec<(Change, String)> {
     let (old, new) = (block(old), block(new));
     let words = compared(&old.tokenize_words(), &new.tokenize_words(), &mut { MAX_WORDS });
@@ -31,9 +33,10 @@ pub fn changes(old: &str, new: &str) -> Vec<(Change, String)> {
     parts
 }
 
-/// The lines of both texts in their order, each with its end, as they are: hidden characters are not spelled out. Where too much
-/// changed to be compared, all of it is removed and added: `room` is the number of lines that may be compared, and becomes less by
-/// those that were.
+/// Returns the lines of both texts in order, each with its line end; hidden characters are not
+/// spelled out. `room` is the number of lines that may still be compared, and shrinks by those that
+/// were. If it does not suffice, everything between the common beginning and the common end is
+/// returned as removed and added, and `room` stays.
 pub fn by_lines<'t>(old: &'t str, new: &'t str, room: &mut usize) -> Vec<(Change, &'t str)> {
     let (old, new): (Vec<&str>, Vec<&str>) = (old.split_inclusive('\n').collect(), new.split_inclusive('\n').collect());
     compared(&old, &new, room).unwrap_or_else(|| {
@@ -46,7 +49,8 @@ pub fn by_lines<'t>(old: &'t str, new: &'t str, room: &mut usize) -> Vec<(Change
     })
 }
 
-/// The parts of both lists in their order; `None` where there is no room. Comparing takes time by the square of what is compared.
+/// Returns the parts of both lists in order, and subtracts the compared ones from `room`; `None` if
+/// there is not enough room. Without a bound the time would grow with the square of the length.
 fn compared<'t>(old: &[&'t str], new: &[&'t str], room: &mut usize) -> Option<Vec<(Change, &'t str)>> {
     let (head, old, new, tail) = ends(old, new);
     *room = room.checked_sub(old.len() + new.len())?;
@@ -64,7 +68,7 @@ fn compared<'t>(old: &[&'t str], new: &[&'t str], room: &mut usize) -> Option<Ve
     Some(out)
 }
 
-/// The beginning that both lists have, the rest of each, and the end that both have.
+/// Splits two lists into their common beginning, the rest of each, and their common end.
 fn ends<'l, 't>(
     old: &'l [&'t str],
     new: &'l [&'t str],
@@ -78,6 +82,7 @@ fn ends<'l, 't>(
     (kept, old, new, kept_after)
 }
 
+/// Pairs each part with one kind of change.
 fn all<'l, 't: 'l>(change: Change, parts: &'l [&'t str]) -> impl Iterator<Item = (Change, &'t str)> + use<'l, 't> {
     parts.iter().map(move |part| (change, *part))
 }

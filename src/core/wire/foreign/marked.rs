@@ -1,11 +1,11 @@
-//! Foreign text that is spelled out and still knows which of its characters were hidden, so that a page and a terminal can colour
-//! them.
+//! Text for people in which the escapes of hidden characters are marked, so that a page or a
+//! terminal can colour them.
 
 use std::fmt;
 
 use super::{characters, spelled};
 
-/// Text for people. Its parts are plain or the escape of a hidden character.
+/// A text in parts: each is plain text, or the escapes of hidden characters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Marked {
     parts: Vec<(bool, String)>,
@@ -13,19 +13,21 @@ pub struct Marked {
 }
 
 impl Marked {
-    /// Words of ours.
+    /// Creates a text from words of headend's own, without any escapes.
     pub fn own(text: &str) -> Self {
         let mut out = Self::default();
         out.push_own(text);
         out
     }
 
-    /// Foreign text in lines of its own: line feeds and tabs stay.
+    /// Creates a text from foreign lines: hidden characters are spelled out, line feeds and tabs
+    /// stay.
     pub fn of(text: &str) -> Self {
         Self::beginning(text, usize::MAX).0
     }
 
-    /// The beginning of such a text in at most so many bytes, and how many bytes of the text it is.
+    /// Does the same for the beginning of a text, up to `most` bytes of output. Also returns how
+    /// many bytes of the foreign text it holds.
     pub fn beginning(text: &str, most: usize) -> (Self, usize) {
         let (mut out, mut at) = (Self::default(), 0);
         for (c, hidden) in characters(text) {
@@ -39,17 +41,19 @@ impl Marked {
         (out, at)
     }
 
-    /// Foreign text between quotes, which it cannot close.
+    /// Creates a text from a foreign one between quotes, which it cannot close.
     pub fn quoted(text: &str) -> Self {
         let mut out = Self::default();
         out.push_quoted(text);
         out
     }
 
+    /// Appends words of headend's own, without any escapes.
     pub fn push_own(&mut self, text: &str) {
         self.put(false, text);
     }
 
+    /// Appends foreign text between quotes, which it cannot close.
     pub fn push_quoted(&mut self, text: &str) {
         self.put(false, "\"");
         for (c, hidden) in characters(text) {
@@ -64,19 +68,19 @@ impl Marked {
         self.put(false, "\"");
     }
 
-    /// Foreign text as in [`Self::of`].
+    /// Appends foreign text as [`Self::of`] shows it.
     pub fn push(&mut self, text: &str) {
         for (c, hidden) in characters(text) {
             self.add(hidden, c);
         }
     }
 
-    /// The parts in their order, and whether each is the escape of hidden characters.
+    /// Returns the parts in order, each with whether it holds escapes of hidden characters.
     pub fn parts(&self) -> impl Iterator<Item = (bool, &str)> {
         self.parts.iter().map(|(hidden, text)| (*hidden, text.as_str()))
     }
 
-    /// Length of the text in bytes.
+    /// Returns the length of the text in bytes.
     pub fn len(&self) -> usize {
         self.bytes
     }
@@ -85,6 +89,7 @@ impl Marked {
         self.bytes == 0
     }
 
+    /// Appends a character, spelled out if it is hidden.
     fn add(&mut self, hidden: bool, c: char) {
         if hidden {
             self.put(true, &spelled(c));
@@ -93,6 +98,7 @@ impl Marked {
         }
     }
 
+    /// Appends a text to the last part, or as a new part if that is of the other kind.
     fn put(&mut self, hidden: bool, text: &str) {
         self.bytes += text.len();
         match self.parts.last_mut() {

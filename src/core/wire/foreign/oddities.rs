@@ -1,4 +1,5 @@
-//! Facts about a foreign text that its reader would not notice: hidden characters, and words with letters of several scripts.
+//! Finds oddities of a foreign text that a reader would not notice: hidden characters, and words
+//! with letters of several scripts.
 
 use std::fmt::Write as _;
 
@@ -9,26 +10,28 @@ use unicode_security::mixed_script::AugmentedScriptSet;
 use super::{hidden_in, quoted};
 use crate::wire::tokens::strings;
 
-/// Words that are named; others are counted.
+/// The limit of words that are listed; further ones are counted.
 const MAX_WORDS: usize = 3;
-/// Letters that are named of each word.
+/// The limit of letters that are named for each word.
 const MAX_LETTERS: usize = 3;
-/// A longer word is cut, in bytes.
+/// The length in bytes at which a word is cut.
 const MAX_WORD: usize = 48;
 
-/// Oddities of some texts, counted.
+/// The oddities of the texts that were looked at.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Oddities {
-    /// Number of hidden characters.
+    /// The number of hidden characters.
     pub hidden: usize,
+    /// Descriptions of the first words that mix scripts.
     words: Vec<String>,
+    /// The number of further words that mix scripts.
     more: usize,
 }
 
 impl Oddities {
-    /// Looks at one more text.
+    /// Adds the oddities of one more text.
     pub fn look_at(&mut self, text: &str) {
-        // The end of a line by two characters is no more than that.
+        // CR LF ends a line, so its CR is not counted as hidden.
         self.hidden += hidden_in(text) - text.matches("\r\n").count();
         if text.is_ascii() {
             return;
@@ -42,7 +45,7 @@ impl Oddities {
         }
     }
 
-    /// Looks at the strings of a JSON text, keys among them.
+    /// Adds the oddities of all strings of a JSON text, keys included.
     pub fn look_at_json(&mut self, json: &str) {
         strings(json.as_bytes(), &mut |text| self.look_at(text));
     }
@@ -51,7 +54,7 @@ impl Oddities {
         self.hidden == 0 && self.words.is_empty()
     }
 
-    /// The hidden characters in words.
+    /// Describes the number of hidden characters; `None` if there are none.
     pub fn told_hidden(&self) -> Option<String> {
         match self.hidden {
             0 => None,
@@ -60,7 +63,7 @@ impl Oddities {
         }
     }
 
-    /// The words with letters of several scripts.
+    /// Describes the words with letters of several scripts; `None` if there are none.
     pub fn told_mixed(&self) -> Option<String> {
         let mut out = format!("letters of several scripts in one word: {}", self.words.join("; "));
         if self.more > 0 && write!(out, "; and {} more", self.more).is_err() {
@@ -70,12 +73,14 @@ impl Oddities {
     }
 }
 
+/// Reports whether a character belongs to a word: a letter, a digit or a mark.
 fn is_of_word(c: char) -> bool {
     c.is_alphanumeric() || GeneralCategoryGroup::Mark.contains(CodePointMapData::<GeneralCategory>::new().get(c))
 }
 
-/// The word with the letters that are not Latin, where it mixes scripts. Latin letters beside Chinese, Japanese or Korean ones are
-/// ordinary there. Source: UTS 39, "highly restrictive".
+/// Describes a word that mixes scripts, with its letters that are not Latin; `None` if it does not
+/// mix them. Latin letters beside Chinese, Japanese or Korean ones are ordinary. Source: UTS 39,
+/// "highly restrictive".
 fn mixed(word: &str) -> Option<String> {
     let latin = AugmentedScriptSet::for_char('a');
     let (mut all, mut others) = (AugmentedScriptSet::default(), AugmentedScriptSet::default());

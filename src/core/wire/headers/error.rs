@@ -1,6 +1,7 @@
-//! Why a header is refused.
+//! The errors of header values and of the annotations behind them.
 
-/// Why a header, an annotation or an argument was refused. Values never appear in the message, only names.
+/// The reason why a header, an annotation or an argument is refused. Messages hold names, never
+/// values.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderError {
     #[error("header value has a character that is not visible ASCII")]

@@ -1,8 +1,8 @@
-//! Finds the `x-mcp-header` annotations of an input schema and judges them.
+//! Finds the `x-mcp-header` annotations of an input schema and validates them.
 //!
-//! Only the parts of the schema that can hold an annotation are parsed. Under `properties` a key is the name of a property,
-//! never a keyword, and values such as `default` are data; everything else that is not reached through `properties` alone
-//! must be free of annotations.
+//! Only the parts of the schema that can hold an annotation are parsed. Under `properties` a key is
+//! the name of a property, never a keyword, and values such as `default` are data. Subschemas that
+//! are not reached through `properties` alone must hold no annotation.
 
 use std::borrow::Cow;
 
@@ -15,43 +15,47 @@ use crate::wire::tokens::{spells, unescaped};
 
 const KEYWORD: &str = "x-mcp-header";
 
-/// Nesting of subschemas that is followed. Deeper ones without an annotation do no harm.
+/// The deepest nesting of subschemas that is followed. A deeper subschema without an annotation is
+/// accepted.
 const MAX_DEPTH: usize = 64;
 
-/// Mirrored arguments per tool. Not in the specification: peers commonly refuse requests with more than 100 headers.
+/// The limit of mirrored arguments per tool. Not in the specification: peers commonly refuse
+/// requests with more than 100 headers.
 const MAX_PARAMS: usize = 64;
 
 /// An argument that its tool wants mirrored in a header.
 pub(super) struct Annotation {
-    /// Header name without `Mcp-Param-`.
+    /// The header name without `Mcp-Param-`.
     pub(super) name: String,
     /// Property names from the arguments down to the value; never empty.
     pub(super) path: Vec<String>,
 }
 
-/// The annotations of `input_schema`, in its order.
+/// Returns the annotations of `input_schema`, in its order.
 pub(super) fn annotations(input_schema: &str) -> Result<Vec<Annotation>, HeaderError> {
     let mut walk = Walk { found: Vec::new(), path: Vec::new() };
     walk.schema(input_schema.trim_ascii(), Place::Root, 0)?;
     Ok(walk.found)
 }
 
-/// How a subschema was reached.
+/// The way by which a subschema was reached.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Root,
-    /// Through `properties` only.
+    /// Through `properties` only, so that a header can mirror its value.
     Property,
     Elsewhere,
 }
 
+/// The state of a walk over a schema.
 struct Walk {
     found: Vec<Annotation>,
-    /// Properties from the root to the current subschema.
+    /// The names of the properties from the root to the current subschema.
     path: Vec<String>,
 }
 
 impl Walk {
+    /// Walks one subschema; `place` is the way by which it was reached.
     fn schema(&mut self, json: &str, place: Place, depth: usize) -> Result<(), HeaderError> {
         if !may_annotate(json) {
             return Ok(());
@@ -73,7 +77,7 @@ impl Walk {
                 KEYWORD => annotation = Some(value),
                 "type" => kind = Some(value),
                 "properties" => self.properties(value, place, depth)?,
-                // Keys are names here too, but nothing below is reachable.
+                // Keys are names here too, but a value below is not reachable.
                 "patternProperties" | "$defs" | "definitions" | "dependentSchemas" | "dependencies" => {
                     self.properties(value, Place::Elsewhere, depth)?;
                 }
@@ -105,6 +109,7 @@ impl Walk {
         Ok(())
     }
 
+    /// Validates one annotation and stores it.
     fn annotation(&mut self, json: &str, kind: Option<&str>, place: Place) -> Result<(), HeaderError> {
         if place != Place::Property {
             return Err(HeaderError::Unreachable);
@@ -125,19 +130,19 @@ impl Walk {
     }
 }
 
-/// Whether `json` can hold the keyword: literally, or with one of its characters escaped.
+/// Reports whether `json` can hold the keyword, literally or with one of its characters escaped.
 fn may_annotate(json: &str) -> bool {
     memmem::find(json.as_bytes(), KEYWORD.as_bytes()).is_some()
         || spells(json.as_bytes(), |c| KEYWORD.as_bytes().contains(&c))
 }
 
-/// Source: RFC 9110, 5.6.2.
+/// Reports whether a name is a `token`. Source: RFC 9110, 5.6.2.
 fn is_token(name: &str) -> bool {
     let is_tchar = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !name.is_empty() && name.bytes().all(is_tchar)
 }
 
-/// The members of a JSON object, each key once.
+/// Returns the members of a JSON object; fails if a key occurs twice.
 fn members(json: &str) -> Result<Vec<(Cow<'_, str>, &str)>, HeaderError> {
     let members = raw::members(json).map_err(|_| HeaderError::Schema)?;
     let mut keys: Vec<&str> = members.iter().map(|(key, _)| key.as_ref()).collect();

@@ -168,7 +168,7 @@ proptest! {
     }
 }
 
-/// The expected output for the whole input at once.
+/// Computes the expected lines for the whole input at once, and the length of the dropped rest.
 fn model(input: &[u8], limit: usize) -> (Vec<Line>, Option<usize>) {
     let mut parts: Vec<_> = input.split(|byte| *byte == b'\n').collect();
     let partial = parts.pop().unwrap_or_default();

@@ -81,7 +81,7 @@ fn a_message_of_an_upstream_with_one_reading_is_read_so() {
     assert_eq!(told(client), r#"response Some("\"7\"") Ok("{}")"#, "a client's id is its own");
 }
 
-/// All that a message says.
+/// Formats everything that a message holds.
 fn told(message: Result<Message, MessageError>) -> String {
     let json = |raw: &RawJson| raw.text().into_owned();
     match message {

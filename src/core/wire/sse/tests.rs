@@ -204,7 +204,7 @@ proptest! {
     }
 }
 
-/// Streams in which every rule of the format has a chance to apply.
+/// Generates streams in which every rule of the format has a chance to apply.
 fn stream() -> impl Strategy<Value = Vec<u8>> {
     let word = prop_oneof![
         4 => prop_oneof![Just("\n"), Just("\r"), Just("\r\n")].prop_map(|end| end.as_bytes().to_vec()),
@@ -218,7 +218,7 @@ fn stream() -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(word, 0..40).prop_map(|words| words.concat())
 }
 
-/// Data of the events in `text`, found without any state machine.
+/// Finds the data of the events in `text` without any state machine.
 fn model(text: &str) -> Vec<String> {
     let text = text.strip_prefix('\u{FEFF}').unwrap_or(text).replace("\r\n", "\n").replace('\r', "\n");
     let mut lines: Vec<_> = text.split('\n').collect();

@@ -9,7 +9,7 @@ fn tool(schema: &str) -> Definition {
     Definition::read(List::Tools, &RawJson::trusted(text)).unwrap()
 }
 
-/// Of two schemas: whether they have one digest.
+/// Reports whether two schemas have one digest.
 fn same(one: &str, other: &str) -> bool {
     tool(one).digest == tool(other).digest
 }
@@ -168,7 +168,7 @@ fn long_lists_and_long_ways_cost_no_more_than_their_length() {
     assert_eq!(other.pinned_as(one.digest, &one.canonical_text()).raw, one.raw);
 }
 
-/// A schema, and the same one with its loose lists in the order that the numbers say.
+/// Generates a schema, and the same schema with its loose lists in another order.
 fn schemas() -> impl Strategy<Value = (String, String)> {
     let names = Just(vec!["\"a\"", "\"b\"", "\"c\"", "\"d\""]);
     let list = (names.clone(), names.prop_shuffle());

@@ -24,7 +24,7 @@ fn named(list: List) -> &'static str {
     }
 }
 
-/// The schema of a definition in each revision, as text and compiled.
+/// Returns the schema of a definition in each revision, as text and compiled.
 fn official(list: List) -> Vec<(Revision, Value, Validator)> {
     let of = |(revision, text): &(Revision, &str)| {
         let document: Value = serde_json::from_str(text).unwrap();
@@ -36,7 +36,7 @@ fn official(list: List) -> Vec<(Revision, Value, Validator)> {
     SCHEMAS.iter().map(of).collect()
 }
 
-/// A definition with every member that there is.
+/// Returns a definition with all members.
 fn whole(list: List) -> Value {
     let icons = json!([{"src": "https://a.example/i.png", "mimeType": "image/png", "sizes": ["any"], "theme": "dark"}]);
     let content = json!({"audience": ["user"], "priority": 0.5, "lastModified": "2025-01-12T15:00:58Z"});
@@ -70,7 +70,7 @@ fn whole(list: List) -> Value {
     }
 }
 
-/// The place of every value below the root.
+/// Collects the JSON pointers of all values below the root.
 fn places(value: &Value, path: &str, all: &mut Vec<String>) {
     let parts: Vec<(String, &Value)> = match value {
         Value::Object(members) => members.iter().map(|(key, value)| (key.clone(), value)).collect(),
@@ -84,7 +84,8 @@ fn places(value: &Value, path: &str, all: &mut Vec<String>) {
     }
 }
 
-/// The definition with another value in each place, and without it.
+/// Returns the definition with a wrong value at each position, and with the value at each position
+/// removed.
 fn damaged(list: List) -> Vec<(String, Value)> {
     let whole = whole(list);
     let mut all = Vec::new();
@@ -120,7 +121,7 @@ fn what_is_listed_fits_the_schema_of_every_revision_and_what_fits_all_of_them_is
             let item = Definition::read(list, &RawJson::trusted(text.clone())).unwrap();
             let shown = item.raw.encode();
             if official.iter().all(|(_, _, validator)| validator.is_valid(&damaged)) {
-                // The SDKs parse times, and pictures have rules of their own.
+                // The SDKs parse times, and icons have rules of their own.
                 if !label.contains("lastModified") {
                     assert_eq!((item.repairs.len(), item.fault), (0, None), "{label}: {:?}", item.repairs);
                     assert!(label.contains("/icons") || shown.text() == text, "{label}: {}", shown.text());
@@ -166,7 +167,8 @@ fn the_tables_name_every_member_that_a_revision_knows() {
     }
 }
 
-/// The definition that clients get and the lines about it; the fault, where it is withheld.
+/// Returns the definition that clients get, the lines about its repairs, and the fault if it is
+/// withheld.
 fn read(list: List, text: &'static str) -> (String, Vec<String>, Option<&'static str>) {
     let item = Definition::read(list, &RawJson::trusted(text)).unwrap();
     (item.raw.encode().text().into_owned(), item.repairs, item.fault)
