@@ -5,13 +5,13 @@
 //! | when the question comes | the question |
 //! |---|---|
 //! | one call runs, and none was cancelled just now | belongs to that call |
-//! | several calls of one caller run | is held; new calls wait ([`super::turns`]), old ones may end |
+//! | several calls of one caller run | is held; new calls wait ([`super::turns`]), others may end |
 //! | no call runs, or calls of two callers were on this connection | is refused |
 //!
 //! A server does not answer a call before its question is answered. So a held question belongs to
 //! the one call that is left of those that ran when it came, as soon as the others were answered.
-//! It is refused when that takes longer than `attribution-timeout`, when one of these calls is
-//! cancelled, and together with a second question that comes meanwhile.
+//! The question is refused when that takes longer than `attribution-timeout`, when one of these
+//! calls is cancelled, and together with a second question that comes meanwhile.
 //!
 //! A server that asks and does not wait for the answer can so reach another client of the same
 //! caller, but never of another caller. An item that was seen to ask after its call was answered
