@@ -136,7 +136,7 @@ impl Attribution {
     /// Takes a request on the stream that `calls` share, and settles or holds it.
     pub fn heard(&mut self, request: &Request, calls: &[InFlight], now: Instant) -> Step {
         let candidates = self.open.candidates(calls.iter().map(|flight| flight.call), &self.doubt);
-        // Any other request gets its answer whatever runs.
+        // Any other request gets its answer, no matter which calls run.
         let is_question = matches!(judge(request, &self.declared, Candidates::Several), Verdict::Ambiguous(_));
         let mut step = Step::default();
         if !is_question {
@@ -174,8 +174,8 @@ impl Attribution {
             _ if any_runs && self.is_late(calls, now) => self.settle(request.clone(), Candidates::Late, step),
             Candidates::None => {
                 self.settle(request.clone(), candidates, step);
-                // Many servers ask for roots without a call, whatever they did before, so this
-                // teaches nothing.
+                // Many servers ask for roots without a call, so this says nothing about the item
+                // of the last call.
                 let is_roots = request.method.as_str() == "roots/list";
                 let is_refused =
                     !is_roots && step.settled.iter().any(|settled| matches!(settled.asked, Asked::Answered(Err(_), _)));

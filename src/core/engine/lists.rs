@@ -58,7 +58,7 @@ pub struct Trouble {
 #[derive(Debug, Default)]
 struct One {
     is_offered: bool,
-    /// True once the list was read in this session, whatever came since.
+    /// True once the list was read in this session, even if a later reading failed.
     is_known: bool,
     /// True if the list must be read: it has changed, or its last reading failed.
     is_stale: bool,

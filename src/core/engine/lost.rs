@@ -1,7 +1,7 @@
 //! Judges whether an answer over HTTP says that the server does not know the session of a request.
 //!
-//! Two kinds of answer prove it, and that the server has not looked at the request: a 404, whatever
-//! its body, and a 400 with a JSON-RPC error that the transport made before any method ran: its id
+//! Two kinds of answer prove it, and that the server has not looked at the request: a 404 with
+//! any body, and a 400 with a JSON-RPC error that the transport made before any method ran: its id
 //! is not the request's, and its code or message is that of an SDK's transport. Large SDKs say it
 //! in other ways too: any other 4xx that is no JSON-RPC answer to the request, or whose message
 //! names a session, is a doubt. The gateway then asks the server whether it knows the session, and

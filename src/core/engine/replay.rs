@@ -131,7 +131,8 @@ impl<M> Recording<M> {
     }
 
     /// Drops notices, and then events that were read, until the recording is within its bounds and
-    /// `excess` bytes smaller. If that is not enough, forgets the recording, unless it has a reader.
+    /// `excess` bytes smaller. If that is not enough, forgets the recording, unless it has a
+    /// reader.
     pub fn fit(&mut self, excess: usize) {
         let within = self.bytes.saturating_sub(excess).min(MAX_BYTES);
         while self.events.len() > MAX_EVENTS || self.bytes > within {

@@ -222,7 +222,7 @@ impl Following {
                 if failure.executed == Executed::No && self.missed < MAX_MISSED {
                     return Ok(None);
                 }
-                // The server accepted the call itself, whatever happened to the request about it.
+                // The server accepted the call itself, even though the request about it failed.
                 Err(Outcome::Failed(Failure { executed: Executed::Unknown, ..failure }))
             }
         }

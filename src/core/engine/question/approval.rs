@@ -12,8 +12,8 @@ use crate::wire::raw::{RawJson, RawObject};
 /// Key of the question in `inputRequests`; no upstream's question has it.
 pub const KEY: &str = "gw.consent";
 
-/// Makes the form whose answer decides on a call. No choice is made in advance, so a person who only
-/// confirms the form decides nothing.
+/// Makes the form whose answer decides on a call. No choice is made in advance, so a person who
+/// only confirms the form decides nothing.
 ///
 /// `has_session` says whether the client has a session, with which a yes for a session ends.
 pub fn form(message: &str, has_session: bool) -> InputRequest {
