@@ -19,10 +19,12 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// Makes the answer with a result.
     pub fn ok(result: RawJson) -> Self {
         Self { outcome: Ok(result), status: None }
     }
 
+    /// Makes the answer with an error.
     pub fn error(code: i64, message: &str, data: Option<&RawJson>) -> Self {
         Self { outcome: Err(error_object(code, message, data)), status: None }
     }

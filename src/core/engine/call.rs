@@ -140,6 +140,7 @@ pub struct Deadline {
 }
 
 impl Deadline {
+    /// Begins a deadline: `idle` is the longest silence, `max` the longest time altogether.
     pub fn new(now: Instant, idle: Duration, max: Duration) -> Self {
         Self { idle, idle_at: now + idle, hard_at: now + max }
     }

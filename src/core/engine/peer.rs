@@ -312,6 +312,7 @@ impl<P: CallPort> Peer<P> {
         self.attribution.park(key);
     }
 
+    /// Writes the answer to a request of the server.
     fn reply(&mut self, id: &RawJson, answer: &ClientAnswer) {
         put_line(&mut self.out, &message::encode_answer(id, answer));
     }
@@ -347,6 +348,7 @@ impl<P: CallPort> Peer<P> {
         }
     }
 
+    /// Reads one message, and acts on it by its kind.
     fn handle_message(&mut self, frame: &Frame, now: Instant) {
         let Heard { message, broken, quirk, taken } = match self.ear.hear(frame) {
             Ok(heard) => heard,
@@ -453,6 +455,7 @@ impl<P: CallPort> Peer<P> {
         }
     }
 
+    /// Sends a question of the handshake.
     fn ask_question(&mut self, question: Question) {
         let params = question.params(&self.hop, &self.declared);
         self.ask(question.method(), Some(&params), Waiting::Handshake);
@@ -479,6 +482,7 @@ impl<P: CallPort> Peer<P> {
         }
     }
 
+    /// Sends a request of ours, and notes what its answer is for.
     fn ask(&mut self, method: Method, params: Option<&RawJson>, waiting: Waiting<P>) {
         if let Some(id) = self.pending.insert(waiting) {
             let id = RawJson::trusted(id.to_string());
@@ -486,6 +490,7 @@ impl<P: CallPort> Peer<P> {
         }
     }
 
+    /// Acts on a response by the request of ours that it answers.
     fn handle_response(&mut self, response: Response, frame: &Frame, now: Instant) {
         let Some(id) = response.id.as_ref().and_then(WireId::from_raw) else {
             return self.handle_unknown(frame);
@@ -518,6 +523,7 @@ impl<P: CallPort> Peer<P> {
         }
     }
 
+    /// Ends a call with the server's response, and reports what is wrong with the response.
     fn finish_call(&mut self, port: P, response: Response, now: Instant) {
         let era = match self.state {
             State::Ready(agreed) => agreed.revision.era(),
@@ -546,6 +552,7 @@ impl<P: CallPort> Peer<P> {
         self.settle(step);
     }
 
+    /// Ends the handshake with success, and begins to read the lists if they are read here.
     fn ready(&mut self, agreed: Agreed, now: Instant) {
         // The answer to the other question of the handshake no longer decides anything.
         let is_over = |waiting: &Waiting<P>| matches!(waiting, Waiting::Handshake | Waiting::Discover);
@@ -580,12 +587,14 @@ impl<P: CallPort> Peer<P> {
         }
     }
 
+    /// Requests a page of a list.
     fn ask_page(&mut self, page: Page, now: Instant) {
         let State::Ready(agreed) = self.state else { return };
         let (params, method) = (page.params(&self.hop, agreed.revision), page.reading.list.method());
         self.ask(method, params.as_ref(), Waiting::List(Box::new(page.reading), Some(now + self.times.start)));
     }
 
+    /// Passes a notification to its recipient, or reports it.
     fn handle_notification(&mut self, notification: Notification, now: Instant) {
         let kind = NoticeKind::of(&notification.method);
         let of_stream = matches!(kind, NoticeKind::Updated | NoticeKind::Changed(_) | NoticeKind::Other);
@@ -617,6 +626,7 @@ impl<P: CallPort> Peer<P> {
         }
     }
 
+    /// Passes a log message to the only call in flight, or reports it as unclaimed.
     fn handle_log(&mut self, notification: Notification) {
         // A pipe does not tell which call a message belongs to; with one call in flight there is no
         // doubt.

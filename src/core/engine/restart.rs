@@ -23,6 +23,7 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Returns the longest wait after such failures.
     fn longest(self) -> Duration {
         match self {
             Self::Connection => Duration::from_secs(10),

@@ -95,6 +95,7 @@ impl SessionTerms {
         Some(bytes)
     }
 
+    /// Reads what [`Self::bytes`] has written.
     fn of(bytes: &[u8]) -> Option<Self> {
         let ([flags], rest) = bytes.split_first_chunk::<1>()?;
         let (date, rest) = rest.split_first_chunk::<4>()?;
@@ -114,6 +115,7 @@ impl SessionTerms {
     }
 }
 
+/// Returns each word behind the character that stands for it.
 fn words() -> impl DoubleEndedIterator<Item = (char, &'static str)> {
     (FIRST_WORD..='\u{19}').zip(WORDS).collect::<Vec<_>>().into_iter()
 }

@@ -36,6 +36,7 @@ pub struct TaskName {
 }
 
 impl TaskName {
+    /// Reads what [`TaskKey::seal`] encodes behind the expiry.
     fn parse(bytes: &[u8]) -> Option<Self> {
         let (upstream, rest) = part(bytes)?;
         let (item, id) = part(rest)?;

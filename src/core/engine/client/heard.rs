@@ -87,6 +87,7 @@ impl Heard {
 pub struct Batch(Vec<Said>);
 
 impl Batch {
+    /// Reads the messages of a batch; none if there are more than [`MAX_MESSAGES`].
     fn of(mut parts: Vec<RawJson>, bounds: Bounds) -> Self {
         if parts.len() > MAX_MESSAGES {
             parts.clear();

@@ -128,6 +128,7 @@ impl Terms {
         self.check_issuer(first).map(|()| first.clone())
     }
 
+    /// Returns the pinned issuers that are usable addresses.
     fn pins(&self) -> impl Iterator<Item = Url> + '_ {
         self.issuers.iter().filter_map(|issuer| parsed(issuer))
     }
@@ -158,6 +159,7 @@ pub(super) fn same_issuer(one: &str, other: &str) -> bool {
     one == other || (without(one) == without(other) && is_bare()) || (has_other_letters() && is_one_address())
 }
 
+/// Returns whether a URL has nothing behind its host.
 fn is_bare(url: &Url) -> bool {
     url.path() == "/" && url.query().is_none()
 }
