@@ -19,7 +19,7 @@ use crate::wire::raw::{RawJson, RawObject};
 /// `initialize` as well. The start of a package runner is part of it. A later answer still counts.
 pub const PROBE_TIME: Duration = Duration::from_secs(10);
 
-/// Advice for the operator of a legacy server that fails at the question for its era.
+/// Advice for the operator when a server of unknown era fails at `server/discover`.
 pub const LEGACY_ADVICE: &str = "; if the server is older than 2026-07-28, write `era = \"legacy\"` in its table";
 
 /// Time that the answer to `server/discover` has after that to `initialize`. Even a slow server has

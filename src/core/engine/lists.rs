@@ -109,7 +109,7 @@ pub struct Lists {
     refresh_at: Option<Instant>,
     /// True if something was read or is known to be missing, and was not reported yet.
     is_news: bool,
-    /// Number of readings in a row whose part for clients that can be asked failed.
+    /// Number of readings in a row in which the lists for clients that can be asked failed.
     failures_for_askers: u32,
     /// Quirks of answers that were read all the same, and that are not reported yet.
     quirks: Vec<Quirk>,

@@ -48,7 +48,7 @@ impl<T> Pending<T> {
         self.slots.get_mut(slot).filter(|(uses, _)| WireId::new(slot, *uses) == id).map(|(_, value)| value)
     }
 
-    /// Removes a request and returns it.
+    /// Removes the request with that id and returns it, or tells why there is none.
     pub fn take(&mut self, id: WireId) -> Lookup<T> {
         let slot = id.slot();
         match self.slots.get(slot) {

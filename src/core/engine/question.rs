@@ -100,7 +100,7 @@ impl<W> OnStream<W> {
         self.open.iter_mut()
     }
 
-    /// Removes the question at that index of the iteration.
+    /// Removes the question at that index of [`Self::iter_mut`].
     pub fn end(&mut self, at: usize) -> Option<Shown<W>> {
         (at < self.open.len()).then(|| self.open.swap_remove(at))
     }

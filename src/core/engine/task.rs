@@ -37,7 +37,7 @@ pub enum Errand {
 /// The current activity for a call.
 #[derive(Debug)]
 enum Doing {
-    /// The request is in flight.
+    /// This request is in flight.
     Waiting(Errand),
     /// No request is in flight, and the next one is due at this time.
     Rest(Instant),

@@ -1,4 +1,5 @@
-//! The login page where a person agrees, and its call-back: state, PKCE, and whose answer it is.
+//! The login page where a person agrees, and the call-back from it: state, PKCE, and the check that
+//! the call-back answers this login.
 //!
 //! Source: RFC 6749, 4.1; RFC 7636; RFC 9207; MCP 2026-07-28, authorization, "Authorization
 //! Response Validation".

@@ -23,7 +23,7 @@ use super::token::{self, Asked, Grant, Login, Tokens};
 pub enum Kind {
     /// A person agrees on a page.
     Person,
-    /// The client has rights of its own.
+    /// The client asks for its own rights, with its own credential.
     ClientCredentials,
     /// The platform vouches for the workload with this token.
     Workload(Hidden),
