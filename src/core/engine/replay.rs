@@ -26,7 +26,7 @@ pub struct Recording<M> {
     next: u64,
     /// Number of the first event that the reader was not given yet.
     read: u64,
-    /// Number from which on no event is lost that must arrive.
+    /// First number from which a client can read on without missing an event that must arrive.
     whole_from: u64,
     /// Number of the reader; 0 if there is none.
     reader: u64,

@@ -20,7 +20,7 @@ pub enum Field {
     Version,
     #[strum(serialize = "mcp-method")]
     Method,
-    /// The name of the item.
+    /// Name or URI of the item.
     #[strum(serialize = "mcp-name")]
     Name,
 }

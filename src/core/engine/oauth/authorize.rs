@@ -123,7 +123,7 @@ impl Authorization {
 /// The query of a call-back.
 #[derive(Clone, Debug, Default)]
 pub struct Callback {
-    /// The key of the login that it belongs to.
+    /// Key of the login that the call-back belongs to.
     pub state: Option<Hidden>,
     code: Option<Hidden>,
     iss: Option<String>,

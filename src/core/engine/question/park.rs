@@ -21,7 +21,7 @@ use crate::wire::raw::{RawJson, RawObject};
 pub const GRACE: Duration = Duration::from_secs(30);
 /// Most parked calls of all callers.
 const MAX_PARKED: usize = 256;
-/// Most parked calls of one caller. Callers without a share of their own have no such bound.
+/// Most parked calls of one caller. For [`Caller::is_local`] only the bound of all callers counts.
 pub const MAX_PER_CALLER: usize = 16;
 
 /// The name of a parked call, which travels only inside a sealed state.
