@@ -1,4 +1,6 @@
-//! The state machines: routing, one call, one upstream connection, restarts. Pure: `now` is an argument, effects are values.
+//! State machines of the protocol: routing, calls, upstream connections and their restarts.
+//!
+//! All of them are pure: `now` is an argument, and effects are returned as values.
 
 pub mod answer;
 pub mod ask;

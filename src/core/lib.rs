@@ -1,7 +1,9 @@
-//! The core of headend: functions and state machines without a socket, a file or a clock.
+//! The pure core of headend: protocol types, policy and state machines, without sockets, files or a
+//! clock.
 //!
-//! A crate of its own, so that the compiler keeps it pure: its manifest names no runtime and no HTTP, and `now` is an
-//! argument. In reading order: [`wire`], [`mcp`], [`catalog`], [`policy`], [`engine`]; each may use those before it.
+//! It is a crate of its own so that the compiler keeps it pure: its manifest names no runtime and
+//! no HTTP, and `now` is an argument. In reading order: [`wire`], [`mcp`], [`catalog`], [`policy`],
+//! [`engine`]; each may use those before it.
 
 #![allow(
     clippy::missing_errors_doc,

@@ -1,4 +1,4 @@
-//! Answers that are ready, and the refusals that need nothing but the request.
+//! The answer to a client's request, and the refusals that are made from the request alone.
 
 use bytes::Bytes;
 
@@ -10,24 +10,26 @@ use crate::wire::foreign;
 use crate::wire::message::error_object;
 use crate::wire::raw::RawJson;
 
-/// An answer that is ready.
+/// The complete answer to a client's request: a result or an error object.
 #[derive(Clone, Debug)]
 pub struct Answer {
     pub outcome: Result<RawJson, RawJson>,
-    /// For errors that the modern era gives an HTTP status of their own.
+    /// HTTP status, for errors that do not get the transport's default.
     pub status: Option<u16>,
 }
 
 impl Answer {
+    /// Makes the answer with a result.
     pub fn ok(result: RawJson) -> Self {
         Self { outcome: Ok(result), status: None }
     }
 
+    /// Makes the answer with an error.
     pub fn error(code: i64, message: &str, data: Option<&RawJson>) -> Self {
         Self { outcome: Err(error_object(code, message, data)), status: None }
     }
 
-    /// The result or error.
+    /// Returns the bytes of the result or of the error object.
     pub fn bytes(&self) -> &Bytes {
         let (Ok(raw) | Err(raw)) = &self.outcome;
         raw.bytes()
@@ -39,14 +41,16 @@ impl Answer {
     }
 }
 
-/// The error for a method that this era does not define or this release does not serve.
+/// Returns the error for a method that this era does not define or this release does not serve. In
+/// the modern era its HTTP status is 404.
 pub fn not_found(method: &str, era: Era) -> Answer {
     let answer =
         Answer::error(code::METHOD_NOT_FOUND, &format!("Method not found: {}", foreign::short(method, 64)), None);
     if era == Era::Modern { answer.with_status(404) } else { answer }
 }
 
-/// The error for parameters that cannot be read.
+/// Returns the error for parameters that cannot be read. If `params` or `_meta` is no object, its
+/// HTTP status is 400.
 pub fn invalid(error: &RouteError) -> Answer {
     let answer = Answer::error(code::INVALID_PARAMS, &error.to_string(), None);
     let malformed = matches!(error, RouteError::Params | RouteError::Meta(MetaError::NotAnObject));

@@ -1,11 +1,13 @@
-//! Attribution of a legacy server's requests (elicitation, sampling, roots) to the call that they belong to.
+//! Judges the requests of a legacy server to clients (elicitation, sampling, roots), and keeps
+//! those that are open.
 //!
-//! A request is tied to a call only where there is no doubt: it came on the call's own stream, or the call is the only one on
-//! its connection, or the only one that is left of those that ran when the request came ([`super::attribution`]). Everything else is
-//! refused; nothing is guessed and nothing is sent to several clients.
+//! A request is tied to a call only where there is no doubt: it came on the call's own stream, or
+//! the call is the only one on its connection, or the only one that is left of those that ran when
+//! the request came ([`super::attribution`]). Every other request is refused; nothing is guessed,
+//! and nothing is sent to several clients.
 //!
-//! A parked call asks nothing while it waits for its client. Calls of items that ask pass one at a time ([`super::askers`]). Servers
-//! learn roots only if the operator allows it.
+//! A parked call asks nothing while it waits for its client. Calls of items that ask pass one at a
+//! time ([`super::askers`]). Servers learn roots only if the operator allows it.
 
 use crate::engine::doubt::Doubt;
 use crate::mcp::input::{Kinds, Roots, cancel, decline, roots_result};
@@ -14,13 +16,13 @@ use crate::wire::code;
 use crate::wire::message::{Request, error_object};
 use crate::wire::raw::RawJson;
 
-/// Requests of one server that may be open at once.
+/// Most requests of one server that may be open at once.
 const MAX_OPEN: usize = 64;
 
 /// A request of a server that belongs to one call.
 #[derive(Clone, Debug)]
 pub struct ServerRequest {
-    /// The server's own.
+    /// The server's own id.
     pub id: RawJson,
     pub method: String,
     pub params: Option<RawJson>,
@@ -37,7 +39,8 @@ pub struct Declared {
 }
 
 impl Declared {
-    /// Declares what clients offer, as far as the operator lets this server see it.
+    /// Makes the declaration from the kinds of input that clients offer. The operator's setting
+    /// decides whether it has roots.
     pub fn new(offered: Kinds, roots: &Roots) -> Self {
         let shown = match roots {
             Roots::Hidden => false,
@@ -54,11 +57,11 @@ pub enum Candidates {
     None,
     One(u64),
     Several,
-    /// One that is in flight, or one that was cancelled just now.
+    /// A call in flight, or one that was cancelled just now.
     Doubtful,
     /// Calls of several callers share the connection.
     Foreign,
-    /// One that is in flight, or an ended one of an item that asks late.
+    /// A call in flight, or an ended one of an item that asks late.
     Late,
 }
 
@@ -72,26 +75,28 @@ impl Candidates {
     }
 }
 
-/// The verdict about a request.
+/// The verdict on a request of a server.
 #[derive(Debug)]
 pub enum Verdict {
-    /// Answered at once, as it should be.
+    /// The request is answered at once, and nothing is wrong with it.
     Answer(ClientAnswer),
-    /// Refused: the server had no reason to ask.
+    /// The request is refused: the server had no reason to ask.
     Refuse(ClientAnswer),
-    /// Refused: it may belong to several calls.
+    /// The request is refused: it may belong to several calls.
     Ambiguous(ClientAnswer),
+    /// The request belongs to this call.
     Tied(u64),
 }
 
-/// Judges a server's request by the declared capabilities and by the calls in flight on its connection.
+/// Judges a server's request by the declared capabilities and by the calls that it may belong to.
 pub fn judge(request: &Request, declared: &Declared, candidates: Candidates) -> Verdict {
     let is_declared = match request.method.as_str() {
         "elicitation/create" => declared.kinds.form || declared.kinds.url,
         "sampling/createMessage" => declared.kinds.sampling,
         "roots/list" => match &declared.roots {
             Roots::Fixed(uris) => return Verdict::Answer(Ok(roots_result(uris))),
-            // Many servers ask right after the handshake, when there is no call. They would keep a list for good, also an empty one.
+            // Many servers ask right after the handshake, when there is no call, and would keep a
+            // list for good, even an empty one.
             Roots::Client if candidates == Candidates::None && declared.kinds.roots => {
                 let text =
                     "the roots are those of a call's client, and no call is in progress; ask again in the next call";
@@ -132,7 +137,7 @@ pub fn judge(request: &Request, declared: &Declared, candidates: Candidates) -> 
     }
 }
 
-/// The answer for a client that cannot be asked this.
+/// Returns the answer for a client that cannot be asked this.
 pub fn unable(method: &str) -> ClientAnswer {
     match method {
         "sampling/createMessage" => {
@@ -142,12 +147,13 @@ pub fn unable(method: &str) -> ClientAnswer {
     }
 }
 
-/// The answer to a question that people are not shown: the person, as far as the server knows, said no.
+/// Returns the answer to a question that people are not shown. As far as the server knows, the
+/// person declined.
 pub fn refused(method: &str) -> ClientAnswer {
     if method == "elicitation/create" { Ok(decline()) } else { unable(method) }
 }
 
-/// The answer for a client that does not answer.
+/// Returns the answer for a client that does not answer.
 pub fn declined(method: &str) -> ClientAnswer {
     match method {
         "elicitation/create" => Ok(cancel()),
@@ -156,12 +162,13 @@ pub fn declined(method: &str) -> ClientAnswer {
     }
 }
 
-/// A client's answer as a modern server takes it, which has no place for errors. `None` where only an error would be true.
+/// Converts a client's answer for a modern server, which takes no errors: an error becomes the
+/// answer for a client that does not answer. Returns `None` if that is an error too.
 pub fn response(method: &str, answer: ClientAnswer) -> Option<RawJson> {
     answer.ok().filter(RawJson::is_object).or_else(|| declined(method).ok())
 }
 
-/// The requests of one server that wait for an answer, and the calls that they belong to.
+/// The requests of one server that wait for an answer, each with the call that it belongs to.
 #[derive(Debug, Default)]
 pub struct OpenRequests {
     open: Vec<(ServerRequest, u64)>,
@@ -170,15 +177,15 @@ pub struct OpenRequests {
 }
 
 impl OpenRequests {
-    /// The calls that a request without a stream of its own may belong to. A parked call asks nothing more while it waits,
-    /// so it is one of them only where no other call runs.
+    /// Returns the calls that a request on a shared stream may belong to. A parked call asks
+    /// nothing while it waits, so it counts only if no other call runs.
     pub fn candidates(&self, calls: impl Iterator<Item = u64> + Clone, doubt: &Doubt) -> Candidates {
         let running = Candidates::of(calls.clone().filter(|call| !self.parked.contains(call)));
         let candidates = if matches!(running, Candidates::None) { Candidates::of(calls) } else { running };
         if matches!(candidates, Candidates::One(_)) && doubt.is_open() { Candidates::Doubtful } else { candidates }
     }
 
-    /// `false` when too many are open, or one of that id is.
+    /// Adds a request; false if too many are open, or one with its id is.
     pub fn enter(&mut self, request: &ServerRequest, call: u64) -> bool {
         let fits = self.open.len() < MAX_OPEN && !self.open.iter().any(|(open, _)| open.id == request.id);
         if fits {
@@ -187,14 +194,16 @@ impl OpenRequests {
         fits
     }
 
-    /// The client has the question, and the call waits.
+    /// Notes that the client of a call has its question before it, and that the call waits. Does
+    /// nothing if no request of the call is open.
     pub fn park(&mut self, call: u64) {
         if !self.parked.contains(&call) && self.open.iter().any(|(_, of)| *of == call) {
             self.parked.push(call);
         }
     }
 
-    /// Ends a request: it is answered, or its server withdrew it. `None` when it was not open.
+    /// Removes a request that is answered or withdrawn, and returns its call, which is no longer
+    /// parked. Returns `None` if the request was not open.
     pub fn take(&mut self, id: &RawJson) -> Option<u64> {
         let at = self.open.iter().position(|(open, _)| open.id == *id)?;
         let call = self.open.swap_remove(at).1;
@@ -202,23 +211,23 @@ impl OpenRequests {
         Some(call)
     }
 
-    /// Whether the call does nothing but wait for its client.
+    /// Returns whether the call does nothing but wait for its client.
     pub fn is_parked(&self, call: u64) -> bool {
         self.parked.contains(&call)
     }
 
-    /// Whether a request of that call is open.
+    /// Returns whether a request of that call is open.
     pub fn has_open(&self, call: u64) -> bool {
         self.open.iter().any(|(_, of)| *of == call)
     }
 
-    /// How many are open, and calls that wait for them.
+    /// Returns the number of open requests and of calls that wait for them.
     #[cfg(test)]
     pub fn left(&self) -> usize {
         self.open.len() + self.parked.len()
     }
 
-    /// Ends all requests of a call that has ended.
+    /// Removes all open requests of a call that has ended, and returns them.
     pub fn of_call(&mut self, call: u64) -> Vec<ServerRequest> {
         self.parked.retain(|parked| *parked != call);
         self.open.extract_if(.., |(_, of)| *of == call).map(|(request, _)| request).collect()

@@ -1,14 +1,16 @@
-//! Items that ask their client in the middle of a call, as far as their server has shown it. Their calls pass one at a time where
-//! nothing says which call a question belongs to.
+//! Remembers which items of an upstream ask their client in the middle of a call.
 //!
-//! | seen | what follows for its calls |
+//! Calls of these items pass one at a time on connections on which a question does not tell its
+//! call.
+//!
+//! | observation | consequence |
 //! |---|---|
-//! | a question was tied to one | they take turns |
-//! | one ran when a question came that could not be tied | they take turns, until it is known which of the items in flight asked |
-//! | a question came after one was answered and no other ran | they take turns, and their questions are refused |
+//! | a question was tied to a call of the item | its calls take turns |
+//! | a call ran when a question came that could not be tied | they do until it is known who asked |
+//! | a question came after a call was answered and no other ran | they do; questions are refused |
 //!
-//! An item whose definition has changed is another item. Only questions on streams that calls share count: on a call's own stream
-//! nothing is in doubt.
+//! An item whose definition has changed is another item. Only questions on streams that calls share
+//! count: on a call's own stream nothing is in doubt.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,17 +24,17 @@ use crate::mcp::method::List;
 use crate::policy::Caller;
 use crate::wire::digest::Digest;
 
-/// Items of one upstream that are kept. With more, all of its items count as suspects, and with more that ask after their calls
-/// all count as such.
+/// Most items of one upstream that are remembered. If there are more, all of its items count as
+/// suspects; if more than these ask after their calls, all count as late.
 const MAX_ITEMS: usize = 1024;
-/// Questions that could not be tied and of which it is not known yet who asked. With more, the suspects stay suspects.
+/// Most puzzles that are remembered at a time. Suspects of further ones stay suspects.
 const MAX_PUZZLES: usize = 32;
 
-/// An item as it is defined now.
+/// An item in its current definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
     pub list: List,
-    /// Its name at the upstream.
+    /// Name at the upstream.
     pub name: Arc<str>,
     pub definition: Digest,
 }
@@ -46,22 +48,23 @@ impl Item {
 /// The caller and the item of a call, by which questions are tied to it.
 #[derive(Clone, Debug, Default)]
 pub struct Party {
-    /// Absent for requests of the gateway's own.
+    /// `None` for a request of the gateway itself.
     pub caller: Option<Caller>,
     pub item: Option<Item>,
-    /// It has its turn among the calls of items that ask.
+    /// True if the call holds its turn among the calls of items that ask.
     pub in_turn: bool,
-    /// Its answer may name a task, which goes on.
+    /// True if the answer may name a task, which then goes on.
     pub is_task: bool,
 }
 
-/// The conduct of an item, from which its calls take turns.
+/// The conduct of an item whose calls take turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Conduct {
-    /// It may have asked.
+    /// The item may have asked.
     Suspect,
+    /// The item asks during its calls.
     Asks,
-    /// It asks after its calls have ended.
+    /// The item asks after its calls have ended.
     Late,
 }
 
@@ -73,31 +76,37 @@ pub enum Lesson {
     Late(Item),
 }
 
-/// The conduct of one upstream's items, as far as it is known. Clients share it; the lock guards one operation at a time, and
-/// upstreams that ask nothing never take it.
+/// The known conduct of one upstream's items, on all of its connections. The lock is held for one
+/// operation at a time; calls of upstreams that ask nothing never take it.
 #[derive(Debug)]
 pub struct Askers {
+    /// True once calls of any item take turns.
     any: AtomicBool,
+    /// True once any item was seen to ask after its calls.
     any_late: AtomicBool,
-    /// How long a question may wait until it is clear whose it is, in milliseconds.
+    /// Longest time for which a question is held, in milliseconds.
     patience: AtomicU64,
     book: Mutex<Book>,
 }
 
+/// The conduct of items, and the questions that are not explained yet.
 #[derive(Debug, Default)]
 struct Book {
+    /// The conduct of each item, with the definition that it was seen at.
     items: HashMap<(List, Arc<str>), (Digest, Conduct)>,
     puzzles: Vec<Puzzle>,
+    /// True once an item found no room, so any item may be a suspect.
     is_full: bool,
-    /// Not even the items that ask after their calls have room, so any item may be one.
+    /// True once an item that asks after its calls found no room, so any item may be one.
     any_may_be_late: bool,
 }
 
-/// Questions that could not be tied, and the calls of unknown conduct that one of them may belong to.
+/// Questions that could not be tied, and the calls of unknown conduct that may have asked them.
 #[derive(Debug)]
 struct Puzzle {
+    /// Number of questions that the suspects must have asked.
     questions: usize,
-    /// Items, each with its calls.
+    /// Suspected items, each with the number of its calls.
     suspects: Vec<(Item, usize)>,
 }
 
@@ -119,7 +128,7 @@ impl Askers {
         askers
     }
 
-    /// How long a question may wait until it is clear whose it is.
+    /// Returns the longest time for which a question is held until its call is certain.
     pub fn patience(&self) -> Duration {
         Duration::from_millis(self.patience.load(Ordering::Relaxed))
     }
@@ -128,24 +137,25 @@ impl Askers {
         self.patience.store(u64::try_from(patience.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// Whether an item asks after its calls have ended.
+    /// Returns whether any item was seen to ask after its calls have ended.
     pub fn any_late(&self) -> bool {
         self.any_late.load(Ordering::Relaxed)
     }
 
-    /// The conduct of an item whose calls take turns; `None` for all others.
+    /// Returns the conduct of an item whose calls take turns; `None` for all others.
     pub fn conduct(&self, item: &Item) -> Option<Conduct> {
         self.any.load(Ordering::Relaxed).then(|| self.book.lock().conduct(item)).flatten()
     }
 
-    /// The names of the items whose calls take turns.
+    /// Returns the names of the items whose calls take turns, sorted.
     pub fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = self.book.lock().items.keys().map(|(_, name)| name.to_string()).collect();
         names.sort_unstable();
         names
     }
 
-    /// A question was tied to a call of that item.
+    /// Notes that a question was tied to a call of that item, which may clear other suspects.
+    /// Returns the lesson if it is new.
     pub(crate) fn asked(&self, item: &Item) -> Option<Lesson> {
         let mut book = self.book.lock();
         let is_new = !matches!(book.conduct(item), Some(Conduct::Asks | Conduct::Late));
@@ -157,8 +167,10 @@ impl Askers {
         is_new.then(|| Lesson::Asks(item.clone()))
     }
 
-    /// So many questions could not be tied, and each belongs to one of these calls. Calls of items that are known to ask explain as
-    /// many of them; the items of the other calls become suspects where that is too few.
+    /// Notes that so many questions could not be tied, and that each belongs to one of these calls.
+    /// Each call of an item that is known to ask explains one of them. If questions are left, the
+    /// items of the other calls become suspects; a single such item is known to ask. Returns what
+    /// was learned.
     pub(crate) fn suspect<'i>(&self, questions: usize, calls: impl Iterator<Item = &'i Item>) -> Option<Lesson> {
         let mut book = self.book.lock();
         let (mut explained, mut suspects) = (0, Vec::<(Item, usize)>::new());
@@ -188,7 +200,8 @@ impl Askers {
         Some(lesson)
     }
 
-    /// A question came after the last call, one of that item, had its answer.
+    /// Notes that a question came after the last call, one of that item, was answered. Returns the
+    /// lesson if it is new.
     pub(crate) fn late(&self, item: &Item) -> Option<Lesson> {
         let mut book = self.book.lock();
         if book.conduct(item) == Some(Conduct::Late) {
@@ -209,6 +222,8 @@ impl Book {
         known.or(self.is_full.then_some(of_unknown))
     }
 
+    /// Sets the conduct of an item. When there is no room, only an item that asks late gets it,
+    /// from one that does not.
     fn set(&mut self, item: &Item, conduct: Conduct) {
         let key = (item.list, Arc::clone(&item.name));
         if self.items.len() >= MAX_ITEMS && !self.items.contains_key(&key) {
@@ -216,7 +231,7 @@ impl Book {
             if conduct != Conduct::Late {
                 return;
             }
-            // Without an entry an item still takes turns, but its questions would not be refused.
+            // Without an entry the item still takes turns, but its questions would not be refused.
             let gives_way = self.items.iter().find(|(_, (_, other))| *other != Conduct::Late);
             let Some(gives_way) = gives_way.map(|(key, _)| key.clone()) else {
                 self.any_may_be_late = true;
@@ -227,7 +242,8 @@ impl Book {
         self.items.insert(key, (item.definition, conduct));
     }
 
-    /// Notes that the item asks, which may clear others that were suspected with it.
+    /// Applies to all puzzles that the item asks. Clears the other suspects of each puzzle that
+    /// this explains.
     fn solve(&mut self, asker: &Item) {
         let mut cleared = Vec::new();
         self.puzzles.retain_mut(|Puzzle { questions, suspects }| {

@@ -1,19 +1,22 @@
-//! Attribution on a stream that several calls share, a pipe or a session's own stream: which call a legacy server's question
-//! belongs to where nothing in it says so.
+//! Finds the call that a legacy server's question belongs to, on a stream that several calls share.
 //!
-//! | when the question comes | it is |
+//! Such a stream is a pipe or a session's own stream; nothing in the question names its call.
+//!
+//! | when the question comes | the question |
 //! |---|---|
-//! | one call runs, and none was cancelled just now | the question of that call |
-//! | several calls of one caller run | held; new calls wait meanwhile ([`super::turns`]), those that run may end |
-//! | none runs, or calls of two callers were on this connection | refused |
+//! | one call runs, and none was cancelled just now | belongs to that call |
+//! | several calls of one caller run | is held; new calls wait ([`super::turns`]), others may end |
+//! | no call runs, or calls of two callers were on this connection | is refused |
 //!
-//! A server does not answer a call before its question is answered. So a question that is held belongs to the one call that is left
-//! of those that ran when it came, as soon as the others were answered. It is refused when that takes longer than
-//! `attribution-timeout`, when one of them is cancelled, and together with a second question that comes meanwhile.
+//! A server does not answer a call before its question is answered. So a held question belongs to
+//! the one call that is left of those that ran when it came, as soon as the others were answered.
+//! The question is refused when that takes longer than `attribution-timeout`, when one of these
+//! calls is cancelled, and together with a second question that comes meanwhile.
 //!
-//! A server that asks and does not wait for the answer can so reach another client of the same caller, never of another caller. An
-//! item that was seen to ask after its call had its answer gets no question through any more: nothing is tied while such a call is in
-//! flight, or was within `attribution-timeout`.
+//! A server that asks and does not wait for the answer can so reach another client of the same
+//! caller, but never of another caller. An item that was seen to ask after its call was answered
+//! gets no more questions through: nothing is tied while such a call is in flight, or was within
+//! `attribution-timeout`.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -34,12 +37,12 @@ pub struct InFlight {
     pub party: Party,
 }
 
-/// How a call leaves its connection.
+/// The way in which a call leaves its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The server has answered it.
+    /// The server has answered the call.
     Answered,
-    /// It was cancelled or failed, so it may still run.
+    /// The call was cancelled or failed, so the server may still run it.
     GivenUp,
 }
 
@@ -52,30 +55,31 @@ enum Callers {
     Several,
 }
 
-/// A question whose call is not certain yet.
+/// A question that is held because its call is not certain yet.
 #[derive(Debug)]
 struct Held {
     request: Request,
-    /// Calls that ran when it came and have not ended.
+    /// Calls that ran when the question came and have not ended.
     left: Vec<InFlight>,
+    /// Time at which the question is refused.
     until: Instant,
 }
 
-/// A question, and what becomes of it.
+/// A question and the decision on it.
 #[derive(Debug)]
 pub struct Settled {
     pub request: Request,
     pub asked: Asked,
 }
 
-/// The consequences of an input.
+/// The consequences of one input: questions that are decided, and news about items.
 #[derive(Debug, Default)]
 pub struct Step {
     pub settled: Vec<Settled>,
     pub learned: Vec<Lesson>,
 }
 
-/// The questions of a server on one connection.
+/// The attribution of a server's questions on one connection.
 #[derive(Debug)]
 pub struct Attribution {
     declared: Declared,
@@ -84,20 +88,21 @@ pub struct Attribution {
     askers: Arc<Askers>,
     callers: Callers,
     held: Option<Held>,
-    /// New calls may pass although the next question is held already: one that was held has been settled since they were told.
+    /// True if a held question was settled since the gate was reported. New calls may then pass
+    /// once, even if the next question is held already.
     was_lifted: bool,
-    /// The gate as it was told last.
+    /// The gate as it was last reported.
     told: Gate,
-    /// Calls of items that ask, sent before that was known.
+    /// Calls of items that ask, which hold no turn because they were sent before that was known.
     without_turn: Vec<u64>,
-    /// The item of the call that was answered last, and when.
+    /// The item of the call that was answered last, and the time of the answer.
     last: Option<(Item, Instant)>,
-    /// Until when a question may be a late one.
+    /// Time until which a question may belong to an ended call.
     late_until: Option<Instant>,
 }
 
 impl Attribution {
-    /// For a server that was told of these capabilities.
+    /// Begins the attribution for a server to which `declared` was declared.
     pub fn new(declared: Declared, askers: Arc<Askers>) -> Self {
         Self {
             declared,
@@ -114,9 +119,9 @@ impl Attribution {
         }
     }
 
-    /// A call of that party is sent.
+    /// Notes that a call of that party is sent on this connection.
     pub fn carries(&mut self, call: u64, party: &Party) {
-        // It was on its way when its item was seen to ask.
+        // The call was on its way when its item was seen to ask.
         if !party.in_turn && self.asks(party) {
             self.without_turn.push(call);
         }
@@ -128,10 +133,10 @@ impl Attribution {
         }
     }
 
-    /// A request on the stream that these calls share.
+    /// Takes a request on the stream that `calls` share, and settles or holds it.
     pub fn heard(&mut self, request: &Request, calls: &[InFlight], now: Instant) -> Step {
         let candidates = self.open.candidates(calls.iter().map(|flight| flight.call), &self.doubt);
-        // Everything else has its answer whatever runs.
+        // Any other request gets its answer, no matter which calls run.
         let is_question = matches!(judge(request, &self.declared, Candidates::Several), Verdict::Ambiguous(_));
         let mut step = Step::default();
         if !is_question {
@@ -152,6 +157,7 @@ impl Attribution {
         step
     }
 
+    /// Takes a question while none is held, and settles or holds it.
     fn question(
         &mut self,
         request: &Request,
@@ -168,7 +174,8 @@ impl Attribution {
             _ if any_runs && self.is_late(calls, now) => self.settle(request.clone(), Candidates::Late, step),
             Candidates::None => {
                 self.settle(request.clone(), candidates, step);
-                // Many servers ask for roots without a call, whatever they did before.
+                // Many servers ask for roots without a call, so this says nothing about the item
+                // of the last call.
                 let is_roots = request.method.as_str() == "roots/list";
                 let is_refused =
                     !is_roots && step.settled.iter().any(|settled| matches!(settled.asked, Asked::Answered(Err(_), _)));
@@ -199,14 +206,15 @@ impl Attribution {
         }
     }
 
-    /// The calls that may ask: those that wait for their clients only where no other runs.
+    /// Returns the calls that may ask. Parked calls count only if no other call runs.
     fn running<'c>(&self, calls: &'c [InFlight]) -> impl Iterator<Item = &'c InFlight> + use<'c> {
         let parked: Vec<bool> = calls.iter().map(|flight| self.open.is_parked(flight.call)).collect();
         let all = parked.iter().all(|parked| *parked);
         calls.iter().zip(parked).filter(move |(_, parked)| all || !parked).map(|(flight, _)| flight)
     }
 
-    /// A call has left the connection; `calls` are those that are in flight still.
+    /// Notes that a call has left the connection; `calls` gives those that are still in flight. The
+    /// held question is settled if the call was given up, or if at most one of its calls is left.
     pub fn ended(
         &mut self,
         (call, party): (u64, &Party),
@@ -232,7 +240,7 @@ impl Attribution {
         self.was_lifted = true;
         match held.left.as_slice() {
             _ if end == End::GivenUp => {
-                // The question may be about that one.
+                // The question may be about the call that was given up.
                 held.left.push(gone);
                 self.suspect(1, &held.left, &mut step);
                 self.settle(held.request, Candidates::Several, &mut step);
@@ -250,12 +258,12 @@ impl Attribution {
         step
     }
 
-    /// When [`Self::lapse`] wants to be called.
+    /// Returns when [`Self::lapse`] must be called.
     pub fn until(&self) -> Option<Instant> {
         self.held.as_ref().map(|held| held.until)
     }
 
-    /// Refuses the question that has waited too long.
+    /// Refuses the held question if it has waited too long.
     pub fn lapse(&mut self, calls: impl FnOnce() -> Vec<InFlight>, now: Instant) -> Step {
         let mut step = Step::default();
         let Some(held) = self.held.take_if(|held| held.until <= now) else { return step };
@@ -268,14 +276,15 @@ impl Attribution {
         step
     }
 
-    /// The server wants no answer to that question any more. Whether it was one that is held.
+    /// Drops the held question if the server withdraws it, and returns whether it was that one.
     pub fn withdrawn(&mut self, id: &RawJson) -> bool {
         let was_held = self.held.take_if(|held| held.request.id.raw() == id).is_some();
         self.was_lifted |= was_held;
         was_held
     }
 
-    /// The client of a call has its questions before it, and the call waits.
+    /// Notes that the client of a call has its questions before it, and that the call waits. It
+    /// needs no turn meanwhile.
     pub fn park(&mut self, call: u64) {
         self.open.park(call);
         if self.open.is_parked(call) {
@@ -283,15 +292,17 @@ impl Attribution {
         }
     }
 
-    /// The gate for new calls, where it has changed since it was told last; to be asked until nothing has. Calls that
-    /// wait pass between two questions, however fast one follows the other.
+    /// Returns the gate for new calls if it has changed since the last report. Must be called until
+    /// it returns `None`: between two held questions the gate opens once, so that waiting calls
+    /// pass however fast one question follows the other.
     pub fn poll_gate(&mut self) -> Option<Gate> {
         let was_lifted = std::mem::take(&mut self.was_lifted) && self.told.is_held;
         let gate = Gate { is_held: self.held.is_some() && !was_lifted, is_taken: !self.without_turn.is_empty() };
         (std::mem::replace(&mut self.told, gate) != gate).then_some(gate)
     }
 
-    /// The server is gone, or has another session, and knows nothing of what it asked.
+    /// Forgets the held question and what is known of the calls: the server is gone or has another
+    /// session, and knows nothing of what it asked.
     pub fn forget(&mut self) {
         self.was_lifted |= self.held.is_some();
         (self.held, self.last, self.late_until) = (None, None, None);
@@ -299,39 +310,41 @@ impl Attribution {
         self.doubt = Doubt::default();
     }
 
+    /// Decides a request by its candidates, and adds the decision to `step`.
     fn settle(&mut self, request: Request, candidates: Candidates, step: &mut Step) {
         let asked = asked(&request, &self.declared, candidates, &mut self.open);
         step.settled.push(Settled { request, asked });
     }
 
-    /// A question is tied to a call of that party.
+    /// Notes that a question is tied to a call of that party, whose item thus asks.
     fn learn(&self, party: &Party, step: &mut Step) {
         step.learned.extend(party.item.as_ref().and_then(|item| self.askers.asked(item)));
     }
 
-    /// So many questions belong to any of these calls. One that waits for an answer already explains none of them.
+    /// Notes that so many questions belong to any of these calls. A call whose own question is open
+    /// already explains none of them.
     fn suspect(&self, questions: usize, calls: &[InFlight], step: &mut Step) {
         let waits = |flight: &&InFlight| self.open.has_open(flight.call);
         let is_known = |item: &&Item| self.askers.conduct(item).is_some();
         let waiting = calls.iter().filter(waits).filter_map(|flight| flight.party.item.as_ref());
         let others = calls.iter().filter(|flight| !waits(flight)).filter_map(|flight| flight.party.item.as_ref());
-        // Looked up before: the book is locked meanwhile.
+        // Collected before the call below, which holds the lock that `is_known` takes.
         let suspects: Vec<&Item> = others.chain(waiting.filter(|item| !is_known(item))).collect();
         step.learned.extend(self.askers.suspect(questions, suspects.into_iter()));
     }
 
-    /// Finds the calls of items that ask which have no turn.
+    /// Finds anew the calls of items that ask which hold no turn.
     fn recount(&mut self, calls: &[InFlight]) {
         let without = calls.iter().filter(|flight| !flight.party.in_turn && self.asks(&flight.party));
         self.without_turn = without.map(|flight| flight.call).filter(|call| !self.open.is_parked(*call)).collect();
     }
 
-    /// Whether calls of that party's item take turns.
+    /// Returns whether calls of that party's item take turns.
     fn asks(&self, party: &Party) -> bool {
         party.item.as_ref().is_some_and(|item| self.askers.conduct(item).is_some())
     }
 
-    /// Whether a question may be of a call that has ended.
+    /// Returns whether a question may belong to a call that has ended.
     fn is_late(&self, calls: &[InFlight], now: Instant) -> bool {
         let is_late = |item: &Item| self.askers.conduct(item) == Some(Conduct::Late);
         self.askers.any_late()

@@ -1,17 +1,18 @@
-//! Batches of 2025-03-26, which may come on every transport: those of servers, and what those of clients share with them.
+//! Splits the JSON-RPC batches of servers, which only MCP 2025-03-26 allows, into messages.
 //!
-//! Source: MCP 2025-03-26, basic, "Batching".
+//! `client::heard` reads the batches of clients and shares [`parts`]. Source: MCP 2025-03-26,
+//! basic, "Batching".
 
 use crate::mcp::version::Revision;
 use crate::wire::frame::Frame;
 use crate::wire::quirk::Quirk;
 use crate::wire::raw::{RawJson, elements};
 
-/// The messages of the batch that a frame of a server holds; `None` for a single message and for
-/// invalid JSON.
+/// Splits a frame of a server that holds a JSON array into its messages; `None` for a single
+/// message and for invalid JSON.
 ///
-/// Where there are no batches, an array around one message is read as the message, which is its
-/// [`Quirk`].
+/// In a revision without batches, or before one is agreed, an array around one message is read as
+/// that message and reported as [`Quirk::Array`]; any other array gives `None`.
 pub fn split(frame: &Frame, revision: Option<Revision>) -> Option<(Vec<Frame>, Option<Quirk>)> {
     let parts = parts(frame)?;
     let quirk = match revision {
@@ -23,7 +24,8 @@ pub fn split(frame: &Frame, revision: Option<Revision>) -> Option<(Vec<Frame>, O
     Some((frames.collect(), quirk))
 }
 
-/// The parts of a frame that holds an array; `None` for anything else, invalid JSON included.
+/// Returns the elements of a frame that holds a JSON array; `None` for any other frame, also for
+/// invalid JSON.
 pub(super) fn parts(frame: &Frame) -> Option<Vec<RawJson>> {
     let is_array = frame.bytes().iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
     is_array.then(|| elements(&RawJson::trusted(frame.bytes().clone())).ok()).flatten()

@@ -1,4 +1,4 @@
-//! One call at an upstream: the request, its progress, its outcome, its time-outs.
+//! One call at an upstream: its request, its progress, its deadline and its outcome.
 
 use std::time::{Duration, Instant};
 
@@ -15,33 +15,34 @@ use crate::wire::id::ClientId;
 use crate::wire::message::{self, Response};
 use crate::wire::raw::{RawJson, RawObject};
 
-/// Bytes of a message besides the names and values of its body, as most have them.
+/// Room for a message besides the names and values of its body, in bytes; enough for most messages.
 const ROOM_FOR_META: usize = 320;
 
-/// A client's request as it goes upstream, whatever the upstream's era: the name is the catalog's, never the client's text.
+/// A client's request on its way to an upstream of any era. Names in it are the catalog's, never
+/// the client's text.
 #[derive(Clone)]
 pub struct Outgoing {
     pub method: Method,
     /// `params` without `_meta`.
     pub body: RawObject,
     pub meta: Meta,
-    /// The client wants to hear of progress.
+    /// True if the client wants to hear of progress.
     pub wants_progress: bool,
-    /// It continues a call that asked for input: an upstream that does not know that call would take it for a second
-    /// one.
+    /// True if the request continues a call that asked for input. An upstream that does not know
+    /// that call would take it for a second one.
     pub resumed: bool,
-    /// The client's capabilities for input during this call.
+    /// Capabilities for input that the client declared for this call.
     pub capabilities: Option<RawJson>,
-    /// Whether a legacy server's questions can reach the client.
+    /// True if a legacy server's questions can reach the client.
     pub can_be_asked: bool,
-    /// The level from which on the client has asked for log messages.
+    /// Lowest level of the log messages that the client has asked for.
     pub log_level: Option<LogLevel>,
-    /// Whose call it is, and of what.
+    /// The caller and the item of the call.
     pub party: Party,
 }
 
 impl Outgoing {
-    /// A request of the gateway itself.
+    /// Makes a request of the gateway itself, without a body.
     pub fn own(method: Method, meta: Meta) -> Self {
         Self {
             method,
@@ -56,20 +57,22 @@ impl Outgoing {
         }
     }
 
-    /// The events that the caller wants besides the outcome.
+    /// Returns the events that the caller wants besides the outcome.
     pub fn wants(&self) -> Wants {
         let notices = self.wants_progress || self.log_level.is_some() || self.method == Method::Listen;
         Wants { notices, requests: self.can_be_asked }
     }
 
-    /// The message for an upstream of that revision, by our own id, which is its progress token too.
+    /// Encodes the request for an upstream of that revision. `id` is our own id, and the progress
+    /// token too.
     pub fn message(&self, revision: Revision, id: &RawJson, hop: &HopMeta) -> Bytes {
         let token = self.wants_progress.then_some(id);
         let said = Said { capabilities: self.capabilities.as_ref(), log_level: self.log_level };
         let length = self.body.encoded_len() + ROOM_FOR_META;
         message::encode_request_by(id, self.method.as_str(), length, |out| {
             self.body.write_to(out);
-            // Appended rather than set: the body never has a `_meta`, and copying the member list would cost more.
+            // Appended, not set: the body never has a `_meta`, and copying the list of members
+            // would cost more.
             let end = out.len() - 1;
             out.truncate(end);
             out.extend_from_slice(if self.body.is_empty() { b"\"_meta\":" } else { b",\"_meta\":" });
@@ -90,23 +93,25 @@ impl std::fmt::Debug for Outgoing {
 /// The events that a caller wants besides the outcome.
 #[derive(Clone, Copy, Debug)]
 pub struct Wants {
+    /// Progress, log messages, and notifications of a `subscriptions/listen` stream.
     pub notices: bool,
+    /// Questions of the server.
     pub requests: bool,
 }
 
-/// How a call ended.
+/// The end of a call.
 #[derive(Clone, Debug)]
 pub enum Outcome {
-    /// The upstream answered; the result is an object.
+    /// The upstream answered with a result, which is an object.
     Result { raw: RawJson, era: Era },
     /// The upstream answered with an error object.
     Error { raw: RawJson },
-    /// The call failed on the way.
+    /// The call failed without an answer that counts.
     Failed(Failure),
 }
 
 impl Outcome {
-    /// The outcome of the call that an upstream's response answers.
+    /// Makes the outcome from the response of an upstream. A result that is no object is a failure.
     pub fn of(response: Response, era: Era) -> Self {
         match response.outcome {
             _ if response.broken.is_some() => Self::Failed(Failure::too_large()),
@@ -116,16 +121,17 @@ impl Outcome {
         }
     }
 
-    /// The fault of the response, if it had one.
+    /// Returns the protocol fault of the response, if it had one.
     pub fn fault(&self) -> Option<Fault> {
         let is_malformed = matches!(self, Self::Failed(failure) if failure.reason == Reason::UpstreamProtocol);
         is_malformed.then_some(Fault::MalformedReply)
     }
 }
 
-/// When a call is given up: silence for too long, or too long altogether.
+/// The time at which a call is given up: after too long a silence, or after too long altogether.
 ///
-/// Progress restarts the idle time and never the hard limit. Source: MCP 2026-07-28, basic/patterns/cancellation, "Timeouts".
+/// Progress restarts the idle time and never the hard limit. Source: MCP 2026-07-28,
+/// basic/patterns/cancellation, "Timeouts".
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline {
     idle: Duration,
@@ -134,32 +140,38 @@ pub struct Deadline {
 }
 
 impl Deadline {
+    /// Begins a deadline: `idle` is the longest silence, `max` the longest time altogether.
     pub fn new(now: Instant, idle: Duration, max: Duration) -> Self {
         Self { idle, idle_at: now + idle, hard_at: now + max }
     }
 
+    /// Restarts the idle time.
     pub fn progressed(&mut self, now: Instant) {
         self.idle_at = now + self.idle;
     }
 
-    /// The client was being asked for so long, which is not the server's time.
+    /// Moves the hard limit by `time`, during which the client was being asked and the server
+    /// waited, and restarts the idle time.
     pub fn asked_for(&mut self, time: Duration, now: Instant) {
         self.hard_at += time;
         self.progressed(now);
     }
 
+    /// Returns when the call is given up.
     pub fn at(&self) -> Instant {
         self.idle_at.min(self.hard_at)
     }
 }
 
-/// Passes an upstream's progress on under the client's token, strictly growing.
+/// The progress of one call as its client hears it: under the client's token, and strictly growing.
 ///
-/// The gateway's own progress, while the upstream starts, counts nanoseconds as wholes, so that whatever the upstream counts is
-/// more; only a nought is not, and stays away.
+/// While the upstream starts, the gateway reports progress of its own: the seconds waited, divided
+/// by 10^9, so that any progress of the upstream is more. Only a progress of 0 is not, and is
+/// dropped.
 #[derive(Debug)]
 pub struct Progress {
     token: ClientId,
+    /// The last progress of the upstream.
     last: Option<f64>,
     /// The last progress of the gateway's own.
     own: f64,
@@ -171,7 +183,8 @@ impl Progress {
         Self { token, last: None, own: -1.0, revision }
     }
 
-    /// The `params` that tell the client what its call waits for, and since when.
+    /// Makes the `params` that tell the client what its call waits for, and for how long by now.
+    /// Returns `None` if such progress would not grow, or if the upstream has reported any.
     pub fn waiting(&mut self, waited: Duration, message: &str) -> Option<RawJson> {
         let progress = waited.as_secs_f64() / 1e9;
         if self.last.is_some() || progress <= self.own {
@@ -187,12 +200,15 @@ impl Progress {
         Some(RawJson::trusted(format!(r#"{{"progressToken":{token},"progress":{progress:.12}{message}}}"#)))
     }
 
-    /// Whether progress that was not relayed is a fault of the upstream, which does not know of the gateway's own.
+    /// Returns whether progress that [`Self::relay`] has just dropped is a fault of the upstream.
+    /// If it only lies below the gateway's own progress, it is none: the upstream does not know of
+    /// that.
     pub fn is_fault(&self) -> bool {
         self.last.is_none_or(|last| last > self.own)
     }
 
-    /// The `params` to send to the client; `None` for progress that does not grow, which the protocol forbids to send.
+    /// Rewrites the `params` of the upstream's progress for the client. Returns `None` if they are
+    /// malformed, or if the progress does not grow, which the protocol forbids to send.
     pub fn relay(&mut self, params: &RawJson) -> Option<RawJson> {
         let mut object = RawObject::parse(params).ok()?;
         let progress: f64 = object.get("progress")?.parse().ok()?;

@@ -1,7 +1,9 @@
-//! One client on any transport: what it may say next, and what its transport has to do about it.
+//! The protocol state of one client on any transport: what it may say next, and what its transport
+//! must do about it.
 //!
-//! A request passes two rungs: [`Asked`] by itself and its head, [`Client::asked`] by what was agreed and is still open. `T` is the
-//! ticket by which a transport ends a request; here it is only kept.
+//! A request passes two checks: [`Asked`] judges it by itself and its head, [`Client::asked`] by
+//! what was agreed and what is still open. `T` is the ticket by which a transport ends a request;
+//! here it is only kept.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -28,19 +30,22 @@ pub mod heard;
 #[cfg(test)]
 mod tests;
 
-/// Subscriptions that one client may have open.
+/// Most subscriptions that one client may have open.
 const MAX_LISTENS: usize = 16;
-/// Errors without an id are this far apart: answering garbage with garbage would feed a storm.
+/// Shortest time between two errors without an id: answering garbage with garbage would feed a
+/// storm.
 const COMPLAINTS_APART: Duration = Duration::from_secs(1);
 
-/// One client.
+/// The protocol state of one client.
 #[derive(Debug, Default)]
 pub struct Client<T> {
     /// The revision that `initialize` agreed on.
     agreed: Option<Revision>,
-    /// It has said `initialized`.
+    /// True once the client has sent `notifications/initialized`.
     is_initialized: bool,
+    /// Requests without an answer.
     open: HashMap<IdKey, Open<T>>,
+    /// Time of the last error without an id.
     complained: Option<Instant>,
 }
 
@@ -48,45 +53,46 @@ pub struct Client<T> {
 #[derive(Debug)]
 struct Open<T> {
     ticket: T,
+    /// True for a subscription.
     listens: bool,
 }
 
-/// What a transport has to do about a message.
+/// The action of a transport that follows from a message.
 #[derive(Debug)]
 pub enum Step<T> {
     Nothing,
     Answer(ClientId, Answer),
-    /// An error without an id, where [`Client::complains`].
+    /// Send an error without an id, if [`Client::complains`] allows it.
     Complain(RawJson),
     /// Begin the session of a client with these capabilities and this name, and answer.
     Initialize(ClientId, Revision, Option<RawJson>, Option<ClientName>),
     Serve(Served<T>),
-    /// The client withdraws a request.
+    /// Cancel the request with this ticket, which the client withdraws.
     Cancel(T),
-    /// The client wants to hear of changes from now on.
+    /// Tell the client of changes from now on.
     Initialized,
-    /// The client answers a question.
+    /// Pass on the client's answer to a question.
     Answered(Response),
 }
 
-/// A request to be served, which is open until [`Client::close`].
+/// A request to be served. It is open until [`Client::close`].
 #[derive(Debug)]
 pub struct Served<T> {
     pub request: Request,
     pub revision: Revision,
     pub params: Params,
-    /// It is a subscription.
+    /// True for a subscription.
     pub listens: bool,
     pub ticket: T,
 }
 
 impl<T: Clone + Default> Client<T> {
-    /// A client whose session is open.
+    /// Creates the state of a client whose session is open.
     pub fn agreed(revision: Revision) -> Self {
         Self { agreed: Some(revision), ..Self::default() }
     }
 
-    /// Takes one message, over HTTP with its head.
+    /// Takes one message, over HTTP with its head, and returns what to do about it.
     pub fn heard(&mut self, said: Said, head: Option<&dyn Head>) -> Step<T> {
         match said {
             Ok(Message::Request(request)) => match Asked::of(&request, head) {
@@ -100,7 +106,9 @@ impl<T: Clone + Default> Client<T> {
         }
     }
 
-    /// Takes a request whose era is known: a claim in `_meta` is modern, `initialize` makes the rest legacy.
+    /// Takes a request that passed the first check, and opens it if it may be served. A request
+    /// that claims a modern revision in `_meta` needs no session; any other needs the revision that
+    /// `initialize` agreed on.
     pub fn asked(&mut self, request: Request, asked: Asked) -> Step<T> {
         let refused = |code, text: &str| Answer::error(code, text, None).with_status(400);
         let (revision, params, listens) = match (asked, self.agreed) {
@@ -138,6 +146,7 @@ impl<T: Clone + Default> Client<T> {
         Step::Answer(request.id, refused(code::INVALID_REQUEST, why))
     }
 
+    /// Takes a notification.
     fn told(&mut self, notification: &Notification) -> Step<T> {
         match (notification.method.as_str(), self.agreed) {
             ("notifications/cancelled", _) => {
@@ -154,8 +163,9 @@ impl<T: Clone + Default> Client<T> {
         }
     }
 
-    /// Takes a message on a pipe of which only the start was kept, for its size or for want of room. Where that does not name a
-    /// request that waits for its answer, the connection ends, which its client notices.
+    /// Takes a message on a pipe of which only the start was kept, because of its size or for lack
+    /// of room. Returns what to do about it, and `Break` if the connection must end: the client
+    /// would otherwise wait for ever for an answer to a request whose id is not known.
     pub fn skipped(start: &[u8], no_room: bool) -> (Step<T>, ControlFlow<()>) {
         let (code, text) = match no_room {
             true => (code::INTERNAL, "the gateway's memory for messages is used up; try again"),
@@ -172,13 +182,13 @@ impl<T: Clone + Default> Client<T> {
                 (Step::Answered(response), ControlFlow::Continue(()))
             }
             Start::Notifies => (Step::Nothing, ControlFlow::Continue(())),
-            // The start of this line names no request, so no caller is known to wait for an answer.
+            // The start of this line names no request, so no answer is known to be waited for.
             Start::Unknown if !no_room => (Step::Complain(error), ControlFlow::Continue(())),
             Start::Request(_) | Start::Asks | Start::Unknown => (Step::Complain(error), ControlFlow::Break(())),
         }
     }
 
-    /// Whether an error without an id may be sent now.
+    /// Returns whether an error without an id may be sent now, and if so counts it as sent.
     pub fn complains(&mut self, now: Instant) -> bool {
         let quiet = self.complained.is_some_and(|at| now.duration_since(at) < COMPLAINTS_APART);
         if !quiet {
@@ -187,17 +197,17 @@ impl<T: Clone + Default> Client<T> {
         !quiet
     }
 
-    /// A request is answered, or will never be: its id is free again.
+    /// Frees the id of a request that is answered, or never will be.
     pub fn close(&mut self, key: &IdKey) {
         self.open.remove(key);
     }
 
-    /// The tickets of open subscriptions.
+    /// Returns the tickets of open subscriptions.
     pub fn listens(&self) -> impl Iterator<Item = &T> {
         self.open.values().filter(|open| open.listens).map(|open| &open.ticket)
     }
 
-    /// Whether it waits for nothing.
+    /// Returns whether no request is open.
     pub fn is_idle(&self) -> bool {
         self.open.is_empty()
     }

@@ -1,40 +1,44 @@
-//! The doubt after a cancellation: until a legacy server has read it, a message outside a call's own stream may be about the call
-//! that has left, so it is tied to no other.
+//! Tracks whether a legacy server may still send messages about a call that was cancelled.
 //!
-//! Requests have numbers that grow, and a server reads in order: an answer to a request that was sent after the cancellation ends
-//! the doubt. One ping is sent to get such an answer. A server that answers no pings ends it with its next answer to a call.
+//! Until the server has read a cancellation, a message outside a call's own stream may be about the
+//! cancelled call, so it is tied to no other call. Our requests have growing numbers, and a server
+//! reads in order: its answer to a request that was sent after the cancellation ends the doubt. One
+//! ping is sent to get such an answer. If the server does not answer pings, its next answer to a
+//! call ends the doubt.
 
 use std::time::Instant;
 
-/// What is not known of one connection.
+/// The cancellations on one connection that the server may not have read.
 #[derive(Debug, Default)]
 pub struct Doubt {
-    /// Cancellations that the transport has not handed over yet.
+    /// Number of cancellations that the transport has not delivered yet.
     on_their_way: usize,
-    /// The first request after the last cancellation that was handed over.
+    /// Number of the first request after the last delivered cancellation. An answer to it or to a
+    /// later one ends the doubt.
     ends_with: Option<u64>,
-    /// Until when the ping that is under way may be answered.
+    /// Deadline of the ping in flight.
     ping_until: Option<Instant>,
 }
 
 impl Doubt {
-    /// Whether a message may be about a call that is not in flight any more.
+    /// Returns whether a message may be about a call that is no longer in flight.
     pub fn is_open(&self) -> bool {
         self.on_their_way > 0 || self.ends_with.is_some()
     }
 
-    /// A call is cancelled.
+    /// Notes that a call is being cancelled.
     pub fn cancelled(&mut self) {
         self.on_their_way += 1;
     }
 
-    /// A cancellation was handed over; requests have this number and higher ones from now on.
+    /// Notes that a cancellation was delivered. `next` is the number that the next request gets.
     pub fn delivered(&mut self, next: u64) {
         self.on_their_way = self.on_their_way.saturating_sub(1);
         self.ends_with = Some(next);
     }
 
-    /// Whether a ping is to be sent now; it may be answered until then. There is one at a time.
+    /// Returns whether a ping must be sent now, and then notes `until` as its deadline. Only one
+    /// ping is in flight at a time.
     pub fn pings(&mut self, until: Instant) -> bool {
         let is_due = self.on_their_way == 0 && self.ends_with.is_some() && self.ping_until.is_none();
         if is_due {
@@ -43,17 +47,17 @@ impl Doubt {
         is_due
     }
 
-    /// Until when the ping that is under way may be answered.
+    /// Returns the deadline of the ping in flight.
     pub fn ping_until(&self) -> Option<Instant> {
         self.ping_until
     }
 
-    /// The ping was answered, or will not be.
+    /// Notes that the ping was answered or has timed out.
     pub fn ping_ended(&mut self) {
         self.ping_until = None;
     }
 
-    /// The server has answered the request of that number.
+    /// Notes that the server answered the request with this number, which may end the doubt.
     pub fn answered(&mut self, number: u64) {
         if self.ends_with.is_some_and(|first| number >= first) {
             self.ends_with = None;

@@ -1,50 +1,55 @@
-//! Ended sessions: ids that would still open and must not. A bounded number for each caller.
+//! Remembers ended sessions whose ids would still open, a bounded number for each caller.
 //!
-//! When a caller has too many, the notes of its oldest sessions give way to a floor: no session of this caller that was opened
-//! before it is revived, ended or not. That costs the caller's own clients an `initialize` and frees no ended session.
+//! When a caller has too many, a floor replaces the notes of its oldest sessions: no session of
+//! this caller that was opened then or before is revived, ended or not. That costs the caller's own
+//! clients an `initialize`, and never frees an ended session.
 
 use std::collections::{BTreeMap, HashMap};
 
 use crate::engine::session_id::SessionName;
 use crate::policy::Caller;
 
-/// Notes of one caller.
+/// Most notes of one caller.
 pub const MAX_NOTES: usize = 16_384;
-/// So many give way together, so that floors are written seldom.
+/// Number of notes that one floor replaces, so that floors are written rarely.
 const GIVE_WAY: usize = MAX_NOTES / 8;
 
-/// A session that has ended. Times are seconds since 1970.
+/// An ended session. Times are in seconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndedSession {
     pub caller: Caller,
     pub name: SessionName,
     pub opened: u64,
-    /// When its id would have expired.
+    /// Expiry of its id.
     pub until: u64,
 }
 
-/// No session of the caller that was opened then or before is revived.
+/// A bound below which no session of a caller is revived.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Floor {
     pub caller: Caller,
+    /// Opening time of the newest session that is not revived, in seconds since 1970.
     pub opened: u64,
-    /// All that gave way to it have expired by then.
+    /// Time by which the ids of all sessions below it have expired, in seconds since 1970.
     pub until: u64,
 }
 
-/// All ended sessions whose ids have not expired.
+/// All ended sessions whose ids have not expired, by caller.
 #[derive(Debug, Default)]
 pub struct Ended(HashMap<Caller, OfCaller>);
 
+/// The ended sessions of one caller.
 #[derive(Debug, Default)]
 struct OfCaller {
-    /// By the time of opening and the name, with the end of the id.
+    /// Expiry of each id, by the session's opening time and name.
     notes: BTreeMap<(u64, SessionName), u64>,
+    /// Opening time and expiry of the floor.
     floor: Option<(u64, u64)>,
 }
 
 impl Ended {
-    /// Notes an end. Returns a floor where one was raised, which then replaces the notes below it.
+    /// Notes the end of a session. If its caller then has too many notes, replaces the oldest by a
+    /// floor and returns it.
     pub fn note(&mut self, session: &EndedSession) -> Option<Floor> {
         let of_caller = self.0.entry(session.caller.clone()).or_default();
         of_caller.notes.insert((session.opened, session.name), session.until);
@@ -59,26 +64,29 @@ impl Ended {
         Some(Floor { caller: session.caller.clone(), opened, until })
     }
 
-    /// Takes over a note of an earlier process, which had room for it.
+    /// Adds a note that an earlier process has stored. Raises no floor, since that process had room
+    /// for the note.
     pub fn restore(&mut self, session: &EndedSession) {
         let of_caller = self.0.entry(session.caller.clone()).or_default();
         of_caller.notes.insert((session.opened, session.name), session.until);
     }
 
-    /// Takes over a floor: of an earlier process, or for sessions that cannot be noted one by one.
+    /// Raises the caller's floor to this one: of an earlier process, or for sessions that cannot be
+    /// noted one by one.
     pub fn raise(&mut self, floor: Floor) {
         let of_caller = self.0.entry(floor.caller).or_default();
         let (opened, until) = of_caller.floor.unwrap_or_default();
         of_caller.floor = Some((opened.max(floor.opened), until.max(floor.until)));
     }
 
+    /// Returns whether a session must not be revived: it has ended, or lies at or below the floor.
     pub fn has(&self, caller: &Caller, opened: u64, name: &SessionName) -> bool {
         self.0.get(caller).is_some_and(|of_caller| {
             of_caller.floor.is_some_and(|(floor, _)| opened <= floor) || of_caller.notes.contains_key(&(opened, *name))
         })
     }
 
-    /// Forgets what has expired. `now` is in seconds since 1970.
+    /// Forgets all notes and floors that have expired at `now`, in seconds since 1970.
     pub fn sweep(&mut self, now: u64) {
         self.0.retain(|_, of_caller| {
             of_caller.notes.retain(|_, until| now < *until);

@@ -1,24 +1,24 @@
-//! Events of a call: progress and questions, then exactly one outcome.
+//! Events of a call at an upstream: progress, log messages and questions, then exactly one outcome.
 
 use crate::engine::ask::ServerRequest;
 use crate::engine::call::Outcome;
 use crate::wire::message::Notification;
 use crate::wire::raw::RawJson;
 
-/// An event of a call.
+/// An event of a call at an upstream.
 #[derive(Debug)]
 pub enum ExchangeEvent {
-    /// `params` of a progress notification of the upstream.
+    /// The `params` of a progress notification.
     Progress(RawJson),
-    /// `params` of a log message of the upstream.
+    /// The `params` of a log message.
     Log(RawJson),
-    /// The upstream wants to know something of the client.
+    /// A question of the upstream to the client of the call.
     Ask(ServerRequest),
-    /// A notification of a stream that was asked for as a whole.
+    /// A notification on the stream of a `subscriptions/listen` request.
     Notice(Notification),
-    /// The server withdraws this request; its id.
+    /// The id of a question that the server no longer wants answered.
     Withdrawn(RawJson),
-    /// The server still works on it, so it has not fallen silent.
+    /// A sign that the server still works on the call, without any content.
     Alive,
     Done(Outcome),
 }

@@ -1,4 +1,5 @@
-//! Why a call got no answer of its upstream, in words for a person and in words for a program.
+//! Failures of calls: the gateway's own answer to a call that its upstream did not answer, in words
+//! for a person and for a program.
 
 use std::time::Duration;
 
@@ -7,46 +8,51 @@ use crate::mcp::voice::REFUSAL;
 use crate::wire::message;
 use crate::wire::raw::RawJson;
 
-/// Why a call got no answer of its upstream, and whether the upstream may have executed it.
+/// The reason why a call got no answer from its upstream, and whether the upstream may have
+/// executed it.
 ///
 /// A failure of `tools/call` on which a model could act is a result with `isError` and
 /// `_meta["headend/refusal"] = {reason, executed: "no"|"unknown", retryable, retry-after-ms,
 /// call-id}`. A protocol violation of the upstream, and every failure of another method, is a
 /// JSON-RPC error with the same object in `data`: -32603, or our own 1001 (denied), 1002 (limited)
-/// and 1003 (awaiting approval). The reason `awaiting_approval` comes with `approval = {id,
-/// command, url}`: the open approval, the operator's command and the page if there is a console;
-/// the reason `needs_login` with `login = {upstream, command}`; where too many are open or were not
-/// answered, with `counted`, the numbers. The text is for a model and has none of them: an agent
-/// with a shell can run a command that it is shown. `unrecorded` means that the audit log takes no
-/// records, or that the use of a once-grant could not be kept. `gone` means that a list of this
-/// client has shown the tool, and that it is not offered any more. `daemon_away` means that
-/// `headend stdio` stands in for a daemon that does not answer. An upstream's HTTP status never
-/// becomes ours: HTTP 429 and 503 speak of the transport alone. These words are reserved for the
-/// gateway, see [`crate::mcp::voice`].
+/// and 1003 (awaiting approval).
+///
+/// Some reasons add members to the object. `awaiting_approval` adds `approval = {id, command,
+/// url}`: the open approval, the operator's command, and the page if there is a console.
+/// `needs_login` adds `login = {upstream, command}`. If too many approvals are open or were not
+/// answered, `counted` has the numbers. The text is for a model and has none of these: an agent
+/// with a shell can run a command that it is shown.
+///
+/// `unrecorded` means that the audit log takes no records, or that the use of a once-grant could
+/// not be stored. `gone` means that a list of this client has shown the tool, and that it is no
+/// longer offered. `daemon_away` means that `headend stdio` stands in for a daemon that does not
+/// answer. An upstream's HTTP status never becomes ours: HTTP 429 and 503 speak of the transport
+/// alone. These words are reserved for the gateway, see [`crate::mcp::voice`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     pub reason: Reason,
     pub executed: Executed,
-    /// For the person: what happened.
+    /// Sentence for the person: what happened.
     pub detail: Box<str>,
+    /// Time to wait before the call is tried again.
     pub retry_after: Option<Duration>,
-    /// Where a person has to agree first.
+    /// The open approval that the call waits for.
     pub approval: Option<Box<Approval>>,
-    /// Where the operator has to log in first: the name of the upstream.
+    /// Name of the upstream at which the operator must log in first.
     pub login: Option<Box<str>>,
-    /// The numbers that it was refused for, by name.
+    /// Numbers for which the call was refused, by name.
     pub counted: Option<Box<[(&'static str, u64)]>>,
 }
 
-/// The open prompt that a call waits for.
+/// The open approval that a call waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Approval {
     pub id: String,
-    /// Its page in the console, where there is one.
+    /// Address of its page in the console, if there is one.
     pub url: Option<String>,
 }
 
-/// The closed set of reasons for a call that the gateway itself answers. See [`Failure`].
+/// The closed set of reasons why the gateway itself answers a call. See [`Failure`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
 #[strum(const_into_str, serialize_all = "snake_case")]
 pub enum Reason {
@@ -58,16 +64,16 @@ pub enum Reason {
     Busy,
     Denied,
     Limited,
-    /// A person has to agree first.
+    /// A person must approve the call first.
     AwaitingApproval,
-    /// The upstream wants a login, which the operator gives.
+    /// The operator must log in at the upstream first.
     NeedsLogin,
-    /// The audit log cannot be written, or a consent's use cannot be kept.
+    /// The audit log cannot be written, or the use of a grant cannot be stored.
     Unrecorded,
     ShuttingDown,
     /// The daemon does not answer, and this process only stands in for it.
     DaemonAway,
-    /// The client's own list showed the tool within the last hour, and it is not offered any more.
+    /// The client's own list showed the tool within the last hour, but it is no longer offered.
     Gone,
 }
 
@@ -75,24 +81,25 @@ pub enum Reason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(const_into_str, serialize_all = "lowercase")]
 pub enum Executed {
-    /// Certainly not.
+    /// The upstream certainly did not.
     No,
-    /// It may have.
+    /// The upstream may have.
     Unknown,
 }
 
 impl Failure {
-    /// The upstream is not there.
+    /// Returns the failure of a call whose upstream is not running.
     pub fn down() -> Self {
         Self::new(Reason::UpstreamDown, Executed::No, "The server behind this item is not running.")
     }
 
-    /// The answer is over a bound of its size, its depth or its number of values.
+    /// Returns the failure for an answer over a bound of its size, its depth or its number of
+    /// values.
     pub fn too_large() -> Self {
         Self::new(Reason::ResultTooLarge, Executed::Unknown, "The server sent an answer over the size limit.")
     }
 
-    /// The answer is no answer.
+    /// Returns the failure for an answer that breaks the protocol.
     pub fn malformed() -> Self {
         Self::new(Reason::UpstreamProtocol, Executed::Unknown, "The server sent an answer that breaks the protocol.")
     }
@@ -116,7 +123,7 @@ impl Failure {
         self
     }
 
-    /// The object that tells a program what the text tells a person: `headend/refusal` in `_meta`, or `data` of an error.
+    /// Encodes the failure for a program: `headend/refusal` in `_meta`, or the `data` of an error.
     fn facts(&self, call: u64) -> String {
         let retryable = self.executed == Executed::No && !matches!(self.reason, Reason::Denied | Reason::Gone);
         let wait = self.retry_after.map(|d| format!(r#","retry-after-ms":{}"#, d.as_millis())).unwrap_or_default();
@@ -144,7 +151,7 @@ impl Failure {
         )
     }
 
-    /// The answer of a tool call: a result that a model can read and act on.
+    /// Returns the failure as the result of a tool call, which a model can read and act on.
     pub fn tool_result(&self, call: u64, revision: Revision) -> RawJson {
         let head = revision.features().result_head;
         let text = RawJson::string(&self.sentence());
@@ -155,7 +162,7 @@ impl Failure {
         ))
     }
 
-    /// The answer of any other method.
+    /// Returns the failure as the error of any other method.
     pub fn error_object(&self, call: u64) -> RawJson {
         use crate::wire::code;
         let code = match self.reason {
@@ -178,9 +185,10 @@ impl Failure {
         message::error_object(code, &self.sentence(), Some(&data))
     }
 
+    /// Returns the failure as text for a person or a model.
     fn sentence(&self) -> String {
         let mut text = self.detail.to_string();
-        // A model that is to stop is not told to try again.
+        // A model that must stop is not told to try again.
         if let Some(wait) = self.retry_after.filter(|_| self.reason != Reason::AwaitingApproval) {
             let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
             text.push_str(&format!(" Try again in {} s.", seconds.max(1)));

@@ -1,4 +1,4 @@
-//! Protocol faults of upstreams that the gateway survives: one variant each, counted and logged by the shell.
+//! Protocol faults of upstreams that the gateway survives. The shell counts and logs each of them.
 
 use crate::mcp::input::InputError;
 
@@ -8,21 +8,21 @@ use crate::mcp::input::InputError;
 pub enum Fault {
     /// A line or body that is no JSON-RPC message.
     Garbage,
-    /// A message that breaks the protocol and has one reading all the same.
+    /// A message that breaks the protocol but can be read in one way only, and was read so.
     Lenient,
-    /// A line over the limit; it was skipped.
+    /// A line over the size limit, which was skipped.
     Oversize,
     /// A message that is nested too deeply or has too many values.
     Complex,
-    /// An answer to a call that had ended.
+    /// A response to a call that had ended.
     LateReply,
-    /// An answer with an id that was never given out.
+    /// A response with an id that was never given out.
     UnknownReply,
     /// A response with both result and error, or with a result that is no object.
     MalformedReply,
     /// Progress for no call, or progress that does not grow.
     BadProgress,
-    /// A request of the server that the gateway does not serve.
+    /// A request of the server that the gateway refuses.
     RefusedRequest,
     /// A request of the server that may have belonged to several calls.
     AmbiguousRequest,
@@ -30,11 +30,11 @@ pub enum Fault {
     BadList,
     /// A result of a kind that was not negotiated.
     UnexpectedResultType,
-    /// A question that passes for one of the gateway's, or whose text cannot be shown as it is.
+    /// A question that imitates one of the gateway's own, or whose text cannot be shown as it is.
     ForgedQuestion,
     /// A question for a password or another secret.
     SecretQuestion,
-    /// A question to open an address that is not opened.
+    /// A question to open a page at an address that is not allowed.
     UnsafeUrl,
 }
 

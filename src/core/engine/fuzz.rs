@@ -1,4 +1,5 @@
-//! Properties of states that clients carry, and of the peer of a server that may say anything.
+//! Fuzzed properties of the texts that clients carry, and of the connection to a server that may
+//! say anything.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::indexing_slicing, reason = "a property fails by panicking")]
 
 use std::cell::Cell;
@@ -32,14 +33,15 @@ use crate::wire::secrets::Secrets;
 
 const NOW: Duration = Duration::from_secs(100);
 
-/// A sealed state opens unchanged and for its scope alone; no other text opens.
+/// Checks that a sealed state opens unchanged and for its scope alone, and that no other text
+/// opens.
 pub fn states(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let arguments = value(data);
     let push = Action { arguments, ..Action::stand_in("ci", "git", "git__push") };
     let carrier = Carrier { kind: "token", revision: Revision::V2026_07_28, capabilities: 1 };
     let scope = StateScope { method: Method::ToolsCall, action: &push, carrier };
-    // Of this input alone: what an earlier one made opens nothing.
+    // Made of this input alone, so that a text made from an earlier input opens nothing.
     let secret = Digest::of(data);
     let key = StateKey::new(&Secrets::new(*secret.bytes())).unwrap();
     assert_eq!(key.open(&scope, &text, NOW), None);
@@ -72,7 +74,7 @@ fn tasks(text: &str, secret: &Digest) {
     assert_eq!(key.open(&Caller::named(text), &sealed, NOW).is_some(), text == "ci");
 }
 
-/// A client's parameters are read or refused.
+/// Checks that a client's parameters are read or refused.
 pub fn parameters(data: &[u8]) {
     let Some(params) = value(data) else { return };
     let _refused = params_object(Some(&params));
@@ -90,7 +92,7 @@ pub fn parameters(data: &[u8]) {
     }
 }
 
-/// A call that says when it is gone: answered, or cancelled by its client.
+/// A call that counts its own end: answered, or cancelled by its client.
 struct Port {
     key: u64,
     party: Party,
@@ -137,7 +139,8 @@ impl CallPort for Port {
     }
 }
 
-/// However a server answers, each call ends and what the server is sent are messages. The first line says how it is greeted.
+/// Checks that each call ends and that the server is sent nothing but messages, however it answers.
+/// The length of the first line decides how the handshake begins.
 pub fn peer(data: &[u8]) {
     let (first, rest) = halves(data);
     let hints = [EraHint::Probe, EraHint::Legacy, EraHint::Modern];

@@ -1,5 +1,7 @@
-//! The handshake with an upstream: its era and its capabilities, by questions in order and their answers, for every
-//! transport.
+//! The handshake with an upstream, on every transport: finds its era, its revision and its
+//! capabilities.
+//!
+//! Questions are asked one after the other, and each reply decides what follows.
 
 use std::time::Duration;
 
@@ -13,28 +15,29 @@ use crate::wire::code;
 use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject};
 
-/// How long a process of unknown era may take to answer `server/discover` before it is asked `initialize` as well: the start of a
-/// package runner is in it. The answer still counts when it comes later.
+/// Time that a process of unknown era has to answer `server/discover` before it is asked
+/// `initialize` as well. The start of a package runner is part of it. A later answer still counts.
 pub const PROBE_TIME: Duration = Duration::from_secs(10);
 
-/// Advice for the operator of a legacy server that fails at the question for its era.
+/// Advice for the operator when a server of unknown era fails at `server/discover`.
 pub const LEGACY_ADVICE: &str = "; if the server is older than 2026-07-28, write `era = \"legacy\"` in its table";
 
-/// How long the answer to `server/discover` may come after that to `initialize`: a slow server has read both by then.
+/// Time that the answer to `server/discover` has after that to `initialize`. Even a slow server has
+/// read both by then.
 const MOMENT: Duration = Duration::from_millis(500);
 
-/// Knowledge of an upstream's era before the handshake.
+/// The era of an upstream, as far as it is known before the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EraHint {
-    /// Ask `server/discover`, then `initialize`.
+    /// Unknown: ask `server/discover`, then `initialize`.
     Probe,
-    /// Ask `initialize` at once: configured, or remembered.
+    /// Legacy, as configured or remembered: ask `initialize` at once.
     Legacy,
-    /// Ask `server/discover` only: configured.
+    /// Modern, as configured or as learned from a late answer: ask `server/discover` only.
     Modern,
 }
 
-/// The agreement with an upstream.
+/// The result of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Agreed {
     pub revision: Revision,
@@ -53,23 +56,23 @@ pub struct Offers {
     pub logging: bool,
     /// Updates of resources.
     pub subscriptions: bool,
-    /// Any `listChanged`, which is worth a subscription.
+    /// Any `listChanged`, which makes a subscription worthwhile.
     pub changes: bool,
 }
 
-/// What carries the messages of an upstream.
+/// The transport of an upstream, as far as the handshake depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
-    /// A server that does not know a request may leave it unanswered, or end.
+    /// Lines. A server that does not know a request may leave it unanswered, or exit.
     Lines,
-    /// A server that does not know a request says so; one that says nothing is not there.
+    /// HTTP. A server that does not know a request says so, and one that says nothing is not there.
     Http {
-        /// Its URL may be one of HTTP+SSE, the transport of 2024-11-05.
+        /// True if the URL may be one of HTTP+SSE, the transport of 2024-11-05.
         may_be_older: bool,
     },
 }
 
-/// What is asked.
+/// A question of the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
     Discover(Revision),
@@ -92,23 +95,25 @@ impl Question {
     }
 }
 
-/// What came of a question.
+/// The reply to a question of the handshake, or the lack of one.
 #[derive(Debug)]
 pub enum Reply {
+    /// A response of the protocol: the result or the error object.
     Answer(Result<RawJson, RawJson>),
-    /// Something else than an answer of the protocol.
+    /// Something else than a response of the protocol; with the reason.
     NoAnswer(String),
-    /// The connection failed, or the server refused to look at the question.
+    /// The connection failed, or the server refused to look at the question; with the reason.
     Lost(String),
-    /// Nothing came in time.
+    /// No reply in time.
     Silence,
 }
 
-/// What follows from a reply.
+/// The step that follows a reply.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Next {
     Ask(Question),
-    /// Another answer decides, which may come within that time; `None` for the time that there was.
+    /// Another answer decides, which may come within this time; `None` stands for the deadline that
+    /// is set already.
     Wait(Option<Duration>),
     Agreed(Agreed),
     Failed {
@@ -116,7 +121,7 @@ pub enum Next {
         why: String,
         /// How the next start should ask.
         hint: EraHint,
-        /// It may speak the HTTP+SSE transport of 2024-11-05.
+        /// True if the server may speak the HTTP+SSE transport of 2024-11-05.
         older: bool,
     },
 }
@@ -127,13 +132,13 @@ pub struct Handshake {
     hint: EraHint,
     carrier: Carrier,
     question: Question,
-    /// It was asked in the revision that it named itself.
+    /// True once `server/discover` was repeated in the revision that the server named.
     again: bool,
-    /// `server/discover` was not answered in time, and may be yet.
+    /// True if `server/discover` was not answered in time, and may still be.
     is_unanswered: bool,
-    /// It was answered late, as a modern server does.
+    /// The agreement from a late answer to `server/discover`, which only a modern server gives.
     late: Option<Agreed>,
-    /// The outcome of `initialize`, while the other answer may come.
+    /// The outcome of `initialize`, while the other answer may still come.
     initialized: Option<Result<Agreed, String>>,
 }
 
@@ -146,18 +151,18 @@ impl Handshake {
         Self { hint, carrier, question, again: false, is_unanswered: false, late: None, initialized: None }
     }
 
-    /// What is to be asked now.
+    /// Returns the question to ask now.
     pub fn question(&self) -> Question {
         self.question
     }
 
-    /// How the server is asked.
+    /// Returns what was known of the era when the handshake began.
     pub const fn hint(&self) -> EraHint {
         self.hint
     }
 
-    /// Goes on with what came of the question; over HTTP with the status of the answer. Source: MCP 2026-07-28, versioning and
-    /// streamable HTTP, "Backward Compatibility".
+    /// Takes the reply to the current question, over HTTP with its status, and returns the next
+    /// step. Source: MCP 2026-07-28, versioning and streamable HTTP, "Backward Compatibility".
     pub fn heard(&mut self, status: Option<u16>, reply: Reply) -> Next {
         let next = match self.question {
             Question::Discover(_) => self.discovered(status, reply),
@@ -169,7 +174,8 @@ impl Handshake {
         next
     }
 
-    /// Goes on with the answer to `server/discover` that came after its time. A server that is only slow is no legacy one.
+    /// Takes an answer to `server/discover` that came after its time, and returns the next step. A
+    /// slow modern server must not be taken for a legacy one.
     pub fn heard_late(&mut self, answer: &Result<RawJson, RawJson>) -> Next {
         if !std::mem::take(&mut self.is_unanswered) {
             return Next::Wait(None);
@@ -187,19 +193,22 @@ impl Handshake {
         }
     }
 
-    /// Some servers that know both eras stay in that of `initialize` until they end, so the next start asks for the other one.
+    /// Fails the handshake, so that the next start asks in the modern era: some servers that know
+    /// both eras stay in that of `initialize` until they end.
     fn modern_after_all(&self) -> Next {
         let why = "it answered `server/discover` late, as a modern server does; it is started again as one".to_owned();
         Next::Failed { why, hint: EraHint::Modern, older: false }
     }
 
+    /// Fails a handshake that broke off.
     fn over(&self, why: String) -> Next {
         Next::Failed { why, hint: self.taught(), older: false }
     }
 
+    /// Takes the reply to `server/discover`.
     fn discovered(&mut self, status: Option<u16>, reply: Reply) -> Next {
-        // A server that is overloaded or fails says nothing of its era. One that answers with an
-        // error of the protocol works, and does not know the method.
+        // A server that is overloaded or fails says nothing about its era. A server that answers
+        // with an error of the protocol works, and does not know the method.
         let answers = matches!(reply, Reply::Answer(Err(_))) && matches!(status, Some(500 | 501));
         if let Some(status @ (408 | 425 | 429 | 500..)) = status.filter(|_| !answers) {
             return self.failed(format!("`server/discover`: HTTP status {status}{}", self.advice()));
@@ -229,14 +238,15 @@ impl Handshake {
         }
     }
 
-    /// The way out for a legacy server that fails at the question for its era. A server of unknown
-    /// era is asked no other one over HTTP after a failure or silence, since a modern server that
-    /// is overloaded would be taken for a legacy one.
+    /// Returns advice for the operator of a legacy server that fails at the question for its era.
+    /// Over HTTP, a server of unknown era is not asked `initialize` after a failure or silence: an
+    /// overloaded modern server would be taken for a legacy one.
     fn advice(&self) -> &'static str {
         if self.hint == EraHint::Probe { LEGACY_ADVICE } else { "" }
     }
 
-    /// It does not answer as a modern server does.
+    /// Goes on after an answer that no modern server gives: asks `initialize`, or fails if the
+    /// server is configured as modern.
     fn legacy(&self, why: Option<&str>) -> Next {
         if self.hint == EraHint::Modern {
             let more = why.map(|why| format!(": {why}")).unwrap_or_default();
@@ -247,6 +257,7 @@ impl Handshake {
         Next::Ask(Question::Initialize)
     }
 
+    /// Takes the reply to `initialize`.
     fn initialized(&mut self, status: Option<u16>, reply: Reply) -> Next {
         let (why, hint) = match reply {
             Reply::Answer(answer) => match (judge_initialize(&answer), self.late) {
@@ -268,16 +279,18 @@ impl Handshake {
                 (None, None) => ("no answer to the handshake in time".to_owned(), self.doubted()),
             },
         };
-        // What a server of 2024-11-05 says to a POST at the URL of its stream.
+        // A server of 2024-11-05 answers so to a POST at the URL of its stream.
         let older = self.carrier == Carrier::Http { may_be_older: true } && matches!(status, Some(400 | 404 | 405));
         Next::Failed { why, hint, older }
     }
 
+    /// Fails the handshake; the next start asks as this one did.
     fn failed(&self, why: String) -> Next {
         Next::Failed { why, hint: self.hint, older: false }
     }
 
-    /// How the next start should ask after an answer, or a silence, that speaks against what was taken for known.
+    /// Returns how the next start should ask after an answer, or a silence, that contradicts the
+    /// hint.
     fn doubted(&self) -> EraHint {
         match (self.carrier, self.hint) {
             (Carrier::Lines, EraHint::Legacy | EraHint::Modern) => EraHint::Probe,
@@ -285,8 +298,8 @@ impl Handshake {
         }
     }
 
-    /// How the next start should ask after one that broke off. A process may have taken the probe for a broken handshake, and
-    /// many end at a request before `initialize`.
+    /// Returns how the next start should ask after a handshake that broke off. A process may have
+    /// taken the probe for a broken handshake, and many exit at a request before `initialize`.
     fn taught(&self) -> EraHint {
         match (self.carrier, self.hint) {
             (Carrier::Lines, EraHint::Probe) => EraHint::Legacy,
@@ -295,24 +308,25 @@ impl Handshake {
     }
 }
 
-/// The verdict on an answer to `server/discover`. Source: MCP 2026-07-28, stdio and versioning; protocol 3.4.
+/// The verdict on an answer to `server/discover`. Source: MCP 2026-07-28, stdio and versioning;
+/// protocol 3.4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Discovered {
     Modern(Agreed),
-    /// Not modern, or not in a revision that both know: ask `initialize`.
+    /// The server is not modern, or prefers a legacy revision: ask `initialize`.
     Legacy,
     /// The server refused the requested version and speaks this one: ask once more.
     Again(Revision),
-    /// Modern, but in revisions that this gateway does not speak.
+    /// The server speaks no revision that this gateway speaks.
     Unspeakable,
 }
 
-/// `params` of `server/discover`, asked in that revision.
+/// Returns the `params` of `server/discover` in that revision.
 fn discover_params(hop: &HopMeta, revision: Revision) -> RawJson {
     RawJson::trusted(format!(r#"{{"_meta":{}}}"#, hop.envelope(revision).text()))
 }
 
-/// `params` of the `subscriptions/listen` that tells of changed lists.
+/// Returns the `params` of the `subscriptions/listen` that reports changed lists.
 pub fn listen_params(hop: &HopMeta, revision: Revision) -> RawJson {
     RawJson::trusted(format!(
         r#"{{"notifications":{{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true}},"_meta":{}}}"#,
@@ -320,7 +334,7 @@ pub fn listen_params(hop: &HopMeta, revision: Revision) -> RawJson {
     ))
 }
 
-/// `params` of `initialize`, with what the server may ask for.
+/// Returns the `params` of `initialize`, with the capabilities that the server may use.
 fn initialize_params(declared: &Declared) -> RawJson {
     RawJson::trusted(format!(
         r#"{{"protocolVersion":"{}","capabilities":{},"clientInfo":{}}}"#,
@@ -365,12 +379,14 @@ fn judge_discover(answer: &Result<RawJson, RawJson>) -> Discovered {
     }
 }
 
+/// The best known one of the revisions that a server lists.
 enum Pick {
     Modern(Revision),
     Legacy,
     Nothing,
 }
 
+/// Picks the newest of the revisions that the gateway knows.
 fn pick(versions: &[String]) -> Pick {
     let known: Vec<Revision> = versions.iter().filter_map(|v| Revision::parse(v)).collect();
     match known.iter().max() {
@@ -395,17 +411,18 @@ fn judge_initialize(answer: &Result<RawJson, RawJson>) -> Result<Agreed, String>
         format!("the server answered `initialize` with protocol version {version}; headend speaks {spoken} there")
     })?;
     let mut offers = result.get("capabilities").map(offers).unwrap_or_default();
-    // Where there is no such capability, the method may simply exist.
+    // In a revision without this capability, the method may simply exist.
     offers.completions |= !revision.features().completions && offers.prompts;
     Ok(Agreed { revision, offers })
 }
 
-/// The message of an error object, shortened, for the operator.
+/// Returns the message of an error object, shortened for the operator.
 pub(crate) fn message_of(error: &RawJson) -> String {
     let message = RawObject::parse(error).ok().and_then(|error| error.string("message")).unwrap_or_default();
     foreign::short(&message, 200)
 }
 
+/// Reads the capabilities that the gateway acts on.
 fn offers(capabilities: &RawJson) -> Offers {
     let Ok(capabilities) = RawObject::parse(capabilities) else { return Offers::default() };
     let changes = |name: &str| capabilities.object(name).is_some_and(|s| s.is_true("listChanged"));

@@ -1,8 +1,9 @@
-//! The lists of one upstream: the page to ask for, the items read so far, and the time to read again. For every
-//! transport.
+//! Reads the lists of one upstream, on every transport: which page to ask for, which items were
+//! read so far, and when to read again.
 //!
-//! A list that cannot be read keeps the items that were known and is read again after a while, which doubles. A notice of the server
-//! that the list has changed is the end of that wait. Only `-32601` empties a list: the server has none.
+//! A list that cannot be read keeps its known items, and is read again after a wait, which doubles.
+//! A notification that the list has changed ends that wait. Only `-32601` empties a list: the
+//! server has none.
 
 use std::time::{Duration, Instant};
 
@@ -17,13 +18,15 @@ use crate::wire::code;
 use crate::wire::quirk::Quirk;
 use crate::wire::raw::{RawJson, RawObject};
 
-/// How long the other lists wait for one that is being read.
+/// Longest time that a list which is being read delays the report of the others.
 pub const PATIENCE: Duration = Duration::from_secs(2);
-/// Waits before a list that could not be read is read again; each is twice as long as the one before.
+/// First wait before a list that could not be read is read again. Each further wait is twice as
+/// long.
 const SHORTEST: Duration = Duration::from_secs(1);
+/// Longest wait before a list that could not be read is read again.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// A page to ask for.
+/// A page of a list, to be asked for.
 #[derive(Debug)]
 pub struct Page {
     pub reading: Reading,
@@ -31,7 +34,7 @@ pub struct Page {
 }
 
 impl Page {
-    /// `params` of the request for it in that revision.
+    /// Returns the `params` of the request for the page in that revision, if it has any.
     pub fn params(&self, hop: &HopMeta, revision: Revision) -> Option<RawJson> {
         let cursor = self.cursor.as_ref().map(|cursor| format!(r#""cursor":{}"#, RawJson::string(cursor).text()));
         let meta = (revision.era() == Era::Modern).then(|| format!(r#""_meta":{}"#, hop.envelope(revision).text()));
@@ -40,45 +43,46 @@ impl Page {
     }
 }
 
-/// Why a list could not be read.
+/// The failure of a reading of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
-    /// A sentence for the operator; some of its words are the server's.
+    /// Reason, a sentence for the operator; some of its words are the server's.
     pub why: String,
-    /// Attempts in a row.
+    /// Number of failed attempts in a row.
     pub attempts: u32,
-    /// When it is tried again.
+    /// Time of the next attempt.
     pub again: Instant,
 }
 
-/// One list.
+/// The state of one list.
 #[derive(Debug, Default)]
 struct One {
     is_offered: bool,
-    /// It was read in this session, whatever came since.
+    /// True once the list was read in this session, even if a later reading failed.
     is_known: bool,
-    /// It has changed, or its last reading failed.
+    /// True if the list must be read: it has changed, or its last reading failed.
     is_stale: bool,
-    /// Since when it is being read.
+    /// Start of the reading in progress.
     begun: Option<Instant>,
-    /// Its last answer found no room. Without it nothing is told of what the server offers.
+    /// True if its last answer found no room. Meanwhile nothing of the inventory is reported.
     lacks_room: bool,
-    /// It is not read before that time, unless the server says that it has changed.
+    /// Time before which the list is not read, unless the server says that it has changed.
     rests_until: Option<Instant>,
-    /// Readings in a row that gave nothing.
+    /// Number of readings in a row that gave nothing.
     failures: u32,
-    /// Why the last reading failed, and how much it leaves unknown.
+    /// The failure of the last reading, and how much it leaves unknown.
     trouble: Option<(Trouble, Gap)>,
-    /// The operator has not been told how the last reading ended.
+    /// True until the end of the last reading is reported to the operator.
     untold: bool,
 }
 
 impl One {
+    /// Returns whether the list must be read and is not being read.
     fn waits(&self) -> bool {
         self.is_stale && self.begun.is_none()
     }
 
-    /// Sets the time of the next attempt.
+    /// Counts a failure, and sets and returns the time of the next attempt.
     fn rest(&mut self, now: Instant) -> Instant {
         let again = now + SHORTEST.saturating_mul(1 << self.failures.min(16)).min(LONGEST);
         self.failures = self.failures.saturating_add(1);
@@ -86,6 +90,7 @@ impl One {
         again
     }
 
+    /// Notes the end of a reading.
     fn ended(&mut self) {
         self.begun = None;
         self.lacks_room = false;
@@ -93,25 +98,25 @@ impl One {
     }
 }
 
-/// What is known of an upstream's lists.
+/// The lists of one upstream, as far as they are known.
 #[derive(Debug)]
 pub struct Lists {
     bounds: ListBounds,
     inventory: Inventory,
     all: [One; 4],
     allowance: Allowance,
-    /// When a stale list may be read, if that is not yet.
+    /// Time at which a stale list may be read, if it may not be read yet.
     refresh_at: Option<Instant>,
-    /// Something was read or is known to be missing, and was not told yet.
+    /// True if something was read or is known to be missing, and was not reported yet.
     is_news: bool,
-    /// Readings in a row whose part for clients that can be asked failed.
+    /// Number of readings in a row in which the lists for clients that can be asked failed.
     failures_for_askers: u32,
-    /// Ways in which answers broke the protocol and were read all the same; not told yet.
+    /// Quirks of answers that were read all the same, and that are not reported yet.
     quirks: Vec<Quirk>,
 }
 
 impl Lists {
-    /// Nothing is read before [`Self::begin`].
+    /// Creates the lists of a server, of which nothing is read before [`Self::begin`].
     pub fn new(bounds: ListBounds) -> Self {
         Self {
             bounds,
@@ -139,7 +144,8 @@ impl Lists {
         List::ALL.into_iter().zip(&mut self.all)
     }
 
-    /// Everything that the server offers is to be read, from the start.
+    /// Starts a session: everything that the server offers is to be read, and all other lists are
+    /// empty.
     pub fn begin(&mut self, offers: Offers) {
         self.inventory.completions = offers.completions;
         self.inventory.tasks = offers.tasks;
@@ -148,7 +154,7 @@ impl Lists {
         self.is_news = false;
         for list in List::ALL {
             let is_offered = match list {
-                // Servers exist that forget to declare it.
+                // Some servers forget to declare their tools.
                 List::Tools => true,
                 List::Prompts => offers.prompts,
                 List::Resources | List::Templates => offers.resources,
@@ -161,7 +167,7 @@ impl Lists {
         }
     }
 
-    /// These lists are to be read again, as far as the server has them.
+    /// Marks these lists to be read again, as far as the server has them, and ends their waits.
     pub fn changed(&mut self, lists: &[List]) {
         for &list in lists {
             let one = self.one(list);
@@ -170,7 +176,8 @@ impl Lists {
         }
     }
 
-    /// The server may have said something that was not heard: every list is read again, except those that rest.
+    /// Marks all lists to be read again, except those that wait after a failure: the server may
+    /// have reported changes while its stream was closed.
     pub fn reopened(&mut self, now: Instant) {
         for (_, one) in self.each() {
             let rests = one.rests_until.is_some_and(|until| now < until);
@@ -178,19 +185,19 @@ impl Lists {
         }
     }
 
-    /// The supervisor has judged what was read, which took so long: the lists rest before they are
+    /// Notes how long it took to judge what was read. The lists rest accordingly before they are
     /// read again.
     pub fn judged(&mut self, took: Duration, now: Instant) {
         self.allowance.judged(took, now);
     }
 
-    /// The operator wants to know: lists that could not be read are read at once.
+    /// Ends the waits of lists that could not be read, because the operator wants to know.
     pub fn retry(&mut self) {
         self.each().filter(|(_, one)| one.trouble.is_some()).for_each(|(_, one)| one.rests_until = None);
     }
 
-    /// The first page of a list that is due. Of each list one reading runs and at most one waits: whatever changes meanwhile is
-    /// seen by the one that waits.
+    /// Begins to read the next list that is due, and returns its first page. At most one reading of
+    /// a list runs, and at most one waits, which sees all changes until it begins.
     pub fn next(&mut self, now: Instant) -> Option<Page> {
         let Self { all, allowance, .. } = self;
         self.refresh_at = None;
@@ -206,15 +213,16 @@ impl Lists {
         None
     }
 
-    /// When [`Self::next`] has another list, or [`Self::news`] something to tell.
+    /// Returns when [`Self::next`] may have another list, or [`Self::news`] something to report.
     pub fn refresh_at(&self) -> Option<Instant> {
         let may_tell = self.is_news && !self.all.iter().any(|one| one.lacks_room);
         let youngest = self.all.iter().filter_map(|one| one.begun).max().filter(|_| may_tell);
         [self.refresh_at, youngest.map(|begun| begun + PATIENCE)].into_iter().flatten().min()
     }
 
-    /// Takes the answer to a page, which may come after it was given up. What follows is the next page, or the end of the list,
-    /// with a fault where it was not whole. Of a list that cannot be read the inventory keeps what was known.
+    /// Takes the answer to a page, which may come after the page was given up. Returns the next
+    /// page, or at the end of the list a fault if it was not whole. If the list cannot be read, the
+    /// inventory keeps its known items.
     pub fn answered(
         &mut self,
         mut reading: Reading,
@@ -234,7 +242,7 @@ impl Lists {
             }
             Ok(Ok(Next::Done { items, skipped, excess, endless })) => {
                 let is_whole = skipped.is_empty() && endless.is_none();
-                // The first reading of a session is compared with none.
+                // The first reading of a session has no reading to be compared with.
                 let differs = self.one(list).is_known && !self.inventory.has_same(list, &items);
                 self.allowance.ended(list, differs, now);
                 self.inventory.replace(list, items);
@@ -269,7 +277,7 @@ impl Lists {
         }
     }
 
-    /// Keeps quirks until they are told; each kind once, which bounds them.
+    /// Keeps quirks until they are reported; each kind once, which bounds them.
     fn note(&mut self, quirks: Vec<Quirk>) {
         for quirk in quirks {
             if !self.quirks.contains(&quirk) {
@@ -278,12 +286,12 @@ impl Lists {
         }
     }
 
-    /// Takes the ways in which answers broke the protocol since the last call and were read all the
-    /// same.
+    /// Takes the quirks of the answers since the last call.
     pub fn take_quirks(&mut self) -> Vec<Quirk> {
         std::mem::take(&mut self.quirks)
     }
 
+    /// Notes that a list was read.
     fn read(&mut self, list: List) {
         let one = self.one(list);
         if one.trouble.take().is_some() && one.rests_until.is_some() {
@@ -296,12 +304,13 @@ impl Lists {
         self.is_news = true;
     }
 
-    /// The list could not be read this time, or has not been read in time: it is tried again.
+    /// Notes that a list could not be read, or not in time. It is read again after a wait.
     pub fn failed(&mut self, list: List, why: &str, now: Instant) {
         self.fails(list, why, Gap::Unread, now);
     }
 
-    /// The same for the part that only clients see which can be asked for input. The rest was read.
+    /// Notes that only one part of a list could not be read: the items that are shown to clients
+    /// that can be asked. Does nothing if the list itself could not be read.
     pub fn failed_for_askers(&mut self, list: List, why: &str, now: Instant) {
         let failures = self.failures_for_askers;
         let one = self.one(list);
@@ -311,11 +320,13 @@ impl Lists {
         }
     }
 
-    /// How the reading for clients that can be asked went as a whole.
+    /// Notes whether the lists for clients that can be asked were read as a whole, which decides
+    /// how long their next wait is.
     pub fn read_for_askers(&mut self, is_whole: bool) {
         self.failures_for_askers = if is_whole { 0 } else { self.failures_for_askers.saturating_add(1) };
     }
 
+    /// Notes the failure of a reading, and sets the time of the next attempt.
     fn fails(&mut self, list: List, why: &str, gap: Gap, now: Instant) {
         let one = self.one(list);
         let again = one.rest(now);
@@ -327,25 +338,28 @@ impl Lists {
         self.is_news |= is_news;
     }
 
-    /// The gateway had no room for the answer, of which the server knows nothing: the list is read again when it is due.
+    /// Notes that the gateway had no room for an answer, of which the server knows nothing. The
+    /// list is read again when it is due, without a wait.
     pub fn no_room(&mut self, list: List) {
         let one = self.one(list);
         (one.begun, one.is_stale, one.lacks_room) = (None, true, true);
     }
 
+    /// Returns whether any list is being read.
     pub(crate) fn are_read(&self) -> bool {
         self.all.iter().any(|one| one.begun.is_some())
     }
 
-    /// How the last reading of a list ended, once after each.
+    /// Takes the end of a reading that was not reported yet: the list, and the trouble if it
+    /// failed.
     pub fn told(&mut self) -> Option<(List, Option<Trouble>)> {
         let (list, one) = self.each().find(|(_, one)| one.untold)?;
         one.untold = false;
         Some((list, one.trouble.as_ref().map(|(trouble, _)| trouble.clone())))
     }
 
-    /// All that the server offers, once after each reading: without the lists that are being read for long, which are a gap unless
-    /// they are known.
+    /// Takes the inventory once something in it is new. Lists that are being read delay it by
+    /// [`PATIENCE`] at most; one that takes longer is a gap, unless it was read before.
     pub fn news(&mut self, now: Instant) -> Option<Inventory> {
         let waits = |one: &One| one.lacks_room || one.begun.is_some_and(|begun| now < begun + PATIENCE);
         if !self.is_news || self.all.iter().any(waits) {
@@ -362,7 +376,7 @@ impl Lists {
     }
 }
 
-/// The code of an error object.
+/// Returns the code of an error object.
 fn code_of(error: &RawJson) -> Option<i64> {
     RawObject::parse(error).ok()?.get("code")?.parse().ok()
 }

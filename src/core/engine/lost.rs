@@ -1,13 +1,13 @@
-//! The answers over HTTP that may say that the server does not know the session of a request.
+//! Judges whether an answer over HTTP says that the server does not know the session of a request.
 //!
-//! Two kinds prove it, so that the server has not looked at the request: a 404, whatever its body,
-//! and a 400 with a JSON-RPC error that the transport made before any method ran: its id is not the
-//! request's, and its code or its words are those of the SDKs' transports. Large SDKs say it in
-//! other ways too: any other 4xx that is no JSON-RPC answer to the request, or whose words name a
-//! session, is a doubt. The server is then asked whether it knows the session, and the request is
-//! repeated only if it does not. An answer that names a session but comes as a result of the
-//! method, or as a 5xx, proves nothing of the request: it is never repeated, and a session that the
-//! server does not know is replaced for the next one.
+//! Two kinds of answer prove it, and that the server has not looked at the request: a 404 with
+//! any body, and a 400 with a JSON-RPC error that the transport made before any method ran: its id
+//! is not the request's, and its code or message is that of an SDK's transport. Large SDKs say it
+//! in other ways too: any other 4xx that is no JSON-RPC answer to the request, or whose message
+//! names a session, is a doubt. The gateway then asks the server whether it knows the session, and
+//! repeats the request only if it does not. An answer that names a session but comes as a result of
+//! the method, or as a 5xx, proves nothing about the request: it is never repeated, and a session
+//! that the server does not know is replaced for the next request.
 
 use crate::wire::code::{INVALID_REQUEST, METHOD_NOT_FOUND};
 use crate::wire::message::Response;
@@ -15,25 +15,27 @@ use crate::wire::raw::RawObject;
 
 const NOT_FOUND: u16 = 404;
 const BAD_REQUEST: u16 = 400;
-/// The codes of the official SDKs for a session that is missing, unknown or not initialized.
+/// Codes of the official SDKs for a session that is missing, unknown or not initialized.
 const CODES: [i64; 3] = [-32000, NO_SESSION, INVALID_REQUEST];
-/// The code of the TypeScript SDK for a session that it does not know.
+/// Code of the TypeScript SDK for a session that it does not know.
 const NO_SESSION: i64 = -32001;
-/// The id of an error without one in the Python SDK.
+/// Id that the Python SDK writes into an error that answers no request.
 const NO_ID: &str = "server-error";
 
-/// The meaning of a status for the session of its request.
+/// The meaning of an HTTP status for the session of its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
+    /// The server does not know the session.
     Lost,
-    /// The body has to be read: see [`is_lost`]. If it does not say so, there is a doubt as for
+    /// The body decides: see [`is_lost`]. If it does not say so, there is a doubt as for
     /// [`Self::Doubtful`].
     ByBody,
     /// The server has refused the request, and may not know the session: see [`is_doubtful`].
     Doubtful,
-    /// The server has failed. The request may have been executed, and its words may name the
+    /// The server has failed. The request may have been executed, and the text may name the
     /// session.
     Failing,
+    /// The status says nothing about the session.
     Answer,
 }
 
@@ -42,49 +44,49 @@ pub fn judge(status: u16) -> Verdict {
     match status {
         NOT_FOUND => Verdict::Lost,
         BAD_REQUEST => Verdict::ByBody,
-        // Each of these has a reason of its own: time, size and pace.
+        // These are about time, size and rate, not about the session.
         ..400 | 408 | 413 | 425 | 429 | 431 => Verdict::Answer,
         500.. => Verdict::Failing,
         _ => Verdict::Doubtful,
     }
 }
 
-/// Whether the body of a [`Verdict::ByBody`] says that the session is not known.
+/// Returns whether the body of a [`Verdict::ByBody`] says that the session is not known.
 pub fn is_lost(answer: &Response) -> bool {
     let Err(error) = &answer.outcome else { return false };
     let Ok(error) = RawObject::parse(error) else { return false };
     is_of_no_request(answer) && (code_of(&error).is_some_and(|code| CODES.contains(&code)) || names_it(&error))
 }
 
-/// Whether a 4xx with this body is a doubt about the session. `is_ours` says that its id is the
-/// request's.
+/// Returns whether a 4xx with this body leaves a doubt about the session. `is_ours` is true if its
+/// id is the request's.
 pub fn is_doubtful(answer: &Response, is_ours: bool) -> bool {
     let names_it = || answer.outcome.as_ref().is_err_and(|error| RawObject::parse(error).is_ok_and(|e| names_it(&e)));
     !is_ours || names_it()
 }
 
-/// Whether an answer to a request blames the session: the server may not know it, or the method
-/// speaks of a session of its own.
+/// Returns whether an answer to a request blames the session. The server may not know it, or the
+/// method speaks of a session of its own.
 pub fn blames_session(answer: &Response) -> bool {
     let Err(error) = &answer.outcome else { return false };
     let Ok(error) = RawObject::parse(error) else { return false };
     code_of(&error) == Some(NO_SESSION) || names_it(&error)
 }
 
-/// Whether an answer says that the server does not know the method, so that it has looked at the
-/// request.
+/// Returns whether an answer says that the server does not know the method. If so, the server has
+/// looked at the request.
 pub fn knows_no_method(answer: &Response) -> bool {
     let Err(error) = &answer.outcome else { return false };
     RawObject::parse(error).is_ok_and(|error| code_of(&error) == Some(METHOD_NOT_FOUND))
 }
 
-/// Whether the text of an answer names a session.
+/// Returns whether the text of an answer has the word "session".
 pub fn names_session(text: &[u8]) -> bool {
     let word = b"session";
     text.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word))
 }
 
-/// Whether an answer says by its id that it is to no request.
+/// Returns whether an answer says by its id that it answers no request.
 pub fn is_of_no_request(answer: &Response) -> bool {
     answer.id.as_ref().is_none_or(|id| id.parse::<String>().is_ok_and(|id| id == NO_ID))
 }
@@ -93,6 +95,7 @@ fn code_of(error: &RawObject) -> Option<i64> {
     error.get("code").and_then(|code| code.parse::<i64>().ok())
 }
 
+/// Returns whether the message of an error names a session.
 fn names_it(error: &RawObject) -> bool {
     error.string("message").is_some_and(|text| names_session(text.as_bytes()))
 }

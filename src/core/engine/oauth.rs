@@ -1,20 +1,22 @@
-//! OAuth as a client: the way from a server's challenge to a token, and what keeps the token fresh.
+//! The OAuth client: leads from a server's challenge to a token, and keeps that token fresh.
 //!
-//! Pure: `now`, random bytes and the answers of other servers are arguments, requests are values. [`flow::Flow`] says which
-//! request comes next and takes its answer; [`token`] makes the requests of a login that is there already. What a document of
-//! a peer may make us ask is judged by [`terms::Terms`].
+//! Pure: `now`, random bytes and the answers of other servers are arguments, requests are values.
+//! [`flow::Flow`] says which request comes next and takes its answer; [`token`] makes the requests
+//! of a login that exists already. [`terms::Terms`] judges to which addresses the document of a
+//! peer may lead.
 //!
 //! | step | module |
 //! |---|---|
 //! | the server's 401 or 403 | [`challenge`] |
 //! | metadata of the resource | [`resource`] |
 //! | metadata of its authorization server | [`server`] |
-//! | who we are to that server | [`registration`], [`client`], [`assertion`] |
-//! | which rights we ask for | [`scope`] |
-//! | the page where a person agrees, and the way back | [`authorize`] |
+//! | headend as a client of that server | [`registration`], [`client`], [`assertion`] |
+//! | the scopes to ask for | [`scope`] |
+//! | the login page and its call-back | [`authorize`] |
 //! | tokens | [`token`] |
 //!
-//! Source: MCP basic/authorization of all revisions; RFC 6749, 6750, 7009, 7523, 7591, 7636, 8414, 8707, 9207, 9728.
+//! Source: MCP basic/authorization of all revisions; RFC 6749, 6750, 7009, 7523, 7591, 7636, 8414,
+//! 8707, 9207, 9728.
 
 pub mod assertion;
 pub mod authorize;

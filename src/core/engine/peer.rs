@@ -1,8 +1,9 @@
-//! One stdio connection to an upstream: handshake, lists, calls. Performs no IO and reads no clock.
+//! The protocol state of one connection to an upstream over lines (stdio, or the streams of
+//! HTTP+SSE): handshake, lists, calls. Performs no IO and reads no clock.
 //!
-//! Contract: call one `handle_*`, write out everything in [`Peer::outgoing`], drain [`Peer::poll_event`] until `None`, then
-//! arm a timer for [`Peer::poll_timeout`]. `now` must not go backwards. Answers and progress of calls go straight to their
-//! [`CallPort`].
+//! Contract: call one `handle_*`, write out everything in [`Peer::outgoing`], drain
+//! [`Peer::poll_event`] until `None`, then arm a timer for [`Peer::poll_timeout`]. `now` must not
+//! go backwards. Answers and progress of calls go straight to their [`CallPort`].
 //!
 //! Long, and one file on purpose: one state machine, whose inputs all work on the same few tables.
 
@@ -40,109 +41,117 @@ use crate::wire::unreadable::Unreadable;
 mod skipped;
 mod unread;
 
-/// News between two drains; a flood of them is cut.
+/// Most events that wait between two drains. Those of a flood of faults and notices are dropped.
 const MAX_EVENTS: usize = 64;
 
-/// Where the answer and the progress of one call go.
+/// The caller's end of one call, which takes its events and its outcome.
 pub trait CallPort {
-    /// The caller's own key for this call, by which it cancels.
+    /// Returns the caller's own key for this call, by which it cancels.
     fn key(&self) -> u64;
-    /// Whose call it is, and of what.
+    /// Returns the caller and the item of the call.
     fn party(&self) -> &Party;
-    /// `params` of a progress notification, with our token still in it.
+    /// Takes the `params` of a progress notification, with our token still in it.
     fn progress(&mut self, params: RawJson);
-    /// `params` of a log message that can only be this call's.
+    /// Takes the `params` of a log message that can only be this call's.
     fn log(&mut self, params: RawJson);
-    /// A notification of a stream that was asked for as a whole.
+    /// Takes a notification on the stream of a `subscriptions/listen` request.
     fn notice(&mut self, notification: Notification);
-    /// A request of the server that belongs to this call for certain; `false` when its client cannot be asked.
+    /// Passes a request of the server to the call's client; false if that client cannot be asked.
     fn ask(&mut self, request: ServerRequest) -> bool;
-    /// The server does not want an answer to that request any more.
+    /// Tells the client that the server no longer wants an answer to that request.
     fn withdrawn(&mut self, id: &RawJson);
+    /// Ends the call with its outcome.
     fn done(self, outcome: Outcome);
 }
 
-/// How a connection is opened and what it is for.
+/// Settings of one connection.
 #[derive(Clone, Debug)]
 pub struct PeerOptions {
-    /// Reads the upstream's messages.
+    /// The reader of the upstream's messages.
     pub ear: Ear,
     pub hint: EraHint,
     pub times: PeerTimes,
     pub bounds: ListBounds,
     /// Capabilities declared to a legacy server.
     pub declared: Declared,
-    /// Whether the server's lists are read here.
+    /// True if the server's lists are read on this connection.
     pub lists: bool,
-    /// The conduct of the server's items, on all of its connections.
+    /// The items of the server that ask questions, as seen on all of its connections.
     pub askers: Arc<Askers>,
 }
 
-/// How long the parts of a handshake may take.
+/// Time limits of the handshake and of the lists.
 #[derive(Clone, Copy, Debug)]
 pub struct PeerTimes {
-    /// For the answer to `server/discover` where the era is not known; half of `start` at most.
+    /// For the answer to `server/discover` if the era is not known. At most half of `start` is
+    /// used.
     pub probe: Duration,
     /// For the whole handshake, and for each page of a list.
     pub start: Duration,
 }
 
-/// Events of the connection for its owner.
+/// An event of the connection for its owner.
 #[derive(Debug)]
 pub enum PeerEvent {
     /// The handshake succeeded; calls can be sent.
     Ready(Agreed),
-    /// All that the server offers, as far as its lists could be read.
+    /// The items that the server offers, as far as its lists could be read.
     Inventory(Inventory),
-    /// How the last reading of a list ended.
+    /// The end of a reading of a list, and the trouble if it failed.
     List(List, Option<Trouble>),
     Fault(Fault),
-    /// A message broke the protocol and was read all the same.
+    /// A message that broke the protocol and was read all the same.
     Quirk(Quirk),
-    /// A line is no message.
+    /// A line that is no message.
     Unreadable(Unreadable),
-    /// New calls should wait, or wait no more.
+    /// New conditions for calls that want to pass.
     Gate(Gate),
-    /// Calls of these items take turns from now on.
+    /// Items that were seen to ask, whose calls take turns from now on.
     Learned(Lesson),
-    /// A notification for the client whose connection this is, if it is one client's: it belongs to no call for certain.
+    /// A notification that belongs to no call for certain. It is for the client that owns the
+    /// connection, if there is one.
     Unclaimed(Notification),
-    /// A legacy server says that this resource has changed.
+    /// The URI of a resource that has changed, as a legacy server says.
     Updated(String),
-    /// The connection is of no use; end it. `silent` probes teach that the next start should not probe.
+    /// The handshake failed. The owner ends the connection, which is of no use.
     Failed {
+        /// The reason, for the operator.
         why: String,
+        /// How the next start should ask for the era.
         next: EraHint,
     },
 }
 
+/// A request of ours in flight.
 #[derive(Debug)]
 enum Waiting<P> {
     Handshake,
-    /// The answer to `server/discover`, whose time is over; it still tells the era.
+    /// `server/discover` after its deadline. A late answer still tells the era.
     Discover,
-    /// `None` stands for a time that is over; the answer is still taken.
+    /// A page of a list, with its deadline; `None` after it. A late answer is still taken.
     List(Box<Reading>, Option<Instant>),
     Listen,
     Call(P),
-    /// Its answer ends a doubt.
+    /// A ping whose answer ends a doubt.
     Ping,
 }
 
+/// The phase of the connection.
 #[derive(Debug)]
 enum State {
-    /// The answer to its question may come until then.
+    /// The handshake is in progress.
     Opening {
         handshake: Handshake,
+        /// Deadline of the answer to the current question.
         until: Instant,
-        /// The end of the whole handshake.
+        /// Deadline of the whole handshake.
         deadline: Instant,
     },
     Ready(Agreed),
     Failed,
 }
 
-/// Protocol state for one stdio upstream.
+/// The protocol state of one connection. `P` is the caller's end of a call.
 #[derive(Debug)]
 pub struct Peer<P> {
     ear: Ear,
@@ -155,14 +164,15 @@ pub struct Peer<P> {
     hop: HopMeta,
     state: State,
     pending: Pending<Waiting<P>>,
-    /// The first line of the handshake that is no message.
+    /// The first line of the handshake that is no message. A line that looks like one replaces
+    /// others.
     unread: Option<Unreadable>,
     out: BytesMut,
     events: VecDeque<PeerEvent>,
 }
 
 impl<P: CallPort> Peer<P> {
-    /// Opens the connection; the first question is in [`Self::outgoing`] at once.
+    /// Begins the handshake and writes its first question to [`Self::outgoing`].
     pub fn new(options: PeerOptions, now: Instant) -> Self {
         let PeerOptions { ear, hint, times, bounds, declared, lists: reads_lists, askers } = options;
         let deadline = now + times.start;
@@ -188,21 +198,24 @@ impl<P: CallPort> Peer<P> {
         peer
     }
 
-    /// Lines to write, newline included; the owner takes from the front.
+    /// Returns the lines to write, newlines included. The owner takes them from the front.
     pub fn outgoing(&mut self) -> &mut BytesMut {
         &mut self.out
     }
 
-    /// The gateway words that it used since the last look.
+    /// Takes the counts of reserved words that were removed from the server's messages since the
+    /// last call.
     pub fn taken(&mut self) -> Taken {
         std::mem::take(&mut self.taken)
     }
 
+    /// Takes the next event, if there is one.
     pub fn poll_event(&mut self) -> Option<PeerEvent> {
         self.attribution.poll_gate().map(PeerEvent::Gate).or_else(|| self.events.pop_front())
     }
 
-    /// When [`Self::handle_timeout`] wants to be called. Calls have deadlines of their own, where they are waited for.
+    /// Returns when [`Self::handle_timeout`] must be called. Deadlines of calls are not part of it:
+    /// their callers keep them.
     pub fn poll_timeout(&self) -> Option<Instant> {
         match self.state {
             State::Opening { until, .. } => Some(until),
@@ -215,6 +228,7 @@ impl<P: CallPort> Peer<P> {
         }
     }
 
+    /// Returns the earliest deadline of the pages in flight.
     fn list_deadline(&self) -> Option<Instant> {
         if !self.lists.are_read() {
             return None;
@@ -229,21 +243,23 @@ impl<P: CallPort> Peer<P> {
         earliest
     }
 
-    /// Sends a call. A peer that is not ready answers it at once: nothing was sent.
+    /// Sends a call: writes it to [`Self::outgoing`]. Before the handshake has succeeded and after
+    /// the connection has failed, the call fails at once and nothing is sent.
     pub fn handle_call(&mut self, call: &Outgoing, port: P) {
         let State::Ready(agreed) = self.state else {
             return port.done(Outcome::Failed(Failure::down()));
         };
         self.attribution.carries(port.key(), port.party());
         let Some(id) = self.pending.insert(Waiting::Call(port)) else {
-            // The slots of an upstream are fewer than the table's; this cannot be reached by load.
+            // Not reached by load: an upstream has fewer call slots than this table.
             return;
         };
         let raw_id = RawJson::trusted(id.to_string());
         put_line(&mut self.out, &call.message(agreed.revision, &raw_id, &self.hop));
     }
 
-    /// Takes a call back of which nothing was written; the connection is over.
+    /// Removes a call of which nothing was written and returns its port. The connection is over by
+    /// then.
     pub fn take_call(&mut self, key: u64) -> Option<P> {
         let id = self.pending.find(|w| matches!(w, Waiting::Call(port) if port.key() == key))?;
         match self.pending.take(id) {
@@ -252,7 +268,8 @@ impl<P: CallPort> Peer<P> {
         }
     }
 
-    /// The caller has gone or run out of time; the upstream is told and a late answer is dropped.
+    /// Cancels a call whose caller has gone or run out of time. The upstream is told, and a late
+    /// answer is dropped.
     pub fn handle_cancel(&mut self, key: u64, now: Instant) {
         let found = self.pending.find(|w| matches!(w, Waiting::Call(port) if port.key() == key));
         if let Some(id) = found
@@ -263,7 +280,8 @@ impl<P: CallPort> Peer<P> {
         }
     }
 
-    /// Tells the server that a call is not waited for any more. What a legacy one says may be about that call until it has read so.
+    /// Tells the server that a call is cancelled. If the server is a legacy one, a doubt begins:
+    /// its messages may be about that call until it has read the cancellation.
     fn cancelled(&mut self, id: WireId, why: &str, now: Instant) {
         let params = RawJson::trusted(format!(r#"{{"requestId":{id},"reason":"{why}"}}"#));
         put_line(&mut self.out, &message::encode_notification("notifications/cancelled", Some(&params)));
@@ -274,43 +292,45 @@ impl<P: CallPort> Peer<P> {
         }
     }
 
-    /// Asks for an answer that ends the doubt, where there is one.
+    /// Sends a ping whose answer ends the doubt, if one is due.
     fn ping(&mut self, now: Instant) {
         if self.attribution.doubt.pings(now + self.times.start) {
             self.ask(Method::Ping, None, Waiting::Ping);
         }
     }
 
-    /// The answer to a request of the server. One that was withdrawn or answered already is ignored.
+    /// Sends a client's answer to a request of the server, unless that request is no longer open.
     pub fn handle_reply(&mut self, id: &RawJson, answer: &ClientAnswer) {
         if self.attribution.open.take(id).is_some() {
             self.reply(id, answer);
         }
     }
 
-    /// The client of a call has the server's question before it, and the call waits.
+    /// Notes that the client of a call has a question of the server before it, and that the call
+    /// waits.
     pub fn handle_parked(&mut self, key: u64) {
         self.attribution.park(key);
     }
 
+    /// Writes the answer to a request of the server.
     fn reply(&mut self, id: &RawJson, answer: &ClientAnswer) {
         put_line(&mut self.out, &message::encode_answer(id, answer));
     }
 
-    /// The call has ended, so its questions end too.
+    /// Declines the open requests of a call that has ended.
     fn end_requests_of(&mut self, call: u64) {
         for request in self.attribution.open.of_call(call) {
             self.reply(&request.id, &declined(&request.method));
         }
     }
 
-    /// Calls in flight and requests of the server that are open.
+    /// Returns the number of calls in flight and of requests of the server that wait.
     #[cfg(test)]
     pub fn left(&mut self) -> usize {
         self.ports().count() + self.attribution.open.left() + usize::from(self.attribution.until().is_some())
     }
 
-    /// One line of the upstream.
+    /// Takes one line of the upstream: a message or a batch.
     pub fn handle_line(&mut self, line: Bytes, now: Instant) {
         let Ok(frame) = Frame::from_upstream(line.clone()) else { return self.handle_no_json(&line, now) };
         drop(line);
@@ -328,6 +348,7 @@ impl<P: CallPort> Peer<P> {
         }
     }
 
+    /// Reads one message, and acts on it by its kind.
     fn handle_message(&mut self, frame: &Frame, now: Instant) {
         let Heard { message, broken, quirk, taken } = match self.ear.hear(frame) {
             Ok(heard) => heard,
@@ -349,7 +370,8 @@ impl<P: CallPort> Peer<P> {
         }
     }
 
-    /// The process or its pipe has ended. Every call in flight ends; whether it was executed is not known.
+    /// Fails every call in flight, because the process or its pipe has ended. Whether the calls
+    /// were executed is not known.
     pub fn handle_closed(&mut self, why: &str) {
         for waiting in self.pending.drain() {
             if let Waiting::Call(port) = waiting {
@@ -369,10 +391,11 @@ impl<P: CallPort> Peer<P> {
         self.state = State::Failed;
     }
 
+    /// Acts on every deadline that has passed.
     pub fn handle_timeout(&mut self, now: Instant) {
         match self.state {
             State::Opening { ref handshake, until, .. } if now >= until => {
-                // A late answer to this question is none to the next.
+                // A late answer to this question must not be taken for the answer to the next one.
                 let is_discover = matches!(handshake.question(), Question::Discover(_));
                 if let Some(id) = self.pending.find(|waiting| matches!(waiting, Waiting::Handshake)) {
                     match self.pending.get_mut(id) {
@@ -401,7 +424,8 @@ impl<P: CallPort> Peer<P> {
         }
     }
 
-    /// A list was not answered in time. Its answer is still taken, and that of no other request for this list which is late.
+    /// Notes that a page of a list was not answered in time. Its answer is still taken; of other
+    /// late requests for the same list it is not.
     fn list_is_late(&mut self, id: WireId, now: Instant) {
         let Some(Waiting::List(reading, until)) = self.pending.get_mut(id) else { return };
         *until = None;
@@ -414,7 +438,7 @@ impl<P: CallPort> Peer<P> {
         self.lists.failed(list, "not answered within `start-timeout`", now);
     }
 
-    /// The operator wants to know: lists that could not be read are read at once.
+    /// Reads at once all lists that could not be read, because the operator wants to know.
     pub fn retry_lists(&mut self, now: Instant) {
         if matches!(self.state, State::Ready(_)) {
             self.lists.retry();
@@ -422,7 +446,8 @@ impl<P: CallPort> Peer<P> {
         }
     }
 
-    /// What was read has been judged, which took so long.
+    /// Notes that the inventory was judged and how long that took, and reads the lists that are
+    /// due.
     pub fn handle_judged(&mut self, took: Duration, now: Instant) {
         self.lists.judged(took, now);
         if matches!(self.state, State::Ready(_)) {
@@ -430,18 +455,20 @@ impl<P: CallPort> Peer<P> {
         }
     }
 
+    /// Sends a question of the handshake.
     fn ask_question(&mut self, question: Question) {
         let params = question.params(&self.hop, &self.declared);
         self.ask(question.method(), Some(&params), Waiting::Handshake);
     }
 
-    /// Goes on with the handshake.
+    /// Continues the handshake with what came of its question.
     fn opening(&mut self, reply: Reply, now: Instant) {
         let State::Opening { handshake, .. } = &mut self.state else { return };
         let next = handshake.heard(None, reply);
         self.go_on(next, now);
     }
 
+    /// Does what the handshake says next.
     fn go_on(&mut self, next: Next, now: Instant) {
         let State::Opening { until, deadline, .. } = &mut self.state else { return };
         match next {
@@ -455,6 +482,7 @@ impl<P: CallPort> Peer<P> {
         }
     }
 
+    /// Sends a request of ours, and notes what its answer is for.
     fn ask(&mut self, method: Method, params: Option<&RawJson>, waiting: Waiting<P>) {
         if let Some(id) = self.pending.insert(waiting) {
             let id = RawJson::trusted(id.to_string());
@@ -462,6 +490,7 @@ impl<P: CallPort> Peer<P> {
         }
     }
 
+    /// Acts on a response by the request of ours that it answers.
     fn handle_response(&mut self, response: Response, frame: &Frame, now: Instant) {
         let Some(id) = response.id.as_ref().and_then(WireId::from_raw) else {
             return self.handle_unknown(frame);
@@ -494,6 +523,7 @@ impl<P: CallPort> Peer<P> {
         }
     }
 
+    /// Ends a call with the server's response, and reports what is wrong with the response.
     fn finish_call(&mut self, port: P, response: Response, now: Instant) {
         let era = match self.state {
             State::Ready(agreed) => agreed.revision.era(),
@@ -507,13 +537,14 @@ impl<P: CallPort> Peer<P> {
         self.end_call(port, outcome, End::Answered, now);
     }
 
-    /// Ends a call, and what its server asked in the middle of it.
+    /// Ends a call, and declines the requests that its server made in the middle of it.
     fn end_call(&mut self, port: P, outcome: Outcome, end: End, now: Instant) {
         self.leave(&port, end, now);
         port.done(outcome);
     }
 
-    /// A call has left, and with it what its server asked in the middle of it. What waited for that may go on.
+    /// Takes a call off the connection and declines the requests that its server made in the middle
+    /// of it. May settle a question that was held because of the call.
     fn leave(&mut self, port: &P, end: End, now: Instant) {
         let ended = (port.key(), port.party());
         let step = self.attribution.ended(ended, end, || in_flight(&mut self.pending), now);
@@ -521,8 +552,9 @@ impl<P: CallPort> Peer<P> {
         self.settle(step);
     }
 
+    /// Ends the handshake with success, and begins to read the lists if they are read here.
     fn ready(&mut self, agreed: Agreed, now: Instant) {
-        // The answer to the other question of the handshake decides nothing any more.
+        // The answer to the other question of the handshake no longer decides anything.
         let is_over = |waiting: &Waiting<P>| matches!(waiting, Waiting::Handshake | Waiting::Discover);
         self.pending.find_all(is_over).into_iter().for_each(|id| drop(self.pending.take(id)));
         if agreed.revision.era() == Era::Legacy {
@@ -541,7 +573,7 @@ impl<P: CallPort> Peer<P> {
         self.read_lists(now);
     }
 
-    /// Tells what was read and asks for the lists that are due.
+    /// Reports what was read, and asks for the lists that are due.
     fn read_lists(&mut self, now: Instant) {
         for quirk in self.lists.take_quirks() {
             self.tell(PeerEvent::Quirk(quirk));
@@ -555,12 +587,14 @@ impl<P: CallPort> Peer<P> {
         }
     }
 
+    /// Requests a page of a list.
     fn ask_page(&mut self, page: Page, now: Instant) {
         let State::Ready(agreed) = self.state else { return };
         let (params, method) = (page.params(&self.hop, agreed.revision), page.reading.list.method());
         self.ask(method, params.as_ref(), Waiting::List(Box::new(page.reading), Some(now + self.times.start)));
     }
 
+    /// Passes a notification to its recipient, or reports it.
     fn handle_notification(&mut self, notification: Notification, now: Instant) {
         let kind = NoticeKind::of(&notification.method);
         let of_stream = matches!(kind, NoticeKind::Updated | NoticeKind::Changed(_) | NoticeKind::Other);
@@ -592,8 +626,10 @@ impl<P: CallPort> Peer<P> {
         }
     }
 
+    /// Passes a log message to the only call in flight, or reports it as unclaimed.
     fn handle_log(&mut self, notification: Notification) {
-        // On a pipe nothing says which call a message belongs to; with one call in flight there is no doubt.
+        // A pipe does not tell which call a message belongs to; with one call in flight there is no
+        // doubt.
         let several = self.ports().nth(1).is_some() || self.attribution.doubt.is_open();
         let Some(only) = self.ports().next().filter(|_| !several) else {
             return self.tell(PeerEvent::Unclaimed(notification));
@@ -603,7 +639,7 @@ impl<P: CallPort> Peer<P> {
         }
     }
 
-    /// The server has withdrawn one of its requests.
+    /// Takes back a request that the server has withdrawn, and tells the client that was asked.
     fn handle_withdrawn(&mut self, id: &RawJson) {
         if self.attribution.withdrawn(id) {
             return;
@@ -614,7 +650,7 @@ impl<P: CallPort> Peer<P> {
         }
     }
 
-    /// The calls in flight.
+    /// Returns the ports of the calls in flight.
     fn ports(&mut self) -> impl Iterator<Item = &mut P> {
         self.pending.iter_mut().filter_map(|waiting| match waiting {
             Waiting::Call(port) => Some(port),
@@ -622,14 +658,14 @@ impl<P: CallPort> Peer<P> {
         })
     }
 
-    /// A request of a legacy server.
+    /// Settles or holds a request of a legacy server.
     fn handle_request(&mut self, request: &Request, now: Instant) {
         let calls = in_flight(&mut self.pending);
         let step = self.attribution.heard(request, &calls, now);
         self.settle(step);
     }
 
-    /// Asks clients, and answers what is not for one.
+    /// Passes settled questions to their clients, and answers those that are for no client.
     fn settle(&mut self, step: Step) {
         step.learned.into_iter().for_each(|lesson| self.tell(PeerEvent::Learned(lesson)));
         for Settled { request, asked } in step.settled {
@@ -652,7 +688,7 @@ impl<P: CallPort> Peer<P> {
         self.tell(PeerEvent::Fault(fault));
     }
 
-    /// Tells what may be missed: a flood of it between two drains is cut.
+    /// Reports an event that may be missed: a flood of such events between two drains is cut.
     fn tell(&mut self, event: PeerEvent) {
         if self.events.len() < MAX_EVENTS {
             self.events.push_back(event);
@@ -660,7 +696,7 @@ impl<P: CallPort> Peer<P> {
     }
 }
 
-/// The calls that a question may belong to.
+/// Returns the calls that a question may belong to.
 fn in_flight<P: CallPort>(pending: &mut Pending<Waiting<P>>) -> Vec<InFlight> {
     let call = |waiting: &mut Waiting<P>| match waiting {
         Waiting::Call(port) => Some(InFlight { call: port.key(), party: port.party().clone() }),
@@ -669,7 +705,7 @@ fn in_flight<P: CallPort>(pending: &mut Pending<Waiting<P>>) -> Vec<InFlight> {
     pending.iter_mut().filter_map(call).collect()
 }
 
-/// The request of ours whose stream a notification of a modern server belongs to.
+/// Returns the id of our request on whose stream a notification of a modern server came.
 fn subscription(params: &RawJson) -> Option<WireId> {
     let meta = RawObject::parse(params).ok()?.remove("_meta")?;
     WireId::from_raw(RawObject::parse(&meta).ok()?.get(SUBSCRIPTION_ID)?)

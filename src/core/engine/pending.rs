@@ -1,24 +1,25 @@
-//! Requests in flight on one connection, found by our own id without a hash and never twice under the same id.
+//! The table of requests in flight on one connection, indexed by our own ids. No id is used twice.
 
 use slab::Slab;
 
 use crate::wire::id::WireId;
 
-/// Waiting requests, by [`WireId`].
+/// Requests in flight, by [`WireId`].
 #[derive(Debug)]
 pub struct Pending<T> {
     slots: Slab<(u64, T)>,
-    /// Grows with each request, so that a slot's next use has another id.
+    /// Number of requests so far; gives each use of a slot another id.
     uses: u64,
 }
 
-/// What a reply's id refers to.
+/// The result of looking up the id of a response.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Lookup<T> {
+    /// The request, which is removed from the table.
     Found(T),
-    /// One of our ids, whose request has ended.
+    /// An id of ours whose request has ended.
     Late,
-    /// Not one of our ids.
+    /// An id that was never given out.
     Unknown,
 }
 
@@ -27,7 +28,7 @@ impl<T> Pending<T> {
         Self { slots: Slab::new(), uses: 0 }
     }
 
-    /// Gives out an id; `None` when [`WireId::MAX_SLOTS`] requests are open.
+    /// Adds a request and returns its id; `None` when [`WireId::MAX_SLOTS`] requests are in flight.
     pub fn insert(&mut self, value: T) -> Option<WireId> {
         if self.slots.len() >= WireId::MAX_SLOTS {
             return None;
@@ -37,7 +38,7 @@ impl<T> Pending<T> {
         Some(WireId::new(slot, self.uses))
     }
 
-    /// [`WireId::number`] of the next id.
+    /// Returns the [`WireId::number`] that the next request gets.
     pub fn next_number(&self) -> u64 {
         self.uses + 1
     }
@@ -47,7 +48,7 @@ impl<T> Pending<T> {
         self.slots.get_mut(slot).filter(|(uses, _)| WireId::new(slot, *uses) == id).map(|(_, value)| value)
     }
 
-    /// Ends a request.
+    /// Removes the request with that id and returns it, or tells why there is none.
     pub fn take(&mut self, id: WireId) -> Lookup<T> {
         let slot = id.slot();
         match self.slots.get(slot) {
@@ -57,23 +58,23 @@ impl<T> Pending<T> {
         }
     }
 
-    /// The id of the first request that the test accepts.
+    /// Returns the id of the first request that `test` accepts.
     pub fn find(&self, mut test: impl FnMut(&T) -> bool) -> Option<WireId> {
         self.slots.iter().find(|(_, (_, value))| test(value)).map(|(slot, (uses, _))| WireId::new(slot, *uses))
     }
 
-    /// The ids of all requests that the test accepts.
+    /// Returns the ids of all requests that `test` accepts.
     pub(crate) fn find_all(&self, mut test: impl FnMut(&T) -> bool) -> Vec<WireId> {
         let found = self.slots.iter().filter(|(_, (_, value))| test(value));
         found.map(|(slot, (uses, _))| WireId::new(slot, *uses)).collect()
     }
 
-    /// Everything that is open.
+    /// Returns all requests in flight.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.slots.iter_mut().map(|(_, (_, value))| value)
     }
 
-    /// Ends everything, oldest slot first.
+    /// Removes all requests and returns them in the order of their slots.
     pub fn drain(&mut self) -> impl Iterator<Item = T> + '_ {
         self.slots.drain().map(|(_, value)| value)
     }

@@ -1,15 +1,21 @@
-//! Questions to a client in the middle of its call (elicitation, sampling, roots): from a server, its task, or the
-//! gateway ([`approval`], [`login`]).
+//! Questions to a client in the middle of its call (elicitation, sampling, roots): from a server,
+//! its task, or the gateway ([`approval`], [`login`]).
 //!
-//! [`crate::mcp::input`] decides, on the terms of the call, whether a client may be asked. A server may ask only for input that the
-//! caller declared for this very call. The client's era decides how it is asked:
+//! [`crate::mcp::input`] decides, on the terms of the call, whether a client may be asked. A server
+//! may ask only for input that the caller declared for this very call. The eras of client and
+//! server decide how the client is asked:
 //!
-//! | client | server | what happens |
-//! |---|---|---|
-//! | modern | modern | the result passes; its state is sealed to caller, profile, upstream, method, item and arguments ([`crate::engine::state`]), and only the very same call can continue with it |
-//! | legacy | modern | each request becomes a request to the client on the stream of its call, one after the other ([`Round`]), then the call continues upstream |
-//! | legacy | legacy | the server's request is passed on under an id of ours ([`OnStream`]), and its answer passed back unchanged |
-//! | modern | legacy | the call is parked ([`park`]): its request is answered with `input_required` and a sealed name ([`Gathered`]), and the retry attaches to it. An answer goes upstream once, however often the retry is sent. After 10 minutes, or when the gateway stops, the server learns that no answer comes, and the call is cancelled. An outcome is kept for a minute, unless its slot is needed |
+//! - Both modern: the result passes. Its state is sealed to caller, profile, upstream, method, item
+//!   and arguments ([`crate::engine::state`]), and only the very same call can continue with it.
+//! - Legacy client, modern server: each request becomes a request to the client on the stream of
+//!   its call, one after the other ([`Round`]). Then the call continues upstream.
+//! - Both legacy: the server's request is passed on under an id of ours ([`OnStream`]), and its
+//!   answer is passed back unchanged.
+//! - Modern client, legacy server: the call is parked ([`park`]). Its request is answered with
+//!   `input_required` and a sealed name ([`Gathered`]), and the client's next request attaches to
+//!   it. An answer goes upstream once, however often that request is sent. After 10 minutes, or
+//!   when the gateway stops, the server learns that no answer comes, and the call is cancelled. An
+//!   outcome is kept for half a minute, unless its slot is needed.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -23,44 +29,49 @@ pub mod approval;
 pub mod login;
 pub mod park;
 
-/// How long a person may take for one answer.
+/// Time that a person has for one answer.
 pub const PATIENCE: Duration = Duration::from_secs(600);
-/// How long a client may be away from the stream of a call that asks it. A person takes longer, but only a client that listens can show
-/// the form; meanwhile the call keeps its place and its turn at the server.
+/// Longest time that a client may be away from the stream of a call that asks it. A person may take
+/// longer, but only a client that listens can show the form; meanwhile the call keeps its slot and
+/// its turn at the server.
 pub const AWAY: Duration = Duration::from_secs(30);
-/// Questions of one call that may be open.
+/// Most questions of one call that may be open.
 pub const MAX_OPEN: usize = 8;
-/// How long one question waits for others of the same call, so that a person is asked once. A server on a busy machine takes
-/// tens of milliseconds between two of them, and nobody notices a tenth of a second before a form.
+/// Time for which a question waits for others of the same call, so that a person is asked once. A
+/// server on a busy machine takes tens of milliseconds between two of them, and a tenth of a second
+/// before a form is not noticed.
 const GATHER: Duration = Duration::from_millis(100);
 
-/// A question that may be shown.
+/// A question that may be shown to a client.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// The name under which its asker wants the answer.
+    /// The key under which the asker wants the answer.
     pub key: RawJson,
     pub request: InputRequest,
 }
 
 impl Question {
+    /// Returns the key as text, if it is a text.
     fn name(&self) -> Option<String> {
         self.key.parse::<String>().ok()
     }
 }
 
-/// The questions that a legacy client has before it on the stream of one call. `W` leads to the answer.
+/// The questions that a legacy client has before it on the stream of one call. `W` is the
+/// transport's handle to the answer.
 #[derive(Debug)]
 pub struct OnStream<W> {
     open: Vec<Shown<W>>,
-    /// Since when there is an open one.
+    /// Time since which a question is open.
     since: Option<Instant>,
 }
 
-/// One of them.
+/// A question that the client has before it.
 #[derive(Debug)]
 pub struct Shown<W> {
     pub question: Question,
     pub wait: W,
+    /// Time at which the question ends without an answer.
     until: Instant,
 }
 
@@ -79,7 +90,7 @@ impl<W> OnStream<W> {
         self.open.len() < MAX_OPEN
     }
 
-    /// The client was sent a question.
+    /// Adds a question that the client was sent.
     pub fn shown(&mut self, question: Question, wait: W, now: Instant) {
         self.since.get_or_insert(now);
         self.open.push(Shown { question, wait, until: now + PATIENCE });
@@ -89,39 +100,40 @@ impl<W> OnStream<W> {
         self.open.iter_mut()
     }
 
-    /// Ends the question at that place of the iteration.
+    /// Removes the question at that index of [`Self::iter_mut`].
     pub fn end(&mut self, at: usize) -> Option<Shown<W>> {
         (at < self.open.len()).then(|| self.open.swap_remove(at))
     }
 
-    /// Ends the question of that name: its server wants no answer any more.
+    /// Removes the question with that key, because its server no longer wants an answer.
     pub fn withdraw(&mut self, key: &RawJson) -> Option<Shown<W>> {
         let at = self.open.iter().position(|shown| shown.question.key == *key)?;
         self.end(at)
     }
 
-    /// When the time of the next question is over.
+    /// Returns when the first open question ends without an answer.
     pub fn due(&self) -> Option<Instant> {
         self.open.iter().map(|shown| shown.until).min()
     }
 
-    /// Ends a question whose time is over.
+    /// Removes a question whose time is over.
     pub fn late(&mut self, now: Instant) -> Option<Shown<W>> {
         let at = self.open.iter().position(|shown| shown.until <= now)?;
         self.end(at)
     }
 
-    /// Nobody is there to answer: the time of all of them is over.
+    /// Ends the time of all questions, because no client is there to answer them.
     pub fn hurry(&mut self, now: Instant) {
         self.open.iter_mut().for_each(|shown| shown.until = now);
     }
 
-    /// Ends all of them.
+    /// Removes all questions.
     pub fn close(&mut self) -> impl Iterator<Item = Shown<W>> + '_ {
         self.open.drain(..)
     }
 
-    /// For how long the client was being asked, once nothing is open any more. That time is not the server's.
+    /// Returns for how long the client was being asked, once after the last question has ended.
+    /// That time is not the server's.
     pub fn settled(&mut self, now: Instant) -> Option<Duration> {
         if !self.open.is_empty() {
             return None;
@@ -130,18 +142,21 @@ impl<W> OnStream<W> {
     }
 }
 
-/// What a modern server's result asks of a legacy client: one question after the other, which is kinder to a person than all at
-/// once.
+/// The questions in a modern server's result, for a legacy client. It is asked one question after
+/// the other, which is kinder to a person than all at once.
 #[derive(Debug)]
 pub struct Round {
-    /// The server's state, which goes back to it as it is.
+    /// The server's state, which goes back to it unchanged.
     state: Option<String>,
+    /// Questions that were not asked yet.
     waiting: VecDeque<Question>,
+    /// Answers so far, by key.
     responses: RawObject,
 }
 
 impl Round {
-    /// What is declined has its answer already. `id` makes the names of pages.
+    /// Begins a round. Requests that are declined, and forms that this client cannot show, are
+    /// answered at once. `id` makes the ids of pages.
     pub fn new(wanted: Wanted, revision: Revision, id: impl Fn() -> String) -> Self {
         let Wanted { asked, declined, state } = wanted;
         let (mut waiting, mut responses) = (VecDeque::new(), RawObject::default());
@@ -151,22 +166,22 @@ impl Round {
         for (key, request) in asked {
             match request.for_revision(revision, &id) {
                 Ok(request) => waiting.push_back(Question { key: RawJson::string(&key), request }),
-                // Nobody can fill in a form that cannot be shown.
+                // No person can fill in a form that cannot be shown.
                 Err(_) => responses.set(&key, cancel()),
             }
         }
         Self { state, waiting, responses }
     }
 
-    /// The question to ask now.
+    /// Takes the question to ask now.
     pub fn next_question(&mut self) -> Option<Question> {
         self.waiting.pop_front()
     }
 
-    /// Takes the answer to a question; `None` where its time is over.
+    /// Takes the answer to a question; `None` if its time is over.
     ///
     /// # Errors
-    /// Why the call cannot go on.
+    /// The reason why the call cannot continue.
     pub fn answered(&mut self, question: &Question, answer: Option<ClientAnswer>) -> Result<(), &'static str> {
         let answer = answer.ok_or("the client did not answer the server's question in time")?;
         let answer = response(&question.request.method, answer);
@@ -177,13 +192,13 @@ impl Round {
         Ok(())
     }
 
-    /// The answers by key, and the server's state: what the repeated request carries.
+    /// Returns the answers by key and the server's state, which the repeated request carries.
     pub fn into_answers(self) -> (RawJson, Option<String>) {
         (self.responses.encode(), self.state)
     }
 }
 
-/// What a modern client is about to be asked by the result of its request.
+/// The questions that a modern client is about to be asked by the result of its request.
 #[derive(Debug, Default)]
 pub struct Gathered {
     asked: Vec<Question>,
@@ -191,17 +206,18 @@ pub struct Gathered {
 }
 
 impl Gathered {
-    /// When the client is to be asked; `None` while there is nothing to ask.
+    /// Returns when the client is to be asked; `None` while there is nothing to ask.
     pub fn due(&self) -> Option<Instant> {
         self.until
     }
 
+    /// Adds a question. The first one decides when the client is asked.
     pub fn add(&mut self, question: Question, now: Instant) {
         self.asked.push(question);
         self.until.get_or_insert(now + GATHER);
     }
 
-    /// The server wants no answer any more.
+    /// Removes a question that the server no longer wants answered.
     pub fn withdraw(&mut self, key: &RawJson) {
         self.asked.retain(|question| question.key != *key);
         if self.asked.is_empty() {
@@ -209,7 +225,7 @@ impl Gathered {
         }
     }
 
-    /// The result for the client.
+    /// Returns the result that asks the client, with the sealed state.
     pub fn result(&self, state: &str) -> RawJson {
         input_required(self.asked.iter().filter_map(|question| Some((question.name()?, &question.request))), state)
     }

@@ -1,58 +1,62 @@
-//! The rate of list reads.
+//! Limits how often each list of one upstream is read.
 //!
-//! A server that reports change after change is asked a few times at once and then once a second.
-//! The rest after a reading is [`REST`] times as long as judging that reading took. While every
-//! reading differs from the one before, the rest doubles up to [`LONGEST_PAUSE`].
+//! A list that changes all the time is read [`BURST`] times at once and then once per [`INTERVAL`].
+//! After each reading, the list rests for [`REST`] times as long as judging the reading took. While
+//! every reading differs from the one before, the rest doubles up to [`LONGEST_PAUSE`].
 
 use std::time::{Duration, Instant};
 
 use crate::mcp::method::List;
 
-/// Between two readings of one list.
+/// Interval between two readings of one list.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// So many may come at once, after a quiet time.
+/// Readings that may follow each other without an interval, after a quiet time.
 const BURST: u32 = 5;
-/// The rest after a reading, in times of what judging it took: a tenth of one processor at most.
+/// Rest after a reading, as a multiple of the time that judging it took. Judging thus takes a tenth
+/// of one processor at most.
 const REST: u32 = 9;
-/// Longest rest for what judging took.
+/// Longest rest because judging took long.
 const LONGEST_REST: Duration = Duration::from_secs(300);
-/// Longest rest for readings that all differ.
+/// Longest rest because all readings differ.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// The pace at which one list is read.
 #[derive(Debug, Default)]
 struct Pace {
-    /// When the allowance is whole again.
+    /// Time at which the whole burst is available again.
     whole: Option<Instant>,
-    /// Readings that differed from the one before, less what later ones that did not took back.
+    /// Number of readings that differed from the one before. A reading that does not differ halves
+    /// it.
     differing: u32,
     /// End of the last reading.
     ended: Option<Instant>,
-    /// The last reading has not been judged yet.
+    /// True until the last reading has been judged.
     is_unjudged: bool,
+    /// End of the current rest.
     rests_until: Option<Instant>,
 }
 
 impl Pace {
-    /// Lets the list rest until that time, and no shorter than before.
+    /// Extends the rest to `until`, and never shortens it.
     fn rest(&mut self, until: Instant) {
         self.rests_until = Some(self.rests_until.map_or(until, |earlier| earlier.max(until)));
     }
 }
 
-/// The pace of each list.
+/// The pace of each list of one upstream.
 #[derive(Debug, Default)]
 pub(crate) struct Allowance([Pace; 4]);
 
 impl Allowance {
-    /// From when on the list may be read.
+    /// Returns the earliest time at which the list may be read.
     pub(crate) fn due(&self, list: List, now: Instant) -> Instant {
         let Some(pace) = self.0.get(list as usize) else { return now };
         let allowed = pace.whole.unwrap_or(now).checked_sub(INTERVAL * (BURST - 1)).unwrap_or(now);
         pace.rests_until.map_or(allowed, |until| until.max(allowed)).max(now)
     }
 
-    /// Takes one reading; `false` when it is not due yet.
+    /// Counts one reading of the list; returns false, and counts nothing, if the list is not due
+    /// yet.
     pub(crate) fn take(&mut self, list: List, now: Instant) -> bool {
         let due = self.due(list, now) <= now;
         if let Some(pace) = self.0.get_mut(list as usize).filter(|_| due) {
@@ -61,20 +65,21 @@ impl Allowance {
         due
     }
 
-    /// Takes note of a reading that ended, and whether it differs from the one before.
+    /// Records the end of a reading and whether it differs from the one before, and lets the list
+    /// rest.
     pub(crate) fn ended(&mut self, list: List, differs: bool, now: Instant) {
         let Some(pace) = self.0.get_mut(list as usize) else { return };
         let was_quiet = pace.ended.is_some_and(|ended| now.saturating_duration_since(ended) > LONGEST_PAUSE * 2);
         let before = if was_quiet { 0 } else { pace.differing };
-        // One reading that does not differ takes back as much as half of all that did.
+        // A reading that does not differ takes back half of those that did.
         pace.differing = if differs { before.saturating_add(1).min(16) } else { before / 2 };
         let pause = pace.differing.checked_sub(BURST).map_or(Duration::ZERO, |over| INTERVAL * (1 << over));
-        // The rest for what judging an earlier reading took may last longer.
+        // The rest because of an earlier reading that took long to judge may last longer.
         pace.rest(now + pause.min(LONGEST_PAUSE));
         (pace.ended, pace.is_unjudged) = (Some(now), true);
     }
 
-    /// Takes note of how long it took to judge the readings that ended.
+    /// Records how long it took to judge the readings that ended, and lets their lists rest.
     pub(crate) fn judged(&mut self, took: Duration, now: Instant) {
         let until = now + took.saturating_mul(REST).min(LONGEST_REST);
         for pace in self.0.iter_mut().filter(|pace| pace.is_unjudged) {
@@ -116,7 +121,7 @@ mod tests {
         assert_eq!(allowance.due(List::Tools, judged), rest);
     }
 
-    /// Reads the list as soon as it is due. Returns the time of that reading.
+    /// Reads the list as soon as it is due, and returns the time of that reading.
     fn read(allowance: &mut Allowance, differs: bool, took: Duration, now: Instant) -> Instant {
         let now = allowance.due(List::Tools, now);
         assert!(allowance.take(List::Tools, now));
@@ -125,7 +130,7 @@ mod tests {
         now
     }
 
-    /// The rests before each of these readings, in seconds.
+    /// Returns the rests before these readings, in seconds.
     fn rests(allowance: &mut Allowance, readings: &[bool], took: Duration, from: &mut Instant) -> Vec<u64> {
         let rest = |differs: &bool| {
             let at = read(allowance, *differs, took, *from);

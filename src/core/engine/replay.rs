@@ -1,56 +1,63 @@
-//! Resumption: the recording of one event stream for a legacy client that comes back, which events it keeps, and from where it
-//! can be read again.
+//! Records one event stream, so that a legacy client that comes back can read on.
 //!
-//! A recording has one writer and at most one reader. A client that resumes becomes the reader, and the one before ends without
-//! another event. Notices give way when there is no room; questions and the answer do not while somebody reads. Without a reader
-//! a recording that outgrows its bounds is forgotten.
+//! A recording has one writer and at most one reader. A client that resumes becomes the reader, and
+//! the reader before it ends without another event. When there is no room, notices are dropped;
+//! questions and the answer are not while there is a reader. Without a reader, a recording that
+//! outgrows its bounds is forgotten.
 //!
 //! Source: MCP 2025-11-25, basic/transports, "Resumability and Redelivery".
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Of one recording: events, bytes of their messages, and how long it is kept when it has ended and nobody reads.
+/// Most events in a recording.
 pub const MAX_EVENTS: usize = 256;
+/// Most bytes of messages in a recording.
 pub const MAX_BYTES: usize = 1024 * 1024;
+/// Time for which a recording is kept without a reader and without a new event.
 pub const KEPT: Duration = Duration::from_secs(300);
 
-/// The events of one stream. `M` is a message.
+/// The recorded events of one stream. `M` is a message.
 #[derive(Debug)]
 pub struct Recording<M> {
     events: VecDeque<Event<M>>,
     bytes: usize,
-    /// The number of the next event. The priming event is number 0.
+    /// Number of the next event. The priming event has number 0.
     next: u64,
-    /// The reader was given everything before this number.
+    /// Number of the first event that the reader was not given yet.
     read: u64,
-    /// From here on nothing is gone that must not be missed.
+    /// First number from which a client can read on without missing an event that must arrive.
     whole_from: u64,
-    /// The number of the reader; 0 when nobody reads.
+    /// Number of the reader; 0 if there is none.
     reader: u64,
+    /// Number of readers so far.
     readers: u64,
+    /// True if nothing more will be written.
     ended: bool,
-    /// It cannot be resumed any more.
+    /// True if the stream can no longer be resumed.
     forgotten: bool,
-    /// Uptime when it was last written or left by a reader.
+    /// Uptime when the recording was last written, or left by a reader.
     quiet_since: Duration,
 }
 
+/// A recorded event.
 #[derive(Debug)]
 struct Event<M> {
     number: u64,
     message: M,
-    /// The length of the message.
+    /// Length of the message, in bytes.
     bytes: usize,
+    /// True for an event that is dropped first if there is no room.
     may_be_missed: bool,
 }
 
-/// What a reader finds.
+/// The next thing in a recording for its reader.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Found<T> {
     Event(T),
+    /// No event yet.
     Nothing,
-    /// The end, or another reader.
+    /// The recording has ended, or there is another reader.
     Over,
 }
 
@@ -70,25 +77,28 @@ impl<M> Recording<M> {
         }
     }
 
-    /// Bytes of messages that are kept.
+    /// Returns the number of bytes of messages that are kept.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Makes a new reader, which begins with that event; its number. An earlier one ends.
+    /// Makes a new reader, which begins with event `from`, and returns its number. An earlier
+    /// reader ends.
     pub fn attach(&mut self, from: u64) -> u64 {
         self.readers += 1;
         (self.reader, self.read) = (self.readers, from);
         self.reader
     }
 
-    /// A reader of what came after that event, where all of it is here.
+    /// Makes a reader of the events after number `last`, and returns its number; `None` if an event
+    /// that must arrive is lost.
     pub fn resume(&mut self, last: u64) -> Option<u64> {
         let is_known = last < self.next && last.saturating_add(1) >= self.whole_from;
         (is_known && !self.forgotten).then(|| self.attach(last.saturating_add(1)))
     }
 
-    /// The reader is gone. `false` where another one has taken its place.
+    /// Notes that a reader is gone; false if another one has taken its place. Without a reader, the
+    /// recording must fit its bounds, or it is forgotten.
     pub fn leave(&mut self, reader: u64, now: Duration) -> bool {
         if self.reader != reader {
             return false;
@@ -102,7 +112,7 @@ impl<M> Recording<M> {
         true
     }
 
-    /// Writes a message of that length, which is made only where it is kept.
+    /// Writes a message of so many bytes. `message` is called only if the event is kept.
     pub fn push(&mut self, message: impl FnOnce() -> M, bytes: usize, may_be_missed: bool, now: Duration) {
         self.quiet_since = now;
         let number = self.next;
@@ -115,12 +125,14 @@ impl<M> Recording<M> {
         self.fit(0);
     }
 
-    /// Nothing will be written any more.
+    /// Ends the recording: nothing more will be written.
     pub fn end(&mut self, now: Duration) {
         (self.ended, self.quiet_since) = (true, now);
     }
 
-    /// Keeps the recording within its bounds, and gives up so many bytes more where it can.
+    /// Drops notices, and then events that were read, until the recording is within its bounds and
+    /// `excess` bytes smaller. If that is not enough, forgets the recording, unless it has a
+    /// reader.
     pub fn fit(&mut self, excess: usize) {
         let within = self.bytes.saturating_sub(excess).min(MAX_BYTES);
         while self.events.len() > MAX_EVENTS || self.bytes > within {
@@ -139,14 +151,14 @@ impl<M> Recording<M> {
         }
     }
 
-    /// It cannot be resumed any more.
+    /// Drops all events. The stream can no longer be resumed.
     pub fn forget(&mut self) {
         self.forgotten = true;
         self.events = VecDeque::new();
         self.bytes = 0;
     }
 
-    /// The next event for that reader, as `read` makes it of the number and the message.
+    /// Takes the next event for that reader, as `read` makes it from the number and the message.
     pub fn find<T>(&mut self, reader: u64, read: impl FnOnce(u64, &M) -> T) -> Found<T> {
         if self.reader != reader {
             return Found::Over;
@@ -157,7 +169,7 @@ impl<M> Recording<M> {
         };
         let found = Found::Event(read(event.number, &event.message));
         self.read = event.number.saturating_add(1);
-        // What was too large to be kept was kept for this reader.
+        // Events beyond the bounds were kept for this reader.
         self.fit(0);
         found
     }
@@ -166,12 +178,13 @@ impl<M> Recording<M> {
         self.reader != 0
     }
 
-    /// It has ended and nobody reads it.
+    /// Returns whether the recording has ended or is forgotten, and has no reader.
     pub fn is_over(&self) -> bool {
         !self.has_reader() && (self.ended || self.forgotten)
     }
 
-    /// Nobody reads it, and nothing was said for long.
+    /// Returns whether the recording has no reader, and nothing was written for longer than
+    /// [`KEPT`].
     pub fn is_stale(&self, now: Duration) -> bool {
         !self.has_reader() && now.saturating_sub(self.quiet_since) > KEPT
     }

@@ -1,27 +1,29 @@
-//! Back-off: the time of an upstream's next start.
+//! The back-off between two starts of an upstream.
 
 use std::time::Duration;
 
 /// First wait; doubles up to [`Kind::longest`].
 const SHORTEST: Duration = Duration::from_millis(500);
-/// An upstream that was ready for so long starts over with the shortest wait.
+/// An upstream that was ready for this long begins again with the shortest wait.
 const STABLE: Duration = Duration::from_secs(30);
 
-/// What failed.
+/// The kind of a failure, which decides how long the waits get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The connection to a URL. An attempt costs little, and the server may be back at any moment.
     Connection,
     /// A process, whose start costs much.
     Process,
-    /// A start that fails until the operator mends something. It is tried seldom, because other events say when to try.
+    /// A start that fails until the operator fixes something. It is retried rarely, because other
+    /// events trigger a retry.
     Lasting,
-    /// A server that does not admit the gateway. It is asked again when the credentials change; the time is for servers whose own
-    /// side was wrong.
+    /// A server that refuses the gateway's credentials. It is asked again when the credentials
+    /// change; the rare retries are for servers whose own side was at fault.
     Unadmitted,
 }
 
 impl Kind {
+    /// Returns the longest wait after such failures.
     fn longest(self) -> Duration {
         match self {
             Self::Connection => Duration::from_secs(10),
@@ -38,8 +40,9 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Records a failure and returns the wait before the next start. `was_ready` is how long the upstream served before, `jitter`
-    /// a random number in 0..1 that spreads the restarts of many upstreams.
+    /// Records a failure and returns the wait before the next start. `was_ready` is how long the
+    /// upstream was ready before, and `jitter`, a random number in 0..1, spreads the restarts of
+    /// many upstreams.
     pub fn failed(&mut self, kind: Kind, was_ready: Option<Duration>, jitter: f64) -> Duration {
         if was_ready.is_some_and(|served| served >= STABLE) {
             self.failures = 0;
@@ -51,7 +54,7 @@ impl Backoff {
         full.mul_f64(0.5 + 0.5 * jitter.clamp(0.0, 1.0))
     }
 
-    /// Failures in a row.
+    /// Returns the number of failures in a row.
     pub fn failures(&self) -> u32 {
         self.failures
     }

@@ -1,4 +1,4 @@
-//! Routing: from a client's request to one upstream and its original name, or to an error.
+//! Routes a client's request to one item of one upstream and its original name, or to an error.
 
 use crate::catalog::merge::Catalog;
 use crate::engine::askers::{Item, Party};
@@ -10,44 +10,49 @@ use crate::wire::foreign;
 use crate::wire::id::ClientId;
 use crate::wire::raw::{RawJson, RawObject};
 
-/// A request that reaches one item of one upstream.
+/// A client's request with the item that it reaches.
 #[derive(Debug)]
 pub struct Routed {
-    /// Place of the item in the catalog; for a URI of a template, the template's place.
+    /// Index of the item in the catalog; for a URI that a template covers, index of the template.
     pub entry: usize,
-    /// The canonical name to judge by where it is not the entry's own: a URI that a template covers.
+    /// Canonical name to judge by, if it is not the entry's own: for a URI that a template covers.
     pub canonical: Option<String>,
     pub outgoing: Outgoing,
+    /// The client's progress token.
     pub token: Option<ClientId>,
-    /// The client goes on with a call that asked it for input.
+    /// State and answers, if the client continues a call that asked it for input.
     pub resume: Option<Resume>,
 }
 
-/// The parts of a request that continues a call.
+/// The members of a request that continues a call.
 #[derive(Clone, Debug)]
 pub struct Resume {
-    /// The state that it was given; not checked yet.
+    /// The state that the call was given; not checked yet.
     pub state: String,
+    /// The client's answers, an object.
     pub responses: Option<RawJson>,
 }
 
 impl Resume {
+    /// Reads the members; `None` for a request that starts a call.
     fn read(method: Method, params: &RawObject) -> Result<Option<Self>, RouteError> {
-        // Only these three methods can ask; to the others `inputResponses` is a member that the protocol does not define.
+        // Only these three methods can ask; for the others the protocol does not define
+        // `inputResponses`.
         let asks = matches!(method, Method::ToolsCall | Method::PromptsGet | Method::ResourcesRead);
         let responses = params.get("inputResponses").filter(|_| asks);
         if responses.is_some_and(|raw| !raw.is_object()) {
             return Err(RouteError::Member("inputResponses"));
         }
-        // All our questions come with a state. Responses without one answer none of them, so the call starts anew and the
-        // responses go nowhere.
+        // All our questions come with a state. Responses without one answer none of them, so the
+        // call starts anew and the responses are dropped.
         let Some(state) = params.get("requestState") else { return Ok(None) };
         let state = Some(state).filter(|_| asks).and_then(|raw| raw.parse::<String>().ok()).ok_or(RouteError::State)?;
         Ok(Some(Self { state, responses: responses.cloned() }))
     }
 }
 
-/// Why a request has no target; becomes -32602 with one and the same text for unknown and hidden items.
+/// The reason why a request has no target. It becomes -32602, with the same text for unknown and
+/// for hidden items.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RouteError {
     #[error("params must be an object")]
@@ -69,13 +74,13 @@ pub enum RouteError {
 }
 
 impl RouteError {
-    /// Whether the request names something that does not exist for its caller.
+    /// Returns whether the request names something that does not exist for its caller.
     pub const fn is_unknown(&self) -> bool {
         matches!(self, Self::UnknownTool(_) | Self::UnknownPrompt(_) | Self::UnknownResource(_))
     }
 }
 
-/// The members of `params`; none and `null` are an empty object.
+/// Returns the members of `params`; missing or `null` `params` are an empty object.
 ///
 /// # Errors
 /// [`RouteError::Params`] when `params` is something else than an object.
@@ -107,11 +112,12 @@ const OPTIONAL: &[&str] = &[
 ];
 
 impl Params {
-    /// Reads `params`. Some hosts write `null` for what they leave out: such an optional member is
-    /// absent, for every reader.
+    /// Reads `params`, and drops optional members that are `null`: some hosts write `null` for what
+    /// they leave out.
     ///
     /// # Errors
-    /// [`RouteError::Params`] or [`RouteError::Meta`] when `params` or its `_meta` is something else than an object.
+    /// [`RouteError::Params`] or [`RouteError::Meta`] when `params` or its `_meta` is something
+    /// else than an object.
     pub fn read(params: Option<&RawJson>) -> Result<Self, RouteError> {
         let mut object = params_object(params)?;
         nulls::drop_nulls(&mut object, OPTIONAL);
@@ -120,11 +126,13 @@ impl Params {
     }
 }
 
-/// Finds the item that a call, a read or a completion names and builds what its upstream gets. Members of `params` that the
-/// protocol does not define are left behind: an upstream with a laxer parser must not see a name that was not judged.
+/// Finds the item that a call, a read, a subscription or a completion names, and builds the
+/// upstream's request. Members of `params` that the protocol does not define are left out: an
+/// upstream with a laxer parser must not see a name that was not judged.
 ///
-/// `visible` says which entries this caller may reach; what it may not reach is answered like what does not exist. It is asked
-/// about what does not exist too, as [`NOWHERE`], so that both take the same steps.
+/// `visible` tells which entries this caller may reach. Any other entry is answered like an item
+/// that does not exist. `visible` is called for such an item too, with [`NOWHERE`], so that both
+/// take the same steps.
 ///
 /// # Errors
 /// [`RouteError`].
@@ -158,14 +166,16 @@ pub fn route(
     Ok(Routed { entry, canonical, outgoing, token, resume })
 }
 
-/// The item that a call is made of. What is asked about an item is no call of it.
+/// Returns the item that a call is made of. A question about an item is no call of it.
 fn item(catalog: &Catalog, method: Method, entry: usize) -> Option<Item> {
     let is_call = matches!(method, Method::ToolsCall | Method::PromptsGet | Method::ResourcesRead);
     catalog.entry(entry).filter(|_| is_call).map(Item::of)
 }
 
+/// The index of an entry, and the canonical name if it is not the entry's own.
 type Found = (usize, Option<String>);
 
+/// Finds a tool or a prompt, and writes its original name and the arguments to `body`.
 fn named(
     catalog: &Catalog,
     list: List,
@@ -192,6 +202,7 @@ fn named(
     Ok((at, None))
 }
 
+/// Finds the resource or the template of a URI, and writes the original URI to `body`.
 fn by_uri(
     catalog: &Catalog,
     params: &RawObject,
@@ -207,12 +218,13 @@ fn by_uri(
     Ok((at, canonical))
 }
 
-/// The owner of a URI: the catalog's exact entry, else the one template that it matches.
+/// Returns the entry that owns a URI: the resource itself, else the one template that matches.
 fn owner(catalog: &Catalog, uri: &str) -> Option<usize> {
     catalog.find(List::Resources, uri).or_else(|| catalog.find_template(uri))
 }
 
-/// The canonical name of a URI where its entry has another one, and the URI as the entry's upstream knows it.
+/// Returns the canonical name of a URI if it is not its entry's own, and the URI as the entry's
+/// upstream knows it.
 fn originally(catalog: &Catalog, at: usize, uri: &str) -> Option<(Option<String>, String)> {
     let entry = catalog.entry(at)?;
     if entry.list == List::Resources {
@@ -224,15 +236,16 @@ fn originally(catalog: &Catalog, at: usize, uri: &str) -> Option<(Option<String>
     Some((Some(format!("{prefix}{original}")), original))
 }
 
-/// A place that no catalog has.
+/// An index that no catalog has.
 const NOWHERE: usize = usize::MAX;
 
-/// The found entry, if the caller may reach it.
+/// Returns the entry that was found, if the caller may reach it. Calls `visible` once in any case.
 fn reached(found: Option<usize>, visible: impl Fn(usize) -> bool) -> Option<usize> {
     let at = found.unwrap_or(NOWHERE);
     visible(at).then_some(at).filter(|at| *at != NOWHERE)
 }
 
+/// Finds the item that a completion is about, and writes the upstream's `params` to `body`.
 fn completion(
     catalog: &Catalog,
     params: &RawObject,
@@ -268,8 +281,8 @@ fn completion(
     Ok((at, None))
 }
 
-/// A client's text in an error message: short and without control characters. A hidden item is answered with it too, so that its
-/// answer is that of an unknown one.
+/// Shortens a client's text for an error message, as one line without hidden characters. The answer
+/// for a hidden item uses it too, so that it is that for an unknown one.
 pub fn shown(text: &str) -> String {
     foreign::short(text, 128)
 }
@@ -329,7 +342,7 @@ mod tests {
         route(&catalog(), method, &params, meta, |_| true)
     }
 
-    /// What a request means, as far as anything of it is acted on or sent on.
+    /// Describes everything in a request that is acted on or sent on.
     fn meaning(method: Method, params: &serde_json::Value) -> String {
         let params = Params::read(Some(&RawJson::trusted(params.to_string()))).unwrap();
         params.meta.modern().unwrap();

@@ -1,5 +1,6 @@
-//! Texts that only this gateway can have made and can read, bound to what they are for: encrypted
-//! and authenticated by `AES-256-GCM-SIV` (RFC 8452), which forgives a nonce that comes twice.
+//! Sealed texts: encrypted by this gateway, and bound to the data that they are for.
+//!
+//! The cipher is `AES-256-GCM-SIV` (RFC 8452), which stays secure if a nonce repeats by chance.
 
 use aes_gcm_siv::aead::{Aead as _, Payload};
 use aes_gcm_siv::{Aes256GcmSiv, KeyInit as _, Nonce};
@@ -7,10 +8,10 @@ use data_encoding::BASE64URL_NOPAD;
 
 use crate::wire::secrets::Secrets;
 
-/// Bytes of the number that a text begins with.
+/// Length of the nonce that a sealed text begins with, in bytes.
 pub(super) const NONCE_BYTES: usize = 12;
 
-/// Keys that open texts; the first one seals.
+/// The keys that open sealed texts. The first one also seals.
 pub(super) struct TextKeys(Vec<Aes256GcmSiv>);
 
 impl TextKeys {
@@ -18,8 +19,8 @@ impl TextKeys {
         Self(secrets.all().map(|secret| Aes256GcmSiv::new(secret.into())).collect())
     }
 
-    /// Seals bytes for what `bound` says, as a text of at most `max` bytes. `nonce` must never be
-    /// used twice.
+    /// Seals `bytes`, bound to `bound`, as a base64url text; `None` if the text exceeds `max`
+    /// bytes. `nonce` must never be used twice.
     pub(super) fn seal(&self, nonce: [u8; NONCE_BYTES], bound: &[u8], bytes: &[u8], max: usize) -> Option<String> {
         let payload = Payload { msg: bytes, aad: bound };
         let sealed = self.0.first()?.encrypt(Nonce::from_slice(&nonce), payload).ok()?;
@@ -27,8 +28,8 @@ impl TextKeys {
         (text.len() <= max).then_some(text)
     }
 
-    /// The nonce of a text that was sealed for what `bound` says, and what `read` finds in its
-    /// bytes.
+    /// Opens a text that was sealed with the same `bound`. Returns its nonce and the value that
+    /// `read` makes of the plain bytes; `None` for any other text, or if `read` returns `None`.
     pub(super) fn open<T>(
         &self,
         text: &str,

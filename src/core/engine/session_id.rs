@@ -1,8 +1,10 @@
-//! Sealed session ids, under which legacy clients over HTTP go on after a restart of the gateway.
+//! Sealed session ids, with which legacy clients over HTTP keep their sessions when the gateway
+//! restarts.
 //!
-//! The id holds what `initialize` agreed on, encrypted and bound to caller, credential and profile, so nothing has to be on disk
-//! for a session that lives. What a client can be asked for is abbreviated: an id stays below 100 characters for clients of the
-//! usual libraries, since some programs on the way take no more than 128, and never exceeds 1,000.
+//! An id holds the terms that `initialize` agreed on, encrypted and bound to caller, credential and
+//! profile, so a live session needs nothing on disk. The client's capabilities are abbreviated in
+//! it: with the usual client libraries an id stays below 100 characters, since some intermediaries
+//! take no more than 128, and it never exceeds 1,000.
 
 use std::time::Duration;
 
@@ -12,9 +14,9 @@ use crate::policy::Caller;
 use crate::wire::raw::RawJson;
 use crate::wire::secrets::Secrets;
 
-/// Longest id that is given or looked at, in bytes.
+/// Longest id that is made or opened, in bytes.
 const MAX_BYTES: usize = 1000;
-/// Parts of capabilities that one byte stands for. JSON has none of these bytes.
+/// Frequent parts of capabilities, each abbreviated to one byte. JSON contains none of these bytes.
 const WORDS: [&str; 10] = [
     r#""listChanged":true"#,
     r#""listChanged":false"#,
@@ -27,12 +29,13 @@ const WORDS: [&str; 10] = [
     r#""url":"#,
     "{}",
 ];
+/// The character that stands for the first of [`WORDS`]; the others follow it.
 const FIRST_WORD: char = '\u{10}';
 
-/// Names a session on disk and in its id.
+/// The name of a session, on disk and in its id. It is also the nonce of the id.
 pub type SessionName = [u8; NONCE_BYTES];
 
-/// Seals and opens session ids.
+/// The keys that seal and open session ids.
 pub struct SessionKey(TextKeys);
 
 impl std::fmt::Debug for SessionKey {
@@ -41,13 +44,13 @@ impl std::fmt::Debug for SessionKey {
     }
 }
 
-/// Whose a session is. Its id opens for nobody else.
+/// The identity that a session id is bound to. The id opens for no other owner.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionOwner<'a> {
     pub caller: &'a Caller,
-    /// How the caller showed who it is.
+    /// Kind of the credential with which the caller authenticated, such as `token`.
     pub kind: &'a str,
-    /// The digest of its token, where it has one.
+    /// Digest of the caller's token; empty for a caller without one.
     pub token: &'a [u8],
     pub profile: Option<&'a str>,
 }
@@ -64,17 +67,18 @@ impl SessionOwner<'_> {
     }
 }
 
-/// The terms that a session's id holds.
+/// The terms of a session, which its id holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionTerms {
-    /// Seconds since 1970, as is `until`.
+    /// Time of `initialize`, in seconds since 1970.
     pub opened: u64,
+    /// Expiry of the id, in seconds since 1970.
     pub until: u64,
-    /// A legacy one.
+    /// The agreed revision, always a legacy one.
     pub revision: Revision,
-    /// The client was on this machine.
+    /// True if the client was on this machine.
     pub is_here: bool,
-    /// The capabilities that are declared to servers in the client's name.
+    /// Capabilities that are declared to servers in the client's name.
     pub capabilities: Option<RawJson>,
 }
 
@@ -91,6 +95,7 @@ impl SessionTerms {
         Some(bytes)
     }
 
+    /// Reads what [`Self::bytes`] has written.
     fn of(bytes: &[u8]) -> Option<Self> {
         let ([flags], rest) = bytes.split_first_chunk::<1>()?;
         let (date, rest) = rest.split_first_chunk::<4>()?;
@@ -110,11 +115,12 @@ impl SessionTerms {
     }
 }
 
+/// Returns each word behind the character that stands for it.
 fn words() -> impl DoubleEndedIterator<Item = (char, &'static str)> {
     (FIRST_WORD..='\u{19}').zip(WORDS).collect::<Vec<_>>().into_iter()
 }
 
-/// `None` for a text with bytes that stand for words.
+/// Abbreviates a JSON text; `None` if it contains a character that stands for a word.
 fn abbreviated(text: &str) -> Option<String> {
     if words().any(|(short, _)| text.contains(short)) {
         return None;
@@ -122,23 +128,26 @@ fn abbreviated(text: &str) -> Option<String> {
     Some(words().fold(text.to_owned(), |text, (short, word)| text.replace(word, short.encode_utf8(&mut [0; 4]))))
 }
 
+/// Undoes [`abbreviated`].
 fn in_full(text: &str) -> String {
     words().rev().fold(text.to_owned(), |text, (short, word)| text.replace(short, word))
 }
 
 impl SessionKey {
-    /// `None` never happens.
+    /// Derives the keys from the installation's secrets. Never returns `None`.
     pub fn new(secrets: &Secrets) -> Option<Self> {
         Some(Self(TextKeys::new(secrets)))
     }
 
-    /// The id for a client. `name` must never be used twice. `None` for terms that do not fit.
+    /// Makes the id of a session; `None` if the terms do not fit into it. `name` must never be used
+    /// twice.
     pub fn seal(&self, owner: &SessionOwner<'_>, terms: &SessionTerms, name: SessionName) -> Option<String> {
         self.0.seal(name, &owner.bytes(), &terms.bytes()?, MAX_BYTES)
     }
 
-    /// The session that an id of this owner names; `None` when it was not made for it, or is too old at `now`, the time since
-    /// 1970. Which of these is not told.
+    /// Opens an id and returns the name and the terms of its session. `now` is the time since 1970.
+    /// Returns `None` if the id was not made for this owner or has expired; the result does not
+    /// tell which.
     pub fn open(&self, owner: &SessionOwner<'_>, sealed: &str, now: Duration) -> Option<(SessionName, SessionTerms)> {
         if sealed.len() > MAX_BYTES {
             return None;
@@ -154,7 +163,7 @@ mod tests {
 
     const NOW: Duration = Duration::from_secs(1_800_000_000);
 
-    /// Our own user, by the generated token.
+    /// The user of this machine, with the generated token.
     fn owner() -> SessionOwner<'static> {
         SessionOwner { caller: Caller::local(), kind: "token", token: &[7; 32], profile: Some("work") }
     }

@@ -1,4 +1,5 @@
-//! The simulated world: clients, upstreams and policy on virtual time, without a socket. Hard races are tests here.
+//! The simulated world: clients, upstreams and policy on virtual time, without a socket, in which
+//! hard races are tests.
 //!
 //! Long, and one file on purpose: the parts of one stage, which its scenes below share.
 
@@ -39,7 +40,7 @@ use crate::wire::quirk::Quirk;
 use crate::wire::raw::RawJson;
 use crate::wire::unreadable::Unreadable;
 
-/// What one client saw of one call, in order.
+/// An event of one call, as its client saw it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Seen {
     Progress(Value),
@@ -72,7 +73,7 @@ use self::scripted::{Server, claim};
 
 type Log = Rc<RefCell<BTreeMap<u64, Vec<Seen>>>>;
 
-/// A port that writes down what it gets.
+/// The end of a call that writes down what it gets.
 #[derive(Debug)]
 struct SimPort {
     key: u64,
@@ -127,18 +128,18 @@ struct Upstream {
     faults: Vec<Fault>,
     quirks: Vec<Quirk>,
     unread: Vec<Unreadable>,
-    /// Why the connection failed.
+    /// The reason why the connection failed.
     why: Option<String>,
-    /// Calls of some items take turns because a question could not be tied.
+    /// True once calls of some items take turns because a question could not be tied.
     in_turns: bool,
     gate: Gate,
-    /// How often calls that wait could go on.
+    /// Number of times that calls which waited could go on.
     lifted: u32,
     askers: Arc<Askers>,
     alive: bool,
 }
 
-/// Everything at once.
+/// The whole simulation.
 pub(super) struct World {
     now: Instant,
     upstreams: Vec<Upstream>,
@@ -147,11 +148,11 @@ pub(super) struct World {
     log: Log,
     calls: u64,
     sent: HashSet<(usize, u64)>,
-    /// Clients have callers of their own; otherwise all of them are one caller's.
+    /// True if each client is a caller of its own; otherwise all of them are one caller.
     many_callers: bool,
 }
 
-/// Where the time of a test begins.
+/// Returns the time at which a test begins.
 #[expect(clippy::disallowed_methods, reason = "an instant can be had no other way; only differences matter")]
 pub(super) fn epoch() -> Instant {
     Instant::now()
@@ -159,7 +160,7 @@ pub(super) fn epoch() -> Instant {
 
 const TIMES: PeerTimes = PeerTimes { probe: Duration::from_secs(5), start: Duration::from_secs(30) };
 
-/// A connection of which the server may ask for everything.
+/// Returns the options of a connection on which the server may ask for everything.
 fn options(name: &str, hint: EraHint) -> PeerOptions {
     let all = Kinds { form: true, url: true, sampling: true, sampling_tools: true, roots: true };
     let declared = Declared::new(all, &Roots::Client);
@@ -303,7 +304,8 @@ impl World {
         .0
     }
 
-    /// One tool call, as the shell makes it: route, decide, hand the permit's call to the peer. Returns its key.
+    /// Makes one tool call as the shell does: routes it, decides, and hands it to the peer. Returns
+    /// its key.
     fn call(&mut self, caller: &str, params: &Value) -> Result<u64, RouteError> {
         let caller = Caller::named(caller);
         let catalog = self.catalog();
@@ -339,7 +341,8 @@ impl World {
         self.settle();
     }
 
-    /// The server answers its oldest call with its own arguments, so that a mix-up shows.
+    /// Lets the server answer its oldest call with the call's own arguments, so that a mix-up
+    /// shows.
     fn answer_oldest(&mut self, upstream: usize) {
         if let Some(call) = self.upstreams[upstream].server.calls.pop_front() {
             self.server_says(
@@ -354,13 +357,13 @@ impl World {
         self.settle();
     }
 
-    /// What the server was answered to one of its requests.
+    /// Returns the answer that the server got to one of its requests.
     fn reply_to(&self, upstream: usize, id: &Value) -> Option<Value> {
         let seen = &self.upstreams[upstream].server.seen;
         seen.iter().find(|message| message["method"].is_null() && message["id"] == *id).cloned()
     }
 
-    /// The last question that a call's client has before it.
+    /// Returns the last question that a call's client has not answered.
     fn open_question(&self, call: u64) -> Option<Value> {
         let log = self.log.borrow();
         let asked = |seen: &Seen| if let Seen::Asked(id) = seen { Some(id.clone()) } else { None };
@@ -368,14 +371,14 @@ impl World {
         self.reply_to(0, &last).is_none().then_some(last)
     }
 
-    /// A client answers a question.
+    /// Answers a question as its client.
     fn answer_question(&mut self, upstream: usize, id: &Value) {
         let answer = Ok(RawJson::trusted(r#"{"action":"accept"}"#));
         self.upstreams[upstream].peer.handle_reply(&RawJson::trusted(id.to_string()), &answer);
         self.settle();
     }
 
-    /// The server answers the call of that key; its arguments say which it is.
+    /// Lets the server answer the call of that key, which is found by its arguments.
     fn answer_call(&mut self, upstream: usize, key: u64) {
         let calls = &mut self.upstreams[upstream].server.calls;
         if let Some(at) = calls.iter().position(|call| call["params"]["arguments"]["n"] == key) {
@@ -404,7 +407,7 @@ impl World {
         self.log.borrow()[&key].clone()
     }
 
-    /// Every call has at most one outcome, and nothing after it.
+    /// Checks that every call has at most one outcome, and nothing after it.
     fn check(&self) {
         for (key, seen) in self.log.borrow().iter() {
             let outcomes = seen.iter().filter(|s| s.is_outcome()).count();
@@ -414,7 +417,8 @@ impl World {
         }
     }
 
-    /// Drives everything to its end; then every call that was not cancelled has exactly one outcome.
+    /// Lets the servers answer all calls, and checks that every call that was not cancelled has
+    /// exactly one outcome.
     fn finish(&mut self, cancelled: &HashSet<u64>) {
         for upstream in 0..self.upstreams.len() {
             while self.upstreams[upstream].alive && !self.upstreams[upstream].server.calls.is_empty() {
@@ -607,7 +611,7 @@ fn a_server_request_that_belongs_to_no_call_is_answered_at_once() {
     world.server_says(0, &json!({"jsonrpc": "2.0", "id": "s3", "method": "roots/list"}));
     assert_eq!(world.reply_to(0, &json!("s1")).unwrap()["result"], json!({}));
     assert_eq!(world.reply_to(0, &json!("s2")).unwrap()["error"]["code"], -32601);
-    // It would keep a list for good; an error it asks again after, in a call.
+    // The server would keep a list for good. After an error it asks again, in a call.
     assert_eq!(world.reply_to(0, &json!("s3")).unwrap()["error"]["code"], -32602);
 }
 

@@ -1,12 +1,14 @@
-//! Request states: what a modern client carries from one round of a call to the next.
+//! Sealed request states, which a modern client carries from one round of a call to the next.
 //!
-//! The upstream's own state travels inside ours, encrypted and bound to the caller, the upstream, the item and the arguments:
-//! an upstream sees one credential for all our callers and could not tell them apart. Source: MCP 2026-07-28,
+//! An upstream that needs input answers a call with `input_required` and a `requestState`, and the
+//! client repeats that state in its next request. The upstream's own state travels inside ours,
+//! encrypted and bound to the caller, the upstream, the item and the arguments: an upstream sees
+//! one credential for all callers and could not tell them apart. Source: MCP 2026-07-28,
 //! basic/patterns/mrtr, server requirements for `requestState`.
 //!
-//! A state outlives the process that sealed it, so its key does too (`AES-256-GCM-SIV`, which forgives a nonce that comes twice
-//! among the many of a long life). A state continues a call once: [`crate::engine::used`] knows the uses of this process, the store
-//! those of all.
+//! A state outlives the process that sealed it, and so does its key (`AES-256-GCM-SIV`, which stays
+//! secure if a nonce repeats by chance in that long life). A state continues a call once:
+//! [`crate::engine::used`] knows the states used in this process, the store those of all processes.
 
 use std::time::Duration;
 
@@ -18,14 +20,14 @@ use crate::policy::Action;
 use crate::wire::digest::Digest;
 use crate::wire::secrets::Secrets;
 
-/// How long a client may take for one round.
+/// Lifetime of a state: the time that a client has for one round.
 pub const LIFE: Duration = Duration::from_secs(600);
-/// Longest state that is looked at, in bytes.
+/// Longest sealed state that is made or opened, in bytes.
 const MAX_BYTES: usize = 64 * 1024;
-/// Rounds of one call; a server that asks more often is broken.
+/// Most rounds of one call. A server that asks more often is treated as broken.
 pub const MAX_ROUNDS: u8 = 16;
 
-/// Seals and opens states.
+/// The keys that seal and open request states.
 pub struct StateKey(TextKeys);
 
 impl std::fmt::Debug for StateKey {
@@ -34,17 +36,17 @@ impl std::fmt::Debug for StateKey {
     }
 }
 
-/// The client that carries a state, as far as no action says it.
+/// Properties of the client that carries a state, besides those in the [`Action`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Carrier {
-    /// How the caller showed who it is.
+    /// Kind of the credential with which the caller authenticated, such as `token`.
     pub kind: &'static str,
     pub revision: Revision,
-    /// The kinds of input that the client offers.
+    /// Kinds of input that the client offers, one bit each.
     pub capabilities: u8,
 }
 
-/// The scope of a state: one action, of one method and one client.
+/// The request that a state is bound to: one action, one method and one client.
 #[derive(Clone, Copy, Debug)]
 pub struct StateScope<'a> {
     pub method: Method,
@@ -53,7 +55,7 @@ pub struct StateScope<'a> {
 }
 
 impl StateScope<'_> {
-    /// Everything, in a form that no two scopes share.
+    /// Encodes the scope as the data that the seal authenticates. No two scopes are encoded alike.
     fn bytes(&self) -> Vec<u8> {
         let Action { caller, upstream, canonical, definition, launch, arguments, .. } = self.action;
         let Carrier { kind, revision, capabilities } = self.carrier;
@@ -63,7 +65,7 @@ impl StateScope<'_> {
             bytes.extend_from_slice(&part.len().to_be_bytes());
             bytes.extend_from_slice(part.as_bytes());
         }
-        // Clients may write the same arguments differently the second time.
+        // By canonical digest: a client may write the same arguments differently in the next round.
         for digest in [&Digest::of_arguments(arguments.as_ref()), definition, launch] {
             bytes.extend_from_slice(digest.bytes());
         }
@@ -71,43 +73,45 @@ impl StateScope<'_> {
     }
 }
 
-/// The content of a state.
+/// The plain content of a state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opened {
-    /// How many rounds there have been.
+    /// Number of rounds so far.
     pub round: u8,
     pub carried: Carried,
 }
 
-/// The parts needed to continue a call.
+/// The data with which a call continues in its next round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Carried {
-    /// The upstream gave no state, so none must be sent to it.
+    /// Nothing: the upstream gave no state, so the next request carries none.
     Nothing,
-    /// The upstream's own state.
+    /// The upstream's own `requestState`.
     Upstream(String),
-    /// The call waits here, under this name.
+    /// The name of a call that is parked in this process.
     Parked([u8; 16]),
-    /// The upstream refused the call until pages were opened; the keys of the questions about them.
+    /// Keys of the questions about pages. The upstream refused the call until the pages were
+    /// opened.
     Pages(String),
-    /// A person is asked to agree to the call, by the prompt of this name. Nothing was permitted yet.
+    /// The id of the open approval that the call waits for. The call has no permit yet.
     Consent([u8; 16]),
-    /// The upstream waits for a login. Nothing was permitted yet.
+    /// The call waits until the operator logs in at the upstream. It has no permit yet.
     Login,
 }
 
-/// Names one sealed state, so that it can be told whether it was used before.
+/// The nonce of a sealed state, by which a second use is recognised.
 pub type StateId = [u8; NONCE_BYTES];
 
-/// The use of one state, which is remembered for as long as the state opens.
+/// The use of a state. It is remembered until the state expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StateUse {
     pub id: StateId,
-    /// Seconds since 1970.
+    /// Expiry of the state, in seconds since 1970.
     pub until: u64,
 }
 
 impl Carried {
+    /// Returns the tag and the bytes of which a sealed state is made.
     fn parts(&self) -> (u8, &[u8]) {
         match self {
             Self::Nothing => (0, &[]),
@@ -119,6 +123,7 @@ impl Carried {
         }
     }
 
+    /// Reads what [`Self::parts`] has written; `None` for an unknown tag or invalid bytes.
     fn of(kind: u8, bytes: &[u8]) -> Option<Self> {
         let text = || String::from_utf8(bytes.to_vec()).ok();
         match kind {
@@ -134,12 +139,13 @@ impl Carried {
 }
 
 impl StateKey {
-    /// `None` never happens.
+    /// Derives the keys from the installation's secrets. Never returns `None`.
     pub fn new(secrets: &Secrets) -> Option<Self> {
         Some(Self(TextKeys::new(secrets)))
     }
 
-    /// Seals a state at `now`, the time since 1970. `nonce` must never be used twice.
+    /// Seals a state at `now`, the time since 1970; `None` if the text would be too long. `nonce`
+    /// must never be used twice.
     pub fn seal(
         &self,
         scope: &StateScope<'_>,
@@ -156,7 +162,8 @@ impl StateKey {
         self.0.seal(nonce, &scope.bytes(), &bytes, MAX_BYTES)
     }
 
-    /// Seals the state for the round after `round`; `None` where there have been too many.
+    /// Seals `carried` for the round after `round`; `None` after [`MAX_ROUNDS`] rounds, or if the
+    /// text would be too long.
     pub fn next(
         &self,
         scope: &StateScope<'_>,
@@ -169,7 +176,8 @@ impl StateKey {
         self.seal(scope, &Opened { round, carried }, now, nonce)
     }
 
-    /// Opens a state; `None` when it was not sealed for exactly this scope, or is too old. Which of these is not told.
+    /// Opens a sealed state and returns it with its [`StateUse`]. Returns `None` if it was not
+    /// sealed for exactly this scope or has expired; the result does not tell which.
     pub fn open(&self, scope: &StateScope<'_>, sealed: &str, now: Duration) -> Option<(Opened, StateUse)> {
         if sealed.len() > MAX_BYTES {
             return None;
@@ -257,7 +265,7 @@ mod tests {
 
     #[test]
     fn arguments_that_are_no_text_are_told_apart() {
-        // A lone surrogate passes through a gateway that keeps bytes, and no string can hold it.
+        // A lone surrogate passes through the gateway as bytes, but no `String` can hold it.
         let [one, two] = [r#"{"x":"\ud800","path":"/tmp/a"}"#, r#"{"x":"\ud800","path":"/etc/shadow"}"#];
         let [one, two] = [one, two]
             .map(|text| Action { arguments: Some(RawJson::trusted(text)), ..Action::stand_in("c", "u", "u__t") });

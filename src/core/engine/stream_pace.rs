@@ -1,27 +1,27 @@
-//! Back-off: when a server's stream of changes is opened again after it ended or could not be
-//! opened.
+//! The back-off of a server's stream of changes: how long to pause before it is opened again.
 
 use std::time::{Duration, Instant};
 
-/// The first pause; doubles up to [`LONGEST`].
+/// First pause; doubles up to [`LONGEST`].
 pub const SHORTEST: Duration = Duration::from_secs(2);
 const LONGEST: Duration = Duration::from_secs(300);
-/// A stream that stood for so long was of use though it brought nothing.
+/// A stream that stayed open for this long counts as useful even if it brought no message.
 const CALM: Duration = Duration::from_secs(300);
 
-/// The pauses of one stream.
+/// The back-off of one stream.
 #[derive(Debug, Default)]
 pub struct StreamPace {
-    /// Streams in a row that brought nothing.
+    /// Number of streams in a row that brought no message.
     in_vain: u32,
-    /// When the last pause ended.
+    /// End of the last pause.
     resumed: Option<Instant>,
 }
 
 impl StreamPace {
-    /// Records that a stream has ended, or was not opened, and returns the pause before the next
-    /// one. `has_lived` says that it brought a message. The server's wish is a lower bound;
-    /// `jitter` is a random number in 0..1 that spreads the streams of many gateways.
+    /// Records that a stream ended or could not be opened, and returns the pause before the next
+    /// attempt. `has_lived` is true if the stream brought a message, `wish` is the server's lower
+    /// bound for the pause, and `jitter`, a random number in 0..1, spreads the streams of many
+    /// gateways.
     pub fn ended(&mut self, has_lived: bool, wish: Option<Duration>, jitter: f64, now: Instant) -> Duration {
         let was_calm = self.resumed.is_some_and(|resumed| now.saturating_duration_since(resumed) >= CALM);
         if has_lived || was_calm {
@@ -29,7 +29,7 @@ impl StreamPace {
         }
         let pause = SHORTEST.saturating_mul(1 << self.in_vain.min(16)).min(LONGEST);
         self.in_vain = self.in_vain.saturating_add(1);
-        // The first pause is exact: most streams are there again after it.
+        // Without jitter: most streams can be opened again after the first pause.
         let spread = if pause > SHORTEST { 0.75 + 0.25 * jitter.clamp(0.0, 1.0) } else { 1.0 };
         let pause = pause.mul_f64(spread).max(wish.unwrap_or_default());
         self.resumed = Some(now + pause);
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
     use crate::engine::sim::epoch;
 
-    /// The pauses of streams that end at once.
+    /// Returns the pauses of streams that end at once, in milliseconds.
     fn pauses(pace: &mut StreamPace, count: usize, wish: Option<Duration>, jitter: f64) -> Vec<u64> {
         let mut now = epoch();
         let mut pause = || {

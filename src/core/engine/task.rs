@@ -1,7 +1,8 @@
-//! Follows the task that a server makes of a call, for a client without the extension: when to poll it, which of its questions
-//! are new, and what its state means for the call.
+//! Follows the task that a server makes of a call, for a client without the tasks extension.
 //!
-//! Questions of a task of 2026-07-28 look like requests of a legacy server, so they reach every client on the same ways.
+//! Decides when to poll the task, which of its questions are new, and what its state means for the
+//! call. Questions of a task of 2026-07-28 look like requests of a legacy server, so they reach
+//! every client in the same ways.
 
 use std::collections::{HashSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -16,53 +17,62 @@ use crate::mcp::task::{self, Status, Task};
 use crate::mcp::version::Era;
 use crate::wire::raw::{RawJson, RawObject};
 
-/// Requests about a task that may fail one after the other without having reached the server.
+/// Number of requests about a task that fail in a row without reaching the server, before the call
+/// fails.
 const MAX_MISSED: u8 = 3;
 
-/// A request in the course of such a call.
+/// A request in the course of a call that may become a task.
 #[derive(Clone, Debug)]
 pub enum Errand {
     /// The tool call itself.
     Call,
+    /// `tasks/get`.
     Get,
-    /// With the answers to the task's questions.
+    /// `tasks/update`, with the answers to the task's questions.
     Update(RawJson),
     /// `tasks/result` of 2025-11-25, which is answered when the task has ended.
     Result,
 }
 
+/// The current activity for a call.
 #[derive(Debug)]
 enum Doing {
+    /// This request is in flight.
     Waiting(Errand),
-    /// Nothing, until then.
+    /// No request is in flight, and the next one is due at this time.
     Rest(Instant),
+    /// The call has its outcome.
     Over,
 }
 
-/// A call and the task that it may become.
+/// A call, and the task that it may have become.
 #[derive(Debug)]
 pub struct Following {
     era: Era,
-    /// The name of the server.
+    /// Name of the server.
     upstream: String,
     terms: Terms,
     wants_progress: bool,
     doing: Doing,
-    /// The server's own id of the task that runs.
+    /// The server's own id of the running task.
     running: Option<String>,
+    /// Pause before the next poll, as the server wants it.
     poll: Duration,
+    /// Number of reports on the task so far; counts as progress.
     polls: u32,
+    /// Number of requests in a row that did not reach the server.
     missed: u8,
     /// Questions that wait for an answer: key and method.
     open: Vec<(String, String)>,
-    /// The keys of all questions so far.
+    /// Keys of all questions so far.
     known: HashSet<String>,
+    /// Answers by key that the server does not have yet.
     answers: RawObject,
     events: VecDeque<ExchangeEvent>,
 }
 
 impl Following {
-    /// Begins with the call, which was sent.
+    /// Begins to follow a call that was sent.
     pub fn new(era: Era, upstream: String, terms: Terms, wants_progress: bool) -> Self {
         Self {
             era,
@@ -85,24 +95,25 @@ impl Following {
         self.era
     }
 
-    /// The server's own id of the task that runs.
+    /// Returns the server's own id of the running task.
     pub fn running(&self) -> Option<&str> {
         self.running.as_deref()
     }
 
-    /// What the call's holder learns next. After its outcome, nothing comes but failures.
+    /// Takes the next event for the holder of the call. After the outcome, only failures follow.
     pub fn poll_event(&mut self) -> Option<ExchangeEvent> {
         let is_over = matches!(self.doing, Doing::Over);
         let end = || ExchangeEvent::Done(Outcome::Failed(Failure::malformed()));
         self.events.pop_front().or_else(|| is_over.then(end))
     }
 
-    /// When [`Self::ask_after`] wants to be called, while nothing is under way.
+    /// Returns when [`Self::ask_after`] must be called; `None` while a request is in flight, and
+    /// after the outcome.
     pub fn due(&self) -> Option<Instant> {
         if let Doing::Rest(until) = self.doing { Some(until) } else { None }
     }
 
-    /// The request to send now, where one is due.
+    /// Returns the request to send now, if one is due: the answers if all are there, else a poll.
     pub fn ask_after(&mut self, now: Instant) -> Option<Errand> {
         self.due().filter(|due| *due <= now)?;
         let errand = if self.has_answers() { Errand::Update(self.answers.encode()) } else { Errand::Get };
@@ -110,12 +121,13 @@ impl Following {
         Some(errand)
     }
 
-    /// All questions are answered, and the server does not know yet.
+    /// Returns whether all questions are answered and the server does not have the answers yet.
     fn has_answers(&self) -> bool {
         self.open.is_empty() && !self.answers.is_empty()
     }
 
-    /// The client's answer to a question of a modern task.
+    /// Takes the client's answer to a question of a modern task. After the last one, the next
+    /// request is due at once. A refusal for which the task has no answer ends the call.
     pub fn reply(&mut self, id: &RawJson, answer: ClientAnswer, now: Instant) {
         let at = id.parse::<String>().ok().and_then(|id| self.open.iter().position(|(key, _)| *key == id));
         let Some((key, method)) = at.map(|at| self.open.swap_remove(at)) else { return };
@@ -131,13 +143,15 @@ impl Following {
         }
     }
 
+    /// Ends the call with this outcome.
     fn end(&mut self, outcome: Outcome) {
         self.doing = Doing::Over;
         self.events.push_back(ExchangeEvent::Done(outcome));
     }
 
-    /// The outcome of the request that was sent last; the request to send at once, if there is one. `read` reads a task, `idle`
-    /// is for how long a server may be silent.
+    /// Takes the outcome of the request that was sent last, and returns the request to send at
+    /// once, if there is one. `read` reads a task, and `idle` is the longest time for which a
+    /// server may be silent.
     pub fn answered(
         &mut self,
         outcome: Outcome,
@@ -152,7 +166,7 @@ impl Following {
                 Some(errand)
             }
             Ok(None) => {
-                // A server that wants to be asked seldom must not look like one that is silent.
+                // A server that wants to be polled rarely must not look like a silent one.
                 let pause = if self.has_answers() { Duration::ZERO } else { self.poll.min(idle / 2) };
                 self.doing = Doing::Rest(now + pause);
                 None
@@ -164,7 +178,8 @@ impl Following {
         }
     }
 
-    /// What follows: another request at once, a rest, or the outcome of the call.
+    /// Decides what follows an outcome: a request at once, a rest (`None`), or as an error the
+    /// outcome of the call.
     fn follow(
         &mut self,
         errand: Errand,
@@ -201,26 +216,28 @@ impl Following {
                 Err(broken("The server no longer knows the task of this call."))
             }
             (Errand::Get | Errand::Update(_) | Errand::Result, Outcome::Failed(failure)) => {
-                // A request that never reached the server is made again; the task does not know of it.
+                // A request that never reached the server is repeated; the task does not know of
+                // it.
                 self.missed += 1;
                 if failure.executed == Executed::No && self.missed < MAX_MISSED {
                     return Ok(None);
                 }
-                // The call itself was taken, whatever became of the question about it.
+                // The server accepted the call itself, even though the request about it failed.
                 Err(Outcome::Failed(Failure { executed: Executed::Unknown, ..failure }))
             }
         }
     }
 
+    /// Notes the task that a call has become. If it has ended already, it is read at once.
     fn begin(&mut self, task: &Task) -> Option<Errand> {
         self.running = Some(task.id.clone());
         self.poll = task.poll;
         self.sign_of_life(task.message.as_deref());
-        // Only `tasks/get` and `tasks/result` carry what a task came to.
+        // Only `tasks/get` and `tasks/result` carry the outcome of a task.
         task.status.is_terminal().then_some(Errand::Get)
     }
 
-    /// The next step after the state of the task.
+    /// Decides what follows the state of the task, as [`Self::follow`] does.
     fn look_at(&mut self, task: &Task) -> Result<Option<Errand>, Outcome> {
         (self.missed, self.poll) = (0, task.poll);
         match task.status {
@@ -247,9 +264,9 @@ impl Following {
         }
     }
 
-    /// Passes new questions on and takes back those that are not asked any more.
+    /// Passes new questions on, and withdraws those that the task no longer asks.
     fn questions(&mut self, asked: Vec<(String, RawJson)>) -> Result<(), InputError> {
-        // Before anything is made of them.
+        // Counted before any of them is stored.
         let new = asked.iter().filter(|(key, _)| !self.known.contains(key)).count();
         if self.known.len() + new > MAX_QUESTIONS {
             return Err(InputError::Malformed);
@@ -261,7 +278,8 @@ impl Following {
                 continue;
             }
             let InputRequest { method, params } = InputRequest::read(&request)?;
-            // The call that it reaches labels it or declines it; a question that the client did not offer to answer ends the call.
+            // The call that the question reaches labels or declines it. A question that the client
+            // did not offer to answer ends the call.
             match InputRequest::of_legacy(&method, params.as_ref(), &self.terms) {
                 Err(why) if !why.is_declined() => return Err(why),
                 Ok(_) | Err(_) => {}
@@ -273,7 +291,8 @@ impl Following {
         Ok(())
     }
 
-    /// The status stands in for progress, which tasks do not have.
+    /// Reports that the task is alive. Its status message stands in for progress, which tasks do
+    /// not have.
     fn sign_of_life(&mut self, message: Option<&str>) {
         self.polls = self.polls.saturating_add(1);
         let message = message.map(|text| format!(r#","message":{}"#, RawJson::string(text).text())).unwrap_or_default();
@@ -283,6 +302,7 @@ impl Following {
     }
 }
 
+/// Returns the outcome of a call whose server broke the protocol.
 fn broken(text: &str) -> Outcome {
     Outcome::Failed(Failure::new(Reason::UpstreamProtocol, Executed::Unknown, text))
 }

@@ -1,8 +1,9 @@
 //! Sealed task ids, under which clients know the tasks of upstreams.
 //!
-//! The upstream's own id travels inside ours, encrypted and bound to the caller: an upstream sees one credential for all our
-//! callers and takes whoever knows an id for its owner. The item is in it too, so that rules on the tool hold for its tasks.
-//! Source: MCP extension `io.modelcontextprotocol/tasks`, "Security Considerations".
+//! An id contains the upstream's own id, encrypted and bound to the caller: an upstream sees one
+//! credential for all callers and takes any client that knows an id for the owner of the task. The
+//! item is in it too, so that the rules on a tool hold for its tasks. Source: MCP extension
+//! `io.modelcontextprotocol/tasks`, "Security Considerations".
 
 use std::time::Duration;
 
@@ -12,10 +13,10 @@ use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use crate::mcp::task::LIFE;
 use crate::policy::Caller;
 
-/// Longest id that is given or looked at, in bytes. It repeats in a header.
+/// Longest id that is made or opened, in bytes. Clients repeat it in a header.
 const MAX_BYTES: usize = 4096;
 
-/// Seals and opens task ids; lives as long as the process.
+/// The key that seals and opens task ids. It lives as long as the process.
 pub struct TaskKey(LessSafeKey);
 
 impl std::fmt::Debug for TaskKey {
@@ -24,17 +25,18 @@ impl std::fmt::Debug for TaskKey {
     }
 }
 
-/// A task and where it is.
+/// A task, with the upstream and the tool that it belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskName {
     pub upstream: String,
     /// Canonical name of the tool whose call became the task.
     pub item: String,
-    /// The upstream's id.
+    /// The upstream's own id of the task.
     pub id: String,
 }
 
 impl TaskName {
+    /// Reads what [`TaskKey::seal`] encodes behind the expiry.
     fn parse(bytes: &[u8]) -> Option<Self> {
         let (upstream, rest) = part(bytes)?;
         let (item, id) = part(rest)?;
@@ -42,7 +44,7 @@ impl TaskName {
     }
 }
 
-/// Takes one part that stands behind its length.
+/// Reads a text behind its length of two bytes, and returns it with the rest.
 fn part(bytes: &[u8]) -> Option<(String, &[u8])> {
     let (length, rest) = bytes.split_first_chunk::<2>()?;
     let (text, rest) = rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
@@ -50,13 +52,13 @@ fn part(bytes: &[u8]) -> Option<(String, &[u8])> {
 }
 
 impl TaskKey {
-    /// `None` never happens with a secret of this length.
+    /// Makes the key from a secret. Never returns `None`.
     pub fn new(secret: &[u8; 32]) -> Option<Self> {
         UnboundKey::new(&AES_256_GCM, secret).ok().map(|key| Self(LessSafeKey::new(key)))
     }
 
-    /// The id for a client, at `now`, the time since the process started. `nonce` must never be used twice. `None` for a name
-    /// that is too long.
+    /// Seals the id of a task for its caller at `now`, the time since the process started; `None`
+    /// if the id would be too long. `nonce` must never be used twice.
     pub fn seal(&self, caller: &Caller, name: &TaskName, now: Duration, nonce: [u8; NONCE_LEN]) -> Option<String> {
         let mut bytes = now.saturating_add(LIFE).as_secs().to_be_bytes().to_vec();
         for text in [&name.upstream, &name.item] {
@@ -70,8 +72,8 @@ impl TaskKey {
         (sealed.len() <= MAX_BYTES).then_some(sealed)
     }
 
-    /// The task that an id of this caller names; `None` when it was not made here for this caller, or is too old. Which of
-    /// these is not told.
+    /// Opens an id and returns its task. Returns `None` if the id was not made in this process for
+    /// this caller or has expired; the result does not tell which.
     pub fn open(&self, caller: &Caller, sealed: &str, now: Duration) -> Option<TaskName> {
         if sealed.len() > MAX_BYTES {
             return None;

@@ -1,38 +1,40 @@
-//! Turns of the calls on one connection on which nothing says which call a question belongs to.
+//! The queue of calls on a connection on which a server's question does not tell its call.
 //!
-//! While a question waits until it is clear whose it is, new calls wait too. Calls of items that ask pass one at a time, all of them
-//! in one row; all other calls pass freely. Where an item is seen to ask while calls of it wait for another's question, they take
-//! turns from then on, at the same place. A call that its client goes on with, after it was parked, is the next in the row and
-//! heeds no question that waits: its server may need the answer before anything else can end.
+//! While a question is held because its call is not known yet ([`super::attribution`]), new calls
+//! wait. Calls of items that ask questions pass one at a time, in one queue; all other calls pass
+//! freely. If an item is seen to ask while calls of it wait, these calls keep their place and take
+//! turns from then on. A parked call that its client resumes is next in the queue and does not wait
+//! for a held question: its server may need the answer before anything else can end.
 
 use std::collections::VecDeque;
 
 use crate::engine::askers::{Askers, Item};
 
-/// The obstacles for calls that want to pass.
+/// The conditions on a connection that hold calls back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gate {
-    /// A question waits until it is clear whose it is.
+    /// True while a question is held because its call is not known yet.
     pub is_held: bool,
-    /// A call of an item that asks is in flight without its turn: it was sent before that was known.
+    /// True while a call of an item that asks is in flight without a turn, because it was sent
+    /// before its item was seen to ask.
     pub is_taken: bool,
 }
 
-/// The kind of a call that wants to pass.
+/// The kind of a queued call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passer {
-    /// Of an item that is not known to ask.
+    /// A call of an item that is not known to ask.
     Plain,
-    /// Of an item that asks.
+    /// A call of an item that asks.
     Asker,
-    /// It is in flight and was parked.
+    /// A parked call that its client resumes. It is in flight already.
     Returning,
 }
 
-/// Names a call that wants to pass.
+/// The number of a queued call.
 pub type Ticket = u64;
 
-/// A call that wants to pass.
+/// A queued call.
 #[derive(Debug)]
 struct Waiting {
     ticket: Ticket,
@@ -40,7 +42,7 @@ struct Waiting {
     item: Option<Item>,
 }
 
-/// The calls that wait, and those that have their turn. There are as many as call slots.
+/// The calls that wait and the calls that hold a turn. The number of call slots bounds both.
 #[derive(Debug, Default)]
 pub struct Turns {
     gate: Gate,
@@ -50,14 +52,19 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// A call wants to pass; [`Self::pass`] says when.
+    /// Adds a call to the queue and returns its ticket. The call may go when [`Self::pass`] returns
+    /// that ticket.
     pub fn enter(&mut self, passer: Passer, item: Option<Item>) -> Ticket {
         self.tickets += 1;
         self.waiting.push_back(Waiting { ticket: self.tickets, passer, item });
         self.tickets
     }
 
-    /// The next call that passes now, in the order of arrival, and how it passes.
+    /// Takes the next call that may pass now from the queue, and returns it with its kind.
+    ///
+    /// Calls pass in the order of arrival, a resumed one first. A call that is not
+    /// [`Passer::Plain`] holds the turn until [`Self::leave`]. Waiting plain calls whose item is
+    /// known to ask by now become [`Passer::Asker`].
     pub fn pass(&mut self, askers: &Askers) -> Option<(Ticket, Passer)> {
         let has_asked = |item: &Option<Item>| item.as_ref().is_some_and(|item| askers.conduct(item).is_some());
         for waiting in self.waiting.iter_mut().filter(|waiting| waiting.passer == Passer::Plain) {
@@ -81,7 +88,8 @@ impl Turns {
         Some((ticket, passer))
     }
 
-    /// A call that goes on has waited long enough: it passes beside the one that has its turn, which may be waiting for it.
+    /// Lets a call pass at once, beside the call that holds the turn. For a resumed call that has
+    /// waited long enough: the call that holds the turn may be waiting for it.
     pub fn force(&mut self, ticket: Ticket) {
         if let Some(at) = self.waiting.iter().position(|waiting| waiting.ticket == ticket) {
             self.waiting.remove(at);
@@ -89,17 +97,18 @@ impl Turns {
         }
     }
 
-    /// A call waits no more, or its turn is over.
+    /// Removes a call that no longer waits, or ends its turn.
     pub fn leave(&mut self, ticket: Ticket) {
         self.passed.retain(|passed| *passed != ticket);
         self.waiting.retain(|waiting| waiting.ticket != ticket);
     }
 
+    /// Sets the conditions that the next [`Self::pass`] obeys.
     pub fn set(&mut self, gate: Gate) {
         self.gate = gate;
     }
 
-    /// Calls that wait or have their turn, for tests.
+    /// Returns the number of calls that wait or hold a turn, for tests.
     #[cfg(any(test, feature = "testing"))]
     pub fn left_over(&self) -> usize {
         self.passed.len() + self.waiting.len()

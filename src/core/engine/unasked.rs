@@ -1,4 +1,5 @@
-//! Unasked messages of a server, notifications and requests, and the clients that get them. For every transport.
+//! Decides for whom an unrequested message of a server is, a notification or a request. Used by
+//! every transport.
 
 use serde_json::value::RawValue;
 
@@ -10,41 +11,44 @@ use crate::wire::id::WireId;
 use crate::wire::message::{Notification, Request};
 use crate::wire::raw::{RawJson, RawObject};
 
-/// Where a message came.
+/// The stream on which a message came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
-    /// All calls share it: the pipe of a process, a session's own stream.
+    /// A stream that all calls share: the pipe of a process, or a session's own stream.
     Shared,
-    /// The answer to one call.
+    /// The response to one call.
     Call(WireId),
-    /// The answer to a call that wants everything on its stream.
+    /// The response to a `subscriptions/listen` request of a client.
     Listening(WireId),
-    /// The answer to a request of the gateway's own.
+    /// The response to a request of the gateway itself.
     Own,
 }
 
-/// Whom a notification is for.
+/// The recipient of a notification.
 #[derive(Debug)]
 pub enum Told {
-    /// `params` of the progress of that request.
+    /// The request whose progress this is, with the `params`.
     Progress(WireId, RawJson),
-    /// A log message of that call; of the only one in flight, if there is one, where the stream does not tell.
+    /// The call that a log message belongs to. `None` if the stream does not tell: the message is
+    /// then for the only call in flight, if there is just one.
     Log(Option<WireId>, Notification),
-    /// The server's request of that id needs no answer any more.
+    /// The id of a request that the server no longer wants answered.
     Withdrawn(RawJson),
-    /// The call that wants everything on its stream.
+    /// The `subscriptions/listen` request on whose stream the notification came.
     Notice(WireId, Notification),
-    /// The client whose session this is, if it is one client's.
+    /// The client that owns the session, if it is one client's.
     Owner(Notification),
-    /// Whoever watches that resource.
+    /// The clients that watch the resource with this URI.
     Updated(String),
-    /// These lists have changed.
+    /// The lists that have changed.
     Changed(&'static [List]),
+    /// No recipient: the notification is a fault.
     Wrong(Fault),
+    /// No recipient: the notification is ignored.
     Nobody,
 }
 
-/// Says whom a notification is for.
+/// Decides for whom a notification is.
 pub fn told(notice: Notification, stream: Stream) -> Told {
     let kind = NoticeKind::of(&notice.method);
     match (kind, stream) {
@@ -71,7 +75,7 @@ pub fn told(notice: Notification, stream: Stream) -> Told {
     }
 }
 
-/// The id of ours that a progress notification speaks of.
+/// Returns our id in the progress token of a notification.
 fn progress_token(params: &RawJson) -> Option<WireId> {
     #[derive(serde::Deserialize)]
     struct Token<'a> {
@@ -82,26 +86,27 @@ fn progress_token(params: &RawJson) -> Option<WireId> {
     WireId::from_token(&RawJson::trusted(token.to_owned()))
 }
 
-/// The id in a notification that withdraws a request.
+/// Returns the id of the request that a notification withdraws.
 fn withdrawn_id(params: Option<&RawJson>) -> Option<RawJson> {
     RawObject::parse(params?).ok()?.get("requestId").cloned()
 }
 
-/// The URI in a notification of an update.
+/// Returns the URI in a notification that a resource was updated.
 pub fn updated_uri(params: Option<&RawJson>) -> Option<String> {
     RawObject::parse(params?).ok()?.string("uri")
 }
 
-/// What becomes of a server's request.
+/// The decision on a server's request.
 #[derive(Debug)]
 pub enum Asked {
-    /// It is answered here; with what was wrong about it.
+    /// The gateway answers the request itself; with the fault of the request, if any.
     Answered(ClientAnswer, Option<Fault>),
-    /// It is open, and the client of that call is asked.
+    /// The request is open, and the client of that call is asked.
     Client(ServerRequest, u64),
 }
 
-/// Judges a request of the server by what it was told and by the calls that it may belong to.
+/// Judges a server's request by the declared capabilities and by the calls that it may belong to.
+/// Adds it to `open` if a client is to be asked.
 pub fn asked(request: &Request, declared: &Declared, candidates: Candidates, open: &mut OpenRequests) -> Asked {
     match judge(request, declared, candidates) {
         Verdict::Answer(answer) => Asked::Answered(answer, None),

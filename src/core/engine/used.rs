@@ -1,4 +1,4 @@
-//! Used request states: each continues a call once.
+//! Remembers the request states that were used in this process, so that each continues a call once.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -7,21 +7,24 @@ use foldhash::fast::RandomState;
 
 use crate::engine::state::{StateId, StateUse};
 
-/// States that are remembered. With more than these in the time that a state lives, none counts as fresh.
+/// Most states that are remembered at a time. While it is reached, no further state is accepted.
 pub const CAPACITY: usize = 65_536;
 
-/// Remembers states for as long as they could be opened.
+/// The states that were used and have not expired.
 #[derive(Debug, Default)]
 pub struct Used {
-    /// The known states, and whether each is used: one may have been given back.
+    /// Known states; false for a state whose use was taken back.
     seen: HashMap<StateId, bool, RandomState>,
+    /// The known states in the order of their first use.
     order: VecDeque<StateUse>,
 }
 
 impl Used {
-    /// Whether a state is used for the first time. `now` is the time since 1970.
+    /// Marks a state as used, and returns true if it was unused. Forgets expired states first.
+    /// `now` is the time since 1970.
     ///
-    /// A reused state proves no permit: otherwise one permit would allow any number of calls.
+    /// The caller must not continue a call if this returns false: a reused state would let one
+    /// permit allow any number of calls.
     pub fn first(&mut self, state: StateUse, now: Duration) -> bool {
         while let Some(old) = self.order.front().copied()
             && old.until <= now.as_secs()
@@ -40,7 +43,7 @@ impl Used {
         true
     }
 
-    /// Takes a use back that could not be kept.
+    /// Marks a state as unused again, because its use could not be stored.
     pub fn give_back(&mut self, id: &StateId) {
         if let Some(is_used) = self.seen.get_mut(id) {
             *is_used = false;

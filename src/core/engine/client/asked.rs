@@ -1,5 +1,5 @@
-//! What a request is by itself and by the head of its HTTP request, before the session is looked at: the body says which era it
-//! is of, and the head must say the same.
+//! Judges a request by itself and by the head of its HTTP request, before the session is looked at.
+//! The body says which era it is of, and the head must say the same.
 
 use crate::engine::answer::{Answer, invalid, not_found};
 use crate::engine::route::Params;
@@ -12,7 +12,7 @@ use crate::wire::headers::decode_value;
 use crate::wire::message::Request;
 use crate::wire::raw::{RawJson, RawObject};
 
-/// The fields that say what the body says; their words are in lower case.
+/// A header field that repeats a part of the body. Its name is in lower case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(const_into_str)]
 pub enum Field {
@@ -20,41 +20,43 @@ pub enum Field {
     Version,
     #[strum(serialize = "mcp-method")]
     Method,
-    /// Of the item.
+    /// Name or URI of the item.
     #[strum(serialize = "mcp-name")]
     Name,
 }
 
 /// The head of an HTTP request.
 pub trait Head {
-    /// The first of these fields, and whether another follows.
+    /// Returns the first of these fields, and whether another follows.
     fn field(&self, field: Field) -> (Option<&[u8]>, bool);
 }
 
-/// Whether the head speaks of the modern era.
+/// Returns whether the head speaks of the modern era.
 pub fn is_modern(head: &dyn Head) -> bool {
     text(head.field(Field::Version).0).is_some_and(Revision::header_is_modern)
 }
 
-/// Whether the head may stand over a message of a session: its version is one that has sessions, or missing.
+/// Returns whether the head fits a message of a session: its version is a legacy one, or missing.
 pub fn fits_session(head: &dyn Head) -> bool {
     let (version, again) = head.field(Field::Version);
     let is_legacy = |text| Revision::parse(text).is_some_and(|revision| revision.era() == Era::Legacy);
     !again && version.is_none_or(|version| text(Some(version)).is_some_and(is_legacy))
 }
 
+/// Returns a header value as trimmed text, if it is ASCII.
 fn text(value: Option<&[u8]>) -> Option<&str> {
     value.filter(|value| value.is_ascii()).and_then(|value| std::str::from_utf8(value).ok()).map(str::trim)
 }
 
+/// Returns the answer to a request whose head differs from its body.
 pub fn mismatch(why: &str) -> Answer {
     Answer::error(code::HEADER_MISMATCH, why, None).with_status(400)
 }
 
-/// The revision that a request claims.
+/// Returns the revision that a request claims.
 ///
 /// # Errors
-/// The answer to send: it is not served, or has no `_meta` to claim it in.
+/// The answer to send, if that is no modern revision that is served.
 fn claimed_revision(claimed: &str) -> Result<Revision, Answer> {
     Revision::parse(claimed).filter(|revision| revision.era() == Era::Modern).ok_or_else(|| {
         let served: Vec<&str> = Revision::of(Era::Modern).rev().map(Revision::as_str).collect();
@@ -64,9 +66,11 @@ fn claimed_revision(claimed: &str) -> Result<Revision, Answer> {
     })
 }
 
-/// Checks version and `Mcp-*` fields against the body, which names the revision. Policy never reads them again.
+/// Checks the version and the `Mcp-*` fields of the head against the body, and returns the revision
+/// that the body names. Policy never reads these fields again.
 ///
-/// Source: MCP 2026-07-28, streamable-http, "Server validation"; order as the official suite expects it.
+/// Source: MCP 2026-07-28, streamable-http, "Server validation"; order as the official suite
+/// expects it.
 ///
 /// # Errors
 /// The answer to send.
@@ -106,7 +110,7 @@ fn check(
     }
 }
 
-/// A request that may be served as far as it can be told by itself.
+/// A request that may be served as far as it can be judged by itself.
 #[derive(Debug)]
 pub enum Asked {
     Initialize {
@@ -114,9 +118,9 @@ pub enum Asked {
         capabilities: Option<RawJson>,
         name: Option<ClientName>,
     },
-    /// Of the legacy era.
+    /// A request of the legacy era.
     Legacy(Params),
-    /// It says everything about itself, and its method exists.
+    /// A request of the modern era, which says everything about itself, and whose method exists.
     Modern {
         revision: Revision,
         method: Method,
@@ -139,14 +143,14 @@ fn check_flags(capabilities: Option<&RawJson>) -> Result<(), Answer> {
 }
 
 impl Asked {
-    /// Tells the eras apart. Pipes have no head.
+    /// Judges a request and finds its era. Requests on pipes have no head.
     ///
     /// # Errors
     /// The answer to send.
     pub fn of(request: &Request, head: Option<&dyn Head>) -> Result<Self, Answer> {
         let head_is_modern = head.is_some_and(is_modern);
         if request.method.starts_with("rpc.") {
-            // Reserved by JSON-RPC: no head can make these a method.
+            // Reserved by JSON-RPC, so no head can make a method of these names.
             return Err(not_found(&request.method, if head_is_modern { Era::Modern } else { Era::Legacy }));
         }
         let method = Method::parse(&request.method);
@@ -168,6 +172,7 @@ impl Asked {
         }
     }
 
+    /// Judges a request whose body or head says that it is modern.
     fn modern(request: &Request, head: Option<&dyn Head>, method: Method, params: Params) -> Result<Self, Answer> {
         let envelope = params.meta.modern();
         let envelope =

@@ -1,4 +1,5 @@
-//! What a client sends: one message, or a batch of them, which clients of 2025-03-26 may send and no others, on every transport.
+//! Reads what a client sends: one message, or a batch, which only clients of 2025-03-26 may send.
+//! Every transport reads alike.
 //!
 //! Source: MCP 2025-03-26, basic, "Batching".
 
@@ -13,22 +14,23 @@ use crate::wire::id::ClientId;
 use crate::wire::message::{Message, MessageError, Notification, Request, error_object};
 use crate::wire::raw::RawJson;
 
+/// Most messages in a batch.
 const MAX_MESSAGES: usize = 50;
 
-/// One message, or why it is none.
+/// A message, or the error for bytes that are no message.
 pub type Said = Result<Message, Unreadable>;
 
-/// What was read from one line or body.
+/// The content of one line or body.
 #[derive(Debug)]
 pub enum Heard {
     Message(Said),
     Batch(Batch),
 }
 
-/// The error for something that is no message.
+/// The error for bytes that are no message.
 #[derive(Debug)]
 pub struct Unreadable {
-    /// Of the request, where it could be read.
+    /// Id of the request, if it could be read.
     pub id: Option<ClientId>,
     pub error: RawJson,
 }
@@ -62,6 +64,7 @@ impl Heard {
         }
     }
 
+    /// Reads a frame that was admitted.
     pub fn of(frame: &Frame, bounds: Bounds) -> Self {
         match parts(frame) {
             Some(parts) => Self::Batch(Batch::of(parts, bounds)),
@@ -69,7 +72,7 @@ impl Heard {
         }
     }
 
-    /// The requests in it, each of which counts for the rate of its caller.
+    /// Returns the number of requests, each of which counts for the rate of its caller.
     pub fn requests(&self) -> usize {
         let messages = match self {
             Self::Message(said) => std::slice::from_ref(said),
@@ -79,11 +82,12 @@ impl Heard {
     }
 }
 
-/// The messages of a batch in their order; none where they are too few or too many.
+/// The messages of a batch in their order. Empty if there were none, or more than [`MAX_MESSAGES`].
 #[derive(Debug)]
 pub struct Batch(Vec<Said>);
 
 impl Batch {
+    /// Reads the messages of a batch; none if there are more than [`MAX_MESSAGES`].
     fn of(mut parts: Vec<RawJson>, bounds: Bounds) -> Self {
         if parts.len() > MAX_MESSAGES {
             parts.clear();
@@ -92,7 +96,7 @@ impl Batch {
         Self(parts.into_iter().map(read).collect())
     }
 
-    /// Why a client that speaks this revision may not send it.
+    /// Returns why a client that speaks this revision may not send the batch; `None` if it may.
     pub fn refusal(&self, revision: Option<Revision>) -> Option<&'static str> {
         if !revision.is_some_and(|revision| revision.features().batch) {
             Some("batches are not accepted in this protocol version")
@@ -110,7 +114,7 @@ impl Batch {
     }
 }
 
-/// Whether a message claims to be of the modern era, rightly or not.
+/// Returns whether a message claims to be of the modern era, rightly or not.
 pub fn claims(message: &Message) -> bool {
     match message {
         Message::Request(Request { params, .. }) | Message::Notification(Notification { params, .. }) => {

@@ -1,4 +1,4 @@
-//! One client's side of the protocol: what each message leads to, alone and in any order.
+//! Tests of one client's side of the protocol: what each message leads to, alone and in any order.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -34,7 +34,7 @@ fn request(id: &str, method: &str, params: &str) -> Said {
     said(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{{params}}}}}"#))
 }
 
-/// What a step is, in a word; of an answer its code, 0 for a result.
+/// Describes a step in a word; an answer with its code, 0 for a result.
 fn word(step: &Step<Ticket>) -> String {
     match step {
         Step::Nothing => "nothing".to_owned(),
@@ -92,7 +92,8 @@ fn headers_of_2026_07_28_are_checked_as_if_no_revision_had_followed() {
     const LATER: (&str, &str) = ("mcp-protocol-version", "2099-12-31");
     const CALL: (&str, &str) = ("mcp-method", "tools/call");
     const NAME: (&str, &str) = ("mcp-name", "t");
-    // What a call of the tool `t` is told that claims this revision with these headers; the revision where it may pass.
+    // Returns the error for a call of the tool `t` that claims this revision under these headers,
+    // or the revision if the call may pass.
     let told = |claimed: &str, head: &[(&str, &str)]| {
         let params = format!(r#""name":"t",{}"#, CLAIM.replace("2026-07-28", claimed));
         let Ok(Message::Request(request)) = request("1", "tools/call", &params) else { panic!("no request: {params}") };
@@ -193,7 +194,7 @@ fn a_skipped_message_is_answered_where_its_start_names_a_request() {
     }
 }
 
-/// What a client may be, written down a second time.
+/// A second, simpler implementation of a client's state.
 #[derive(Default)]
 struct Model {
     agreed: Option<Revision>,
@@ -219,14 +220,14 @@ impl Model {
     }
 }
 
-/// Ids, and the same in another spelling.
+/// Ids, each in two spellings.
 const IDS: &[(&str, &str)] =
     &[("\"a\"", "\"\\u0061\""), ("\"1\"", "\"\\u0031\""), ("1", "1"), ("0", "0"), ("-1", "-1")];
 
 fn play(seed: u64, steps: usize) {
     let mut random = fastrand::Rng::with_seed(seed);
     let (mut client, mut model) = (Client::<Ticket>::default(), Model::default());
-    // Enough for more subscriptions than a client may have.
+    // More ids than a client may have subscriptions.
     let numbers: Vec<&'static str> = (100..100 + 2 * MAX_LISTENS).map(|n| &*n.to_string().leak()).collect();
     let ids: Vec<(&'static str, &'static str)> =
         IDS.iter().copied().chain(numbers.into_iter().map(|id| (id, id))).collect();

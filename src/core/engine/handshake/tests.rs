@@ -1,4 +1,4 @@
-//! Which question follows which reply, and what it says of the server's era.
+//! Tests of which question follows which reply, and of what it says about the server's era.
 
 use super::*;
 
@@ -139,11 +139,11 @@ fn initialize_must_end_in_a_known_legacy_revision() {
     }
 }
 
-/// The step after the silence of a process of unknown era.
+/// A message after the silence of a process of unknown era.
 enum Then {
-    /// Of `server/discover`.
+    /// The answer to `server/discover`.
     Late(Result<RawJson, RawJson>),
-    /// Of `initialize`.
+    /// The reply to `initialize`.
     Reply(Reply),
 }
 

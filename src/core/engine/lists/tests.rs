@@ -1,4 +1,4 @@
-//! Lists that are read, refused, broken and late, on a clock that does not run.
+//! Tests of lists that are read, refused, broken and late, on a clock that does not run.
 
 use super::*;
 use crate::engine::sim::epoch;
@@ -14,14 +14,14 @@ fn answer(lists: &mut Lists, page: Page, answer: Result<&'static str, &'static s
     fault
 }
 
-/// Reads the tools once, answered so.
+/// Reads the tools once, with this answer.
 fn read(lists: &mut Lists, answered: Result<&'static str, &'static str>, now: Instant) -> Option<Fault> {
     lists.changed(&[List::Tools]);
     let page = lists.next(now)?;
     answer(lists, page, answered, now)
 }
 
-/// Lists of tools alone, of which two are known.
+/// Returns lists of tools alone, of which two are known.
 fn known(now: Instant) -> Lists {
     let mut lists = Lists::new(ListBounds::default());
     lists.begin(Offers::default());
@@ -155,7 +155,7 @@ fn one_list_holds_up_the_others_for_a_while_only() {
     let news = lists.news(now).unwrap();
     assert_eq!(news.gap(List::Tools), Some(Gap::Unread));
     assert!(lists.told().is_some());
-    // The answer to the request that was given up.
+    // The late answer to the request that was given up.
     assert_eq!(answer(&mut lists, tools, GOOD, now), None);
     let news = lists.news(now).unwrap();
     assert_eq!((news.items(List::Tools).len(), news.gap(List::Tools)), (1, None));

@@ -1,7 +1,7 @@
-//! `private_key_jwt`: a client proves with its key who it is.
+//! Makes the assertions of `private_key_jwt`, with which a client proves its identity by its key.
 //!
-//! Five claims under one signature need no JWT library: nothing of a peer is parsed or verified here. Source: RFC 7523, 3;
-//! `OpenID` Connect Core, 9.
+//! A few claims under one signature need no JWT library: nothing of a peer is parsed or verified
+//! here. Source: RFC 7523, 3; `OpenID` Connect Core, 9.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ use super::error::OAuthError;
 use super::hidden::Hidden;
 use crate::wire::raw::{RawJson, RawObject};
 
-/// How long an assertion is good for; it is sent at once, and clocks differ.
+/// Lifetime of an assertion, in seconds. It is sent at once, but clocks differ.
 const LIFE: u64 = 120;
 const BEGIN: &str = "-----BEGIN PRIVATE KEY-----";
 const END: &str = "-----END PRIVATE KEY-----";
@@ -25,7 +25,7 @@ const FORM: OAuthError = OAuthError::Key(
     "`private-key` is no unencrypted PKCS#8 key in PEM; `openssl pkcs8 -topk8 -nodes -in KEY` makes one of other forms",
 );
 
-/// A key of the configuration.
+/// A private key of the configuration, for signing.
 pub struct SigningKey(Kind);
 
 enum Kind {
@@ -35,7 +35,7 @@ enum Kind {
     Rs256(RsaKeyPair),
 }
 
-/// The time of a proof, and a number that is used once.
+/// The time of an assertion, and bytes that are used once.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
     /// Seconds since 1970.
@@ -43,7 +43,7 @@ pub struct Moment {
     pub once: [u8; 16],
 }
 
-/// The claims.
+/// The variable claims of an assertion.
 pub(super) struct Assertion<'a> {
     pub(super) client: &'a str,
     pub(super) audience: &'a str,
@@ -79,6 +79,7 @@ impl SigningKey {
         }
     }
 
+    /// Signs an assertion and returns it as a JWT.
     pub(super) fn sign(&self, assertion: &Assertion<'_>) -> Result<Hidden, OAuthError> {
         let header = RawObject::of_strings(&[("alg", self.algorithm()), ("typ", "JWT")]);
         let once = HEXLOWER.encode(&assertion.moment.once);
@@ -97,6 +98,7 @@ impl SigningKey {
         Ok(Hidden::new(format!("{text}.{}", BASE64URL_NOPAD.encode(&signature))))
     }
 
+    /// Signs a text; `None` if the cryptographic library fails.
     fn signature(&self, text: &[u8]) -> Option<Vec<u8>> {
         let random = SystemRandom::new();
         match &self.0 {

@@ -1,6 +1,8 @@
-//! The page where a person agrees, and the way back from it: state, PKCE, and whose answer it is.
+//! The login page where a person agrees, and the call-back from it: state, PKCE, and the check that
+//! the call-back answers this login.
 //!
-//! Source: RFC 6749, 4.1; RFC 7636; RFC 9207; MCP 2026-07-28, authorization, "Authorization Response Validation".
+//! Source: RFC 6749, 4.1; RFC 7636; RFC 9207; MCP 2026-07-28, authorization, "Authorization
+//! Response Validation".
 
 use std::fmt;
 
@@ -15,16 +17,16 @@ use super::scope::OFFLINE;
 use super::server::Server;
 use crate::wire::digest::Digest;
 
-/// Bytes of a call-back's query that are read.
+/// Longest query of a call-back that is read, in bytes.
 const MAX_QUERY: usize = 16 * 1024;
 
-/// Random bytes of one login.
+/// The random bytes of one login.
 #[derive(Clone)]
 pub struct Chance {
     pub state: [u8; 32],
     pub verifier: [u8; 32],
     pub nonce: [u8; 16],
-    /// For the proof by key of its token request.
+    /// Id of the client's assertion in the token request.
     pub once: [u8; 16],
 }
 
@@ -34,19 +36,20 @@ impl fmt::Debug for Chance {
     }
 }
 
-/// A login that waits for its person.
+/// A login that waits for its person at the login page.
 #[derive(Clone, Debug)]
 pub struct Authorization {
-    /// The address to open, for people: ASCII, without characters that a shell reads.
+    /// The address to open, for people: ASCII, without characters that a shell interprets.
     pub url: Url,
-    /// The key by which the call-back is found. Used once.
+    /// The key by which the call-back is found. It can be used once.
     pub state: Hidden,
+    /// The PKCE code verifier.
     pub(super) verifier: Hidden,
-    /// The value that an id token has to repeat.
+    /// The value that an id token must repeat.
     pub(super) nonce: Option<String>,
 }
 
-/// The parts of an authorization request that are not of the server.
+/// The parts of an authorization request that do not come from the server.
 #[derive(Debug)]
 pub(super) struct Wish<'a> {
     pub(super) client: &'a Client,
@@ -56,7 +59,7 @@ pub(super) struct Wish<'a> {
 }
 
 impl Authorization {
-    /// Makes the address.
+    /// Makes the address of the login page, with the secrets that its call-back is judged by.
     ///
     /// # Errors
     /// [`OAuthError::NoPkce`], [`OAuthError::Document`].
@@ -70,7 +73,7 @@ impl Authorization {
         let verifier = BASE64URL_NOPAD.encode(&chance.verifier);
         let scope = wish.scopes.join(" ");
         let has = |name: &str| wish.scopes.iter().any(|scope| scope == name);
-        // Some servers of OpenID Connect insist on it.
+        // Some servers of OpenID Connect insist on a nonce.
         let nonce = has("openid").then(|| BASE64URL_NOPAD.encode(&chance.nonce));
         {
             let mut query = url.query_pairs_mut();
@@ -86,7 +89,7 @@ impl Authorization {
             if let Some(nonce) = &nonce {
                 query.append_pair("nonce", nonce);
             }
-            // Without it such a server gives no refresh token. Source: OpenID Connect Core, 11.
+            // Otherwise such a server gives no refresh token. Source: OpenID Connect Core, 11.
             if has(OFFLINE) {
                 query.append_pair("prompt", "consent");
             }
@@ -94,11 +97,12 @@ impl Authorization {
         Ok(Self { url, state: Hidden::new(state), verifier: Hidden::new(verifier), nonce })
     }
 
-    /// Judges the query that a browser brought back, and gives its code.
+    /// Checks that a browser's call-back belongs to this login and is an answer of `server`, and
+    /// returns its code.
     ///
     /// # Errors
-    /// [`OAuthError::State`], [`OAuthError::Mixed`], [`OAuthError::Denied`], [`OAuthError::NoCode`]. Error texts of an answer
-    /// from elsewhere are not looked at.
+    /// [`OAuthError::State`], [`OAuthError::Mixed`], [`OAuthError::Denied`],
+    /// [`OAuthError::NoCode`]. The error of an answer from elsewhere is not looked at.
     pub(super) fn returned(&self, server: &Server, callback: &Callback) -> Result<Hidden, OAuthError> {
         let state = callback.state.as_ref().ok_or(OAuthError::State)?;
         if !bool::from(state.expose().as_bytes().ct_eq(self.state.expose().as_bytes())) {
@@ -119,7 +123,7 @@ impl Authorization {
 /// The query of a call-back.
 #[derive(Clone, Debug, Default)]
 pub struct Callback {
-    /// The key of the login that it belongs to.
+    /// Key of the login that the call-back belongs to.
     pub state: Option<Hidden>,
     code: Option<Hidden>,
     iss: Option<String>,
@@ -127,7 +131,8 @@ pub struct Callback {
 }
 
 impl Callback {
-    /// Reads a query, without the question mark. A parameter that stands twice makes all of it void. Source: RFC 6749, 3.1.
+    /// Reads a query, without the question mark. A repeated parameter makes the whole query void.
+    /// Source: RFC 6749, 3.1.
     pub fn of_query(query: &str) -> Self {
         let mut read = Self::default();
         if query.len() > MAX_QUERY {
@@ -149,7 +154,7 @@ impl Callback {
         read
     }
 
-    /// Reads an address that a person pasted: the whole address, or its query alone.
+    /// Reads a text that a person pasted: the whole address, or its query alone.
     pub fn of_pasted(text: &str) -> Self {
         let text = text.trim();
         let query = text.split_once('?').map_or(text, |(_, query)| query);
@@ -157,7 +162,7 @@ impl Callback {
     }
 }
 
-/// Source: RFC 7636, 4.2.
+/// Returns the PKCE challenge of a verifier. Source: RFC 7636, 4.2.
 fn challenge(verifier: &str) -> String {
     BASE64URL_NOPAD.encode(Digest::of(verifier.as_bytes()).bytes())
 }

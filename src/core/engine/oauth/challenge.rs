@@ -1,23 +1,23 @@
-//! The demands of a server: the challenges of `WWW-Authenticate`.
+//! Parses the challenges of `WWW-Authenticate`, in which a server says which token it wants.
 //!
 //! Source: RFC 9110, 11.6.1; RFC 6750, 3; RFC 9728, 5.1.
 
-/// Bytes of all header values that are looked at; the rest is ignored.
+/// Most bytes of all header values that are read; the rest is ignored.
 const MAX_BYTES: usize = 16 * 1024;
 const MAX_CHALLENGES: usize = 16;
 const MAX_PARAMS: usize = 32;
 
-/// The demands of a challenge with the scheme `Bearer`.
+/// A challenge with the scheme `Bearer`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Challenge {
-    /// Where its metadata is, as it was written.
+    /// Address of the resource's metadata, as it was written.
     pub resource_metadata: Option<String>,
-    /// The scopes that a token needs, which no other source may overrule.
+    /// Scopes that a token needs, which no other source may overrule.
     pub scope: Option<String>,
     pub error: Option<Complaint>,
 }
 
-/// Why a token was refused.
+/// The reason why a token was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString)]
 #[strum(serialize_all = "snake_case")]
 pub enum Complaint {
@@ -29,7 +29,8 @@ pub enum Complaint {
 }
 
 impl Challenge {
-    /// The first challenge of `Bearer` in the values of `WWW-Authenticate`, whatever stands beside it.
+    /// Returns the first challenge of `Bearer` in the values of `WWW-Authenticate`, among any
+    /// others.
     pub fn bearer<'a>(values: impl IntoIterator<Item = &'a [u8]>) -> Option<Self> {
         let found = parse(values);
         let bearer = found.into_iter().find(|one| one.scheme.eq_ignore_ascii_case("bearer"))?;
@@ -46,7 +47,7 @@ pub(super) struct Any {
 }
 
 impl Any {
-    /// A parameter that stands once. One that stands twice says nothing.
+    /// Returns a parameter that occurs once. A repeated parameter counts as absent.
     fn param(&self, name: &str) -> Option<String> {
         let mut found = self.params.iter().filter(|(key, _)| key.eq_ignore_ascii_case(name));
         let (_, value) = found.next()?;
@@ -54,7 +55,7 @@ impl Any {
     }
 }
 
-/// All challenges up to the first place where a value is malformed.
+/// Parses all challenges up to the first malformed place.
 pub(super) fn parse<'a>(values: impl IntoIterator<Item = &'a [u8]>) -> Vec<Any> {
     let mut found = Vec::new();
     let mut left = MAX_BYTES;
@@ -75,7 +76,8 @@ struct Parser<'a> {
 }
 
 impl Parser<'_> {
-    /// `None` where the value is malformed, or has more than is looked at.
+    /// Parses one value and adds its challenges to `found`, where the first one gets the index
+    /// `first`. Returns `None` if the value is malformed, or has more than is read.
     fn read(&mut self, found: &mut Vec<Any>, first: usize) -> Option<()> {
         loop {
             self.skip(|byte| matches!(byte, b' ' | b'\t' | b','));
@@ -86,7 +88,7 @@ impl Parser<'_> {
             let after_word = self.at;
             self.skip(is_blank);
             if self.peek() == Some(b'=') && found.len() > first {
-                // Of the challenge that stands before it.
+                // The parameter belongs to the challenge before it.
                 self.at += 1;
                 let value = self.value()?;
                 let params = &mut found.last_mut()?.params;
@@ -110,7 +112,8 @@ impl Parser<'_> {
         }
     }
 
-    /// The text after a scheme: credentials in one piece, which say nothing here, or the first parameter.
+    /// Reads the text after a scheme: credentials in one piece, which are ignored, or the first
+    /// parameter.
     fn token68_or_param(&mut self, found: &mut [Any]) -> Option<()> {
         let start = self.at;
         self.skip(|byte| byte.is_ascii_alphanumeric() || b"-._~+/".contains(&byte));
@@ -131,7 +134,8 @@ impl Parser<'_> {
         self.end()
     }
 
-    /// A quoted text, or one without quotes up to the next blank or comma: servers forget the quotes around URLs.
+    /// Reads a quoted text, or one without quotes up to the next blank or comma: servers forget the
+    /// quotes around URLs.
     fn value(&mut self) -> Option<String> {
         self.skip(is_blank);
         if self.peek() != Some(b'"') {
@@ -156,6 +160,7 @@ impl Parser<'_> {
         }
     }
 
+    /// Reads a token; `None` if there is none.
     fn token(&mut self) -> Option<String> {
         let start = self.at;
         self.skip(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte));
@@ -167,7 +172,7 @@ impl Parser<'_> {
         std::str::from_utf8(text).ok().map(str::to_owned)
     }
 
-    /// A parameter ends at a comma or with the value.
+    /// Checks that a parameter ends here, at a comma or with the value.
     fn end(&mut self) -> Option<()> {
         self.skip(is_blank);
         matches!(self.peek(), None | Some(b',')).then_some(())
@@ -188,7 +193,7 @@ fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
-/// Source: RFC 9110, 5.6.4.
+/// Returns whether a byte may be in a quoted text. Source: RFC 9110, 5.6.4.
 fn is_text(byte: u8) -> bool {
     byte == b'\t' || byte >= b' ' && byte != 0x7f
 }

@@ -1,4 +1,4 @@
-//! Who we are to one authorization server, and how requests prove it.
+//! The identity of headend at one authorization server, and how requests prove it.
 
 use std::sync::Arc;
 
@@ -13,49 +13,53 @@ use super::request::Form;
 use super::server::Server;
 pub use super::terms::Configured;
 
-/// A client that headend registered by itself, at one issuer alone.
+/// A client that headend registered by itself, at one issuer only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Registration {
     pub issuer: String,
-    /// The redirect address that it was registered for.
+    /// Redirect address that the client was registered for.
     pub redirect_url: String,
-    /// The scopes that it was registered for: servers grant it no others.
+    /// Scopes that the client was registered for. Servers grant it no others.
     #[serde(default)]
     pub scopes: Vec<String>,
     pub id: String,
     pub secret: Option<Hidden>,
     /// The `token_endpoint_auth_method` that the server answered.
     pub method: Option<String>,
-    /// Seconds since 1970.
+    /// Expiry of the secret, in seconds since 1970.
     pub expires: Option<u64>,
 }
 
 impl Registration {
-    /// Whether it can be used for a login there.
+    /// Returns whether the registration can be used for such a login.
     pub fn fits(&self, issuer: &str, redirect_url: &str, scopes: &[String], now: u64) -> bool {
         let is_there = self.issuer == issuer && self.redirect_url == redirect_url;
         is_there && self.expires.is_none_or(|end| now < end) && scopes.iter().all(|scope| self.scopes.contains(scope))
     }
 }
 
-/// One client at one server.
+/// A client at one authorization server.
 #[derive(Clone, Debug)]
 pub struct Client {
     pub id: String,
     proof: Proof,
 }
 
+/// The method by which a client authenticates.
 #[derive(Clone, Debug)]
 enum Proof {
-    /// A public client.
+    /// No method: a public client.
     None,
+    /// A secret in the `Authorization` header.
     Basic(Hidden),
+    /// A secret in the form.
     Post(Hidden),
+    /// An assertion that is signed with a key.
     Key(Arc<SigningKey>),
 }
 
 impl Client {
-    /// The operator's client.
+    /// Returns the operator's client.
     pub fn configured(client: &Configured, server: &Server) -> Self {
         let proof = match (&client.key, &client.secret) {
             (Some(key), _) => Proof::Key(Arc::clone(key)),
@@ -64,18 +68,19 @@ impl Client {
         Self { id: client.id.clone(), proof }
     }
 
-    /// One that headend registered.
+    /// Returns a client that headend registered.
     pub fn registered(registration: &Registration, server: &Server) -> Self {
         let proof = Proof::of(registration.secret.as_ref(), registration.method.as_deref(), server);
         Self { id: registration.id.clone(), proof }
     }
 
-    /// One whose id is the address of its metadata document.
+    /// Returns the client whose id is the address of its metadata document.
     pub fn documented(url: &str) -> Self {
         Self { id: url.to_owned(), proof: Proof::None }
     }
 
-    /// Adds who we are to a form; the value of `Authorization`, if it belongs there.
+    /// Adds the client's id and its proof to a form. Returns the value of `Authorization` if the
+    /// proof belongs there.
     ///
     /// # Errors
     /// [`OAuthError::Key`].
@@ -103,7 +108,8 @@ impl Client {
 }
 
 impl Proof {
-    /// The registered way, else the first of ours that the server takes. Basic is the default of RFC 8414.
+    /// Chooses the registered method, else the first of ours that the server offers. Basic is the
+    /// default of RFC 8414.
     fn of(secret: Option<&Hidden>, registered: Option<&str>, server: &Server) -> Self {
         let Some(secret) = secret else { return Self::None };
         let offers = |method: &str| match &server.auth_methods {
@@ -121,7 +127,8 @@ impl Proof {
     }
 }
 
-/// Source: RFC 6749, 2.3.1: both parts are form-encoded before they are joined.
+/// Returns the value of `Authorization` for a secret. Source: RFC 6749, 2.3.1: both parts are
+/// form-encoded before they are joined.
 fn basic(id: &str, secret: &Hidden) -> Hidden {
     let encode = |text: &str| url::form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
     let pair = Hidden::new(format!("{}:{}", encode(id), encode(secret.expose())));

@@ -1,4 +1,5 @@
-//! JSON documents of peers, read with bounds: one object, no key twice, texts and lists of a reasonable length.
+//! Reads JSON documents of peers within bounds: one object without repeated keys, whose texts and
+//! lists are of a reasonable length.
 
 use bytes::Bytes;
 
@@ -6,13 +7,13 @@ use super::error::{Document, OAuthError};
 use crate::wire::frame::{Bounds, Frame};
 use crate::wire::raw::{RawJson, RawObject};
 
-/// Bytes of a text in a document. Tokens are the longest of them.
+/// Longest text in a document, in bytes. Tokens are the longest of them.
 pub const MAX_TEXT: usize = 16 * 1024;
-/// Elements of a list in a document.
+/// Most elements of a list in a document.
 pub const MAX_LIST: usize = 256;
 const BOUNDS: Bounds = Bounds { depth: 16, nodes: 10_000 };
 
-/// One document.
+/// A document that was read within its bounds.
 #[derive(Debug)]
 pub struct Read {
     which: Document,
@@ -20,7 +21,8 @@ pub struct Read {
 }
 
 impl Read {
-    /// Reads bytes that claim to be a document; `None` for bytes that are no JSON object, or one that breaks the bounds.
+    /// Reads bytes that claim to be a document; `None` for bytes that are no JSON object, or one
+    /// that breaks the bounds.
     pub fn of(which: Document, body: &Bytes) -> Option<Self> {
         let frame = Frame::from_client(body.clone(), BOUNDS).ok()?;
         let raw = RawJson::checked(frame.bytes().clone()).ok()?;
@@ -28,10 +30,10 @@ impl Read {
         Some(Self { which, object })
     }
 
-    /// A text, if there is one. Another type counts as absent only where nothing depends on it.
+    /// Returns the text of a member; `None` if it is absent or `null`.
     ///
     /// # Errors
-    /// When it is no text, is empty, or is too long.
+    /// If the member is no text, is empty, or is too long.
     pub fn text(&self, name: &'static str) -> Result<Option<String>, OAuthError> {
         let Some(raw) = self.object.get(name).filter(|raw| !is_null(raw)) else { return Ok(None) };
         let text = raw.parse::<String>().map_err(|_| self.wrong(name))?;
@@ -41,27 +43,28 @@ impl Read {
         Ok(Some(text))
     }
 
-    /// A text that some servers leave empty where they have none.
+    /// Returns the text of a member; `None` also if it is empty, which some servers write for no
+    /// text.
     ///
     /// # Errors
-    /// When it is no text or is too long.
+    /// If the member is no text, or is too long.
     pub fn text_or_empty(&self, name: &'static str) -> Result<Option<String>, OAuthError> {
         let is_empty = self.object.get(name).is_some_and(|raw| **raw.bytes() == *b"\"\"");
         if is_empty { Ok(None) } else { self.text(name) }
     }
 
-    /// A text that has to be there.
+    /// Returns the text of a member that must be there.
     ///
     /// # Errors
-    /// When it is not, and those of [`Self::text`].
+    /// If the member is absent, and as [`Self::text`].
     pub fn needed(&self, name: &'static str) -> Result<String, OAuthError> {
         self.text(name)?.ok_or_else(|| self.wrong(name))
     }
 
-    /// A list of texts.
+    /// Returns the texts of a member that is a list; `None` if it is absent or `null`.
     ///
     /// # Errors
-    /// When it is another type or too long.
+    /// If the member is of another type, or too long.
     pub fn texts(&self, name: &'static str) -> Result<Option<Vec<String>>, OAuthError> {
         let Some(raw) = self.object.get(name).filter(|raw| !is_null(raw)) else { return Ok(None) };
         let list = raw.parse::<Vec<String>>().map_err(|_| self.wrong(name))?;
@@ -75,8 +78,8 @@ impl Read {
         self.object.is_true(name)
     }
 
-    /// A count of seconds; some servers write it as a text, with a fraction or with an exponent.
-    /// Anything else counts as absent.
+    /// Returns a number of seconds, which some servers write as a text, with a fraction or with an
+    /// exponent. Any other value counts as absent.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "judged before, and cut to whole ones")]
     pub fn seconds(&self, name: &'static str) -> Option<u64> {
         let text = self.object.get(name)?.text().into_owned();
@@ -84,7 +87,7 @@ impl Read {
         (seconds.is_finite() && seconds >= 0.0).then_some(seconds as u64)
     }
 
-    /// The error for a member of this document.
+    /// Returns the error for a member of this document.
     pub fn wrong(&self, name: &'static str) -> OAuthError {
         OAuthError::Document(self.which, name)
     }

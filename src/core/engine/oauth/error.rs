@@ -1,8 +1,9 @@
-//! Everything that can end a login. The texts are ours: no text of a peer is in them, except where an origin has to be named.
+//! Errors that can end a login. Their texts are ours: no text of a peer is in them, except an
+//! origin that must be named.
 
 use crate::wire::foreign;
 
-/// Why there is no token.
+/// The reason why there is no token.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OAuthError {
     #[error("the server names its metadata at a place of its own choice, not at its own origin")]
@@ -63,14 +64,14 @@ pub enum OAuthError {
     Refused(Refusal),
     #[error("the token cannot be used: {0}")]
     Token(&'static str),
-    /// Nothing is known to be wrong with the login: it stays as it is.
+    /// No fault of the login is known: it stays as it is.
     #[error("the authorization server cannot be asked: {0}")]
     NoAnswer(NoAnswer),
     #[error("a step was answered that was not asked")]
     OutOfTurn,
 }
 
-/// An authorization server in a sentence.
+/// Describes an authorization server in a sentence.
 fn server_at(named: Option<&String>) -> String {
     named.map_or_else(
         || "an authorization server by a text that is no usable address".to_owned(),
@@ -78,7 +79,7 @@ fn server_at(named: Option<&String>) -> String {
     )
 }
 
-/// The end of a sentence that says how to trust another authorization server.
+/// Returns the end of a sentence that says how to trust another authorization server.
 fn advice(named: Option<&String>) -> String {
     let line =
         |address| format!(". If you trust it, write `issuers = [\"{address}\"]` in the `auth` table of the upstream");
@@ -86,18 +87,19 @@ fn advice(named: Option<&String>) -> String {
 }
 
 impl OAuthError {
-    /// Whether asking again later may help without anything being changed.
+    /// Returns whether asking again later may help although nothing is changed.
     pub fn passes(&self) -> bool {
         matches!(self, Self::NoAnswer(NoAnswer::Network | NoAnswer::Late | NoAnswer::Busy | NoAnswer::Proxy(_)))
     }
 
-    /// Whether the server said that the grant, a refresh token or a code, is used up, revoked or expired.
+    /// Returns whether the server said that the grant, a refresh token or a code, is used up,
+    /// revoked or expired.
     pub fn ends_grant(&self) -> bool {
         matches!(self, Self::Refused(Refusal::InvalidGrant))
     }
 }
 
-/// The document in question.
+/// A document of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
 pub enum Document {
     #[strum(to_string = "server")]
@@ -110,14 +112,14 @@ pub enum Document {
     Token,
 }
 
-/// A request without an answer that could be read.
+/// The reason why a request has no answer that could be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoAnswer {
     #[error("it cannot be reached")]
     Network,
     #[error("it does not answer in time")]
     Late,
-    /// A 429 or a 5xx.
+    /// The status is 429 or 5xx.
     #[error("it has a failure of its own or asks to be left alone for a while")]
     Busy,
     #[error("its address is not one that this server may name")]
@@ -135,7 +137,8 @@ pub enum NoAnswer {
     Proxy(String),
 }
 
-/// An error code of a peer. Source: RFC 6749 4.1.2.1 and 5.2, RFC 7591 3.2.2, RFC 8707 2, `OpenID` Connect Core 3.1.2.6.
+/// An error code of a peer. Source: RFC 6749 4.1.2.1 and 5.2, RFC 7591 3.2.2, RFC 8707 2, `OpenID`
+/// Connect Core 3.1.2.6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::EnumString, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum Refusal {
@@ -161,7 +164,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The code in a peer's text.
+    /// Returns the code that a peer's text stands for.
     pub fn of(text: &str) -> Self {
         text.parse().unwrap_or(Self::Other)
     }

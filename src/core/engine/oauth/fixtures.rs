@@ -1,4 +1,4 @@
-//! Shorthands of the tests and the fuzzing.
+//! Shorthands for tests and fuzzing.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 #[cfg(test)]
@@ -29,7 +29,7 @@ pub(super) fn chance() -> Chance {
     Chance { state: [1; 32], verifier: [2; 32], nonce: [3; 16], once: [4; 16] }
 }
 
-/// A new key that signs for a client.
+/// Generates a key that signs for a client.
 #[cfg(test)]
 pub(super) fn signing_key() -> SigningKey {
     let random = ring::rand::SystemRandom::new();

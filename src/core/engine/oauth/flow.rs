@@ -1,5 +1,5 @@
-//! One login from its beginning to its tokens, as a state machine: [`Flow::next`] says what is to be done, and
-//! [`Flow::answered`] and [`Flow::returned`] take what came of it.
+//! One login from its beginning to its tokens, as a state machine. [`Flow::next`] says what to do,
+//! and [`Flow::answered`] and [`Flow::returned`] take the result.
 
 use std::collections::VecDeque;
 
@@ -18,14 +18,14 @@ use super::server::{Server, Sought};
 use super::terms::Terms;
 use super::token::{self, Asked, Grant, Login, Tokens};
 
-/// The kind of login.
+/// The kind of a login.
 #[derive(Clone, Debug)]
 pub enum Kind {
     /// A person agrees on a page.
     Person,
-    /// The client has rights of its own.
+    /// The client asks for its own rights, with its own credential.
     ClientCredentials,
-    /// The platform vouches for the workload with a token of its own.
+    /// The platform vouches for the workload with this token.
     Workload(Hidden),
 }
 
@@ -35,15 +35,15 @@ pub struct Known {
     pub registrations: Vec<Registration>,
     /// Issuer and scopes of the login that is to get more rights.
     pub granted: Option<(String, Vec<String>)>,
-    /// The most scopes that headend may ask for without a person; `None` before its first token if
-    /// none are configured.
+    /// Scopes that headend asks for without a person, which no server can raise; `None` before its
+    /// first token if none are configured.
     pub most: Option<Vec<String>>,
 }
 
-/// What is to be done next.
+/// The next action in a login.
 #[derive(Debug)]
 pub enum Next {
-    /// Send this, and give the answer to [`Flow::answered`].
+    /// Send this request, and give the answer to [`Flow::answered`].
     Send(Box<Request>),
     /// Show this address to a person, and give the call-back to [`Flow::returned`].
     Open(Box<Authorization>),
@@ -51,7 +51,7 @@ pub enum Next {
     Failed(OAuthError),
 }
 
-/// One login.
+/// A login in progress.
 #[derive(Debug)]
 pub struct Flow {
     terms: Terms,
@@ -59,17 +59,19 @@ pub struct Flow {
     challenge: Option<Challenge>,
     known: Known,
     chance: Chance,
-    /// Seconds since 1970 when the last answer came.
+    /// Time of the last answer, in seconds since 1970.
     now: u64,
     stage: Stage,
     resource: Option<Resource>,
-    /// The value of the parameter `resource`.
+    /// Value of the parameter `resource`.
     parameter: Option<String>,
     server: Option<Server>,
     registration: Option<Registration>,
     scopes: Vec<String>,
 }
 
+/// The stage of a login, named after the answer that it waits for. The URLs are those that may have
+/// the metadata; the text beside the token request is the nonce that an id token must repeat.
 #[derive(Debug)]
 enum Stage {
     Resource(VecDeque<Url>),
@@ -82,7 +84,7 @@ enum Stage {
 }
 
 impl Flow {
-    /// A login that begins now, with the challenge that asked for it, if there was one.
+    /// Begins a login, with the challenge that asked for it, if there was one.
     pub fn new(terms: Terms, kind: Kind, challenge: Option<Challenge>, known: Known, chance: Chance, now: u64) -> Self {
         let named = challenge.as_ref().and_then(|challenge| challenge.resource_metadata.as_deref());
         let stage = match Resource::places(&terms, named) {
@@ -93,7 +95,7 @@ impl Flow {
         Self { terms, kind, challenge, known, chance, now, stage, resource, parameter, server, registration, scopes }
     }
 
-    /// What is to be done now. Asked again, it says the same.
+    /// Returns what to do now. A second call returns the same.
     pub fn next(&self) -> Next {
         let revision = self.terms.revision.map(|revision| revision.as_str());
         let get = |url: Option<&Url>, which| match url.and_then(|url| Some((url, self.terms.reach(url)?))) {
@@ -123,11 +125,12 @@ impl Flow {
         }
     }
 
-    /// Takes the call-back of the page.
+    /// Takes the call-back of the login page, and makes the token request from its code.
     ///
     /// # Errors
-    /// [`OAuthError::State`], which leaves the login waiting: a call-back that does not belong to it ends nothing. Any other
-    /// error has ended it.
+    /// [`OAuthError::State`], which leaves the login waiting: a call-back that does not belong to
+    /// it ends nothing. [`OAuthError::OutOfTurn`] if the login does not wait for a call-back. Any
+    /// other error has ended the login.
     pub fn returned(&mut self, callback: &Callback, now: u64) -> Result<(), OAuthError> {
         let (Stage::Page(client, authorization), Some(server)) = (&self.stage, &self.server) else {
             return Err(OAuthError::OutOfTurn);
@@ -148,26 +151,28 @@ impl Flow {
         asked.map(drop)
     }
 
-    /// The terms of this login, as they were when it began.
+    /// Returns the terms of this login, as they were when it began.
     pub fn terms(&self) -> &Terms {
         &self.terms
     }
 
-    /// The upstream's authorization server, once it is known.
+    /// Returns the upstream's authorization server, once it is known.
     pub fn server(&self) -> Option<&Server> {
         self.server.as_ref()
     }
 
-    /// The registration that was made during this login, which outlives its failure.
+    /// Returns the registration of the login's client, if it has one. A registration that was made
+    /// during this login outlives the failure of the login.
     pub fn registration(&self) -> Option<&Registration> {
         self.registration.as_ref()
     }
 
-    /// The scopes that are asked for.
+    /// Returns the scopes that are asked for.
     pub fn scopes(&self) -> &[String] {
         &self.scopes
     }
 
+    /// Takes an answer at the current stage and goes on to the next one.
     fn take(&mut self, answered: Answered) -> Result<(), OAuthError> {
         let answer = answered.map_err(OAuthError::NoAnswer)?;
         match &mut self.stage {
@@ -231,7 +236,8 @@ impl Flow {
         }
     }
 
-    /// The resource has no metadata: an issuer that the operator pinned, else the server itself, if it is that old.
+    /// Goes on although the resource has no metadata: with the issuer that the operator pinned,
+    /// else with the server's own origin, if the server may be that old.
     fn without_metadata(&mut self) -> Result<(), OAuthError> {
         let may_be_old = self.terms.revision.is_none_or(|revision| !revision.features().resource_metadata);
         match self.terms.issuers.first() {
@@ -241,12 +247,14 @@ impl Flow {
         }
     }
 
+    /// Begins to look for the metadata of that issuer.
     fn seek(&mut self, sought: Sought) -> Result<(), OAuthError> {
         let places = sought.places(&self.terms)?;
         self.stage = Stage::Server(sought, places.into());
         Ok(())
     }
 
+    /// Checks the authorization server that was found, and chooses the scopes and the client.
     fn found(&mut self, server: &Server) -> Result<(), OAuthError> {
         self.terms.check_issuer(&server.issuer)?;
         let is_person = matches!(self.kind, Kind::Person);
@@ -263,7 +271,7 @@ impl Flow {
             offline: is_person,
         }
         .choose();
-        // Nobody sees what is asked for, so a server cannot raise it.
+        // Without a person, no one sees what is asked for, so a server must not raise it.
         self.scopes = self.known.most.clone().filter(|_| !is_person).unwrap_or(chosen);
         self.parameter = resource::parameter(&self.terms, self.resource.as_ref());
         self.server = Some(server.clone());
@@ -278,7 +286,8 @@ impl Flow {
                     }
                 }
             }
-            // These clients are known to the server beforehand; the workload's may be known by its token alone.
+            // The server knows these clients beforehand; the workload's may be known by its token
+            // alone.
             Kind::ClientCredentials | Kind::Workload(_) => {
                 let configured = self.terms.client.as_ref().ok_or(OAuthError::NoClient)?;
                 Client::configured(configured, server)
@@ -289,7 +298,7 @@ impl Flow {
         self.ask(client, server)
     }
 
-    /// The client is known: a page for a person, or the token at once.
+    /// Goes on with this client: to the login page for a person, or to the token request.
     fn ask(&mut self, client: Client, server: &Server) -> Result<(), OAuthError> {
         let grant = match &self.kind {
             Kind::Person => {
@@ -307,14 +316,16 @@ impl Flow {
         Ok(())
     }
 
+    /// Returns the terms under which this login asks for a token.
     fn asked<'a>(&'a self, server: &'a Server, client: &'a Client, scopes: &'a [String]) -> Asked<'a> {
         let moment = Moment { now: self.now, once: self.chance.once };
         Asked { terms: &self.terms, server, client, resource: self.parameter.as_deref(), scopes, moment }
     }
 }
 
-/// The scopes of a refused token's login and those that the challenge names, for the next login. `None` where a person need not
-/// be asked: the token has them all, so asking again would change nothing.
+/// Returns the issuer and the scopes of a refused token's login, for a login that is to get more.
+/// Returns `None` if the token has all scopes that the challenge names: asking a person again would
+/// change nothing.
 pub fn more(login: &Login, challenge: &Challenge) -> Option<(String, Vec<String>)> {
     let lacks = !scope::lacking(challenge, &login.tokens.scopes).is_empty();
     lacks.then(|| (login.server.issuer.clone(), login.tokens.scopes.clone()))

@@ -1,4 +1,4 @@
-//! Properties of what peers send during a login.
+//! Fuzzed properties of what peers send during a login.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::indexing_slicing, reason = "a property fails by panicking")]
 
 use bytes::Bytes;
@@ -12,7 +12,8 @@ use super::terms::Terms;
 use crate::wire::fuzz::halves;
 use crate::wire::reach::Reach;
 
-/// Challenges are read or ignored, and those that are written from what was read are read alike.
+/// Checks that challenges are read or ignored, and that a challenge written from what was read is
+/// read alike.
 pub fn challenges(data: &[u8]) {
     let read = parse(data.split(|byte| *byte == b'\n'));
     for any in &read {
@@ -28,8 +29,9 @@ pub fn challenges(data: &[u8]) {
     let _found = Challenge::bearer(data.split(|byte| *byte == b'\n'));
 }
 
-/// However servers answer, a login ends, nothing is asked outside of what the configuration allows, and no secret goes to a
-/// place that was not judged. The first line is the challenge, each further line an answer.
+/// Checks that a login ends however servers answer, that nothing is asked outside of what the
+/// configuration allows, and that no secret goes to an address that was not judged. The first line
+/// is the challenge, each further line an answer.
 pub fn logins(data: &[u8]) {
     let (challenge, rest) = halves(data);
     for (url, is_local) in [("https://mcp.example/a/mcp", false), ("http://127.0.0.1:4000/mcp", true)] {
@@ -51,7 +53,7 @@ pub fn logins(data: &[u8]) {
                 Next::Send(request) => {
                     judged(&terms, &request, is_local);
                     let body = answers.next().unwrap_or_default();
-                    // A blank line is a place without a document.
+                    // A blank line stands for an address without a document.
                     let status = if body.is_empty() { 404 } else { 200 };
                     flow.answered(Ok(Answer { status, is_json: true, body }), 1);
                 }
@@ -85,6 +87,7 @@ pub fn logins(data: &[u8]) {
     }
 }
 
+/// Checks that a request goes where the terms allow, and that a GET carries no credential.
 fn judged(terms: &Terms, request: &Request, is_local: bool) {
     assert_eq!(terms.reach(&request.url), Some(request.reach));
     assert_eq!(request.reach == Reach::Loopback, is_local, "{}", request.url);

@@ -1,13 +1,14 @@
-//! Texts that nothing but the request they are made for may show.
+//! Secret texts, which nothing but the request that needs them may show.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-/// A secret text: a token, a client's secret or key, a verifier. It is never printed and is wiped when dropped.
+/// A secret text: a token, a client's secret or key, a verifier. It is never printed and is wiped
+/// when dropped.
 ///
-/// Serialising writes the value, so what is written has to be sealed.
+/// Serialising writes the plain value, so the result must be sealed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Hidden(Zeroizing<String>);
 
@@ -16,7 +17,7 @@ impl Hidden {
         Self(Zeroizing::new(text))
     }
 
-    /// The text, for the one place that needs it.
+    /// Returns the text, for the one place that needs it.
     pub fn expose(&self) -> &str {
         &self.0
     }

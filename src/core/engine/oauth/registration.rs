@@ -1,5 +1,6 @@
-//! How headend becomes a client of an authorization server: by the operator, by its own metadata document, or by registering
-//! itself. Source: MCP 2025-11-25 and later, authorization, "Client Registration Approaches"; RFC 7591.
+//! Makes headend a client of an authorization server: by the operator's client, by headend's own
+//! metadata document, or by a registration. Source: MCP 2025-11-25 and later, authorization,
+//! "Client Registration Approaches"; RFC 7591.
 
 use url::Url;
 
@@ -14,14 +15,15 @@ use crate::wire::reach::is_loopback;
 
 const NAME: &str = "headend";
 
-/// The next step towards being a client.
+/// The client to use, or where to register one.
 #[derive(Debug)]
 pub enum Choice {
     Is(Client),
     Register(Url),
 }
 
-/// The kind of program that we claim to be. Servers allow redirects to this machine to native ones alone, or to both.
+/// The kind of application that headend claims to be. Servers allow redirects to this machine for
+/// native applications only, or for both kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum ApplicationType {
@@ -30,7 +32,7 @@ pub enum ApplicationType {
 }
 
 impl ApplicationType {
-    /// Of a redirect address.
+    /// Returns the type that a redirect address stands for.
     pub fn of(redirect_url: &str) -> Self {
         match Url::parse(redirect_url) {
             Ok(url) if url.scheme() == "https" && !is_loopback(&url) => Self::Web,
@@ -38,6 +40,7 @@ impl ApplicationType {
         }
     }
 
+    /// Returns the other type, for a second attempt.
     pub fn other(self) -> Self {
         match self {
             Self::Native => Self::Web,
@@ -46,7 +49,8 @@ impl ApplicationType {
     }
 }
 
-/// Chooses in the order of the specification: the operator's client, the metadata document, an earlier registration, a new one.
+/// Chooses a client in the order of the specification: the operator's client, the metadata
+/// document, an earlier registration, a new one.
 ///
 /// # Errors
 /// [`OAuthError::NoRegistration`].
@@ -69,7 +73,7 @@ pub fn choose(
     server.registration_endpoint.clone().map(Choice::Register).ok_or(OAuthError::NoRegistration)
 }
 
-/// The members that describe us, in a registration and in a metadata document.
+/// Returns the members that describe headend in a registration.
 fn description(redirect_url: &str, application: ApplicationType, method: &str) -> RawObject {
     let list = |items: &[&str]| RawJson::list(items.iter().map(|item| RawJson::string(item)));
     let mut object = RawObject::of_strings(&[("client_name", NAME)]);
@@ -81,7 +85,7 @@ fn description(redirect_url: &str, application: ApplicationType, method: &str) -
     object
 }
 
-/// The request of a registration.
+/// Makes the request of a registration.
 ///
 /// # Errors
 /// [`OAuthError::Unreachable`].
@@ -123,10 +127,10 @@ pub fn read(terms: &Terms, server: &Server, scopes: &[String], answer: &Answer) 
         redirect_url: terms.redirect_url.clone(),
         scopes: scopes.to_vec(),
         id: document.needed("client_id")?,
-        // A public client has none, which some servers write as an empty text.
+        // A public client has no secret, for which some servers write an empty text.
         secret: document.text_or_empty("client_secret")?.map(super::hidden::Hidden::new),
         method: document.text_or_empty("token_endpoint_auth_method")?,
-        // Zero stands for never.
+        // Zero means that the secret never expires.
         expires: document.seconds("client_secret_expires_at").filter(|end| *end > 0),
     })
 }

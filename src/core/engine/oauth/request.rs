@@ -8,23 +8,25 @@ use super::error::{Document, NoAnswer, OAuthError};
 use super::hidden::Hidden;
 use crate::wire::reach::Reach;
 
-/// A request that somebody else sends: `accept: application/json`, no redirects, bounds in size and time.
+/// A request for the shell to send: with `accept: application/json`, without redirects, within
+/// bounds of size and time.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub url: Url,
-    /// Which addresses its host may have.
+    /// Addresses that the host may have.
     pub reach: Reach,
     pub content: Content,
-    /// The whole value of `Authorization`, if the client says so who it is.
+    /// Value of `Authorization`, if the client authenticates by it.
     pub authorization: Option<Hidden>,
-    /// Value of `MCP-Protocol-Version`, where it is known. Source: MCP 2025-03-26, authorization, 2.3.1.
+    /// Value of `MCP-Protocol-Version`, if it is known. Source: MCP 2025-03-26, authorization,
+    /// 2.3.1.
     pub revision: Option<&'static str>,
 }
 
 /// The body of a request.
 #[derive(Clone, Debug)]
 pub enum Content {
-    /// None: a GET.
+    /// No body: a GET.
     None,
     /// `application/x-www-form-urlencoded`
     Form(Hidden),
@@ -32,24 +34,24 @@ pub enum Content {
     Json(Bytes),
 }
 
-/// The answer to a request, whole.
+/// The whole answer to a request.
 #[derive(Clone, Debug)]
 pub struct Answer {
     pub status: u16,
-    /// `content-type` is JSON.
+    /// True if `content-type` is JSON.
     pub is_json: bool,
     pub body: Bytes,
 }
 
-/// An answer, or why there is none.
+/// An answer, or the reason why there is none.
 pub type Answered = Result<Answer, NoAnswer>;
 
-/// A form's body.
+/// The body of a form.
 #[derive(Default)]
 pub(super) struct Form(Vec<(&'static str, Hidden)>);
 
 impl Request {
-    /// A document to read.
+    /// Makes the request for a document.
     pub(super) fn get(url: Url, reach: Reach, revision: Option<&'static str>) -> Self {
         Self { url, reach, content: Content::None, authorization: None, revision }
     }
@@ -60,10 +62,11 @@ impl Answer {
         (200..300).contains(&self.status)
     }
 
-    /// The document, unless the server has none at this place: single-page sites answer any path with a page.
+    /// Reads the document; `None` if the server has none at this address. A page counts as none:
+    /// single-page sites answer any path with one.
     ///
     /// # Errors
-    /// A failure of the server, after which nothing is known.
+    /// A redirect, or a failure of the server, after which nothing is known.
     pub(super) fn document(&self, which: Document) -> Result<Option<Read>, OAuthError> {
         match self.status {
             200..300 if self.is_json => Ok(Read::of(which, &self.body)),

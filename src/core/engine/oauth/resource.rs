@@ -1,4 +1,5 @@
-//! Metadata of the protected resource: where it is, and what may be believed of it. Source: RFC 9728.
+//! Metadata of the protected resource: where it is, and how much of it is believed. Source: RFC
+//! 9728.
 
 use url::Url;
 
@@ -13,16 +14,18 @@ const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 pub struct Resource {
     /// The identifier, byte for byte as it was published.
     pub resource: String,
-    /// Issuers, never empty.
+    /// Issuers; never empty.
     pub issuers: Vec<String>,
     pub scopes: Option<Vec<String>>,
 }
 
 impl Resource {
-    /// Places to ask in this order until one has the document: the challenge's, else below the upstream's path, else at the root.
+    /// Returns the addresses to ask, in this order, until one has the document: the challenge's,
+    /// then one below the upstream's path, then one at the root.
     ///
     /// # Errors
-    /// [`OAuthError::ForeignMetadata`]: metadata comes from the upstream's own origin.
+    /// [`OAuthError::ForeignMetadata`] if the challenge's address is not at the upstream's own
+    /// origin, and [`OAuthError::Unreachable`].
     pub fn places(terms: &Terms, named: Option<&str>) -> Result<Vec<Url>, OAuthError> {
         let mut places = Vec::new();
         if let Some(named) = named {
@@ -46,10 +49,10 @@ impl Resource {
         Ok(places)
     }
 
-    /// Reads the document.
+    /// Reads the metadata.
     ///
     /// # Errors
-    /// [`OAuthError::OtherResource`] where it is about another resource, and [`OAuthError::Document`].
+    /// [`OAuthError::OtherResource`] if it is about another resource, and [`OAuthError::Document`].
     pub fn read(terms: &Terms, document: &Read) -> Result<Self, OAuthError> {
         let resource = document.needed("resource")?;
         // The operator's own text needs no proof.
@@ -65,10 +68,10 @@ impl Resource {
     }
 }
 
-/// The value of the parameter `resource`.
+/// Returns the value of the parameter `resource`.
 ///
-/// Without metadata a server of before 2025-06-18 does not know the parameter; where the operator pinned an issuer, it is the
-/// upstream's own address.
+/// Without metadata there is none, since a server of before 2025-06-18 does not know the parameter;
+/// but if the operator pinned an issuer, it is the upstream's own address.
 pub fn parameter(terms: &Terms, published: Option<&Resource>) -> Option<String> {
     match (&terms.resource, published) {
         (ResourceRule::Omit, _) => None,
@@ -79,7 +82,7 @@ pub fn parameter(terms: &Terms, published: Option<&Resource>) -> Option<String> 
     }
 }
 
-/// Without a fragment, and without the slash that a URL parser adds to a bare host.
+/// Returns a URL without its fragment, and without the slash that a URL parser adds to a bare host.
 fn canonical(url: &Url) -> String {
     let mut url = url.clone();
     url.set_fragment(None);
@@ -88,7 +91,7 @@ fn canonical(url: &Url) -> String {
     text.strip_suffix('/').filter(|_| is_bare).unwrap_or(text).to_owned()
 }
 
-/// Whether a resource is this URL or a place above it on the same server.
+/// Returns whether a resource is this URL, or a place above it on the same server.
 fn covers(resource: &str, url: &Url) -> bool {
     let Some(resource) = parsed(resource) else { return false };
     let above = resource.path().trim_end_matches('/');

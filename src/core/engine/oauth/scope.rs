@@ -1,32 +1,34 @@
-//! Which rights are asked for.
+//! Chooses the scopes that a login asks for.
 //!
-//! The challenge says what a token needs; without one the resource's metadata does. Nothing else is assumed. Source: MCP
-//! 2025-11-25 and later, authorization, "Scope Selection Strategy" and "Scope Challenge Handling".
+//! The challenge says which scopes a token needs; without one, the resource's metadata does. No
+//! other scopes are assumed. Source: MCP 2025-11-25 and later, authorization, "Scope Selection
+//! Strategy" and "Scope Challenge Handling".
 
 use super::challenge::Challenge;
 
-/// Source: `OpenID` Connect Core, 11.
+/// The scope of a login that outlives its first token. Source: `OpenID` Connect Core, 11.
 pub const OFFLINE: &str = "offline_access";
 const MAX_SCOPES: usize = 256;
 
-/// The origins of scopes.
+/// The sources of scopes for one login.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sources<'a> {
-    /// The operator's.
+    /// The operator's scopes.
     pub configured: &'a [String],
-    /// Those of the token that was refused for too few of them.
+    /// Scopes of the token that was refused for too few of them.
     pub granted: &'a [String],
+    /// The scopes of the challenge, as a text.
     pub challenge: Option<&'a str>,
     /// `scopes_supported` of the resource.
     pub resource: Option<&'a [String]>,
     /// `scopes_supported` of the authorization server.
     pub server: &'a [String],
-    /// The login shall outlive its first token.
+    /// True if the login shall outlive its first token.
     pub offline: bool,
 }
 
 impl Sources<'_> {
-    /// The scopes to ask for, each once; none: the parameter is left out.
+    /// Returns the scopes to ask for, each once. If there are none, the parameter is left out.
     pub fn choose(&self) -> Vec<String> {
         let mut chosen = Vec::new();
         let mut add = |scope: &str| {
@@ -48,24 +50,25 @@ impl Sources<'_> {
     }
 }
 
-/// The scopes in a text.
+/// Splits a text into its scopes.
 pub fn split(text: &str) -> impl Iterator<Item = &str> {
     text.split(' ').filter(|scope| !scope.is_empty())
 }
 
-/// Source: RFC 6749, 3.3.
+/// Returns whether a text is a valid scope. Source: RFC 6749, 3.3.
 fn is_scope(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| matches!(byte, b'!' | b'#'..=b'[' | b']'..=b'~'))
 }
 
-/// Re-authorizations for one call: at most two, or a server that is never content would ask for ever.
+/// The number of re-authorizations for one call. There are at most two, or a server that is never
+/// content would ask for ever.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepUps(u8);
 
 impl StepUps {
     const MOST: u8 = 2;
 
-    /// Counts one more; false when there were enough.
+    /// Counts one more; false, and counts nothing, if there were enough.
     pub fn another(&mut self) -> bool {
         let may = self.0 < Self::MOST;
         self.0 += u8::from(may);
@@ -73,7 +76,7 @@ impl StepUps {
     }
 }
 
-/// The scopes that a challenge wants and a token lacks; empty where the token has all that it names.
+/// Returns the scopes that a challenge names and a token lacks.
 pub fn lacking<'a>(challenge: &'a Challenge, granted: &[String]) -> Vec<&'a str> {
     let wanted = challenge.scope.as_deref().unwrap_or_default();
     split(wanted).filter(|scope| !granted.iter().any(|one| one == scope)).collect()

@@ -1,7 +1,7 @@
-//! Metadata of an authorization server: where it is, and what may be believed of it.
+//! Metadata of an authorization server: where it is, and how much of it is believed.
 //!
-//! Source: RFC 8414; `OpenID` Connect Discovery 1.0; MCP 2025-11-25 and later, authorization, "Authorization Server Metadata
-//! Discovery"; MCP 2025-03-26, authorization, 2.3.
+//! Source: RFC 8414; `OpenID` Connect Discovery 1.0; MCP 2025-11-25 and later, authorization,
+//! "Authorization Server Metadata Discovery"; MCP 2025-03-26, authorization, 2.3.
 
 use serde::{Deserialize, Serialize};
 use url::Url;
@@ -16,20 +16,20 @@ const OPENID: &str = "/.well-known/openid-configuration";
 /// The part of an authorization server's metadata that logins need.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Server {
-    /// The server's own text, and compared as text from then on.
+    /// The server's own text, which is compared as text from then on.
     pub issuer: String,
     pub authorization_endpoint: Option<Url>,
     pub token_endpoint: Url,
     pub registration_endpoint: Option<Url>,
     pub revocation_endpoint: Option<Url>,
-    /// Ways in which clients say who they are; `None` where the server does not say.
+    /// Methods by which clients authenticate; `None` if the server does not say.
     pub auth_methods: Option<Vec<String>>,
     pub scopes: Vec<String>,
-    /// PKCE with S256.
+    /// True if PKCE with S256 is offered.
     pub pkce: bool,
-    /// `authorization_response_iss_parameter_supported`
+    /// `authorization_response_iss_parameter_supported`: the server names itself in its answers.
     pub names_itself: bool,
-    /// `client_id_metadata_document_supported`
+    /// `client_id_metadata_document_supported`: a client's id may be the address of its metadata.
     pub client_documents: bool,
 }
 
@@ -38,12 +38,13 @@ pub struct Server {
 pub enum Sought {
     /// The issuer that the resource's metadata or the operator named.
     Named(String),
-    /// No metadata: the server's own origin, as in 2025-03-26.
+    /// The server's own origin, as in 2025-03-26, because there is no metadata that names an
+    /// issuer.
     OwnOrigin,
 }
 
 impl Sought {
-    /// Places to ask in this order until one has the document.
+    /// Returns the addresses to ask, in this order, until one has the document.
     ///
     /// # Errors
     /// [`OAuthError::UnsafeAddress`] and [`OAuthError::Unreachable`].
@@ -68,7 +69,7 @@ impl Sought {
         Ok(places)
     }
 
-    /// Whether metadata with this issuer is that server's.
+    /// Returns whether metadata with this issuer is that of the server which is looked for.
     fn is(&self, terms: &Terms, issuer: &str) -> bool {
         match self {
             Self::Named(named) => same_issuer(named, issuer),
@@ -76,10 +77,10 @@ impl Sought {
         }
     }
 
-    /// The server when it publishes no metadata anywhere.
+    /// Returns the server with the default endpoints of 2025-03-26, if it publishes no metadata.
     ///
     /// # Errors
-    /// [`OAuthError::NoMetadata`] unless it is a server's own origin.
+    /// [`OAuthError::Document`], unless the server's own origin is looked for.
     pub fn default_server(&self, terms: &Terms) -> Result<Server, OAuthError> {
         let Self::OwnOrigin = self else { return Err(OAuthError::Document(Document::Server, "not found")) };
         let at = |path: &str| {
@@ -97,7 +98,7 @@ impl Sought {
             revocation_endpoint: None,
             auth_methods: None,
             scopes: Vec::new(),
-            // Required of these servers; there is no metadata to say so.
+            // Required of these servers, though no metadata says so.
             pkce: true,
             names_itself: false,
             client_documents: false,
@@ -106,10 +107,11 @@ impl Sought {
 }
 
 impl Server {
-    /// Reads the document. Endpoints are judged like all addresses that a peer names.
+    /// Reads the document. Its endpoints are judged like all addresses that a peer names.
     ///
     /// # Errors
-    /// [`OAuthError::OtherIssuer`], [`OAuthError::Document`], [`OAuthError::UnsafeAddress`] and [`OAuthError::Unreachable`].
+    /// [`OAuthError::OtherIssuer`], [`OAuthError::Document`], [`OAuthError::UnsafeAddress`] and
+    /// [`OAuthError::Unreachable`].
     pub fn read(terms: &Terms, sought: &Sought, document: &Read) -> Result<Self, OAuthError> {
         let issuer = document.needed("issuer")?;
         if !sought.is(terms, &issuer) {

@@ -1,4 +1,5 @@
-//! The operator's words about the login of one upstream, and the addresses that documents of peers may name under them.
+//! The operator's terms for the login of one upstream, and the addresses that documents of peers
+//! may name under them.
 
 use std::sync::Arc;
 
@@ -11,16 +12,16 @@ use crate::mcp::version::Revision;
 use crate::wire::foreign;
 use crate::wire::reach::{Reach, is_loopback};
 
-/// Bytes of an issuer's address in a sentence for the operator.
+/// Longest address of an issuer in a sentence for the operator, in bytes.
 const MAX_SHOWN: usize = 200;
 
 /// The settings of `[upstreams.NAME.auth]` that a login needs, and what is known of the upstream.
 #[derive(Clone, Debug)]
 pub struct Terms {
-    /// The upstream's URL of the configuration.
+    /// The upstream's URL in the configuration.
     pub url: Url,
-    /// Issuers that the operator pins, as text; none: any that the server names, or `first_issuer`
-    /// alone.
+    /// Issuers that the operator pins, as text. If there are none, any issuer is allowed that the
+    /// server names, or `first_issuer` alone.
     pub issuers: Vec<String>,
     /// Issuer of the first login at this upstream, from the store. It counts while `issuers` is
     /// empty.
@@ -29,14 +30,14 @@ pub struct Terms {
     /// platform.
     pub is_unattended: bool,
     pub client: Option<Configured>,
-    /// Where the operator serves our client id metadata document.
+    /// Address at which the operator serves headend's client id metadata document.
     pub client_metadata_url: Option<String>,
     /// Scopes that are always asked for.
     pub scopes: Vec<String>,
     pub resource: ResourceRule,
-    /// Where the login page sends the browser.
+    /// Address to which the login page sends the browser.
     pub redirect_url: String,
-    /// The upstream's revision, if a handshake got so far before.
+    /// The upstream's revision, if an earlier handshake got so far.
     pub revision: Option<Revision>,
 }
 
@@ -49,13 +50,13 @@ pub struct Configured {
 }
 
 impl Configured {
-    /// Whether the client proves itself with a secret or a key.
+    /// Returns whether the client proves itself with a secret or a key.
     fn has_credential(&self) -> bool {
         self.secret.is_some() || self.key.is_some()
     }
 }
 
-/// The parameter `resource` of requests.
+/// The rule for the parameter `resource` of requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ResourceRule {
     /// As the server publishes it.
@@ -68,10 +69,10 @@ pub enum ResourceRule {
 }
 
 impl Terms {
-    /// How far a URL that a peer named may lead; `None` for one that may not be asked at all.
+    /// Returns how far a URL that a peer named may lead; `None` if it must not be asked at all.
     ///
-    /// `http` is for this machine alone and only where the upstream is on this machine too; such an upstream can name nothing
-    /// else, unless the operator pinned it.
+    /// `http` is for this machine alone, and only if the upstream is on this machine too. Such an
+    /// upstream can name nothing else, unless the operator pinned it.
     pub fn reach(&self, url: &Url) -> Option<Reach> {
         let is_own = url.origin() == self.url.origin();
         let is_pinned = || self.pins().any(|pin| pin.origin() == url.origin());
@@ -85,7 +86,7 @@ impl Terms {
         reach.admits_host(url).then_some(reach)
     }
 
-    /// An address in a document, if it may be asked.
+    /// Parses an address in a document, and checks that it may be asked.
     ///
     /// # Errors
     /// [`OAuthError::UnsafeAddress`] and [`OAuthError::Unreachable`].
@@ -95,11 +96,11 @@ impl Terms {
         Ok(url)
     }
 
-    /// Checks that a login at this issuer is one that the operator wants. Nothing is sent to an
-    /// issuer before this check.
+    /// Checks that the operator wants a login at this issuer. Nothing is sent to an issuer before
+    /// this check.
     ///
-    /// A credential belongs to one issuer: the configuration names it, since whatever the server
-    /// names would get the credential.
+    /// A credential belongs to one issuer, which the configuration names: otherwise any issuer that
+    /// the server names would get the credential.
     ///
     /// # Errors
     /// [`OAuthError::OneIssuer`] if a credential has no issuer of its own or several,
@@ -117,37 +118,39 @@ impl Terms {
         }
     }
 
-    /// The first issuer of a server's list that [`Self::check_issuer`] admits.
+    /// Returns the first issuer of a server's list that [`Self::check_issuer`] admits.
     ///
     /// # Errors
-    /// As [`Self::check_issuer`], about the first one of the list.
+    /// As [`Self::check_issuer`], for the first issuer of the list.
     pub(super) fn issuer(&self, listed: &[String]) -> Result<String, OAuthError> {
         let admitted = listed.iter().find(|issuer| self.check_issuer(issuer).is_ok());
         let first = admitted.or(listed.first()).ok_or(OAuthError::NoMetadata)?;
         self.check_issuer(first).map(|()| first.clone())
     }
 
+    /// Returns the pinned issuers that are usable addresses.
     fn pins(&self) -> impl Iterator<Item = Url> + '_ {
         self.issuers.iter().filter_map(|issuer| parsed(issuer))
     }
 }
 
-/// The failure of a login at another issuer than that of the first login.
+/// Returns the error for a login at another issuer than that of the first login.
 pub fn other_than_first(named: &str, first: &str) -> OAuthError {
     OAuthError::OtherThanFirst { named: shown_issuer(named), first: first.to_owned() }
 }
 
-/// An issuer that a server names, as an operator may be shown it and write it: its address in
-/// ASCII. `None` for a text that is no address of a usual length.
+/// Returns the address of an issuer that a server names, in ASCII, as an operator may be shown it
+/// and write it. `None` for a text that is no address of a usual length.
 fn shown_issuer(text: &str) -> Option<String> {
     let url = parsed(text)?;
     let shown = if is_bare(&url) { url.as_str().trim_end_matches('/') } else { url.as_str() };
     (shown.len() <= MAX_SHOWN).then(|| shown.to_owned())
 }
 
-/// Whether two texts name one issuer: they are equal, but for the slash that a URL parser adds to a bare host. Servers whose library
-/// parses the issuer publish it with that slash, while the issuer itself has none (RFC 3986, 6.2.3: the two are one address).
-/// A text with letters outside ASCII is the same as its address in ASCII.
+/// Returns whether two texts name one issuer. They must be equal, but for the slash that a URL
+/// parser adds to a bare host: servers whose library parses the issuer publish it with that slash,
+/// while the issuer itself has none (RFC 3986, 6.2.3: the two are one address). A text with letters
+/// outside ASCII equals its address in ASCII.
 pub(super) fn same_issuer(one: &str, other: &str) -> bool {
     let without = |text: &str| text.strip_suffix('/').unwrap_or(text).to_owned();
     let is_bare = || parsed(one).is_some_and(|url| is_bare(&url));
@@ -156,15 +159,17 @@ pub(super) fn same_issuer(one: &str, other: &str) -> bool {
     one == other || (without(one) == without(other) && is_bare()) || (has_other_letters() && is_one_address())
 }
 
+/// Returns whether a URL has nothing behind its host.
 fn is_bare(url: &Url) -> bool {
     url.path() == "/" && url.query().is_none()
 }
 
-/// A URL that all parsers read alike: no characters that some of them drop or turn round, no user, no fragment, and none that a
-/// shell reads, since people copy addresses into one.
+/// Parses a URL that all parsers read alike: without characters that some of them drop or turn
+/// round, without a user or a fragment, and without characters that a shell interprets, since
+/// people copy addresses into one.
 pub fn parsed(text: &str) -> Option<Url> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:/?@!*+,=&%[]".contains(&byte);
-    // What is not ASCII is judged once it is encoded, but for what is not seen.
+    // Letters outside ASCII are judged once they are encoded; hidden characters are refused here.
     if text.contains(foreign::is_hidden) || !text.bytes().all(|byte| !byte.is_ascii() || is_plain(byte)) {
         return None;
     }

@@ -1,4 +1,4 @@
-//! Tokens: the requests for them, what is kept of a login, and its end.
+//! Tokens: the requests for them, the login that is kept of them, and its end.
 //!
 //! Source: RFC 6749, 4.1.3, 4.4, 5, 6; RFC 7009; RFC 7523, 2.1; RFC 8707, 2.2.
 
@@ -16,33 +16,35 @@ use super::terms::Terms;
 use crate::wire::frame::{Bounds, Frame};
 use crate::wire::raw::{RawJson, RawObject};
 
-/// A token that lives longer is asked for again after this time; servers write odd numbers.
+/// Longest lifetime of a token that is believed, in seconds; servers write odd numbers.
 const LONGEST: u64 = 10 * 365 * 24 * 3600;
 const MAX_ACCOUNT: usize = 200;
 
-/// Everything that a login is: whose it is, where, as whom, and its tokens. Serialised, it has to be sealed.
+/// A login: at which server, as which client, for which account, and its tokens. Its serialised
+/// form must be sealed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Login {
     pub server: Server,
-    /// The client that headend registered for it; none: the operator's, or the metadata document.
+    /// The client that headend registered for the login; `None` for the operator's client and for
+    /// the metadata document.
     pub registration: Option<Registration>,
-    /// The client's id at this login, to notice another one in the configuration.
+    /// Id of the client at this login, by which a change of the configuration is noticed.
     pub client_id: String,
-    /// The parameter `resource` of its requests.
+    /// Value of the parameter `resource` in the requests.
     pub resource: Option<String>,
     pub tokens: Tokens,
-    /// The account, where an id token says so: for people, and to tell accounts apart.
+    /// The account, if an id token names one: for people, and to tell accounts apart.
     pub account: Option<Account>,
 }
 
-/// Tokens of a login.
+/// The tokens of a login.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tokens {
     pub access: Hidden,
     pub refresh: Option<Hidden>,
-    /// Seconds since 1970, if the server says.
+    /// Expiry of the access token in seconds since 1970, if the server names it.
     pub expires: Option<u64>,
-    /// Scopes of the token: as the server said, else as they were asked for.
+    /// Scopes of the access token: as the server said, else as they were asked for.
     pub scopes: Vec<String>,
 }
 
@@ -50,7 +52,7 @@ pub struct Tokens {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account {
     pub subject: String,
-    /// An address or a name, for people.
+    /// E-mail address or name of the account, for people.
     pub shown: String,
 }
 
@@ -62,25 +64,27 @@ pub(super) enum Grant<'a> {
         redirect_url: &'a str,
         verifier: &'a Hidden,
     },
+    /// The client's own rights.
     Client,
-    /// A token of the workload that its platform signed.
+    /// A token of the workload, signed by its platform.
     Workload(&'a Hidden),
     Refresh(&'a Hidden),
 }
 
-/// Where and as whom a token is asked for.
+/// The terms under which a token is asked for.
 #[derive(Debug)]
 pub(super) struct Asked<'a> {
     pub(super) terms: &'a Terms,
     pub(super) server: &'a Server,
     pub(super) client: &'a Client,
     pub(super) resource: Option<&'a str>,
-    /// Empty: the parameter is left out.
+    /// Scopes to ask for. If empty, the parameter is left out.
     pub(super) scopes: &'a [String],
     pub(super) moment: Moment,
 }
 
 impl Asked<'_> {
+    /// Makes the request for a token.
     pub(super) fn request(&self, grant: &Grant<'_>) -> Result<Request, OAuthError> {
         let mut form = Form::default();
         match grant {
@@ -109,19 +113,21 @@ impl Asked<'_> {
         self.post(&self.server.token_endpoint, form)
     }
 
+    /// Makes a request with a form, to which the client's proof is added.
     fn post(&self, url: &url::Url, mut form: Form) -> Result<Request, OAuthError> {
         let authorization = self.client.prove(&mut form, self.server, self.moment)?;
-        // Judged again: a login of before a change of the configuration may lead elsewhere now.
+        // Judged again: the address of a login may no longer be allowed after a change of the
+        // configuration.
         let reach = self.terms.reach(url).ok_or(OAuthError::Unreachable(Document::Server))?;
         Ok(Request { url: url.clone(), reach, content: Content::Form(form.encode()), authorization, revision: None })
     }
 }
 
 impl Login {
-    /// The request that renews the tokens; `None` for a login without a refresh token.
+    /// Makes the request that renews the tokens; `None` for a login without a refresh token.
     ///
     /// # Errors
-    /// [`OAuthError::NoClient`] where the operator's client is gone, those of
+    /// [`OAuthError::NoClient`] if the operator's client is gone, the errors of
     /// [`Terms::check_issuer`], [`OAuthError::Unreachable`], [`OAuthError::Key`].
     pub fn refresh(&self, terms: &Terms, moment: Moment) -> Result<Option<Request>, OAuthError> {
         let Some(token) = &self.tokens.refresh else { return Ok(None) };
@@ -129,20 +135,23 @@ impl Login {
         self.asked(terms, &client, moment).request(&Grant::Refresh(token)).map(Some)
     }
 
-    /// The login with the tokens of a refresh. A server that sends no new refresh token leaves the old one good.
+    /// Returns the login with the tokens of a refresh. If the server sends no new refresh token,
+    /// the old one stays good.
     ///
     /// # Errors
-    /// Those of [`Tokens::read`]. After [`OAuthError::ends_grant`] the login is over, if it is still the one that was tried.
+    /// As [`Tokens::read`]. After an error with [`OAuthError::ends_grant`] the login is over, if it
+    /// is still the one that was tried.
     pub fn refreshed(&self, answer: &Answer, now: u64) -> Result<Self, OAuthError> {
         let (mut tokens, _) = Tokens::read(answer, &self.tokens.scopes, now)?;
         tokens.refresh = tokens.refresh.or_else(|| self.tokens.refresh.clone());
         Ok(Self { tokens, ..self.clone() })
     }
 
-    /// The requests that end the login at the server, the refresh token's first. Answers do not matter.
+    /// Makes the requests that revoke the tokens at the server, the refresh token first. Their
+    /// answers do not matter.
     ///
     /// # Errors
-    /// Those of [`Self::refresh`].
+    /// As [`Self::refresh`].
     pub fn revoke(&self, terms: &Terms, moment: Moment) -> Result<Vec<Request>, OAuthError> {
         let Some(endpoint) = &self.server.revocation_endpoint else { return Ok(Vec::new()) };
         let client = self.client(terms)?;
@@ -157,7 +166,8 @@ impl Login {
         .collect()
     }
 
-    /// Whether the configuration still means this login: its issuer is one that may be used, and its client is the same.
+    /// Returns whether the configuration still means this login: its issuer may be used, and its
+    /// client is the same.
     pub fn fits(&self, terms: &Terms) -> bool {
         self.client(terms).is_ok()
     }
@@ -166,6 +176,7 @@ impl Login {
         Asked { terms, server: &self.server, client, resource: self.resource.as_deref(), scopes: &[], moment }
     }
 
+    /// Returns the client of this login, if the configuration still means the login.
     fn client(&self, terms: &Terms) -> Result<Client, OAuthError> {
         terms.check_issuer(&self.server.issuer)?;
         let client = match (&self.registration, &terms.client) {
@@ -181,7 +192,8 @@ impl Login {
 }
 
 impl Tokens {
-    /// Reads the answer of a token endpoint, and the claims of an id token beside it.
+    /// Reads the answer of a token endpoint, and the claims of an id token in it. `asked` are the
+    /// scopes if the server names none.
     ///
     /// # Errors
     /// [`OAuthError::Refused`], [`OAuthError::NoAnswer`], [`OAuthError::Token`].
@@ -225,8 +237,8 @@ impl Tokens {
     }
 }
 
-/// The claims of an id token that its own issuer sent on a connection of ours, which vouches for them. Source: `OpenID` Connect
-/// Core, 3.1.3.7, 6.
+/// Reads the claims of an id token without checking its signature: the issuer itself sent the token
+/// on a connection of ours, which vouches for it. Source: `OpenID` Connect Core, 3.1.3.7, 6.
 fn claims(token: &str) -> Option<RawObject> {
     let payload = token.split('.').nth(1)?;
     let bytes = BASE64URL_NOPAD.decode(payload.as_bytes()).ok()?;
@@ -234,10 +246,10 @@ fn claims(token: &str) -> Option<RawObject> {
     RawObject::parse(&RawJson::checked(frame.bytes().clone()).ok()?).ok()
 }
 
-/// The account in an id token.
+/// Returns the account that the claims of an id token name.
 ///
 /// # Errors
-/// [`OAuthError::Mixed`] where it is of another issuer or answers another login.
+/// [`OAuthError::Mixed`] if the id token is of another issuer or answers another login.
 pub(super) fn account(
     claims: Option<&RawObject>,
     server: &Server,

@@ -1,4 +1,4 @@
-//! Lines of an upstream that were not kept: too large, or without room.
+//! Takes lines of an upstream that were not kept: too large, or without room.
 
 use std::time::Instant;
 
@@ -14,8 +14,8 @@ use crate::wire::start::Start;
 use crate::wire::unreadable::Unreadable;
 
 impl<P: CallPort> Peer<P> {
-    /// A line was skipped. Its call or the reading of its list ends; where its start does not tell whose it is, all that are in
-    /// flight do.
+    /// Takes a line of which only `start` was kept. Ends the call or the list reading that the line
+    /// answers; if its start does not tell, ends all that are in flight.
     pub fn handle_skipped(&mut self, start: &[u8], failure: &Failure, now: Instant) {
         self.fault(Fault::Oversize);
         // A lack of room is not the server's doing.
@@ -26,12 +26,12 @@ impl<P: CallPort> Peer<P> {
         let ours = |id| std::str::from_utf8(id).ok()?.parse().ok().map(WireId);
         match start {
             Start::Request(_) | Start::Notifies | Start::Asks => {}
-            // It was the answer, so that there is nothing to cancel.
+            // The skipped line was the answer, so there is nothing to cancel.
             Start::Answer(id) if let Some(id) = ours(id) => {
                 self.give_up(id, failure, End::Answered, now);
             }
             Start::Answer(_) | Start::Unknown => {
-                // Those that are asked for again on the way are not given up a second time.
+                // Lists that are read again meanwhile are not given up a second time.
                 for id in self.pending.find_all(|waiting| matches!(waiting, Waiting::Call(_) | Waiting::List(..))) {
                     if self.give_up(id, failure, End::GivenUp, now) {
                         self.cancelled(id, "a message of the server was too large to be read", now);
@@ -41,7 +41,8 @@ impl<P: CallPort> Peer<P> {
         }
     }
 
-    /// A request was not delivered, or its delivery failed. Its call or the reading of its list ends.
+    /// Ends the call or the list reading whose request was not delivered, or whose delivery failed.
+    /// A call that may have been executed is cancelled.
     pub fn handle_refused(&mut self, id: &RawJson, failure: &Failure, now: Instant) {
         if let Some(id) = WireId::from_raw(id) {
             let was_call = self.give_up(id, failure, End::GivenUp, now);
@@ -51,7 +52,8 @@ impl<P: CallPort> Peer<P> {
         }
     }
 
-    /// Ends a call or the reading of a list without its answer; other requests of our own go on waiting. Whether it was a call.
+    /// Ends a call or a list reading without its answer, and returns whether it was a call. Leaves
+    /// all other requests of ours in flight.
     fn give_up(&mut self, id: WireId, failure: &Failure, end: End, now: Instant) -> bool {
         if !matches!(self.pending.get_mut(id), Some(Waiting::Call(_) | Waiting::List(..))) {
             return false;

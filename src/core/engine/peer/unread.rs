@@ -1,5 +1,5 @@
-//! Lines of an upstream that are no message. One that names a request of ours ends it: nothing
-//! better will come.
+//! Takes lines of an upstream that are no message. A line that names a request of ours ends it: no
+//! better answer will come.
 
 use std::time::Instant;
 
@@ -17,24 +17,24 @@ use crate::wire::raw::{RawJson, RawObject};
 use crate::wire::start::answered_by;
 use crate::wire::unreadable::{Unreadable, plain_text};
 
-/// Why a connection with a terminal in between is of no use.
+/// Reason why a connection with a terminal in between is of no use.
 const ECHO: &str = "the server sends back what it gets, as a terminal does; start it without one (no `-t` for `docker` and \
                     `ssh`, no `script`)";
 
 impl<P: CallPort> Peer<P> {
-    /// A frame that is no message.
+    /// Reports a frame that is no message, and ends the request of ours that it answers, if any.
     pub(super) fn handle_malformed(&mut self, frame: &Frame, error: &MessageError, now: Instant) {
         if matches!(error, MessageError::Syntax) {
             return self.handle_no_json(frame.bytes(), now);
         }
         let object = RawJson::checked(frame.bytes().clone()).and_then(|text| RawObject::parse(&text)).ok();
-        // A message that asks has an id of its server's own.
+        // If the message asks for something, its id is the server's own.
         let answers = |object: &RawObject| object.get("method").is_none() || object.get("result").is_some();
         let id = object.filter(answers).and_then(|object| WireId::from_raw(object.get("id")?));
         self.refuse(id, Unreadable::new(frame.bytes(), error.to_string()), now);
     }
 
-    /// A line that is no JSON.
+    /// Reports a line that is no JSON, and ends the request of ours that it answers, if it tells.
     pub(super) fn handle_no_json(&mut self, line: &[u8], now: Instant) {
         let text = plain_text(line);
         let digits = answered_by(&text).map(|id| id.trim_ascii_start().strip_prefix(b"\"").unwrap_or(id));
@@ -43,22 +43,23 @@ impl<P: CallPort> Peer<P> {
         self.refuse(id, Unreadable::no_json(line), now);
     }
 
-    /// A batch without messages.
+    /// Reports a batch without messages.
     pub(super) fn handle_empty_batch(&mut self, frame: &Frame) {
         self.fault(Fault::Garbage);
         self.name(Unreadable::new(frame.bytes(), "an empty batch"));
     }
 
-    /// An answer that no request of ours waits for. An error without an id says that the server
-    /// could not read a message of the gateway.
+    /// Reports a response that no request of ours waits for. If it is an error without an id, the
+    /// server could not read a message of the gateway.
     pub(super) fn handle_unknown(&mut self, frame: &Frame) {
         self.fault(Fault::UnknownReply);
-        // It was read, so it is no reason for a failed start.
+        // The response itself was readable, so it is no reason for a failed start.
         let why = "an answer to no request that is open";
         self.tell(PeerEvent::Unreadable(Unreadable { is_meant: false, ..Unreadable::new(frame.bytes(), why) }));
     }
 
-    /// Names bytes that were not read. The first ones of a handshake are the reason if it fails.
+    /// Reports bytes that are no message. During the handshake, keeps the first of them as part of
+    /// the reason if the handshake fails.
     pub(super) fn name(&mut self, unreadable: Unreadable) {
         if let State::Opening { .. } = self.state
             && self.unread.as_ref().is_none_or(|first| !first.is_meant && unreadable.is_meant)
@@ -68,7 +69,8 @@ impl<P: CallPort> Peer<P> {
         self.tell(PeerEvent::Unreadable(unreadable));
     }
 
-    /// Ends the request that the line answers, if it tells, and says why.
+    /// Reports a line that is no message, and ends the request of ours that it answers, if it
+    /// tells.
     fn refuse(&mut self, id: Option<WireId>, unreadable: Unreadable, now: Instant) {
         self.fault(if id.is_some() { Fault::MalformedReply } else { Fault::Garbage });
         let why = unreadable.why.clone();
@@ -94,7 +96,7 @@ impl<P: CallPort> Peer<P> {
         }
     }
 
-    /// Ends the handshake if the server only sends back what it gets. Whether that is so.
+    /// Ends the handshake if the server only sends back what it gets, and returns whether it does.
     pub(super) fn ends_at_echo(&mut self, request: &Request) -> bool {
         let State::Opening { handshake, .. } = &self.state else { return false };
         let (method, hint) = (handshake.question().method(), handshake.hint());
@@ -107,7 +109,7 @@ impl<P: CallPort> Peer<P> {
         false
     }
 
-    /// The connection failed; a line of the handshake that is no message is a part of the reason.
+    /// Ends the handshake as failed. The first line that was no message becomes part of the reason.
     pub(super) fn fail(&mut self, why: String, next: EraHint) {
         let why = match self.unread.take().filter(|unread| !why.contains(&unread.why)) {
             Some(unread) => format!("{why}; a line came that is no JSON-RPC message: {}", unread.why),

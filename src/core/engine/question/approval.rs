@@ -9,13 +9,13 @@ use crate::policy::consent::unattended::REACTION;
 use crate::policy::consent::{Answer, Lifetime};
 use crate::wire::raw::{RawJson, RawObject};
 
-/// Its name among those of `inputRequests`; no upstream's question has it.
+/// Key of the question in `inputRequests`; no upstream's question has it.
 pub const KEY: &str = "gw.consent";
 
-/// The form whose answer decides. No choice is made in advance, so a person who only confirms the
-/// form decides nothing.
+/// Makes the form whose answer decides on a call. No choice is made in advance, so a person who
+/// only confirms the form decides nothing.
 ///
-/// `has_session` says whether what is allowed for a session ends with one.
+/// `has_session` says whether the client has a session, with which a yes for a session ends.
 pub fn form(message: &str, has_session: bool) -> InputRequest {
     let session = if has_session {
         "Yes, for this session"
@@ -28,7 +28,7 @@ pub fn form(message: &str, has_session: bool) -> InputRequest {
     ))
 }
 
-/// The request to open the approval's page.
+/// Makes the request to open the page at `url`, such as the approval's.
 pub fn page(message: &str, url: &str) -> InputRequest {
     elicitation(format!(
         r#"{{"mode":"url","message":{},"url":{}}}"#,
@@ -37,11 +37,11 @@ pub fn page(message: &str, url: &str) -> InputRequest {
     ))
 }
 
-/// The form without fields of a call that is held: it says where the call can be approved.
-/// Declining refuses that call, and the form can allow nothing.
+/// Makes the form without fields of a call that is held, which says where the call can be approved.
+/// Declining it refuses that call, and nothing in it can allow the call.
 ///
-/// `console` is the console's address, where it can take the answer. `name` is the item's canonical
-/// name; one that could be read as anything but a name is left out.
+/// `console` is the console's address, if the console can take the answer. `name` is the item's
+/// canonical name; a name that could be read as anything else is left out.
 pub fn elsewhere(kind: Kind, name: &str, upstream: &str, console: Option<&str>) -> InputRequest {
     let is_name =
         |text: &str| text.len() <= 64 && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b));
@@ -59,11 +59,12 @@ pub fn elsewhere(kind: Kind, name: &str, upstream: &str, console: Option<&str>) 
     ))
 }
 
-/// Whether a client's answer declines.
+/// Returns whether a client's answer declines.
 pub fn is_declined(result: &RawJson) -> bool {
     action(result).as_deref() == Some("decline")
 }
 
+/// Returns the `action` of a client's answer.
 fn action(result: &RawJson) -> Option<String> {
     RawObject::parse(result).ok()?.string("action")
 }
@@ -72,7 +73,7 @@ fn elicitation(params: String) -> InputRequest {
     InputRequest { method: "elicitation/create".to_owned(), params: Some(RawJson::trusted(params)) }
 }
 
-/// A question about an approval, by what the answer to it can do.
+/// A kind of question about an approval, by what the answer to it can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuestionKind {
     /// [`form`]: its answer decides.
@@ -86,7 +87,7 @@ pub enum QuestionKind {
 /// The effect of a client's answer to a question about an approval.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AnswerEffect {
-    /// The approval is answered so.
+    /// The approval gets this answer.
     Answer(Answer),
     /// Nothing is decided, and the call waits on.
     Wait,
@@ -95,20 +96,20 @@ pub enum AnswerEffect {
     Unattended,
 }
 
-/// When a client answered a question.
+/// The timing of an answer, which tells whether a person can have given it.
 #[derive(Clone, Copy, Debug)]
 pub struct AnswerTiming {
-    /// The time from the question to the answer; `None` where the gateway does not know when it
-    /// asked.
+    /// Time from the question to the answer; `None` if the gateway does not know when it asked.
     pub waited: Option<Duration>,
-    /// The host was found to have no person shortly before.
+    /// True if the host was found to have no person shortly before.
     pub is_unattended: bool,
 }
 
-/// Judges a client's answer to a question of that kind; `None` stands for an error in its place.
+/// Judges a client's answer to a question of that kind; `result` is `None` if the client sent an
+/// error.
 ///
-/// Only a choice of the form can allow or deny. An answer without one refuses the call, unless it
-/// comes faster than a person can read or from a host without a person: that decides nothing.
+/// Only a choice of the form can allow or deny. An answer without a choice refuses the call, unless
+/// it comes faster than a person can read or from a host without a person: then it decides nothing.
 pub fn judge(kind: QuestionKind, result: Option<&RawJson>, timing: AnswerTiming) -> AnswerEffect {
     let is_quick = timing.waited.is_some_and(|waited| waited < REACTION);
     let effect = read(kind, result);
@@ -123,12 +124,13 @@ pub fn judge(kind: QuestionKind, result: Option<&RawJson>, timing: AnswerTiming)
     }
 }
 
-/// Whether the answer accepts a question without a choice to make, which says no more than that it
-/// was received.
+/// Returns whether the answer accepts a question that offers no choice, which says no more than
+/// that the question was received.
 fn accepts_nothing(kind: QuestionKind, result: Option<&RawJson>) -> bool {
     kind != QuestionKind::Form && result.and_then(action).as_deref() == Some("accept")
 }
 
+/// Judges an answer without regard to its timing.
 fn read(kind: QuestionKind, result: Option<&RawJson>) -> AnswerEffect {
     let decision = || RawObject::parse(result?).ok()?.object("content")?.string(DECISION);
     match (result.and_then(action).as_deref(), kind) {

@@ -1,12 +1,13 @@
-//! Our own question where an upstream waits for a login: to open its page on the console.
+//! The gateway's own question in a call whose upstream waits for a login: to open the upstream's
+//! page in the console.
 
 use super::approval;
 use crate::mcp::input::InputRequest;
 
-/// Its name among those of `inputRequests`; no upstream's question has it.
+/// Key of the question in `inputRequests`; no upstream's question has it.
 pub const KEY: &str = "gw.login";
 
-/// The request to open that page.
+/// Makes the request to open the page of that upstream at `url`.
 pub fn page(upstream: &str, url: &str) -> InputRequest {
     let message = format!(
         "The server {upstream} wants a login, which this call waits for. The page of headend's console shows who asks for it, and has a \

@@ -1,8 +1,9 @@
-//! Parked calls: calls that wait for a modern client, which gets a question as the result of its request and answers with the
-//! next one.
+//! Parked calls, which wait for a modern client: the result of its request asks it, and its next
+//! request answers.
 //!
-//! The call upstream outlives the request that began it. Requests attach to it and see its events. A request that is sent again
-//! because its response was lost attaches once more: no answer goes upstream twice.
+//! The call upstream outlives the request that began it. Requests attach to it and see its events.
+//! A request that is sent again because its response was lost attaches once more: no answer goes
+//! upstream twice.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -14,55 +15,60 @@ use crate::engine::question::{MAX_OPEN, PATIENCE};
 use crate::policy::Caller;
 use crate::wire::raw::{RawJson, RawObject};
 
-/// How long a call without open questions, or its outcome, waits for a client whose response was lost. With the time that the
-/// connection of its end may stay open upstream, everything is given back within a minute.
+/// Time for which a call without open questions, or its outcome, waits for a client whose response
+/// was lost. Together with the time that the final connection upstream may stay open, everything is
+/// released within a minute.
 pub const GRACE: Duration = Duration::from_secs(30);
-/// Parked calls of all callers, and of one caller where there are several.
+/// Most parked calls of all callers.
 const MAX_PARKED: usize = 256;
+/// Most parked calls of one caller. For [`Caller::is_local`] only the bound of all callers counts.
 pub const MAX_PER_CALLER: usize = 16;
 
-/// Names a parked call; it travels only inside a sealed state.
+/// The name of a parked call, which travels only inside a sealed state.
 pub type ParkId = [u8; 16];
 
-/// One parked call.
+/// The state of one parked call.
 #[derive(Debug)]
 pub struct Park {
-    /// Its open questions, by the keys that the client knows.
+    /// Open questions, by the keys that the client knows.
     open: Vec<(RawJson, ServerRequest)>,
-    /// Questions so far; makes their keys.
+    /// Number of questions so far; makes their keys.
     asked: u32,
     outcome: Option<Outcome>,
-    /// A request is attached.
+    /// True while a request is attached.
     is_attached: bool,
+    /// Time at which the call is given up, if no request is attached.
     until: Instant,
 }
 
-/// What follows.
+/// An action that follows from an event.
 #[derive(Debug)]
 pub enum Act {
-    /// The server gets the answer to its request of that id.
+    /// Send this answer to the server's request of that id.
     Reply(RawJson, ClientAnswer),
-    /// The attached request learns of it.
+    /// Show this event to the attached request.
     Show(ExchangeEvent),
 }
 
 impl Park {
-    /// A call with the request attached that began it.
+    /// Parks a call, with the request attached that began it.
     pub fn new(now: Instant) -> Self {
         Self { open: Vec::new(), asked: 0, outcome: None, is_attached: true, until: now }
     }
 
-    /// When the call is off, unless a request attaches.
+    /// Returns when the call is given up; `None` while a request is attached.
     pub fn due(&self) -> Option<Instant> {
         (!self.is_attached).then_some(self.until)
     }
 
-    /// Whether a question is open.
+    /// Returns whether a question is open.
     pub fn asks(&self) -> bool {
         !self.open.is_empty()
     }
 
-    /// A request attaches, with answers by key. What is no object answers nothing, and the question is shown again.
+    /// Attaches a request that brings answers by key. Returns the answers for the server, then the
+    /// questions that are still open and the outcome, for the request. An answer that is no object
+    /// answers nothing.
     pub fn attach(&mut self, answers: &RawObject) -> Vec<Act> {
         self.is_attached = true;
         let answer = |key: &RawJson| answers.get(&key.parse::<String>().ok()?).filter(|answer| answer.is_object());
@@ -74,25 +80,26 @@ impl Park {
         acts
     }
 
-    /// The attached request is gone.
+    /// Detaches the request, which is gone. The call now waits for another one.
     pub fn leave(&mut self, now: Instant) {
         self.is_attached = false;
         self.wait(now);
     }
 
+    /// Restarts the wait for a request, if none is attached.
     fn wait(&mut self, now: Instant) {
         if !self.is_attached {
             self.until = now + if self.open.is_empty() { GRACE } else { PATIENCE };
         }
     }
 
-    /// The attached request answers the question of that key.
+    /// Ends the question with that key, and returns the attached request's answer for the server.
     pub fn answer(&mut self, key: &RawJson, answer: ClientAnswer) -> Option<Act> {
         let at = self.open.iter().position(|(open, _)| open == key)?;
         Some(Act::Reply(self.open.swap_remove(at).1.id, answer))
     }
 
-    /// Something comes from the server.
+    /// Takes an event from the server, and returns the action that follows.
     pub fn hear(&mut self, event: ExchangeEvent, now: Instant) -> Option<Act> {
         Some(match event {
             ExchangeEvent::Ask(request) if self.open.len() >= MAX_OPEN => {
@@ -122,26 +129,28 @@ impl Park {
         })
     }
 
-    /// Nobody answers any more.
+    /// Ends all open questions, because no client answers any more, and returns what to tell the
+    /// server.
     pub fn end(&mut self) -> impl Iterator<Item = Act> + '_ {
         self.open.drain(..).map(|(_, request)| Act::Reply(request.id, declined(&request.method)))
     }
 }
 
-/// The question under the key that the client knows.
+/// Returns the question under the key that the client knows.
 fn asked(key: &RawJson, request: &ServerRequest) -> ExchangeEvent {
     ExchangeEvent::Ask(ServerRequest { id: key.clone(), ..request.clone() })
 }
 
-/// All parked calls. `W` is the way to one.
+/// All parked calls. `W` is the handle of one.
 #[derive(Debug)]
 pub struct ParkTable<W>(HashMap<ParkId, Parked<W>>);
 
+/// A parked call in the table.
 #[derive(Debug)]
 struct Parked<W> {
     caller: Caller,
     way: W,
-    /// Since when it has its outcome.
+    /// Time at which the call got its outcome.
     ended: Option<Instant>,
 }
 
@@ -152,7 +161,7 @@ impl<W> Default for ParkTable<W> {
 }
 
 impl<W> ParkTable<W> {
-    /// Enters a call; `false` where there is no room. Calls that have ended give way, the oldest first.
+    /// Adds a call; false if there is no room. Calls that have ended give way, the oldest first.
     pub fn enter(&mut self, id: ParkId, caller: &Caller, way: W) -> bool {
         loop {
             let mine = self.0.values().filter(|parked| parked.caller == *caller).count();
@@ -168,17 +177,17 @@ impl<W> ParkTable<W> {
         }
     }
 
-    /// The way to a parked call of this caller.
+    /// Returns the handle of a parked call of this caller.
     pub fn find(&self, caller: &Caller, id: &ParkId) -> Option<&W> {
         self.0.get(id).filter(|parked| parked.caller == *caller).map(|parked| &parked.way)
     }
 
-    /// The same, to be changed.
+    /// Returns the handle of a parked call of this caller, to be changed.
     pub fn find_mut(&mut self, caller: &Caller, id: &ParkId) -> Option<&mut W> {
         self.0.get_mut(id).filter(|parked| parked.caller == *caller).map(|parked| &mut parked.way)
     }
 
-    /// The call has its outcome, which waits for a client whose response was lost.
+    /// Notes that a call has its outcome, which waits for a client whose response was lost.
     pub fn ended(&mut self, id: &ParkId, now: Instant) {
         if let Some(parked) = self.0.get_mut(id) {
             parked.ended.get_or_insert(now);

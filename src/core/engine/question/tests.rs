@@ -102,7 +102,7 @@ proptest! {
     }
 }
 
-/// What a server asks for under these keys.
+/// Returns what a server asks for in these requests by key.
 fn wanted(asked: &[(&str, &str)]) -> Wanted {
     let asked: Vec<String> = asked.iter().map(|(key, request)| format!(r#""{key}":{request}"#)).collect();
     let asked = asked.join(",");

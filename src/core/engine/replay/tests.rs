@@ -4,13 +4,13 @@ use super::*;
 
 const NOW: Duration = Duration::from_secs(1000);
 
-/// Writes a message of that length, whose text is its number.
+/// Writes a message of that length, which is its own number.
 fn push(recording: &mut Recording<u64>, bytes: usize, may_be_missed: bool) {
     let number = recording.next;
     recording.push(|| number, bytes, may_be_missed, NOW);
 }
 
-/// What a reader is given now.
+/// Reads all events that the reader is given now, and returns how the reading ended.
 fn read(recording: &mut Recording<u64>, reader: u64) -> (Vec<u64>, Found<u64>) {
     let mut messages = Vec::new();
     loop {
@@ -115,7 +115,7 @@ proptest! {
     fn a_reader_misses_nothing_that_has_to_arrive_and_reads_nothing_twice(steps in steps()) {
         let mut recording = Recording::new(NOW);
         let mut reader = recording.attach(1);
-        // What has to arrive, and where the reader stands.
+        // Events that must arrive, and the reader's position.
         let (mut owed, mut at, mut reads, mut ended) = (Vec::new(), 0, true, false);
         for step in steps {
             match step {

@@ -19,12 +19,12 @@ fn result(era: Era, text: &str) -> Outcome {
     Outcome::Result { raw: RawJson::trusted(text.to_owned()), era }
 }
 
-/// What the server answers; the request that follows at once.
+/// Takes an answer of the server, and returns the request that follows at once.
 fn hear(following: &mut Following, outcome: Outcome, now: Instant) -> Option<Errand> {
     following.answered(outcome, |raw| Task::got(raw, "git"), IDLE, now)
 }
 
-/// A modern server's task in that state, with more members.
+/// Returns a modern server's task in that state, with more members.
 fn state(status: &str, more: &str) -> Outcome {
     let text = format!(r#"{{"resultType":"complete","taskId":"t","status":"{status}","pollIntervalMs":2000{more}}}"#);
     result(Era::Modern, &text)
@@ -35,7 +35,7 @@ fn asking(keys: impl IntoIterator<Item = u64>) -> Outcome {
     state("input_required", &format!(r#","inputRequests":{{{}}}"#, asked.join(",")))
 }
 
-/// A modern call that has become a task.
+/// Returns a modern call that has become a task.
 fn begun(now: Instant) -> Following {
     let mut following = following(Era::Modern);
     let created = result(Era::Modern, r#"{"resultType":"task","taskId":"t","status":"working","pollIntervalMs":2000}"#);
@@ -168,11 +168,12 @@ fn a_task_that_asks_too_much_is_not_heard_at_all() {
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// The request that is under way is answered: the server asks for these, beside what it still waits for.
+    /// The request in flight is answered: the server asks these questions, besides those that still
+    /// wait.
     Ask(BTreeSet<u64>),
-    /// The server wants no answer any more.
+    /// The server no longer wants an answer to this question.
     Forget(u64),
-    /// The request that is under way never reached the server.
+    /// The request in flight never reached the server.
     Miss,
     /// The client answers one of its open questions.
     Answer(usize),
@@ -197,7 +198,8 @@ proptest! {
     fn each_question_of_a_task_is_asked_once_and_its_answer_sent_once(steps in steps()) {
         let mut now = epoch();
         let mut task = begun(now);
-        // What the server waits for, what it was told, and what the client has before it.
+        // Questions that the server waits for, answers that it got, and questions that the client
+        // has.
         let (mut waits, mut told, mut open) = (BTreeSet::<u64>::new(), BTreeSet::new(), Vec::<RawJson>::new());
         let (mut asked, mut sent, mut missed) = (BTreeSet::new(), None, 0);
         for step in steps {
@@ -224,7 +226,7 @@ proptest! {
                     prop_assert!(task.due().is_some(), "{:?} is made again", errand);
                 }
                 (Step::Forget(key), under_way) => {
-                    // Only what it has not seen an answer to.
+                    // Only a question that the server has seen no answer to.
                     if !matches!(under_way, Some(Errand::Update(_))) {
                         waits.remove(&key);
                     }

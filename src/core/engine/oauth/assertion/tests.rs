@@ -9,7 +9,7 @@ fn pem(der: &[u8]) -> String {
     format!("{BEGIN}\n{}\n{END}\n", BASE64.encode(der))
 }
 
-/// A key of this test alone: ring makes none for RSA.
+/// Returns an RSA key for this test alone, since ring generates none.
 fn rsa() -> Vec<u8> {
     let pem = include_str!("test-rsa.pem");
     let body: String = pem.lines().filter(|line| !line.starts_with('-')).collect();

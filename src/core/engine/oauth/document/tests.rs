@@ -84,7 +84,7 @@ const REGISTRATION: &[&str] = &[
     "software_version",
 ];
 
-/// The document with each of these members as `null`, and with all of them.
+/// Returns the document with each of these members as `null`, and with all of them.
 fn with_nulls(whole: &Value, members: &[&str]) -> Vec<Value> {
     let with = |members: &[&str]| {
         let mut value = whole.clone();

@@ -11,7 +11,7 @@ use crate::mcp::version::Revision;
 const MCP: &str = "https://a.example/mcp";
 const AS: &str = "https://as.example";
 
-/// The documents of a world: URL and answer. Everything else is 404.
+/// The documents of a simulated web: URL, status and body. Any other URL is a 404.
 type World = HashMap<String, (u16, String)>;
 
 fn world() -> World {
@@ -31,7 +31,7 @@ fn world() -> World {
     .into()
 }
 
-/// Plays a login; the URLs that were asked, with their bodies.
+/// Plays a login to its end, and returns the URLs that were asked, with their bodies.
 fn play(flow: &mut Flow, world: &World) -> Vec<String> {
     let mut asked = Vec::new();
     for _ in 0..20 {
@@ -179,7 +179,7 @@ fn a_server_of_before_metadata_is_its_own_authorization_server() {
     let mut flow = begin(terms(MCP), Kind::Person);
     play(&mut flow, &world);
     assert_eq!(done(&flow).server.token_endpoint.path(), "/o/t");
-    // A newer server publishes who issues its tokens.
+    // A newer server must publish who issues its tokens.
     let mut newer = terms(MCP);
     newer.revision = Some(Revision::V2025_06_18);
     let mut flow = begin(newer, Kind::Person);
@@ -224,7 +224,7 @@ fn clients_of_their_own_right_and_workloads_need_no_page() {
     assert!(asked[2].contains("jwt-bearer&assertion=jwt&scope=r"), "{asked:?}");
 }
 
-/// The terms of each login with a credential, and its kind.
+/// Returns the terms and the kind of each login with a credential.
 fn with_credentials() -> [(&'static str, Terms, Kind); 5] {
     let of = |secret: Option<&str>, has_key: bool, is_unattended| {
         let key = has_key.then(|| Arc::new(signing_key()));

@@ -81,14 +81,16 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..60)
 }
 
-/// What the server and the client know of a parked call.
+/// The knowledge of the server and of the client about a parked call.
 #[derive(Debug, Default)]
 struct Known {
-    /// Questions that the server waits for, and how often each was answered.
+    /// Questions that the server waits for.
     waits: BTreeSet<u64>,
+    /// Number of answers that each question got.
     answered: BTreeMap<u64, u32>,
-    /// The keys that the attached request has before it, and all that there ever were.
+    /// Keys of the questions that the attached request has before it.
     shown: Vec<RawJson>,
+    /// The question of each key that there ever was.
     keys: BTreeMap<String, u64>,
     outcomes: u32,
 }
