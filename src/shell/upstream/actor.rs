@@ -1,11 +1,14 @@
-//! The life of one upstream: start, serve, die, wait, start again. It alone sets the handle's state.
+//! The life of one upstream: start, serve, die, wait, start again. It alone sets the handle's
+//! state.
 //!
-//! A lazy upstream rests between uses, in the state `idle`: no process, no session, no connection. It is started when a call or a
-//! subscription needs it, and once when nothing is known of its lists. It goes to rest when it has been unused for its `idle-stop`,
-//! or as soon as its lists are read where nothing else needed it. A use is a call in flight, parked or waiting for the link, a
-//! watched resource, a client's own session, and a task for its time to live. A rest is no death: no back-off, no restart counted,
-//! and the lists stay as they are. One that dies is started again like any other until it has answered, since an upstream that
-//! cannot be started must not look like one at rest.
+//! A lazy upstream rests between uses, in the state `idle`: no process, no session, no connection.
+//! It is started when a call or a subscription needs it, and once when nothing is known of its
+//! lists. It goes to rest when it has been unused for its `idle-stop`, or as soon as its lists are
+//! read where nothing else needed it. A use is a call in flight, parked or waiting for the link, a
+//! watched resource, a client's own session, and a task for its time to live. A rest is no death:
+//! no back-off, no restart counted, and the lists stay as they are. One that dies is started again
+//! like any other until it has answered, since an upstream that cannot be started must not look
+//! like one at rest.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -29,7 +32,8 @@ use crate::upstream::spawner::Spawner;
 use crate::upstream::sse;
 use crate::upstream::standing::Standing;
 
-/// A start that takes longer, or half of the time that it has, is slow: it is told, and others need not wait for it.
+/// A start that takes longer, or half of the time that it has, is slow: it is told, and others need
+/// not wait for it.
 const SLOW: Duration = Duration::from_secs(10);
 /// So many failures in a row are an error in the log.
 const KEEPS_FAILING: u32 = 5;
@@ -95,7 +99,8 @@ async fn serve_as(context: &Context, spec: &Upstream, hint: EraHint) -> Run {
     }
 }
 
-/// Serves one life of the main session and looks after its start: a few programs start at a time, and a slow start is told.
+/// Serves one life of the main session and looks after its start: a few programs start at a time,
+/// and a slow start is told.
 async fn live(context: &Context, hint: EraHint) -> Run {
     let (handle, stop) = (&context.handle, &context.spawner.stop);
     let is_program = matches!(handle.spec.load().target, Target::Stdio { .. });
@@ -155,8 +160,8 @@ async fn run_owned(context: Context) {
     context.handle.main.used_like(lane);
 }
 
-/// Runs a session that reads the lists, once: until it fails, or nothing waits for them any more. A program has a place among those
-/// that start, like the first one of its upstream.
+/// Runs a session that reads the lists, once: until it fails, or nothing waits for them any more. A
+/// program has a place among those that start, like the first one of its upstream.
 async fn run_listing(context: Context, to: ListsTo) {
     let (lane, stop) = (&context.lane, context.spawner.stop.clone());
     let is_program = matches!(context.handle.spec.load().target, Target::Stdio { .. });
@@ -184,7 +189,8 @@ async fn run_listing(context: Context, to: ListsTo) {
     }
 }
 
-/// Waits at rest until a call or subscription needs the upstream, or it is lazy no more; `false` where it is stopped instead.
+/// Waits at rest until a call or subscription needs the upstream, or it is lazy no more; `false`
+/// where it is stopped instead.
 async fn rest(context: &Context) -> bool {
     let (handle, lane) = (&context.handle, &context.lane);
     lane.set_state(LinkState::Idle);
@@ -198,8 +204,8 @@ async fn rest(context: &Context) -> bool {
     !context.spawner.stop.is_cancelled()
 }
 
-/// Waits until a lazy upstream has been of no use for its time, and takes its link away. One that was started to read its lists is of
-/// no use once they are read.
+/// Waits until a lazy upstream has been of no use for its time, and takes its link away. One that
+/// was started to read its lists is of no use once they are read.
 async fn idle(context: &Context, only_lists: bool) {
     let (handle, lane) = (&context.handle, &context.lane);
     let begun = clock::now();
@@ -251,7 +257,8 @@ pub(crate) async fn run(context: Context) {
                 life.spawner.stop.cancel();
                 serving.await;
                 tracing::info!(upstream.name = %handle.name, "upstream stopped until it is needed");
-                // Neither a death nor a verdict that holds for ever: the program may be another one at the next start.
+                // Neither a death nor a verdict that holds for ever: the program may be another one
+                // at the next start.
                 (backoff, told) = (Backoff::default(), String::new());
                 recalled = handle.spec.load().era == EraChoice::Auto && hint != EraHint::Probe;
                 rests = true;
@@ -261,7 +268,8 @@ pub(crate) async fn run(context: Context) {
         if stop.is_cancelled() {
             break;
         }
-        // A start that only taught how to ask is repeated at once: nothing has died yet. One that took all its time is a failure.
+        // A start that only taught how to ask is repeated at once: nothing has died yet. One that
+        // took all its time is a failure.
         let late = run.served.is_none() && handle.health.has_run_out();
         let is_open = run.served.is_none() && handle.spec.load().era == EraChoice::Auto;
         let learnt = run.next.filter(|next| *next != hint && is_open);
@@ -324,8 +332,9 @@ fn kind(context: &Context) -> Kind {
     }
 }
 
-/// Logs a failure. One that repeats what was `told` last is told to those who look closely, and once more when it has become a
-/// habit. So is every further one of a URL: what a server that goes away and comes back says meanwhile differs each time.
+/// Logs a failure. One that repeats what was `told` last is told to those who look closely, and
+/// once more when it has become a habit. So is every further one of a URL: what a server that goes
+/// away and comes back says meanwhile differs each time.
 fn tell(context: &Context, why: &str, told: &str, failures: u32, wait: Duration) {
     let (name, retry_ms, health) = (&context.handle.name, clock::millis(wait), &context.handle.health);
     let is_still_away = !told.is_empty() && kind(context) == Kind::Connection;

@@ -1,4 +1,5 @@
-//! The messages of one HTTP response of an upstream, JSON or SSE, and the failures in place of them.
+//! The messages of one HTTP response of an upstream, JSON or SSE, and the failures in place of
+//! them.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -44,13 +45,15 @@ const DUE: &str = "JSON or an event stream";
 pub enum HttpError {
     /// No connection: nothing was sent.
     Connect(String),
-    /// This process may open no more connections: nothing was sent, and nothing is known of the server.
+    /// This process may open no more connections: nothing was sent, and nothing is known of the
+    /// server.
     NoDescriptor(String),
     /// The connection broke after the request was sent.
     Broken(String),
     /// HTTP 401 or 403: the server wants other credentials and has not looked at the message.
     Unadmitted(Standing, StatusCode),
-    /// The login cannot be renewed at the moment: nothing was sent, and nothing is known of the server.
+    /// The login cannot be renewed at the moment: nothing was sent, and nothing is known of the
+    /// server.
     NoToken(String),
     /// HTTP 403: the server wants scopes that headend does not ask for by itself, and has not
     /// looked at the message.
@@ -64,7 +67,8 @@ pub enum HttpError {
 }
 
 impl HttpError {
-    /// Whether it says that the server is not there or does not work, rather than something about one message.
+    /// Returns whether it says that the server is not there or does not work, rather than something
+    /// about one message.
     pub fn is_of_a_dead_server(&self) -> bool {
         match self {
             Self::Connect(_) | Self::Broken(_) => true,
@@ -79,8 +83,8 @@ impl HttpError {
         }
     }
 
-    /// Whether a call that failed so may still run: no answer to it was read, and no refusal. What stands before a server answers 502
-    /// and 504 for it.
+    /// Returns whether a call that failed so may still run: no answer to it was read, and no
+    /// refusal. What stands before a server answers 502 and 504 for it.
     pub fn may_run(&self) -> bool {
         match self {
             Self::Broken(_) | Self::Protocol(_) | Self::NoRoom(_) => true,
@@ -442,7 +446,8 @@ pub(crate) async fn drain(mut body: AnswerBody) {
     drop(tokio::time::timeout(Duration::from_millis(200), read).await);
 }
 
-/// Why the coding of a response's body is refused. The gateway asked for none, and the decoded size is unknown.
+/// Why the coding of a response's body is refused. The gateway asked for none, and the decoded size
+/// is unknown.
 pub(crate) fn coded(headers: &HeaderMap) -> Option<&'static str> {
     if !coding::is_plain_transfer(headers.get_all(TRANSFER_ENCODING).iter().map(HeaderValue::as_bytes)) {
         return Some("the answer has a transfer coding other than chunked");

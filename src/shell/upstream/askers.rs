@@ -1,9 +1,12 @@
-//! Reads the lists of a legacy server as clients see them that can be asked for input: many servers hide tools from those that cannot.
+//! Reads the lists of a legacy server as clients see them that can be asked for input: many servers
+//! hide tools from those that cannot.
 //!
-//! Each session of a client has exactly the client's capabilities, and the main session, which reads the lists, has none. So further
-//! sessions of the gateway's own read them too, one with all capabilities and, if that is shown more, one with each. They carry no
-//! call, and whatever their server asks on them is refused. An item is for the clients whose capabilities were enough to be shown it;
-//! of two definitions of one item the one for fewer capabilities counts, so that no order of answers changes the catalog.
+//! Each session of a client has exactly the client's capabilities, and the main session, which
+//! reads the lists, has none. So further sessions of the gateway's own read them too, one with all
+//! capabilities and, if that is shown more, one with each. They carry no call, and whatever their
+//! server asks on them is refused. An item is for the clients whose capabilities were enough to be
+//! shown it; of two definitions of one item the one for fewer capabilities counts, so that no order
+//! of answers changes the catalog.
 
 use std::future::Future;
 
@@ -14,8 +17,8 @@ use crate::mcp::input::{Audience, Kinds, Roots};
 use crate::mcp::item::Definition;
 use crate::mcp::method::List;
 
-/// Each list as a client with some capabilities sees it, or why that is not known: `None` where the list takes long, or the server
-/// opens no such session, which some never do.
+/// Each list as a client with some capabilities sees it, or why that is not known: `None` where the
+/// list takes long, or the server opens no such session, which some never do.
 pub(super) type Seen = [Result<Vec<Definition>, Option<String>>; 4];
 
 /// For each list what it has for the clients of each audience, those with fewer capabilities first.
@@ -59,8 +62,8 @@ fn combined() -> [Kinds; 3] {
     [Kinds { sampling_tools: true, ..sampling }, both, Kinds { url: true, ..both }]
 }
 
-/// Reads the lists as clients see them beyond `plain`, with so many sessions at once. Most servers show the same to everyone, which
-/// takes one session.
+/// Reads the lists as clients see them beyond `plain`, with so many sessions at once. Most servers
+/// show the same to everyone, which takes one session.
 pub(super) async fn for_askers<F: Future<Output = Seen>>(
     plain: &Inventory,
     roots: &Roots,
@@ -106,8 +109,9 @@ async fn read_all<F: Future<Output = Seen>>(
     stream::iter(readings).buffered(at_once).collect().await
 }
 
-/// Adds what clients see that can be asked; no more than `most` items are in a list then. Of the lists that are returned, with the
-/// reason, that part is not known and a gap: what was known of it stays.
+/// Adds what clients see that can be asked; no more than `most` items are in a list then. Of the
+/// lists that are returned, with the reason, that part is not known and a gap: what was known of it
+/// stays.
 pub(super) fn add(news: &mut Inventory, shown: ForAskers, most: usize) -> Vec<(List, Option<String>)> {
     let mut unknown = Vec::new();
     for (list, shown) in shown {

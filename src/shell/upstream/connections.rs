@@ -1,7 +1,8 @@
 //! Connections to one upstream over plain HTTP/1.1, each driven by the request on it.
 //!
-//! There is no task for a connection: whoever waits for an answer polls its connection, so that a call stays on one thread and is
-//! woken by its socket alone. Connections with TLS, which may speak HTTP/2, are the pool's of [`crate::upstream::client`].
+//! There is no task for a connection: whoever waits for an answer polls its connection, so that a
+//! call stays on one thread and is woken by its socket alone. Connections with TLS, which may speak
+//! HTTP/2, are the pool's of [`crate::upstream::client`].
 
 use std::error::Error;
 use std::future::poll_fn;
@@ -57,7 +58,7 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// Whether nothing was sent.
+    /// Returns whether nothing was sent.
     pub fn is_connect(&self) -> bool {
         match self {
             Self::Connect(_) => true,
@@ -89,7 +90,8 @@ struct Waiting {
 }
 
 impl Connections {
-    /// Those to the host of a URI; `None` where it is no plain HTTP. One that was idle for longer than `limit` is not used.
+    /// Those to the host of a URI; `None` where it is no plain HTTP. One that was idle for longer
+    /// than `limit` is not used.
     pub fn to(uri: &Uri, connector: HttpConnector, limit: Duration) -> Option<Self> {
         let authority = uri.authority().filter(|_| uri.scheme() == Some(&Scheme::HTTP))?.clone();
         let host = match authority.port_u16() {
@@ -100,13 +102,13 @@ impl Connections {
         Some(Self(Arc::new(Idle { authority, host, connector, limit, state: Mutex::default() })))
     }
 
-    /// Whether a URI is of this host.
+    /// Returns whether a URI is of this host.
     pub fn serve(&self, uri: &Uri) -> bool {
         uri.scheme() == Some(&Scheme::HTTP) && uri.authority() == Some(&self.0.authority)
     }
 
-    /// Sends a request to a URI that they serve. One that a connection gives back unsent, since its server has closed it, is sent on
-    /// the next; nothing is sent twice.
+    /// Sends a request to a URI that they serve. One that a connection gives back unsent, since its
+    /// server has closed it, is sent on the next; nothing is sent twice.
     pub fn send(&self, mut request: Request<Full<Bytes>>) -> Sending {
         let idle = Arc::clone(&self.0);
         let target = request.uri().path_and_query().cloned().map_or_else(Uri::default, Uri::from);
@@ -239,7 +241,8 @@ type Driver = http1::Connection<Dialled, Full<Bytes>>;
 
 struct Connection {
     sender: http1::SendRequest<Full<Bytes>>,
-    /// `None` when it has ended. It holds a request that it has not begun, and gives it back where it is dropped.
+    /// `None` when it has ended. It holds a request that it has not begun, and gives it back where
+    /// it is dropped.
     driver: Option<Driver>,
     bell: Arc<Bell>,
     waker: Waker,
@@ -272,7 +275,7 @@ impl Connection {
         })
     }
 
-    /// Whether it can take the next request.
+    /// Returns whether it can take the next request.
     fn is_free(&mut self) -> bool {
         let Self { driver, bell, waker, sender } = self;
         bell.turn(|| {
@@ -291,7 +294,8 @@ fn drive(driver: &mut Option<Driver>, cx: &mut Context<'_>) {
     }
 }
 
-/// The body of an answer. It has its connection until it ends; dropped before, it ends the connection, unless the rest is here.
+/// The body of an answer. It has its connection until it ends; dropped before, it ends the
+/// connection, unless the rest is here.
 #[derive(Debug)]
 pub struct AnswerBody {
     incoming: Option<Incoming>,
@@ -305,7 +309,8 @@ impl AnswerBody {
         Self { incoming: Some(incoming), lent: None }
     }
 
-    /// What has not arrived yet. Nothing is left where the end is here; the connection can be used again then.
+    /// What has not arrived yet. Nothing is left where the end is here; the connection can be used
+    /// again then.
     pub fn into_rest(mut self) -> Option<Self> {
         if self.is_end_stream() {
             return None;

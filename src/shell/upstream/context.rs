@@ -46,8 +46,8 @@ pub(crate) struct Context {
     pub remembered: Option<EraHint>,
     /// All that is offered of the lists is known from an earlier run.
     pub is_known: bool,
-    /// Calls wait until the lists are read and shown: what a server changed while it was stopped must be pinned before a call is
-    /// sent.
+    /// Calls wait until the lists are read and shown: what a server changed while it was stopped
+    /// must be pinned before a call is sent.
     pub lists_first: bool,
 }
 
@@ -56,7 +56,8 @@ impl Context {
         self.send(news, None).await;
     }
 
-    /// Reports what was read, and whether that is all that is to be read for now. What is returned is told once clients see it.
+    /// Reports what was read, and whether that is all that is to be read for now. What is returned
+    /// is told once clients see it.
     pub(crate) async fn report_lists(
         &self,
         inventory: Inventory,

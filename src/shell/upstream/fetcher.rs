@@ -1,8 +1,9 @@
 //! The one client for what a peer may make headend ask: metadata, registrations, tokens.
 //!
-//! Each request has its own connection, so that no connection to one address answers for another name. The address is judged
-//! where it is connected to: a name is resolved once, each of its addresses judged, and one of those connected to. Nothing is
-//! followed, kept, or sent along that the request does not name.
+//! Each request has its own connection, so that no connection to one address answers for another
+//! name. The address is judged where it is connected to: a name is resolved once, each of its
+//! addresses judged, and one of those connected to. Nothing is followed, kept, or sent along that
+//! the request does not name.
 //!
 //! Where the configuration leads to a proxy, the proxy resolves the name and connects. Literal
 //! addresses and the addresses to which the name leads on this machine are judged before, all of
@@ -66,7 +67,8 @@ impl Fetcher {
         Self { trust, proxy, resolve: Arc::new(|name| Box::pin(system(name.to_owned()))) }
     }
 
-    /// Sends a request and reads its whole answer. Cancel-safe: the connection ends with the future.
+    /// Sends a request and reads its whole answer. Cancel-safe: the connection ends with the
+    /// future.
     ///
     /// # Errors
     /// [`NoAnswer`]. No text of the peer is in it.

@@ -1,12 +1,13 @@
-//! The guard: a small process of this very program between headend and each upstream's program, so that nothing that was
-//! started outlives headend.
+//! The guard: a small process of this very program between headend and each upstream's program, so
+//! that nothing that was started outlives headend.
 //!
-//! The guard is the parent of the program and adopts every process below it that loses its own (`PR_SET_CHILD_SUBREAPER`),
-//! those too that have left their group and session. It ends them all when it is told to, and when headend has ended,
-//! however that happened: its end of the socket between the two closes then. The program's pipes go past the guard.
+//! The guard is the parent of the program and adopts every process below it that loses its own
+//! (`PR_SET_CHILD_SUBREAPER`), those too that have left their group and session. It ends them all
+//! when it is told to, and when headend has ended, however that happened: its end of the socket
+//! between the two closes then. The program's pipes go past the guard.
 //!
-//! A child has a cleared environment, its own process group and no new privileges. It is stopped by the end of its input,
-//! SIGTERM and SIGKILL, always with everything that it started.
+//! A child has a cleared environment, its own process group and no new privileges. It is stopped by
+//! the end of its input, SIGTERM and SIGKILL, always with everything that it started.
 //!
 //! `order` is what the guard is told at its start, `watch` is the guard's own side.
 
@@ -33,10 +34,12 @@ pub mod watch;
 
 use self::order::{END, GUARD, KILL, Order, Report, TERM};
 
-/// How long a guard may take until it has started the program; only a machine that has stopped needs it.
+/// How long a guard may take until it has started the program; only a machine that has stopped
+/// needs it.
 const START: Duration = Duration::from_secs(20);
 
-/// The guard of a running child, whose pipes are in other hands. Dropped, it leaves the child's end to the guard.
+/// The guard of a running child, whose pipes are in other hands. Dropped, it leaves the child's end
+/// to the guard.
 #[derive(Debug)]
 pub struct Keeper {
     guard: Child,
@@ -102,8 +105,8 @@ impl Keeper {
         while self.hear().await.is_some() {}
     }
 
-    /// Ends the child and all that it started: the caller has closed stdin, then SIGTERM, then SIGKILL. Bounded by the sum of the
-    /// waits.
+    /// Ends the child and all that it started: the caller has closed stdin, then SIGTERM, then
+    /// SIGKILL. Bounded by the sum of the waits.
     pub async fn stop(mut self, times: &StopTimes) -> Option<ExitStatus> {
         let mut ended = tokio::time::timeout(times.polite, self.exited()).await;
         if ended.is_err() {
@@ -154,7 +157,8 @@ impl Keeper {
     }
 }
 
-/// Starts a guard: its stdin is the socket to it, the other two pipes are the child's. Gives the child's stdin too.
+/// Starts a guard: its stdin is the socket to it, the other two pipes are the child's. Gives the
+/// child's stdin too.
 fn spawn(upstream: &str) -> io::Result<(Child, UnixStream, ChildStdin)> {
     let (ours, theirs) = StdStream::pair()?;
     let (reader, writer) = io::pipe()?;

@@ -59,7 +59,8 @@ pub struct Handle {
     spawner: Spawner,
     opener: Opener,
     slots: FairSlots,
-    /// Of this incarnation's handle alone; the gauge also counts those of a handle that it replaced.
+    /// Of this incarnation's handle alone; the gauge also counts those of a handle that it
+    /// replaced.
     pub in_flight: AtomicUsize,
     pub incarnation: AtomicU64,
     pub health: Arc<Health>,
@@ -73,7 +74,8 @@ pub struct Handle {
     late_starts: AtomicU32,
     /// The configuration in force has changed; for the actor.
     pub configured: Notify,
-    /// What of its lists is not offered for want of room, in the order of [`List::ALL`](crate::mcp::method::List::ALL).
+    /// What of its lists is not offered for want of room, in the order of
+    /// [`List::ALL`](crate::mcp::method::List::ALL).
     excess: ArcSwap<[Excess; 4]>,
     flaws: ArcSwap<Flaws>,
     pub unread: UnreadLists,
@@ -137,7 +139,8 @@ impl Handle {
         self.flaws.load_full()
     }
 
-    /// Its lists are known: says what of them is not offered and what was repaired, if that is news.
+    /// Its lists are known: says what of them is not offered and what was repaired, if that is
+    /// news.
     pub fn listed(&self, inventory: &Inventory) {
         self.repaired(Flaws::of(inventory));
         let excess = inventory.excess();
@@ -171,8 +174,8 @@ impl Handle {
         self.flaws.store(Arc::new(flaws));
     }
 
-    /// Reads the lists that could not be read, now. A lazy upstream is started for that where it rests, or after its rest has begun
-    /// meanwhile.
+    /// Reads the lists that could not be read, now. A lazy upstream is started for that where it
+    /// rests, or after its rest has begun meanwhile.
     pub fn relist(&self) {
         self.unread.now.notify_one();
         self.unread.now_for_askers.notify_one();
@@ -181,7 +184,8 @@ impl Handle {
         }
     }
 
-    /// The digest of the program or address that answers; grants are bound to it and to the definition.
+    /// The digest of the program or address that answers; grants are bound to it and to the
+    /// definition.
     pub fn launch(&self) -> Digest {
         self.spawner.gate.digest()
     }
@@ -222,7 +226,8 @@ impl Handle {
         self.configured.notify_one();
     }
 
-    /// How long nothing has used the upstream; `None` while a call, a watched resource or a client's own session does.
+    /// How long nothing has used the upstream; `None` while a call, a watched resource or a
+    /// client's own session does.
     pub fn unused_for(&self) -> Option<Duration> {
         self.main.unused_for().filter(|_| self.lanes.len() == 0)
     }
@@ -242,8 +247,8 @@ impl Handle {
         }
     }
 
-    /// The lane for a call of this client, and the way through it. A lane of the client's own is opened when it is first
-    /// used.
+    /// The lane for a call of this client, and the way through it. A lane of the client's own is
+    /// opened when it is first used.
     ///
     /// # Errors
     /// [`Failure`]: nothing was sent.
@@ -313,8 +318,8 @@ impl Handle {
         Slot { handle: Arc::clone(self), _place: place }
     }
 
-    /// Asks a legacy server for log messages of at least this level, if it has not been asked yet. The level is the
-    /// session's, so it stays; each client gets only its own level.
+    /// Asks a legacy server for log messages of at least this level, if it has not been asked yet.
+    /// The level is the session's, so it stays; each client gets only its own level.
     pub async fn ask_for_logs(&self, link: &Link, permit: &Permit, wanted: LogLevel) {
         let agreed = link.agreed();
         if agreed.revision.era() == Era::Modern || !agreed.offers.logging || !link.logs().lower(wanted) {
@@ -334,7 +339,8 @@ impl Handle {
         Some(task)
     }
 
-    /// Hands a permitted call to the upstream, or a permitted call's next round: nothing goes upstream without a permit.
+    /// Hands a permitted call to the upstream, or a permitted call's next round: nothing goes
+    /// upstream without a permit.
     pub fn call(&self, link: &Link, _: &Permit, outgoing: Outgoing, headers: &ParamHeaders) -> Sent {
         match link {
             Link::Stdio(link) => Sent::Stdio(link.call(outgoing)),

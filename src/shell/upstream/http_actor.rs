@@ -1,4 +1,5 @@
-//! The life of an HTTP upstream: find its era, read its lists, hear of changes. Calls do not pass here.
+//! The life of an HTTP upstream: find its era, read its lists, hear of changes. Calls do not pass
+//! here.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -32,15 +33,18 @@ use crate::wire::raw::RawJson;
 
 /// Bursts of change notifications become one reading.
 const DEBOUNCE: Duration = Duration::from_millis(100);
-/// How long the first call of a client's own session waits for the session's stream: an answer may come on it.
+/// How long the first call of a client's own session waits for the session's stream: an answer may
+/// come on it.
 const OPEN_TIME: Duration = Duration::from_millis(250);
 /// How long the head of a change stream may take.
 const HEAD_TIME: Duration = Duration::from_secs(2);
-/// How long the server has for a sign of life after calls without an answer, and the time between two of these questions.
+/// How long the server has for a sign of life after calls without an answer, and the time between
+/// two of these questions.
 const SIGN_TIME: Duration = Duration::from_secs(5);
 const SIGN_PAUSE: Duration = Duration::from_secs(1);
 
-/// Serves one connection's worth of an HTTP upstream: until it cannot be reached any more or the gateway stops.
+/// Serves one connection's worth of an HTTP upstream: until it cannot be reached any more or the
+/// gateway stops.
 pub(crate) async fn serve(context: &Context, remote: &Arc<Remote>, hint: EraHint) -> Run {
     let (handle, lane) = (&context.handle, &context.lane);
     let Spawner { stop, tasks, intake, .. } = &context.spawner;
@@ -142,13 +146,14 @@ async fn hear_all(link: &Arc<HttpLink>, reader: &mut Reader, has_lived: &mut boo
     }
 }
 
-/// Whether a message only says that the stream of a modern server stands.
+/// Returns whether a message only says that the stream of a modern server stands.
 fn is_acknowledgement(message: &Message) -> bool {
     matches!(message, Message::Notification(notice) if notice.method == "notifications/subscriptions/acknowledged")
 }
 
-/// Hears the server's stream of the session, of which `opened` is told when it stands or does not. On the main lane also reads the
-/// lists, again whenever the upstream says so; `listed` is told when clients see them. Returns why it gave up.
+/// Hears the server's stream of the session, of which `opened` is told when it stands or does not.
+/// On the main lane also reads the lists, again whenever the upstream says so; `listed` is told
+/// when clients see them. Returns why it gave up.
 async fn follow(context: &Context, link: &Arc<HttpLink>, opened: &Notify, listed: &Notify) -> String {
     let (is_main, health) = (context.lane.is_main(), &context.handle.health);
     let mut asked = clock::now();
@@ -187,8 +192,9 @@ async fn follow(context: &Context, link: &Arc<HttpLink>, opened: &Notify, listed
                 }
             }
             () = link.renewed.notified() => {
-                // A new session has a stream of its own, and a client's call in it may be under way. The stream of a session that this lane sought
-                // waits: a server that forgets every session would get one handshake after the other.
+                // A new session has a stream of its own, and a client's call in it may be under
+                // way. The stream of a session that this lane sought waits: a server that forgets
+                // every session would get one handshake after the other.
                 let is_sought = sought.is_some_and(|at| clock::now().duration_since(at) < SHORTEST);
                 let at = if is_main || is_sought { stream.reopen(&mut pace) } else { clock::now() };
                 reopen = Some(reopen.map_or(at, |before| at.min(before)));
@@ -240,7 +246,8 @@ async fn seek_session(link: &Arc<HttpLink>) {
     }
 }
 
-/// Asks the server for a sign of life; any answer is one, except that it fails. Returns why it counts as dead.
+/// Asks the server for a sign of life; any answer is one, except that it fails. Returns why it
+/// counts as dead.
 async fn no_sign_of_life(context: &Context, link: &Arc<HttpLink>) -> Option<String> {
     let revision = link.agreed.revision;
     let (method, params) = match revision.era() {
@@ -269,7 +276,8 @@ enum Changes {
 }
 
 impl Changes {
-    /// Hears the stream to its end; the upstream that offers none may do so in another session. Cancel-safe.
+    /// Hears the stream to its end; the upstream that offers none may do so in another session.
+    /// Cancel-safe.
     async fn hear(&mut self, link: &Arc<HttpLink>) {
         match self {
             Self::Stream(reader, has_lived) => hear_all(link, reader, has_lived).await,
@@ -282,13 +290,13 @@ impl Changes {
         matches!(self, Self::Stream(..))
     }
 
-    /// Whether the answer to the request for it may mean that a legacy server does not know the
-    /// session; `is_gone` says that the last one stood.
+    /// Returns whether the answer to the request for it may mean that a legacy server does not know
+    /// the session; `is_gone` says that the last one stood.
     fn may_tell_of_session(&self, is_gone: bool, era: Era) -> bool {
         matches!(self, Self::Refused) || is_gone && era == Era::Legacy
     }
 
-    /// Whether it has brought a message.
+    /// Returns whether it has brought a message.
     fn has_lived(&self) -> bool {
         matches!(self, Self::Stream(_, true))
     }
@@ -319,7 +327,8 @@ async fn open_changes(link: &Arc<HttpLink>) -> Changes {
     } else {
         link.request(HttpMethod::GET, bytes::Bytes::new(), &Fields::default())
     };
-    // A server may send the head of the stream together with its first event only; that must not delay the lists.
+    // A server may send the head of the stream together with its first event only; that must not
+    // delay the lists.
     let response = match tokio::time::timeout(HEAD_TIME, link.send(request)).await {
         Ok(Ok(response)) => response,
         Ok(Err(error)) => {

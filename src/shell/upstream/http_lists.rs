@@ -1,5 +1,6 @@
-//! The lists of an HTTP upstream: read one after the other beside whatever else its session does. A list that takes long holds up
-//! neither the others nor the session, and its answer is taken whenever it comes.
+//! The lists of an HTTP upstream: read one after the other beside whatever else its session does. A
+//! list that takes long holds up neither the others nor the session, and its answer is taken
+//! whenever it comes.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -200,7 +201,8 @@ impl<'a> HttpLists<'a> {
         error.is_of_a_dead_server().then_some(Step::Doubt)
     }
 
-    /// Gives up what has not been answered in time. Its answer is still taken, of each list the last one.
+    /// Gives up what has not been answered in time. Its answer is still taken, of each list the
+    /// last one.
     fn late(&mut self) {
         let now = clock::now();
         let late = |asked: &Asked| asked.until.is_some_and(|until| until <= now);
@@ -244,7 +246,8 @@ impl<'a> HttpLists<'a> {
         })
     }
 
-    /// Adds what clients see that can be asked. Where that is not known, what was known of it stays.
+    /// Adds what clients see that can be asked. Where that is not known, what was known of it
+    /// stays.
     fn tell_with(&mut self, mut news: Inventory, shown: ForAskers) -> Step {
         let (now, most) = (clock::now(), self.context.handle.spec.load().max_inventory);
         let mut is_whole = true;

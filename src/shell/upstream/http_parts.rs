@@ -42,7 +42,8 @@ pub struct LinkParts {
     pub stop: CancellationToken,
 }
 
-/// The header fields that a message has besides those of its session: what is written again where it is sent again.
+/// The header fields that a message has besides those of its session: what is written again where
+/// it is sent again.
 #[derive(Clone, Debug, Default)]
 pub struct Fields {
     /// For a modern server: the method, and the value of `Mcp-Name`.

@@ -1,11 +1,14 @@
-//! The tokens of one upstream: attached to its requests, renewed before they expire and when the server refuses them.
+//! The tokens of one upstream: attached to its requests, renewed before they expire and when the
+//! server refuses them.
 //!
-//! A call takes the token that is there, without a lock and without waiting, while it is good. Otherwise one piece of work at a time
-//! gets another one, for all calls: it reads the login in the store, takes over what another process has renewed, or claims the row
-//! and renews it ([`crate::store::logins`]). A server that cannot be asked changes nothing; only a refusal of the grant ends a login,
-//! and only where the row is still the one that was tried.
+//! A call takes the token that is there, without a lock and without waiting, while it is good.
+//! Otherwise one piece of work at a time gets another one, for all calls: it reads the login in the
+//! store, takes over what another process has renewed, or claims the row and renews it
+//! ([`crate::store::logins`]). A server that cannot be asked changes nothing; only a refusal of the
+//! grant ends a login, and only where the row is still the one that was tried.
 //!
-//! `type = "client-credentials"` and `"workload"` need no person and no store: the gateway asks for a token when the server wants one.
+//! `type = "client-credentials"` and `"workload"` need no person and no store: the gateway asks for
+//! a token when the server wants one.
 
 use std::fmt;
 use std::sync::Arc;
@@ -62,7 +65,8 @@ pub struct Keeper {
     terms: TermsOf,
     parts: LoginParts,
     fetcher: Fetcher,
-    /// The client for the upstream itself, where it has certificates of its own, or why there is none.
+    /// The client for the upstream itself, where it has certificates of its own, or why there is
+    /// none.
     client: Result<Option<HttpClient>, String>,
     health: Arc<Health>,
     tasks: TaskGroup,
@@ -178,10 +182,12 @@ impl Keeper {
         self.client.clone()
     }
 
-    /// Adds the token to a request; its version, if there is one. Waits only while no good token is there. Cancel-safe.
+    /// Adds the token to a request; its version, if there is one. Waits only while no good token is
+    /// there. Cancel-safe.
     ///
     /// # Errors
-    /// [`HttpError::Unadmitted`] where the login has ended, [`HttpError::NoToken`] where it cannot be renewed at the moment.
+    /// [`HttpError::Unadmitted`] where the login has ended, [`HttpError::NoToken`] where it cannot
+    /// be renewed at the moment.
     pub async fn attach(self: &Arc<Self>, headers: &mut HeaderMap) -> Result<Option<u64>, HttpError> {
         for _ in 0..3 {
             let state = self.state.load_full();
@@ -206,7 +212,8 @@ impl Keeper {
         Err(HttpError::NoToken("the token expires before it can be used".to_owned()))
     }
 
-    /// Takes note of an answer that refuses the request, and whether the request is worth another attempt with another token. Cancel-safe.
+    /// Takes note of an answer that refuses the request, and whether the request is worth another
+    /// attempt with another token. Cancel-safe.
     pub async fn again(
         self: &Arc<Self>,
         refusal: (StatusCode, Option<Challenge>),
@@ -257,7 +264,8 @@ impl Keeper {
         false
     }
 
-    /// Whether that token is the one in use and has not expired meanwhile: then its refusal is the server's verdict about it.
+    /// Returns whether that token is the one in use and has not expired meanwhile: then its refusal
+    /// is the server's verdict about it.
     fn is_fresh(&self, version: u64) -> bool {
         matches!(&**self.state.load(), State::Token(token) if token.version == version && token.is_good(clock::since_1970()))
     }
@@ -395,7 +403,8 @@ impl Keeper {
         HttpError::Unadmitted(Standing::LoginExpired, StatusCode::UNAUTHORIZED)
     }
 
-    /// Whether another process of this store has logged in meanwhile; the next request takes that login.
+    /// Returns whether another process of this store has logged in meanwhile; the next request
+    /// takes that login.
     pub async fn has_login(&self) -> bool {
         let Some(logins) = &self.parts.logins else { return false };
         let held = logins.get(&self.key).await.ok().flatten();

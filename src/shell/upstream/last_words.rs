@@ -1,4 +1,5 @@
-//! The last lines that a child wrote to stderr, with the secrets that it was given replaced by their names.
+//! The last lines that a child wrote to stderr, with the secrets that it was given replaced by
+//! their names.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

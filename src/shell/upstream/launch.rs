@@ -37,7 +37,8 @@ pub enum SpawnError {
 }
 
 impl SpawnError {
-    /// How to mend it; `None` for what may pass by itself, such as a machine with too many processes.
+    /// How to mend it; `None` for what may pass by itself, such as a machine with too many
+    /// processes.
     pub fn remedy(&self) -> Option<&'static str> {
         match self {
             Self::Empty => Some("write the program and its arguments in `command`"),
@@ -54,7 +55,7 @@ impl SpawnError {
         }
     }
 
-    /// Whether there was no file descriptor left for its pipes.
+    /// Returns whether there was no file descriptor left for its pipes.
     pub fn lacks_descriptors(&self) -> bool {
         let source = std::error::Error::source(self).and_then(|source| source.downcast_ref());
         source.is_some_and(ran_out)
@@ -120,7 +121,7 @@ impl Launch {
         Some(Self { command, shown, program, path, inherited, env: all, cwd, expanded, confinement, mark })
     }
 
-    /// Whether it runs a container that gets no standard input.
+    /// Returns whether it runs a container that gets no standard input.
     pub fn lacks_stdin(&self) -> bool {
         let words: Vec<String> = self.command.iter().map(|word| word.written().to_owned()).collect();
         ContainerRun::of(&words).is_some_and(ContainerRun::lacks_stdin)
@@ -186,7 +187,8 @@ impl Launch {
         }
     }
 
-    /// Looks for the files without which no start succeeds, since the system's error names none of them.
+    /// Looks for the files without which no start succeeds, since the system's error names none of
+    /// them.
     pub fn look(&self) -> Result<(), SpawnError> {
         match (&self.program, &self.cwd) {
             (Some(path), _) if !path.exists() => Err(SpawnError::NotThere { path: self.shown.clone() }),

@@ -1,4 +1,5 @@
-//! A call over lines: one end is its caller's, the other the connection's. Cancel-safe, movable; dropping it cancels.
+//! A call over lines: one end is its caller's, the other the connection's. Cancel-safe, movable;
+//! dropping it cancels.
 
 use std::sync::Arc;
 
@@ -73,7 +74,8 @@ impl CallPort for Port {
 
     fn progress(&mut self, params: RawJson) {
         if let (Some(notices), Ok(params)) = (&self.notices, count_in_share(params, &self.party, &self.budget)) {
-            // A client that reads too slowly misses progress, never the outcome; the actor never waits for it.
+            // A client that reads too slowly misses progress, never the outcome; the actor never
+            // waits for it.
             drop(notices.try_send(ExchangeEvent::Progress(params)));
         }
     }

@@ -51,7 +51,8 @@ impl Link {
         }
     }
 
-    /// Whether it takes calls; `false` in the moment between the end of a child's task and the next state of its upstream.
+    /// Returns whether it takes calls; `false` in the moment between the end of a child's task and
+    /// the next state of its upstream.
     pub fn is_open(&self) -> bool {
         match self {
             Self::Stdio(link) => link.is_open(),

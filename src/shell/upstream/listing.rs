@@ -1,6 +1,7 @@
-//! The lists of an upstream over lines, which is a program or speaks HTTP+SSE: as everyone sees them, and as clients see them that
-//! can be asked. Where clients have processes or sessions of their own, further ones of the gateway's own read the latter, one after
-//! the other, whenever the lists were read: see [`super::askers`].
+//! The lists of an upstream over lines, which is a program or speaks HTTP+SSE: as everyone sees
+//! them, and as clients see them that can be asked. Where clients have processes or sessions of
+//! their own, further ones of the gateway's own read the latter, one after the other, whenever the
+//! lists were read: see [`super::askers`].
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,10 +26,12 @@ use crate::upstream::unread::Readers;
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// Some servers add tools a moment after the handshake.
 const LINGER: Duration = Duration::from_millis(200);
-/// A reading that began before a change and is no older than this begins again. An older one goes on, and is followed by another.
+/// A reading that began before a change and is no older than this begins again. An older one goes
+/// on, and is followed by another.
 const SETTLING: Duration = Duration::from_secs(1);
 const DEBOUNCE: Duration = Duration::from_millis(250);
-/// The next reading begins so many times as long later as one took: servers that change all the time must not keep processes busy.
+/// The next reading begins so many times as long later as one took: servers that change all the
+/// time must not keep processes busy.
 const REST: u32 = 3;
 const SHORTEST_REST: Duration = Duration::from_secs(1);
 /// Waits after readings that failed; each is twice as long as the one before.
@@ -69,7 +72,8 @@ impl Listing {
         }
     }
 
-    /// The lists as everyone sees them were read. Of the rest that is known stays until it is read again.
+    /// The lists as everyone sees them were read. Of the rest that is known stays until it is read
+    /// again.
     pub(super) fn listed(&mut self, plain: Inventory, agreed: Agreed) -> Inventory {
         if !are_owned(&self.handle.spec.load(), agreed) {
             return plain;
@@ -89,7 +93,7 @@ impl Listing {
         unknown(plain)
     }
 
-    /// Whether calls that wait for the lists have to wait for more of them.
+    /// Returns whether calls that wait for the lists have to wait for more of them.
     pub(super) fn is_awaited(&self) -> bool {
         self.waits_until.is_some()
     }
@@ -175,8 +179,8 @@ fn unknown(mut plain: Inventory) -> Inventory {
     plain
 }
 
-/// The roots that a server may learn of while it only lists. A remote one serves others too, and may change for all of them what it
-/// touches.
+/// The roots that a server may learn of while it only lists. A remote one serves others too, and
+/// may change for all of them what it touches.
 fn roots(spec: &Upstream) -> Roots {
     match spec.target {
         Target::Stdio { .. } => spec.roots.clone(),

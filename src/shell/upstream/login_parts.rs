@@ -1,4 +1,5 @@
-//! The parts of logins that all upstreams share, and an upstream's own settings as a login needs them.
+//! The parts of logins that all upstreams share, and an upstream's own settings as a login needs
+//! them.
 
 use std::sync::{Arc, OnceLock};
 
@@ -22,7 +23,8 @@ use crate::upstream::client::HttpClient;
 use crate::upstream::fetcher::Fetcher;
 use crate::upstream::trust::Trust;
 
-/// Where browsers are sent while there is no console: no page answers there, and the address is pasted.
+/// Where browsers are sent while there is no console: no page answers there, and the address is
+/// pasted.
 const NOWHERE: &str = "http://127.0.0.1:8628/oauth/callback";
 
 /// Shared by the logins of all upstreams. Clones are the same ones.
@@ -112,7 +114,8 @@ impl TermsOf {
         Ok(Kind::Workload(Hidden::new(text.trim_end().to_owned())))
     }
 
-    /// The client for its documents and tokens. With certificates that cannot be used there are no terms, and so no request.
+    /// The client for its documents and tokens. With certificates that cannot be used there are no
+    /// terms, and so no request.
     pub fn fetcher(&self) -> Fetcher {
         Fetcher::new(self.trust.clone().unwrap_or_default(), self.proxy.clone())
     }

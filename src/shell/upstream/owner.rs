@@ -1,8 +1,9 @@
-//! The mark in the environment of each child: which headend started it. The next one that starts with the same state directory
-//! ends the processes of owners that are dead, which only a guard that was killed leaves behind.
+//! The mark in the environment of each child: which headend started it. The next one that starts
+//! with the same state directory ends the processes of owners that are dead, which only a guard
+//! that was killed leaves behind.
 //!
-//! An owner that lives keeps its processes, whoever else has the state directory: several `headend stdio` may. A mark that leaves
-//! any doubt, such as one from another container, ends nothing.
+//! An owner that lives keeps its processes, whoever else has the state directory: several `headend
+//! stdio` may. A mark that leaves any doubt, such as one from another container, ends nothing.
 
 use std::fmt;
 use std::fs;
@@ -60,7 +61,8 @@ impl Owner {
         Some(Self { state, run, namespace, pid: i32::try_from(pid).ok()?, started })
     }
 
-    /// Whether that is another headend of this one's state directory that has ended for certain.
+    /// Returns whether that is another headend of this one's state directory that has ended for
+    /// certain.
     pub(super) fn may_clean(&self, other: &Self) -> bool {
         let comparable = self.state != 0 && self.state == other.state && self.namespace == other.namespace;
         let lives = Seen::at(other.pid).is_some_and(|seen| seen.started == other.started && !seen.is_over);
@@ -80,8 +82,8 @@ impl fmt::Display for Owner {
 pub struct Marks(Option<Arc<(Owner, AtomicU64)>>);
 
 impl Marks {
-    /// Those of this process, after the end of what dead owners with the same state directory left behind. Blocks as long as that
-    /// takes, [`PATIENCE`] at most.
+    /// Those of this process, after the end of what dead owners with the same state directory left
+    /// behind. Blocks as long as that takes, [`PATIENCE`] at most.
     pub fn claim(dir: Option<&Path>) -> Self {
         let owner = Owner::of(dir);
         if let Some(owner) = owner.as_ref().filter(|owner| owner.state != 0) {

@@ -1,4 +1,5 @@
-//! The tasks that hold parked calls; [`crate::engine::question::park`] decides what happens to a call.
+//! The tasks that hold parked calls; [`crate::engine::question::park`] decides what happens to a
+//! call.
 
 use std::sync::{Arc, Weak};
 
@@ -23,8 +24,8 @@ use crate::upstream::session::LaneUse;
 use crate::upstream::turns::{InTurn, Turn};
 use crate::wire::raw::{RawJson, RawObject};
 
-/// Events that may wait for a request that reads slowly. Progress is dropped when only the places for questions and the
-/// outcome are left.
+/// Events that may wait for a request that reads slowly. Progress is dropped when only the places
+/// for questions and the outcome are left.
 const EVENTS: usize = 32;
 const RESERVED: usize = 2 * MAX_OPEN + 1;
 
@@ -55,8 +56,9 @@ impl Parks {
         Self { table: Arc::default(), tasks, draining }
     }
 
-    /// Takes a call over, with its turn, its permit and the first question. The call goes on behind the value that is returned; gives
-    /// it back when there is no room. It ends with the caller's access.
+    /// Takes a call over, with its turn, its permit and the first question. The call goes on behind
+    /// the value that is returned; gives it back when there is no room. It ends with the caller's
+    /// access.
     #[expect(clippy::result_large_err, reason = "a call that finds no room goes back as it came")]
     pub fn park(
         &self,
@@ -91,7 +93,8 @@ impl Parks {
                 () = access.ended() => {}
             }
             keeper.end();
-            // A sender may have its place and not have put its order in yet. The request of such an order would wait for its timeout.
+            // A sender may have its place and not have put its order in yet. The request of such an
+            // order would wait for its timeout.
             inbox.close();
             while inbox.recv().await.is_some() {}
         });
@@ -115,7 +118,8 @@ impl Parks {
         }
     }
 
-    /// Attaches a request to a parked call of this caller, with the call's turn; `None` when there is none any more.
+    /// Attaches a request to a parked call of this caller, with the call's turn; `None` when there
+    /// is none any more.
     pub async fn attach(
         &self,
         caller: &Caller,
@@ -146,7 +150,8 @@ struct Keeper {
     exchange: Option<Exchange>,
     /// The call stays one of those under way while it is parked: its server has it.
     permit: Option<Permit>,
-    /// Until the call waits for its client, whether or not the request is still there that it was for.
+    /// Until the call waits for its client, whether or not the request is still there that it was
+    /// for.
     turn: InTurn,
     /// The request that is attached.
     viewer: Option<mpsc::Sender<ExchangeEvent>>,
@@ -196,7 +201,8 @@ impl Keeper {
         self.rest();
     }
 
-    /// With nobody here who could answer, a call that asks waits for its client, whether or not that has seen the question.
+    /// With nobody here who could answer, a call that asks waits for its client, whether or not
+    /// that has seen the question.
     fn rest(&mut self) {
         if self.viewer.is_none() && self.park.asks() {
             self.parked(None);

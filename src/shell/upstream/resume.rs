@@ -1,11 +1,14 @@
-//! Going on with a legacy server's event stream that ended before the answer: where it stood, and how often it is tried.
+//! Going on with a legacy server's event stream that ended before the answer: where it stood, and
+//! how often it is tried.
 //!
-//! After the wait that the server named, the gateway asks for the stream again with the last event id, within the
-//! call's deadline; it never sends the call again. Without an id, or with one that the server no longer knows, the
-//! outcome of the call is unknown. A client's own session with a server opens its GET stream before its first call, and
-//! an answer on that stream reaches the call that it names.
+//! After the wait that the server named, the gateway asks for the stream again with the last event
+//! id, within the call's deadline; it never sends the call again. Without an id, or with one that
+//! the server no longer knows, the outcome of the call is unknown. A client's own session with a
+//! server opens its GET stream before its first call, and an answer on that stream reaches the call
+//! that it names.
 //!
-//! Source: MCP 2025-11-25, basic/transports, "Resumability and Redelivery" and the polling of SEP-1699.
+//! Source: MCP 2025-11-25, basic/transports, "Resumability and Redelivery" and the polling of
+//! SEP-1699.
 
 use std::time::Duration;
 
@@ -66,7 +69,8 @@ impl Resumption {
         self.position = Position { last, retry: position.retry.or(self.position.retry), moved: false };
     }
 
-    /// How long to wait before the stream is asked for again; `None` when it cannot be, or was too often.
+    /// How long to wait before the stream is asked for again; `None` when it cannot be, or was too
+    /// often.
     pub(crate) fn wait(&mut self) -> Option<Duration> {
         self.position.last.as_ref()?;
         if self.in_vain >= IN_VAIN || self.all >= MOST {

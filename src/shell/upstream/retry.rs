@@ -12,7 +12,8 @@ use crate::store::pins::program_of;
 use crate::upstream::context::Context;
 use crate::upstream::standing::Standing;
 
-/// Time between two starts that calls ask for: a call that crashes its server each time costs the others one start.
+/// Time between two starts that calls ask for: a call that crashes its server each time costs the
+/// others one start.
 const APART: Duration = Duration::from_secs(2);
 /// How often missing files are looked for.
 const LOOK: Duration = Duration::from_secs(1);
@@ -31,8 +32,8 @@ pub(super) enum Woken {
     Stopped,
 }
 
-/// Rests after a start that began at `began`. Calls do not end the rest of a server that does not admit the gateway: they would
-/// be refused.
+/// Rests after a start that began at `began`. Calls do not end the rest of a server that does not
+/// admit the gateway: they would be refused.
 pub(super) async fn pause(context: &Context, began: Instant, wait: Duration) -> Woken {
     let called = async {
         if context.handle.health.standing() != Standing::Admitted {
@@ -104,8 +105,8 @@ impl Missing {
     }
 }
 
-/// The missing files of a command: its program, its working directory, and every argument that is an absolute path, such as the
-/// script that an interpreter is given.
+/// The missing files of a command: its program, its working directory, and every argument that is
+/// an absolute path, such as the script that an interpreter is given.
 fn missing(spec: &Upstream) -> Vec<Missing> {
     let Target::Stdio { command, cwd, .. } = &spec.target else { return Vec::new() };
     let program = program_of(spec);

@@ -1,11 +1,13 @@
-//! Sessions with upstreams (*lanes*): one process of an upstream, or one session with it, and the clients that may use
-//! it.
+//! Sessions with upstreams (*lanes*): one process of an upstream, or one session with it, and the
+//! clients that may use it.
 //!
-//! Every upstream has a main lane, which reads the lists. Legacy servers read their client's capabilities once. So each
-//! legacy HTTP server gets a lane for each legacy client, and one for each caller of stateless clients, with exactly
-//! that client's capabilities; `instance` does the same for processes. The first call opens a lane. It closes when its
-//! client is gone, or after 15 idle minutes (of a lazy upstream after its `idle-stop`, if that is shorter). A process that all clients share is offered forms and sampling if there
-//! can be only one caller, and nothing if there can be several.
+//! Every upstream has a main lane, which reads the lists. Legacy servers read their client's
+//! capabilities once. So each legacy HTTP server gets a lane for each legacy client, and one for
+//! each caller of stateless clients, with exactly that client's capabilities; `instance` does the
+//! same for processes. The first call opens a lane. It closes when its client is gone, or after 15
+//! idle minutes (of a lazy upstream after its `idle-stop`, if that is shorter). A process that all
+//! clients share is offered forms and sampling if there can be only one caller, and nothing if
+//! there can be several.
 //!
 //! The lock guards the table of these lanes, one operation at a time.
 
@@ -168,7 +170,7 @@ impl Lane {
         LaneUse::new(self)
     }
 
-    /// Whether this is the lane whose lists are for everyone.
+    /// Returns whether this is the lane whose lists are for everyone.
     pub fn is_main(&self) -> bool {
         self.owner.is_none()
     }
@@ -206,18 +208,19 @@ impl Lane {
         self.changed.notify_waiters();
     }
 
-    /// Begins a start: sets the state, then counts the start. A reader that loads the number first and the state second
-    /// ([`Self::starts_and_state`]) never takes the state before a start for its outcome.
+    /// Begins a start: sets the state, then counts the start. A reader that loads the number first
+    /// and the state second ([`Self::starts_and_state`]) never takes the state before a start for
+    /// its outcome.
     pub fn begin(&self) {
         self.set_state(LinkState::Starting);
         self.starts.fetch_add(1, Ordering::Release);
     }
 
-    /// Takes the link away so that the upstream can be stopped: from now on calls find it at rest and want it started.
-    /// `false` where the lane has a user or no link.
+    /// Takes the link away so that the upstream can be stopped: from now on calls find it at rest
+    /// and want it started. `false` where the lane has a user or no link.
     ///
-    /// A user is counted before it looks for the link, and users are counted here after the link is gone, so that at least one of
-    /// the two notices the other.
+    /// A user is counted before it looks for the link, and users are counted here after the link is
+    /// gone, so that at least one of the two notices the other.
     pub fn rest(&self) -> bool {
         let Some(link) = self.open_link() else { return false };
         self.set_state(LinkState::Idle);
@@ -235,12 +238,12 @@ impl Lane {
         self.wanted.notify_one();
     }
 
-    /// Whether a call or the operator wants it started. The operator is told so once.
+    /// Returns whether a call or the operator wants it started. The operator is told so once.
     pub fn is_wanted(&self) -> bool {
         self.is_used() || self.ordered.swap(false, Ordering::Relaxed)
     }
 
-    /// Whether a call or watched resource uses it, or waits for it.
+    /// Returns whether a call or watched resource uses it, or waits for it.
     pub fn is_used(&self) -> bool {
         self.users.load(Ordering::Relaxed) > 0
     }
@@ -274,8 +277,8 @@ impl Lane {
         }
     }
 
-    /// Waits for the way to the upstream, for its `start-wait`. Ends a rest of the upstream, and waits for no second start after
-    /// one that began meanwhile and failed.
+    /// Waits for the way to the upstream, for its `start-wait`. Ends a rest of the upstream, and
+    /// waits for no second start after one that began meanwhile and failed.
     ///
     /// # Errors
     /// [`Reason::UpstreamDown`]: nothing was sent.
@@ -303,7 +306,8 @@ impl Lane {
         }
     }
 
-    /// Why no call is made that waits for the link: its server does not admit the gateway, so a start would fail like the last one.
+    /// Why no call is made that waits for the link: its server does not admit the gateway, so a
+    /// start would fail like the last one.
     fn unadmitted(&self, state: &LinkState) -> Option<Failure> {
         // A client's own session that its server refused has stopped.
         if !matches!(state, LinkState::Down { .. } | LinkState::Stopped) {
@@ -356,8 +360,8 @@ impl Lane {
         Failure::new(Reason::UpstreamDown, Executed::No, detail).retry_after(left.max(Duration::from_secs(1)))
     }
 
-    /// The next start is due in so long. A call that comes before makes it due at once, so one that failed by chance is soon worth
-    /// another.
+    /// The next start is due in so long. A call that comes before makes it due at once, so one that
+    /// failed by chance is soon worth another.
     fn down(&self, retry: Duration) -> Failure {
         let lasts = self.health.remedy().is_some();
         let retry = if lasts { retry } else { retry.min(Duration::from_secs(5)) };
@@ -391,7 +395,7 @@ impl Lane {
         self.keep_for(Duration::ZERO);
     }
 
-    /// Whether its owner is gone, or it was unused for longer than that.
+    /// Returns whether its owner is gone, or it was unused for longer than that.
     fn is_over(&self, idle: Duration) -> bool {
         let Some(unused) = self.unused_for() else { return false };
         let client = self.owner.as_ref().and_then(|owner| owner.client.as_ref());

@@ -16,7 +16,7 @@ pub(crate) type Work = Shared<BoxFuture<'static, Result<(), HttpError>>>;
 pub(crate) struct OneAtATime(Mutex<Option<Work>>);
 
 impl OneAtATime {
-    /// Whether a piece is under way.
+    /// Returns whether a piece is under way.
     pub(crate) fn is_under_way(&self) -> bool {
         self.0.lock().as_ref().is_some_and(|work| work.peek().is_none())
     }

@@ -20,8 +20,8 @@ use crate::upstream::login_parts::LoginParts;
 use crate::upstream::owner::Marks;
 use crate::wire::frame::Bounds;
 
-/// How much is taken from upstreams. Clones share the bounds, which a reload may change: those of bytes hold for the next
-/// answer over HTTP, and all of them from an upstream's next start on.
+/// How much is taken from upstreams. Clones share the bounds, which a reload may change: those of
+/// bytes hold for the next answer over HTTP, and all of them from an upstream's next start on.
 #[derive(Clone, Debug)]
 pub struct Intake {
     pub budget: Arc<Budget>,
@@ -89,7 +89,8 @@ pub struct Spawner {
 }
 
 impl Spawner {
-    /// The client capabilities of the main session. A shared process may only ask if there can be only one caller.
+    /// The client capabilities of the main session. A shared process may only ask if there can be
+    /// only one caller.
     pub fn declared(&self, spec: &Upstream) -> Declared {
         if spec.is_shared_process() && !self.many_callers {
             Declared::new(Kinds { form: true, url: true, sampling: true, roots: true, ..Kinds::default() }, &spec.roots)

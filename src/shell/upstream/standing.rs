@@ -17,7 +17,8 @@ pub enum Standing {
     NeedsLogin,
     /// The login that the gateway had is not good any more.
     LoginExpired,
-    /// It refuses the credential of the configuration, or asks for one without saying how to get it.
+    /// It refuses the credential of the configuration, or asks for one without saying how to get
+    /// it.
     Refused,
 }
 
@@ -32,7 +33,7 @@ impl Standing {
         }
     }
 
-    /// Whether a login ends it.
+    /// Returns whether a login ends it.
     pub fn awaits_login(self) -> bool {
         self.state().is_some_and(UpstreamState::wants_login)
     }

@@ -1,12 +1,12 @@
 //! Resource subscriptions at upstreams.
 //!
-//! A legacy server is asked once for each URI. A modern one has a stream for all of them: when they change, the new stream is
-//! acknowledged before the old one is closed. After a lane was opened anew nobody knows what was missed, so everything counts as
-//! updated.
+//! A legacy server is asked once for each URI. A modern one has a stream for all of them: when they
+//! change, the new stream is acknowledged before the old one is closed. After a lane was opened
+//! anew nobody knows what was missed, so everything counts as updated.
 //!
-//! `resources/subscribe` and `subscriptions/listen` of clients both end at the table of a lane, which subscribes once
-//! for each URI. A client's subscription ends with its session or stream; the one at the server ends with the last
-//! client's.
+//! `resources/subscribe` and `subscriptions/listen` of clients both end at the table of a lane,
+//! which subscribes once for each URI. A client's subscription ends with its session or stream; the
+//! one at the server ends with the last client's.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -153,7 +153,8 @@ impl Updates {
         }
     }
 
-    /// Opens a stream for everything that is watched, then closes the one before it. The URIs that the server honours.
+    /// Opens a stream for everything that is watched, then closes the one before it. The URIs that
+    /// the server honours.
     async fn listen(
         &self,
         handle: &Arc<Handle>,

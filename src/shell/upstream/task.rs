@@ -1,7 +1,9 @@
-//! A call that its server continues as a task, for a client without the extension: the client's request stays open, and the gateway
-//! polls the task until it ends, as [`crate::engine::task`] decides.
+//! A call that its server continues as a task, for a client without the extension: the client's
+//! request stays open, and the gateway polls the task until it ends, as [`crate::engine::task`]
+//! decides.
 //!
-//! For other code this is one call upstream: it yields questions, progress and one outcome, and dropping it cancels the task.
+//! For other code this is one call upstream: it yields questions, progress and one outcome, and
+//! dropping it cancels the task.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! The certificates of one upstream: which authorities headend believes besides the system's, and its own.
+//! The certificates of one upstream: which authorities headend believes besides the system's, and
+//! its own.
 
 use std::error::Error;
 use std::io;
@@ -39,8 +40,9 @@ impl Trust {
         Ok(trust)
     }
 
-    /// The settings of a connection. Addresses that a peer named see neither our certificate nor may a private authority vouch for
-    /// them: `is_own` is for origins of the configuration. `None` if the system's certificates cannot be used.
+    /// The settings of a connection. Addresses that a peer named see neither our certificate nor
+    /// may a private authority vouch for them: `is_own` is for origins of the configuration. `None`
+    /// if the system's certificates cannot be used.
     pub fn config(&self, is_own: bool) -> Option<Arc<ClientConfig>> {
         let made = if is_own { &self.own } else { &self.public };
         made.get_or_init(|| self.make(is_own).ok().map(Arc::new)).clone()
@@ -86,8 +88,8 @@ fn chain(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, &'static str> {
     let found = found.map_err(|_| "is not PEM")?;
     if found.is_empty() { Err("has no certificate in PEM") } else { Ok(found) }
 }
-/// Whether a connection failed because the server's certificate is refused: it is for another name, expired, or of an unknown
-/// issuer.
+/// Returns whether a connection failed because the server's certificate is refused: it is for
+/// another name, expired, or of an unknown issuer.
 pub(crate) fn refuses_certificate(error: &(dyn Error + 'static)) -> bool {
     let mut next = Some(error);
     while let Some(error) = next {

@@ -12,8 +12,8 @@ use crate::catalog::name::UpstreamName;
 use crate::engine::askers::{Askers, Item, Lesson};
 use crate::engine::turns::{Gate, Passer, Ticket, Turns as Row};
 
-/// The turn of a call of an item that asks. The next one has its turn when this is dropped; requests that go on with the same call
-/// share it.
+/// The turn of a call of an item that asks. The next one has its turn when this is dropped;
+/// requests that go on with the same call share it.
 pub(crate) type InTurn = Option<Arc<Turn>>;
 
 /// A call's place among those that wait, or its turn.
@@ -32,8 +32,8 @@ impl Drop for Turn {
     }
 }
 
-/// The calls of one lane that wait for their turn, or have it. The lock guards one operation at a time; calls that need not wait
-/// never take it.
+/// The calls of one lane that wait for their turn, or have it. The lock guards one operation at a
+/// time; calls that need not wait never take it.
 #[derive(Debug)]
 pub struct Turns {
     askers: Arc<Askers>,
@@ -80,8 +80,8 @@ impl Turns {
         done
     }
 
-    /// Waits for the call's turn. A call that goes on has it after `attribution-timeout` at the latest: the one that has the turn may
-    /// wait for it.
+    /// Waits for the call's turn. A call that goes on has it after `attribution-timeout` at the
+    /// latest: the one that has the turn may wait for it.
     ///
     /// # Errors
     /// It took longer than `patience`.

@@ -1,5 +1,5 @@
-//! A child without a guard, on systems that have no subreaper: its process group ends with it, and a process that leaves the group
-//! outlives it.
+//! A child without a guard, on systems that have no subreaper: its process group ends with it, and
+//! a process that leaves the group outlives it.
 
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
@@ -68,7 +68,8 @@ impl Keeper {
         std::future::pending().await
     }
 
-    /// Ends the whole group: the caller has closed stdin, then SIGTERM, then SIGKILL. Bounded by the sum of the waits.
+    /// Ends the whole group: the caller has closed stdin, then SIGTERM, then SIGKILL. Bounded by
+    /// the sum of the waits.
     pub async fn stop(mut self, times: &StopTimes) -> Option<ExitStatus> {
         let mut status = tokio::time::timeout(times.polite, self.child.wait()).await.ok().and_then(Result::ok);
         if status.is_none() {

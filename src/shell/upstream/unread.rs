@@ -1,5 +1,5 @@
-//! The lists of an upstream that could not be read when they were last asked for: for status, log and metrics, and for the rest of a
-//! lazy upstream.
+//! The lists of an upstream that could not be read when they were last asked for: for status, log
+//! and metrics, and for the rest of a lazy upstream.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +15,8 @@ use crate::mcp::method::List;
 use crate::telemetry::metrics::UpstreamMetrics;
 use crate::upstream::health::Health;
 
-/// Attempts after which a list of which nothing is known keeps a lazy upstream from its rest no more, if it offers anything else:
-/// half a minute.
+/// Attempts after which a list of which nothing is known keeps a lazy upstream from its rest no
+/// more, if it offers anything else: half a minute.
 const ENOUGH: u32 = 5;
 
 /// The clients for whom a list is read.
@@ -78,15 +78,16 @@ impl UnreadLists {
         Self { upstream, metrics, state: Mutex::default(), now: Arc::default(), now_for_askers: Notify::new() }
     }
 
-    /// The lists that could not be read, in the order of their first failures; each once, with the trouble of everyone first.
+    /// The lists that could not be read, in the order of their first failures; each once, with the
+    /// trouble of everyone first.
     pub fn all(&self) -> Vec<Unread> {
         let state = self.state.lock();
         let first = |unread: &&Unread| state.of(unread.list).map(|other| other.readers).min() == Some(unread.readers);
         state.unread.iter().filter(first).cloned().collect()
     }
 
-    /// Takes note of how a reading ended. A list is read when it is for all of its readers. The log has one line for each change, not
-    /// for each attempt.
+    /// Takes note of how a reading ended. A list is read when it is for all of its readers. The log
+    /// has one line for each change, not for each attempt.
     pub fn told(&self, list: List, readers: Readers, trouble: Option<Trouble>, health: &Health) {
         let mut state = self.state.lock();
         let is_known = state.of(list).any(|unread| unread.readers != readers);
@@ -129,7 +130,8 @@ impl UnreadLists {
         state.is_empty = inventory.is_empty();
     }
 
-    /// Whether enough is known of the lists for a lazy upstream to rest: one that offers nothing would never be started again.
+    /// Returns whether enough is known of the lists for a lazy upstream to rest: one that offers
+    /// nothing would never be started again.
     pub fn may_rest(&self) -> bool {
         let state = self.state.lock();
         let was_tried =

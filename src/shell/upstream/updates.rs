@@ -1,4 +1,5 @@
-//! Resource subscriptions of one session, and their clients. The lock guards the table, one operation at a time.
+//! Resource subscriptions of one session, and their clients. The lock guards the table, one
+//! operation at a time.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -76,7 +77,8 @@ impl Updates {
         for (original, watches) in watched.iter().filter(|(original, _)| is_part_of(uri, original)) {
             for watch in watches {
                 if let Some(watcher) = watch.watcher.upgrade() {
-                    // What the client sees before the URI of the server stands before its parts too.
+                    // What the client sees before the URI of the server stands before its parts
+                    // too.
                     let before = watch.exposed.strip_suffix(original.as_str()).unwrap_or_default();
                     watcher.mark(format!("{before}{uri}"));
                 }
@@ -90,7 +92,8 @@ impl Updates {
         }
     }
 
-    /// Enters a client's subscription. Returns its id, and whether it is the only one to this resource.
+    /// Enters a client's subscription. Returns its id, and whether it is the only one to this
+    /// resource.
     pub(super) fn enter(
         &self,
         original: &str,
@@ -119,7 +122,7 @@ impl Updates {
     }
 }
 
-/// Whether one URI is the other or lies below it.
+/// Returns whether one URI is the other or lies below it.
 fn is_part_of(uri: &str, whole: &str) -> bool {
     uri.strip_prefix(whole)
         .is_some_and(|rest| rest.is_empty() || whole.ends_with('/') || rest.starts_with(['/', '?', '#']))

@@ -88,8 +88,8 @@ impl Server {
         }
     }
 
-    /// Waits until no connection to it is open at its client's end, and the client could have heard so: on a busy machine the end
-    /// of a connection takes its time.
+    /// Waits until no connection to it is open at its client's end, and the client could have heard
+    /// so: on a busy machine the end of a connection takes its time.
     async fn end_arrived(&self) {
         let port = format!(":{:04X}", self.address.port());
         let is_open = |line: &str| {

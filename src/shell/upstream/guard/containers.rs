@@ -1,7 +1,9 @@
-//! Containers that an upstream's command runs, found by the label that headend gives them: the mark of their start.
+//! Containers that an upstream's command runs, found by the label that headend gives them: the mark
+//! of their start.
 //!
-//! The program that headend starts is a client of the container engine, whose container may outlive it. So the guard asks the
-//! same program, with the same environment, for what is left: before the start for owners that are dead, and at its end.
+//! The program that headend starts is a client of the container engine, whose container may outlive
+//! it. So the guard asks the same program, with the same environment, for what is left: before the
+//! start for owners that are dead, and at its end.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Read as _;
@@ -23,7 +25,8 @@ pub(super) fn label(mark: &str) -> [OsString; 2] {
     ["--label".into(), format!("{LABEL}={mark}").into()]
 }
 
-/// The way to a container engine: the upstream's own program, with its options, directory and environment.
+/// The way to a container engine: the upstream's own program, with its options, directory and
+/// environment.
 pub(super) struct Engine<'a> {
     pub(super) file: &'a OsStr,
     pub(super) global: &'a [OsString],
@@ -89,7 +92,7 @@ impl Engine<'_> {
     }
 }
 
-/// Whether it succeeds in time. It is ended if it does not.
+/// Returns whether it succeeds in time. It is ended if it does not.
 fn wait(child: &mut Child, until: Instant) -> bool {
     loop {
         match child.try_wait() {

@@ -1,4 +1,5 @@
-//! What headend and a guard say to each other: the order to start a program, then single letters; reports in lines.
+//! What headend and a guard say to each other: the order to start a program, then single letters;
+//! reports in lines.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read};
@@ -9,8 +10,8 @@ use crate::config::ContainerRun;
 use crate::upstream::guard::containers::label;
 use crate::upstream::launch::{Launch, MARK, SpawnError};
 
-/// The word by which this program is told to be a guard; the upstream's name follows, for people. It is looked for before anything
-/// else.
+/// The word by which this program is told to be a guard; the upstream's name follows, for people.
+/// It is looked for before anything else.
 pub(super) const GUARD: &str = "guard";
 
 /// SIGTERM to the program's group.

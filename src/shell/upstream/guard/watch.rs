@@ -1,5 +1,5 @@
-//! The guard's own side: one thread that starts the program, waits for it, for orders and for the end of headend, and ends all
-//! below it. It reads no configuration and starts no runtime.
+//! The guard's own side: one thread that starts the program, waits for it, for orders and for the
+//! end of headend, and ends all below it. It reads no configuration and starts no runtime.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -29,14 +29,16 @@ use crate::upstream::procfs::Seen;
 const ALONE: Duration = Duration::from_millis(800);
 /// The same for what a program leaves behind.
 const LEFT: Duration = Duration::from_millis(300);
-/// When the guard gives up: what is left by then belongs to another user, or is stuck in the system.
+/// When the guard gives up: what is left by then belongs to another user, or is stuck in the
+/// system.
 const LIMIT: Duration = Duration::from_millis(1800);
 /// How long a container engine may take to list and end containers.
 const ENGINE: Duration = Duration::from_secs(2);
 /// How often those that are left are ended once more: they may have started others meanwhile.
 const AGAIN: Duration = Duration::from_millis(20);
 
-/// Is a guard where the command line asks for one. Gives the reason if it fails; for people who try it by hand.
+/// Is a guard where the command line asks for one. Gives the reason if it fails; for people who try
+/// it by hand.
 pub fn asked(words: impl Iterator<Item = OsString>) -> Option<Result<(), String>> {
     let mut words = words.skip(1);
     words.next().filter(|word| word == GUARD)?;
@@ -58,7 +60,8 @@ fn run() -> io::Result<()> {
     }
     let containers = Containers::of(&order);
     containers.iter().for_each(Containers::end_left);
-    // All that can fail comes before the start: a guard that ended afterwards would leave its child behind.
+    // All that can fail comes before the start: a guard that ended afterwards would leave its child
+    // behind.
     let nothing = File::options().read(true).write(true).open("/dev/null")?;
     let (heeded, signals) = signals()?;
     let group = order.mark().and_then(Cgroup::enter);
@@ -112,8 +115,9 @@ fn start(order: &Order, stdin: OwnedFd) -> io::Result<Pid> {
     Ok(Pid::from_child(&command.spawn()?))
 }
 
-/// The signals that are read and not acted upon, once they are blocked. Those that ask a process to end do nothing: a service
-/// manager may send them to all processes at once, while headend still uses this one's child.
+/// The signals that are read and not acted upon, once they are blocked. Those that ask a process to
+/// end do nothing: a service manager may send them to all processes at once, while headend still
+/// uses this one's child.
 fn signals() -> io::Result<(mask::SigSet, SignalFd)> {
     let mut set = mask::SigSet::empty();
     for signal in [mask::Signal::SIGCHLD, mask::Signal::SIGTERM, mask::Signal::SIGINT, mask::Signal::SIGHUP] {

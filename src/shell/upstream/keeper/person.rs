@@ -17,7 +17,7 @@ use crate::upstream::standing::Standing;
 const STEPS: usize = 32;
 
 impl Keeper {
-    /// Whether a person can log in here.
+    /// Returns whether a person can log in here.
     pub fn takes_person(&self) -> bool {
         self.parts.logins.is_some() && self.terms.kind() == AuthKind::OAuth
     }
@@ -64,8 +64,8 @@ impl Keeper {
         Some(scopes)
     }
 
-    /// The rest of a login whose page has answered: gets the tokens and keeps them. Whether it may be another account's than the one
-    /// before.
+    /// The rest of a login whose page has answered: gets the tokens and keeps them. Whether it may
+    /// be another account's than the one before.
     ///
     /// # Errors
     /// A sentence for the operator.
@@ -130,7 +130,8 @@ impl Keeper {
                     if error == OAuthError::Refused(Refusal::InvalidClient)
                         && let Some(logins) = &self.parts.logins
                     {
-                        // The server has forgotten the client: the next login registers another one.
+                        // The server has forgotten the client: the next login registers another
+                        // one.
                         drop(logins.forget_registrations(&self.key).await);
                     }
                     return Err(error);

@@ -168,7 +168,7 @@ fn unread(error: &DbError) -> HttpError {
     HttpError::NoToken(format!("the login in the store cannot be used: {error}"))
 }
 
-/// Whether a refresh token may have reached the server.
+/// Returns whether a refresh token may have reached the server.
 fn may_have_arrived(error: &OAuthError) -> bool {
     let OAuthError::NoAnswer(why) = error else {
         // It was refused for another reason than the token.

@@ -58,7 +58,8 @@ fn sharing(spec: &Upstream, agreed: Agreed) -> Sharing {
     }
 }
 
-/// Whether clients of such an upstream have lanes of their own, which show them what their capabilities are enough for.
+/// Returns whether clients of such an upstream have lanes of their own, which show them what their
+/// capabilities are enough for.
 pub(in crate::upstream) fn are_owned(spec: &Upstream, agreed: Agreed) -> bool {
     sharing(spec, agreed) != Sharing::Everybody
 }
