@@ -22,8 +22,8 @@
 //!   `connections-per-caller`.
 //! - Console: the cookie of a session. 64 connections in the lobby, 128 afterwards.
 //! - Metrics: no credential. 64 connections in the lobby.
-//! - Admin socket: the user, whom the kernel names. 64 connections before the hello, 32 of one user;
-//!   afterwards `connections-per-caller`, with no limit for our own user.
+//! - Admin socket: the user, whom the kernel names. 64 connections before the hello, 32 of one
+//!   user; afterwards `connections-per-caller`, with no limit for our own user.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;

@@ -112,7 +112,7 @@ pub(crate) async fn serve(context: &Context, remote: &Arc<Remote>, limit: Durati
 
 /// Checks the server whenever calls get no answer, by opening another stream for a moment: a server
 /// that is busy with one client may still open streams. Returns the reason if the server is gone.
-/// One that does not answer is shown as down, while its calls continue.
+/// A server that does not answer is shown as down, while its calls continue.
 async fn watch(context: &Context, remote: &Remote) -> String {
     let health = &context.handle.health;
     if !context.lane.is_main() {

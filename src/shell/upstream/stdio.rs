@@ -341,7 +341,7 @@ impl Connection<'_> {
             }
             Event::Call(_) | Event::Room(Ok(())) => ControlFlow::Continue(()),
             Event::Room(Err(NoRoom)) => {
-                // The other calls must not wait for the client of this one.
+                // Other calls must not wait for the client of this one.
                 self.decoder.discard();
                 self.no_room = true;
                 self.room.set(0);
