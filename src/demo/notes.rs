@@ -45,6 +45,7 @@ impl Notes {
         self.0.lock()
     }
 
+    /// Adds a note and announces the change.
     fn add(&self, title: &str, text: &str, call: &Call) -> Result<String, String> {
         if title.trim().is_empty() || title.len() + text.len() > MAX_BYTES {
             return Err(format!("A note needs a title, and title and text together at most {MAX_BYTES} bytes."));

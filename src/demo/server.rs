@@ -121,6 +121,7 @@ impl Call {
 #[derive(Clone)]
 struct Out(Arc<Mutex<Sink>>);
 
+/// The output of a connection, and who is told of changes.
 struct Sink {
     to: Box<dyn Write + Send>,
     /// True after the handshake of a legacy client, which gets changes without a subscription.

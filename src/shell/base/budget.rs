@@ -1,5 +1,5 @@
-//! The byte budget: one limit for all messages in the memory of this process, whether they are
-//! incomplete, wait for their call's turn, or wait for a slow reader.
+//! The byte budget: one limit for all messages in the memory of this process that are incomplete,
+//! wait for their call's turn, or wait for a slow reader.
 //!
 //! A reader takes room before it reads bytes. The room is released when the last slice of the bytes
 //! is dropped, which is when the kernel has taken them. A message without room is refused, and its
@@ -7,46 +7,41 @@
 //! is bounded: one for each call in flight and one for each of its notices.
 //!
 //! A reader that holds no room may wait for it, because it blocks no other. Among readers that hold
-//! room for a part of their message only one may wait; it gets the room that the others release, so
-//! no two wait for each other.
+//! room for a part of their message only one may wait, so no two wait for each other.
 //!
 //! `max-buffered` is the limit. `listener::pieces` writes results beside their envelope, so no
 //! message is copied. Bytes that are written anew for a client (projections, notices, questions)
 //! take room like all others.
 //!
-//! | message | takes room | without room |
+//! | message | takes room | without room (`busy`: the call ends with that reason) |
 //! |---|---|---|
 //! | body of a client over HTTP | as it arrives | 503, the connection is closed |
-//! | line of a client on a pipe | as it arrives | waits 10 s, then skips the line |
-//! | answer over HTTP with a length | all of it, first | waits 10 s, then `busy` |
-//! | answer over HTTP without one, SSE | as it arrives | one waits 10 s, others: `busy` |
-//! | line of a process, event of HTTP+SSE | as it arrives | waits, then skips the line, `busy` |
+//! | line of a client on a pipe | as it arrives | waits 10 s, stopping its client, then skipped |
+//! | answer over HTTP with a length | all, first | waits 10 s, holding nothing, then `busy` |
+//! | answer over HTTP without one, SSE | as it arrives | one waits 10 s, others end with `busy` |
+//! | line of a process, event of HTTP+SSE | as it arrives | waits, then skipped and `busy` |
 //! | request to an HTTP server | its copy, first | `busy`, not executed |
 //! | progress, log messages | when written | dropped |
 //! | questions, requests to processes | by force | further calls are refused |
 //! | recordings, small messages to a pipe | by force | progress is dropped |
 //! | result rewritten for its client | by force | replaces the received bytes |
 //!
-//! `busy` means that the call ends with that reason. A client on a pipe is stopped while its line
-//! waits. An answer with a length waits while it holds no room. A line of a process waits 10 s at
-//! most, and no more than 1 s in which no room is released. Calls are refused while questions and
-//! requests exceed the limit by a sixteenth. Recordings take a quarter of the limit at most.
+//! A line of a process waits 10 s at most, and no more than 1 s in which no room is released.
+//! Recordings take a quarter of the limit at most.
 //!
-//! If there can be several callers, each has a share of a quarter, which covers its requests, the
-//! answers that are being read for it, and the answers that it has not read yet. A message may
-//! exceed the share if its caller has no other message. When the share is used up, a further
-//! request gets 503, and a further answer waits 10 s and then ends with `busy`. All requests
-//! together leave a quarter of the limit to answers, and answers may exceed the limit by a
-//! sixteenth. So messages of one caller never displace the result of a call that was executed for
-//! another caller.
+//! If there can be several callers, each has a share of a quarter for its requests, the answers
+//! being read for it, and the answers that it has not read yet. A message may exceed the share if
+//! its caller has no other message. When the share is used up, a further request gets 503, and a
+//! further answer waits 10 s and then ends with `busy`. All requests together leave a quarter of
+//! the limit to answers, and answers may exceed the limit by a sixteenth. So messages of one caller
+//! never displace the result of a call that was executed for another caller.
 //!
-//! Room is short when a message waits or three quarters of the limit are used. If there can be
-//! several callers, it is short from five eighths on, and for a caller's requests from three
-//! quarters of its share on. Then `listener::press` ends connections whose client takes less than
-//! 64 KiB in 5 s, and request bodies that arrive more slowly than that. Not counted, but bounded in
-//! number: messages below 16 KiB (one for each call and each of its 16 notices), 64 KiB read and 64
-//! KiB written for each client's connection, 128 KiB read ahead for each connection to an HTTP
-//! server, 64 KiB for each process.
+//! Room is short when a message waits or three quarters of the limit are used; if there can be
+//! several callers, from five eighths on, and for a caller's requests from three quarters of its
+//! share on. Then `listener::press` ends connections whose client takes less than 64 KiB in 5 s,
+//! and request bodies that bring less. Not counted, but bounded in number: messages below 16 KiB
+//! (one for each call and each of its 16 notices), 64 KiB read and 64 KiB written for each client's
+//! connection, 128 KiB read ahead for each connection to an HTTP server, 64 KiB for each process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -67,12 +62,10 @@ use self::user::User;
 /// Size in bytes from which messages are counted. Smaller ones are bounded in number instead.
 pub const COUNTED_FROM: usize = 16 * 1024;
 
-/// Messages that cannot be refused may exceed the limit by one part in this many; beyond that,
-/// calls are refused.
+/// Calls are refused while messages exceed the limit by more than one part in this many.
 const OVERDRAFT: usize = 16;
 
-/// The share of each of several callers, and the part that requests leave to answers, is the limit
-/// divided by this number.
+/// Divisor of the limit for a caller's share, and for the part that requests leave to answers.
 const SHARES: usize = 4;
 
 /// How long a message may wait for room.
@@ -197,8 +190,7 @@ impl Budget {
         Ok(room.keep_line(bytes))
     }
 
-    /// Counts the bytes of a caller's progress notification, which is dropped rather than an
-    /// answer, if there is room for them.
+    /// Counts the bytes of a caller's progress notification if there is room for them.
     ///
     /// # Errors
     /// [`NoRoom`].
@@ -229,8 +221,7 @@ impl Budget {
         room
     }
 
-    /// Counts the bytes of an answer, which hold room already, towards the share of its caller
-    /// until their last slice is dropped.
+    /// Counts an answer's bytes, which hold room already, towards its caller's share until dropped.
     ///
     /// # Errors
     /// [`NoRoom`]: the caller's share is used up.
@@ -265,8 +256,7 @@ impl Budget {
         Ok(())
     }
 
-    /// Returns whether the other messages of the caller leave no room in its share for this many
-    /// more bytes of a message that holds `held`.
+    /// Returns whether the caller's other messages leave a message that holds `held` no more room.
     fn lacks_share(&self, user: &User, held: usize, bytes: usize) -> bool {
         let Some(caller) = user.caller().filter(|_| self.is_shared()) else { return false };
         let used = self.callers.of(caller).load(Ordering::SeqCst);
@@ -287,8 +277,7 @@ impl Budget {
         }
     }
 
-    /// Claims the right to wait while holding a part of a message; `None` if another message has
-    /// it.
+    /// Claims the right to wait with a part of a message; `None` if another message has it.
     fn turn(self: &Arc<Self>) -> Option<Turn> {
         let taken = self.partial.swap(true, Ordering::AcqRel);
         (!taken).then(|| Turn(Arc::clone(self)))
@@ -338,8 +327,7 @@ pub struct Room {
     stuck: Option<usize>,
 }
 
-/// The state of a wait for room, kept outside the waiting future, which may be dropped and made
-/// anew.
+/// The state of a wait for room, kept outside the waiting future so that the wait can be resumed.
 #[derive(Debug)]
 struct Wait {
     until: Instant,
@@ -358,7 +346,7 @@ impl Drop for Turn {
     }
 }
 
-/// A count of waiting messages, which includes one more while this value exists.
+/// One waiting message in a count, until the value is dropped.
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl<'a> Waiting<'a> {
@@ -389,8 +377,7 @@ impl Room {
         Self::of(budget, User::Request(caller.clone()))
     }
 
-    /// Creates empty room for answers over a connection whose next messages wait behind the one
-    /// being read.
+    /// Creates empty room for answers on a connection that are read one after the other.
     pub fn shared(budget: &Arc<Budget>) -> Self {
         let mut room = Self::of(budget, User::Answer(None));
         room.shared = true;
@@ -416,8 +403,7 @@ impl Room {
         Ok(())
     }
 
-    /// Grows the room like [`Self::try_grow_to`], and waits until that is possible. Cancel-safe: a
-    /// wait that is resumed does not become longer.
+    /// Grows like [`Self::try_grow_to`], waiting if needed. Cancel-safe: resuming adds no time.
     ///
     /// # Errors
     /// [`NoRoom`] if the wait was in vain.
@@ -437,8 +423,7 @@ impl Room {
         if bytes > budget.limit() || self.stuck == Some(freed()) {
             return Err(NoRoom);
         }
-        // A caller that has used up its share waits for itself, which makes room short for no
-        // other.
+        // A wait for the caller's own share makes room short for no other.
         let is_starving = !budget.lacks_share(&self.user, self.bytes, bytes - self.bytes);
         let _waiting = Waiting::new(&budget.waiting);
         let _starving = is_starving.then(|| Waiting::new(&budget.starving));
@@ -483,9 +468,8 @@ impl Room {
         self.bytes = bytes;
     }
 
-    /// Moves room into the bytes, which hold it as long as a slice of them exists. They are put on
-    /// one line first: a frame that contains them would otherwise copy them for that, and the copy
-    /// would hold no room.
+    /// Moves room into the bytes until their last slice is dropped. Puts them on one line first: a
+    /// frame would otherwise copy them for that, and the copy would hold no room.
     pub fn keep(&mut self, bytes: Bytes) -> Bytes {
         if bytes.len() < COUNTED_FROM { bytes } else { self.keep_line(on_one_line(bytes)) }
     }

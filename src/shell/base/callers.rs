@@ -79,6 +79,7 @@ impl CallerNumber {
         Self::in_table(&NAMES, caller)
     }
 
+    /// Finds the caller's number in a table, or assigns one.
     fn in_table(table: &'static Mutex<Names>, caller: &Caller) -> Self {
         let mut names = table.lock();
         if let Some(known) = names.callers.get(caller).and_then(Weak::upgrade) {
@@ -120,6 +121,7 @@ impl CallerCounts {
         self.at(caller.get())
     }
 
+    /// Returns the counter with this number, and creates its chunk if needed.
     fn at(&self, number: usize) -> &AtomicUsize {
         if number >= COUNTED {
             return &self.others;

@@ -1,17 +1,17 @@
-//! Slots that callers share fairly: those of calls, with a bounded queue before them, and those of
-//! connections.
+//! Slots that callers share fairly. Calls have a bounded queue in front of them; connections have
+//! slots without a queue.
 //!
-//! A caller takes as many free slots as it asks for. While none is free, calls wait in a queue for
-//! each caller. The next slot goes to the waiting caller that holds the fewest, and callers that
-//! hold as many as each other take turns. Within a queue the order is that of arrival.
+//! A caller takes as many free slots as it asks for. While none is free, calls wait in one queue
+//! for each caller. The next free slot goes to the waiting caller that holds the fewest; callers
+//! that hold equally many take turns. Within a queue, calls keep their order of arrival.
 //!
-//! If several callers share the queue, a caller's calls take no more of it than they leave free, so
-//! that others find room. A call waits for the time of the queue; if another caller holds more
-//! slots than its own by then, it waits as long as a call may take with all its progress, in which
-//! a slot becomes free.
+//! If several callers share the queue, the calls of one caller take no more of it than they leave
+//! free, so others find room. A call waits for the usual time of the queue. If another caller holds
+//! more slots than its own by then, it waits on, for as long as the longest call may take, because
+//! a slot becomes free within that time.
 //!
-//! To take or to give back a slot while no call waits is one change of a number. Everything else is
-//! under a lock.
+//! Taking or releasing a slot while no call waits is one change of an atomic number. Everything
+//! else takes a lock.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,31 +27,31 @@ use crate::base::callers::{CallerCounts, CallerNumber};
 #[cfg(test)]
 mod tests;
 
-/// Slots and the queue before them. Clones share both.
+/// Slots and the queue in front of them. Clones share both.
 #[derive(Clone, Debug)]
 pub struct FairSlots(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    /// All slots without those that are held and without one for each waiting call. It is negative
-    /// while calls wait, and while more slots are held than a smaller number allows.
+    /// Slots in all, less one for each held slot and one for each waiting call. Negative while
+    /// calls wait, and while more slots are held than a reduced number allows.
     balance: AtomicIsize,
     /// Slots held, by caller.
     held: CallerCounts,
     /// Most calls that may wait.
     queue_limit: AtomicUsize,
-    /// Numbers of waiting calls.
+    /// Number of the next waiting call.
     next: AtomicU64,
     line: Mutex<Line>,
 }
 
-/// The waiting calls.
+/// The waiting calls of all callers.
 #[derive(Debug)]
 struct Line {
     /// Slots in all.
     number: isize,
     waiting: usize,
-    /// The queues that are not empty, in turn.
+    /// Queues that are not empty. The first one is the next in turn among equals.
     queues: VecDeque<(CallerNumber, VecDeque<Waiter>)>,
 }
 
@@ -62,7 +62,7 @@ struct Waiter {
     slot: oneshot::Sender<FairSlot>,
 }
 
-/// A slot, given back on drop.
+/// A slot; released on drop, or assigned to the next waiting call.
 #[derive(Debug)]
 pub struct FairSlot {
     slots: Arc<Inner>,
@@ -78,8 +78,8 @@ impl Drop for FairSlot {
     }
 }
 
-/// A call's place in its caller's queue. Dropping it leaves the queue, and gives a slot on that was
-/// assigned meanwhile.
+/// A call's position in its caller's queue. Dropping it leaves the queue; a slot that was assigned
+/// meanwhile goes to the next call.
 #[derive(Debug)]
 pub struct QueuedCall {
     slots: Arc<Inner>,
@@ -96,9 +96,9 @@ impl Drop for QueuedCall {
 }
 
 impl QueuedCall {
-    /// Waits for a slot: `usual` since the call was queued, or `longest` if another caller holds
-    /// more slots than this call's caller by then. Returns `None` when the time is over.
-    /// Cancel-safe: a wait that is begun again is not longer for it.
+    /// Waits for a slot until `usual` has passed since the call was queued, or until `longest` has
+    /// passed if another caller holds more slots than this one by then. Returns `None` when the
+    /// time is over. Cancel-safe: a wait that is resumed does not become longer.
     pub async fn wait(&mut self, usual: Duration, longest: Duration) -> Option<FairSlot> {
         if let Ok(slot) = timeout_at(self.since + usual, &mut self.slot).await {
             return slot.ok();

@@ -34,6 +34,7 @@ pub fn local_of(rfc_3339: &str) -> String {
     seconds.map_or_else(|| rfc_3339.to_owned(), local)
 }
 
+/// Formats a time in a time zone.
 fn told<Z: TimeZone>(zone: &Z, seconds_since_1970: u64, form: &str) -> String
 where
     Z::Offset: std::fmt::Display,

@@ -10,6 +10,7 @@ use tokio::sync::Semaphore;
 #[derive(Clone, Debug)]
 pub struct Slots(Arc<Inner>);
 
+/// The state that clones and slots share.
 #[derive(Debug)]
 struct Inner {
     free: Semaphore,

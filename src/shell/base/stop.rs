@@ -13,22 +13,23 @@ const LOGS: Duration = Duration::from_millis(500);
 /// Time limits for the steps of a shutdown, in the order of the steps.
 #[derive(Clone, Copy, Debug)]
 pub struct StopTimes {
-    /// Calls in flight may complete; `[server] drain-timeout` applies if it is shorter.
+    /// Time for calls in flight to complete; `[server] drain-timeout` applies if it is shorter.
     pub drain: Duration,
-    /// Cancelled calls send their answers.
+    /// Time for cancelled calls to send their answers.
     pub answers: Duration,
-    /// The use of limits is written to the store. The same time applies again at the very end, to
+    /// Time for writing the use of limits to the store, and the same time again at the very end for
     /// the audit log.
     pub records: Duration,
-    /// An upstream's program exits by itself after its stdin was closed.
+    /// Time for an upstream's program to exit by itself after its stdin was closed.
     pub polite: Duration,
-    /// The program exits after SIGTERM.
+    /// Time for the program to exit after SIGTERM.
     pub firm: Duration,
-    /// The program and everything that it started are gone after SIGKILL.
+    /// Time until the program and everything that it started are gone after SIGKILL.
     pub killed: Duration,
-    /// Threads return from blocking system calls, such as reading stdin or resolving a host name.
+    /// Time for threads to return from blocking system calls, such as reading stdin or resolving a
+    /// host name.
     pub threads: Duration,
-    /// The store completes queued operations and closes its file.
+    /// Time for the store to complete queued operations and to close its file.
     pub store: Duration,
 }
 

@@ -16,6 +16,7 @@ pub struct Tally {
     state: Mutex<State>,
 }
 
+/// The current burst of lines, and the events since the last line.
 #[derive(Debug, Default)]
 struct State {
     /// Time of the first line of the current burst.

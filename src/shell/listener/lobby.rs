@@ -97,6 +97,7 @@ pub struct Accepted<S> {
     pub is_last: bool,
 }
 
+/// The connections in a lobby.
 #[derive(Debug)]
 struct Inner<K> {
     limits: LobbyLimits,
@@ -301,6 +302,7 @@ impl<K: Copy + Eq + Hash> Inner<K> {
         others.clone().find(is_idle).or_else(|| others.next())
     }
 
+    /// Removes a connection that is still in the lobby.
     fn remove(&mut self, number: u64) -> Option<Phase> {
         let (origin, phase) = self.guests.remove(&number)?;
         if let Some(own) = self.by_origin.get_mut(&origin) {

@@ -51,6 +51,7 @@ const TOO_SLOW: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\nc
 #[derive(Clone, Debug, Default)]
 pub struct Phase(Arc<State>);
 
+/// The state that clones of a [`Phase`] share.
 #[derive(Debug, Default)]
 struct State {
     /// [`FRESH`], [`IDLE`], [`HEAD`] or [`BUSY`].

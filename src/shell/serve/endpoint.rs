@@ -91,6 +91,7 @@ pub(crate) async fn handle(front: &Arc<Front>, request: HttpRequest<Incoming>, s
     }
 }
 
+/// The service that a request is for, with its caller.
 enum Route {
     Endpoint { profile: Option<Arc<str>>, caller: CallerAccess },
     LegacySse { path: legacy_sse::Path, caller: CallerAccess },

@@ -82,6 +82,7 @@ pub fn serve_connection(
     tasks.spawn("connection", repolled(serve));
 }
 
+/// Returns the configured time limits of a connection.
 fn patience(limits: &Limits) -> Patience {
     Patience {
         first_byte: limits.first_byte_timeout,

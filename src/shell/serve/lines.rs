@@ -69,8 +69,7 @@ pub struct LineClient {
     pub is_here: bool,
     /// True for a client whose messages arrive by POST; they have room and were admitted already.
     pub by_post: bool,
-    /// True if requests received before the end of the input are still answered. Otherwise the end
-    /// of the input ends the client.
+    /// True if the end of the input ends only the input: requests before it are still answered.
     pub drains: bool,
     pub max_line_bytes: usize,
     pub bounds: Bounds,
@@ -110,8 +109,7 @@ pub fn channel() -> (mpsc::Sender<Queued>, mpsc::Receiver<Queued>) {
     mpsc::channel(OUTBOUND)
 }
 
-/// Serves a client as [`serve`] does, but puts the messages for it in a queue. The client counts as
-/// gone when that queue is closed.
+/// Serves a client as [`serve`] does, with a queue for its messages. Closing it ends the client.
 pub async fn serve_to(
     client: LineClient,
     reader: impl AsyncRead + Unpin,
@@ -199,8 +197,7 @@ pub async fn serve_to(
     }
     if stop.is_cancelled() {
         connection.end_listens().await;
-        // The gateway is ending, not the client: calls in flight may complete until the gateway
-        // gives them up.
+        // The gateway is ending, not the client: calls may complete until the gateway gives up.
         tasks.join().await;
     }
     tasks.stop();
@@ -209,8 +206,7 @@ pub async fn serve_to(
     tasks.join().await;
 }
 
-/// Writes the queued messages to the client, small ones gathered into one write, large ones without
-/// copying.
+/// Writes queued messages: small ones gathered into one write, large ones without copying.
 async fn write(mut writer: impl AsyncWrite + Unpin, mut outbound: mpsc::Receiver<Queued>) {
     let mut buffer = BytesMut::new();
     while let Some(first) = outbound.recv().await {
@@ -219,8 +215,7 @@ async fn write(mut writer: impl AsyncWrite + Unpin, mut outbound: mpsc::Receiver
     }
 }
 
-/// Writes this message and those that are queued behind it, up to [`READ_CHUNK`] small bytes at
-/// once.
+/// Writes this message and those queued behind it, up to [`READ_CHUNK`] bytes of small ones.
 async fn gathered(
     writer: &mut (impl AsyncWrite + Unpin),
     buffer: &mut BytesMut,
@@ -284,8 +279,7 @@ impl Connection {
         }
     }
 
-    /// Handles one message. `admitted` says whether the caller's rate allows the requests in its
-    /// line.
+    /// Handles one message. `admitted`: the caller's rate allows the requests in its line.
     async fn message(self: &Arc<Self>, said: Said, admitted: Result<(), OverRate>) {
         if let (Ok(Message::Request(request)), Err(over)) = (&said, admitted) {
             return self.answer(&request.id, Answer::error(code::INTERNAL, &over.to_string(), None)).await;
@@ -348,7 +342,7 @@ impl Connection {
         self.entry.get_or_init(|| self.client.service.clients.enter(&self.client.caller, name()));
     }
 
-    /// Counts requests against the caller's rate, unless that happened when they were posted.
+    /// Counts requests against the caller's rate, unless a POST has done so.
     fn admit(&self, requests: usize) -> Result<(), OverRate> {
         if self.client.by_post { Ok(()) } else { self.client.service.admission.admit(&self.client.caller, requests) }
     }
@@ -443,7 +437,6 @@ impl Connection {
         }
     }
 
-    /// Sends the messages of a subscription until it ends.
     async fn follow(&self, mut listening: Listening, id: &RawJson, open: &OpenRequest) {
         if let Some(first) = listening.acknowledge().await {
             self.send(first).await;
@@ -470,8 +463,7 @@ impl Connection {
         }
     }
 
-    /// Marks the input as ended: the client can answer no more questions and gets no more changes.
-    /// Held calls of the client end.
+    /// Marks the input as ended: no more answers and changes for the client, and held calls end.
     fn end_input(&self) {
         if let Some(client_requests) = self.legacy.get().and_then(|client| client.client_requests.as_ref()) {
             client_requests.close();
@@ -480,8 +472,7 @@ impl Connection {
         self.protocol.lock().listens().for_each(CancellationToken::cancel);
     }
 
-    /// Waits, after the end of the input, until all requests are answered or the client stops
-    /// reading.
+    /// Waits, after the input has ended, for all answers, or until the client stops reading.
     async fn drain(&self, stop: &CancellationToken) {
         self.end_input();
         let stuck = async {
@@ -499,8 +490,7 @@ impl Connection {
         }
     }
 
-    /// Ends subscriptions so that only calls are left, unless the gateway drains and ends them
-    /// itself.
+    /// Ends subscriptions, so that only calls are left, unless the drain ends them already.
     async fn end_listens(&self) {
         if !self.client.service.draining.is_cancelled() {
             self.protocol.lock().listens().for_each(CancellationToken::cancel);

@@ -88,6 +88,7 @@ pub struct Streams {
     account: Arc<Account>,
 }
 
+/// The recordings of one session.
 #[derive(Debug, Default)]
 struct Table {
     /// Recordings of calls, the oldest first.
@@ -262,6 +263,7 @@ impl Recording {
         number.map(|number| self.reader(number, last.saturating_add(1)))
     }
 
+    /// Creates a reader, whose first bytes are a priming event or a comment.
     fn reader(self: &Arc<Self>, number: u64, from: u64) -> Reader {
         self.changed.notify_waiters();
         let hello = match self.ids {
@@ -303,6 +305,7 @@ impl Recording {
         }
     }
 
+    /// Waits until there is a reader, or until there is none.
     async fn until_read(&self, is_read: bool) {
         loop {
             let changed = self.changed.notified();

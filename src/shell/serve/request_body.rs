@@ -104,6 +104,7 @@ enum UnreadBody {
     NoRoom,
 }
 
+/// Reads a body within these limits, and takes room for it as it arrives.
 async fn receive(
     mut body: impl Body<Data = Bytes> + Unpin,
     bounds: BodyBounds,

@@ -73,6 +73,7 @@ struct Following {
 }
 
 impl Following {
+    /// Returns the next bytes of the stream; `None` once the session ends or the gateway drains.
     async fn step(mut self) -> Option<(Pieces, Self)> {
         loop {
             tokio::select! {

@@ -101,6 +101,7 @@ pub fn init(options: &LogOptions) -> Result<LogGuard, String> {
 
 type Boxed = Box<dyn Layer<Registry> + Send + Sync>;
 
+/// Creates the layer that writes to stderr, and the thread behind it.
 fn to_stderr(json: bool) -> (Boxed, Option<Flusher>) {
     let (sink, flusher) = Sink::start(io::stderr());
     let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();

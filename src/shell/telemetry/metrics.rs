@@ -55,6 +55,7 @@ const NOTICES: [&str; 2] = ["ok", "failed"];
 #[derive(Clone, Debug)]
 pub struct Metrics(Arc<MetricState>);
 
+/// The metrics and their registries.
 #[derive(Debug)]
 struct MetricState {
     registry: Registry,
@@ -239,6 +240,7 @@ const NOTHING: u8 = 2;
 #[derive(Clone, Debug)]
 pub struct UpstreamMetrics(Arc<OfUpstream>);
 
+/// The series of one upstream, and what the handles may still write.
 #[derive(Debug)]
 struct OfUpstream {
     name: String,
@@ -270,6 +272,7 @@ impl UpstreamMetrics {
         self.0.tells.load(Ordering::Relaxed)
     }
 
+    /// Sets the gauges of the upstream's state. `Disabled` has no series.
     pub fn set_state(&self, state: UpstreamState) {
         if self.tells() > EVERYTHING {
             return;

@@ -64,6 +64,8 @@ async fn serve(context: &Context, hint: EraHint) -> Run {
     Run { why: without(&spec.expanded, run.why), ..run }
 }
 
+/// Starts a program or connects to a server, as the configuration says, unless the launch is not
+/// allowed.
 async fn serve_as(context: &Context, spec: &Upstream, hint: EraHint) -> Run {
     let health = &context.handle.health;
     if !spec.lacks.is_empty() {
@@ -323,6 +325,7 @@ pub(crate) async fn run(context: Context) {
     lane.set_state(LinkState::Stopped);
 }
 
+/// Returns the kind of the last failure, on which the back-off depends.
 fn kind(context: &Context) -> Kind {
     match context.handle.spec.load().target {
         _ if context.handle.health.standing() != Standing::Admitted => Kind::Unadmitted,

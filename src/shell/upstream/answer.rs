@@ -179,6 +179,7 @@ pub(crate) struct Reader {
     other_type: Option<String>,
 }
 
+/// The format of a response body, and the bytes read so far.
 enum Format {
     Json { collected: BytesMut },
     Sse { decoder: Box<SseDecoder> },

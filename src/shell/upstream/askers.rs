@@ -102,6 +102,7 @@ pub(super) async fn for_askers<F: Future<Output = Seen>>(
     })
 }
 
+/// Reads the lists once for each set of capabilities, this many at once.
 async fn read_all<F: Future<Output = Seen>>(
     sets: Vec<Kinds>,
     at_once: usize,

@@ -37,6 +37,7 @@ type Pool<C> = Client<C, Full<Bytes>>;
 #[derive(Clone, Debug)]
 pub struct HttpClient(Arc<Pools>);
 
+/// The connection pools of clients with the same proxy and certificates.
 #[derive(Debug)]
 struct Pools {
     /// `None` for direct connections.

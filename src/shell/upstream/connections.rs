@@ -83,6 +83,7 @@ struct Idle {
     state: Mutex<Waiting>,
 }
 
+/// The idle connections, and whether a task closes late ones.
 #[derive(Debug, Default)]
 struct Waiting {
     connections: Vec<(Instant, Box<Connection>)>,
@@ -141,6 +142,7 @@ impl Connections {
 }
 
 impl Idle {
+    /// Takes the connection that was used last, unless it was idle for too long.
     fn take(&self) -> Option<Box<Connection>> {
         let mut state = self.state.lock();
         let (since, connection) = state.connections.pop()?;
@@ -154,6 +156,7 @@ impl Idle {
         None
     }
 
+    /// Keeps a connection for the next request if it can be used again.
     fn put(self: &Arc<Self>, mut connection: Box<Connection>) {
         // After the end of the runtime, no task could close the connection later.
         if Handle::try_current().is_err() || !connection.is_free() {
@@ -220,6 +223,7 @@ async fn dial(mut connector: HttpConnector, dst: Uri) -> Result<Dialled, ClientE
     }
 }
 
+/// Opens a connection and performs the HTTP handshake.
 async fn connect(connector: HttpConnector, dst: Uri) -> Result<Box<Connection>, ClientError> {
     let stream = dial(connector, dst).await?;
     let mut builder = http1::Builder::new();
@@ -240,6 +244,7 @@ enum Driven {
 
 type Driver = http1::Connection<Dialled, Full<Bytes>>;
 
+/// A connection with its two halves, and the waker for both.
 struct Connection {
     sender: http1::SendRequest<Full<Bytes>>,
     /// `None` after the connection has ended. Holds a request that has not begun, and returns it

@@ -105,6 +105,7 @@ impl Service<Uri> for Connector {
 }
 
 impl ProxyDialer {
+    /// Connects through the proxy: by a tunnel, or for plain HTTP to the proxy itself.
     async fn open(&self, tcp: HttpConnector, dst: &Uri) -> Result<ServerStream, ProxyError> {
         let stream = self.dial(tcp).await?;
         if dst.scheme() == Some(&Scheme::HTTP) {

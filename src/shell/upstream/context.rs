@@ -79,6 +79,7 @@ impl Context {
     }
 
     /// Creates the context of one life, which can be stopped without stopping the upstream.
+    /// `lists_first`: calls wait until the lists are published.
     pub(crate) fn life(&self, lists_first: bool) -> Self {
         let spawner = Spawner { stop: self.spawner.stop.child_token(), ..self.spawner.clone() };
         Self { spawner, lists_first, ..self.clone() }

@@ -77,6 +77,8 @@ impl Fetcher {
         timeout(TIME, Box::pin(self.exchange(request))).await.unwrap_or(Err(NoAnswer::Late))
     }
 
+    /// Judges the URL, connects directly or through the proxy, and exchanges the request for its
+    /// answer.
     async fn exchange(&self, request: &Request) -> Answered {
         let (url, reach) = (&request.url, request.reach);
         if !reach.admits_host(url) || url.scheme() != "https" && reach != Reach::Loopback {
@@ -194,6 +196,7 @@ async fn converse(stream: impl AsyncRead + AsyncWrite + Send + Unpin, request: &
     }
 }
 
+/// Encodes a request for HTTP.
 fn message(request: &Request) -> Result<http::Request<Full<Bytes>>, NoAnswer> {
     let (method, kind, body) = match &request.content {
         Content::None => (Method::GET, None, Bytes::new()),
@@ -225,6 +228,7 @@ fn message(request: &Request) -> Result<http::Request<Full<Bytes>>, NoAnswer> {
     Ok(message)
 }
 
+/// Reads an answer, within its size limit. Redirects and content encodings are errors.
 async fn read(response: Response<Incoming>) -> Answered {
     let (head, body) = response.into_parts();
     if head.status.is_redirection() {

@@ -157,6 +157,7 @@ impl Handle {
         }
     }
 
+    /// Records and logs a change of repaired definitions.
     fn repaired(&self, flaws: Flaws) {
         self.metrics.repairs(flaws.repairs);
         if *self.flaws() == flaws {

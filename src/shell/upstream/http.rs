@@ -1,5 +1,4 @@
-//! Streamable HTTP towards an upstream: one POST for each message, polled directly by the request
-//! that waits for it.
+//! Streamable HTTP towards an upstream: each message is a POST that its waiting request polls.
 //!
 //! Long, and one file on purpose: a link starts its exchanges and each exchange drives its link, so
 //! that two files would import each other.
@@ -73,8 +72,7 @@ pub struct HttpLink {
     /// confirmed the session.
     looked: AtomicU64,
     looking: OneAtATime,
-    /// True after an answer blamed the session; the next call waits until the server has said
-    /// whether it knows it.
+    /// True after an answer blamed the session; the next call waits until the server was asked.
     is_suspect: AtomicBool,
     /// Time of the last such question, in milliseconds of uptime; 0 for never.
     probed: AtomicU64,
@@ -231,8 +229,7 @@ impl HttpLink {
         HttpExchange { post, side }
     }
 
-    /// Reads the rest of an answer in a task of its own, because the call that it belonged to may
-    /// be over.
+    /// Reads the rest of an answer in a task of its own, because its call may be over.
     fn drain(&self, body: AnswerBody) {
         self.parts.tasks.spawn("drain", drain(body));
     }
@@ -299,8 +296,7 @@ enum Renewal {
     Done,
     /// The request fails with [`StatusCode::NOT_FOUND`].
     Never,
-    /// The request fails like [`Self::Never`], also for every answer that may mean a lost session,
-    /// because it was sent to find that out.
+    /// The request only checks the session: it fails for every answer that may mean a lost one.
     Look,
 }
 
@@ -313,14 +309,12 @@ enum Stage {
     Head(Sending),
     /// The server refuses the token; the request may be sent again with another one.
     Refused(Judging, Option<Box<Response<AnswerBody>>>),
-    /// The server has forgotten the session: another one is being opened, then the request is sent
-    /// again.
+    /// The session was lost: another one is being opened, then the request is sent again.
     Renew(Work),
     Body(Box<Reader>),
     /// The answer is no message; its beginning is being read.
     Unspoken(Option<Box<Unspoken>>, Option<Duration>),
-    /// The server is asked whether it knows the session, since this answer may mean that it does
-    /// not.
+    /// The server is asked whether it knows the session, because this answer leaves a doubt.
     Doubt(Work, Refusal),
     /// The stream ended early. It is requested again when the server allows; the error is kept.
     Pause(Pin<Box<Sleep>>, String),
@@ -354,8 +348,7 @@ enum Step {
 #[derive(Debug)]
 pub struct HttpExchange {
     post: Post,
-    /// Messages for this call from the session's own stream; `None` in the modern era, and after
-    /// the call.
+    /// Messages from the session's own stream; `None` in the modern era, and after the call.
     side: Option<mpsc::Receiver<ExchangeEvent>>,
 }
 
@@ -466,6 +459,7 @@ impl HttpExchange {
 }
 
 impl Post {
+    /// Creates a POST that has not been sent.
     fn start(link: Arc<HttpLink>, (id, number): (u64, u64), bytes: Bytes, fields: Fields) -> Self {
         let request = link.request(HttpMethod::POST, bytes.clone(), &fields);
         let session = request.headers().get(&SESSION).cloned();
@@ -492,8 +486,7 @@ impl Post {
         }
     }
 
-    /// Advances the request to its next step. Cancel-safe: everything in progress is kept in
-    /// `stage`.
+    /// Advances the request. Cancel-safe: everything in progress is kept in `stage`.
     async fn step(&mut self) -> Step {
         loop {
             let next = match &mut self.stage {
@@ -600,8 +593,7 @@ impl Post {
         }
     }
 
-    /// Judges the head of an answer: it may end the session or the request, or its body is read
-    /// next.
+    /// Judges the head of an answer. It may end the session or the request.
     fn head(&mut self, response: Response<AnswerBody>) -> Result<Stage, Step> {
         self.verdict = judge(response.status().as_u16());
         self.admitted(&response)?;
@@ -620,8 +612,7 @@ impl Post {
         Ok(Stage::Body(Box::new(reader.with_caller(self.caller.as_ref()).of_request(self.id))))
     }
 
-    /// Waits after the stream broke, and then asks for the rest if that is possible. The call
-    /// itself is never sent again.
+    /// Waits after a broken stream, before its rest is requested; the call is never sent again.
     fn pause(&mut self, why: String) -> Result<Stage, Step> {
         let current = self.link.session.load_full();
         let same = !self.link.is_modern() && current.as_deref() == self.session.as_ref();
@@ -692,8 +683,7 @@ impl Post {
 
 impl Drop for HttpExchange {
     fn drop(&mut self) {
-        // The doubt begins before the call leaves: no message in between is attributed to another
-        // call.
+        // The doubt begins before the call leaves: messages in between belong to no other call.
         self.post.cancel();
         self.post.stage = Stage::Ended;
         self.leave(End::GivenUp);

@@ -143,6 +143,7 @@ impl<'a> HttpLists<'a> {
         }
     }
 
+    /// Requests a page of a list.
     fn ask(&mut self, page: Page, now: Instant) {
         let link = Arc::clone(&self.link);
         let list = page.reading.list;
@@ -154,6 +155,7 @@ impl<'a> HttpLists<'a> {
         self.asked.push(Asked { list, begun: now, until, answer });
     }
 
+    /// Polls all requests for the next page or the additional lists that are ready.
     fn poll(&mut self, polled: &mut Polled<'_>) -> Poll<Read> {
         let ready =
             self.asked.iter_mut().enumerate().find_map(|(at, asked)| match asked.answer.as_mut().poll(polled) {
@@ -170,6 +172,7 @@ impl<'a> HttpLists<'a> {
         Poll::Ready(Read::ForAskers(Box::new((news, shown))))
     }
 
+    /// Processes a page; returns an action if the connection may be lost.
     fn heard(&mut self, reading: Reading, answer: Answer) -> Option<Step> {
         let (list, now, metrics) = (reading.list, clock::now(), &self.context.handle.metrics);
         let error = match answer {

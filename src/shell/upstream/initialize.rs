@@ -123,6 +123,7 @@ async fn ask(parts: &LinkParts, question: Question) -> Heard {
     heard
 }
 
+/// Reads messages up to the response to the question.
 async fn first_answer(response: Response<AnswerBody>, gauge: &Gauge) -> Result<Result<RawJson, RawJson>, HttpError> {
     let mut reader = match Reader::of_question(response, gauge) {
         Ok(reader) => reader.of_request(ID),

@@ -77,6 +77,7 @@ pub struct Keeper {
     inner: Mutex<Inner>,
 }
 
+/// The state that renewals change.
 #[derive(Debug, Default)]
 struct Inner {
     /// The server's last challenge, which the next login answers.
@@ -103,6 +104,7 @@ enum State {
     Expired,
 }
 
+/// An access token, with the login that it belongs to.
 #[derive(Clone, Debug)]
 struct Token {
     value: HeaderValue,

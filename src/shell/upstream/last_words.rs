@@ -102,6 +102,8 @@ impl Secrets {
         Self(values)
     }
 
+    /// Replaces the values in a line. If the line `is_cut`, also removes the beginning of a value
+    /// at its end.
     fn hidden(&self, line: &str, is_cut: bool) -> String {
         let mut out = line.to_owned();
         for (value, name) in &self.0 {

@@ -124,6 +124,7 @@ impl Listing {
         }
     }
 
+    /// Starts a reading.
     fn begin(&mut self) {
         let (handle, plain) = (Arc::clone(&self.handle), self.plain.clone());
         self.due = None;
@@ -140,6 +141,7 @@ impl Listing {
         unknown(self.plain.clone())
     }
 
+    /// Adds the result of a reading to the lists, and schedules the next one. Reports failures.
     fn read(&mut self, shown: ForAskers, begun: Instant) -> Inventory {
         let now = clock::now();
         (self.reading, self.waits_until) = (None, None);

@@ -22,6 +22,7 @@ pub struct Logbook {
     more: Notify,
 }
 
+/// The lines of a log.
 #[derive(Debug, Default)]
 struct Kept {
     lines: VecDeque<LogLine>,

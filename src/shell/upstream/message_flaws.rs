@@ -34,6 +34,7 @@ pub struct MessageFlaws {
     named: Tally,
 }
 
+/// The counts, and the values to remove from texts.
 #[derive(Debug, Default)]
 struct State {
     /// Messages with a quirk, in the order in which the quirks first occurred.

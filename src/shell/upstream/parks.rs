@@ -186,6 +186,7 @@ impl Keeper {
         }
     }
 
+    /// Attaches a request with its answers; an earlier one fails as superseded.
     fn attach(&mut self, answers: &RawObject, viewer: mpsc::Sender<ExchangeEvent>) {
         if let Some(before) = self.viewer.replace(viewer) {
             // The client has sent the request again, so it hardly reads this one.
@@ -216,6 +217,7 @@ impl Keeper {
         }
     }
 
+    /// Processes an event of the call.
     fn hear(&mut self, event: ExchangeEvent) {
         let (is_over, asks) = (matches!(event, ExchangeEvent::Done(_)), matches!(event, ExchangeEvent::Ask(_)));
         let act = self.park.hear(event, clock::now());
@@ -229,6 +231,7 @@ impl Keeper {
         }
     }
 
+    /// Carries out what the park decides: answers to the server, events for the client.
     fn act(&mut self, acts: impl IntoIterator<Item = Act>) {
         for act in acts {
             match act {
@@ -242,6 +245,7 @@ impl Keeper {
         }
     }
 
+    /// Sends an event to the attached request, if it has room.
     fn show(&mut self, event: ExchangeEvent) {
         let is_missable = matches!(event, ExchangeEvent::Progress(_) | ExchangeEvent::Log(_) | ExchangeEvent::Alive);
         let Some(viewer) = self.viewer.as_ref().filter(|viewer| !is_missable || viewer.capacity() > RESERVED) else {

@@ -77,8 +77,7 @@ pub struct Lane {
     pub restarts: AtomicU64,
     /// Number of starts that have begun, see [`Self::begin`].
     starts: AtomicU64,
-    /// Start of the last attempt in milliseconds of uptime, and duration of the last successful
-    /// start in milliseconds.
+    /// Uptime at the last start, and duration of the last successful start, in milliseconds.
     began: AtomicU64,
     took: AtomicU64,
     /// Number of calls in flight or waiting for the link, parked calls, and watched resources.
@@ -180,8 +179,7 @@ impl Lane {
         self.state.load_full()
     }
 
-    /// Returns the number of starts that have begun, and a state that is no older than the last of
-    /// them.
+    /// Returns the number of starts so far, and a state no older than the last of them.
     pub fn starts_and_state(&self) -> (u64, Arc<LinkState>) {
         let starts = self.starts.load(Ordering::Acquire);
         (starts, self.state())
@@ -192,8 +190,7 @@ impl Lane {
         self.changed.notified()
     }
 
-    /// Sets the state and wakes waiting calls. The main lane also sets the state of the upstream's
-    /// health.
+    /// Sets the state, in the health too for the main lane, and wakes waiting calls.
     pub fn set_state(&self, state: LinkState) {
         if self.is_main() {
             self.health.enter((&state).into());
@@ -212,19 +209,15 @@ impl Lane {
         self.changed.notify_waiters();
     }
 
-    /// Begins a start: sets the state, then counts the start. A reader that loads the number first
-    /// and the state second ([`Self::starts_and_state`]) never mistakes the state before a start
-    /// for its outcome.
+    /// Sets the state, then counts the start: [`Self::starts_and_state`] reads in reverse order.
     pub fn begin(&self) {
         self.set_state(LinkState::Starting);
         self.starts.fetch_add(1, Ordering::Release);
     }
 
-    /// Takes the link away so that the upstream can be stopped: from then on calls find it at rest
-    /// and ask for a start. Returns `false` if the lane has a user or no link.
+    /// Takes the link away, so that calls ask for a start; `false` with a user or without a link.
     ///
-    /// A user is counted before it looks for the link, and users are counted here after the link is
-    /// gone, so at least one of the two notices the other.
+    /// Users count themselves before they look for the link, so one of both notices the other.
     pub fn rest(&self) -> bool {
         let Some(link) = self.open_link() else { return false };
         self.set_state(LinkState::Idle);
@@ -281,8 +274,7 @@ impl Lane {
         }
     }
 
-    /// Waits for the link, up to `start-wait`. Ends a wait between starts, but does not wait for
-    /// another start after one that began meanwhile and failed.
+    /// Waits up to `start-wait` for the link. Starts a resting upstream, but not a second time.
     ///
     /// # Errors
     /// [`Reason::UpstreamDown`]: nothing was sent.
@@ -310,8 +302,7 @@ impl Lane {
         }
     }
 
-    /// Returns the failure of a call if the server rejects the gateway's credentials, because a
-    /// start would fail like the last one.
+    /// Returns the failure of a call if the server rejects our credentials, as a start would too.
     fn unadmitted(&self, state: &LinkState) -> Option<Failure> {
         // A client's own session that its server refused is in the state `Stopped`.
         if !matches!(state, LinkState::Down { .. } | LinkState::Stopped) {
@@ -351,8 +342,7 @@ impl Lane {
         matches!(*self.state(), LinkState::Starting).then(|| self.late(spec))
     }
 
-    /// Creates the failure for an upstream that is still starting. The suggested wait assumes that
-    /// this start takes as long as the last one, or as `start-timeout`.
+    /// Creates the failure during a start, with the wait that the last start suggests.
     fn late(&self, spec: &Upstream) -> Failure {
         let LinkState::Starting = *self.state() else { return self.down(Duration::from_secs(5)) };
         let millis = |time: &AtomicU64| Duration::from_millis(time.load(Ordering::Relaxed));
@@ -500,7 +490,7 @@ impl Lanes {
         if table.get(key).is_some_and(|current| Arc::ptr_eq(current, lane)) {
             table.remove(key);
         }
-        // A call that waits for the lane must not wait any longer.
+        // A call must not wait for the lane any longer.
         lane.set_state(LinkState::Stopped);
     }
 }

@@ -47,6 +47,7 @@ impl ClientTag {
         self.number
     }
 
+    /// Queues a notification for the client; drops the oldest if there are too many.
     fn tell(&self, upstream: &UpstreamName, notice: Notification) {
         let mut notices = self.notices.lock();
         if notices.len() >= MAX_NOTICES {

@@ -29,6 +29,7 @@ pub struct Intake {
     measure: Arc<Measure>,
 }
 
+/// The limits that a reload may change.
 #[derive(Debug, Default)]
 struct Measure {
     bytes: AtomicUsize,

@@ -353,6 +353,7 @@ enum Stake {
 }
 
 impl Stake {
+    /// Determines what depends on a message.
     fn of(message: Option<&Message>) -> Self {
         match message {
             Some(Message::Request(request)) if request.method != "initialize" => {

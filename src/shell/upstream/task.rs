@@ -80,6 +80,7 @@ struct Errands {
 }
 
 impl Errands {
+    /// Sends a request about the task with this id.
     fn send(&self, method: Method, id: &str, responses: Option<RawJson>) -> Sent {
         let mut body = RawObject::of_strings(&[("taskId", id)]);
         body.set_some("inputResponses", responses);
@@ -178,6 +179,7 @@ impl TaskExchange {
         self.following.answered(outcome, |raw| handle.task(raw), idle, clock::now())
     }
 
+    /// Sends the request that the task's state asks for.
     fn send(&self, errand: Errand) -> Option<Sent> {
         let (method, responses) = match errand {
             Errand::Call | Errand::Get => (Method::TasksGet, None),

@@ -50,6 +50,7 @@ impl Trust {
         made.get_or_init(|| self.make(is_own).ok().map(Arc::new)).clone()
     }
 
+    /// Creates TLS settings, with private authorities and our certificate only for `is_own`.
     fn make(&self, is_own: bool) -> Result<ClientConfig, rustls::Error> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let authorities = if is_own { self.authorities.clone() } else { Vec::new() };

@@ -58,6 +58,7 @@ pub struct UnreadLists {
     pub now_for_askers: Notify,
 }
 
+/// The lists that were not read, and those of which nothing is known.
 #[derive(Debug, Default)]
 struct State {
     unread: Vec<Unread>,

@@ -143,7 +143,7 @@ async fn a_call_waits_for_the_time_of_the_queue_and_longer_only_behind_another_c
     let _held = [slots.try_take(&a), slots.try_take(&a)];
     let begun = Instant::now();
     let mut own = queue(&slots, &a);
-    // A wait that is broken off and begun again is not longer for it.
+    // A wait that is interrupted and resumed does not become longer.
     assert!(tokio::time::timeout(QUEUE_TIME / 2, own.wait(QUEUE_TIME, CALL_TIME)).await.is_err());
     assert!(own.wait(QUEUE_TIME, CALL_TIME).await.is_none());
     assert_eq!(begun.elapsed(), QUEUE_TIME);

@@ -40,6 +40,7 @@ struct Fields<'w> {
 }
 
 impl Fields<'_> {
+    /// Writes one field, unless an earlier one has failed.
     fn write(&mut self, field: &Field, value: impl FnOnce(&mut Writer<'_>) -> fmt::Result) {
         if self.result.is_err() {
             return;

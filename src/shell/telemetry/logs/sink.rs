@@ -42,6 +42,7 @@ struct Waiting {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sink(Arc<Shared>);
 
+/// The state that the sink and its thread share.
 #[derive(Debug, Default)]
 struct Shared {
     waiting: Mutex<Waiting>,

@@ -17,6 +17,7 @@ pub struct CallerMetrics {
     published: Mutex<PublishedCalls>,
 }
 
+/// The values of the last scrape.
 #[derive(Debug, Default)]
 struct PublishedCalls {
     /// Counts at the last scrape, by the number of the caller.

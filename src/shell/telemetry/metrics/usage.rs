@@ -25,6 +25,7 @@ pub struct UsageMetrics {
     table: Mutex<GuardTable>,
 }
 
+/// The running guards, and the upstreams that have series.
 #[derive(Debug, Default)]
 struct GuardTable {
     /// Running guards, by their number.

@@ -53,6 +53,7 @@ impl Engine<'_> {
         self.kill(marked.filter(|(_, mark)| is_wanted(mark.trim())).map(|(id, _)| id), until);
     }
 
+    /// Kills the containers with these ids.
     fn kill<'i>(&self, ids: impl Iterator<Item = &'i str>, until: Instant) {
         // Text that could be an option is no id.
         let is_id = |id: &&str| !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_hexdigit());

@@ -41,6 +41,7 @@ pub(super) struct Order {
 }
 
 impl Order {
+    /// Creates the order for a launch, and labels the container if it runs one.
     pub(super) fn of(launch: &Launch) -> Result<Self, SpawnError> {
         let (name, arguments) = launch.words()?;
         let words: Vec<String> = std::iter::once(name).chain(arguments.iter().copied()).map(str::to_owned).collect();

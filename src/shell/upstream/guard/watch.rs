@@ -46,6 +46,7 @@ pub fn asked(words: impl Iterator<Item = OsString>) -> Option<Result<(), String>
     Some(run().map_err(|error| format!("`{GUARD}` is for headend's own use: {error}")))
 }
 
+/// Reads the order from stdin, starts the program, and watches it to its end.
 fn run() -> io::Result<()> {
     let control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let stdin = receive(&control)?;
@@ -105,6 +106,7 @@ fn receive(control: &UnixStream) -> io::Result<OwnedFd> {
     fds.last().ok_or_else(|| io::ErrorKind::InvalidInput.into())
 }
 
+/// Starts the program in a process group of its own.
 fn start(order: &Order, stdin: OwnedFd) -> io::Result<Pid> {
     let mut command = Command::new(&order.file);
     command.arg0(&order.name).args(&order.arguments).env_clear();

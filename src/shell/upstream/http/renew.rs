@@ -53,6 +53,7 @@ impl HttpLink {
         })
     }
 
+    /// Performs a handshake for a new session in place of the one with this number, and enters it.
     async fn open_anew(self: &Arc<Self>, lost: u64) -> Result<(), HttpError> {
         // Another request may have renewed the session while this one waited.
         if self.number() != lost {

@@ -47,6 +47,7 @@ enum Sharing {
     Client,
 }
 
+/// Returns which sessions the calls of an upstream use.
 fn sharing(spec: &Upstream, agreed: Agreed) -> Sharing {
     if agreed.revision.era() == Era::Modern {
         return Sharing::Everybody;
