@@ -1,6 +1,8 @@
-//! Small built-in MCP servers: the upstreams of the embedded default, run as real children of the gateway.
+//! Small MCP servers that are built in: the upstreams of the default configuration, run as real
+//! child processes of the gateway.
 //!
-//! They use only the gateway's vocabulary, so they show what any server of a newcomer would.
+//! They use only the protocol vocabulary of the gateway, so they behave like any server that a user
+//! could add.
 
 mod lab;
 mod notes;
@@ -12,7 +14,7 @@ use self::server::Demo;
 /// Names for `headend demo`.
 const NAMES: [&str; 3] = ["time", "notes", "lab"];
 
-/// Why a demo server failed.
+/// The reason why a demo server failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DemoError {
     #[error("there is no demo server {name:?}; there are {}", NAMES.join(", "))]

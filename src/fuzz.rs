@@ -1,18 +1,19 @@
-//! Properties that hold for any bytes: one for each way by which other programs send them.
+//! Properties that must hold for any input: at least one for each channel on which other programs
+//! send bytes.
 //!
-//! A property gives the bytes to the real functions and asserts facts about the outcome; a panic is a finding.
-//! `tests/fuzz` runs each under `libFuzzer`, and the unit tests run its kept corpus and mutations of it. Compiled for
-//! tests and fuzzing only.
+//! A property passes the bytes to the real functions and asserts facts about the outcome; a panic
+//! is a finding. `tests/fuzz` runs each property under `libFuzzer`, and the unit tests run its
+//! stored corpus and mutations of it. This module is compiled for tests and fuzzing only.
 
 #[cfg(test)]
 mod costs;
 #[cfg(test)]
 mod tests;
 
-/// Name of a target, which is also its folder in `tests/fuzz/corpus`, and the property.
+/// The name of a target, which is also its folder in `tests/fuzz/corpus`, and its property.
 pub type Target = (&'static str, fn(&[u8]));
 
-/// Each property.
+/// All targets.
 pub const TARGETS: &[Target] = &[
     ("frames", crate::wire::fuzz::frames),
     ("lines", crate::wire::fuzz::lines),
@@ -37,10 +38,10 @@ pub const TARGETS: &[Target] = &[
     ("text", crate::console::fuzz::text),
 ];
 
-/// Checks one property.
+/// Checks one property with these bytes.
 ///
 /// # Panics
-/// When the property does not hold, or when no property has that name.
+/// If the property does not hold, or no target has that name.
 pub fn run(target: &str, data: &[u8]) {
     let found = TARGETS.iter().find(|(name, _)| *name == target);
     let (_, property) = found.expect("a target of this name");

@@ -1,4 +1,4 @@
-//! The demo server `lab`: tools that show how the gateway treats slow, failing and large ones.
+//! The demo server `lab`: tools that show how the gateway handles slow, failing and large calls.
 
 use std::time::Duration;
 
@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::server::{Call, Demo};
 
+/// The server `lab`.
 pub(super) struct Lab;
 
 /// The longest wait, in milliseconds.
@@ -88,6 +89,7 @@ impl Demo for Lab {
     }
 }
 
+/// Counts down with progress notifications. Returns early if the call is cancelled.
 fn countdown(call: &Call, steps: u64, delay_ms: u64) -> String {
     for step in 1..=steps {
         if !call.wait(Duration::from_millis(delay_ms)) {

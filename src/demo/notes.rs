@@ -1,4 +1,4 @@
-//! The demo server `notes`: notes kept in memory, as tools, resources and a prompt.
+//! The demo server `notes`: notes in memory, offered as tools, resources and a prompt.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::server::{Call, Demo, Refused};
 const MAX_NOTES: usize = 1000;
 /// Longest note, in bytes.
 const MAX_BYTES: usize = 16 << 10;
-/// Most values of one completion. Source: MCP server/utilities/completion.
+/// Most values in one completion. Source: MCP server/utilities/completion.
 const MAX_VALUES: usize = 100;
 
 #[derive(Debug)]
@@ -20,12 +20,14 @@ struct Note {
     text: String,
 }
 
+/// The notes by number, and the number of the next one.
 #[derive(Debug)]
 struct Shelf {
     notes: BTreeMap<u64, Note>,
     next: u64,
 }
 
+/// The server `notes`.
 pub(super) struct Notes(Mutex<Shelf>);
 
 impl Default for Notes {
@@ -43,6 +45,7 @@ impl Notes {
         self.0.lock()
     }
 
+    /// Adds a note and announces the change.
     fn add(&self, title: &str, text: &str, call: &Call) -> Result<String, String> {
         if title.trim().is_empty() || title.len() + text.len() > MAX_BYTES {
             return Err(format!("A note needs a title, and title and text together at most {MAX_BYTES} bytes."));
@@ -72,6 +75,7 @@ impl Notes {
         if found.is_empty() { "No note contains this.".to_owned() } else { found.join("\n") }
     }
 
+    /// Deletes a note and announces the change.
     fn delete(&self, id: u64, call: &Call) -> Result<String, String> {
         let gone = self.shelf().notes.remove(&id);
         let note = gone.ok_or_else(|| format!("There is no note {id}."))?;

@@ -1,6 +1,6 @@
-//! What the demo servers share: lines in, lines out, both eras.
+//! The protocol code that all demo servers share: it reads and writes lines, in both eras.
 //!
-//! Threads instead of a runtime: each running tool call has one, so a slow call delays no other.
+//! Each running tool call has a thread, so a slow call delays no other.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, Read as _, Write};
@@ -23,7 +23,7 @@ const MAX_RUNNING: usize = 64;
 /// How often a waiting tool checks for cancellation.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// An error for a JSON-RPC error response.
+/// An error that is sent as a JSON-RPC error response.
 #[derive(Debug)]
 pub(super) struct Refused {
     pub(super) code: i64,
@@ -31,31 +31,35 @@ pub(super) struct Refused {
 }
 
 impl Refused {
+    /// Creates the error for invalid parameters.
     pub(super) fn params(message: impl Into<String>) -> Self {
         Self { code: code::INVALID_PARAMS, message: message.into() }
     }
 }
 
-/// One demo server. Lists are JSON arrays of items as the protocol defines them.
+/// A demo server. Lists are JSON arrays of items as the protocol defines them.
 pub(super) trait Demo: Send + Sync + 'static {
     fn name(&self) -> &'static str;
 
     fn tools(&self) -> Value;
 
-    /// Text of a tool's result; `Err` becomes a result with `isError`. `None`: there is no such tool.
+    /// Runs a tool and returns the text of its result; `Err` becomes a result with `isError`.
+    /// `None` if there is no such tool.
     fn call(&self, tool: &str, arguments: &Map<String, Value>, call: &Call) -> Option<Result<String, String>>;
 
     fn prompts(&self) -> Option<Value> {
         None
     }
 
+    /// Returns the result of `prompts/get`.
+    ///
     /// # Errors
-    /// An unknown prompt, or arguments that do not fit.
+    /// The prompt is unknown, or the arguments do not fit.
     fn prompt(&self, name: &str, _arguments: &Map<String, Value>) -> Result<Value, Refused> {
         Err(Refused::params(format!("Unknown prompt: {name}")))
     }
 
-    /// Values for an argument of a prompt or template.
+    /// Returns completions for an argument of a prompt or template.
     fn complete(&self, _so_far: &str) -> Vec<String> {
         Vec::new()
     }
@@ -68,7 +72,7 @@ pub(super) trait Demo: Send + Sync + 'static {
         json!([])
     }
 
-    /// Text of a resource.
+    /// Returns the text of a resource.
     fn read(&self, _uri: &str) -> Option<String> {
         None
     }
@@ -79,11 +83,12 @@ pub(super) struct Call {
     out: Out,
     token: Option<Value>,
     cancelled: Arc<AtomicBool>,
-    /// Stdin has ended, so no client waits any more.
+    /// True once stdin has ended, so that no client waits any more.
     ending: Arc<AtomicBool>,
 }
 
 impl Call {
+    /// Sends a progress notification, if the client asked for progress.
     pub(super) fn progress(&self, done: u64, total: u64, message: &str) {
         if let Some(token) = &self.token {
             let params = json!({"progressToken": token, "progress": done, "total": total, "message": message});
@@ -91,7 +96,7 @@ impl Call {
         }
     }
 
-    /// Waits; `false` when no client waits for the answer any more.
+    /// Waits for this time. Returns `false` early if the client no longer waits for the answer.
     pub(super) fn wait(&self, time: Duration) -> bool {
         let mut left = time;
         loop {
@@ -106,21 +111,22 @@ impl Call {
         }
     }
 
-    /// Announces a change of the list of resources to subscribed clients.
+    /// Announces a change of the resource list to clients that want to know.
     pub(super) fn resources_changed(&self) {
         self.out.resources_changed();
     }
 }
 
-/// Stdout, and the subscriptions of a modern client.
+/// Stdout, and the subscriptions of the client. Clones share it.
 #[derive(Clone)]
 struct Out(Arc<Mutex<Sink>>);
 
+/// The output of a connection, and who is told of changes.
 struct Sink {
     to: Box<dyn Write + Send>,
-    /// A legacy client gets changes without a subscription, after its handshake.
+    /// True after the handshake of a legacy client, which gets changes without a subscription.
     initialized: bool,
-    /// Ids of open `subscriptions/listen` requests that want changes of the resources.
+    /// Ids of open `subscriptions/listen` requests for changes of the resource list.
     listening: Vec<Value>,
 }
 
@@ -131,7 +137,7 @@ impl Out {
 
     fn send(&self, message: &Value) {
         let mut sink = self.lock();
-        // A client that no longer reads closes stdin, which ends the server.
+        // A client that reads no more also closes stdin, which ends the server.
         drop(writeln!(sink.to, "{message}").and_then(|()| sink.to.flush()));
     }
 
@@ -169,7 +175,7 @@ struct Server<D> {
     ending: Arc<AtomicBool>,
 }
 
-/// Serves until `input` ends; waiting calls end early then.
+/// Serves until `input` ends; then waiting calls end early.
 ///
 /// # Errors
 /// The error of reading `input`.
@@ -205,6 +211,7 @@ impl<D: Demo> Server<D> {
         self.running.lock()
     }
 
+    /// Handles one message. Returns the thread of a tool call.
     fn message(&self, message: &Value) -> Option<thread::JoinHandle<()>> {
         let method = message.get("method").and_then(Value::as_str)?;
         let empty = Map::new();
@@ -230,6 +237,7 @@ impl<D: Demo> Server<D> {
         None
     }
 
+    /// Handles a cancellation; other notifications are ignored.
     fn notification(&self, method: &str, params: &Map<String, Value>) {
         let Some(id) = params.get("requestId").filter(|_| method == "notifications/cancelled") else { return };
         self.out.lock().listening.retain(|listening| listening != id);
@@ -238,6 +246,7 @@ impl<D: Demo> Server<D> {
         }
     }
 
+    /// Returns the result of any request other than a tool call or a subscription.
     fn request(&self, method: &str, params: &Map<String, Value>, era: Era) -> Result<Value, Refused> {
         let name = params.get("name").and_then(Value::as_str).unwrap_or_default();
         let unknown = || Refused { code: code::METHOD_NOT_FOUND, message: format!("Method not found: {method}") };
@@ -299,6 +308,7 @@ impl<D: Demo> Server<D> {
         })
     }
 
+    /// Acknowledges a subscription and remembers it.
     fn listen(&self, id: &Value, params: &Map<String, Value>) {
         let wanted = params.get("notifications").and_then(|wanted| wanted.get("resourcesListChanged"));
         let resources = self.demo.resources().is_some() && wanted == Some(&Value::Bool(true));
@@ -311,6 +321,7 @@ impl<D: Demo> Server<D> {
         }
     }
 
+    /// Starts a tool call in a thread of its own, or refuses it if too many run.
     fn call(&self, id: &Value, params: &Map<String, Value>, era: Era) -> Option<thread::JoinHandle<()>> {
         let tool = params.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
         let key = id.to_string();
@@ -352,7 +363,7 @@ fn tool_result(result: Result<String, String>) -> Value {
     json!({"content": [{"type": "text", "text": text}], "isError": is_error})
 }
 
-/// Adds the members that the modern era requires on results.
+/// Adds the members that the modern era requires in results.
 fn dressed(mut result: Value, method: &str, era: Era) -> Value {
     if let (Era::Modern, Some(result)) = (era, result.as_object_mut()) {
         result.insert("resultType".to_owned(), json!("complete"));
@@ -364,11 +375,12 @@ fn dressed(mut result: Value, method: &str, era: Era) -> Value {
     result
 }
 
+/// Returns the members of an object; none if the value is no object.
 fn object(value: Option<&Value>) -> Map<String, Value> {
     value.and_then(Value::as_object).cloned().unwrap_or_default()
 }
 
-/// The `_meta` of a modern request.
+/// Returns the `_meta` of a modern request.
 #[cfg(test)]
 pub(super) fn envelope() -> Value {
     json!({PROTOCOL_VERSION: Revision::preferred(Era::Modern).as_str(), crate::mcp::meta::CLIENT_CAPABILITIES: {}})

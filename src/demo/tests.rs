@@ -20,7 +20,7 @@ impl Write for Page {
     }
 }
 
-/// The server's answers to these messages, in order of arrival.
+/// Sends the messages to a server and returns its answers, in order of arrival.
 fn talk(demo: impl Demo, messages: &[Value]) -> Vec<Value> {
     let page = Page::default();
     let text: String = messages.iter().map(|message| format!("{message}\n")).collect();

@@ -1,4 +1,4 @@
-//! The demo server `time`: the clock and conversions between offsets.
+//! The demo server `time`: tells the time and converts between UTC offsets.
 
 use serde_json::{Map, Value, json};
 use time::format_description::well_known::Rfc3339;
@@ -7,6 +7,7 @@ use time::{OffsetDateTime, UtcOffset};
 
 use super::server::{Call, Demo};
 
+/// The server `time`.
 pub(super) struct Time;
 
 impl Demo for Time {
@@ -57,6 +58,7 @@ impl Demo for Time {
     }
 }
 
+/// Formats a moment at an offset such as `+02:00`, without fractions of a second.
 fn at(moment: OffsetDateTime, offset: Option<&str>) -> Result<String, String> {
     let minutes = format_description!("[offset_hour sign:mandatory]:[offset_minute]");
     let offset = match offset {

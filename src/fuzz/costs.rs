@@ -1,4 +1,5 @@
-//! The cost of foreign bytes: sixteen times as many may cost about sixteen times as much, for any content.
+//! Tests that the cost of foreign bytes is linear: sixteen times as many bytes may cost about
+//! sixteen times as much, for any content.
 
 use std::time::Duration;
 
@@ -6,17 +7,19 @@ use super::{TARGETS, run};
 
 const SMALL: usize = 1024;
 const FACTOR: u32 = 16;
-/// A square would be 256 times as much.
+/// Most that the larger input may cost, as a multiple of the smaller one. A quadratic cost would be
+/// 256 times as much.
 const MOST: u32 = 3 * FACTOR;
-/// Files of the operator. Their upstreams and problems are compared with each other, which is a square of few.
+/// Targets that read files of the operator. The upstreams and problems in them are compared with
+/// each other, which is quadratic in small numbers.
 const FILES: [&str; 2] = ["configuration", "import"];
-/// What costs less than this for the large input is not looked at further: no square hides in it.
+/// A large input that costs less than this is not measured further: no quadratic cost hides in it.
 const CHEAP: Duration = Duration::from_millis(10);
 
-/// A text of about so many bytes.
+/// A function that creates a text of about this many bytes.
 type Shape = fn(usize) -> String;
 
-/// Texts that are known to make readers go back and forth.
+/// Texts that are known to make parsers go back and forth.
 const SHAPES: &[(&str, Shape)] = &[
     ("members", |n| object((0..n / 10).map(|k| format!("\"k{k}\":0")))),
     ("members of one beginning", |n| object((0..n / 40).map(|k| format!("\"{}{k}\":0", "k".repeat(30))))),
@@ -68,7 +71,7 @@ fn list(count: usize, one: impl Fn(usize) -> String) -> String {
     (0..count).map(one).collect::<Vec<_>>().join(",")
 }
 
-/// The time of this thread on a processor; what else the machine does is not in it.
+/// Returns the processor time of this thread, which does not depend on the load of the machine.
 fn spent() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap())

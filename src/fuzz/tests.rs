@@ -9,9 +9,10 @@ use super::TARGETS;
 #[path = "../../tests/fuzz/mutation.rs"]
 mod mutation;
 
-/// Mutations of a target's corpus in each round. `HEADEND_FUZZ_RUNS` and `HEADEND_FUZZ_SEED` change the round.
+/// Mutations of a target's corpus in each run. `HEADEND_FUZZ_RUNS` and `HEADEND_FUZZ_SEED` select
+/// other numbers and mutations.
 const RUNS: u64 = 2000;
-/// Longer entries are replayed and not mutated.
+/// Longer entries, in bytes, are replayed but not mutated.
 const MAX_BYTES: usize = 8192;
 
 fn number(variable: &str, otherwise: u64) -> u64 {
@@ -27,7 +28,7 @@ fn corpus(target: &str) -> Vec<(String, Vec<u8>)> {
     files.iter().map(|path| read(path)).collect()
 }
 
-/// Says by which bytes a property was broken, so that they can be kept.
+/// Checks a property, and prints the bytes that break it, so that they can be added to the corpus.
 fn check(target: &str, property: fn(&[u8]), data: &[u8], from: &str) {
     let outcome = panic::catch_unwind(|| property(data));
     assert!(outcome.is_ok(), "{target} does not hold for {from}: b\"{}\"", data.escape_ascii());

@@ -1,4 +1,5 @@
-//! Time, tasks, queues, the byte budget and the steps of the end, for every layer of the shell.
+//! Tools without any knowledge of MCP that every layer of the shell uses: clocks, task groups,
+//! slots and queues, the byte budget, and the time limits of a shutdown.
 
 pub mod access;
 pub(crate) mod aside;

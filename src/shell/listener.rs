@@ -1,7 +1,8 @@
-//! A TCP connection until its request can be read: who may connect, how slow it may be, what its head must contain. All
-//! listeners share it.
+//! Handling of a client's TCP connection until its request can be read: which connections are
+//! accepted, how slow they may be, and what a request head must contain. All listeners share this
+//! code.
 
-/// What a stream around another one leaves to that in `AsyncWrite`.
+/// Defines the `AsyncWrite` methods that a wrapper around another stream forwards to it.
 macro_rules! passes_on {
     () => {
         fn is_write_vectored(&self) -> bool {

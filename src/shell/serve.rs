@@ -1,7 +1,8 @@
-//! Clients as they reach the gateway: HTTP in both eras, HTTP+SSE, and lines of stdio and the admin socket.
+//! The ways in which MCP clients reach the gateway: HTTP of both eras, HTTP+SSE, and lines over
+//! stdio or the admin socket.
 //!
-//! Locks (each is held for one step and never across an await): the session table ([`sessions`]), and within it each client's side
-//! of the protocol ([`open_request`]).
+//! Two kinds of locks, each held for one operation and never across an await: the session table
+//! ([`sessions`]), and within it each client's side of the protocol ([`open_request`]).
 
 pub(crate) mod endpoint;
 pub(crate) mod feed;

@@ -1,4 +1,4 @@
-//! Logs and metrics for operators.
+//! Logs and metrics for operators, and the names of upstream states that both use.
 
 pub mod logs;
 pub mod metrics;

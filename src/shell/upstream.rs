@@ -1,8 +1,9 @@
-//! Upstreams for the layers above: a handle that takes calls, on any transport.
+//! Upstreams, as the layers above use them: a handle that accepts calls, for any transport.
 //!
-//! Locks (each guards a map for one operation and is never held across an await): an upstream's sessions ([`session`]), a legacy
-//! HTTP session's calls ([`http`]), calls that wait for their turn ([`turns`]), watched resources ([`updates`]), parked calls
-//! ([`parks`]), the last challenge and failure of a login ([`keeper`]; calls with a good token take no lock).
+//! Locks, each of which guards a map for one operation and is never held across an await: an
+//! upstream's sessions ([`session`]), a legacy HTTP session's calls ([`http`]), calls that wait for
+//! their turn ([`turns`]), watched resources ([`updates`]), parked calls ([`parks`]), and the last
+//! challenge and failure of a login ([`keeper`]; calls with a valid token take no lock).
 
 pub(crate) mod actor;
 pub(crate) mod answer;

@@ -1,5 +1,5 @@
-//! Each thing that an operator does, other than look, is one record of the audit log, from each
-//! face: commands with a daemon and without one, the console, a signal, a changed file.
+//! Tests that each action of an operator, other than looking, makes one record in the audit log,
+//! from each interface: commands with and without a daemon, the console, a signal, a changed file.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,8 +14,8 @@ use crate::process::{eventually, said};
 use crate::stdio::Pipe;
 use crate::upstream::Fake;
 
-/// Commands that leave a record of their action, and how the test writes them; `ID` is an
-/// approval's id, `ITEM` a changed tool.
+/// Commands that record their action: the command, its words as the test writes them (`ID` is an
+/// approval's id, `ITEM` a changed tool), and the action in the record.
 const ACTIONS: [(&str, &str, &str); 17] = [
     ("approvals approve", "approvals approve ID", "approve"),
     ("approvals deny", "approvals deny ID", "deny"),
@@ -36,9 +36,9 @@ const ACTIONS: [(&str, &str, &str); 17] = [
     ("restart", "restart fx", "restart"),
 ];
 
-/// Commands that change nothing of a gateway or its store, or leave other records: `call` a
-/// decision, `serve` and `stdio` the start. `import` and `init` write a file, which the gateway
-/// reads later.
+/// Commands that change nothing in a gateway or its store, or that leave other records: `call`
+/// leaves a decision, `serve` and `stdio` the start. `import` and `init` write a file that the
+/// gateway reads later.
 const OTHERS: [&str; 24] = [
     "approvals list",
     "approvals show",
@@ -66,7 +66,7 @@ const OTHERS: [&str; 24] = [
     "tools",
 ];
 
-/// The commands below one that has some, as its help lists them.
+/// Lists the subcommands of a command from its help.
 fn commands(world: &World, of: &str) -> Vec<String> {
     let help = world.run(&of.split_whitespace().chain(["--help"]).collect::<Vec<_>>());
     let text = String::from_utf8_lossy(&help.stdout).into_owned();
@@ -77,8 +77,8 @@ fn commands(world: &World, of: &str) -> Vec<String> {
     names.map(|name| format!("{of} {name}").trim().to_owned()).filter(|name| !name.ends_with(" help")).collect()
 }
 
-/// The members `action`, `by`, `name` and `result` of all actions in the log, but for reloads of
-/// changed files.
+/// Returns `action`, `by`, `name` and `result` of all actions in the log, except reloads of changed
+/// files.
 fn actions(world: &World) -> Vec<[String; 4]> {
     let files = fs::read_dir(world.path("state/headend/audit")).unwrap().map(|file| file.unwrap().path());
     let mut texts: Vec<_> = files.map(|path| fs::read_to_string(path).unwrap()).collect();
@@ -92,7 +92,7 @@ fn actions(world: &World) -> Vec<[String; 4]> {
     all.filter(|[_, by, ..]| by != "file-watch").collect()
 }
 
-/// Waits for the next action on record.
+/// Waits for the next recorded action and returns its members.
 fn next(world: &World, before: &mut usize, what: &str) -> [String; 4] {
     eventually(&format!("{what} is on record"), || actions(world).len() > *before);
     let all = actions(world);
@@ -101,7 +101,7 @@ fn next(world: &World, before: &mut usize, what: &str) -> [String; 4] {
     all.last().unwrap().clone()
 }
 
-/// Makes a call that needs an approval. Returns the approval's id.
+/// Makes a call that needs an approval, and returns the approval's id.
 fn asked(world: &World, client: &mut Mcp, n: usize) -> String {
     assert!(client.call("fx__echo", json!({"text": format!("call {n}")})).is_error());
     let mut id = None;
@@ -127,7 +127,7 @@ fn own_user() -> String {
     format!("uid:{}", rustix::process::getuid().as_raw())
 }
 
-/// Runs a command of [`ACTIONS`] and looks at its record.
+/// Runs a command of [`ACTIONS`] and checks its record.
 fn play(world: &World, client: &mut Mcp, before: &mut usize, (line, action): (&str, &str), by: &str) -> Value {
     let id = if line.contains("ID") { asked(world, client, *before) } else { String::new() };
     let line = line.replace("ID", &id);
@@ -146,7 +146,7 @@ fn each_command_is_a_look_or_leaves_one_record() {
     let mut all = BTreeSet::new();
     for command in commands(&world, "") {
         let below = commands(&world, &command);
-        // `approvals`, `grants` and `pins` alone list.
+        // `approvals`, `grants` and `pins` without a subcommand list.
         all.extend(if below.is_empty() { vec![command] } else { below });
     }
     let known = ACTIONS.iter().map(|(command, ..)| *command).chain(OTHERS);

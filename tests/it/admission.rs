@@ -1,5 +1,5 @@
-//! The rate of a caller's requests, and the cost of a batch, on the admin socket that other users
-//! may use.
+//! Tests of the rate limit for a caller's requests, and of the cost of a batch, on the admin socket
+//! shared with other users.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -16,7 +16,7 @@ const TOKEN: &str = "token-of-the-second-caller-0123456789";
 /// The only revision with batches.
 const BATCHES: &str = "2025-03-26";
 
-/// A gateway whose callers have ten requests for the whole test.
+/// Creates a gateway whose callers have ten requests for the whole test.
 fn setup() -> Setup {
     Setup::new()
         .env("SECOND_TOKEN", TOKEN)
@@ -24,7 +24,7 @@ fn setup() -> Setup {
         .server("limits.caller-rate = \"1/h\"\nlimits.caller-burst = 10")
 }
 
-/// A batch of so many requests, and a notification that counts for nothing.
+/// Creates a batch of this many requests, and a notification that does not count.
 fn pings(count: usize) -> Value {
     let notice = json!({"jsonrpc": "2.0", "method": "notifications/none"});
     let ping = |n: usize| json!({"jsonrpc": "2.0", "id": format!("{count}/{n}"), "method": "ping"});
@@ -42,7 +42,8 @@ fn is_over_rate(answer: &Value) -> bool {
     answer["error"]["message"].as_str().is_some_and(|text| text.starts_with("too many requests; try again in "))
 }
 
-/// A daemon whose admin socket another user may use; `None` if this test cannot be another user.
+/// Starts a daemon whose admin socket another user may use; `None` if this test cannot act as
+/// another user.
 fn shared(setup: Setup) -> Option<Gateway> {
     if !rustix::process::getuid().is_root() {
         eprintln!("left out: the socket for other users: only root can become another user");

@@ -1,6 +1,6 @@
-//! Servers behind HTTP that do not do what the protocol says, as many do: heartbeats among their
-//! events, streams that end at once, other media types, redirects, and failures at the question for
-//! their era.
+//! Tests with servers behind HTTP that deviate from the protocol in common ways: heartbeats among
+//! their events, streams that end at once, other media types, redirects, and failures at the
+//! question for their era.
 
 use std::thread;
 use std::time::Duration;
@@ -31,7 +31,7 @@ fn streams(era: &str) -> Fake {
     Fake::http(era).with("--answers", "sse")
 }
 
-/// A tool, a prompt and a resource answer clients of both eras.
+/// Checks that a tool, a prompt and a resource answer clients of both eras.
 fn works(gateway: &Gateway, at: &str) {
     gateway.wait_for_tools_within(SOON, &["fx__echo"]);
     for era in Era::BOTH {
@@ -57,7 +57,7 @@ fn events_that_are_no_messages_are_passed_over_and_counted() {
         let at = fake.command();
         let (gateway, _server, log) = before(&fake.behaving("heartbeats"));
         works(&gateway, &at);
-        // Nothing is opened or read anew for them.
+        // Heartbeats cause no new stream and no new reading of lists.
         thread::sleep(Duration::from_secs(5));
         let (gets, lists) = (log.lines_with(&["\"http\":\"GET\"", "session"]).len(), log.count("tools/list"));
         assert!(gets <= 8 && lists <= 4, "{at}: {gets} streams, {lists} lists");

@@ -1,5 +1,4 @@
-//! Approvals without a daemon, as processes that read and write one store, and processes of one
-//! state directory.
+//! Tests of approvals without a daemon: processes that share one store and one state directory.
 
 use std::fs;
 use std::time::Duration;
@@ -14,7 +13,7 @@ use crate::stdio::Pipe;
 use crate::terminal::Terminal;
 use crate::upstream::Fake;
 
-/// A gateway within `headend stdio` whose every call needs an approval.
+/// Starts a gateway within `headend stdio` that asks for an approval of every call.
 fn alone() -> (World, Mcp) {
     let setup = Setup::new().policy("default = \"ask\"\n[policy.consent]\nper-minute = 100");
     let (world, config) = setup.fake("fx", &Fake::stdio("legacy")).write();
@@ -30,13 +29,15 @@ fn list(world: &World, what: &str) -> Vec<Value> {
     listed[what].as_array().cloned().unwrap()
 }
 
-/// The open approvals, once there are any: a process writes them down for others a moment after it asked.
+/// Waits until there are open approvals and returns them: a process stores them for others shortly
+/// after it asked.
 fn open(world: &World) -> Vec<Value> {
     eventually("a question is listed", || !list(world, "approvals").is_empty());
     list(world, "approvals")
 }
 
-/// The records of an event, of all chains. The last one of a chain may be being written.
+/// Returns the records of an event from all chains. The last line of a chain may still be
+/// incomplete.
 fn recorded(world: &World, event: &str) -> Vec<Value> {
     let files = fs::read_dir(world.path("state/headend/audit")).unwrap().map(|file| file.unwrap().path());
     let texts: Vec<String> = files.map(|path| fs::read_to_string(path).unwrap()).collect();
@@ -77,7 +78,8 @@ fn without_a_daemon_the_process_that_asked_takes_the_answer_from_the_store() {
     let by = format!("uid:{}", rustix::process::getuid().as_raw());
     assert!(recorded.iter().any(|line| line["grant"] == grants[0]["id"] && line["by"] == by), "{recorded:?}");
     assert!(world.run(&["audit", "verify"]).status.success());
-    // A call that was decided before and not sent yet is refused without an approval.
+    // A call that was decided before the revocation and not sent yet is refused without an
+    // approval.
     eventually("it is asked again", || {
         client.call("fx__echo", arguments.clone()).text().contains("waits for a person's approval")
     });
@@ -87,7 +89,7 @@ fn without_a_daemon_the_process_that_asked_takes_the_answer_from_the_store() {
     assert_eq!((&told["outcome"], &told["item"]), (&json!("denied"), &json!("fx__echo")), "{}", said(&denied));
 }
 
-/// Texts of many scripts, some of them not what they look like.
+/// Returns texts in many scripts, some of them misleading.
 fn texts() -> Value {
     json!({
         "text": "第一章\nGrüße 👍\u{202e}\u{3164}\r\nlast\n",
@@ -98,7 +100,7 @@ fn texts() -> Value {
     })
 }
 
-/// What `approvals show` says of a call with those texts.
+/// Checks how `approvals show` displays a call with those texts.
 fn assert_shown(text: &str) {
     for line in [
         "says it is \"it 1\" (not verified)",
@@ -160,7 +162,7 @@ fn a_daemon_starts_after_one_that_was_killed_while_a_process_of_it_still_has_the
     assert!(gateway.wait(Duration::from_secs(60)).is_some());
     let (world, config) = (gateway.world.clone(), gateway.config.clone());
     drop(gateway);
-    // As a server's process that does not run its program yet.
+    // Simulates a server's process that does not run its program yet.
     let lock = fs::File::open(world.path("state/headend/headend.lock")).unwrap();
     eventually("the lock is free", || lock.try_lock().is_ok());
     let child = std::thread::spawn(move || {

@@ -1,5 +1,5 @@
-//! The audit log: every decision is in it, no change of it goes unnoticed, and an action that it cannot take does not
-//! happen.
+//! Tests of the audit log: it contains every decision, every change of it is detected, and an
+//! action that cannot be recorded does not happen.
 
 use std::fs;
 use std::path::PathBuf;
@@ -36,7 +36,7 @@ fn verify_names_the_first_bad_record_of_every_kind_of_damage() {
     assert!(running.status.success(), "while it is written: {}", said(&running));
     stop(&mut gateway);
     let good = files(&gateway.world);
-    // A writer that was held up may fill several files at once.
+    // A writer that was delayed may fill several files at once.
     let (end, rolled) = (good.len() - 1, early.len() - 1);
     let (last, text) = good.last().unwrap().clone();
     let lines = text.iter().filter(|byte| **byte == b'\n').count();
@@ -153,7 +153,8 @@ fn calls_are_refused_while_the_log_is_full_and_work_again_without_a_restart() {
     let setup = Setup::new();
     let log = Log::new(&setup.world.path("work"), "fx");
     let (world, config) = setup.fake("fx", &Fake::stdio("both").logging(&log)).write();
-    // A limit on the size of files is a full disk that needs no root; the signal that comes with it is ignored.
+    // A limit on the size of files is a full disk that needs no root; the signal that comes with it
+    // is ignored.
     let mut command = world.command("/bin/sh");
     command.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\"", headend()]);
     let mut gateway = Gateway::start_by(command, world, Some(config), &["serve"], &[]);
@@ -323,7 +324,7 @@ fn tail_shows_the_last_records_follows_and_chooses_callers() {
     assert!(lines.all().iter().all(|line| line.contains("caller=local")));
 }
 
-/// Ends with its test.
+/// A follower process that ends with its test.
 struct Follower(Child);
 
 impl Drop for Follower {
@@ -340,7 +341,7 @@ fn call_until_it_is_gone(address: std::net::SocketAddr, token: Option<String>) {
     }));
 }
 
-/// Sets the file size limit of that process alone.
+/// Sets the file size limit of the daemon's process alone.
 pub(crate) fn limit(gateway: &Gateway, bytes: Option<u64>) {
     let pid = Pid::from_raw(i32::try_from(gateway.pid()).unwrap());
     prlimit(pid, Resource::Fsize, Rlimit { current: bytes, maximum: None }).unwrap();
@@ -365,7 +366,7 @@ fn files(world: &World) -> Files {
     files
 }
 
-/// Puts these files in place of those that are there.
+/// Replaces the files of the log by these.
 fn put(world: &World, files: &Files) {
     fs::remove_dir_all(folder(world)).unwrap();
     fs::create_dir(folder(world)).unwrap();
@@ -386,7 +387,7 @@ fn without(files: &Files, at: usize) -> Files {
     files
 }
 
-/// The number that a line of a file has.
+/// Returns the number in a line of a file.
 fn seq(text: &[u8], line: usize) -> u64 {
     let line = text.split(|byte| *byte == b'\n').nth(line).unwrap();
     serde_json::from_slice::<Value>(line).unwrap()["seq"].as_u64().unwrap()

@@ -1,4 +1,5 @@
-//! `headend backup`: the copy of a running daemon's state, and a daemon that starts on it.
+//! Tests of `headend backup`: copies the state of a running daemon, and starts a daemon on the
+//! copy.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -16,7 +17,7 @@ use crate::upstream::Fake;
 /// An argument of a call that was approved once.
 const ONCE: &str = "marker-in-a-once-grant";
 
-/// Puts a backup in the place of another world's state directory, as the printed `cp -a` does.
+/// Copies a backup over another world's state directory, as the printed `cp -a` does.
 pub(crate) fn restore(backup: &Path, world: &World) {
     let state = world.path("state/headend");
     fs::create_dir(&state).unwrap();
@@ -26,7 +27,7 @@ pub(crate) fn restore(backup: &Path, world: &World) {
     }
 }
 
-/// A daemon on a backup in a world of its own.
+/// Starts a daemon on a backup in a world of its own.
 pub(crate) fn start_on(backup: &Path, config: &Path) -> Gateway {
     let world = World::new();
     restore(backup, &world);
@@ -40,7 +41,7 @@ pub(crate) fn ok(gateway: &Gateway, args: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Calls a tool that is asked about, and approves the call.
+/// Calls a tool that needs an approval, and approves the call.
 fn approve(gateway: &Gateway, client: &mut Mcp, (tool, arguments): (&str, Value), more: &[&str]) {
     assert!(client.call(tool, arguments).is_error());
     let mut id = String::new();
@@ -56,7 +57,7 @@ fn reason(answer: &Answer) -> String {
     answer.result()["_meta"]["headend/refusal"]["reason"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Records of the restore in the audit log.
+/// Counts the records of the restore in the audit log.
 fn records(gateway: &Gateway) -> usize {
     ok(gateway, &["audit", "tail", "--json", "-n", "1000"]).matches("restored from a backup of").count()
 }

@@ -1,4 +1,4 @@
-//! A browser of the console, without a screen.
+//! A minimal browser for tests of the console.
 #![allow(dead_code, reason = "a tool of both grounds, of which each uses its own part")]
 
 use std::fs;
@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use super::harness::Gateway;
 use super::http::{Conn, Response, request};
 
-/// A browser: one address, one cookie.
+/// A browser with one address and one cookie.
 #[derive(Debug)]
 pub(crate) struct Browser {
     pub(crate) address: SocketAddr,
@@ -50,7 +50,7 @@ impl Browser {
         answer
     }
 
-    /// Presses a button of an approval's page.
+    /// Presses a button on an approval's page.
     pub(crate) fn answer(&mut self, id: &str, answer: &str) {
         let path = format!("/approvals/{id}");
         let form = shown(&self.get(&path).text(), &path);
@@ -65,7 +65,7 @@ impl Browser {
     }
 }
 
-/// The hidden fields of the form on a page that posts to that path.
+/// Returns the hidden fields of the form on a page that posts to this path.
 pub(crate) fn shown(page: &str, path: &str) -> String {
     let form = page.split(&format!("action=\"{path}\"")).nth(1).unwrap_or_else(|| panic!("no form for {path}: {page}"));
     let form = form.split("</form>").next().unwrap();

@@ -1,4 +1,5 @@
-//! Clients that read nothing: their messages stay within `max-buffered`, and headend serves other clients.
+//! Tests with clients that read nothing: their messages stay within `max-buffered`, and headend
+//! serves other clients.
 
 use std::io::{BufRead as _, BufReader, ErrorKind, Write as _};
 use std::os::unix::net::UnixStream;
@@ -16,25 +17,26 @@ use crate::upstream::{Fake, Listening};
 const MIB: u64 = 1 << 20;
 /// `max-buffered` of these tests.
 const BUDGET: u64 = 32 * MIB;
-/// Memory besides the budget: the process itself, what its allocator has not given back, which is more on a busy machine, and the
-/// buffers of some 140 connections on both sides. Without a budget there would be several times as much.
+/// Memory in bytes besides the budget: the process itself, memory that its allocator keeps (more on
+/// a busy machine), and the buffers of some 140 connections on both sides. Without a budget,
+/// several times as much would be needed.
 const BESIDE: u64 = 128 * MIB;
-/// Number of clients that read nothing, and of those that take longer.
+/// Number of clients that read nothing, and the smaller number in slower tests.
 const CROWD: usize = 140;
 const SMALL_CROWD: usize = 40;
-/// One result, in bytes: more than the kernel takes for a client that does not read.
+/// Size in bytes of one result: more than the kernel takes for a client that does not read.
 const RESULT: u64 = 4 * MIB;
 
-/// The upstream to call.
+/// The kind of upstream to call.
 #[derive(Clone, Copy, Debug)]
 enum Behind {
     Stdio(&'static str),
-    /// Era, and whether it answers with streams.
+    /// Over HTTP: the era, and whether the server answers with streams.
     Http(&'static str, &'static str),
     Sse,
 }
 
-/// A daemon of that budget before one upstream.
+/// Starts a daemon with that budget in front of one upstream.
 fn gateway(behind: Behind, server: &str) -> (Gateway, Option<Listening>) {
     let limits = "[server.limits]\nmax-buffered = \"32MiB\"\nmax-result = \"5MiB\"\nmax-upstream-result = \"5MiB\"";
     let room = "max-in-flight = 256\ncall-timeout = \"5m\"\ncall-max = \"5m\"";
@@ -50,41 +52,43 @@ fn gateway(behind: Behind, server: &str) -> (Gateway, Option<Listening>) {
         (_, None) => unreachable!(),
     };
     let setup = setup.toml(&format!("[upstreams.fx]\n{way}\n{room}"));
-    // Lines of a process come in turn, so the other client calls another process.
+    // Lines of one process arrive in turn, so the other client calls another process.
     let gateway = setup.fake("other", &Fake::stdio("both")).start();
     gateway.wait_for_tools(&["fx__raw", "other__echo"]);
     (gateway, listening)
 }
 
-/// A file with a tool's result of so many bytes.
+/// Writes a file with a tool's result of this many bytes.
 fn result_file(world: &World, bytes: u64) -> PathBuf {
     let text = "x".repeat(usize::try_from(bytes).unwrap());
     world.write("work/result.json", &json!({"content": [{"type": "text", "text": text}]}).to_string())
 }
 
-/// Parameters of a call whose answer is that file, after so much progress.
+/// Returns the parameters of a call whose answer is that file, after this many progress
+/// notifications.
 fn large(world: &World, steps: u64, note_bytes: u64) -> Value {
     let file = result_file(world, RESULT);
     let arguments = json!({"file": file.to_str().unwrap(), "steps": steps, "note_bytes": note_bytes});
     json!({"name": "fx__raw", "arguments": arguments, "_meta": {"progressToken": 1}})
 }
 
-/// Bytes of memory of the process's own.
+/// Returns the bytes of anonymous memory of the daemon's process.
 fn anonymous(gateway: &Gateway) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", gateway.pid())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
     line.trim().trim_end_matches(" kB").trim().parse::<u64>().unwrap() * 1024
 }
 
-/// Calls that have ended.
+/// Returns the number of calls that have ended.
 fn ended(gateway: &Gateway) -> u64 {
     let page = gateway.scrape();
     let calls = page.lines().filter(|line| line.starts_with("headend_calls_total{method=\"tools/call\""));
     calls.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
 }
 
-/// Waits until so many calls have ended, and checks the memory against the budget all the while. Another client is
-/// served; if the budget is spent at that moment it has to call again, and is answered in the end.
+/// Waits until this many calls have ended, and checks the memory against the budget meanwhile.
+/// Another client must be served; if the budget is used up at that moment, it calls again and gets
+/// an answer in the end.
 fn stays_within(gateway: &Gateway, calls: u64, what: &str) {
     let mut other = gateway.modern();
     let (mut most, mut said) = (0, 0);
@@ -105,7 +109,7 @@ fn stays_within(gateway: &Gateway, calls: u64, what: &str) {
     eprintln!("{what}: {most} MiB of {bound}");
 }
 
-/// Clients over HTTP that call and read nothing.
+/// Opens calls over HTTP by clients that read nothing.
 fn crowd(gateway: &Gateway, clients: usize, era: Era, params: &Value) -> Vec<Open> {
     (0..clients).map(|_| gateway.client(era).open("tools/call", params.clone())).collect()
 }
@@ -163,7 +167,7 @@ fn sessions_over_http_and_sse_that_nobody_reads_stay_within_the_budget() {
     drop(crowd);
 }
 
-/// A connection of the admin socket after the hello.
+/// Opens a connection to the admin socket and completes the hello.
 fn attach(gateway: &Gateway, want: &str) -> UnixStream {
     let mut stream = UnixStream::connect(gateway.world.path("run/headend.sock")).unwrap();
     stream.set_read_timeout(Some(http::PATIENCE)).unwrap();
@@ -172,14 +176,14 @@ fn attach(gateway: &Gateway, want: &str) -> UnixStream {
     stream
 }
 
-/// Empty at the end of the connection.
+/// Reads a line; empty at the end of the connection.
 fn next_line(stream: &UnixStream) -> String {
     let mut line = String::new();
     BufReader::with_capacity(1, stream).read_line(&mut line).unwrap();
     line
 }
 
-/// Clients of the admin socket, each with so many calls.
+/// Opens connections to the admin socket and makes this many calls on each.
 fn attached(gateway: &Gateway, clients: usize, calls: usize, params: &Value) -> Vec<UnixStream> {
     let params = dressed(params.clone(), &json!({}));
     let attach = || {
@@ -226,14 +230,14 @@ fn bodies_that_come_slowly_stay_within_the_budget() {
     let headers = client.headers("tools/call", &params);
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string();
     let request = http::request("POST", "/mcp", &headers, body.as_bytes());
-    // All but the end of the request. headend hangs up on refused clients, on some of them before they have sent so
-    // much.
+    // Everything but the end of the request. headend closes the connections of refused clients,
+    // some before they have sent that much.
     let part = &request[..request.len() - 16];
     let mut crowd: Vec<Conn> = (0..CROWD).map(|_| Conn::open(gateway.address).unwrap()).collect();
     let sent = crowd.iter_mut().filter_map(|conn| conn.send(part).ok()).count();
     stays_within(&gateway, 0, &format!("slow bodies, {sent} of them"));
     let most = usize::try_from(BUDGET).unwrap() / part.len();
-    // A busy machine comes to each of them late.
+    // A busy machine handles some of them late.
     let deadline = Instant::now() + Duration::from_secs(60);
     while crowd.len() > 2 * most && Instant::now() < deadline {
         crowd.retain_mut(|conn| {

@@ -1,4 +1,4 @@
-//! Messages of one call reach that call's client and no other, byte for byte.
+//! Tests that messages of one call reach that call's client and no other, byte for byte.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -31,7 +31,8 @@ fn assert_only_progress_of(answer: &Answer, token: &Value, at: &str) {
     }
 }
 
-/// Two clients, four connections each, the same ids and tokens in the same order, tagged payloads.
+/// Runs two clients with four connections each, the same ids and tokens in the same order, and
+/// tagged payloads.
 fn no_crossing(era: Era, calls_each: usize) {
     const THREADS: usize = 4;
     let setup = Setup::new();

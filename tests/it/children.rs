@@ -1,4 +1,5 @@
-//! Privileges of upstreams' processes: no new ones, and the umask of the configuration.
+//! Tests of the privileges of upstreams' processes: no new privileges, and the umask of the
+//! configuration.
 
 use std::fs;
 use std::process::Command;
@@ -9,14 +10,14 @@ use crate::process::{alive, descendants, eventually, said};
 use crate::stdio::Pipe;
 use crate::upstream::{Fake, toml_array};
 
-/// A line of the system's status of a process.
+/// Returns a line of the system's status of a process.
 fn status(pid: u32, name: &str) -> String {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     line.unwrap_or_default().trim().to_owned()
 }
 
-/// The processes below that one which play an upstream of that name.
+/// Returns the processes below this one that play an upstream of that name.
 fn upstreams(pid: u32, name: &str) -> Vec<u32> {
     let mut found = descendants(pid);
     found.retain(|pid| {
@@ -37,7 +38,7 @@ fn fake(name: &str, more: &str) -> String {
     format!("[upstreams.{name}]\ncommand = {command}\n{more}\n")
 }
 
-/// A daemon with that umask of its own.
+/// Starts a daemon that has this umask itself.
 fn under(umask: &str, setup: Setup) -> Gateway {
     let (world, config) = setup.write();
     let mut command = world.command("sh");
@@ -45,7 +46,7 @@ fn under(umask: &str, setup: Setup) -> Gateway {
     Gateway::start_by(command, world, Some(config), &["serve"], &[])
 }
 
-/// Whether this very process may gain privileges; where it may not, none of its children can.
+/// Returns whether this process may gain privileges; otherwise none of its children can.
 fn may_gain() -> bool {
     let may = status(std::process::id(), "NoNewPrivs") == "0";
     if !may {
@@ -170,7 +171,7 @@ fn the_guard_holds_no_pipe_of_its_child() {
     }
 }
 
-/// The environment of a process when it was started.
+/// Returns the environment of a process at its start.
 fn environment(pid: u32) -> Vec<String> {
     let text = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     text.split(|byte| *byte == 0).map(|entry| String::from_utf8_lossy(entry).into_owned()).collect()

@@ -1,4 +1,4 @@
-//! Rules over claims, by the console and with two processes on one store.
+//! Tests of rules about claims, by the console and with two processes on one store.
 
 use std::fs;
 use std::path::Path;
@@ -12,11 +12,11 @@ use crate::process::said;
 use crate::stdio::Pipe;
 use crate::upstream::{Fake, Log, Patch};
 
-/// Allows tools that read by their own word and stay inside; a person is asked about the others.
+/// Allows tools that claim to read only and to stay inside; a person is asked about the others.
 const READS: &str = "default = \"ask\"\n[[policy.rules]]\nid = \"reads\"\neffect = \"allow\"\n\
                      claims = { read-only = true, open-world = false }";
 
-/// `pin` and `effect` of the added tool, as `headend tools` tells them.
+/// Returns `pin` and `effect` of the added tool, as `headend tools` shows them.
 fn told(gateway: &Gateway) -> (String, String) {
     let output = gateway.run(&["tools", "--json"]);
     let tools: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", said(&output)));
@@ -72,7 +72,7 @@ fn two_configurations_of_one_store_leave_each_others_servers_alone() {
     let mut first = start(&config);
     let starts = log.count("server/discover");
     let mut second = start(&other);
-    // Each process has read by then what the other wrote.
+    // By now each process has read the other's changes.
     for client in [&mut first, &mut second] {
         let answer = client.call("fx__sleep", json!({"ms": 1500}));
         assert!(!answer.is_error() && answer.code().is_none(), "{}", answer.raw);

@@ -1,4 +1,5 @@
-//! Everyday commands: the last line of `check`, listings that fit their screen, one tool, logs, and names that were meant.
+//! Tests of everyday commands: the last line of `check`, listings that fit their screen, one tool,
+//! logs, and suggestions for mistyped names.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -23,7 +24,7 @@ fn ok(gateway: &Gateway, args: &[&str]) -> String {
     stdout(&output)
 }
 
-/// A text without the sequences that colour it.
+/// Removes colour sequences from a text.
 fn plain(screen: &str) -> String {
     let mut out = String::new();
     let mut rest = screen;

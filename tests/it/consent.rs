@@ -1,5 +1,5 @@
-//! Approvals that need a terminal, a process of their own, a browser's page or a signal. The others
-//! are tested on the stage.
+//! Tests of approvals that need a terminal, a process, a browser or a signal. The others run on the
+//! stage.
 
 use std::time::Duration;
 
@@ -19,15 +19,15 @@ mod notify;
 pub(crate) mod operator;
 mod proof;
 
-/// Longer than any test: what comes sooner did not wait for the end of the hold.
+/// A hold longer than any test: an answer that comes sooner did not wait for its end.
 const LONG: &str = "hold = \"10m\"";
 
-/// A client that can show forms.
+/// Returns the capabilities of a client that can show forms.
 fn forms() -> Value {
     json!({"elicitation": {}})
 }
 
-/// Our question in a modern answer, and the state to continue with.
+/// Returns our question in a modern answer, and the state to continue with.
 fn asked(answer: &Answer) -> (Value, Value) {
     let result = answer.result();
     assert_eq!(result["resultType"], "input_required", "{}", answer.raw);
@@ -38,7 +38,7 @@ fn asked(answer: &Answer) -> (Value, Value) {
     (question["params"].clone(), result["requestState"].clone())
 }
 
-/// The same call with a person's answer.
+/// Makes the same call again with a person's answer.
 fn go_on(client: &mut Mcp, name: &str, arguments: &Value, state: &Value, response: &Value) -> Answer {
     let params = json!({"name": name, "arguments": arguments, "requestState": state,
         "inputResponses": {"gw.consent": response}});
@@ -49,7 +49,7 @@ fn allow(how: &str) -> Value {
     json!({"action": "accept", "content": {"decision": how}})
 }
 
-/// The reason in a refused call's result.
+/// Returns the reason in a refused call's result.
 fn reason(answer: &Answer) -> String {
     assert!(answer.is_error(), "{}", answer.raw);
     answer.result()["_meta"]["headend/refusal"]["reason"].as_str().unwrap_or_default().to_owned()

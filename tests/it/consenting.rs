@@ -1,4 +1,4 @@
-//! A gateway whose calls need approvals, and its operator.
+//! A gateway whose calls need approvals, and its operator, for tests.
 #![allow(dead_code, reason = "a tool of several grounds, of which each uses its own part")]
 
 use serde_json::Value;
@@ -10,7 +10,7 @@ use crate::upstream::{Fake, Log};
 /// A second caller besides the local one.
 pub(crate) const TOKEN: &str = "token-of-the-second-caller-0123456789";
 
-/// A gateway whose every call of one server, `fx`, needs an approval.
+/// A gateway that asks for an approval of every call of one server, `fx`.
 #[derive(Debug)]
 pub(crate) struct Stage {
     pub(crate) gateway: Gateway,
@@ -22,12 +22,12 @@ impl Stage {
         Self::with("", "")
     }
 
-    /// `consent` are lines of `[policy.consent]`, `more` further tables.
+    /// Starts the gateway. `consent` are lines of `[policy.consent]`, `more` further tables.
     pub(crate) fn with(consent: &str, more: &str) -> Self {
         Self::of(Setup::new(), consent, more)
     }
 
-    /// [`Stage::with`] further lines of `[server]` in the setup.
+    /// Starts the gateway like [`Stage::with`], from a setup with further lines.
     pub(crate) fn of(setup: Setup, consent: &str, more: &str) -> Self {
         let setup = setup
             .second_caller(TOKEN)
@@ -42,14 +42,14 @@ impl Stage {
         Mcp::http_at(self.gateway.address, self.gateway.token(), era, "/mcp", capabilities)
     }
 
-    /// The arguments of the calls that reached the server, in order.
+    /// Returns the arguments of the calls that reached the server, in order.
     pub(crate) fn called(&self) -> Vec<Value> {
         let lines = self.log.lines_with(&["\"method\":\"tools/call\""]);
         let calls = lines.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         calls.map(|call| call["params"]["arguments"].clone()).collect()
     }
 
-    /// The audit log's records of that event, each as (result, item).
+    /// Returns the audit log's records of this event.
     pub(crate) fn audit(&self, event: &str) -> Vec<Value> {
         let read = || {
             let output = self.gateway.world.run(&["audit", "tail", "-n", "1000", "--json"]);
@@ -62,7 +62,7 @@ impl Stage {
     }
 }
 
-/// The ids of the open approvals.
+/// Returns the ids of the open approvals.
 pub(crate) fn pending(stage: &Stage) -> Vec<String> {
     let output = stage.gateway.world.run(&["approvals", "list", "--json"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -71,7 +71,7 @@ pub(crate) fn pending(stage: &Stage) -> Vec<String> {
     approvals.iter().map(|approval| approval["id"].as_str().unwrap().to_owned()).collect()
 }
 
-/// A refusal's text tells a model to stop, and gives it nothing to go on with.
+/// Checks that a refusal's text tells a model to stop, and gives it no way to continue.
 pub(crate) fn for_a_model(text: &str) {
     assert!(text.contains("Stop here and tell the user") && text.contains("Do not work around this"), "{text}");
     for forbidden in ["headend a", "headend d", "http", "`", "/approvals"] {

@@ -1,5 +1,5 @@
-//! The address of the console, with ports that are taken, and a process without one. The rest is
-//! tested on the stage.
+//! Tests of the console's address, with ports that are taken, and of a process without a console.
+//! The others run on the stage.
 
 use std::net::TcpListener;
 use std::time::Duration;
@@ -17,7 +17,7 @@ fn the_default_address_gives_way_and_a_chosen_one_must_be_had() {
     assert_eq!(refused.status.code(), Some(75), "{}", said(&refused));
     assert!(said(&refused).contains(&port.to_string()), "{}", said(&refused));
 
-    // The first console has the default port; the other one has another, and both work.
+    // The first console gets the default port, the other one another port, and both work.
     let (first, second) = (Setup::new().start(), Setup::new().start());
     let (one, other) = (first.console_address().unwrap(), second.console_address().unwrap());
     assert!(one != other && one.ip().is_loopback() && other.ip().is_loopback());

@@ -1,8 +1,8 @@
-//! The bad-input corpus: malformed requests, each with the answers that are acceptable.
+//! The bad-input corpus: malformed requests, each with its acceptable answers.
 //!
-//! `tests/data/bad-inputs.jsonl` is data: one case a line. This runner plays the cases of a client over HTTP, over raw
-//! bytes, over stdio, of an upstream over stdio and HTTP, and the configuration files. A case that needs a missing
-//! feature is printed with the reason.
+//! `tests/data/bad-inputs.jsonl` has one case on each line. This runner plays cases of clients over
+//! HTTP, raw bytes and stdio, cases of upstreams over stdio and HTTP, and configuration files. A
+//! case that needs a missing feature is printed with the reason.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -25,14 +25,15 @@ mod over_upstream;
 mod raw_server;
 mod stage;
 
-/// Cases whose answer differs from the corpus on purpose: the only allowed difference, and its reason. May only shrink.
+/// Cases whose answer differs from the corpus on purpose: the only allowed differences, with
+/// reasons. May only shrink.
 const KNOWN_DIFFERENCES: &[(&str, &str, &str)] = &[(
     "D51",
     r#"code None, not [Number(-32602)]: {"id":2,"jsonrpc":"2.0","result":{"inputRequests":{"gw.consent":"#,
     "a state whose consent was used is genuine still, so the call is one that nobody has agreed to: the person is asked again",
 )];
 
-/// Transports whose cases have no runner here, and why.
+/// Transports whose cases have no runner here, with the reason.
 const NOT_PLAYED: &[(&str, &str)] =
     &[("oauth-client", "documents of a login, played by the tables of `engine::oauth` and by `upstream::fetcher`")];
 
@@ -148,13 +149,13 @@ fn in_lanes(cases: &[Case], play: impl Fn(&Case) -> Vec<String> + Sync) -> Vec<(
     })
 }
 
-/// The message of a panic.
+/// Returns the message of a panic.
 fn said(why: &(dyn Any + Send)) -> String {
     let text = why.downcast_ref::<String>().map(String::as_str).or_else(|| why.downcast_ref::<&str>().copied());
     format!("panicked: {}", text.unwrap_or("see above"))
 }
 
-/// Cases whose answer must be that of another case.
+/// Compares a case with the other case whose answer it must have, and returns the difference.
 fn compared(case: &Case, outcome: &Outcome, all: &BTreeMap<String, Outcome>) -> Option<String> {
     let (member, whole) = match (case.expect("same_as"), case.expect("same_shape_as")) {
         (Some(other), _) => (other, true),

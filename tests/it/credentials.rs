@@ -1,4 +1,5 @@
-//! Clients with and without credentials at every listener, for tests of the binary and of the stage.
+//! Clients with and without credentials for every listener, shared by tests of the binary and of
+//! the stage.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -9,7 +10,7 @@ use super::upstream::Fake;
 
 pub(crate) const SECOND: &str = "token-of-the-second-caller-0123456789";
 
-/// Two callers besides the local user, the old transport and the console.
+/// Creates a setup with two callers besides the local user, the old transport and the console.
 pub(crate) fn setup(limits: &str) -> Setup {
     Setup::new()
         .env("SECOND_TOKEN", SECOND)
@@ -20,7 +21,7 @@ pub(crate) fn setup(limits: &str) -> Setup {
         .fake("fx", &Fake::stdio("both"))
 }
 
-/// The address of the console.
+/// Returns the address of the console.
 pub(crate) fn console(gateway: &Gateway) -> SocketAddr {
     gateway.console_address().expect("the console is on")
 }
@@ -30,7 +31,8 @@ pub(crate) fn headers(address: SocketAddr, token: &str) -> Vec<(String, String)>
     vec![field("Host", address.to_string()), field("Authorization", format!("Bearer {token}"))]
 }
 
-/// A GET of the endpoint on an open connection: 405 to a valid token, which has no session here.
+/// Sends a GET of the endpoint on an open connection: a valid token gets 405, because it has no
+/// session.
 pub(crate) fn ask(conn: &mut Conn, address: SocketAddr, token: &str) -> Response {
     conn.send(&request("GET", "/mcp", &headers(address, token), b"")).unwrap();
     conn.response().unwrap()
@@ -40,7 +42,7 @@ pub(crate) fn ask_anew(address: SocketAddr, token: &str) -> Response {
     ask(&mut Conn::open(address).unwrap(), address, token)
 }
 
-/// The cookie of a sign-in with the operator's token.
+/// Signs in with the operator's token and returns the cookie.
 pub(crate) fn sign_in(gateway: &Gateway) -> String {
     let (address, token) = (console(gateway), operators_token(gateway));
     let mut conn = Conn::open(address).unwrap();
@@ -54,7 +56,7 @@ pub(crate) fn operators_token(gateway: &Gateway) -> String {
     fs::read_to_string(gateway.world.path("state/headend/console-token")).unwrap().trim().to_owned()
 }
 
-/// The sign-in form.
+/// Returns the request that sends the sign-in form.
 pub(crate) fn form(address: SocketAddr, token: &str) -> Vec<u8> {
     let headers = [
         ("Host".to_owned(), address.to_string()),

@@ -1,6 +1,7 @@
-//! Time-outs and cancellations under load: each arrives, and none of them late.
+//! Tests of time-outs and cancellations under load: each happens, and none of them late.
 //!
-//! `HEADEND_TEST_DEADLINES` sets the number of each; with it, what is late by more than [`LATE`] is a failure.
+//! `HEADEND_TEST_DEADLINES` sets the number of each; if it is set, a delay above [`LATE`] is a
+//! failure.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -19,15 +20,15 @@ use crate::mcp::{Era, Mcp};
 use crate::process::eventually;
 use crate::upstream::{Fake, Listening, Log};
 
-/// Clients at once.
+/// Number of clients that call at once.
 const CLIENTS: usize = 32;
 const TIMEOUT: Duration = Duration::from_secs(1);
-/// Of one call, with a core left free.
+/// Largest delay of one call, if a core is free.
 const LATE: Duration = Duration::from_millis(250);
 /// An hour: no call here ends by itself.
 const LONG: u64 = 3_600_000;
 
-/// A daemon before one server that never answers `sleep` in time.
+/// A daemon in front of one server that never answers `sleep` in time.
 struct Scene {
     gateway: Gateway,
     log: Log,
@@ -57,13 +58,14 @@ fn scenes() -> [Scene; 3] {
     })
 }
 
-/// How many of each.
+/// Returns how many of each to run, and whether delays are judged.
 fn number() -> (usize, bool) {
     let set = std::env::var("HEADEND_TEST_DEADLINES").ok().map(|number| number.parse().unwrap());
     (set.unwrap_or(2 * CLIENTS), set.is_some())
 }
 
-/// Lets the clients do `one` so often in all, while another client is served. Gives how late each was.
+/// Lets the clients do `one` this many times in all, while another client is served. Returns the
+/// delay of each.
 fn under_load(scene: &Scene, number: usize, one: impl Fn(&mut Mcp, usize) -> Duration + Sync) -> Vec<Duration> {
     let (next, done, late) = (AtomicUsize::new(0), AtomicBool::new(false), Mutex::new(Vec::new()));
     thread::scope(|scope| {
@@ -89,7 +91,7 @@ fn under_load(scene: &Scene, number: usize, one: impl Fn(&mut Mcp, usize) -> Dur
                 })
             })
             .collect();
-        // The client beside them ends also where one of these fails.
+        // The additional client ends even if one of these fails.
         let ended: Vec<_> = clients.into_iter().map(thread::ScopedJoinHandle::join).collect();
         done.store(true, Ordering::Relaxed);
         served.join().unwrap();
@@ -100,7 +102,7 @@ fn under_load(scene: &Scene, number: usize, one: impl Fn(&mut Mcp, usize) -> Dur
     late.into_inner().unwrap()
 }
 
-/// None is lost; how late they were is printed, and judged where a number was asked for.
+/// Checks that none is lost, and prints the delays; judges them if a number was set.
 fn judge(what: &str, name: &str, number: usize, is_judged: bool, mut late: Vec<Duration>) {
     assert_eq!(late.len(), number, "{what}, {name}");
     late.sort_unstable();
@@ -130,7 +132,7 @@ fn no_cancellation_is_lost_or_late_under_load() {
     let (number, is_judged) = number();
     for scene in scenes() {
         let seen = Seen::follow(&scene.log);
-        // The time-out is not to cancel in the client's place.
+        // The time-out must not cancel in place of the client.
         let text = std::fs::read_to_string(&scene.gateway.config).unwrap().replace("\"1s\"", "\"1h\"");
         assert!(scene.gateway.reload(&text).status.success());
         let late = under_load(&scene, number, |client, at| {
@@ -151,7 +153,7 @@ fn no_cancellation_is_lost_or_late_under_load() {
     }
 }
 
-/// What a server's log says of numbered calls, as it is written.
+/// The numbered calls in a server's log, read while it is written.
 #[derive(Clone, Default)]
 struct Seen(Arc<(Mutex<Known>, Condvar)>);
 
@@ -162,7 +164,7 @@ struct Known {
 }
 
 impl Seen {
-    /// Reads the log for as long as anybody asks.
+    /// Reads the log as long as the value is used.
     fn follow(log: &Log) -> Self {
         let (seen, path) = (Self::default(), log.path().to_owned());
         let weak = Arc::downgrade(&seen.0);
@@ -196,12 +198,12 @@ impl Seen {
         }
     }
 
-    /// Waits until the call of that number runs.
+    /// Waits until the call of this number runs.
     fn begun(&self, number: usize) {
         self.wait("a call", |known| known.begun.contains(&(number as u64)).then_some(()));
     }
 
-    /// When the server stopped it, waited for.
+    /// Waits until the server has stopped this call, and returns the time.
     fn stopped(&self, number: usize) -> Instant {
         self.wait("a cancellation", |known| known.stopped.get(&(number as u64)).copied())
     }
@@ -215,7 +217,7 @@ impl Known {
     }
 }
 
-/// Whole lines of a file that grows.
+/// Reads whole lines of a growing file.
 struct Lines {
     path: PathBuf,
     file: Option<File>,

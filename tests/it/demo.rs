@@ -1,4 +1,4 @@
-//! The first minute: no file, no upstream, one command.
+//! Tests of the first minute with headend: no file, no upstream, one command.
 
 use std::io::Write as _;
 use std::net::TcpListener;
@@ -16,7 +16,7 @@ use crate::terminal::Terminal;
 /// The default ports, which are documented. No other test uses fixed ones without [`ports`].
 const PORTS: [u16; 2] = [8627, 9627];
 
-/// Keeps the default ports for one test at a time; `None` where another program has one.
+/// Reserves the default ports for one test at a time; `None` if another program uses one.
 pub(crate) fn ports() -> Option<MutexGuard<'static, ()>> {
     static TURN: Mutex<()> = Mutex::new(());
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -53,7 +53,8 @@ fn without_any_configuration_the_demo_upstreams_are_served_and_the_printed_lines
         assert!(answer.message.get("result").is_some(), "{era:?}: {time}: {}", answer.raw);
     }
 
-    // One harmless tool needs an approval, and only a person at a terminal is asked, or told the command that gives it.
+    // One harmless tool needs an approval, and only a person at a terminal is asked, or told the
+    // command that gives it.
     let note = ["call", "notes__add", r#"{"title": "Milk", "text": "Two litres"}"#];
     let piped = gateway.run(&note);
     assert!(piped.status.code() == Some(1) && !said(&piped).contains("headend approve"), "{}", said(&piped));
@@ -99,7 +100,7 @@ fn each_demo_server_is_an_mcp_server_of_its_own() {
     }
 }
 
-/// The commands that a person would paste: from `curl` to the end of the continued line.
+/// Returns the commands that a person would paste: from `curl` to the end of the continued line.
 fn curl_lines(lines: &[String]) -> Vec<String> {
     let mut found = Vec::new();
     let mut rest = lines.iter();

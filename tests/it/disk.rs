@@ -1,7 +1,8 @@
-//! Places that take no writes: the daemon starts all the same, what it knows holds, and it goes on by itself when they do.
+//! Tests of disks that take no writes: the daemon starts nevertheless, its knowledge holds, and it
+//! recovers when writes succeed again.
 //!
-//! The state directory is a small file system of its own, in a mount namespace that only the daemon under test sees. That needs
-//! root; elsewhere these tests are left out with a line that says so.
+//! The state directory is a small file system of its own, in a mount namespace that only the daemon
+//! under test sees. That needs root; otherwise these tests are left out with a line that says so.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
@@ -19,7 +20,7 @@ use crate::process::{Lines, end, eventually, output_within, said};
 use crate::stdio::Pipe;
 use crate::upstream::Fake;
 
-/// A file system of 4 MiB in place of the state directory.
+/// A file system of 4 MiB that replaces the state directory.
 struct Disk {
     holder: Child,
     world: World,
@@ -49,13 +50,13 @@ impl Disk {
         Some(Self { holder, world: world.clone() })
     }
 
-    /// A file of the state directory, as the daemon sees it.
+    /// Returns the path of a file in the state directory, as the daemon sees it.
     fn path(&self, name: &str) -> PathBuf {
         let state = self.world.path("state/headend");
         Path::new(&format!("/proc/{}/root", self.holder.id())).join(state.strip_prefix("/").unwrap()).join(name)
     }
 
-    /// A program that sees the disk.
+    /// Creates a command for a program that sees the disk.
     fn command(&self, program: &str) -> Command {
         let mut command = self.world.command("nsenter");
         command.args(["--mount", "--target", &self.holder.id().to_string(), "--", program]);
@@ -70,12 +71,12 @@ impl Disk {
     fn start(&self, config: &Path) -> Gateway {
         let command = self.command(headend());
         let gateway = Gateway::start_by(command, self.world.clone(), Some(config.to_owned()), &["serve"], &[]);
-        // For the clients of the test, which do not see the disk.
+        // Copied for the clients of the test, which do not see the disk.
         fs::write(self.world.path("state/headend/token"), fs::read(self.path("token")).unwrap()).unwrap();
         gateway
     }
 
-    /// Leaves not a byte of room.
+    /// Fills the disk to the last byte.
     fn fill(&self) {
         let mut ballast = OpenOptions::new().create(true).append(true).open(self.path("ballast")).unwrap();
         for size in [4096, 1] {
@@ -87,7 +88,7 @@ impl Disk {
         fs::remove_file(self.path("ballast")).unwrap();
     }
 
-    /// `ro` or `rw`.
+    /// Mounts the disk again with `ro` or `rw`.
     fn remount(&self, how: &str) {
         let state = self.world.path("state/headend");
         let mut mount = self.command("mount");
@@ -103,7 +104,8 @@ impl Drop for Disk {
 
 const HIDES: &str = "tools = { deny = [\"write\"] }";
 
-/// Asks for `echo` and `fail`, limits `sleep`, and hides `write` at first. The audit log is on another disk.
+/// Creates a setup that asks about `echo` and `fail`, limits `sleep`, and hides `write` at first.
+/// The audit log is on another disk.
 fn setup() -> Setup {
     let rules = "[[policy.rules]]\nid = \"ask\"\neffect = \"ask\"\ntools = [\"fx__echo\", \"fx__fail\"]\n\
                  [[policy.limits]]\nid = \"few\"\ntools = [\"fx__sleep\"]\nrate = \"1000/h\"";
@@ -128,7 +130,7 @@ fn reason(answer: &Answer) -> String {
     data["reason"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Asks for an approval of a call and gives it.
+/// Makes a call that needs an approval, and approves it.
 fn approve(gateway: &Gateway, tool: &str, arguments: &Value, how: &[&str]) {
     let refused = gateway.modern().call(tool, arguments.clone());
     let id = refused.result()["_meta"]["headend/refusal"]["approval"]["id"].as_str().unwrap().to_owned();
@@ -136,7 +138,8 @@ fn approve(gateway: &Gateway, tool: &str, arguments: &Value, how: &[&str]) {
     assert!(approved.status.success(), "{}", said(&approved));
 }
 
-/// A first life in which all that is to hold comes to be: a pin, a denial, a grant for a time and one for a call.
+/// Runs a first daemon that creates everything that must hold: a pin, a denial, a grant for a time
+/// and a grant for one call.
 fn lived(disk: &Disk, config: &Path, by: Signal) {
     let mut gateway = disk.start(config);
     gateway.wait_for_tools(&["fx__echo", "fx__env", "fx__sleep"]);
@@ -151,7 +154,7 @@ fn lived(disk: &Disk, config: &Path, by: Signal) {
     }
 }
 
-/// The process that ended left all rows in the database file.
+/// Checks that the process that ended left all rows in the database file.
 fn is_whole(disk: &Disk, who: &str) {
     let left = ["headend.db-wal", "headend.db-shm"].map(|name| disk.path(name).exists());
     assert_eq!(left, [false, false], "{who}");
@@ -166,7 +169,7 @@ fn metric(gateway: &Gateway, name: &str) -> String {
     page.lines().find_map(|line| line.strip_prefix(&format!("{name} "))).unwrap_or_default().to_owned()
 }
 
-/// A client of a gateway on a disk that takes nothing: what holds, what is refused.
+/// Checks with a client of a gateway on a full disk what holds and what is refused.
 fn holds_for(client: &mut Mcp, face: &str) {
     eventually("the server is up", || client.tool_names().contains(&"fx__echo".to_owned()));
     assert_eq!(client.call("fx__echo", json!({"text": "x"})).text(), "x", "{face}: the grant for an hour holds");
@@ -185,7 +188,7 @@ fn holds_for(client: &mut Mcp, face: &str) {
     assert_eq!(client.list("prompts/list", "prompts"), Vec::<Value>::new(), "{face}: what was rejected stays so");
 }
 
-/// The same on every face of a daemon, and beside it.
+/// Checks the same on every interface of a daemon, and in a process beside it.
 fn holds(disk: &Disk, gateway: &Gateway) {
     for era in Era::BOTH {
         holds_for(&mut gateway.client(era), &format!("HTTP, {era:?}"));
@@ -204,7 +207,7 @@ fn holds(disk: &Disk, gateway: &Gateway) {
     assert_eq!(lines_with(gateway, "the store takes no writes"), 1, "{}", gateway.story());
 }
 
-/// The same daemon after its disk takes writes.
+/// Checks the same daemon after its disk takes writes again.
 fn recovers(gateway: &Gateway) {
     eventually("the store takes writes", || metric(gateway, "headend_store_writable") == "1");
     gateway.wait_for_tools(&["fx__write"]);
@@ -240,7 +243,7 @@ fn what_has_ended_leaves_its_store_in_one_file() {
     let (world, config) = setup().write();
     let Some(disk) = Disk::new(&world) else { return };
     lived(&disk, &config, Signal::TERM);
-    // A command ends as soon as it has read: nothing delays its exit until the file is closed.
+    // A command must end as soon as it has read: closing the file must not delay its exit.
     for _ in 0..10 {
         let listed = disk.run(&["grants", "list"]);
         assert!(listed.status.success(), "{}", said(&listed));
@@ -261,7 +264,7 @@ fn what_a_killed_daemon_left_in_the_journal_holds_on_a_full_disk() {
         lived(&disk, &config, Signal::KILL);
         assert!(fs::metadata(disk.path("headend.db-wal")).unwrap().len() > 0, "not all is in the file itself");
         if !has_index {
-            // As after a copy, or on a disk that lost it.
+            // As after a copy, or on a disk that lost the file.
             fs::remove_file(disk.path("headend.db-shm")).unwrap();
         }
         offer_write(&world);
@@ -377,7 +380,7 @@ fn an_audit_folder_that_cannot_be_made_refuses_calls_until_it_can() {
         assert_eq!(reason(&gateway.client(era).call("fx__echo", json!({"text": "x"}))), "unrecorded", "{era:?}");
     }
     assert_eq!(lines_with(&gateway, "the audit log takes no records"), 1, "{}", gateway.story());
-    // The daemon makes all of the folder as soon as it can: nobody else may in that moment.
+    // The daemon creates the whole folder as soon as it can, so the test must not do it meanwhile.
     fs::remove_file(&blocker).unwrap();
     let mut client = gateway.modern();
     eventually("calls work", || !client.call("fx__echo", json!({"text": "x"})).is_error());
@@ -401,7 +404,7 @@ fn a_socket_that_cannot_be_made_is_made_later() {
     eventually("the socket is there", || gateway.run(&["status", "--socket", socket]).status.success());
 }
 
-/// The files of what upstreams offered.
+/// Returns the files with the inventories of upstreams.
 fn inventories(world: &World) -> Vec<PathBuf> {
     let files = fs::read_dir(world.path("state/headend")).unwrap().map(|file| file.unwrap().path());
     files.filter(|path| path.file_name().unwrap().to_str().unwrap().starts_with("inventory-")).collect()
@@ -420,7 +423,8 @@ fn what_removed_upstreams_offered_is_removed_too() {
     assert!(reloaded.status.success(), "{}", said(&reloaded));
     assert_eq!(inventories(&gateway.world).len(), 1);
 
-    // One that is removed while headend does not run goes later: another process may know it.
+    // An upstream that is removed while headend does not run loses its file later: another process
+    // may know it.
     assert!(gateway.reload(&text).status.success());
     eventually("both are kept again", || inventories(&gateway.world).len() == 2);
     gateway.signal(Signal::TERM);

@@ -1,4 +1,5 @@
-//! `headend doctor`: broken set-ups, each of which leads to its next step. With `--nocapture` the transcripts are printed.
+//! Tests of `headend doctor`: broken set-ups, each of which leads to its next step. With
+//! `--nocapture` the transcripts are printed.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -15,7 +16,7 @@ use crate::harness::{Gateway, Setup, World, headend};
 use crate::process::{free_port, installed, output_within, said};
 use crate::upstream::Fake;
 
-/// Runs the command and prints what it says.
+/// Runs the command and prints its output.
 fn consult(world: &World, config: &Path, more: &[(&str, &str)]) -> Output {
     let mut command = world.command(headend());
     command.args(["doctor", "--config", config.to_str().unwrap()]).envs(more.iter().copied());
@@ -28,7 +29,7 @@ fn told(child: std::process::Child) -> Output {
     output
 }
 
-/// The finding about this, and its next step.
+/// Returns the finding about this subject, and its next step.
 fn finding(output: &Output, about: &str) -> String {
     let text = said(output);
     assert_eq!(output.status.code(), Some(1), "{text}");
@@ -48,21 +49,21 @@ fn program(world: &World, path: &str, text: &str) -> PathBuf {
     path
 }
 
-/// A set-up of one upstream whose program is that script.
+/// Creates a set-up with one upstream whose program is this script.
 fn scripted(text: &str) -> (World, PathBuf) {
     let setup = Setup::new();
     let script = program(&setup.world, "work/server", text);
     setup.toml(&format!("[upstreams.fx]\ncommand = [{script:?}]")).write()
 }
 
-/// A server that gives the same answer to everything.
+/// Starts a server that gives the same answer to everything.
 fn answering(head: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
         for stream in listener.incoming() {
             let Ok(mut stream) = stream else { return };
-            // One request is one answer; what it asks does not matter.
+            // Each request gets one answer; its content does not matter.
             let _ignored = stream.read(&mut [0; 4096]);
             let _ignored = stream
                 .write_all(format!("HTTP/1.1 {head}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").as_bytes());
@@ -88,7 +89,7 @@ fn a_program_that_path_does_not_have_leads_to_its_folder() {
         &found,
         &["`some-mcp-server` is in no folder of PATH", "/home/.cargo/bin: write `path = [", "[upstreams.fx]"],
     );
-    // The same of a daemon whose PATH is another one.
+    // Checked once more for a daemon with another PATH.
     let gateway = Gateway::start(world, Some(config), &["serve"], &[]);
     let found = finding(&consult(&gateway.world, &gateway.config, &[]), "fx");
     contains(&found, &["write `path = ["]);

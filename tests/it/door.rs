@@ -1,4 +1,4 @@
-//! Floods, silent connections and descriptors at the listeners: these tests need sockets.
+//! Tests of floods, silent connections and scarce descriptors at the listeners, which need sockets.
 
 use std::fs;
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -14,18 +14,18 @@ use crate::harness::{Gateway, headend};
 use crate::http::{PATIENCE, request};
 use crate::process::{eventually, said};
 
-/// Lets this process open as many sockets as the system allows: tests run beside each other.
+/// Lets this process open as many sockets as the system allows, because tests run in parallel.
 fn many_files() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
 }
 
-/// Connections on which these bytes were sent, and no more.
+/// Opens connections and sends these bytes on each, and no more.
 fn strangers(address: SocketAddr, count: usize, bytes: &[u8]) -> Vec<TcpStream> {
     many_files();
     let connect = |_| {
         let mut stream = TcpStream::connect(address).unwrap();
-        // The connection may have given way already.
+        // The connection may have been closed already.
         drop(stream.write_all(bytes));
         stream
     };
@@ -37,7 +37,8 @@ fn those_who_never_stop_sending_give_way_too() {
     let gateway = setup("anonymous-connections = 16").start();
     let address = gateway.address;
     let wrong = request("GET", "/mcp", &headers(address, "a-wrong-token-of-a-flood"), b"").repeat(500);
-    // Half of them read the answers, so that their connections never wait; the others let answers pile up.
+    // Half of them read the answers, so that their connections never wait; the others let answers
+    // pile up.
     let flood: Vec<_> = strangers(address, 24, b"")
         .into_iter()
         .enumerate()

@@ -1,4 +1,5 @@
-//! How headend ends: within its time, with everything that it started, whatever an upstream, a host or a daemon does.
+//! Tests of how headend ends: within its time and with everything that it started, for all
+//! behaviour of upstreams, hosts and daemons.
 
 use std::fs::{self, File};
 use std::io::{PipeReader, Write as _};
@@ -15,19 +16,22 @@ use crate::process::{alive, descendants, end, eventually, said, wait, within};
 use crate::stdio::Pipe;
 use crate::upstream::{Fake, Log, toml_array};
 
-/// Four times what is promised for the end of `headend stdio` and of what upstreams leave behind: the machine may be busy.
+/// Four times the documented limit for the end of `headend stdio` and of processes that upstreams
+/// leave behind: the machine may be busy.
 const STDIO: Duration = Duration::from_secs(20);
-/// As long as the shipped units wait for the daemon.
+/// The time that the shipped units wait for the daemon.
 const UNIT: Duration = Duration::from_secs(45);
 
-/// An upstream behind a shell that ignores SIGTERM and stays when the server has ended.
+/// Returns the command of an upstream behind a shell that ignores SIGTERM and stays after the
+/// server has ended.
 fn stubborn(fake: &Fake) -> String {
     let words: Vec<String> = serde_json::from_str(&fake.command()).unwrap();
     let script = format!("trap '' TERM\n{}\nsleep 60", words.join(" "));
     toml_array(["sh", "-c", &script])
 }
 
-/// An upstream that leaves a process behind which has left its group, ignores signals and holds stderr; its pid is in the file.
+/// Returns the command of an upstream that leaves a process behind which has left its group,
+/// ignores signals and holds stderr. Its pid is written to the file.
 fn leaving(fake: &Fake, file: &Path) -> String {
     let words: Vec<String> = serde_json::from_str(&fake.command()).unwrap();
     let left = format!("trap \"\" TERM HUP INT; echo $$ > {}; exec sleep 30", file.display());
@@ -35,7 +39,7 @@ fn leaving(fake: &Fake, file: &Path) -> String {
     toml_array(["sh", "-c", &script])
 }
 
-/// The pid in a file, once it is there.
+/// Waits for the pid in a file.
 fn pid_in(file: &Path) -> u32 {
     let read = || fs::read_to_string(file).ok().and_then(|text| text.trim().parse().ok());
     eventually("the process left behind has started", || read().is_some());
@@ -94,7 +98,7 @@ fn a_stdio_server_ends_on_a_signal_while_its_input_is_open_and_answers_first() {
     }
 }
 
-/// `headend stdio` whose stdout is in the test's own hands.
+/// Starts `headend stdio` with a stdout that the test reads itself.
 fn with_stdout(world: &World, config: &Path, args: &[&str]) -> Child {
     let mut command = world.command(headend());
     command.arg("stdio").arg("--config").arg(config).args(args);
@@ -206,7 +210,8 @@ fn a_process_that_holds_stderr_does_not_keep_the_daemon() {
     assert_eq!(status.and_then(|status| status.code()), Some(0), "{status:?}: {}", gateway.story());
 }
 
-/// A daemon that comes no further than to the line that says where it listens: its stdout has as much as a pipe takes.
+/// Starts a daemon that is stuck at the line that says where it listens, because its stdout pipe is
+/// full.
 fn stuck(world: &World, config: &Path) -> (PipeReader, Child) {
     let (unread, mut stdout) = std::io::pipe().unwrap();
     stdout.write_all(&[b'x'; 65_536]).unwrap();
@@ -232,7 +237,7 @@ fn a_signal_before_the_daemon_serves_is_kept() {
 #[test]
 fn a_daemon_has_its_state_directory_as_long_as_it_lives() {
     let (world, config) = Setup::new().fake("fx", &Fake::stdio("both")).write();
-    // The thread that cannot write to stdout outlives all else for a second.
+    // The thread that cannot write to stdout may outlive everything else by a second.
     let (_unread, mut daemon) = stuck(&world, &config);
     let lock = File::open(world.path("state/headend/headend.lock")).unwrap();
     assert!(lock.try_lock().is_err());
@@ -241,7 +246,7 @@ fn a_daemon_has_its_state_directory_as_long_as_it_lives() {
     assert_ne!(files(), 0);
     kill_process(Pid::from_child(&daemon), Signal::TERM).unwrap();
     eventually("the lock is free", || lock.try_lock().is_ok());
-    // A process that ends has none of its files by the time that the lock is free.
+    // A process that has ended has closed all its files by the time the lock is free.
     let left = files();
     end(&mut daemon);
     assert_eq!(left, 0);
@@ -269,8 +274,8 @@ fn a_signal_ends_a_daemon_that_waits_for_the_state_directory() {
     assert_eq!(status.and_then(|status| status.code()), Some(0), "{status:?}");
 }
 
-/// A script of the test's own that stands for a program such as `npx`: a shell that waits for another shell, which waits for the
-/// server.
+/// Writes a script that stands for a program such as `npx`: a shell that waits for another shell,
+/// which waits for the server.
 fn stand_in(world: &World, name: &str, fake: &Fake) -> String {
     let words: Vec<String> = serde_json::from_str(&fake.command()).unwrap();
     let script = format!("#!/bin/sh\nsh -c '{}; true'\ntrue\n", words.join(" "));
@@ -279,7 +284,8 @@ fn stand_in(world: &World, name: &str, fake: &Fake) -> String {
     toml_array([path.to_str().unwrap(), "-y", "server@1.2.3"])
 }
 
-/// Upstreams of every kind that is hard to end, and what one of them leaves behind.
+/// Creates a setup with upstreams of every kind that is hard to end. Returns it with the file that
+/// names a process left behind.
 fn hard_to_end() -> (Setup, PathBuf) {
     let setup = Setup::new();
     let left = setup.world.path("work/left");
@@ -304,7 +310,8 @@ fn nothing_outlives_a_daemon_that_is_killed() {
     gateway.wait_for_tools(&HARD_TOOLS);
     let left = pid_in(&left);
     let started = descendants(gateway.pid());
-    // A guard, two shells and the server; the same; a guard, a shell and the server; a guard, the server and what it leaves.
+    // For the four upstreams: a guard, two shells and the server; the same; a guard, a shell and
+    // the server; a guard, the server and the process it leaves.
     assert!(started.len() >= 14 && started.contains(&left), "{started:?}");
     gateway.signal(Signal::KILL);
     gateway.wait(STDIO);
@@ -367,7 +374,7 @@ fn the_next_start_ends_what_a_dead_owner_left_and_nothing_of_one_that_lives() {
     let (mut first, of_first) = start();
     let (mut second, of_second) = start();
     assert!(alive(of_first) && alive(of_second));
-    // The guard is ended before it can do anything, and headend before it can notice.
+    // The guard is killed before it can do anything, and headend before it can notice.
     let guard = descendants(first.pipe().pid())[0];
     first.pipe().signal(Signal::STOP);
     kill(guard);
@@ -383,8 +390,9 @@ fn the_next_start_ends_what_a_dead_owner_left_and_nothing_of_one_that_lives() {
     assert_gone(&[of_second, of_third]);
 }
 
-/// A stand-in for `docker`: `run` keeps the container's label in a file of the folder `containers` and is the server itself, `ps` and
-/// `kill` work on these files. A container goes with its client only if that ends by itself.
+/// Writes a stand-in for `docker`: `run` stores the container's label in a file of the folder
+/// `containers` and is the server itself; `ps` and `kill` work on these files. A container ends
+/// with its client only if the client ends by itself.
 fn docker(world: &World, fake: &Fake) -> PathBuf {
     let words: Vec<String> = serde_json::from_str(&fake.command()).unwrap();
     let folder = world.path("containers");
@@ -404,7 +412,7 @@ fn docker(world: &World, fake: &Fake) -> PathBuf {
     path
 }
 
-/// Lists are remembered, so only an answer shows that the upstream runs.
+/// Checks that the upstream answers, because remembered lists do not show that it runs.
 fn answers(gateway: &Gateway) {
     eventually("it answers", || gateway.modern().call("fx__echo", json!({"text": "here"})).text() == "here");
 }
@@ -447,7 +455,7 @@ fn a_container_ends_with_its_upstream_and_one_of_a_dead_owner_with_the_next_star
     assert!(asked.contains("ps --no-trunc --filter label=headend.owner"), "{asked}");
 }
 
-/// Open files, tasks and processes of a daemon.
+/// Returns the numbers of open files, tasks and processes of a daemon.
 fn resources(gateway: &Gateway) -> (usize, usize, usize) {
     let files = fs::read_dir(format!("/proc/{}/fd", gateway.pid())).unwrap().count();
     let page = gateway.scrape();
@@ -478,7 +486,7 @@ fn descriptors_tasks_and_processes_return_after_a_hundred_additions_and_removals
         gateway.wait_for_tools(&["s12__echo", "h12__echo"]);
         reload(&bare);
     };
-    // The first round opens what stays, such as the pool of connections.
+    // The first round opens resources that stay, such as the connection pool.
     round();
     within(2 * STDIO, "the first round is over", || resources(&gateway).2 == 2);
     std::thread::sleep(Duration::from_millis(300));
@@ -486,7 +494,7 @@ fn descriptors_tasks_and_processes_return_after_a_hundred_additions_and_removals
     for _ in 0..4 {
         round();
     }
-    // The pool keeps idle connections for a while, more or fewer of them after each round; they end with their server.
+    // The pool keeps idle connections for a while, in varying numbers; they end with their server.
     drop(server);
     let mut last = before;
     let deadline = Instant::now() + 2 * STDIO;

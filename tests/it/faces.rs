@@ -1,5 +1,5 @@
-//! Every request of a client over `headend stdio`, which is a process: alone, attached to a daemon,
-//! and two at once.
+//! Tests of every client request over `headend stdio`: alone, attached to a daemon, and two at
+//! once.
 
 use std::time::Duration;
 
@@ -63,12 +63,12 @@ fn an_upstream_can_be_given_on_the_command_line_and_served_transparently() {
     assert_eq!(client.call("echo", json!({"text": "bare"})).text(), "bare");
 }
 
-/// A gateway alone lists its upstreams' items as they arrive; the test waits for all of them.
+/// Waits for all items, which a gateway alone lists as they arrive.
 fn wait_for_echo(client: &mut Mcp) {
     eventually("echo is listed", || client.tool_names().iter().any(|name| name == "fx__echo"));
 }
 
-/// The digits after `pid` in the answer of the tool `env`.
+/// Returns the digits after `pid` in the answer of the tool `env`.
 pub(crate) fn pid_in(text: &str) -> u32 {
     let at = text.find("pid").unwrap_or_else(|| panic!("no pid in {text}"));
     let digits = text[at..].trim_start_matches(|c: char| !c.is_ascii_digit());
@@ -76,7 +76,7 @@ pub(crate) fn pid_in(text: &str) -> u32 {
     digits[..end].parse().unwrap()
 }
 
-/// The pid of the process behind an upstream that `fake-upstream` plays.
+/// Returns the pid of the process behind an upstream that `fake-upstream` plays.
 pub(crate) fn upstream_pid(gateway: &Gateway, name: &str) -> u32 {
     pid_in(&gateway.modern().call(&format!("{name}__env"), json!({})).text())
 }

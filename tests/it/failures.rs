@@ -1,4 +1,5 @@
-//! Upstreams that flood, lie or see an environment: these tests need processes and their memory.
+//! Tests of upstreams that flood, lie or read their environment, which need processes and their
+//! memory.
 
 use std::time::{Duration, Instant};
 
@@ -32,7 +33,7 @@ fn six_good_upstreams_are_callable_at_once_beside_four_bad_ones() {
             });
         }
     }
-    // An upstream whose handshake times out after two minutes: no client waited for that.
+    // The handshake of this upstream times out after two minutes: no client waited for that.
     let status = gateway.run(&["status", "--json"]);
     let status: Value = serde_json::from_slice(&status.stdout).unwrap();
     let silent = status["upstreams"].as_array().unwrap().iter().find(|one| one["name"] == "silent").unwrap();
@@ -72,7 +73,7 @@ fn an_upstreams_environment_holds_what_was_given_to_it_and_no_secret_of_ours() {
     assert!(!text.contains("canary-4711") && !text.contains("HEADEND_LOG"), "{text}");
 }
 
-/// What `headend status` says of an upstream.
+/// Returns the entry of an upstream in `headend status`.
 pub(crate) fn status_of(gateway: &Gateway, name: &str) -> Value {
     let status = gateway.run(&["status", "--json"]);
     let status: Value = serde_json::from_slice(&status.stdout).unwrap();

@@ -1,4 +1,5 @@
-//! Files that other users could have written: refused with the reason, the path, and the command that mends it.
+//! Tests of files that other users could have written: they are refused with the reason, the path,
+//! and the command that fixes them.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
@@ -9,13 +10,13 @@ use crate::harness::{Gateway, Setup, World};
 use crate::process::{eventually, said};
 use crate::upstream::Fake;
 
-/// How a file comes into a state in which headend does not trust it.
+/// A way in which a file becomes untrusted.
 #[derive(Clone, Copy)]
 enum Harm {
     Mode(u32),
-    /// Another user's.
+    /// Owned by another user.
     Owner,
-    /// Moved away, with a symbolic link in its place.
+    /// Replaced by a symbolic link to the moved file.
     Link,
 }
 
@@ -31,7 +32,7 @@ fn harm(path: &Path, how: Harm) {
     }
 }
 
-/// Runs the command of the message after "run", and puts a moved file back.
+/// Runs the command after "run" in the message, and puts a moved file back.
 fn mend(told: &str, path: &Path) {
     let command = told.rsplit("run `").next().and_then(|rest| rest.split('`').next()).unwrap();
     assert!(Command::new("sh").args(["-c", command]).status().unwrap().success(), "{command}");
@@ -49,18 +50,18 @@ fn is_root() -> bool {
     is
 }
 
-/// A world in which a daemon has run.
+/// Creates a world in which a daemon has run.
 fn used() -> (World, PathBuf) {
     let gateway = Setup::new().fake("fx", &Fake::stdio("both")).start();
     gateway.wait_for_tools(&["fx__echo"]);
     let (world, config) = (gateway.world.clone(), gateway.config.clone());
-    // Its end is a kill, which may come before the file has its name.
+    // The daemon is killed, which may happen before the file has its name.
     eventually("its catalog is on disk", || inventory(&world).is_some());
     drop(gateway);
     (world, config)
 }
 
-/// The file with the catalog of the world's upstream.
+/// Returns the file with the catalog of the world's upstream.
 fn inventory(world: &World) -> Option<PathBuf> {
     let is_inventory = |path: &PathBuf| {
         let name = path.file_name().unwrap().to_str().unwrap();
@@ -181,7 +182,7 @@ fn the_admin_socket_is_not_made_where_others_could_replace_it() {
 fn configuration_and_secrets_may_be_links_and_what_they_lead_to_is_judged() {
     let world = World::new();
     let secret = world.write("secret", "token-of-the-second-caller-0123456789\n");
-    // As Kubernetes lays it: the file is a link through a link to a folder.
+    // Laid out as Kubernetes does: the file is a link through a link to a folder.
     fs::create_dir(world.path("..data-1")).unwrap();
     fs::rename(&secret, world.path("..data-1/secret")).unwrap();
     symlink("..data-1", world.path("..data")).unwrap();
@@ -221,7 +222,7 @@ fn configuration_and_secrets_may_be_links_and_what_they_lead_to_is_judged() {
             harm(path, Harm::Mode(0o600));
         }
     }
-    // The other code path that reads the file.
+    // Another code path that reads the file.
     harm(&world.path("real.toml"), Harm::Mode(0o666));
     let config = config.to_str().unwrap();
     let refused = world.run(&["stdio", "--no-daemon", "--upstream", "x=/bin/true", "--config", config]);

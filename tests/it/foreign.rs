@@ -1,4 +1,4 @@
-//! Foreign text on the command line: this test needs a terminal.
+//! A test of foreign text on the command line, which needs a terminal.
 
 use serde_json::json;
 
@@ -31,7 +31,7 @@ fn letters_of_every_script_are_letters_on_a_terminal_and_nothing_is_hidden() {
         screen
     };
     let diff = names.map(|name| end(&["pins", "diff", name])).concat();
-    // Changed words stand beside each other, each text in its letters.
+    // Changed words are shown next to each other, each text in its own script.
     assert!(["第一章 Größe 👍", "你好", "Grüße", "🎉"].iter().all(|text| diff.contains(text)), "{diff}");
     assert!(diff.contains("\\u{2800}") && diff.contains("\\u{a0}"), "{diff}");
     for args in [&["tools"][..], &["status"], &["status", "gone"], &["pins"]] {

@@ -1,5 +1,5 @@
-//! What the tools stand on here: real time, real sockets, real folders. A stage has a ground of its
-//! own.
+//! The environment of the test tools here: real time, real sockets, real folders. The stage has its
+//! own version of this module.
 #![allow(dead_code, reason = "a tool of several grounds, of which each uses its own part")]
 
 use std::io;
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 /// A connection to a listener.
 pub(crate) type Stream = TcpStream;
 
-/// Connects within that time, which holds for writes too.
+/// Connects within this time, which also limits writes.
 pub(crate) fn connect(address: SocketAddr, patience: Duration) -> io::Result<Stream> {
     let stream = TcpStream::connect_timeout(&address, patience)?;
     stream.set_nodelay(true)?;
@@ -24,7 +24,7 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// A folder that ends with its test.
+/// A folder that is removed with its test.
 #[derive(Debug)]
 pub(crate) struct Folder(TempDir);
 
@@ -38,7 +38,7 @@ impl Folder {
     }
 }
 
-/// The root of the repository.
+/// Returns the root of the repository.
 pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().find(|folder| folder.join("src/core").exists()).unwrap()
 }

@@ -1,5 +1,5 @@
-//! From habit to rule: what is suggested saves questions and lets nothing through that no person has agreed to, and a log is
-//! played under other rules by the real commands.
+//! Tests of suggested rules: a suggestion saves questions and allows nothing that no person agreed
+//! to, and the real commands replay a log under other rules.
 
 use std::fs;
 use std::process::Output;
@@ -12,11 +12,11 @@ use crate::process::said;
 mod below;
 pub(crate) mod week;
 
-/// The configuration under which the week was.
+/// The configuration that was in force during the week.
 const UNDER: &str =
     "default = \"ask\"\n[[policy.rules]]\nid = \"searches\"\neffect = \"allow\"\ntools = [\"web__search\"]";
 
-/// A world with a week of records.
+/// Creates a world with a week of records.
 fn world(keeps: bool) -> (World, week::Truth) {
     let upstreams = ["files", "git", "mail", "odd", "rare", "web"];
     let tables: String = upstreams.iter().map(|name| format!("[upstreams.{name}]\ncommand = [\"true\"]\n")).collect();
@@ -31,7 +31,7 @@ fn json_of(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", said(output)))
 }
 
-/// The changes that a rules file makes.
+/// Returns the changes of decisions that a rules file makes.
 fn replayed(world: &World, file: &str, code: i32) -> Value {
     let output = world.run(&["policy", "replay", file, "--json"]);
     assert_eq!(output.status.code(), Some(code), "{}", said(&output));
@@ -73,12 +73,12 @@ fn suggested_rules_cut_the_questions_of_a_week_and_open_nothing_that_nobody_agre
         }
         assert_eq!(opened, before - after);
         assert_eq!(replay["allowed-and-never-called"], json!([]));
-        // The same rules in a whole configuration.
+        // A whole configuration with the same rules.
         let whole = fs::read_to_string(world.path("config/headend/headend.toml")).unwrap() + "\n" + &rules;
         let whole = world.write("whole.toml", &whole);
         let again = replayed(&world, whole.to_str().unwrap(), 0);
         assert_eq!((&again["before"], &again["after"]), (&replay["before"], &replay["after"]));
-        // Calls beyond the approved ones are asked about still.
+        // Calls beyond the approved ones still need an approval.
         for (caller, item, arguments, allowed) in [
             ("ann", "files__write_file", json!({"path": "/srv/ann/notes/new.md", "text": "x"}), true),
             ("ann", "files__write_file", json!({"path": "/etc/passwd", "text": "x"}), !keeps),
@@ -89,7 +89,7 @@ fn suggested_rules_cut_the_questions_of_a_week_and_open_nothing_that_nobody_agre
         ] {
             let arguments = arguments.to_string();
             let rules = rules.lines().filter(|line| !line.starts_with("claims"));
-            // Without a server that says so no claim holds, so they are left out here.
+            // No claim holds without a server that makes it, so these rules are left out here.
             let text = fs::read_to_string(world.path("config/headend/headend.toml")).unwrap();
             let config = world.write("unclaimed.toml", &(text + "\n" + &rules.collect::<Vec<_>>().join("\n")));
             let config = config.to_str().unwrap();

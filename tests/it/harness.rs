@@ -1,4 +1,5 @@
-//! Starts the real binary in a world of its own: configuration, state and runtime folders, free ports.
+//! Starts the real binary in a world of its own: configuration, state and runtime folders, free
+//! ports.
 
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt as _;
@@ -14,10 +15,10 @@ pub(crate) use crate::setup::{Setup, World};
 use crate::upstream::example;
 use rustix::process::{Signal, kill_process};
 
-/// How long the daemon may take until it listens.
+/// Time limit for the daemon to start listening.
 const START: Duration = Duration::from_secs(60);
 
-/// The program under test: the one just built, or the one named by `HEADEND_TEST_BINARY`.
+/// Returns the program under test: the one just built, or the one named by `HEADEND_TEST_BINARY`.
 pub(crate) fn headend() -> &'static str {
     static PATH: OnceLock<String> = OnceLock::new();
     PATH.get_or_init(|| {
@@ -26,14 +27,14 @@ pub(crate) fn headend() -> &'static str {
     })
 }
 
-/// The program as `cargo build` has left it, for tests of another package.
+/// Returns the path of the program as built by `cargo build`, for tests of another package.
 fn beside() -> String {
     let path = example("headend");
     path.to_str().unwrap().to_owned()
 }
 
 impl World {
-    /// A command that sees this world only.
+    /// Creates a command that sees only this world.
     pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command.env_clear().envs(self.environment()).current_dir(self.path("work")).stdin(Stdio::null());
@@ -49,7 +50,7 @@ impl World {
 }
 
 impl Setup {
-    /// Starts the daemon and waits until it says where it listens.
+    /// Starts the daemon and waits until it prints where it listens.
     pub(crate) fn start(self) -> Gateway {
         let environment = self.environment.clone();
         let (world, config) = self.write();
@@ -70,13 +71,13 @@ pub(crate) struct Gateway {
 }
 
 impl Gateway {
-    /// Starts `headend ARGS [--config CONFIG]` in that world.
+    /// Starts `headend ARGS [--config CONFIG]` in this world.
     pub(crate) fn start(world: World, config: Option<PathBuf>, args: &[&str], more: &[(String, String)]) -> Self {
         let command = world.command(headend());
         Self::start_by(command, world, config, args, more)
     }
 
-    /// [`Gateway::start`] by a command that runs the program with the added arguments.
+    /// Starts like [`Gateway::start`], by a command that runs the program with the added arguments.
     pub(crate) fn start_by(
         mut command: Command,
         world: World,
@@ -108,29 +109,29 @@ impl Gateway {
         self.child.id()
     }
 
-    /// The console's address as the daemon prints it, if it is on.
+    /// Returns the console's address as the daemon prints it, if the console is on.
     pub(crate) fn console_address(&self) -> Option<SocketAddr> {
         let line = self.stdout.all().into_iter().find(|line| line.starts_with("listening "))?;
         let (_, url) = line.split_once(" console http://")?;
         url.trim_end_matches('/').parse().ok()
     }
 
-    /// The bearer token, when there is one.
+    /// Returns the bearer token, if there is one.
     pub(crate) fn token(&self) -> Option<String> {
         self.world.token()
     }
 
-    /// A new client of that era.
+    /// Creates a new client of this era.
     pub(crate) fn client(&self, era: Era) -> Mcp {
         Mcp::http(self.address, self.token(), era)
     }
 
-    /// A client that speaks 2025-11-25.
+    /// Creates a client that speaks 2025-11-25.
     pub(crate) fn legacy(&self) -> Mcp {
         self.client(Era::LEGACY)
     }
 
-    /// A client that speaks 2026-07-28.
+    /// Creates a client that speaks 2026-07-28.
     pub(crate) fn modern(&self) -> Mcp {
         self.client(Era::Modern)
     }
@@ -140,7 +141,7 @@ impl Gateway {
         self.wait_for_tools_within(Duration::from_secs(60), names);
     }
 
-    /// [`Gateway::wait_for_tools`] for upstreams that are slow to start.
+    /// Waits like [`Gateway::wait_for_tools`], for upstreams that are slow to start.
     pub(crate) fn wait_for_tools_within(&self, patience: Duration, names: &[&str]) {
         let mut client = self.modern();
         let mut last = Vec::new();
@@ -155,7 +156,7 @@ impl Gateway {
         panic!("not all of {names:?} were listed, only {last:?}\n{}", self.story());
     }
 
-    /// Its output, for a failure's message.
+    /// Returns the daemon's output, for the message of a failure.
     pub(crate) fn story(&self) -> String {
         format!("stderr of the daemon:\n{}", self.stderr.all().join("\n"))
     }
@@ -165,7 +166,7 @@ impl Gateway {
         self.world.run(args)
     }
 
-    /// Writes another configuration over the file and asks for a reload.
+    /// Overwrites the configuration file and asks for a reload.
     pub(crate) fn reload(&self, text: &str) -> Output {
         self.world.write("headend.toml", text);
         self.run(&["reload"])
@@ -175,12 +176,12 @@ impl Gateway {
         kill_process(pid_of(&self.child), signal).unwrap();
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the daemon.
     pub(crate) fn wait(&mut self, patience: Duration) -> Option<ExitStatus> {
         wait(&mut self.child, patience)
     }
 
-    /// The metrics page.
+    /// Returns the metrics page.
     pub(crate) fn scrape(&self) -> String {
         let address = self.metrics.expect("metrics are on");
         let answer = crate::http::get(address, "/metrics").unwrap();
@@ -188,7 +189,7 @@ impl Gateway {
         answer.text()
     }
 
-    /// The resident memory of the daemon, in bytes.
+    /// Returns the resident memory of the daemon, in bytes.
     pub(crate) fn resident(&self) -> u64 {
         resident(self.pid())
     }
@@ -207,7 +208,7 @@ fn wait_ready<T>(child: &mut Child, stdout: &Lines, ready: impl Fn(&[String]) ->
     None
 }
 
-/// Reads `listening http://ADDRESS/mcp [metrics http://ADDRESS/metrics]`.
+/// Parses `listening http://ADDRESS/mcp [metrics http://ADDRESS/metrics]`.
 fn listening(line: &str) -> Option<(SocketAddr, Option<SocketAddr>)> {
     let words: Vec<&str> = line.strip_prefix("listening ")?.split_whitespace().collect();
     let address = |url: &str| url.strip_prefix("http://")?.split('/').next()?.parse().ok();
@@ -224,7 +225,8 @@ impl Drop for Gateway {
     }
 }
 
-/// Whether a missing tool must fail the test: the gate has all of them.
+/// Returns whether a missing tool must fail the test, because this run is the gate, which has all
+/// of them.
 pub(crate) fn gate() -> bool {
     std::env::var("CI").is_ok_and(|value| value == "true" || value == "1")
 }

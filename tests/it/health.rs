@@ -1,4 +1,4 @@
-//! A gateway without descriptors or with a full disk: these tests need the limits of a process.
+//! Tests of a gateway without descriptors or with a full disk, which need the limits of a process.
 
 use std::fs;
 use std::time::Duration;
@@ -14,14 +14,14 @@ use crate::mcp::{Era, Mcp};
 use crate::process::{said, within};
 use crate::upstream::Fake;
 
-/// The longest time between two attempts to reach a server, and some for a slow machine.
+/// Longest time between two attempts to reach a server, with some reserve for a slow machine.
 const BACK: Duration = Duration::from_secs(20);
 
 fn works(client: &mut Mcp) -> bool {
     client.call("fx__echo", json!({"text": "x"})).text() == "x"
 }
 
-/// Lines of the log from that level on which say that.
+/// Counts the lines of the log, at level `INFO` or above, that contain this text.
 fn told(gateway: &Gateway, text: &str) -> usize {
     let is_told = |line: &&String| {
         line.contains(text) && (line.contains("WARN") || line.contains("ERROR") || line.contains("INFO"))
@@ -29,13 +29,13 @@ fn told(gateway: &Gateway, text: &str) -> usize {
     gateway.stderr.all().iter().filter(is_told).count()
 }
 
-/// Status and text of `/readyz`.
+/// Returns status and text of `/readyz`.
 fn readiness(gateway: &Gateway) -> (u16, String) {
     let answer = http::get(gateway.metrics.unwrap(), "/readyz").unwrap();
     (answer.head.status, answer.text())
 }
 
-/// Whether `/readyz`, `status` and the metrics agree on that reason.
+/// Returns whether `/readyz`, `status` and the metrics agree on this reason.
 fn is_degraded(gateway: &Gateway, status: u16, reason: &str) -> bool {
     let (code, text) = readiness(gateway);
     let word = if status == 200 { "degraded\n" } else { "not ready\n" };
@@ -85,7 +85,7 @@ fn an_audit_log_that_takes_nothing_is_told_and_comes_back_without_a_call() {
     }
 }
 
-/// One request on a connection of its own.
+/// Sends one request on a connection of its own.
 fn ask(gateway: &Gateway) -> (Conn, http::Response) {
     let headers = [
         ("Host".to_owned(), gateway.address.to_string()),
@@ -109,7 +109,7 @@ fn fill(gateway: &Gateway, held: &mut Vec<Conn>) -> http::Response {
     }
 }
 
-/// Sets how many files the daemon may have open; `None` for as many as it may have.
+/// Sets how many files the daemon may have open; `None` for the maximum.
 fn descriptors(gateway: &Gateway, limit: Option<u64>) {
     let pid = gateway.pid();
     let limits = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
@@ -128,7 +128,8 @@ fn without_descriptors_clients_get_503_and_operators_see_why() {
     assert!(works(&mut client));
     let open = fs::read_dir(format!("/proc/{}/fd", gateway.pid())).unwrap();
     let open: Vec<u64> = open.filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok()).collect();
-    // Below it there is room for the spare ones; what this test has inherited may have a far higher number.
+    // Below it there is room for the spare descriptors; a descriptor that this test inherited may
+    // have a far higher number.
     let highest = open.iter().filter(|number| **number < 2 * open.len() as u64).max().unwrap();
     descriptors(&gateway, Some(highest + 1));
     let mut held = Vec::new();

@@ -1,4 +1,5 @@
-//! Calls of items that their caller cannot see: answered like unknown ones, and recorded.
+//! Tests of calls to items that their caller cannot see: they are answered like unknown items, and
+//! recorded.
 
 use std::fs;
 use std::time::Duration;
@@ -27,7 +28,7 @@ resources = ["fx+fx://*"]
 tools = { allow = ["fx__echo"] }
 "#;
 
-/// All records of the audit log of these events, by any process.
+/// Returns the records of these events in the audit logs of all processes.
 fn records(world: &World, events: &[&str]) -> Vec<Value> {
     let folder = world.path("state/headend/audit");
     let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();

@@ -1,6 +1,6 @@
-//! `headend stdio` and the commands with only those variables that hosts, cron and `su` pass: they
-//! find the daemon of their user and start no server twice, also while it restarts and while it
-//! does not answer.
+//! Tests of `headend stdio` and the commands with only those variables that hosts, cron and `su`
+//! pass: they find the daemon of their user and start no server twice, also while the daemon
+//! restarts or does not answer.
 
 use std::fs::{self, DirBuilder, File};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
@@ -23,19 +23,19 @@ const CRON: &[&str] = &["HOME", "LOGNAME", "PATH", "SHELL"];
 const BARE: &[&str] = &["HOME", "PATH"];
 const BOUND: Duration = Duration::from_secs(30);
 
-/// A user with one server, which notes its starts.
+/// A user with one server, which counts its starts.
 struct User {
     world: World,
     config: PathBuf,
     state: PathBuf,
     starts: PathBuf,
-    /// The variables of the daemon.
+    /// Variables of the daemon.
     session: Vec<(String, String)>,
 }
 
 impl User {
-    /// The configuration and the state are in their default places, or in those that variables of
-    /// the session name.
+    /// Creates a user. Configuration and state are in their default places, or in places that
+    /// variables of the session name.
     fn new(is_moved: bool) -> Self {
         Self::with(is_moved, "")
     }
@@ -66,7 +66,7 @@ impl User {
         Gateway::start_by(command, self.world.clone(), None, &["serve"], &self.session)
     }
 
-    /// A command with those variables and no others.
+    /// Creates a command with these variables and no others.
     fn command(&self, variables: &[&str], args: &[&str]) -> Command {
         let home = self.world.path("home").display().to_string();
         let path = std::env::var("PATH").unwrap_or_default();
@@ -95,12 +95,12 @@ impl User {
         Mcp::stdio(Pipe::of(self.command(variables, args)), era)
     }
 
-    /// How often the server was started.
+    /// Returns how often the server was started.
     fn starts(&self) -> usize {
         fs::read_to_string(&self.starts).unwrap_or_default().lines().count()
     }
 
-    /// Starts a daemon once, so that the lists of the server are kept.
+    /// Starts a daemon once, so that the server's lists are stored.
     fn list_once(&self) {
         let mut daemon = self.daemon();
         let mut client = self.client(HOST, &["stdio"], Era::LEGACY);
@@ -110,7 +110,7 @@ impl User {
         assert!(daemon.wait(BOUND).is_some());
     }
 
-    /// Holds the lock of a daemon that does not answer.
+    /// Holds the lock as a daemon that does not answer.
     fn hold(&self) -> File {
         let directory = File::open(&self.state).unwrap();
         directory.lock().unwrap();

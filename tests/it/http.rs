@@ -1,6 +1,6 @@
-//! A small blocking HTTP/1.1 client: bytes in, bytes out, nothing hidden.
+//! A small blocking HTTP/1.1 client for tests, which sends and receives exact bytes.
 //!
-//! Real client libraries tidy requests up and refuse odd answers. These tests want neither.
+//! Real client libraries correct requests and refuse odd answers, which these tests must not do.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::SocketAddr;
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use super::ground::{Stream, connect, now};
 
-/// Time for a read unless the test sets another.
+/// Time limit for a read, unless the test sets another.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
 
-/// The status line and header fields of an answer.
+/// Status line and header fields of an answer.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Head {
     pub(crate) status: u16,
@@ -21,12 +21,12 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// The first field of that name, whatever its case.
+    /// Returns the first field of this name, in any case.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 
-    /// Whether the answer is an event stream.
+    /// Returns whether the answer is an event stream.
     pub(crate) fn is_stream(&self) -> bool {
         self.header("content-type").is_some_and(|kind| kind.starts_with("text/event-stream"))
     }
@@ -40,13 +40,13 @@ pub(crate) struct Response {
 }
 
 impl Response {
-    /// The body as text, for messages and for comparing bytes.
+    /// Returns the body as text, for messages and for comparing bytes.
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 }
 
-/// How the end of the body is recognised.
+/// The way in which the end of the body is recognised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Framing {
     Length(usize),
@@ -55,7 +55,7 @@ enum Framing {
     Done,
 }
 
-/// One connection.
+/// A connection to the server.
 #[derive(Debug)]
 pub(crate) struct Conn {
     stream: Stream,
@@ -65,23 +65,24 @@ pub(crate) struct Conn {
 }
 
 impl Conn {
-    /// Connects; every later read ends `PATIENCE` after the last [`Conn::patience`] or [`Conn::send`].
+    /// Connects. Every later read fails `PATIENCE` after the last [`Conn::patience`] or
+    /// [`Conn::send`].
     pub(crate) fn open(address: SocketAddr) -> io::Result<Self> {
         let stream = connect(address, PATIENCE)?;
         Ok(Self { stream, buffer: Vec::new(), framing: Framing::Done, deadline: now() + PATIENCE })
     }
 
-    /// Sets the time within which everything that follows must arrive.
+    /// Sets the time within which all further bytes must arrive.
     pub(crate) fn patience(&mut self, patience: Duration) {
         self.deadline = now() + patience;
     }
 
-    /// Another handle to write with, for a body that goes out while the answer comes in.
+    /// Returns another handle for writing a body while the answer is being read.
     pub(crate) fn writer(&self) -> io::Result<Stream> {
         self.stream.try_clone()
     }
 
-    /// Writes all of it.
+    /// Writes all bytes.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.patience(PATIENCE);
         self.stream.write_all(bytes)
@@ -118,7 +119,7 @@ impl Conn {
         }
     }
 
-    /// Reads up to the end of the header fields, remembering interim answers.
+    /// Reads to the end of the header fields, and remembers interim answers.
     pub(crate) fn head(&mut self) -> io::Result<Head> {
         let mut interim = Vec::new();
         loop {
@@ -144,7 +145,7 @@ impl Conn {
         }
     }
 
-    /// The next piece of the body, `None` at its end.
+    /// Reads the next piece of the body; `None` at its end.
     pub(crate) fn piece(&mut self) -> io::Result<Option<Vec<u8>>> {
         match self.framing {
             Framing::Done => Ok(None),
@@ -191,7 +192,7 @@ impl Conn {
         Ok(Some(piece))
     }
 
-    /// Head and whole body.
+    /// Reads head and whole body.
     pub(crate) fn response(&mut self) -> io::Result<Response> {
         let head = self.head()?;
         let mut body = Vec::new();
@@ -201,7 +202,8 @@ impl Conn {
         Ok(Response { head, body })
     }
 
-    /// Whether the other side ends the connection within that time; a reset is an end, more bytes are not.
+    /// Returns whether the other side closes the connection within this time. A reset counts as
+    /// closed, further bytes do not.
     pub(crate) fn closes_within(&mut self, patience: Duration) -> bool {
         self.patience(patience);
         loop {
@@ -227,13 +229,13 @@ fn framing(head: &Head) -> Framing {
     }
 }
 
-/// Reads events of a stream whose head was read already.
+/// A reader of the events in a stream whose head was read already.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     text: Vec<u8>,
 }
 
-/// One event of a stream.
+/// An event of a stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Event {
     pub(crate) name: Option<String>,
@@ -243,7 +245,8 @@ pub(crate) struct Event {
 }
 
 impl Events {
-    /// The next event with data, `None` at the end of the stream. Comments and priming events are skipped.
+    /// Reads the next event with data; `None` at the end of the stream. Comments and priming events
+    /// are skipped.
     pub(crate) fn next(&mut self, conn: &mut Conn) -> io::Result<Option<Event>> {
         loop {
             match self.next_of_any_kind(conn)? {
@@ -253,7 +256,7 @@ impl Events {
         }
     }
 
-    /// The next event, with data or without.
+    /// Reads the next event, with data or without.
     pub(crate) fn next_of_any_kind(&mut self, conn: &mut Conn) -> io::Result<Option<Event>> {
         loop {
             while let Some(end) = find(&self.text, b"\n\n") {
@@ -295,7 +298,7 @@ fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
     haystack.windows(needle.len()).position(|window| window == needle)
 }
 
-/// The bytes of a request; a length is added when the fields name neither a length nor an encoding.
+/// Encodes a request. A length is added if the fields name neither a length nor an encoding.
 pub(crate) fn request(method: &str, path: &str, headers: &[(String, String)], body: &[u8]) -> Vec<u8> {
     let mut bytes = format!("{method} {path} HTTP/1.1\r\n").into_bytes();
     let mut framed = matches!(method, "GET" | "DELETE" | "OPTIONS") && body.is_empty();
@@ -311,7 +314,7 @@ pub(crate) fn request(method: &str, path: &str, headers: &[(String, String)], bo
     bytes
 }
 
-/// One GET on a connection of its own.
+/// Sends one GET on a connection of its own.
 pub(crate) fn get(address: SocketAddr, path: &str) -> io::Result<Response> {
     let mut conn = Conn::open(address)?;
     let headers = [("Host".to_owned(), address.to_string()), ("Connection".to_owned(), "close".to_owned())];

@@ -1,4 +1,5 @@
-//! `headend import`: files of real shapes of two dozen hosts, written, checked and imported again.
+//! Tests of `headend import`: files in the real formats of two dozen hosts are imported, checked
+//! and imported again.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -10,7 +11,8 @@ use crate::harness::{World, headend};
 use crate::process::{output_within, said};
 use crate::terminal::Terminal;
 
-/// Copies the hosts' files: those of a user into the home and configuration folders, those of a project into the working directory.
+/// Copies the hosts' files: files of a user into the home and configuration folders, files of a
+/// project into the working directory.
 fn hosts(world: &World) -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/hosts");
     let mut files = Vec::new();
@@ -35,7 +37,7 @@ fn copy(from: &Path, to: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// Runs `headend import` and expects that no secret of the files is in what it says.
+/// Runs `headend import` and checks that its output contains no secret of the files.
 fn import(world: &World, args: &[&str]) -> String {
     let output = world.run(&[&["import"], args].concat());
     let said = said(&output);
@@ -87,7 +89,7 @@ fn files_of_many_hosts_become_one_configuration_without_secrets() {
     assert!(second.starts_with(&first) && second.len() > first.len(), "{said}");
     assert!(said.contains("Added to "), "{said}");
 
-    // The files beside it are a host's, or of this test: nothing else was written.
+    // Nothing else was written: all other files belong to hosts or to this test.
     assert!(!second.contains("canary"), "{second}");
     let beside: Vec<_> =
         fs::read_dir(config.parent().unwrap()).unwrap().flatten().map(|entry| entry.file_name()).collect();
@@ -130,7 +132,7 @@ fn files_of_many_hosts_become_one_configuration_without_secrets() {
     carried_over(&second);
 }
 
-/// What hosts say of tools, approvals and time-outs.
+/// Checks that settings of hosts about tools, approvals and time-outs are carried over.
 fn carried_over(text: &str) {
     for wanted in [
         // The bridge is gone, and its header with it.
@@ -172,7 +174,8 @@ fn import_adds_to_a_file_and_leaves_the_rest_as_it_is() {
     let told = import(&world, &["--write", "mcp.json"]);
     let after = fs::read_to_string(&config).unwrap();
     let added = after.strip_prefix(before).unwrap().replace("\r\n", "\n");
-    // Another server, so another name and another variable; the default of a file without a policy stays.
+    // Another server, so another name and another variable; the default of a file without a policy
+    // stays.
     assert!(
         added.contains("[upstreams.git-2]\ncommand = [\"/bin/other\"]\nenv = { TOKEN = { env = \"GIT_2_TOKEN\" } }"),
         "{added}"

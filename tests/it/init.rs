@@ -1,4 +1,4 @@
-//! `headend init`: the first file, and the way from it to a call.
+//! Tests of `headend init`: it writes the first configuration, which leads to a call.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};

@@ -1,4 +1,4 @@
-//! Limits: many callers at once, restarts, reloads, days and calls under way.
+//! Tests of limits: many callers at once, restarts, reloads, days, and calls under way.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -9,7 +9,7 @@ use crate::harness::{Gateway, Setup};
 use crate::mcp::{Answer, Mcp};
 use crate::upstream::{Fake, Log};
 
-/// A daemon with one fake upstream, its log, and these limits.
+/// Starts a daemon with one fake upstream, its log, and these limits.
 fn limited(limits: &str) -> (Gateway, Log) {
     let setup = Setup::new();
     let record = Log::new(&setup.world.path("work"), "fx");
@@ -24,12 +24,12 @@ fn refusal(answer: &Answer) -> Option<&Value> {
     (refusal["reason"] == "limited").then_some(refusal)
 }
 
-/// Calls until one is limited; returns the number of calls that were not.
+/// Calls until one is limited; returns the number of calls before that.
 fn use_up(client: &mut Mcp, most: usize) -> usize {
     (0..most).take_while(|_| refusal(&client.call("fx__echo", json!({"text": "x"}))).is_none()).count()
 }
 
-/// Starts the same daemon again after this signal.
+/// Ends the daemon by this signal and starts it again.
 fn restarted(mut gateway: Gateway, by: Signal) -> Gateway {
     let (world, config) = (gateway.world.clone(), gateway.config.clone());
     gateway.signal(by);
@@ -60,12 +60,12 @@ fn what_was_used_stays_used_over_a_stop_and_a_kill() {
     }
 }
 
-/// Seconds that are left of this day of UTC.
+/// Returns the seconds left of this day in UTC.
 fn to_midnight() -> u64 {
     86_400 - SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() % 86_400
 }
 
-/// Whether midnight is too close for a test of days.
+/// Returns whether midnight is too close for a test about days.
 fn is_near_midnight() -> bool {
     to_midnight() < 120
 }

@@ -1,11 +1,11 @@
-//! Servers of ours in processes of their own.
+//! Test servers that run in processes of their own.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// The path of a program of ours, which lies beside the folder of the test executable, or among the
-/// examples there.
+/// Returns the path of one of our programs, which is next to the folder of the test executable, or
+/// among the examples there.
 pub(crate) fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let profile = test.parent().and_then(Path::parent).unwrap();
@@ -15,7 +15,7 @@ pub(crate) fn example(name: &str) -> PathBuf {
     })
 }
 
-/// A server of ours that listens on a port of its own and ends with the test.
+/// One of our servers, which listens on a port of its own and ends with the test.
 #[derive(Debug)]
 pub(crate) struct Listening {
     child: Child,
@@ -23,7 +23,7 @@ pub(crate) struct Listening {
 }
 
 impl Listening {
-    /// Starts the program and reads its URL from the first line that it prints.
+    /// Starts the program and reads its URL from the first line of its output.
     pub(crate) fn spawn(program: &Path, args: &[String]) -> Self {
         let mut child = Command::new(program)
             .args(args)
@@ -41,7 +41,7 @@ impl Listening {
 }
 
 impl Listening {
-    /// Where it listens.
+    /// Returns the address on which the server listens.
     pub(crate) fn address(&self) -> &str {
         self.url.trim_start_matches("http://").split('/').next().unwrap()
     }

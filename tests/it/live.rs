@@ -1,5 +1,4 @@
-//! Settings in mounted files and many reloads: these tests need files that are watched, and
-//! sockets.
+//! Tests of settings in mounted files and of many reloads, which need watched files and sockets.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -14,12 +13,12 @@ use crate::upstream::Fake;
 
 mod storm;
 
-/// A folder as Kubernetes mounts a `ConfigMap` or `Secret`: each file is a link through `..data`, which leads to the files of one
-/// version.
+/// A folder as Kubernetes mounts a `ConfigMap` or `Secret`: each file is a link through `..data`,
+/// which points to the files of one version.
 struct Mount<'p>(&'p Path);
 
 impl Mount<'_> {
-    /// Exchanges all files at once.
+    /// Replaces all files at once.
     fn put(&self, version: u32, files: &[(&str, &str)]) {
         let folder = format!("..2026_{version}");
         fs::create_dir_all(self.0.join(&folder)).unwrap();

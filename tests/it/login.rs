@@ -1,4 +1,5 @@
-//! Logins at upstreams: states, the way through the command line and through a browser, tokens that expire, restarts, the end.
+//! Tests of logins at upstreams: states, logins by command line and browser, tokens that expire,
+//! restarts, and the end.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -22,7 +23,7 @@ mod pages;
 mod proxied;
 mod restored;
 
-/// A daemon before one server that wants a login, and that server's own log.
+/// A daemon in front of one server that requires a login, and that server's log.
 struct World {
     gateway: Gateway,
     server: Listening,
@@ -50,7 +51,7 @@ impl World {
         status_of(&self.gateway, "docs")["state"].as_str().unwrap().to_owned()
     }
 
-    /// How often the server was asked for that.
+    /// Counts how often the server was asked for this.
     fn asked(&self, what: &str) -> usize {
         self.log.lines_with(&[&format!("\"login\":\"{what}\"")]).len()
     }
@@ -71,13 +72,13 @@ fn said(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// The head of the answer to a GET, without following it.
+/// Sends a GET and returns the head of the answer, without following redirects.
 fn head(url: &str, cookie: Option<&str>, method: &str) -> String {
     let (host, request) = request(url, cookie, method);
     send(host, &request)
 }
 
-/// The host of an address, and a request for it.
+/// Returns the host of an address, and a request for it.
 fn request<'u>(url: &'u str, cookie: Option<&str>, method: &str) -> (&'u str, String) {
     let rest = url.strip_prefix("http://").unwrap();
     let (host, path) = rest.split_once('/').unwrap();
@@ -87,7 +88,7 @@ fn request<'u>(url: &'u str, cookie: Option<&str>, method: &str) -> (&'u str, St
     (host, format!("{method} /{path} HTTP/1.1\r\nHost: {host}\r\n{cookie}{form}Connection: close\r\n\r\n"))
 }
 
-/// The request that sends the form with a pasted address to the call-back.
+/// Returns the request that sends the form with a pasted address to the call-back.
 fn pasting(host: &str, cookie: &str, address: &str) -> String {
     let form = url::form_urlencoded::Serializer::new(String::new()).append_pair("address", address).finish();
     format!(
@@ -113,7 +114,7 @@ fn field<'t>(answer: &'t str, name: &str) -> Option<&'t str> {
     })
 }
 
-/// The command, begun.
+/// Starts the login command and reads its output up to the link.
 fn begin(gateway: &Gateway, args: &[&str]) -> (Child, BufReader<ChildStdout>, String) {
     let mut command: Command = gateway.world.command(headend());
     command.args(args).args(["--config", gateway.config.to_str().unwrap()]);
@@ -133,7 +134,7 @@ fn begin(gateway: &Gateway, args: &[&str]) -> (Child, BufReader<ChildStdout>, St
     (child, out, link)
 }
 
-/// Logs in by `--paste`, as a person with a browser elsewhere does.
+/// Logs in with `--paste`, as a person with a browser elsewhere does.
 fn paste(gateway: &Gateway) -> Output {
     let (mut child, mut out, link) = begin(gateway, &["login", "docs", "--paste"]);
     assert!(link.contains("code_challenge="), "{link}\n{}", gateway.story());
@@ -274,7 +275,8 @@ fn the_browser_that_opened_the_link_ends_the_login_and_no_other_one() {
     assert!(output.status.success() && rest.contains("Logged in to docs"), "{rest}{}", said(&output));
 }
 
-/// Follows the link of this page and agrees; gives the address to which the authorization server redirects.
+/// Follows the link of this page and agrees. Returns the address to which the authorization server
+/// redirects.
 fn agreed(page: &str) -> String {
     let at = page.find("href=\"http://").expect(page) + 6;
     let login: String = page[at..].chars().take_while(|c| *c != '"').collect();
@@ -325,7 +327,7 @@ fn a_browser_that_goes_away_before_its_answer_has_ended_the_login_all_the_same()
         browser.write_all(asked.as_bytes()).unwrap();
         eventually("the code is exchanged", || world.asked("code") == round);
         drop(browser);
-        // Time in which the daemon can see that.
+        // Gives the daemon time to notice that.
         thread::sleep(Duration::from_millis(300));
         head(&format!("{authority}/release"), None, "POST");
         let told = socket.ask("login.wait", json!({"id": id}));
@@ -340,7 +342,7 @@ fn a_daemon_that_stops_waits_for_no_login() {
     eventually("it waits for a login", || world.state() == "needs-login");
     let (child, _out, link) = begin(&world.gateway, &["login", "docs"]);
     assert!(link.contains("/login/"), "{link}");
-    // Time in which the command begins to wait.
+    // Gives the command time to begin waiting.
     thread::sleep(Duration::from_millis(300));
     world.gateway.signal(Signal::TERM);
     assert!(world.gateway.wait(Duration::from_secs(60)).is_some(), "{}", world.gateway.story());
@@ -368,7 +370,7 @@ fn an_answer_of_another_issuer_ends_the_login_without_a_token_request() {
     assert_eq!((world.asked("code"), world.state().as_str()), (0, "needs-login"));
 }
 
-/// Whether a token or code of the server is among the bytes.
+/// Returns whether the bytes contain a token or code of the server.
 fn has_canary(bytes: &[u8]) -> bool {
     ["canary-access-", "canary-refresh-", "canary-code-"]
         .iter()
@@ -385,7 +387,7 @@ fn no_token_is_written_anywhere_in_the_clear() {
     for _ in 0..3 {
         answers += &world.call().to_string();
         answers += &world.gateway.modern().call("other__echo", json!({"text": "hello"})).raw;
-        // What other users of this machine see, and other children of the daemon.
+        // Visible to other users of this machine, and to other children of the daemon.
         for process in fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path()) {
             for part in ["cmdline", "environ"] {
                 // It may have ended meanwhile, or be another user's.

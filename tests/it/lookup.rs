@@ -1,4 +1,5 @@
-//! Looking calls up in a long log: on the console's page, without more memory and without reading anything twice.
+//! Tests of looking up calls in a long log on the console's page, without more memory and without
+//! reading anything twice.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,10 +14,10 @@ use crate::process::eventually;
 use crate::upstream::Fake;
 
 const RECORDS: u64 = 100_000;
-/// Bytes that the daemon may grow by: blocks of the log, a page, and the allocator's own.
+/// Bytes by which the daemon may grow: blocks of the log, a page, and the allocator's reserve.
 const GROWTH: u64 = 24 << 20;
 
-/// One page.
+/// One page of calls.
 struct Page {
     rows: usize,
     looked_at: u64,
@@ -44,7 +45,8 @@ fn page(browser: &Browser, path: &str) -> Page {
     }
 }
 
-/// All pages of a filter: their rows, the records that were looked at, the number of pages and the longest time of one.
+/// Reads all pages of a filter. Returns their rows, the records looked at, the number of pages, and
+/// the longest time for one.
 fn all(browser: &Browser, path: &str) -> (usize, u64, usize, Duration) {
     let (mut rows, mut looked_at, mut pages, mut longest) = (0, 0, 0, Duration::ZERO);
     let mut next = Some(path.to_owned());
@@ -91,7 +93,8 @@ fn a_filter_over_a_hundred_thousand_records_reads_each_once_and_keeps_nothing() 
         let (rows, looked_at, pages, longest) = all(&browser, filter);
         println!("{filter}: {rows} rows, {looked_at} records looked at in {pages} pages, at most {longest:?} each");
         assert_eq!(rows, want, "{filter}");
-        // The daemon's own chain has a few, and where a page ends its last record is not looked at again.
+        // The daemon's own chain has a few records, and the last record of a page is not looked at
+        // again.
         assert!((count..count + 20).contains(&looked_at), "{filter}: {looked_at} of {count}");
     }
     let growth = gateway.resident().saturating_sub(before);

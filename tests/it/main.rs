@@ -1,8 +1,8 @@
 //! End-to-end tests: the real binary between real processes, on real sockets and pipes.
 //!
 //! `harness`, `setup`, `ground`, `listening`, `process`, `http`, `malformed`, `stdio`, `terminal`,
-//! `mcp`, `old_client` and `upstream` are the tools; the other modules are the tests.
-//! `tests/README.md` says what is needed to run all of them.
+//! `mcp`, `old_client` and `upstream` are tools for tests; the other modules are the tests.
+//! `tests/README.md` lists the requirements for running all of them.
 #![allow(
     clippy::unwrap_used,
     clippy::unwrap_in_result,

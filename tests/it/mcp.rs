@@ -1,4 +1,4 @@
-//! A client of either era over HTTP or stdio, as thin as a test needs.
+//! A minimal MCP client of either era over HTTP or stdio, for tests.
 #![allow(dead_code, reason = "a tool of both grounds, of which each uses its own part")]
 
 use std::net::SocketAddr;
@@ -16,19 +16,19 @@ mod answer;
 /// The revision without sessions.
 pub(crate) const MODERN: &str = "2026-07-28";
 
-/// What a client speaks.
+/// The era and revision of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Era {
-    /// `initialize` and a session, with that revision.
+    /// The era with `initialize` and a session, with this revision.
     Legacy(&'static str),
-    /// Every request says everything about itself.
+    /// The era in which every request is self-contained.
     Modern,
 }
 
 impl Era {
     /// The last revision with sessions.
     pub(crate) const LEGACY: Self = Self::Legacy("2025-11-25");
-    /// Both, for tests that hold for either.
+    /// Both eras, for tests that hold for either.
     pub(crate) const BOTH: [Self; 2] = [Self::LEGACY, Self::Modern];
 }
 
@@ -52,13 +52,13 @@ struct Http {
     session: Option<String>,
 }
 
-/// A client.
+/// A client of the gateway.
 #[derive(Debug)]
 pub(crate) struct Mcp {
     link: Link,
     era: Era,
     next_id: u64,
-    /// As it calls itself.
+    /// The client's own name.
     name: String,
     pub(crate) capabilities: Value,
     pub(crate) path: String,
@@ -68,12 +68,12 @@ pub(crate) struct Mcp {
 }
 
 impl Mcp {
-    /// A client over HTTP; of the legacy era it has its session already.
+    /// Creates a client over HTTP; in the legacy era it opens its session.
     pub(crate) fn http(address: SocketAddr, token: Option<String>, era: Era) -> Self {
         Self::http_at(address, token, era, "/mcp", json!({}))
     }
 
-    /// [`Mcp::http`] at another path and with capabilities.
+    /// Creates a client like [`Mcp::http`], at another path and with capabilities.
     pub(crate) fn http_at(
         address: SocketAddr,
         token: Option<String>,
@@ -84,17 +84,17 @@ impl Mcp {
         Self::new(Link::to(address, token), era, "it", path, capabilities)
     }
 
-    /// [`Mcp::http`] of a client that calls itself so.
+    /// Creates a client like [`Mcp::http`], with this name.
     pub(crate) fn http_named(address: SocketAddr, token: Option<String>, era: Era, name: &str) -> Self {
         Self::new(Link::to(address, token), era, name, "/mcp", json!({}))
     }
 
-    /// A client over the pipes of a `headend stdio`.
+    /// Creates a client over the pipes of a `headend stdio`.
     pub(crate) fn stdio(pipe: Pipe, era: Era) -> Self {
         Self::stdio_with(pipe, era, json!({}))
     }
 
-    /// [`Mcp::stdio`] with capabilities.
+    /// Creates a client like [`Mcp::stdio`], with capabilities.
     pub(crate) fn stdio_with(pipe: Pipe, era: Era, capabilities: Value) -> Self {
         Self::new(Link::Stdio(Box::new(pipe)), era, "it", "/mcp", capabilities)
     }
@@ -127,14 +127,14 @@ impl Mcp {
         self.notify("notifications/initialized", json!({}));
     }
 
-    /// Goes on at another address, as if nothing had happened.
+    /// Continues at another address, without a new handshake.
     pub(crate) fn follow(&mut self, to: SocketAddr) {
         if let Link::Http(http) = &mut self.link {
             (http.address, http.conn) = (to, None);
         }
     }
 
-    /// The legacy session's id.
+    /// Returns the legacy session's id.
     pub(crate) fn session(&self) -> Option<String> {
         match &self.link {
             Link::Http(http) => http.session.clone(),
@@ -142,7 +142,7 @@ impl Mcp {
         }
     }
 
-    /// The process at the other end of the pipes.
+    /// Returns the process at the other end of the pipes.
     pub(crate) fn pipe(&mut self) -> &mut Pipe {
         match &mut self.link {
             Link::Stdio(pipe) => pipe,
@@ -150,7 +150,7 @@ impl Mcp {
         }
     }
 
-    /// Parameters with the members that the era requires.
+    /// Adds the members to parameters that the era requires.
     pub(crate) fn dress(&self, params: Value) -> Value {
         if self.era != Era::Modern {
             return params;
@@ -160,7 +160,7 @@ impl Mcp {
         params
     }
 
-    /// Header fields of a request with that method and parameters.
+    /// Returns the header fields of a request with this method and parameters.
     pub(crate) fn headers(&self, method: &str, params: &Value) -> Vec<(String, String)> {
         let Link::Http(http) = &self.link else {
             return Vec::new();
@@ -199,13 +199,13 @@ impl Mcp {
         json!(self.next_id)
     }
 
-    /// One request under an id of ours.
+    /// Makes one request with a fresh id.
     pub(crate) fn request(&mut self, method: &str, params: Value) -> Answer {
         let id = self.fresh_id();
         self.request_as(&id, method, params)
     }
 
-    /// One request under that id.
+    /// Makes one request with this id.
     pub(crate) fn request_as(&mut self, id: &Value, method: &str, params: Value) -> Answer {
         let params = self.dress(params);
         let headers = self.headers(method, &params);
@@ -213,7 +213,7 @@ impl Mcp {
         self.exchange(id, &headers, &body)
     }
 
-    /// One request with that very body.
+    /// Makes one request with exactly this body.
     pub(crate) fn exchange(&mut self, id: &Value, headers: &[(String, String)], body: &str) -> Answer {
         match &mut self.link {
             Link::Stdio(pipe) => {
@@ -233,7 +233,7 @@ impl Mcp {
         }
     }
 
-    /// One notification.
+    /// Sends one notification.
     pub(crate) fn notify(&mut self, method: &str, params: Value) {
         let params = self.dress(params);
         let headers = self.headers(method, &params);
@@ -241,12 +241,12 @@ impl Mcp {
         self.post(&headers, &body);
     }
 
-    /// Answers a request of the server.
+    /// Answers a request of the server with a result.
     pub(crate) fn respond(&mut self, id: &Value, result: Value) {
         self.respond_with(id, "result", result);
     }
 
-    /// Answers a request of the server with that `result` or `error`.
+    /// Answers a request of the server with this `result` or `error`.
     pub(crate) fn respond_with(&mut self, id: &Value, member: &str, value: Value) {
         let headers = self.headers("", &json!({}));
         let body = json!({"jsonrpc": "2.0", "id": id, member: value}).to_string();
@@ -267,13 +267,13 @@ impl Mcp {
         }
     }
 
-    /// A request whose answer the test reads piece by piece, on a connection of its own.
+    /// Makes a request on a connection of its own, whose answer the test reads piece by piece.
     pub(crate) fn open(&mut self, method: &str, params: Value) -> Open {
         let id = self.fresh_id();
         self.open_as(&id, method, params)
     }
 
-    /// [`Mcp::open`] under that id.
+    /// Makes a request like [`Mcp::open`], with this id.
     pub(crate) fn open_as(&self, id: &Value, method: &str, params: Value) -> Open {
         let params = self.dress(params);
         let headers = self.headers(method, &params);
@@ -283,14 +283,15 @@ impl Mcp {
         Open { id: id.clone(), conn, head: None, events: Events::default() }
     }
 
-    /// The stream of a legacy session for messages outside of requests, once it is open: earlier messages are lost.
+    /// Opens the stream of a legacy session for messages outside of requests, and waits until it is
+    /// open: earlier messages are lost.
     pub(crate) fn listen(&self) -> Open {
         let mut stream = self.get(&[]);
         stream.head();
         stream
     }
 
-    /// The rest of the stream that had the event of that id.
+    /// Resumes the stream after the event of this id.
     pub(crate) fn resume(&self, last: &str) -> Open {
         self.get(&[("Last-Event-ID".to_owned(), last.to_owned())])
     }
@@ -311,7 +312,7 @@ impl Mcp {
         }
     }
 
-    /// Ends the legacy session and gives the status.
+    /// Ends the legacy session and returns the status.
     pub(crate) fn end_session(&self) -> u16 {
         let headers = self.headers("", &Value::Null);
         let mut conn = self.connect();
@@ -324,7 +325,7 @@ impl Mcp {
         self.request("tools/call", json!({"name": name, "arguments": arguments}))
     }
 
-    /// All pages of a list.
+    /// Reads all pages of a list.
     pub(crate) fn list(&mut self, method: &str, member: &str) -> Vec<Value> {
         let mut items = Vec::new();
         let mut cursor = Value::Null;
@@ -340,13 +341,13 @@ impl Mcp {
         }
     }
 
-    /// The names of all tools.
+    /// Returns the names of all tools.
     pub(crate) fn tool_names(&mut self) -> Vec<String> {
         names(&self.list("tools/list", "tools"))
     }
 }
 
-/// Parameters with the members that the modern era requires.
+/// Adds the members to parameters that the modern era requires.
 pub(crate) fn dressed(mut params: Value, capabilities: &Value) -> Value {
     let meta = &mut params["_meta"];
     meta["io.modelcontextprotocol/protocolVersion"] = json!(MODERN);
@@ -355,7 +356,7 @@ pub(crate) fn dressed(mut params: Value, capabilities: &Value) -> Value {
     params
 }
 
-/// The `name` of each.
+/// Returns the `name` of each item.
 pub(crate) fn names(items: &[Value]) -> Vec<String> {
     items.iter().filter_map(|item| item["name"].as_str().map(str::to_owned)).collect()
 }

@@ -1,5 +1,5 @@
-//! The page of the metrics: numbers of files and processes of a running daemon,
-//! and the files for Prometheus and Grafana in `config/` that go by them.
+//! Tests of the metrics page: numbers about files and processes of a running daemon, and the files
+//! for Prometheus and Grafana in `config/` that use them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ const ASK: &str = r#"default = "allow"
     effect = "ask"
     tools = ["fx__echo"]"#;
 
-/// The value of a series, which is named with its labels as the page writes them.
+/// Returns the value of a series, named with its labels as the page writes them.
 fn value(page: &str, series: &str) -> f64 {
     let line = page.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
     line.unwrap_or_else(|| panic!("{series} is missing:\n{page}")).parse().unwrap()
@@ -55,7 +55,7 @@ fn files_starts_and_processes_are_on_the_page() {
 const LIMIT: &str =
     "[[policy.limits]]\nid = \"one\"\ntools = [\"fx__fail\"]\nkey = [\"caller\"]\nrate = \"1/h\"\nburst = 1";
 
-/// A file of `config/`.
+/// Returns the path of a file in `config/`.
 fn config(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("config").join(name)
 }

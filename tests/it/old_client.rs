@@ -1,4 +1,4 @@
-//! A client of HTTP+SSE of 2024-11-05.
+//! A client of HTTP+SSE of 2024-11-05, for tests.
 #![allow(dead_code, reason = "a tool of both grounds, of which each uses its own part")]
 
 use std::net::SocketAddr;
@@ -25,7 +25,7 @@ pub(crate) fn fields(address: SocketAddr, token: Option<&str>) -> Vec<(String, S
     fields
 }
 
-/// One request on a connection of its own: the status and the body.
+/// Makes one request on a connection of its own, and returns status and body.
 pub(crate) fn ask(address: SocketAddr, token: Option<&str>, method: &str, path: &str, body: &str) -> (u16, String) {
     let mut headers = fields(address, token);
     headers.push(("Content-Type".to_owned(), "application/json".to_owned()));
@@ -43,7 +43,7 @@ pub(crate) fn ask(address: SocketAddr, token: Option<&str>, method: &str, path: 
 }
 
 impl OldClient {
-    /// Without the handshake.
+    /// Connects without the handshake.
     pub(crate) fn connect(gateway: &Gateway, token: Option<String>, path: &str) -> Self {
         let address = gateway.address;
         let mut stream = Conn::open(address).unwrap();
@@ -56,7 +56,7 @@ impl OldClient {
         Self { address, token, stream, events, endpoint: first.data, next_id: 0 }
     }
 
-    /// With the handshake done.
+    /// Connects and completes the handshake.
     pub(crate) fn new(gateway: &Gateway) -> Self {
         let mut client = Self::connect(gateway, gateway.token(), "/sse");
         let answer = client.initialize("2024-11-05");
@@ -65,7 +65,7 @@ impl OldClient {
         client
     }
 
-    /// The id that the endpoint names.
+    /// Returns the session id in the endpoint's address.
     pub(crate) fn session(&self) -> &str {
         self.endpoint.split_once("sessionId=").unwrap().1
     }
@@ -85,7 +85,7 @@ impl OldClient {
         self.events.next(&mut self.stream).unwrap()
     }
 
-    /// Whether the stream ends by then, whatever comes before.
+    /// Returns whether the stream ends within this time, after any events.
     pub(crate) fn ends_within(&mut self, patience: Duration) -> bool {
         self.stream.patience(patience.max(Duration::from_millis(1)));
         loop {

@@ -1,5 +1,5 @@
-//! The operator's commands as other users, and the page of the metrics beside promtool, processes
-//! and its read-me.
+//! Tests of the operator's commands as other users, and of the metrics page with promtool,
+//! processes and its documentation.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -116,7 +116,7 @@ fn the_metrics_page_passes_its_linter_and_the_probes_answer() {
     assert!(linted.status.success(), "{}\n{page}", said(&linted));
 }
 
-/// Marsaglia's xorshift: unknown names, the same ones in every run.
+/// Marsaglia's xorshift generator, for unknown names that are the same in every run.
 struct Noise(u64);
 
 impl Noise {

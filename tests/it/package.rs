@@ -1,4 +1,5 @@
-//! The Debian package: installed, used, upgraded with its state, removed and purged in a root of its own.
+//! Tests of the Debian package: installed, used, upgraded with its state, removed and purged in a
+//! root of its own.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,14 +15,14 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Runs a program to its end; the reason where it fails.
+/// Runs a program to its end, and returns the reason if it fails.
 fn done(command: &mut Command, what: &str) -> Result<(), String> {
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let output = output_within(child.map_err(|error| format!("{what}: {error}"))?, TIME, what);
     if output.status.success() { Ok(()) } else { Err(format!("{what}: {}", said(&output))) }
 }
 
-/// What this machine lacks for the test.
+/// Returns what this machine lacks for the test.
 fn lacking() -> Option<String> {
     if !rustix::process::getuid().is_root() {
         return Some("only root can install a package".to_owned());
@@ -34,7 +35,7 @@ fn lacking() -> Option<String> {
     namespaces.err().map(|_| "this machine gives no namespaces".to_owned())
 }
 
-/// The package of the program under test, or the one that `HEADEND_TEST_PACKAGE` names.
+/// Returns the package of the program under test, or the one that `HEADEND_TEST_PACKAGE` names.
 fn package(world: &World) -> Result<PathBuf, String> {
     if let Some(named) = std::env::var_os("HEADEND_TEST_PACKAGE") {
         return Ok(named.into());
@@ -51,7 +52,7 @@ fn package(world: &World) -> Result<PathBuf, String> {
     Ok(found.find(|path| path.extension().is_some_and(|extension| extension == "deb")).unwrap())
 }
 
-/// The same package as version 99.
+/// Creates the same package as version 99.
 fn later(world: &World, package: &Path) -> PathBuf {
     let (folder, out) = (world.path("later"), world.path("later.deb"));
     done(Command::new("dpkg-deb").arg("-R").arg(package).arg(&folder), "unpack").unwrap();
@@ -63,7 +64,8 @@ fn later(world: &World, package: &Path) -> PathBuf {
     out
 }
 
-/// The README's commands about the package, in the order in which `package.sh` takes them: those in blocks and in sentences.
+/// Returns the README's commands about the package, in the order in which `package.sh` takes them,
+/// from blocks and from sentences.
 fn printed() -> Vec<String> {
     let text = fs::read_to_string(root().join("README.md")).unwrap();
     let begins = [
@@ -82,7 +84,7 @@ fn printed() -> Vec<String> {
 #[test]
 fn the_package_is_installed_upgraded_with_its_state_removed_and_purged() {
     let world = World::new();
-    // The gate runs as any user, so a reason is printed and is no failure.
+    // The gate runs as any user, so a missing requirement is printed and is no failure.
     if let Some(why) = lacking() {
         return eprintln!("left out: the package: {why}");
     }

@@ -1,4 +1,4 @@
-//! Pins of `headend stdio` without a daemon: this test needs processes that share a database.
+//! Tests of pins in `headend stdio` without a daemon, which need processes that share a database.
 
 use serde_json::{Value, json};
 
@@ -10,10 +10,10 @@ use crate::upstream::{Fake, Patch};
 
 mod many;
 
-/// A marker in every text without approval.
+/// A marker in every text that is not approved.
 const MARKER: &str = "NOBODY-APPROVED-THIS";
 
-/// The states of all pins that are not pinned, by name.
+/// Returns the states of all pins that are not pinned, by name.
 fn open(gateway: &Gateway) -> Vec<String> {
     let output = gateway.run(&["pins", "--json"]);
     let pins: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", said(&output)));

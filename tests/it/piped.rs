@@ -1,4 +1,4 @@
-//! `echo ... | headend stdio`: needs the process, its pipes and its exit status.
+//! Tests of `echo ... | headend stdio`, which need the process, its pipes and its exit status.
 
 use std::io::Write as _;
 use std::process::Stdio;
@@ -10,7 +10,7 @@ use crate::harness::{Setup, World, headend};
 use crate::process::{output_within, said};
 use crate::upstream::Fake;
 
-/// What a shell pipes in: the last line has no newline.
+/// Returns the input of a shell pipe: the last line has no newline.
 fn input() -> String {
     let initialize = json!({"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}}, "clientInfo": {"name": "sh", "version": "1"}});
     let lines = [
@@ -23,7 +23,7 @@ fn input() -> String {
     lines.map(|line| line.to_string()).join("\n")
 }
 
-/// The ids of all answers with a result, sorted.
+/// Returns the ids of all answers with a result, sorted.
 fn answered(world: &World, args: &[&str]) -> Vec<u64> {
     let mut command = world.command(headend());
     command.arg("stdio").args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

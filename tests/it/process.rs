@@ -1,4 +1,5 @@
-//! Child processes: waiting for them, reading what they print, looking at them, ending them.
+//! Helpers for child processes: waiting for them, reading their output, inspecting them, ending
+//! them.
 
 use std::fs;
 use std::io::Read;
@@ -15,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-/// Waits for a child with piped outputs, and ends it when it takes too long.
+/// Waits for a child with piped outputs, and kills it if it takes too long.
 pub(crate) fn output_within(mut child: Child, patience: Duration, what: &str) -> Output {
     let stdout = child.stdout.take().map(|pipe| thread::spawn(move || read_all(pipe)));
     let stderr = child.stderr.take().map(|pipe| thread::spawn(move || read_all(pipe)));
@@ -39,7 +40,7 @@ fn read_all(mut pipe: impl Read) -> Vec<u8> {
     bytes
 }
 
-/// Waits until the child ends, at most that long.
+/// Waits until the child ends, at most this long.
 pub(crate) fn wait(child: &mut Child, patience: Duration) -> Option<ExitStatus> {
     let deadline = Instant::now() + patience;
     loop {
@@ -53,13 +54,13 @@ pub(crate) fn wait(child: &mut Child, patience: Duration) -> Option<ExitStatus> 
     }
 }
 
-/// Asks again and again until the answer is yes; fails with that description after a minute, which only a
-/// machine that has stopped needs.
+/// Asks repeatedly until the answer is yes. Fails with this description after a minute, which only
+/// a machine that has stalled needs.
 pub(crate) fn eventually(what: &str, probe: impl FnMut() -> bool) {
     within(Duration::from_secs(60), what, probe);
 }
 
-/// [`eventually`] with a time of the test's choice.
+/// Asks repeatedly like [`eventually`], within this time.
 pub(crate) fn within(patience: Duration, what: &str, mut probe: impl FnMut() -> bool) {
     let deadline = Instant::now() + patience;
     while !probe() {
@@ -68,8 +69,8 @@ pub(crate) fn within(patience: Duration, what: &str, mut probe: impl FnMut() -> 
     }
 }
 
-/// Lines that a child prints, collected while it runs. Each look reads the pipe first, so it sees every line that the child wrote
-/// before.
+/// Lines that a child prints, collected while it runs. Each look reads the pipe first, so it
+/// includes every line that the child wrote before.
 #[derive(Debug, Clone)]
 pub(crate) struct Lines(Arc<Printed>);
 
@@ -83,7 +84,7 @@ struct Printed {
 #[derive(Debug, Default)]
 struct ReadLines {
     lines: Vec<String>,
-    /// A line without its end so far.
+    /// The beginning of a line whose end has not arrived.
     rest: Vec<u8>,
     has_ended: bool,
 }
@@ -103,7 +104,8 @@ impl Lines {
         lines
     }
 
-    /// All lines of a child that has ended. Its last ones may be read after its end was seen.
+    /// Returns all lines of a child that has ended. The last ones may be read after its end was
+    /// noticed.
     pub(crate) fn to_end(&self) -> Vec<String> {
         self.0.wait_for(Duration::from_secs(10), |read| read.has_ended.then_some(()));
         self.all()
@@ -113,14 +115,14 @@ impl Lines {
         self.0.now().lines.clone()
     }
 
-    /// Waits until `find` sees what it wants in the lines so far.
+    /// Waits until `find` returns a value for the lines so far.
     pub(crate) fn wait_for<T>(&self, patience: Duration, find: impl Fn(&[String]) -> Option<T>) -> Option<T> {
         self.0.wait_for(patience, |read| find(&read.lines))
     }
 }
 
 impl Printed {
-    /// Reads what the pipe holds, and gives all lines so far.
+    /// Reads the contents of the pipe, and returns all lines so far.
     fn now(&self) -> MutexGuard<'_, ReadLines> {
         let mut read = self.read.lock().unwrap();
         if !read.has_ended && self.poll(Some(&Timespec::default())) {
@@ -130,7 +132,7 @@ impl Printed {
         read
     }
 
-    /// Whether there is something to read, or the end.
+    /// Returns whether there is something to read, or the end.
     fn poll(&self, patience: Option<&Timespec>) -> bool {
         retry_on_intr(|| poll(&mut [PollFd::new(&self.pipe, PollFlags::IN)], patience)).unwrap() > 0
     }
@@ -146,7 +148,7 @@ impl Printed {
             if left.is_zero() {
                 return None;
             }
-            // Short waits, so that a child that ended is noticed by the caller's own probe.
+            // Waits are short, so that the caller's own check notices a child that has ended.
             drop(self.more.wait_timeout(read, left.min(Duration::from_millis(100))).unwrap());
             read = self.now();
         }
@@ -175,14 +177,14 @@ fn line(text: &[u8]) -> String {
     String::from_utf8_lossy(text).trim_end().to_owned()
 }
 
-/// The resident memory of a process, in bytes.
+/// Returns the resident memory of a process, in bytes.
 pub(crate) fn resident(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
     line.trim().trim_end_matches(" kB").trim().parse::<u64>().unwrap_or(0) * 1024
 }
 
-/// The processes that have this one as an ancestor.
+/// Returns the processes that have this one as an ancestor.
 pub(crate) fn descendants(pid: u32) -> Vec<u32> {
     let mut found = vec![pid];
     let mut next = 0;
@@ -198,7 +200,7 @@ pub(crate) fn descendants(pid: u32) -> Vec<u32> {
     found
 }
 
-/// Whether a process of that id still runs (a zombie does not).
+/// Returns whether a process with this id still runs (a zombie does not).
 pub(crate) fn alive(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().next()).is_some_and(|state| state != "Z")
@@ -208,13 +210,13 @@ pub(crate) fn pid_of(child: &Child) -> Pid {
     Pid::from_child(child)
 }
 
-/// Ends a daemon: politely, then firmly, then for certain.
+/// Ends a daemon: by SIGTERM twice, then by SIGKILL.
 pub(crate) fn end(child: &mut Child) {
     for (signal, patience) in [(Signal::TERM, 1500), (Signal::TERM, 3000), (Signal::KILL, 5000)] {
         if wait(child, Duration::ZERO).is_some() {
             return;
         }
-        // The process may have ended since; then there is no receiver.
+        // The process may have ended already; then the signal has no receiver.
         let _ignored = if signal == Signal::KILL {
             kill_process_group(pid_of(child), signal)
         } else {
@@ -226,13 +228,13 @@ pub(crate) fn end(child: &mut Child) {
     }
 }
 
-/// Whether a program is installed.
+/// Returns whether a program is installed.
 pub(crate) fn installed(program: &str) -> bool {
     let path = std::env::var("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| Path::new(&folder).join(program).is_file())
 }
 
-/// The output of an ended program, for a failure's message.
+/// Returns the output of a program that has ended, for the message of a failure.
 pub(crate) fn said(output: &Output) -> String {
     format!(
         "{:?}\nstdout: {}\nstderr: {}",
@@ -242,7 +244,8 @@ pub(crate) fn said(output: &Output) -> String {
     )
 }
 
-/// A port that nothing listens on. It is below those that Linux gives to whoever names none, so no other test comes upon it by chance.
+/// Returns a port on which nothing listens. It is below the ports that Linux assigns by itself, so
+/// no other test gets it by chance.
 pub(crate) fn free_port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     loop {

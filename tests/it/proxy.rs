@@ -1,5 +1,5 @@
-//! Proxies between headend and servers behind URLs, in which the names of the servers lead nowhere
-//! on this machine.
+//! Tests of proxies between headend and servers behind URLs whose names do not resolve on this
+//! machine.
 
 use std::collections::HashMap;
 use std::fs;
@@ -26,12 +26,12 @@ const HOST: &str = "server.proxied.invalid";
 /// The password of the proxy.
 const CANARY: &str = "canary-of-the-proxy";
 
-/// A proxy that wants a user and a password, and the servers with TLS behind it.
+/// A proxy that requires a user and a password, and the servers with TLS behind it.
 pub(crate) struct Network {
     runtime: Runtime,
     pub(crate) proxy: SocketAddr,
     heads: Arc<Mutex<Vec<String>>>,
-    /// The servers by host and port.
+    /// Servers by host and port.
     servers: Arc<Mutex<HashMap<String, SocketAddr>>>,
     acceptor: TlsAcceptor,
     authority: String,
@@ -62,7 +62,7 @@ impl Network {
         Self { runtime, proxy, heads, servers, acceptor, authority: authority.pem() }
     }
 
-    /// Puts TLS before a plain server and makes it known to the proxy under that port.
+    /// Puts TLS in front of a plain server and registers it with the proxy under this port.
     pub(crate) fn serve(&self, port: u16, plain: &str) {
         let listener = self.runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         self.servers.lock().unwrap().insert(format!("{HOST}:{port}"), listener.local_addr().unwrap());
@@ -79,26 +79,26 @@ impl Network {
         });
     }
 
-    /// The URL of the proxy with its credentials.
+    /// Returns the URL of the proxy with its credentials.
     pub(crate) fn url(&self) -> String {
         format!("http://me:{CANARY}@{}", self.proxy)
     }
 
-    /// A set-up whose environment trusts the servers behind the proxy.
+    /// Creates a set-up whose environment trusts the servers behind the proxy.
     pub(crate) fn setup(&self) -> Setup {
         let setup = Setup::new();
         let file: PathBuf = setup.world.write("work/authority.pem", &self.authority);
         setup.env("SSL_CERT_FILE", file.to_str().unwrap()).env("HEADEND_LOG", "trace")
     }
 
-    /// The first lines of the requests so far, with credentials or not.
+    /// Returns the first lines of the requests so far, with credentials or without.
     pub(crate) fn lines(&self) -> Vec<String> {
         let heads = self.heads.lock().unwrap();
         heads.iter().map(|head| head.lines().next().unwrap_or_default().to_owned()).collect()
     }
 }
 
-/// Serves one connection of the proxy.
+/// Serves one connection to the proxy.
 async fn relay(
     mut stream: TcpStream,
     heads: Arc<Mutex<Vec<String>>>,
@@ -119,7 +119,7 @@ async fn relay(
     }
     let words: Vec<&str> = text.split(' ').collect();
     let to = match words[1].strip_prefix("http://") {
-        // The server reads the whole URL as well.
+        // The server accepts the whole URL as well.
         Some(rest) => rest.split('/').next().map(|host| host.parse().unwrap()),
         None => servers.lock().unwrap().get(words[1]).copied(),
     };
@@ -136,7 +136,7 @@ async fn relay(
     let _ended = copy_bidirectional(&mut stream, &mut server).await;
 }
 
-/// No password of the proxy is in what the daemon wrote, shows and counts.
+/// Checks that no output of the daemon contains the proxy's password.
 pub(crate) fn is_discreet(gateway: &Gateway) {
     let config = gateway.config.to_str().unwrap();
     let commands = [
@@ -245,7 +245,7 @@ fn a_web_hook_goes_through_the_proxy_of_the_environment() {
     assert!(gateway.reload(&text).status.success());
     let tried = said(&gateway.run(&["approvals", "notify"]));
     assert!(tried.contains(&format!("the proxy http://{} has no connection to {HOST}:444", network.proxy)), "{tried}");
-    // Names and addresses of this machine and of private networks stay here.
+    // Names and addresses of this machine and of private networks are not sent to the proxy.
     for inner in ["https://10.0.0.1/hook", "https://169.254.169.254/hook"] {
         let text = text.replace(&format!("https://{HOST}:444/hook"), inner);
         assert!(said(&gateway.reload(&text)).contains("is neither on this machine nor on the internet"));
@@ -258,19 +258,19 @@ fn a_web_hook_goes_through_the_proxy_of_the_environment() {
     is_discreet(&gateway);
 }
 
-/// A daemon before a server that wants a login, both at the ends of a proxy.
+/// Starts a daemon in front of a server that requires a login, through the proxy.
 pub(crate) fn behind_a_login(network: &Network, server: &Listening, setup: Setup) -> Gateway {
     network.serve(443, server.address());
     let setup = setup.url("docs", &format!("{}/mcp", login_origin()));
     setup.env("HTTPS_PROXY", &network.url()).toml("[console]\nlisten = \"127.0.0.1:0\"").start()
 }
 
-/// The origin of the server that wants a login.
+/// Returns the origin of the server that requires a login.
 pub(crate) fn login_origin() -> String {
     format!("https://{HOST}")
 }
 
-/// The lines that `headend doctor` advises for a URL behind a proxy.
+/// Checks the lines that `headend doctor` advises for a URL behind a proxy.
 #[test]
 fn the_line_of_doctor_for_a_proxy_is_one_that_check_accepts() {
     let text = format!("[policy]\n[upstreams.docs]\nurl = \"https://{HOST}/mcp\"\n");

@@ -1,9 +1,11 @@
-//! The README: its blocks run in order, as they are printed, and each does what it says.
+//! Tests of the README: its blocks run in order, as printed, and each does what it says.
 //!
-//! `cargo` is a stand-in that starts the program under test. `HEADEND_TEST_FRESH=1` clones the repository instead, builds and tests
-//! it there by the printed commands, and prints the time from the clone to the first call; that takes many minutes, and
-//! `HEADEND_TEST_FRESH=short` leaves the tests of the clone out. `systemctl --user` is a stand-in too, since no init system runs here:
-//! it starts what the unit says, with the unit's variables. The lines about the package are in `package.rs`.
+//! `cargo` is a stand-in that starts the program under test. `HEADEND_TEST_FRESH=1` clones the
+//! repository instead, builds and tests it there by the printed commands, and prints the time from
+//! the clone to the first call. That takes many minutes, and `HEADEND_TEST_FRESH=short` leaves out
+//! the tests of the clone. `systemctl --user` is a stand-in too, since no init system runs here: it
+//! starts the unit's command with the unit's variables. The lines about the package are tested in
+//! `package.rs`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -31,7 +33,7 @@ fn read_me() -> String {
     fs::read_to_string(root().join("README.md")).unwrap()
 }
 
-/// The fenced blocks below a heading of the second level: language and text.
+/// Returns the fenced blocks below a heading of the second level: language and text.
 fn blocks(heading: &str) -> Vec<(String, String)> {
     let text = read_me();
     let section = text.split("\n## ").find(|section| section.starts_with(heading));
@@ -40,13 +42,14 @@ fn blocks(heading: &str) -> Vec<(String, String)> {
     fenced.map(|block| block.split_once('\n').unwrap()).map(|(lang, text)| (lang.to_owned(), text.to_owned())).collect()
 }
 
-/// The commands of a section's shell blocks, one for each line.
+/// Returns the commands of a section's shell blocks, one for each line.
 fn commands(heading: &str) -> Vec<String> {
     let shell = blocks(heading).into_iter().filter(|(lang, _)| lang == "sh");
     shell.flat_map(|(_, text)| text.lines().map(str::to_owned).collect::<Vec<_>>()).collect()
 }
 
-/// A stand-in for `systemctl --user`: `enable --now` and `disable --now` of a unit that is where the user's manager looks for it.
+/// A stand-in for `systemctl --user`: `enable --now` and `disable --now` of a unit that is where
+/// the user's manager looks for it.
 const SYSTEMCTL: &str = r#"#!/bin/sh
 set -e
 [ "$1" = --user ] && [ "$3" = --now ] || { echo "systemctl $*?" >&2; exit 1; }
@@ -71,7 +74,7 @@ fn is_fresh() -> bool {
     std::env::var_os("HEADEND_TEST_FRESH").is_some()
 }
 
-/// A clone of this repository, or a folder that looks like one whose `cargo` is the stand-in.
+/// A clone of this repository, or a folder that looks like one, with the stand-in for `cargo`.
 struct Checkout {
     world: World,
     folder: PathBuf,
@@ -107,7 +110,8 @@ impl Checkout {
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// `sh -c` of these lines in the folder, with nothing of this machine but its programs.
+    /// Creates a command that runs these lines by `sh -c` in the folder, with nothing of this
+    /// machine but its programs.
     fn shell(&self, lines: &str) -> Command {
         let mut command = self.world.command("sh");
         let cargo = self.world.path("home/.cargo");
@@ -144,7 +148,7 @@ fn the_first_minute_goes_as_it_is_printed() {
     let first = lines.next().unwrap();
     assert_eq!(first, "cargo run --release");
     if is_fresh() {
-        // The wait for the daemon is bounded; this is what takes its time.
+        // The wait for the daemon is bounded, and building takes long.
         let built = checkout.run("cargo build --release");
         assert!(built.status.success(), "{}", said(&built));
     }
@@ -161,7 +165,7 @@ fn the_first_minute_goes_as_it_is_printed() {
             did.push(line);
             continue;
         }
-        // The one word that a reader replaces.
+        // The only word that a reader has to replace.
         let command = line.replace(" ID", &format!(" {}", id.as_deref().unwrap_or("ID")));
         let output = checkout.run(&format!("{setting}\n{command}"));
         let text = said(&output);
@@ -275,7 +279,7 @@ fn the_service_and_its_removal_go_as_they_are_printed() {
     assert!(!program().starts_with(&home), "{:?}", program());
 }
 
-/// Files and folders whose name says that they are headend's.
+/// Finds files and folders whose name contains headend.
 fn named_headend(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap().flatten() {
         let path = entry.path();
@@ -287,7 +291,7 @@ fn named_headend(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The command line that a host starts, from its own format.
+/// Returns the command line that a host starts, from the host's own format.
 fn started(host: &str, line: &str) -> Vec<String> {
     let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     let entry = |entry: &Value| {
@@ -341,7 +345,7 @@ fn each_hosts_line_starts_headend_as_its_server() {
     let url = codex["mcp_servers"]["headend"]["url"].as_str().unwrap();
     assert_eq!(url, "http://127.0.0.1:8627/mcp");
 
-    // What all of them start, with the demo behind it.
+    // The command that all hosts start, with the demo behind it.
     let mut command = checkout.shell("exec \"$@\"");
     command.arg("sh").args(&hosts["Claude Code"]);
     let mut client = Mcp::stdio(Pipe::of(command), Era::LEGACY);

@@ -1,4 +1,4 @@
-//! Reloads and shutdown that need a watched file, another program or signals.
+//! Tests of reloads and shutdowns that need a watched file, another program or signals.
 
 use std::fs;
 use std::thread;

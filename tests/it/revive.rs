@@ -1,5 +1,5 @@
-//! What clients carry over a restart of the daemon by kill -9 and clean, before the reference
-//! server; and kills at any moment of a call.
+//! Tests of client state that survives a restart of the daemon, by kill -9 and clean, with the
+//! reference server; and of kills at any moment of a call.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::harness::{Gateway, Setup, World};
 use crate::mcp::{Answer, Era, Mcp};
 use crate::upstream::{Fake, Log};
 
-/// The same daemon once more.
+/// Ends the daemon by this signal and starts it again.
 fn again(mut gateway: Gateway, by: Signal) -> Gateway {
     gateway.signal(by);
     assert!(gateway.wait(Duration::from_secs(60)).is_some(), "{}", gateway.story());
@@ -19,7 +19,8 @@ fn again(mut gateway: Gateway, by: Signal) -> Gateway {
     Gateway::start(world, Some(path), &["serve"], &[])
 }
 
-/// A daemon whose every call needs an approval, before a modern server that answers as a file says.
+/// Starts a daemon that asks for an approval of every call, in front of a modern server that
+/// answers as a file says.
 fn before() -> (Gateway, Log) {
     let setup = Setup::new().policy("default = \"ask\"\n[policy.consent]\nper-minute = 100\nmax-open = 100");
     let log = Log::new(&setup.world.path("work"), "fx");
@@ -32,7 +33,8 @@ fn client(gateway: &Gateway) -> Mcp {
     Mcp::http_at(gateway.address, gateway.token(), Era::Modern, "/mcp", json!({"elicitation": {}}))
 }
 
-/// Has the server ask under that state, or end the call.
+/// Writes the server's answer, which asks for input under this state or ends the call. Returns the
+/// arguments that name its file.
 fn server_says(world: &World, state: Option<&str>) -> Value {
     let form =
         json!({"message": "Who?", "requestedSchema": {"type": "object", "properties": {"who": {"type": "string"}}}});
@@ -49,7 +51,7 @@ fn state_of(answer: &Answer) -> Value {
     answer.result()["requestState"].clone()
 }
 
-/// Whether the answer asks for our approval.
+/// Returns whether the answer asks for our approval.
 fn asks_for_approval(answer: &Answer) -> bool {
     answer.result()["inputRequests"].get("gw.consent").is_some()
 }
@@ -60,7 +62,8 @@ fn going_on(arguments: &Value, state: &Value) -> Value {
     json!({"name": "fx__raw", "arguments": arguments, "requestState": state, "inputResponses": responses})
 }
 
-/// A call that was approved once and waits for input under that state of the server.
+/// Makes a call and approves it once, after which the server asks for input under its own state.
+/// Returns the arguments, and the state to continue with.
 fn waiting(gateway: &Gateway, client: &mut Mcp, theirs: &str) -> (Value, Value) {
     let arguments = server_says(&gateway.world, Some(theirs));
     let first = client.call("fx__raw", arguments.clone());
@@ -70,7 +73,7 @@ fn waiting(gateway: &Gateway, client: &mut Mcp, theirs: &str) -> (Value, Value) 
     (arguments, state_of(&second))
 }
 
-/// How often the server got that state.
+/// Counts how often the server got this state.
 fn got(log: &Log, theirs: &str) -> usize {
     log.lines_with(&[&format!("\"requestState\":\"{theirs}\"")])
         .iter()
@@ -87,7 +90,7 @@ fn no_state_is_used_twice_whenever_the_daemon_is_killed() {
         let (arguments, state) = waiting(&gateway, &mut client, &theirs);
         server_says(&gateway.world, None);
         let call = client.open("tools/call", going_on(&arguments, &state));
-        // Before it arrives, on its way to the disk, and after it went on.
+        // Before the call arrives, on its way to the disk, and after it went on.
         std::thread::sleep(Duration::from_micros(n * 700));
         gateway = again(gateway, Signal::KILL);
         drop(call);

@@ -1,6 +1,6 @@
-//! What a person at a terminal is told: addresses, clients and approvals in `status`, an approval
-//! on one line, the text of a result, times of the own zone, a key for a taken port, a server that
-//! is starting, and a doctor whose findings fit the screen.
+//! Tests of the output that a person sees at a terminal: addresses, clients and approvals in
+//! `status`, an approval on one line, the text of a result, local times, advice for a taken port, a
+//! server that is starting, and a doctor whose findings fit the screen.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
@@ -19,7 +19,7 @@ use crate::upstream::Fake;
 
 /// A second caller's token.
 const TOKEN: &str = "token-of-the-second-caller-0123456789";
-/// A zone three hours east, without a file of zones.
+/// A time zone three hours east that needs no zone file.
 const ZONE: &str = "<+03>-3";
 
 fn stdout(output: &Output) -> String {
@@ -50,7 +50,7 @@ fn a_command_that_follows_ends_with_its_reader_also_while_it_waits() {
         }
         drop(reader);
         let status = wait(&mut child, Duration::from_secs(20));
-        // It would go on for ever.
+        // The command would run forever.
         let _ignored = child.kill();
         let _ignored = child.wait();
         assert_eq!(status.and_then(|status| status.code()), Some(0), "{args:?}");
@@ -135,7 +135,7 @@ fn a_tool_of_a_server_that_starts_for_the_first_time_is_starting() {
     gateway.wait_for_tools(&["fx__echo"]);
     let at = |token: Option<String>, era: Era, path: &str| Mcp::http_at(gateway.address, token, era, path, json!({}));
     let pipe = |era: Era| {
-        // It reads the configuration too.
+        // `status` reads the configuration too.
         let mut command = gateway.world.command(headend());
         command.env("SECOND_TOKEN", TOKEN);
         Mcp::stdio(Pipe::start_by(command, &gateway.config, &[]), era)

@@ -1,4 +1,5 @@
-//! Sealed values in the store: arguments of open approvals, and queries of upstreams' URLs.
+//! Tests of sealed values in the store: arguments of open approvals, and queries of upstreams'
+//! URLs.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,17 +14,17 @@ use crate::process::{descendants, eventually, said};
 use crate::stdio::Pipe;
 use crate::upstream::{Fake, Listening};
 
-/// Texts that must not be on disk in clear.
+/// Texts that must not be on disk in the clear.
 const ARGUMENT: &str = "marker-in-an-argument";
 const QUERY: &str = "marker-in-a-query";
 
-/// Two servers, one of them behind a URL with a query, and a policy that asks.
+/// Creates a setup with two servers, one of them behind a URL with a query, and a policy that asks.
 fn setup(remote: &Listening) -> Setup {
     let setup = Setup::new().policy("default = \"ask\"\n[policy.consent]\nper-minute = 100");
     setup.fake("fx", &Fake::stdio("legacy")).url("docs", &format!("{}?key={QUERY}", remote.url))
 }
 
-/// Files of the state directory that contain one of the markers.
+/// Returns the files of the state directory that contain one of the markers.
 fn in_clear(world: &World) -> Vec<(PathBuf, &'static str)> {
     let mut found = Vec::new();
     let mut folders = vec![world.path("state/headend")];
@@ -48,7 +49,7 @@ fn database(world: &World) -> Connection {
     Connection::open(world.path("state/headend/headend.db")).unwrap()
 }
 
-/// One column of every row, as stored.
+/// Returns one column of every row, as stored.
 fn stored(world: &World, query: &str) -> Vec<String> {
     let connection = database(world);
     let mut statement = connection.prepare(query).unwrap();
@@ -64,7 +65,7 @@ fn ask(client: &mut Mcp) -> String {
     id.as_str().unwrap_or_else(|| panic!("{}", refused.raw)).to_owned()
 }
 
-/// The messages of the open approvals, as the operator sees them.
+/// Returns the messages of the open approvals, as the operator sees them.
 fn open(world: &World) -> Vec<String> {
     let output = world.run(&["approvals", "--json"]);
     assert!(output.status.success(), "{}", said(&output));
@@ -79,7 +80,7 @@ fn diff(world: &World, name: &str) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// An approval is open, and the remote server is pinned.
+/// Opens an approval, and checks that it and the launch are stored sealed but shown in full.
 fn ask_and_look(world: &World, client: &mut Mcp) {
     eventually("both are listed", || {
         let names = client.tool_names();
@@ -126,13 +127,14 @@ fn a_gateway_without_a_daemon_seals_with_the_same_key() {
     let (world, config) = setup(&remote).write();
     let mut client = Mcp::stdio(Pipe::start(&world, &config, &["--no-daemon"]), Era::Modern);
     ask_and_look(&world, &mut client);
-    // A daemon beside it sees its approval.
+    // A daemon that runs at the same time sees its approval.
     let gateway = Gateway::start(world, Some(config), &["serve"], &[]);
     assert!(open(&gateway.world)[0].contains(ARGUMENT));
     assert!(diff(&gateway.world, "docs").contains(QUERY));
 }
 
-/// A store with a grant, a rejected launch and an open approval; the daemon has ended.
+/// Creates a store with a grant, a rejected launch and an open approval, after the daemon has
+/// ended.
 fn used(remote: &Listening, more: &str) -> (World, PathBuf) {
     let gateway = setup(remote).toml(more).start();
     let mut client = gateway.modern();
@@ -150,12 +152,14 @@ fn used(remote: &Listening, more: &str) -> (World, PathBuf) {
     gateway.signal(rustix::process::Signal::KILL);
     let (world, config) = (gateway.world.clone(), gateway.config.clone());
     drop(gateway);
-    // Approvals of a dead daemon are not listed; this one becomes that of a process of which nothing is known.
+    // Approvals of a dead daemon are not listed; this one becomes that of a process of which
+    // nothing is known.
     assert_eq!(database(&world).execute("UPDATE prompts SET owner = 'other'", []).unwrap(), 1);
     (world, config)
 }
 
-/// Facts that hold after every restart: the grant of this client's caller, and the rejection.
+/// Checks facts that hold after every restart: the grant of this client's caller, and the
+/// rejection.
 fn still_holds(gateway: &Gateway, client: &mut Mcp) {
     gateway.wait_for_tools(&["fx__echo"]);
     let allowed = client.call("fx__env", json!({}));
@@ -168,12 +172,13 @@ fn still_holds(gateway: &Gateway, client: &mut Mcp) {
     assert!(!gateway.modern().tool_names().iter().any(|name| name.starts_with("docs__")));
 }
 
-/// Puts a store into the state of release 0.1.0, which had no key: all texts in clear.
+/// Puts a store into the state of release 0.1.0, which had no key: all texts in the clear.
 fn as_before(world: &World, url: &str) {
     let message = format!("headend asks for consent.\narguments: {{\"text\":\"{ARGUMENT}\"}}");
     let launch = format!(r#"{{"transport":"auto","url":"{url}?key={QUERY}"}}"#);
     let connection = database(world);
-    // First: these write the rows anew, and this connection leaves what they replace.
+    // First, because these statements rewrite the rows, and this connection keeps the replaced
+    // ones.
     connection.execute("ALTER TABLE prompts DROP COLUMN details", []).unwrap();
     connection.execute("ALTER TABLE grants DROP COLUMN below", []).unwrap();
     for column in ["confirmed", "lacks_askers", "doubted"] {
@@ -214,14 +219,15 @@ fn a_store_of_before_opens_and_is_sealed_and_what_was_decided_holds() {
     let before = stored(&world, digests);
     as_before(&world, &remote.url);
     let gateway = Gateway::start(world, Some(config), &["serve"], &[]);
-    // A caller was a name then: a grant of `local` is that of our own user, not of clients
-    // without a credential.
+    // A caller was identified by name only: a grant of `local` is that of our own user, not of
+    // clients without a credential.
     still_holds(&gateway, &mut Mcp::stdio(Pipe::start(&gateway.world, &gateway.config, &[]), Era::Modern));
     assert_eq!(in_clear(&gateway.world), [], "nor in the journal");
     assert!(open(&gateway.world)[0].contains(ARGUMENT));
     assert!(diff(&gateway.world, "docs").contains(QUERY));
     assert_eq!(stored(&gateway.world, digests), before, "digests of pins stay");
-    // An older program would not know the launch by its sealed text, and would let a rejected one start.
+    // An older program would not know the launch by its sealed text, and would let a rejected one
+    // start.
     assert_eq!(stored(&gateway.world, "SELECT CAST(user_version AS TEXT) FROM pragma_user_version"), ["11"]);
 }
 

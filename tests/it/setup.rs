@@ -25,12 +25,12 @@ impl World {
         Self { dir: Arc::new(dir) }
     }
 
-    /// A path inside.
+    /// Returns a path inside.
     pub(crate) fn path(&self, relative: &str) -> PathBuf {
         self.dir.path().join(relative)
     }
 
-    /// Writes a file that only we may write and gives its path.
+    /// Writes a file that only this user may write, and returns its path.
     pub(crate) fn write(&self, relative: &str, text: &str) -> PathBuf {
         let path = self.path(relative);
         fs::write(&path, text).unwrap();
@@ -38,7 +38,7 @@ impl World {
         path
     }
 
-    /// Environment variables that make `headend` find its folders here and nowhere else.
+    /// Returns environment variables that make `headend` find its folders here and nowhere else.
     pub(crate) fn environment(&self) -> Vec<(String, String)> {
         let folder = |name: &str| self.path(name).to_str().unwrap().to_owned();
         let mut environment = vec![
@@ -52,7 +52,7 @@ impl World {
         environment
     }
 
-    /// The bearer token that the daemon made on its first start.
+    /// Returns the bearer token that the daemon created at its first start.
     pub(crate) fn token(&self) -> Option<String> {
         fs::read_to_string(self.path("state/headend/token")).ok().map(|token| token.trim().to_owned())
     }
@@ -70,7 +70,8 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
-    /// Free ports, one generated token, metrics on, everything allowed, no upstream.
+    /// Creates a setup with free ports, one generated token, metrics, everything allowed, and no
+    /// upstream.
     pub(crate) fn new() -> Self {
         Self {
             world: World::new(),
@@ -81,14 +82,14 @@ impl Setup {
         }
     }
 
-    /// Lines for the table `[server]`.
+    /// Adds lines to the table `[server]`.
     pub(crate) fn server(mut self, lines: &str) -> Self {
         self.server.push_str(lines);
         self.server.push('\n');
         self
     }
 
-    /// A second caller, `second`. With two callers each has a rate, set here so high that no
+    /// Adds a second caller, `second`. With two callers each has a rate, set here so high that no
     /// machine reaches it. Write other lines of these tables likewise, as dotted keys.
     pub(crate) fn second_caller(self, token: &str) -> Self {
         self.env("SECOND_TOKEN", token)
@@ -96,37 +97,37 @@ impl Setup {
             .server("limits.caller-rate = \"100000/s\"\nlimits.caller-burst = 100000")
     }
 
-    /// The lines of the table `[policy]`.
+    /// Sets the lines of the table `[policy]`.
     pub(crate) fn policy(mut self, lines: &str) -> Self {
         lines.clone_into(&mut self.policy);
         self
     }
 
-    /// More tables.
+    /// Adds tables.
     pub(crate) fn toml(mut self, tables: &str) -> Self {
         self.rest.push_str(tables);
         self.rest.push('\n');
         self
     }
 
-    /// An upstream that the daemon starts.
+    /// Adds an upstream that the daemon starts.
     pub(crate) fn fake(self, name: &str, fake: &Fake) -> Self {
         let command = fake.command();
         self.toml(&format!("[upstreams.{name}]\ncommand = {command}"))
     }
 
-    /// An upstream behind HTTP.
+    /// Adds an upstream behind HTTP.
     pub(crate) fn url(self, name: &str, url: &str) -> Self {
         self.toml(&format!("[upstreams.{name}]\nurl = \"{url}\""))
     }
 
-    /// A variable of the daemon's environment.
+    /// Adds a variable of the daemon's environment.
     pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// The configuration file's text.
+    /// Returns the text of the configuration file.
     pub(crate) fn text(&self) -> String {
         format!(
             "[server]\nlisten = [\"127.0.0.1:0\"]\n{}\n[metrics]\nlisten = \"127.0.0.1:0\"\n\n[policy]\n{}\n\n{}",
@@ -136,8 +137,8 @@ impl Setup {
         )
     }
 
-    /// The policy, under which calls that need an approval are refused at once unless the test says
-    /// `hold` itself: most tests are about the refusal.
+    /// Returns the policy. Unless the test sets `hold` itself, calls that need an approval are
+    /// refused at once, because most tests are about the refusal.
     fn unheld_policy(&self) -> String {
         const TABLE: &str = "[policy.consent]\n";
         match self.policy.split_once(TABLE) {

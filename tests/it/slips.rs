@@ -1,5 +1,5 @@
-//! Programs that are no servers: a terminal that echoes, an end without a word, an engine of
-//! containers.
+//! Tests of programs that are no servers: a terminal that echoes, a program that ends without
+//! output, a container engine.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::failures::status_of;
 use crate::harness::Setup;
 use crate::process::within;
 
-/// Far less than the time of a call or of a start.
+/// Far less than the time limit of a call or of a start.
 const SOON: Duration = Duration::from_secs(20);
 
 #[test]

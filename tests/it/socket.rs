@@ -1,4 +1,4 @@
-//! A client of the admin socket that speaks its lines by itself.
+//! A client of the admin socket that reads and writes its lines itself.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
@@ -16,12 +16,12 @@ pub(crate) const OTHER: u32 = 65534;
 pub(crate) struct Socket(BufReader<UnixStream>);
 
 impl Socket {
-    /// As our own user, who is the daemon's too.
+    /// Connects as this user, who is the daemon's too.
     pub(crate) fn local(gateway: &Gateway, want: &str) -> (Value, Self) {
         Self::greet(UnixStream::connect(gateway.world.path("run/headend.sock")).unwrap(), want)
     }
 
-    /// As another user, whose identity one thread takes for this.
+    /// Connects as another user, whose identity one thread assumes for this.
     pub(crate) fn other(gateway: &Gateway, want: &str) -> (Value, Self) {
         let path = gateway.world.path("run/headend.sock");
         let connect = || {
@@ -33,7 +33,7 @@ impl Socket {
         Self::greet(thread::spawn(connect).join().unwrap(), want)
     }
 
-    /// The daemon's hello, and the connection.
+    /// Exchanges hellos, and returns the daemon's hello with the connection.
     fn greet(stream: UnixStream, want: &str) -> (Value, Self) {
         stream.set_read_timeout(Some(crate::http::PATIENCE)).unwrap();
         let mut socket = Self(BufReader::new(stream));

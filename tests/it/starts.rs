@@ -1,4 +1,4 @@
-//! Starts that fail, what ends the rest after them, and what the operator is told.
+//! Tests of starts that fail, of what ends the wait after them, and of the reports to the operator.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -17,10 +17,10 @@ use crate::mcp::Era;
 use crate::process::{alive, eventually, installed, said, within};
 use crate::upstream::{Fake, Log};
 
-/// Far less than the rest of an upstream that is misconfigured, which is half a minute at least.
+/// Far less than the wait of a misconfigured upstream, which is half a minute at least.
 const SOON: Duration = Duration::from_secs(15);
 
-/// A program that becomes that server.
+/// Writes a program that becomes this server.
 fn write_program(path: &Path, fake: &Fake) {
     let words: Vec<String> = serde_json::from_str(&fake.command()).unwrap();
     let quoted: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
@@ -30,7 +30,7 @@ fn write_program(path: &Path, fake: &Fake) {
     fs::rename(fresh, path).unwrap();
 }
 
-/// Waits until the upstream is in that state, and returns its last error.
+/// Waits until the upstream is in this state, and returns its last error.
 fn wait_for_state(gateway: &Gateway, name: &str, state: &str) -> String {
     eventually(&format!("{name} is {state}"), || status_of(gateway, name)["state"] == state);
     status_of(gateway, name)["last-error"].as_str().unwrap_or_default().to_owned()
@@ -83,7 +83,7 @@ fn a_call_and_a_reload_end_a_rest() {
     write_program(&program, &Fake::stdio("both"));
     let gateway = setup.toml(&format!("[upstreams.fx]\ncommand = [{:?}]", program.display().to_string())).start();
     gateway.wait_for_tools(&["fx__echo"]);
-    // A file that no user may execute: its change is seen by nothing but a start.
+    // A file that no user may execute: only a start notices its change.
     let break_it = || {
         fs::set_permissions(&program, fs::Permissions::from_mode(0o600)).unwrap();
         gateway.modern().call("fx__exit", json!({}));
@@ -169,8 +169,8 @@ fn a_start_takes_its_time_and_no_more_and_has_more_the_next_time() {
         let words = ["WARN", "silent", "not ready within its `start-timeout` of 1s, the next start has 2s"];
         lines.iter().any(|line| words.iter().all(|word| line.contains(word))).then_some(())
     };
-    // A process that hears the end of its input has five more seconds to end. Eleven were needed when the detection of the era came
-    // on top.
+    // A process that gets the end of its input has five more seconds to end. Eleven seconds were
+    // needed when era detection was added to that.
     gateway.stderr.wait_for(Duration::from_secs(9), told).expect("the first start is given up");
     gateway.wait_for_tools_within(SOON, &["slow__echo"]);
 }
@@ -232,7 +232,8 @@ fn a_call_that_has_waited_long_enough_is_told_how_long_the_start_takes() {
     }
 }
 
-/// A program that says so many lines, one with its key, and fails.
+/// Returns the table of an upstream whose program prints this many lines, one with its key, and
+/// fails.
 fn failing(lines: usize) -> String {
     let script = format!(
         "i=0; while [ $i -lt {lines} ]; do i=$((i+1)); echo \"line $i\" >&2; done; echo \"key $KEY\" >&2; exit 3"
@@ -277,7 +278,7 @@ fn the_last_lines_of_a_failed_start_are_told_without_its_secrets() {
 
 #[test]
 fn a_program_that_ends_at_once_is_told_by_its_status_and_last_words() {
-    // Which of its pipes is seen to be broken first is left to chance.
+    // Either of its pipes may be found broken first.
     let command = serde_json::to_string(&["/bin/sh", "-c", "echo 'usage: it KEY' >&2; exit 64"]).unwrap();
     let names: Vec<String> = (0..6).map(|n| format!("fx{n}")).collect();
     let tables: String = names.iter().map(|name| format!("[upstreams.{name}]\ncommand = {command}\n")).collect();
@@ -301,7 +302,7 @@ fn a_server_that_ends_at_the_question_for_its_era_is_asked_in_the_old_way() {
 #[test]
 fn a_slow_server_is_not_taken_for_a_legacy_one() {
     for era in ["modern", "both"] {
-        // It reads its first question when the time for that is over.
+        // The program reads its first question when the time for that is over.
         let command = Fake::stdio(era).behaving("slow-start=3000").command();
         let toml = format!("[upstreams.fx]\ncommand = {command}\nstart-timeout = \"5s\"");
         let gateway = Setup::new().toml(&toml).start();
@@ -314,7 +315,7 @@ fn a_slow_server_is_not_taken_for_a_legacy_one() {
 
 #[test]
 fn a_program_that_headend_ended_says_so() {
-    // It hears neither the end of its input nor anything else until it is told to end.
+    // The program reacts to nothing, not even the end of its input, until it gets a signal.
     let command = serde_json::to_string(&["/bin/sh", "-c", "exec sleep 60"]).unwrap();
     let gateway = Setup::new().toml(&format!("[upstreams.fx]\ncommand = {command}\nstart-timeout = \"500ms\"")).start();
     let why = wait_for_state(&gateway, "fx", "down");
@@ -325,7 +326,7 @@ fn a_program_that_headend_ended_says_so() {
 fn programs_start_a_few_at_a_time_and_a_slow_one_is_told_and_passed() {
     let setup = Setup::new();
     let record = setup.world.path("work/starts");
-    // Each says when it begins to start, and is ready a while later.
+    // Each program reports when it begins to start, and is ready a while later.
     let mut setup = setup.server("limits.max-starts = 1");
     let words: Vec<String> = serde_json::from_str(&Fake::stdio("both").command()).unwrap();
     let slow = |name: &str, wait: &str| {
@@ -376,7 +377,7 @@ fn an_unset_variable_takes_down_its_upstream_alone() {
     assert!(checked.status.success() && said(&checked).contains("`UNSET_TOKEN` is not set"), "{}", said(&checked));
 }
 
-/// A TLS server whose certificate nobody has issued.
+/// A TLS server whose certificate no authority has issued.
 struct Tls(Child);
 
 impl Drop for Tls {

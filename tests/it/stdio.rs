@@ -1,4 +1,4 @@
-//! `headend stdio` at the other end of two pipes.
+//! A client's end of the pipes of `headend stdio`.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -24,12 +24,12 @@ pub(crate) struct Pipe {
 }
 
 impl Pipe {
-    /// Starts `headend stdio --config CONFIG ARGS` in that world.
+    /// Starts `headend stdio --config CONFIG ARGS` in this world.
     pub(crate) fn start(world: &World, config: &Path, args: &[&str]) -> Self {
         Self::start_by(world.command(headend()), config, args)
     }
 
-    /// [`Pipe::start`] by a command that runs the program with the added arguments.
+    /// Starts like [`Pipe::start`], by a command that runs the program with the added arguments.
     pub(crate) fn start_by(mut command: Command, config: &Path, args: &[&str]) -> Self {
         command.arg("stdio").arg("--config").arg(config).args(args);
         Self::of(command)
@@ -64,7 +64,7 @@ impl Pipe {
         stdin.flush()
     }
 
-    /// The next line, `None` when none came in time.
+    /// Reads the next line; `None` if none came in time.
     pub(crate) fn line(&mut self, patience: Duration) -> Option<String> {
         let at = self.read;
         let line = self.stdout.wait_for(patience, |lines| lines.get(at).cloned())?;
@@ -72,7 +72,7 @@ impl Pipe {
         Some(line)
     }
 
-    /// The response to that id, with the notices before it.
+    /// Reads the response to this id, with the notices before it.
     pub(crate) fn answer(&mut self, id: &Value, patience: Duration) -> Answer {
         let mut notices = Vec::new();
         while let Some(raw) = self.line(patience) {
@@ -86,7 +86,7 @@ impl Pipe {
         panic!("no response to {id} but {notices:?}\n{}", self.story());
     }
 
-    /// Ends its input and waits for its end.
+    /// Closes its input and waits for its end.
     pub(crate) fn close(&mut self, patience: Duration) -> Option<ExitStatus> {
         self.stdin = None;
         wait(&mut self.child, patience)
@@ -101,7 +101,7 @@ impl Pipe {
         wait(&mut self.child, patience)
     }
 
-    /// Its output on stderr.
+    /// Returns its output on stderr.
     pub(crate) fn story(&self) -> String {
         format!("stderr of headend stdio:\n{}", self.stderr.all().join("\n"))
     }

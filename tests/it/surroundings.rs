@@ -1,4 +1,5 @@
-//! Whether an upstream is started at all, and what its program finds around it: variables, directories of programs, texts with variables.
+//! Tests of whether an upstream is started at all, and of its program's environment: variables,
+//! search directories, texts with variables.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -14,7 +15,7 @@ use crate::harness::{Gateway, Setup, World, headend};
 use crate::process::{eventually, said};
 use crate::upstream::{Fake, example};
 
-/// Upstreams as `status` tells of them.
+/// Returns the entry of an upstream in `status`.
 fn status_of(gateway: &Gateway, name: &str) -> Value {
     let output = gateway.run(&["status", "--json"]);
     let status: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", said(&output)));
@@ -57,7 +58,7 @@ fn a_disabled_upstream_is_neither_started_nor_listed_and_keeps_what_was_approved
     assert_eq!(gateway.modern().call("fx__echo", json!({"text": "x"})).text(), "x");
 }
 
-/// What the program of an upstream says of itself.
+/// Returns what the program of an upstream reports about itself.
 fn about(gateway: &Gateway, name: &str) -> Value {
     let text = gateway.modern().call(&format!("{name}__env"), json!({})).text();
     serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"))
@@ -113,7 +114,8 @@ fn a_program_gets_the_usual_variables_and_those_that_are_named() {
     }
 }
 
-/// Puts a program into a directory, as package managers do: a script whose interpreter stands beside it and in no other directory.
+/// Puts a program into a directory as package managers do: a script whose interpreter is next to it
+/// and in no other directory.
 fn install(directory: &Path) {
     fs::create_dir_all(directory).unwrap();
     symlink("/bin/sh", directory.join("fx-node")).unwrap();
@@ -123,7 +125,8 @@ fn install(directory: &Path) {
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// A daemon as a desktop starts it: no variables but a home, and a PATH without the user's own directories.
+/// Starts a daemon as a desktop does: no variables but a home, and a PATH without the user's own
+/// directories.
 fn from_a_desktop(world: &World, config: &Path, path: &str) -> Gateway {
     let mut command = world.command(headend());
     command.env_clear().env("HOME", world.path("home")).env("PATH", path);
@@ -136,7 +139,7 @@ fn stop(mut gateway: Gateway) {
     assert!(gateway.wait(Duration::from_secs(60)).is_some());
 }
 
-/// Nothing waits for an operator.
+/// Checks that no pin waits for an operator.
 fn nothing_waits(gateway: &Gateway) {
     let pins: Value = serde_json::from_str(&ok(gateway, &["pins", "--json"])).unwrap();
     let waiting: Vec<&Value> = pins["pins"].as_array().unwrap().iter().filter(|pin| pin["state"] != "pinned").collect();
@@ -242,7 +245,7 @@ fn variables_are_put_in_and_their_values_are_shown_nowhere() {
     assert_eq!(gateway.modern().call("fx__echo", json!({"text": "x"})).text(), "x", "the others go on");
 }
 
-/// A store as 0.1.0 left it, with an approved launch of a program.
+/// Creates a store as 0.1.0 left it, with an approved launch of a program.
 fn store_of_0_1_0(world: &World, words: &[&str], program: &Path) -> String {
     let folder = world.path("state/headend");
     fs::create_dir(&folder).unwrap();
@@ -263,7 +266,7 @@ fn store_of_0_1_0(world: &World, words: &[&str], program: &Path) -> String {
     hash
 }
 
-/// The pin of the launch: state, digest and when it was decided.
+/// Returns the pin of the launch: state, digest and time of the decision.
 fn launch_of(gateway: &Gateway) -> Value {
     let pins: Value = serde_json::from_str(&ok(gateway, &["pins", "--json"])).unwrap();
     let launch = pins["pins"].as_array().unwrap().iter().find(|pin| pin["kind"] == "launch").cloned().unwrap();

@@ -1,4 +1,4 @@
-//! Commands of `headend` on a terminal, of 80 columns if nothing else is said.
+//! Commands of `headend` on a terminal, which has 80 columns by default.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -15,7 +15,7 @@ use rustix::termios::{Winsize, tcsetwinsize};
 use crate::harness::{World, headend};
 use crate::process::{eventually, pid_of, wait};
 
-/// A running command and the terminal that it is on.
+/// A running command and its terminal.
 #[derive(Debug)]
 pub(crate) struct Terminal {
     child: Child,
@@ -25,22 +25,23 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    /// Starts `headend ARGS` in that world. `typed` is in the terminal's buffer before the command runs.
+    /// Starts `headend ARGS` in this world. `typed` is in the terminal's buffer before the command
+    /// runs.
     pub(crate) fn start(world: &World, args: &[&str], typed: &str) -> Self {
         Self::start_by(world, headend(), args, typed)
     }
 
-    /// Starts that program on a terminal.
+    /// Starts this program on a terminal.
     pub(crate) fn by(world: &World, program: &str, args: &[&str]) -> Self {
         Self::start_by(world, program, args, "")
     }
 
-    /// Starts `headend ARGS` on a terminal of so many columns.
+    /// Starts `headend ARGS` on a terminal of this many columns.
     pub(crate) fn wide(world: &World, columns: u16, args: &[&str]) -> Self {
         Self::start_on(world, headend(), args, "", columns)
     }
 
-    /// Starts `headend ARGS` as the one that controls its terminal.
+    /// Starts `headend ARGS` as the controlling process of its terminal.
     pub(crate) fn controlling(world: &World, args: &[&str]) -> Self {
         Self::start_by(world, "setsid", &[&["--ctty", headend()][..], args].concat(), "")
     }
@@ -77,12 +78,12 @@ impl Terminal {
         Self { child, keys, screen, reader: Some(reader) }
     }
 
-    /// Everything that was shown so far.
+    /// Returns everything that was shown so far.
     pub(crate) fn screen(&self) -> String {
         String::from_utf8_lossy(&self.screen.lock().unwrap()).into_owned()
     }
 
-    /// Waits until that text is shown.
+    /// Waits until this text is shown.
     pub(crate) fn wait_for(&self, text: &str) {
         eventually(&format!("the terminal shows {text:?}"), || self.screen().contains(text));
     }
@@ -91,13 +92,13 @@ impl Terminal {
         self.keys.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Ctrl-C: the signal that the terminal sends to the command, and then [`Self::end`].
+    /// Sends the signal of Ctrl-C to the command, then waits as [`Self::end`] does.
     pub(crate) fn interrupted(self) -> (Option<i32>, String) {
         kill_process(pid_of(&self.child), Signal::INT).unwrap();
         self.end()
     }
 
-    /// Waits for the end of the command: its exit code and everything that was shown.
+    /// Waits for the end of the command, and returns its exit code and everything that was shown.
     pub(crate) fn end(mut self) -> (Option<i32>, String) {
         let status = wait(&mut self.child, Duration::from_secs(30));
         if status.is_some() {

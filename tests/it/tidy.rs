@@ -1,4 +1,4 @@
-//! House rules that the compiler cannot see: layers, circles, purity, size.
+//! House rules that the compiler cannot check: layers, import circles, purity, file size.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -8,14 +8,14 @@ mod imports;
 
 use self::imports::{circles, imports};
 
-/// Layers that a layer may import.
+/// The layers that a layer may import.
 enum May {
     /// The layers before it, except these.
     AllBut(&'static [&'static str]),
     Only(&'static [&'static str]),
 }
 
-/// In reading order.
+/// All layers, in reading order.
 const LAYERS: &[(&str, May)] = &[
     ("wire", May::AllBut(&[])),
     ("mcp", May::AllBut(&[])),
@@ -34,11 +34,11 @@ const LAYERS: &[(&str, May)] = &[
     ("daemon", May::AllBut(&[])),
     ("demo", May::Only(&["wire", "mcp"])),
     ("cli", May::AllBut(&["catalog", "engine", "base", "listener", "console"])),
-    // May import the properties of all layers, for tests and fuzzing alone.
+    // May import the properties of all layers, but only for tests and fuzzing.
     ("fuzz", May::Only(&[])),
 ];
 
-/// Whether one layer may import another.
+/// Returns whether one layer may import another.
 fn may_name(layer: &str, other: &str) -> bool {
     let place = |name: &str| LAYERS.iter().position(|(layer, _)| *layer == name);
     let (_, may) = &LAYERS[place(layer).expect("the layer is listed")];
@@ -50,25 +50,26 @@ fn may_name(layer: &str, other: &str) -> bool {
 
 /// The layers of the crate in `src/core`.
 const CORE: &[&str] = &["wire", "mcp", "catalog", "policy", "engine"];
-/// The layers of the crate in `src/shell`. The configuration is a crate of its own, and all others
-/// are in the crate in `src`.
+/// The layers of the crate in `src/shell`. The configuration is a crate of its own; all other
+/// layers are in the crate in `src`.
 const GATEWAY: &[&str] = &["telemetry", "base", "store", "upstream", "gateway", "listener", "serve"];
-/// Text that the core must not contain outside its tests. Its manifest keeps libraries out, not the standard one.
+/// Text that the core must not contain outside its tests. Its manifest keeps other libraries out,
+/// but not the standard one.
 const IMPURE: &[&str] = &["async fn", ".await", "::now()", "std::env", "std::fs", "std::net", "std::process"];
-/// Libraries that are no part of a pure crate.
+/// Libraries that a pure crate must not use.
 const SHELL: &[&str] =
     &["tokio", "hyper", "rustls", "notify", "rusqlite", "nix", "rustix", "futures-util", "http", "fastrand"];
-/// Libraries of pages and commands, which the gateway does without.
+/// Libraries for pages and commands, which the gateway must not use.
 const ABOVE: &[&str] =
     &["askama", "clap", "clap_complete", "clap_mangen", "jsonc-parser", "saphyr-parser", "strsim", "toml", "toml_edit"];
-/// The crates below the one in `src`, each with those of the others that it uses.
+/// The crates below the one in `src`, each with the other crates that it uses.
 const CRATES: &[(&str, &[&str])] = &[("core", &[]), ("config", &["core"]), ("shell", &["config", "core"])];
 /// Layers that pass payloads through and therefore never parse them into a tree.
 const RAW: &[&str] =
     &["wire", "engine", "base", "store", "upstream", "gateway", "listener", "serve", "console", "daemon"];
-/// The hard bound; 400 is what to aim at.
+/// Most lines of a file; aim at 400.
 const MAX_LINES: usize = 700;
-/// Files over this size say why in their heads, as [`REASON`] begins.
+/// Number of lines above which the head of a file must give a reason, as in [`REASON`].
 const LONG: usize = 500;
 const REASON: &str = "//! Long, and one file on purpose: ";
 
@@ -83,7 +84,7 @@ fn layers_point_downwards_and_stay_pure() {
     assert!(broken.is_empty(), "\n{}", broken.join("\n"));
 }
 
-/// The dependencies of a manifest: names, and what is said of each.
+/// Reads the dependencies of a manifest: names and specifications.
 fn dependencies(manifest: &str) -> toml::Table {
     let manifest = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(manifest)).unwrap();
     let mut manifest: toml::Table = manifest.parse().unwrap();
@@ -144,14 +145,15 @@ fn no_files_import_each_other_in_a_circle() {
     assert!(told.is_empty(), "{told}Move what both sides need into a file of its own, below them.");
 }
 
-/// `policy::decide` for `src/core/policy/decide.rs`, as all of `src` calls it; empty for `lib.rs`.
+/// Returns the module of a file as all of `src` names it: `policy::decide` for
+/// `src/core/policy/decide.rs`, empty for `lib.rs`.
 fn module_of(root: &Path, file: &Path) -> String {
     let inside = file.strip_prefix(root).unwrap().with_extension("");
     let parts = inside.iter().map(|part| part.to_str().unwrap());
     parts.filter(|part| !matches!(*part, "lib" | "core" | "shell")).collect::<Vec<_>>().join("::")
 }
 
-/// The text of a file, in which paths begin as in all of `src`.
+/// Reads a file, with paths written as in all of `src`.
 fn text_of(root: &Path, file: &Path) -> String {
     let text = fs::read_to_string(file).unwrap();
     if !file.starts_with(root.join("config")) {
@@ -203,9 +205,9 @@ fn what_upstreams_say_is_heard_in_one_place() {
         readers.extend(files.filter(|file| !test_only(file) && reads(&fs::read_to_string(file).unwrap())));
     }
     readers.sort();
-    // These hear clients.
+    // These read messages of clients.
     readers.retain(|file| !file.starts_with(root.join("core/engine/client")));
-    // The latter reads messages that the gateway itself is about to post.
+    // `sse` reads messages that the gateway itself is about to post.
     assert_eq!(readers, [root.join("core/mcp/voice.rs"), root.join("shell/upstream/sse.rs")]);
 }
 
@@ -234,7 +236,8 @@ fn the_database_is_named_below_its_own_module_alone() {
     assert!(naming.is_empty(), "write an operation in src/shell/store/db: {naming:?}");
 }
 
-/// Tests in process that look at other processes or at the disk, which no clock of ours rules.
+/// Tests in this process that depend on other processes or the disk, whose time no test clock
+/// controls.
 const SLEEPERS: &[&str] = &[
     "src/console/session.rs",
     "src/stage.rs",
@@ -283,7 +286,7 @@ fn every_module_belongs_to_a_layer() {
     }
 }
 
-/// A file up to its module of tests.
+/// Returns a file up to its module of tests.
 fn without_tests(text: &str) -> &str {
     text.split_once("\n#[cfg(test)]\nmod tests").map_or(text, |(code, _)| code)
 }
@@ -323,13 +326,15 @@ fn check_layer(layer: &str, file: &Path, broken: &mut Vec<String>) {
     }
 }
 
-/// Whether code has a text that does not merely end another word: `Errand::` is not `rand::`.
+/// Returns whether code contains a text that is not merely the end of another word: `Errand::` is
+/// not `rand::`.
 fn has_token(code: &str, token: &str) -> bool {
     let in_word = |c: char| c.is_alphanumeric() || c == '_';
     code.match_indices(token).any(|(at, _)| !(token.starts_with(in_word) && code[..at].ends_with(in_word)))
 }
 
-/// The folder of the crate that has a layer; for the configuration, the one around its own.
+/// Returns the folder of the crate that has a layer; for the configuration, the folder around its
+/// own.
 fn crate_of(layer: &str) -> PathBuf {
     let folder = match layer {
         _ if CORE.contains(&layer) => "src/core",
@@ -339,7 +344,7 @@ fn crate_of(layer: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)
 }
 
-/// All files of a layer except its test-only ones.
+/// Returns all files of a layer except test-only ones.
 fn sources(layer: &str) -> Vec<PathBuf> {
     let root = crate_of(layer);
     let mut files = rust_files(&root.join(layer));

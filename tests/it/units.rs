@@ -1,7 +1,9 @@
-//! Servers of npm and `PyPI` under both units as they are shipped, and under a host that a desktop starts.
+//! Tests with servers from npm and `PyPI` under both units as shipped, and under a host that a
+//! desktop starts.
 //!
-//! They are downloaded each time, so these tests run with `HEADEND_TEST_NETWORK=1` alone. No init system runs here: `data/unit.py` reads
-//! the system unit and does what systemd would do, the filter of system calls included.
+//! The servers are downloaded each time, so these tests run only with `HEADEND_TEST_NETWORK=1`. No
+//! init system runs here: `data/unit.py` reads the system unit and does what systemd would do,
+//! including the filter of system calls.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +19,7 @@ use crate::mcp::{Era, Mcp};
 use crate::process::{installed, output_within, said, within};
 use crate::stdio::Pipe;
 
-/// Downloads on a slow line.
+/// Time limit, which allows for downloads on a slow line.
 const TIME: Duration = Duration::from_secs(300);
 const SERVERS: &str = r#"
 [server]
@@ -40,7 +42,8 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// A folder with `uv` and `uvx`, from `PyPI` where the machine has none; `None` where something is missing.
+/// Returns a folder with `uv` and `uvx`, from `PyPI` if the machine has none; `None` if something
+/// is missing.
 fn tools(what: &str) -> Option<PathBuf> {
     let lacks = |why: &str| eprintln!("left out: {what}: {why}");
     if std::env::var_os("HEADEND_TEST_NETWORK").is_none() {
@@ -69,7 +72,8 @@ fn tools(what: &str) -> Option<PathBuf> {
     Some(venv.join("bin"))
 }
 
-/// Variables for certificates that this machine's own network needs: a drop-in has them, or the user's manager.
+/// Returns variables for certificates that this machine's network needs, as a drop-in or the user's
+/// manager would set them.
 fn certificates() -> Vec<(String, String)> {
     let names = ["NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE", "HTTPS_PROXY", "NO_PROXY"];
     names.into_iter().filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?))).collect()
@@ -86,7 +90,7 @@ fn npx_and_uvx_start_under_the_system_unit_and_keep_their_caches_where_it_says()
     }
     let world = World::new();
     let config = world.write("headend.toml", SERVERS);
-    // The service reads it by the modes that the package gives.
+    // The service needs the modes that the package gives.
     Command::new("chmod").arg("644").arg(&config).status().unwrap();
     let scratch = world.path("scratch");
     fs::create_dir(&scratch).unwrap();
@@ -109,7 +113,7 @@ fn npx_and_uvx_start_under_the_system_unit_and_keep_their_caches_where_it_says()
     assert!(![" .npm", " .cache"].iter().any(|cache| state.contains(cache)), "{state}");
 }
 
-/// `Environment=` and `ExecStart=` of the user's unit, with that home.
+/// Returns `Environment=` and `ExecStart=` of the user's unit, with this home.
 fn user_unit(home: &Path) -> (BTreeMap<String, String>, Vec<String>) {
     let text = fs::read_to_string(root().join("systemd/headend-user.service")).unwrap();
     let values = |key: &str| {
@@ -130,7 +134,7 @@ fn npx_and_uvx_start_under_the_users_unit_and_under_a_host_of_the_desktop() {
     let Some(tools) = tools("npx and uvx under the user's unit") else { return };
     let world = World::new();
     let home = world.path("home");
-    // The places of uv's own installer and of a copy by hand.
+    // The locations of uv's own installer and of a manual copy.
     let own = home.join(".local/bin");
     fs::create_dir_all(&own).unwrap();
     for (program, from) in [("uv", tools.join("uv")), ("uvx", tools.join("uvx")), ("headend", headend().into())] {
@@ -156,7 +160,7 @@ fn npx_and_uvx_start_under_the_users_unit_and_under_a_host_of_the_desktop() {
     }
     drop(gateway);
 
-    // A host of the desktop starts it by its full path, with no more than this.
+    // A host of the desktop starts it by its full path, with no more variables than these.
     let mut command = Command::new(own.join("headend"));
     command.arg("stdio").env_clear().env("HOME", &home).env("PATH", "/usr/bin:/bin").envs(certificates());
     command.current_dir(&home);

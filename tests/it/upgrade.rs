@@ -1,7 +1,8 @@
-//! The state directory and the configuration of a daemon of 0.1.0, taken over by the program under test.
+//! Tests of an upgrade from 0.1.0: the program under test takes over the state directory and the
+//! configuration of a daemon of that release.
 //!
-//! That daemon wrote them itself; `tests/README.md` says how. Its upstreams are lines of a shell, so that a launch is the same one on
-//! every machine with `/bin/sh`.
+//! That daemon wrote the files itself, as described in `tests/README.md`. Its upstreams are shell
+//! commands, so that a launch has the same digest on every machine with `/bin/sh`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -53,7 +54,8 @@ fn sorted(mut rows: Vec<Value>) -> Vec<Value> {
     rows
 }
 
-/// The pins that 0.1.0 wrote: kind, canonical name, state, digest, and when they were decided.
+/// Returns the pins that 0.1.0 wrote: kind, canonical name, state, digest, and time of the
+/// decision.
 fn pins_of_before(world: &World) -> Vec<Value> {
     let store = Connection::open(world.path("state/headend/headend.db")).unwrap();
     let version: u32 = store.query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap();

@@ -1,4 +1,4 @@
-//! The scriptable MCP servers of the tests, and their logs.
+//! Scriptable MCP servers for tests, and their logs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,29 +8,29 @@ use serde_json::Value;
 pub(crate) use super::listening::{Listening, example};
 use super::setup::Setup;
 
-/// One upstream played by `fake-upstream`: its command line.
+/// The command line of an upstream that `fake-upstream` plays.
 #[derive(Debug, Clone)]
 pub(crate) struct Fake {
     args: Vec<String>,
 }
 
 impl Fake {
-    /// A stdio server of that era (`legacy`, `modern` or `both`).
+    /// Creates a stdio server of this era (`legacy`, `modern` or `both`).
     pub(crate) fn stdio(era: &str) -> Self {
         Self { args: vec!["stdio".into(), "--era".into(), era.into()] }
     }
 
-    /// The same behind HTTP; [`Fake::spawn`] starts it.
+    /// Creates a server behind HTTP; [`Fake::spawn`] starts it.
     pub(crate) fn http(era: &str) -> Self {
         Self { args: ["http", "--listen", "127.0.0.1:0", "--era", era].map(str::to_owned).into() }
     }
 
-    /// A server of HTTP+SSE, which is of the legacy era.
+    /// Creates a server of HTTP+SSE, which belongs to the legacy era.
     pub(crate) fn sse() -> Self {
         Self { args: ["sse", "--listen", "127.0.0.1:0", "--era", "legacy"].map(str::to_owned).into() }
     }
 
-    /// At that address.
+    /// Sets the address of the server.
     pub(crate) fn at(mut self, address: &str) -> Self {
         let place = self.args.iter().position(|word| word == "--listen").unwrap();
         address.clone_into(&mut self.args[place + 1]);
@@ -43,30 +43,30 @@ impl Fake {
         self
     }
 
-    /// Makes it misbehave.
+    /// Makes the server misbehave.
     pub(crate) fn behaving(self, behaviour: &str) -> Self {
         self.with("--behaviour", behaviour)
     }
 
-    /// Logs every message that it receives.
+    /// Logs every message that the server receives.
     pub(crate) fn logging(self, log: &Log) -> Self {
         self.with("--log", log.path.to_str().unwrap())
     }
 
-    /// As a `command = [...]` value.
+    /// Returns the command as a `command = [...]` value.
     pub(crate) fn command(&self) -> String {
         let program = example("fake-upstream");
         let words = std::iter::once(program.to_str().unwrap()).chain(self.args.iter().map(String::as_str));
         toml_array(words)
     }
 
-    /// Starts one that listens.
+    /// Starts a server that listens.
     pub(crate) fn spawn(&self) -> Listening {
         Listening::spawn(&example("fake-upstream"), &self.args)
     }
 }
 
-/// Changes of an upstream's lists from some moment on.
+/// Changes of an upstream's lists, which take effect when they are written.
 pub(crate) struct Patch(PathBuf);
 
 impl Patch {
@@ -85,13 +85,13 @@ impl Patch {
     }
 }
 
-/// A TOML array of strings.
+/// Formats a TOML array of strings.
 pub(crate) fn toml_array<'w>(words: impl IntoIterator<Item = &'w str>) -> String {
     // JSON strings are TOML basic strings.
     serde_json::to_string(&words.into_iter().collect::<Vec<_>>()).unwrap()
 }
 
-/// The log of an upstream's input: one message a line.
+/// The log of an upstream's input, with one message on each line.
 #[derive(Debug, Clone)]
 pub(crate) struct Log {
     path: PathBuf,
@@ -106,19 +106,19 @@ impl Log {
         &self.path
     }
 
-    /// The lines that contain all of these texts, spaces around colons aside.
+    /// Returns the lines that contain all of these texts, ignoring spaces around colons.
     pub(crate) fn lines_with(&self, needles: &[&str]) -> Vec<String> {
         let text = fs::read(&self.path).unwrap_or_default();
         let text = String::from_utf8_lossy(&text).replace("\": ", "\":");
         text.lines().filter(|line| needles.iter().all(|needle| line.contains(needle))).map(str::to_owned).collect()
     }
 
-    /// How many messages of that method arrived.
+    /// Counts the received messages with this method.
     pub(crate) fn count(&self, method: &str) -> usize {
         self.lines_with(&[&format!("\"method\":\"{method}\"")]).len()
     }
 
-    /// Number of requests that only a client's own request can cause.
+    /// Counts the requests that only a client's request can cause.
     pub(crate) fn work(&self) -> usize {
         ["tools/call", "prompts/get", "resources/read", "completion/complete"].iter().map(|m| self.count(m)).sum()
     }

@@ -1,4 +1,5 @@
-//! A caller's access: for as long as its credential is valid. What the caller has open ends with it.
+//! Access of a caller by one credential. Everything that was opened with the credential ends when
+//! it becomes invalid.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,19 +9,20 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 use crate::base::callers::CallerNumber;
 use crate::policy::Caller;
 
-/// How a caller showed who it is.
+/// The credential by which a caller was identified.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Credential {
-    /// By the user of a pipe or of the admin socket.
+    /// The user of a pipe or of the admin socket.
     User,
-    /// By nothing: none is required.
+    /// No credential, because none is required.
     Anyone,
-    /// By a token with this digest.
+    /// A token with this digest.
     Token([u8; 32]),
 }
 
 impl Credential {
-    /// In one word. A caller can have two kinds: our own user has a pipe and a token.
+    /// Returns the kind of credential in one word. One caller can have several kinds: our own user
+    /// has pipes and tokens.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::User => "user",
@@ -29,7 +31,7 @@ impl Credential {
         }
     }
 
-    /// Tells tokens apart too. Empty for those that are none.
+    /// Returns the digest of a token, and an empty slice for other credentials.
     pub const fn token(&self) -> &[u8] {
         match self {
             Self::User | Self::Anyone => &[],
@@ -44,23 +46,24 @@ impl std::fmt::Debug for Credential {
     }
 }
 
-/// One credential's access, shared by all that was opened with it.
+/// The access that one credential gives, shared by everything that was opened with it.
 #[derive(Debug)]
 pub struct Access {
     caller: CallerNumber,
     credential: Credential,
-    /// A look at it takes no lock.
+    /// Repeats the state of `end`, because reading a flag takes no lock.
     withdrawn: AtomicBool,
     end: CancellationToken,
 }
 
 impl Access {
-    /// Access of our own user until it is withdrawn, or `giving_up` fires.
+    /// Creates access of our own user. It ends when it is withdrawn or `giving_up` fires.
     pub fn new(giving_up: &CancellationToken) -> Arc<Self> {
         Self::with(CallerNumber::LOCAL, Credential::User, giving_up)
     }
 
-    /// Access of this caller by this credential, until it is withdrawn or `giving_up` fires.
+    /// Creates access of this caller by this credential. It ends when it is withdrawn or
+    /// `giving_up` fires.
     pub fn by(caller: &Caller, credential: Credential, giving_up: &CancellationToken) -> Arc<Self> {
         Self::with(CallerNumber::of(caller), credential, giving_up)
     }
@@ -77,7 +80,7 @@ impl Access {
         &self.credential
     }
 
-    /// The credential is not valid any more.
+    /// Ends the access, because the credential is no longer valid.
     pub fn withdraw(&self) {
         self.withdrawn.store(true, Ordering::Release);
         self.end.cancel();
@@ -87,7 +90,7 @@ impl Access {
         self.withdrawn.load(Ordering::Acquire)
     }
 
-    /// Resolves when the access is withdrawn, or calls in flight are given up.
+    /// Resolves when the access is withdrawn, or when calls in flight are given up.
     pub fn ended(&self) -> WaitForCancellationFuture<'_> {
         self.end.cancelled()
     }

@@ -1,20 +1,20 @@
-//! Work that would hold a thread of the runtime for longer than other tasks should wait.
+//! Runs long computations without blocking the runtime's other tasks.
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::JoinHandle;
 
-/// Items from which on work on all of them is done aside.
+/// Number of items from which on work on all of them counts as long.
 pub(crate) const MANY_ITEMS: usize = 1000;
-/// Bytes of a text from which on reading all of it is done aside.
+/// Length of a text in bytes from which on parsing it counts as long.
 pub(crate) const LONG_TEXT: usize = 256 << 10;
 
-/// Does work aside if it `is_long`, see [`run_aside`].
+/// Runs the work, with [`run_aside`] if it `is_long`.
 pub(crate) fn run_aside_if<T>(is_long: bool, work: impl FnOnce() -> T) -> T {
     if is_long { run_aside(work) } else { work() }
 }
 
-/// Does work on this thread, while another thread takes over the tasks that wait for this one. On a
-/// runtime of a single thread, and outside of one, nothing else runs meanwhile.
+/// Runs the work on this thread while another thread takes over the tasks that wait for it. On a
+/// runtime with a single thread, and outside of a runtime, nothing else runs meanwhile.
 pub(crate) fn run_aside<T>(work: impl FnOnce() -> T) -> T {
     match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
@@ -22,7 +22,8 @@ pub(crate) fn run_aside<T>(work: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Begins work on a thread that may block; on a stage, on the one thread that there is.
+/// Starts the work on a thread of the blocking pool; in a staged test, as a task on the only
+/// thread.
 pub(crate) fn begin_aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
     #[cfg(any(test, feature = "testing"))]
     if super::clock::played::is_staged() {

@@ -1,42 +1,47 @@
-//! The byte budget: one limit for all messages that wait in this process, be it for their rest, for their call's turn
-//! or for a slow reader.
+//! The byte budget: one limit for all messages in the memory of this process that are incomplete,
+//! wait for their call's turn, or wait for a slow reader.
 //!
-//! A reader takes room before it reads bytes; dropping the last slice of them gives it back, which is when the kernel
-//! has them. A message without room is refused, and its call ends with that reason. Messages below [`COUNTED_FROM`] are
-//! not counted where their number is bounded: one for each call in flight and one for each of its notices.
+//! A reader takes room before it reads bytes. The room is released when the last slice of the bytes
+//! is dropped, which is when the kernel has taken them. A message without room is refused, and its
+//! call fails with that reason. Messages below [`COUNTED_FROM`] are not counted where their number
+//! is bounded: one for each call in flight and one for each of its notices.
 //!
-//! A reader that holds nothing may wait for room: it blocks no other. Among readers that hold a part of their message
-//! only one may wait, and it gets the room that the others give back, so no two wait for each other.
+//! A reader that holds no room may wait for it, because it blocks no other. Among readers that hold
+//! room for a part of their message only one may wait, so no two wait for each other.
 //!
-//! `max-buffered` is the limit. `listener::pieces` writes results beside their envelope, so no message is copied. Bytes
-//! written anew for a client (projections, notices, questions) take room like any other.
+//! `max-buffered` is the limit. `listener::pieces` writes results beside their envelope, so no
+//! message is copied. Bytes that are written anew for a client (projections, notices, questions)
+//! take room like all others.
 //!
-//! | message | takes room | and without room |
+//! | message | takes room | without room (`busy`: the call ends with that reason) |
 //! |---|---|---|
-//! | body of a client over HTTP | as it arrives | 503, and the connection is closed |
-//! | line of a client on a pipe | as it arrives | waits 10 s, which stops its client; then the line is skipped |
-//! | answer over HTTP with a length | all of it, first | waits 10 s, holding nothing; then the call ends with `busy` |
-//! | answer over HTTP without one, SSE | as it arrives | one at a time waits 10 s, all others end at once with `busy` |
-//! | line of a process, event of HTTP+SSE | as it arrives | waits while others give room back, 1 s without; then the line is skipped and its call ends with `busy` |
+//! | body of a client over HTTP | as it arrives | 503, the connection is closed |
+//! | line of a client on a pipe | as it arrives | waits 10 s, stopping its client, then skipped |
+//! | answer over HTTP with a length | all, first | waits 10 s, holding nothing, then `busy` |
+//! | answer over HTTP without one, SSE | as it arrives | one waits 10 s, others end with `busy` |
+//! | line of a process, event of HTTP+SSE | as it arrives | waits, then skipped and `busy` |
 //! | request to an HTTP server | its copy, first | `busy`, not executed |
 //! | progress, log messages | when written | dropped |
-//! | questions, requests to processes | by force | no call is taken while they exceed the limit by a sixteenth |
-//! | recordings, small messages for a client on a pipe | by force | recordings take a quarter at most; progress gives way |
-//! | result rewritten for its client | by force, in place of the received bytes | |
+//! | questions, requests to processes | by force | further calls are refused |
+//! | recordings, small messages to a pipe | by force | progress is dropped |
+//! | result rewritten for its client | by force | replaces the received bytes |
 //!
-//! If there can be several callers, each has a share of a quarter for its requests, for the answers
-//! that are read for it and for those that it has not read. A message may exceed the share if its
-//! caller has no other. If the share is used up, another request gets 503, and another answer waits
-//! 10 s and ends with `busy`. All requests together leave a quarter to answers, and answers may exceed
-//! the limit by a sixteenth. So messages of one caller do not keep out the result of another
-//! caller's call, which was executed.
+//! A line of a process waits 10 s at most, and no more than 1 s in which no room is released.
+//! Recordings take a quarter of the limit at most.
 //!
-//! Room is short when a message waits, or three quarters are used; if there can be several callers,
-//! from five eighths on, and for requests of a caller from three quarters of its share on. Then
-//! `listener::press` ends connections whose client takes less than 64 KiB in 5 s, and bodies that
-//! bring less. Not counted, but bounded by their number: messages below 16 KiB (one for each call
-//! and each of its 16 notices), 64 KiB read and 64 KiB written for each client's connection,
-//! 128 KiB read ahead for each connection to an HTTP server, 64 KiB for each process.
+//! If there can be several callers, each has a share of a quarter for its requests, the answers
+//! being read for it, and the answers that it has not read yet. A message may exceed the share if
+//! its caller has no other message. When the share is used up, a further request gets 503, and a
+//! further answer waits 10 s and then ends with `busy`. All requests together leave a quarter of
+//! the limit to answers, and answers may exceed the limit by a sixteenth. So messages of one caller
+//! never displace the result of a call that was executed for another caller.
+//!
+//! Room is short when a message waits or three quarters of the limit are used; if there can be
+//! several callers, from five eighths on, and for a caller's requests from three quarters of its
+//! share on. Then `listener::press` ends connections whose client takes less than 64 KiB in 5 s,
+//! and request bodies that bring less. Not counted, but bounded in number: messages below 16 KiB
+//! (one for each call and each of its 16 notices), 64 KiB read and 64 KiB written for each client's
+//! connection, 128 KiB read ahead for each connection to an HTTP server, 64 KiB for each process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -54,56 +59,55 @@ mod user;
 
 use self::user::User;
 
-/// Smaller messages, in bytes, are bounded by their number instead.
+/// Size in bytes from which messages are counted. Smaller ones are bounded in number instead.
 pub const COUNTED_FROM: usize = 16 * 1024;
 
-/// Messages that cannot be refused may exceed the limit by one part in so many before calls are refused.
+/// Calls are refused while messages exceed the limit by more than one part in this many.
 const OVERDRAFT: usize = 16;
 
-/// The part of the limit that each of several callers may use, and that requests leave to answers:
-/// one of so many.
+/// Divisor of the limit for a caller's share, and for the part that requests leave to answers.
 const SHARES: usize = 4;
 
 /// How long a message may wait for room.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long a message that blocks others may wait while no room at all is given back.
+/// How long a message that blocks others may wait while no room at all is released.
 const STUCK: Duration = Duration::from_secs(1);
 
-/// The budget has no room for a message.
+/// The error that the budget has no room for a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoRoom;
 
 impl NoRoom {
-    /// The failure of the message's call.
+    /// Returns the failure of the message's call.
     pub fn failure(self, executed: Executed) -> Failure {
         let text = "The gateway's memory for messages is used up (`max-buffered`), so this one had no room.";
         Failure::new(Reason::Busy, executed, text).retry_after(Duration::from_secs(1))
     }
 }
 
-/// Counts the bytes of all large messages that are alive or being read.
+/// The count of bytes in all large messages that are in memory or being read, and its limit.
 #[derive(Debug)]
 pub struct Budget {
     used: AtomicUsize,
     limit: AtomicUsize,
-    /// How often room was given back.
+    /// Number of times that room was released.
     freed: AtomicUsize,
-    /// How many messages wait for room, and how many of them wait for more than their caller's
-    /// share.
+    /// Messages that wait for room.
     waiting: AtomicUsize,
+    /// The waiting messages for which the whole budget is short, not only their caller's share.
     starving: AtomicUsize,
     changed: Notify,
-    /// A partly read message waits for room.
+    /// True while a partly read message waits for room.
     partial: AtomicBool,
-    /// There can be several callers.
+    /// True if there can be several callers.
     is_shared: AtomicBool,
     /// Bytes used, by caller.
     callers: CallerCounts,
 }
 
 impl Budget {
-    /// A budget of so many bytes.
+    /// Creates a budget with this limit in bytes.
     pub fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self {
             used: AtomicUsize::new(0),
@@ -118,12 +122,12 @@ impl Budget {
         })
     }
 
-    /// Whether there can be several callers.
+    /// Returns whether there can be several callers.
     pub fn is_shared(&self) -> bool {
         self.is_shared.load(Ordering::Relaxed)
     }
 
-    /// Says whether there can be several callers, each of whom has a share.
+    /// Sets whether there can be several callers, each of which then has a share.
     pub fn set_shared(&self, is_shared: bool) {
         self.is_shared.store(is_shared, Ordering::Relaxed);
         self.changed.notify_waiters();
@@ -133,10 +137,10 @@ impl Budget {
         self.limit.load(Ordering::Relaxed)
     }
 
-    /// Changes the limit. Messages beyond a smaller one stay.
+    /// Changes the limit. Messages beyond a smaller limit stay.
     pub fn set_limit(&self, limit: usize) {
         self.limit.store(limit, Ordering::Relaxed);
-        // A larger one may have room for a message that waits.
+        // A larger limit may have room for a waiting message.
         self.changed.notify_waiters();
     }
 
@@ -144,29 +148,30 @@ impl Budget {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Whether messages exceed the limit so far that no call can be taken. A budget that is merely used up refuses only
-    /// large messages: clients that read nothing must not block the small ones of others.
+    /// Returns whether messages exceed the limit so far that no call can be accepted. A budget that
+    /// is merely used up refuses large messages only: clients that read nothing must not block the
+    /// small messages of others.
     pub fn is_overdrawn(&self) -> bool {
         let limit = self.limit();
         self.used() > limit.saturating_add(limit / OVERDRAFT)
     }
 
-    /// Whether room is so short that its holders must use it: slow clients are disconnected.
+    /// Returns whether room is so short that slow clients must be disconnected.
     pub fn is_short(&self) -> bool {
-        // Requests of several callers never use more than six eighths.
+        // Requests of several callers together never use more than six eighths.
         let enough = self.limit() / 8 * if self.is_shared() { 5 } else { 6 };
         self.starving.load(Ordering::Relaxed) > 0 || self.used() > enough
     }
 
-    /// Whether room is short for requests of that caller: for all messages, or within the caller's
-    /// share.
+    /// Returns whether room is short for requests of this caller, in the whole budget or in the
+    /// caller's share.
     pub fn is_short_for(&self, caller: &CallerNumber) -> bool {
         let of_caller = self.callers.of(caller).load(Ordering::Relaxed);
         self.is_short() || (self.is_shared() && of_caller > self.limit() / SHARES / 4 * 3)
     }
 
-    /// Counts the bytes until their last slice is dropped, with or without room. For bytes that must not be lost and
-    /// whose number another bound limits.
+    /// Counts the bytes until their last slice is dropped, even beyond the limit. For bytes that
+    /// must not be lost and that another bound limits.
     pub fn count(self: &Arc<Self>, bytes: Bytes) -> Bytes {
         if bytes.len() < COUNTED_FROM {
             return bytes;
@@ -175,7 +180,7 @@ impl Budget {
         Bytes::from_owner(Counted { bytes, _room: room })
     }
 
-    /// Counts the bytes, which are on one line, if there is room for them.
+    /// Counts the bytes of a message that is already on one line, if there is room for them.
     ///
     /// # Errors
     /// [`NoRoom`].
@@ -185,8 +190,7 @@ impl Budget {
         Ok(room.keep_line(bytes))
     }
 
-    /// Counts the bytes of progress for a caller, which gives way to answers, if there is room for
-    /// them.
+    /// Counts the bytes of a caller's progress notification if there is room for them.
     ///
     /// # Errors
     /// [`NoRoom`].
@@ -196,20 +200,20 @@ impl Budget {
         Ok(room.keep_line(bytes))
     }
 
-    /// Counts the bytes of an answer that was rewritten for its caller, with or without room: the
-    /// received bytes had room.
+    /// Counts the bytes of an answer that was rewritten for its caller, even beyond the limit: the
+    /// bytes that it replaces had room.
     pub fn count_rewritten(self: &Arc<Self>, caller: &CallerNumber, bytes: Bytes) -> Bytes {
         Room::of(self, User::Answer(Some(caller.clone()))).keep_line(bytes)
     }
 
-    /// Takes room for so many bytes, available or not.
+    /// Takes room for this many bytes, even beyond the limit.
     pub fn hold(self: &Arc<Self>, bytes: usize) -> Room {
         let mut room = Room::new(self);
         room.set(bytes);
         room
     }
 
-    /// Takes room for so many bytes of small messages, available or not.
+    /// Takes room for this many bytes of small messages, even beyond the limit.
     pub fn hold_small(self: &Arc<Self>, bytes: usize) -> Room {
         let mut room = Room::new(self);
         self.take(&User::Gateway, bytes);
@@ -217,8 +221,7 @@ impl Budget {
         room
     }
 
-    /// Counts the bytes of an answer towards the share of its caller until their last slice is
-    /// dropped.
+    /// Counts an answer's bytes, which hold room already, towards its caller's share until dropped.
     ///
     /// # Errors
     /// [`NoRoom`]: the caller's share is used up.
@@ -228,11 +231,11 @@ impl Budget {
         Ok(room.keep_line(bytes))
     }
 
-    /// Takes so many more bytes for a message that holds `held`.
+    /// Takes this many more bytes for a message that holds `held`, within the bounds of its user.
     fn try_take(&self, user: &User, held: usize, bytes: usize) -> Result<(), NoRoom> {
         let (limit, is_shared) = (self.limit(), self.is_shared());
-        // Several readers for one caller may pass this look at the same moment; each of them
-        // exceeds the share once.
+        // Several readers for one caller may pass this check at the same moment; then each exceeds
+        // the share once.
         if self.lacks_share(user, held, bytes) {
             return Err(NoRoom);
         }
@@ -246,22 +249,21 @@ impl Budget {
                 let most = if used == held { limit } else { most };
                 used.checked_add(bytes).filter(|used| *used <= most)
             };
-            // The failing load is ordered too: `give_back` relies on it.
+            // A failing load is ordered too: `give_back` relies on that.
             self.used.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).map_err(|_| NoRoom)?;
         }
         self.take_of_share(user, bytes);
         Ok(())
     }
 
-    /// Whether a message that holds `held` has to do without so many more bytes because of its
-    /// caller's other messages.
+    /// Returns whether the caller's other messages leave a message that holds `held` no more room.
     fn lacks_share(&self, user: &User, held: usize, bytes: usize) -> bool {
         let Some(caller) = user.caller().filter(|_| self.is_shared()) else { return false };
         let used = self.callers.of(caller).load(Ordering::SeqCst);
         used > held && used.saturating_add(bytes) > self.limit() / SHARES
     }
 
-    /// Takes so many bytes, available or not.
+    /// Takes this many bytes, even beyond the limit.
     fn take(&self, user: &User, bytes: usize) {
         if user.is_counted() {
             self.used.fetch_add(bytes, Ordering::SeqCst);
@@ -275,11 +277,13 @@ impl Budget {
         }
     }
 
+    /// Claims the right to wait with a part of a message; `None` if another message has it.
     fn turn(self: &Arc<Self>) -> Option<Turn> {
         let taken = self.partial.swap(true, Ordering::AcqRel);
         (!taken).then(|| Turn(Arc::clone(self)))
     }
 
+    /// Releases room and wakes waiting messages.
     fn give_back(&self, user: &User, bytes: usize) {
         if bytes == 0 {
             return;
@@ -291,14 +295,14 @@ impl Budget {
             self.used.fetch_sub(bytes, Ordering::SeqCst);
         }
         self.freed.fetch_add(1, Ordering::Relaxed);
-        // A waiter registers before its last look at `used`.
+        // A waiting message registers itself before it reads `used` for the last time.
         if self.waiting.load(Ordering::SeqCst) > 0 {
             self.changed.notify_waiters();
         }
     }
 }
 
-/// Bytes that take room.
+/// Bytes that hold room.
 struct Counted {
     bytes: Bytes,
     _room: Room,
@@ -310,20 +314,20 @@ impl AsRef<[u8]> for Counted {
     }
 }
 
-/// Room that was taken, given back on drop.
+/// Room that one message holds; released on drop.
 #[derive(Debug)]
 pub struct Room {
     budget: Arc<Budget>,
     user: User,
     bytes: usize,
-    /// Other messages wait behind this one.
+    /// True for a connection whose next messages wait behind this one.
     shared: bool,
     wait: Option<Wait>,
-    /// The value of `freed` when a wait of this message ended in vain.
+    /// The value of [`Budget::freed`] when this message last waited in vain.
     stuck: Option<usize>,
 }
 
-/// A wait for room; kept outside the waiting future, which may be dropped and made anew.
+/// The state of a wait for room, kept outside the waiting future so that the wait can be resumed.
 #[derive(Debug)]
 struct Wait {
     until: Instant,
@@ -332,7 +336,7 @@ struct Wait {
     _turn: Option<Turn>,
 }
 
-/// The right to wait while holding a part of a message.
+/// The right to wait while holding a part of a message; given up on drop.
 #[derive(Debug)]
 struct Turn(Arc<Budget>);
 
@@ -342,7 +346,7 @@ impl Drop for Turn {
     }
 }
 
-/// A message among those that wait.
+/// One waiting message in a count, until the value is dropped.
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl<'a> Waiting<'a> {
@@ -359,7 +363,7 @@ impl Drop for Waiting<'_> {
 }
 
 impl Room {
-    /// No room yet, for one message.
+    /// Creates empty room for a message of the gateway or an upstream.
     pub fn new(budget: &Arc<Budget>) -> Self {
         Self::of(budget, User::Gateway)
     }
@@ -368,28 +372,27 @@ impl Room {
         Self { budget: Arc::clone(budget), user, bytes: 0, shared: false, wait: None, stuck: None }
     }
 
-    /// No room yet, for one request of a caller.
+    /// Creates empty room for a request of a caller.
     pub fn of_request(budget: &Arc<Budget>, caller: &CallerNumber) -> Self {
         Self::of(budget, User::Request(caller.clone()))
     }
 
-    /// No room yet, for answers over a connection whose next messages wait behind the one being
-    /// read.
+    /// Creates empty room for answers on a connection that are read one after the other.
     pub fn shared(budget: &Arc<Budget>) -> Self {
         let mut room = Self::of(budget, User::Answer(None));
         room.shared = true;
         room
     }
 
-    /// Makes it the room of an answer for that caller, before any is taken.
+    /// Makes this the room of an answer for that caller. To be called before any room is taken.
     pub fn use_share_of(&mut self, caller: CallerNumber) {
         self.user = User::Answer(Some(caller));
     }
 
-    /// Takes room until it suffices for so many bytes; small messages need none.
+    /// Grows the room to this many bytes, if the budget allows it; small messages need no room.
     ///
     /// # Errors
-    /// [`NoRoom`]; room taken earlier stays.
+    /// [`NoRoom`]; room that was taken earlier stays.
     pub fn try_grow_to(&mut self, bytes: usize) -> Result<(), NoRoom> {
         if bytes < COUNTED_FROM || bytes <= self.bytes {
             return Ok(());
@@ -400,15 +403,15 @@ impl Room {
         Ok(())
     }
 
-    /// Like `try_grow_to`, and waits for room. Cancel-safe: resuming a wait does not extend it.
+    /// Grows like [`Self::try_grow_to`], waiting if needed. Cancel-safe: resuming adds no time.
     ///
     /// # Errors
-    /// [`NoRoom`] when the wait was in vain.
+    /// [`NoRoom`] if the wait was in vain.
     pub async fn grow_to(&mut self, bytes: usize) -> Result<(), NoRoom> {
         if self.try_grow_to(bytes).is_ok() {
             return Ok(());
         }
-        // Rare, and must not enlarge every reader's future.
+        // Boxed: this path is rare, and inlining it would grow every reader's future.
         let grown = Box::pin(self.wait_for(bytes)).await;
         self.wait = None;
         grown
@@ -420,7 +423,7 @@ impl Room {
         if bytes > budget.limit() || self.stuck == Some(freed()) {
             return Err(NoRoom);
         }
-        // A caller that has used up its share waits for itself: that makes room short for no other.
+        // A wait for the caller's own share makes room short for no other.
         let is_starving = !budget.lacks_share(&self.user, self.bytes, bytes - self.bytes);
         let _waiting = Waiting::new(&budget.waiting);
         let _starving = is_starving.then(|| Waiting::new(&budget.starving));
@@ -454,7 +457,7 @@ impl Room {
         }
     }
 
-    /// Holds room for exactly so many bytes from here on, available or not; small messages need none.
+    /// Sets the room to exactly this many bytes, even beyond the limit; small messages need none.
     pub fn set(&mut self, bytes: usize) {
         let bytes = if bytes < COUNTED_FROM { 0 } else { bytes };
         if bytes > self.bytes {
@@ -465,13 +468,13 @@ impl Room {
         self.bytes = bytes;
     }
 
-    /// Moves room into these bytes, for as long as a slice of them lives. They are brought to one line before: as a part of a frame
-    /// they would be copied for that, and the copy would take no room.
+    /// Moves room into the bytes until their last slice is dropped. Puts them on one line first: a
+    /// frame would otherwise copy them for that, and the copy would hold no room.
     pub fn keep(&mut self, bytes: Bytes) -> Bytes {
         if bytes.len() < COUNTED_FROM { bytes } else { self.keep_line(on_one_line(bytes)) }
     }
 
-    /// The same for bytes that are on one line.
+    /// Moves room into the bytes like [`Self::keep`], for bytes that are on one line already.
     fn keep_line(&mut self, bytes: Bytes) -> Bytes {
         let length = bytes.len();
         if length < COUNTED_FROM {

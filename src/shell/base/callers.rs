@@ -1,7 +1,9 @@
-//! Numbers of callers, and counts by caller that cost a call neither a lock nor an allocation.
+//! Small numbers for callers, and counters indexed by them. Counting a call needs neither a lock
+//! nor an allocation.
 //!
-//! A caller has a number for as long as something keeps it: its access, a slot or room. Then the
-//! number is free for the next caller, so there are never more numbers than callers at once.
+//! A caller has a number as long as a [`CallerNumber`] of it exists (in its access, a slot, or room
+//! in the budget). Afterwards the number is reused, so there are never more numbers than callers at
+//! once.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicUsize;
@@ -12,37 +14,39 @@ use parking_lot::Mutex;
 
 use crate::policy::Caller;
 
-/// Counts in the first chunk; each further chunk has twice as many as the one before.
+/// Number of counters in the first chunk; each further chunk has twice as many as the one before.
 const FIRST: usize = 32;
-/// Chunks of counts: enough for two million callers at once.
+/// Number of chunks: enough for two million callers at once.
 const CHUNKS: usize = 16;
-/// Callers that can be counted apart. Callers with higher numbers share a count.
+/// Callers with a counter of their own. All callers with higher numbers share one counter.
 const COUNTED: usize = FIRST * ((1 << CHUNKS) - 1);
 
 static NAMES: LazyLock<Mutex<Names>> = LazyLock::new(Mutex::default);
 
-/// The numbers in use.
+/// The table that assigns numbers to callers.
 #[derive(Debug, Default)]
 struct Names {
     callers: HashMap<Caller, Weak<NamedCaller>, RandomState>,
     /// Numbers that are free again.
     free: Vec<usize>,
-    /// The lowest number that was never used. Zero is the number of our own user.
+    /// The highest number handed out so far. Zero is never handed out: it belongs to our own user.
     used: usize,
 }
 
+/// A caller with its number. Dropping it frees the number.
 #[derive(Debug)]
 struct NamedCaller {
     caller: Caller,
     number: usize,
-    /// The table that has the caller: [`NAMES`], or that of a test.
+    /// The table that lists the caller: [`NAMES`], or the table of a test.
     table: &'static Mutex<Names>,
 }
 
 impl Drop for NamedCaller {
     fn drop(&mut self) {
         let mut names = self.table.lock();
-        // The caller may have another number by now: nobody could keep this one any more.
+        // This entry's weak reference was dead for a while, so the caller may have a new number by
+        // now.
         let is_own = |known: &Weak<Self>| std::ptr::eq(known.as_ptr(), std::ptr::from_ref(self));
         if names.callers.get(&self.caller).is_some_and(is_own) {
             names.callers.remove(&self.caller);
@@ -51,7 +55,7 @@ impl Drop for NamedCaller {
     }
 }
 
-/// The number of a caller, which no other caller has while a clone of this lives.
+/// A caller's number; no other caller has it while a clone of this value exists.
 #[derive(Clone, Debug)]
 pub struct CallerNumber(Option<Arc<NamedCaller>>);
 
@@ -64,10 +68,10 @@ impl PartialEq for CallerNumber {
 impl Eq for CallerNumber {}
 
 impl CallerNumber {
-    /// The number of our own user, and of the clients that need no credential.
+    /// The number of our own user, and of clients that need no credential.
     pub const LOCAL: Self = Self(None);
 
-    /// The number of a caller. Takes a lock.
+    /// Returns the caller's number, and assigns one if it has none. Takes a lock.
     pub fn of(caller: &Caller) -> Self {
         if caller.is_local() {
             return Self::LOCAL;
@@ -75,6 +79,7 @@ impl CallerNumber {
         Self::in_table(&NAMES, caller)
     }
 
+    /// Finds the caller's number in a table, or assigns one.
     fn in_table(table: &'static Mutex<Names>, caller: &Caller) -> Self {
         let mut names = table.lock();
         if let Some(known) = names.callers.get(caller).and_then(Weak::upgrade) {
@@ -89,18 +94,18 @@ impl CallerNumber {
         Self(Some(named))
     }
 
-    /// The number itself.
+    /// Returns the bare number.
     pub fn get(&self) -> usize {
         self.0.as_ref().map_or(0, |named| named.number)
     }
 }
 
-/// One count for each caller. Whoever has added to a count keeps the number until it has
-/// subtracted that again.
+/// One counter for each caller. Code that adds to a counter must keep the [`CallerNumber`] until it
+/// has subtracted the same amount, because the number may be reused afterwards.
 #[derive(Debug)]
 pub struct CallerCounts {
     chunks: [OnceLock<Box<[AtomicUsize]>>; CHUNKS],
-    /// The count of all callers that are not counted apart.
+    /// The counter shared by all callers beyond [`COUNTED`].
     others: AtomicUsize,
 }
 
@@ -111,10 +116,12 @@ impl Default for CallerCounts {
 }
 
 impl CallerCounts {
+    /// Returns the counter of a caller.
     pub fn of(&self, caller: &CallerNumber) -> &AtomicUsize {
         self.at(caller.get())
     }
 
+    /// Returns the counter with this number, and creates its chunk if needed.
     fn at(&self, number: usize) -> &AtomicUsize {
         if number >= COUNTED {
             return &self.others;
@@ -127,24 +134,26 @@ impl CallerCounts {
         counts.and_then(|counts| counts.get(place)).unwrap_or(&self.others)
     }
 
-    /// The counts with the numbers of their callers; the last one is that of all later callers.
+    /// Iterates over the counters that exist, with the numbers of their callers. The last one is
+    /// the shared counter.
     pub fn numbered(&self) -> impl Iterator<Item = (usize, &AtomicUsize)> {
         let chunks = self.chunks.iter().enumerate().filter_map(|(chunk, counts)| Some((first(chunk), counts.get()?)));
         chunks.flat_map(|(first, counts)| (first..).zip(counts)).chain([(COUNTED, &self.others)])
     }
 
+    /// Iterates over the counters that exist, the shared one included.
     pub fn all(&self) -> impl Iterator<Item = &AtomicUsize> {
         self.chunks.iter().filter_map(OnceLock::get).flatten().chain([&self.others])
     }
 }
 
-/// The chunk that has a number's count, and the place in it.
+/// Returns the chunk that holds a number's counter, and the index in that chunk.
 const fn place(number: usize) -> (usize, usize) {
     let chunk = (number / FIRST + 1).ilog2() as usize;
     (chunk, number - first(chunk))
 }
 
-/// The lowest number whose count is in that chunk.
+/// Returns the lowest number whose counter is in the chunk.
 const fn first(chunk: usize) -> usize {
     FIRST * ((1 << chunk) - 1)
 }
@@ -195,7 +204,7 @@ mod tests {
         let counts = CallerCounts::default();
         let mut live: Vec<(usize, CallerNumber)> = Vec::new();
         for name in 0..50_000 {
-            // The caller at this place, or a new one.
+            // A caller that is there already, or a new one.
             let at = random.usize(0..AT_ONCE * 2);
             let (name, number) = match live.get(at) {
                 Some((name, number)) => (*name, number.clone()),

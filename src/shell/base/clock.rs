@@ -1,4 +1,4 @@
-//! The only place that reads the time and the only source of randomness.
+//! The only module that reads the time, and the only source of randomness.
 
 use std::sync::LazyLock;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -25,45 +25,47 @@ fn with_real_steady<T>(read: impl FnOnce(&steady::SteadyClock) -> T) -> T {
     read(&CLOCK)
 }
 
-/// The monotonic clock.
+/// Reads the monotonic clock.
 #[cfg(not(any(test, feature = "testing")))]
 #[expect(clippy::disallowed_methods, reason = "the one place that reads the monotonic clock")]
 pub fn now() -> Instant {
     Instant::now()
 }
 
-/// The monotonic clock; on a runtime whose time is paused, the runtime's.
+/// Reads the monotonic clock; on a runtime whose time is paused, the runtime's clock.
 #[cfg(any(test, feature = "testing"))]
 pub fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
-/// Time since then; zero for a time to come.
+/// Returns the time since then; zero for a moment in the future.
 pub fn since(then: Instant) -> Duration {
     now().saturating_duration_since(then)
 }
 
-/// Time since the first call of this function.
+/// Returns the time since the first call of this function.
 pub fn uptime() -> Duration {
     now().duration_since(*START)
 }
 
-/// Wall time in seconds, for metrics and dates on disk; never for a decision about access.
+/// Returns the wall time in seconds since 1970, for metrics and dates on disk; never for a decision
+/// about access.
 pub fn unix_seconds() -> u64 {
     reading().wall.as_secs()
 }
 
-/// Wall time in milliseconds, for people; never for a decision about access.
+/// Returns the wall time in milliseconds since 1970, for people; never for a decision about access.
 pub fn unix_millis() -> u64 {
     millis(reading().wall)
 }
 
-/// Time since 1970 on the one clock that every promise in time counts in ([`steady`]).
+/// Returns the time since 1970 on the one clock that every promise in time uses ([`steady`]).
 pub fn since_1970() -> Duration {
     with_steady(|clock| clock.time(reading()))
 }
 
-/// Sets [`since_1970`] forward to a time that an earlier or another process has seen; never back.
+/// Sets the clock of [`since_1970`] forward to a time that an earlier or another process has seen;
+/// never back.
 pub fn not_before(seen: Duration) {
     with_steady(|clock| clock.advance(seen, reading().machine));
 }
@@ -77,33 +79,36 @@ fn wall() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// Whole milliseconds.
+/// Converts to whole milliseconds.
 pub fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// How often the clocks are compared.
+/// Interval at which the two clocks are compared.
 const COMPARE: Duration = Duration::from_secs(10);
-/// The largest difference within [`COMPARE`] that is not logged.
+/// Largest difference within one interval that is not logged.
 const STEP: Duration = Duration::from_secs(30);
 
-/// The wall clock was set, or the machine slept. `expected` is the monotonic clock's time. Both are times since 1970.
+/// A jump of the wall clock: it was set, or the machine slept. `expected` follows from the
+/// monotonic clock. Both are times since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stepped {
     expected: Duration,
     found: Duration,
 }
 
-/// Compares two readings of the wall clock (time since 1970) and the monotonic clock (time since any moment).
+/// Compares two readings, each of the wall clock (time since 1970) and the monotonic clock (time
+/// since any moment). Returns the jump between them if it exceeds [`STEP`].
 fn stepped(before: (Duration, Duration), now: (Duration, Duration)) -> Option<Stepped> {
     let expected = before.0 + now.1.saturating_sub(before.1);
     (expected.abs_diff(now.0) > STEP).then_some(Stepped { expected, found: now.0 })
 }
 
-/// Logs steps of the wall clock until `stop` fires.
+/// Logs jumps of the wall clock until `stop` fires.
 ///
-/// A step needs no other action. Deadlines and idle times use the monotonic clock, and promises in time the one of
-/// [`since_1970`]. Dates in the audit log are the wall clock's, and this line explains them.
+/// A jump needs no other action. Deadlines and idle times use the monotonic clock, and promises in
+/// time use [`since_1970`]. Dates in the audit log are wall-clock dates, and this line explains
+/// their jump.
 pub async fn watch_steps(stop: CancellationToken) {
     let read = || (Duration::from_millis(unix_millis()), uptime());
     let mut before = read();
@@ -121,10 +126,10 @@ fn date(since_1970: Duration) -> String {
     crate::policy::chain::timestamp(millis(since_1970))
 }
 
-/// `N` random bytes.
+/// Returns `N` random bytes.
 ///
 /// # Panics
-/// When the operating system has no randomness: headend could make no secret then.
+/// If the operating system has no randomness: headend could make no secret then.
 #[expect(
     clippy::expect_used,
     reason = "without randomness no token and no session id can be made; going on would be unsafe"
@@ -135,7 +140,8 @@ pub fn random<const N: usize>() -> [u8; N] {
     if played::drawn(&mut bytes) {
         return bytes;
     }
-    // Directly from the kernel: a generator of our own would cost milliseconds at every start.
+    // Directly from the kernel: seeding a generator of our own would cost milliseconds at every
+    // start.
     let mut filled = 0;
     while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
         let flags = rustix::rand::GetRandomFlags::empty();
@@ -144,12 +150,12 @@ pub fn random<const N: usize>() -> [u8; N] {
     bytes
 }
 
-/// A random number in 0..1, for jitter.
+/// Returns a random number from 0 to 1, for jitter.
 pub fn jitter() -> f64 {
     f64::from(u32::from_be_bytes(random())) / f64::from(u32::MAX)
 }
 
-/// Waits until then; for ever if there is no such time.
+/// Waits until then; without a time, forever.
 pub async fn sleep_until(at: Option<Instant>) {
     or_never(at.map(|at| tokio::time::sleep_until(at.into()))).await;
 }

@@ -1,10 +1,10 @@
-//! File descriptors that run out.
+//! Recognition of errors caused by a lack of file descriptors.
 
 use std::io;
 
 use rustix::io::Errno;
 
-/// Whether the process, or the whole system, may open no more files.
+/// Returns whether an error means that the process, or the whole system, may open no more files.
 pub(crate) fn ran_out(error: &io::Error) -> bool {
     let code = error.raw_os_error();
     code == Some(Errno::MFILE.raw_os_error()) || code == Some(Errno::NFILE.raw_os_error())

@@ -1,17 +1,17 @@
-//! Slots that callers share fairly: those of calls, with a bounded queue before them, and those of
-//! connections.
+//! Slots that callers share fairly. Calls have a bounded queue in front of them; connections have
+//! slots without a queue.
 //!
-//! A caller takes as many free slots as it asks for. While none is free, calls wait in a queue for
-//! each caller. The next slot goes to the waiting caller that holds the fewest, and callers that
-//! hold as many as each other take turns. Within a queue the order is that of arrival.
+//! A caller takes as many free slots as it asks for. While none is free, calls wait in one queue
+//! for each caller. The next free slot goes to the waiting caller that holds the fewest; callers
+//! that hold equally many take turns. Within a queue, calls keep their order of arrival.
 //!
-//! If several callers share the queue, a caller's calls take no more of it than they leave free, so
-//! that others find room. A call waits for the time of the queue; if another caller holds more
-//! slots than its own by then, it waits as long as a call may take with all its progress, in which
-//! a slot becomes free.
+//! If several callers share the queue, the calls of one caller take no more of it than they leave
+//! free, so others find room. A call waits for the usual time of the queue. If another caller holds
+//! more slots than its own by then, it waits on, for as long as the longest call may take, because
+//! a slot becomes free within that time.
 //!
-//! To take or to give back a slot while no call waits is one change of a number. Everything else is
-//! under a lock.
+//! Taking or releasing a slot while no call waits is one change of an atomic number. Everything
+//! else takes a lock.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,31 +27,31 @@ use crate::base::callers::{CallerCounts, CallerNumber};
 #[cfg(test)]
 mod tests;
 
-/// Slots and the queue before them. Clones share both.
+/// Slots and the queue in front of them. Clones share both.
 #[derive(Clone, Debug)]
 pub struct FairSlots(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    /// All slots without those that are held and without one for each waiting call. It is negative
-    /// while calls wait, and while more slots are held than a smaller number allows.
+    /// Slots in all, less one for each held slot and one for each waiting call. Negative while
+    /// calls wait, and while more slots are held than a reduced number allows.
     balance: AtomicIsize,
     /// Slots held, by caller.
     held: CallerCounts,
     /// Most calls that may wait.
     queue_limit: AtomicUsize,
-    /// Numbers of waiting calls.
+    /// Number of the next waiting call.
     next: AtomicU64,
     line: Mutex<Line>,
 }
 
-/// The waiting calls.
+/// The waiting calls of all callers.
 #[derive(Debug)]
 struct Line {
     /// Slots in all.
     number: isize,
     waiting: usize,
-    /// The queues that are not empty, in turn.
+    /// Queues that are not empty. The first one is the next in turn among equals.
     queues: VecDeque<(CallerNumber, VecDeque<Waiter>)>,
 }
 
@@ -62,7 +62,7 @@ struct Waiter {
     slot: oneshot::Sender<FairSlot>,
 }
 
-/// A slot, given back on drop.
+/// A slot; released on drop, or assigned to the next waiting call.
 #[derive(Debug)]
 pub struct FairSlot {
     slots: Arc<Inner>,
@@ -78,8 +78,8 @@ impl Drop for FairSlot {
     }
 }
 
-/// A call's place in its caller's queue. Dropping it leaves the queue, and gives a slot on that was
-/// assigned meanwhile.
+/// A call's position in its caller's queue. Dropping it leaves the queue; a slot that was assigned
+/// meanwhile goes to the next call.
 #[derive(Debug)]
 pub struct QueuedCall {
     slots: Arc<Inner>,
@@ -96,9 +96,9 @@ impl Drop for QueuedCall {
 }
 
 impl QueuedCall {
-    /// Waits for a slot: `usual` since the call was queued, or `longest` if another caller holds
-    /// more slots than this call's caller by then. Returns `None` when the time is over.
-    /// Cancel-safe: a wait that is begun again is not longer for it.
+    /// Waits for a slot until `usual` has passed since the call was queued, or until `longest` has
+    /// passed if another caller holds more slots than this one by then. Returns `None` when the
+    /// time is over. Cancel-safe: a wait that is resumed does not become longer.
     pub async fn wait(&mut self, usual: Duration, longest: Duration) -> Option<FairSlot> {
         if let Ok(slot) = timeout_at(self.since + usual, &mut self.slot).await {
             return slot.ok();
@@ -111,7 +111,7 @@ impl QueuedCall {
 }
 
 impl FairSlots {
-    /// So many slots, and room for so many waiting calls.
+    /// Creates slots, and a queue for at most `queue_limit` waiting calls.
     pub fn new(number: usize, queue_limit: usize) -> Self {
         let number = signed(number);
         Self(Arc::new(Inner {
@@ -123,7 +123,7 @@ impl FairSlots {
         }))
     }
 
-    /// Takes a slot, if one is free that no call waits for.
+    /// Takes a slot if one is free that no call waits for.
     pub fn try_take(&self, caller: &CallerNumber) -> Option<FairSlot> {
         let take = |balance: isize| (balance > 0).then(|| balance - 1);
         self.0.balance.fetch_update(Ordering::AcqRel, Ordering::Relaxed, take).ok()?;
@@ -144,34 +144,34 @@ impl FairSlots {
             self.0.balance.fetch_sub(1, Ordering::AcqRel);
             line.push(caller, Waiter { number, slot: sender });
         }
-        // A slot may have become free since the caller looked for one.
+        // A slot may have become free since the caller tried to take one.
         self.0.assign_free_slots();
         Some(QueuedCall { slots: Arc::clone(&self.0), caller: caller.clone(), number, slot, since: Instant::now() })
     }
 
-    /// Whether a call of this caller would get neither a slot nor room in the queue.
+    /// Returns whether a call of this caller would get neither a slot nor room in the queue.
     pub fn is_full(&self, caller: &CallerNumber, is_shared: bool) -> bool {
         let limit = self.0.queue_limit.load(Ordering::Relaxed);
         self.free() == 0 && !self.0.line.lock().has_room(caller, is_shared, limit)
     }
 
-    /// Slots that are free.
+    /// Returns the number of free slots.
     pub fn free(&self) -> usize {
         usize::try_from(self.0.balance.load(Ordering::Acquire)).unwrap_or(0)
     }
 
-    /// Slots that a caller holds.
+    /// Returns the number of slots that a caller holds.
     pub fn held(&self, caller: &CallerNumber) -> usize {
         self.0.held.of(caller).load(Ordering::Acquire)
     }
 
-    /// Calls that wait.
+    /// Returns the number of waiting calls.
     pub fn waiting(&self) -> usize {
         self.0.line.lock().waiting
     }
 
-    /// Changes the number of slots. Slots beyond a smaller number stay with their holders and are
-    /// not given out again.
+    /// Changes the number of slots. Held slots stay with their holders; those beyond a smaller
+    /// number are not given out again.
     pub fn set_number(&self, number: usize) {
         {
             let mut line = self.0.line.lock();
@@ -187,17 +187,17 @@ impl FairSlots {
     }
 }
 
-/// A number of slots, small enough to be counted with.
+/// Converts a number of slots, capped so that sums cannot overflow.
 fn signed(number: usize) -> isize {
     isize::try_from(number).unwrap_or(isize::MAX).min(isize::MAX / 4)
 }
 
 impl Inner {
-    /// Gives free slots to waiting calls.
+    /// Gives the free slots to waiting calls.
     fn assign_free_slots(self: &Arc<Self>) {
         while let Some((waiter, caller)) = self.next_waiter() {
             let slot = FairSlot { slots: Arc::clone(self), caller };
-            // A call that is gone drops its slot here, outside the lock.
+            // If the call is gone, its slot is dropped here, outside the lock.
             drop(waiter.slot.send(slot));
         }
     }
@@ -211,7 +211,7 @@ impl Inner {
             return None;
         }
         let holds = |(caller, _): &(CallerNumber, _)| self.held.of(caller).load(Ordering::Acquire);
-        // Of equals the first one, whose turn is the longest ago.
+        // Among equals the first one, whose last turn is the longest ago.
         let (at, _) = line.queues.iter().enumerate().min_by_key(|(_, queue)| holds(queue))?;
         let (caller, mut queue) = line.queues.remove(at)?;
         let waiter = queue.pop_front()?;
@@ -223,7 +223,7 @@ impl Inner {
         Some((waiter, caller))
     }
 
-    /// Removes a waiting call, if it still waits.
+    /// Removes a waiting call from its queue, if it still waits.
     fn leave(&self, caller: &CallerNumber, number: u64) {
         let mut line = self.line.lock();
         let Some(at) = line.queues.iter().position(|(of, _)| of == caller) else { return };
@@ -237,7 +237,7 @@ impl Inner {
         self.balance.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Whether another caller holds more slots than this one.
+    /// Returns whether another caller holds more slots than this one.
     fn is_behind(&self, caller: &CallerNumber) -> bool {
         let own = self.held.of(caller).load(Ordering::Acquire);
         self.held.all().any(|held| held.load(Ordering::Acquire) > own)
@@ -245,6 +245,7 @@ impl Inner {
 }
 
 impl Line {
+    /// Appends a waiting call to its caller's queue.
     fn push(&mut self, caller: &CallerNumber, waiter: Waiter) {
         self.waiting += 1;
         match self.queues.iter_mut().find(|(of, _)| of == caller) {
@@ -253,8 +254,8 @@ impl Line {
         }
     }
 
-    /// Whether one more call of this caller may wait. Where callers share the queue, each may have
-    /// one call there, and more as long as they are fewer than the places that are left.
+    /// Returns whether one more call of this caller may wait. If callers share the queue, each may
+    /// have one call in it, and more as long as those are fewer than the positions left.
     fn has_room(&self, caller: &CallerNumber, is_shared: bool, limit: usize) -> bool {
         let left = limit.saturating_sub(self.waiting);
         if !is_shared {

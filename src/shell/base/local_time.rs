@@ -1,38 +1,40 @@
-//! Moments as people read them: the date and the time of this machine's zone, with the zone.
+//! Formats times for people: date and time in this machine's time zone, followed by the zone.
 //!
 //! `chrono` reads the zone (`$TZ`, else `/etc/localtime`) without the C library. `time` asks that
-//! library, which is unsound as long as another thread may change the environment, so it refuses
-//! where there are several threads.
+//! library, which is unsound while another thread may change the environment, and therefore refuses
+//! to work in a process with several threads.
 
 use chrono::{DateTime, Local, Offset as _, TimeZone};
 
-/// `2026-11-28 13:05:09 +01:00`, or `UTC` in place of an offset that is none; the number itself if
-/// no calendar has it.
+/// Formats a time as `2026-11-28 13:05:09 +01:00`, with `UTC` for an offset of zero. Returns the
+/// number itself if the calendar cannot represent it.
 pub fn local(seconds_since_1970: u64) -> String {
     told(&Local, seconds_since_1970, "%Y-%m-%d %H:%M:%S")
 }
 
-/// [`local`] without the seconds.
+/// Formats a time like [`local`], without the seconds.
 pub fn local_minute(seconds_since_1970: u64) -> String {
     told(&Local, seconds_since_1970, "%Y-%m-%d %H:%M")
 }
 
-/// The time of the day: `13:05 +01:00`.
+/// Formats the time of day: `13:05 +01:00`.
 pub fn local_clock(seconds_since_1970: u64) -> String {
     told(&Local, seconds_since_1970, "%H:%M")
 }
 
-/// The zone at that moment: `+01:00`, or `UTC`.
+/// Returns the zone in force at that time: `+01:00`, or `UTC`.
 pub fn zone(seconds_since_1970: u64) -> String {
     local_clock(seconds_since_1970).rsplit(' ').next().unwrap_or_default().to_owned()
 }
 
-/// [`local`] for a moment as it stands in records, in UTC; a text that is none stays as it is.
+/// Converts a time of an audit record, RFC 3339 in UTC, as [`local`] does. Any other text is
+/// returned unchanged.
 pub fn local_of(rfc_3339: &str) -> String {
     let seconds = DateTime::parse_from_rfc3339(rfc_3339).ok().and_then(|at| u64::try_from(at.timestamp()).ok());
     seconds.map_or_else(|| rfc_3339.to_owned(), local)
 }
 
+/// Formats a time in a time zone.
 fn told<Z: TimeZone>(zone: &Z, seconds_since_1970: u64, form: &str) -> String
 where
     Z::Offset: std::fmt::Display,

@@ -1,8 +1,10 @@
-//! A future that wakes itself during its poll is polled again at once.
+//! Polls a future again at once if it wakes itself during its poll, without going through the
+//! scheduler.
 //!
-//! A hyper connection does that with every request: its service asks the connection for the body, and both are one
-//! task. For the runtime the task yields: it goes to the end of the queue, and another thread wakes that may take it to
-//! another core. That took longer than the call.
+//! A hyper connection wakes itself with every request: its service asks the connection for the
+//! body, and both run in one task. To the runtime that is a yield: the task goes to the end of the
+//! queue, and another thread wakes up that may move it to another core. The detour took longer than
+//! the call.
 
 use std::future::{Future, poll_fn};
 use std::sync::Arc;
@@ -11,14 +13,16 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use futures_util::task::AtomicWaker;
 
-/// Polls in a row before other tasks have their turn.
+/// Polls in a row before the task yields to others.
 const ROUNDS: usize = 4;
 
-/// The future is being polled. Without this bit, waking it means waking the task.
+/// Bit: the future is being polled. While it is clear, waking the future wakes the task.
 const POLLED: u8 = 1;
-/// The future was woken since its poll began.
+/// Bit: the future was woken since its poll began.
 const WOKEN: u8 = 2;
 
+/// The waker that the future sees: it remembers wake-ups during a poll and passes all others to the
+/// task.
 #[derive(Debug, Default)]
 struct State {
     phase: AtomicU8,
@@ -31,14 +35,16 @@ impl Wake for State {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        // Both sides swap or set bits in one step, so whichever of this and the next poll comes second sees the other.
+        // Both sides swap or set bits in one atomic step, so the later one of a wake-up and the
+        // next poll sees the other.
         if self.phase.fetch_or(WOKEN, Ordering::AcqRel) & POLLED == 0 {
             self.task.wake();
         }
     }
 }
 
-/// Polls the future as the module describes. It is boxed: an async block would hold it twice.
+/// Wraps a future so that it is polled again at once when it woke itself. The future is boxed: an
+/// async block would hold it twice.
 pub(crate) fn repolled<F: Future>(future: F) -> impl Future<Output = F::Output> {
     let mut future = Box::pin(future);
     let state = Arc::new(State::default());
@@ -54,7 +60,7 @@ pub(crate) fn repolled<F: Future>(future: F) -> impl Future<Output = F::Output> 
                 return Poll::Pending;
             }
         }
-        // Other tasks have their turn; a wake-up from here on wakes the task.
+        // Yields to other tasks; a wake-up from here on wakes the task.
         state.phase.swap(0, Ordering::AcqRel);
         cx.waker().wake_by_ref();
         Poll::Pending
@@ -78,7 +84,8 @@ mod tests {
         }
     }
 
-    /// Wakes itself in its first `times` polls and is ready after `ready`.
+    /// Returns a future that wakes itself in its first `times` polls and is ready after `ready`
+    /// polls.
     fn restless(times: usize, ready: usize) -> (Arc<AtomicUsize>, impl Future<Output = ()>) {
         let polls = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&polls);

@@ -1,4 +1,4 @@
-//! So many places, whose number may change while they are taken.
+//! A semaphore whose number of slots can change while slots are held.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,20 +6,21 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-/// Places that are taken one by one. Clones share them.
+/// A set of slots that are taken one at a time. Clones share the slots.
 #[derive(Clone, Debug)]
 pub struct Slots(Arc<Inner>);
 
+/// The state that clones and slots share.
 #[derive(Debug)]
 struct Inner {
     free: Semaphore,
-    /// Places that a smaller number has taken away and somebody still holds.
+    /// Held slots that no longer exist since the number was reduced; they vanish when released.
     owed: AtomicUsize,
-    /// Guards changes of the number; nothing else looks at it.
+    /// The current number of slots. The lock serializes changes and guards nothing else.
     number: Mutex<usize>,
 }
 
-/// A place, given back on drop.
+/// A slot; released on drop.
 #[derive(Debug)]
 pub struct Slot(Arc<Inner>);
 
@@ -38,13 +39,13 @@ impl Slots {
         Self(Arc::new(Inner { free: Semaphore::new(number), owed: AtomicUsize::new(0), number: Mutex::new(number) }))
     }
 
-    /// A place, if one is free.
+    /// Takes a slot if one is free.
     pub fn try_take(&self) -> Option<Slot> {
         self.0.free.try_acquire().ok()?.forget();
         Some(Slot(Arc::clone(&self.0)))
     }
 
-    /// Waits for a place, in the order of arrival.
+    /// Waits for a slot, in the order of arrival.
     pub async fn take(&self) -> Slot {
         match self.0.free.acquire().await {
             Ok(permit) => permit.forget(),
@@ -59,14 +60,16 @@ impl Slots {
         self.0.free.available_permits()
     }
 
-    /// Changes their number. Places that are taken stay so; beyond a smaller number they are not given out again.
+    /// Changes the number of slots. Held slots stay with their holders; those beyond a smaller
+    /// number are not given out again.
     pub fn set_number(&self, wanted: usize) {
         let wanted = wanted.min(Semaphore::MAX_PERMITS);
         let mut number = self.0.number.lock();
         let before = std::mem::replace(&mut *number, wanted);
         if wanted >= before {
             let more = wanted - before;
-            // New places first pay off the deficit of an earlier shrink. `fetch_update` cannot fail here.
+            // New slots first pay off the deficit of an earlier reduction. `fetch_update` cannot
+            // fail here.
             let owed = self.0.owed.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |o| Some(o.saturating_sub(more)));
             self.0.free.add_permits(more.saturating_sub(owed.unwrap_or_default()));
         } else {

@@ -1,37 +1,40 @@
-//! The time that each step of the end may take, so that neither an upstream nor a disk can keep headend from ending.
+//! Time limits for each step of a shutdown, so that neither an upstream nor a disk can keep headend
+//! from ending.
 //!
-//! `config::tests::examples` holds the sum against `TimeoutStopSec` of the shipped units.
+//! The test `config::tests::examples` compares the sum with `TimeoutStopSec` of the shipped units.
 
 use std::time::Duration;
 
-/// How long a child that closed its pipes is waited for before it is asked to end.
+/// How long to wait for a child that closed its pipes to exit, before it is asked to.
 pub const ENDED: Duration = Duration::from_millis(50);
-/// How long the buffered lines of the log may take, see `telemetry::logs`.
+/// Time limit for writing the buffered lines of the log, see `telemetry::logs`.
 const LOGS: Duration = Duration::from_millis(500);
 
-/// The longest time for each step of the end, in their order.
+/// Time limits for the steps of a shutdown, in the order of the steps.
 #[derive(Clone, Copy, Debug)]
 pub struct StopTimes {
-    /// Calls in flight go on; `[server] drain-timeout` where that is shorter.
+    /// Time for calls in flight to complete; `[server] drain-timeout` applies if it is shorter.
     pub drain: Duration,
-    /// Cancelled calls send their answers.
+    /// Time for cancelled calls to send their answers.
     pub answers: Duration,
-    /// The use of limits is written; once more for the audit log, at the very end.
+    /// Time for writing the use of limits to the store, and the same time again at the very end for
+    /// the audit log.
     pub records: Duration,
-    /// An upstream's program ends after its stdin has closed.
+    /// Time for an upstream's program to exit by itself after its stdin was closed.
     pub polite: Duration,
-    /// It ends after SIGTERM.
+    /// Time for the program to exit after SIGTERM.
     pub firm: Duration,
-    /// It and all that it started are gone after SIGKILL.
+    /// Time until the program and everything that it started are gone after SIGKILL.
     pub killed: Duration,
-    /// Threads return that wait for the system: for stdin, for the address of a host.
+    /// Time for threads to return from blocking system calls, such as reading stdin or resolving a
+    /// host name.
     pub threads: Duration,
-    /// The store does what waits and closes its file.
+    /// Time for the store to complete queued operations and to close its file.
     pub store: Duration,
 }
 
 impl StopTimes {
-    /// A daemon's: its service manager waits for 45 s.
+    /// Limits for the daemon, whose service manager waits for 45 s.
     pub const DAEMON: Self = Self {
         drain: Duration::MAX,
         answers: Duration::from_secs(2),
@@ -43,7 +46,7 @@ impl StopTimes {
         store: Duration::from_secs(2),
     };
 
-    /// A stdio server's: its host waits for a few seconds, and then ends it by force.
+    /// Limits for `headend stdio`, whose host waits for a few seconds and then kills it.
     pub const PIPE: Self = Self {
         drain: Duration::from_millis(500),
         answers: Duration::from_millis(300),
@@ -55,13 +58,14 @@ impl StopTimes {
         store: Duration::from_millis(500),
     };
 
-    /// All upstreams end together; a tenth more than one of them may take.
+    /// Returns the time limit for ending all upstreams, which end in parallel: a tenth more than
+    /// one of them may take.
     pub fn upstreams(&self) -> Duration {
         let one = ENDED + self.polite + self.firm + self.killed;
         one + one / 10
     }
 
-    /// From the signal to the last step.
+    /// Returns the time from the signal to the last step, if calls may take `drain` to complete.
     pub fn total(&self, drain: Duration) -> Duration {
         let records = self.records * 2;
         self.drain.min(drain) + self.answers + records + self.upstreams() + self.threads + self.store + LOGS

@@ -1,23 +1,25 @@
-//! Log lines that peers can cause: the first ones at once, then one a minute with the number in between.
+//! Limits log lines that peers can cause: a few at once, then one a minute with the number of
+//! events in between.
 
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
-/// Time between two lines.
+/// Time after which a burst of lines ends and the next line is due.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// Counts events of one kind between log lines.
+/// A counter of events of one kind that says when a log line is due.
 #[derive(Debug)]
 pub struct Tally {
-    /// Lines at once.
+    /// Lines that may be written within one [`PAUSE`].
     most: u64,
     state: Mutex<State>,
 }
 
+/// The current burst of lines, and the events since the last line.
 #[derive(Debug, Default)]
 struct State {
-    /// When the first line of those at once was written.
+    /// Time of the first line of the current burst.
     begun: Option<Duration>,
     lines: u64,
     /// Events since the last line.
@@ -31,12 +33,13 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// So many lines at once.
+    /// Creates a tally that allows `most` lines in each [`PAUSE`].
     pub const fn of(most: u64) -> Self {
         Self { most, state: Mutex::new(State { begun: None, lines: 0, since: 0 }) }
     }
 
-    /// Counts one event. Returns the number of events since the last line, this one included, when a line is due.
+    /// Counts one event. Returns the number of events since the last line, this one included, if a
+    /// line is due.
     pub fn count(&self, now: Duration) -> Option<u64> {
         let mut state = self.state.lock();
         state.since += 1;

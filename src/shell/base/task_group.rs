@@ -1,4 +1,4 @@
-//! Tasks with a name, an owner and an end.
+//! Groups of named tasks that are stopped and awaited together.
 
 use std::future::Future;
 
@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
-/// A set of tasks that are stopped and awaited together.
+/// A set of tasks that end together. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct TaskGroup {
     tracker: TaskTracker,
@@ -15,30 +15,32 @@ pub struct TaskGroup {
 }
 
 impl TaskGroup {
-    /// Starts a task that belongs to the group.
+    /// Spawns a task that belongs to the group.
     pub fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
         let span = tracing::debug_span!("task", name);
         #[expect(clippy::disallowed_methods, reason = "the one place that spawns: tracked and named")]
         tokio::spawn(self.tracker.track_future(task.instrument(span)));
     }
 
-    /// Runs the work in a task of its own, which goes on when the caller is dropped. `None` if the work panicked.
+    /// Runs the work in a task of its own, which continues if the caller is dropped. Returns `None`
+    /// if the work panicked.
     pub async fn carry_out<T: Send + 'static>(
         &self,
         name: &'static str,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Option<T> {
         let (done, outcome) = oneshot::channel();
-        // The caller may be gone.
+        // The caller may have been dropped.
         self.spawn(name, async move { drop(done.send(work.await)) });
         outcome.await.ok()
     }
 
-    /// Fires when the group is asked to end.
+    /// Returns the token that fires when the group is asked to stop.
     pub fn stop_token(&self) -> &CancellationToken {
         &self.stop
     }
 
+    /// Asks all tasks of the group to stop.
     pub fn stop(&self) {
         self.stop.cancel();
     }

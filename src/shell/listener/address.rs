@@ -1,8 +1,9 @@
-//! Network addresses of clients, and the rate of wrong credentials of each where there are many callers.
+//! Network addresses of clients, and the rate limit for wrong credentials from each address. The
+//! limit exists only if there can be several callers.
 //!
-//! Wrong credentials never keep right ones out, since many processes and clients share an address. Too many wrong ones
-//! get 429 in place of 401; guessing 16 characters is hopeless at any rate. A stranger causes one log line a minute,
-//! with a count.
+//! Wrong credentials never keep right ones out, since many processes and clients share an address.
+//! Too many wrong ones get 429 instead of 401; guessing 16 characters is hopeless at any rate. The
+//! log has at most one line a minute about them, with a count.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -12,8 +13,8 @@ use crate::base::tally::Tally;
 use crate::config::Limits;
 use crate::policy::CallerLimiter;
 
-/// The unit that counts as one client: an IPv4 address, or the first 64 bits of an IPv6 address, since its owner
-/// chooses the rest.
+/// The unit that counts as one client: an IPv4 address, or the first 64 bits of an IPv6 address,
+/// since a client can choose the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Network(IpAddr);
 
@@ -27,7 +28,8 @@ impl From<IpAddr> for Network {
 }
 
 impl Network {
-    /// Whether this is the machine itself. The 64 bits of `::1` belong to no other address.
+    /// Returns whether this is the local machine. The first 64 bits of `::1` are zero, and no other
+    /// machine has them.
     pub fn is_loopback(self) -> bool {
         match self.0 {
             IpAddr::V4(address) => address.is_loopback(),
@@ -42,7 +44,8 @@ impl fmt::Display for Network {
     }
 }
 
-/// The rate of wrong credentials, by address. It decides how a wrong one is answered and never blocks a right one.
+/// The rate limit for wrong credentials, by address. It decides how a wrong credential is answered
+/// and never blocks a right one.
 #[derive(Debug, Default)]
 pub struct Failures {
     limit: Option<CallerLimiter>,
@@ -50,14 +53,15 @@ pub struct Failures {
 }
 
 impl Failures {
-    /// The limit of the configuration; none if every client is the local user.
+    /// Creates the limit of the configuration; there is no limit if every client is the local user.
     pub fn new(limits: &Limits, many_callers: bool) -> Self {
         let failures = limits.auth_failures;
         let limit = many_callers.then(|| CallerLimiter::new(failures, failures.count)).flatten();
         Self { limit, told: Tally::default() }
     }
 
-    /// Counts wrong credentials. Returns the time to wait after too many.
+    /// Counts a wrong credential, and logs about once a minute. Returns the time to wait if there
+    /// were too many.
     pub fn count(&self, network: Network, now: Duration) -> Option<Duration> {
         if let Some(count) = self.told.count(now) {
             tracing::warn!(client.address = %network, count, "wrong access tokens; the address is that of the latest");

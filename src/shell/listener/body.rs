@@ -1,4 +1,4 @@
-//! Response bodies: one JSON text, as slices that are written without being joined, or a stream of events.
+//! Response bodies: one JSON text, written as slices without being joined, or a stream of events.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -14,11 +14,11 @@ use http_body::{Body, Frame, SizeHint};
 use crate::listener::pace::{Busy, Phase};
 use crate::listener::pieces::Pieces;
 
-/// The body of every response.
+/// The body of a response, of the same type for all responses.
 pub enum ReplyBody {
     Slices(VecDeque<Bytes>),
     Whole(Option<Bytes>),
-    /// A stream, and the rest of its last event.
+    /// A stream of events, and the slices left of its current event.
     Events(Pin<Box<dyn Stream<Item = Pieces> + Send>>, Pieces),
 }
 
@@ -32,7 +32,7 @@ impl std::fmt::Debug for ReplyBody {
     }
 }
 
-/// A body that keeps its connection busy until it is written.
+/// A response body that keeps its connection marked as busy until it is written.
 #[derive(Debug)]
 pub struct Attended {
     body: ReplyBody,
@@ -110,7 +110,8 @@ impl Body for ReplyBody {
     }
 }
 
-/// Closes a dismissed connection after this response: a peer that never stops sending would keep it open.
+/// Adds `Connection: close` to the response if its connection was dismissed: a peer that never
+/// stops sending would otherwise keep it open.
 pub fn close_if_dismissed(response: &mut Response<ReplyBody>, phase: &Phase) {
     if phase.is_dismissed() {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));

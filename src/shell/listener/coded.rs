@@ -1,9 +1,10 @@
-//! The answer to request heads with transfer codings that the HTTP library itself refuses.
+//! Answers request heads with unsupported transfer codings with 501, even if the HTTP library
+//! refuses them itself.
 //!
-//! `hyper` accepts a list of codings that ends with `chunked`, and the guard refuses that with 501. It answers any
-//! other list with 400 before a service sees the request, and has no hook for that answer. So this stream remembers the
-//! head that is being read, and turns the library's 400 into the 501 of all other codings. Nothing else of the answer
-//! changes.
+//! `hyper` accepts a list of codings that ends with `chunked`, and the guard refuses that with 501.
+//! Any other list `hyper` answers with 400 before a service sees the request, and it has no hook
+//! for that answer. This stream therefore remembers the head that is being read, and replaces the
+//! library's 400 by the 501 of all other codings. The rest of the answer stays as it is.
 
 use std::io;
 use std::pin::Pin;
@@ -15,23 +16,25 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::wire::coding;
 
-/// Bytes of a head to remember; a longer head gets the library's answer.
+/// Bytes of a head that are remembered; a longer head gets the library's answer.
 const MAX_HEAD: usize = 16 * 1024;
-/// Bytes of that buffer that an idle connection may keep.
+/// Capacity in bytes of the head buffer that an idle connection may keep.
 const IDLE: usize = 1024;
-/// The library's status line, and one of the same length to replace it: clients ignore the reason phrase.
+/// The library's status line, and one of equal length that replaces it: clients ignore the reason
+/// phrase.
 const BAD_REQUEST: &[u8] = b"HTTP/1.1 400 Bad Request\r\n";
 const UNSUPPORTED: &[u8] = b"HTTP/1.1 501 Unsupported\r\n";
 
-/// Preparing a search costs more than searching a head.
+/// Prepared once, because preparing a search costs more than searching a head.
 static END: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\r\n\r\n"));
 
-/// A connection of a client.
+/// A client's connection that remembers the request head being read.
 #[derive(Debug)]
 pub(crate) struct Coded<S> {
     stream: S,
     /// Bytes read since the last answer began, up to the end of the head.
     head: Vec<u8>,
+    /// True once the head is complete or has [`MAX_HEAD`] bytes.
     whole: bool,
 }
 
@@ -40,13 +43,14 @@ impl<S> Coded<S> {
         Self { stream, head: Vec::new(), whole: false }
     }
 
+    /// Remembers bytes of the head.
     fn read(&mut self, bytes: &[u8]) {
         if self.whole {
             return;
         }
         let room = MAX_HEAD.saturating_sub(self.head.len()).min(bytes.len());
         let bytes = bytes.get(..room).unwrap_or_default();
-        // Nearly every head arrives whole, and what follows it is not kept.
+        // Nearly every head arrives in one piece, and bytes after it are not kept.
         if self.head.is_empty()
             && let Some(end) = END.find(bytes)
         {
@@ -64,12 +68,14 @@ impl<S> Coded<S> {
         self.whole = end.is_some() || self.head.len() == MAX_HEAD;
     }
 
-    /// The answer's first bytes with our status line; `None` when the library's stands.
+    /// Returns the answer's first bytes with our status line; `None` if the library's answer
+    /// stands.
     fn instead(&self, answer: &[u8]) -> Option<Vec<u8>> {
         let rest = answer.strip_prefix(BAD_REQUEST)?;
         is_coded(&self.head).then(|| [UNSUPPORTED, rest].concat())
     }
 
+    /// Forgets the head once an answer was written.
     fn answered<T>(&mut self, written: Poll<T>) -> Poll<T> {
         if written.is_ready() {
             self.head.clear();
@@ -80,7 +86,7 @@ impl<S> Coded<S> {
     }
 }
 
-/// Whether a head has a transfer coding besides `chunked`.
+/// Returns whether a head has a transfer coding besides `chunked`.
 fn is_coded(head: &[u8]) -> bool {
     let lines = head.split(|byte| *byte == b'\n').filter_map(|line| {
         let (name, value) = line.split_at_checked("transfer-encoding".len())?;

@@ -1,4 +1,4 @@
-//! One connection of HTTP/1 from its first byte to its end, as every listener serves it.
+//! Serves one HTTP/1 connection from its first byte to its end, for every listener.
 
 use std::convert::Infallible;
 
@@ -14,12 +14,12 @@ use super::body::{Attended, ReplyBody, close_if_dismissed};
 use super::coded::Coded;
 use super::pace::Phase;
 
-/// Serves requests until the client has no more, or until `stop` fires and the request in progress is answered. `bounds` limits
-/// the heads of requests. A request that is answered keeps its connection busy in `phase`; one that has to give way ends with
-/// that answer.
+/// Serves requests until the client sends no more, or until `stop` fires and the request in
+/// progress is answered. `bounds` sets limits for request heads. While a request is being answered,
+/// the connection is marked as busy in `phase`; a dismissed connection ends with that answer.
 ///
 /// # Errors
-/// The client goes away, or what it sends is not HTTP.
+/// The client goes away, or sends bytes that are not HTTP.
 pub async fn serve<A: Future<Output = Response<ReplyBody>>>(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     phase: &Phase,

@@ -1,5 +1,5 @@
-//! Credentials of clients over HTTP: which tokens are accepted, and whose they are. A reload exchanges the whole set; a token
-//! that stays keeps its access, and all others lose theirs.
+//! Credentials of clients over HTTP: the accepted tokens and their callers. A reload replaces the
+//! whole set; a token that stays keeps its access, and all other tokens lose theirs.
 
 use std::sync::Arc;
 
@@ -21,26 +21,28 @@ pub struct CallerAccess {
     pub access: Arc<Access>,
 }
 
-/// Each accepted token, as its digest, and its caller.
+/// The accepted tokens: the digest of each token, and its caller.
 type Tokens = Vec<(Digest, CallerAccess)>;
 
-/// The credentials of all listeners.
+/// The credentials that all listeners accept.
 #[derive(Debug)]
 pub struct Credentials {
-    /// Where a token is required.
+    /// Accepted tokens; `None` if no token is required.
     tokens: Option<Tokens>,
-    /// Every client, where none is.
+    /// The caller of every client if no token is required.
     anyone: CallerAccess,
 }
 
 impl Credentials {
-    /// `tokens` is `None` if no authentication is configured. Access ends when `giving_up` fires.
+    /// Creates the set of credentials. `tokens` is `None` if no authentication is configured.
+    /// Access ends when `giving_up` fires.
     pub fn new(tokens: Option<&[(String, Caller)]>, giving_up: &CancellationToken) -> Self {
         let nobody = Self { tokens: Some(Vec::new()), anyone: access(Caller::anyone(), Credential::Anyone, giving_up) };
         nobody.next(tokens, giving_up).0
     }
 
-    /// The credentials that replace these, and the callers who lose their access by that.
+    /// Creates the credentials that replace these, and returns them with the callers that lose
+    /// their access by the change.
     pub fn next(
         &self,
         tokens: Option<&[(String, Caller)]>,
@@ -70,10 +72,10 @@ impl Credentials {
         (Self { tokens, anyone }, gone)
     }
 
-    /// The caller of a request.
+    /// Identifies the caller of a request by its bearer token.
     ///
     /// # Errors
-    /// 401 with a challenge. It does not say which part was wrong.
+    /// A 401 response with a challenge. It does not say what was wrong.
     pub fn authenticate(&self, headers: &HeaderMap) -> Result<CallerAccess, Box<Response<ReplyBody>>> {
         let Some(tokens) = &self.tokens else { return Ok(self.anyone.clone()) };
         let token = headers.get(AUTHORIZATION).and_then(|value| {
@@ -81,7 +83,8 @@ impl Credentials {
             scheme.eq_ignore_ascii_case(b"bearer ").then_some(token.trim_ascii())
         });
         if let Some(token) = token {
-            // Constant-time comparison of equally long digests, over all tokens, whichever fits.
+            // Digests have equal lengths, each comparison takes constant time, and all tokens are
+            // compared even after a match.
             let given = Digest::of(token);
             let mut found = None;
             for (known, caller) in tokens {
@@ -101,8 +104,9 @@ fn access(caller: &Caller, credential: Credential, giving_up: &CancellationToken
     CallerAccess { caller: caller.clone(), access: Access::by(caller, credential, giving_up) }
 }
 
-/// 401 with a challenge, for a request with these headers. No authorization server issues our tokens, so the challenge names no
-/// metadata: a client that found a document without an issuer would try to register somewhere, and report that failure.
+/// Creates a 401 response with a challenge, for a request with these headers. No authorization
+/// server issues our tokens, so the challenge names no metadata: a client that found a document
+/// without an issuer would try to register somewhere, and report that failure.
 pub fn unauthorized(headers: &HeaderMap) -> Response<ReplyBody> {
     let mut response = refusal(StatusCode::UNAUTHORIZED, "a valid bearer token is required");
     let is_wrong = headers.contains_key(AUTHORIZATION);
@@ -158,7 +162,7 @@ mod tests {
         let before = Credentials::new(Some(&tokens(&[("a", "ann"), ("b", "bob"), ("c", "cy"), ("l", LOCAL)])), &end);
         let access = |token: &'static str| before.authenticate(&bearer(token)).unwrap().access;
         let [ann, bob, cy] = ["Bearer a", "Bearer b", "Bearer c"].map(access);
-        // Bob is gone, Cy has another token, and Bob's token is Dee's now.
+        // Bob is gone, Cy has another token, and Bob's old token is Dee's now.
         let (after, gone) = before.next(Some(&tokens(&[("a", "ann"), ("b", "dee"), ("d", "cy"), ("l", LOCAL)])), &end);
         let mut names: Vec<&str> = gone.iter().map(|gone| gone.caller.name()).collect();
         names.sort_unstable();

@@ -1,34 +1,36 @@
-//! File descriptors: all listeners together stay within the limit of the process.
+//! Keeps the connections of all listeners within the process's limit of file descriptors.
 //!
-//! At the start headend raises the limit of open files as far as its connection limits need and the system allows. If
-//! that is not enough, it lowers the connection limits and logs so.
+//! At the start headend raises the limit of open files as far as its connection limits need and the
+//! system allows. If that is not enough, it lowers the connection limits and logs a warning.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::config::Limits;
 use crate::listener::lobby::LEAVING;
 
-/// Descriptors for everything else at once: the store, logs, timers, pipes of a few upstreams.
+/// Descriptors reserved for all other uses: the store, logs, timers, pipes of a few upstreams.
 const OTHERS: usize = 256;
-/// Sockets and pipes of one upstream: its pool, its event streams, its sessions.
+/// Descriptors reserved for the sockets and pipes of one upstream: its connection pool, event
+/// streams and sessions.
 const PER_UPSTREAM: usize = 16;
-/// Smallest bound that a cut leaves.
+/// The smallest connection limit that a reduction leaves.
 const FEWEST: usize = 8;
 
-/// The process's limit of open files, and how much of it the configured limits may use.
+/// The process's limit of open files, and the part of it that the configured limits may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// Descriptors that the process may have open; `None`: no limit.
+    /// Descriptors that the process may have open; `None` if there is no limit.
     limit: Option<usize>,
-    /// Descriptors reserved for everything without a configured bound.
+    /// Descriptors reserved for everything without a configured limit.
     kept: usize,
-    /// Number of listeners whose connections the configuration bounds.
+    /// Number of listeners whose connections the configuration limits.
     listeners: usize,
 }
 
 impl Room {
-    /// Raises the soft limit of the process as far as needed and allowed. `fixed`: connections of listeners without a
-    /// configured bound.
+    /// Raises the soft limit of the process as far as needed and allowed, and returns the
+    /// descriptors available. `fixed` is the number of connections of listeners without a
+    /// configured limit.
     pub fn make(limits: &Limits, listeners: usize, upstreams: usize, fixed: usize) -> Self {
         let kept = OTHERS + fixed + upstreams * PER_UPSTREAM + limits.in_flight;
         let room = Self { limit: None, kept, listeners };
@@ -36,11 +38,12 @@ impl Room {
         Self { limit: raise(wanted), ..room }
     }
 
+    /// Returns the most descriptors that one listener uses.
     fn of_one(self, limits: &Limits) -> usize {
         limits.connections.saturating_add(limits.anonymous_connections).saturating_add(LEAVING)
     }
 
-    /// The limits, with fewer connections if descriptors are scarce.
+    /// Returns the limits, with fewer connections if descriptors are scarce.
     pub fn fit(self, limits: &Limits) -> Limits {
         let mut fitting = limits.clone();
         let Some(limit) = self.limit else { return fitting };
@@ -50,7 +53,7 @@ impl Room {
             return fitting;
         }
         let each = each.saturating_sub(LEAVING);
-        // A third suffices for connections that are about to show a credential.
+        // A third suffices for connections that are about to present a credential.
         fitting.anonymous_connections = limits.anonymous_connections.min(each / 3).max(FEWEST);
         fitting.connections = limits.connections.min(each.saturating_sub(fitting.anonymous_connections)).max(FEWEST);
         tracing::warn!(
@@ -63,7 +66,7 @@ impl Room {
     }
 }
 
-/// Raises the limit and returns the one in force.
+/// Raises the soft limit, and returns the limit then in force.
 fn raise(wanted: usize) -> Option<usize> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let current = current?;

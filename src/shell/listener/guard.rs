@@ -1,4 +1,5 @@
-//! Checks of a request's head: Host, Origin and its shape, before a byte of the body is read.
+//! Checks of a request head before any byte of the body is read: Host, Origin, and the shape of the
+//! head.
 
 use std::net::SocketAddr;
 
@@ -13,24 +14,24 @@ use crate::listener::reply::{refusal, refusal_and_close};
 use crate::wire::coding;
 
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
-/// Headers of a proxy that forwards another machine's request.
+/// Headers of a proxy that forwards a request from another machine.
 const FORWARDED: [&str; 4] = ["forwarded", "x-forwarded-for", "x-real-ip", "via"];
-/// Headers that decide something: sent twice, two readers could see two values. Headers that repeat the body are
-/// compared with it later.
+/// Headers that influence a decision: if one was sent twice, two readers could use different
+/// values. Headers that repeat parts of the body are compared with it later.
 const SINGLE: [&str; 5] = ["authorization", "content-type", "mcp-session-id", "last-event-id", "origin"];
 
-/// Whether a request from a loopback address claims to come from this machine: it names a loopback host, and no proxy
-/// header is there.
+/// Returns whether a request from a loopback address claims to come from this machine: it names a
+/// loopback host and has no header of a proxy.
 pub fn is_direct(headers: &HeaderMap) -> bool {
     let host = headers.get(HOST).and_then(|host| host.to_str().ok()?.parse::<Authority>().ok());
     let names_loopback = host.is_some_and(|host| LOOPBACK.iter().any(|name| host.host().eq_ignore_ascii_case(name)));
     names_loopback && !FORWARDED.iter().any(|name| headers.contains_key(*name))
 }
 
-/// The rules of one listener.
+/// The rules for request heads of one listener.
 #[derive(Debug)]
 pub struct Guard {
-    /// This listener's own host names, in the form that nearly every client writes.
+    /// Host values for this listener as nearly every client writes them.
     usual: [String; 3],
     hosts: Vec<String>,
     origins: Vec<String>,
@@ -51,8 +52,8 @@ impl Guard {
         }
     }
 
-    /// Checks Host, Origin and the shape of the head. All of this precedes authentication, so no answer reveals what
-    /// exists.
+    /// Checks Host, Origin and the shape of the head. All of this precedes authentication, so no
+    /// answer reveals what exists.
     ///
     /// # Errors
     /// The response to send.
@@ -91,7 +92,7 @@ impl Guard {
         Ok(())
     }
 
-    /// Judges a Host by its parts, and the request target against it.
+    /// Checks a Host value by its parts, and the request target against it.
     fn admit_host(&self, head: &Parts, host: &str) -> Result<(), Box<Response<ReplyBody>>> {
         let bad = |text: &str| Box::new(refusal_and_close(StatusCode::BAD_REQUEST, text));
         let authority: Authority = host.parse().map_err(|_| bad("bad Host header"))?;
@@ -99,7 +100,7 @@ impl Guard {
             return Err(bad("bad Host header"));
         }
         if let Some(target) = head.uri.authority() {
-            // An absolute target must be this server: the gateway is no proxy.
+            // An absolute target must name this server: the gateway is no proxy.
             if head.method == Method::CONNECT || !target.as_str().eq_ignore_ascii_case(authority.as_str()) {
                 return Err(bad("the request target is not this server"));
             }
@@ -112,6 +113,8 @@ impl Guard {
         self.admit_origin(&head.headers, &authority)
     }
 
+    /// Returns whether a Host is loopback with this listener's port, or is allowed by the
+    /// configuration.
     fn allows_host(&self, authority: &Authority, port: Option<u16>) -> bool {
         let name = authority.host().to_ascii_lowercase();
         let port_fits = port.is_none_or(|port| port == self.port);
@@ -119,7 +122,8 @@ impl Guard {
             || self.hosts.iter().any(|allowed| *allowed == name || *allowed == authority.as_str().to_ascii_lowercase())
     }
 
-    /// An Origin must be this server's own or a configured one. Programs other than browsers send none.
+    /// Checks that an Origin is this server's own or a configured one. Programs other than browsers
+    /// send none.
     fn admit_origin(&self, headers: &HeaderMap, authority: &Authority) -> Result<(), Box<Response<ReplyBody>>> {
         let mut origins = headers.get_all(ORIGIN).iter();
         let Some(origin) = origins.next() else { return Ok(()) };
@@ -133,10 +137,11 @@ impl Guard {
     }
 }
 
-/// The port of a Host without user info. The `http` crate accepts any text as a port and returns `None` for text that
-/// is not a number.
+/// Returns the port in a Host value without user info. The `http` crate accepts any text as a port
+/// and returns `None` for text that is not a number.
 ///
-/// RFC 3986, 3.2.3, allows an empty port. No client sends one, so a sender of one may be odd in other ways too.
+/// RFC 3986, section 3.2.3, allows an empty port. No client sends one, so a sender of one may be
+/// odd in other ways too.
 ///
 /// # Errors
 /// The port has characters other than digits, or is not between 1 and 65535.

@@ -1,22 +1,29 @@
-//! Connections without a valid credential so far: every listener counts and bounds them apart from all others.
+//! Connections that have not presented a valid credential yet. Every listener counts and limits
+//! them separately from all others.
 //!
-//! A new connection always gets in. If the lobby is full, the oldest connection without a request in progress gives
-//! way, or the oldest of all if each has one. So a stranger who opens connections displaces mostly his own. A client
-//! with a valid credential needs the lobby only until its first head is judged: a connection whose request has arrived
-//! is served before it gives way. A connection that gives way gets 503 unless another answer is under way.
+//! A new connection always gets in. If the lobby is full, the oldest connection without a request
+//! in progress is dismissed, or the oldest of all if each has one. So a stranger who opens
+//! connections mostly displaces their own. A client with a valid credential needs the lobby only
+//! until its first head is checked: a connection whose request has arrived is served before it is
+//! closed. A dismissed connection gets 503 unless another answer is being written.
 //!
-//! Without a file descriptor nothing can be accepted. Each listener keeps a spare one, with which it takes one more connection: those
-//! of operators (metrics, admin socket) are served, others get 503.
+//! Without a free file descriptor nothing can be accepted. Each listener keeps a spare descriptor,
+//! with which it accepts one more connection: listeners for operators (metrics, admin socket) serve
+//! it, others answer 503.
 //!
-//! With its first valid credential a connection leaves the lobby and takes a slot of its caller; without a free slot it
-//! gets 503 and is closed.
+//! With its first valid credential a connection leaves the lobby and takes a slot of its caller;
+//! without a free slot it gets 503 and is closed.
 //!
-//! | listener | valid credential | bounds in the lobby | bounds afterwards |
-//! |---|---|---|---|
-//! | MCP, HTTP+SSE | bearer token (mode "none": any admitted request) | `anonymous-connections`, `connections-per-ip` of one address | `max-connections`, of which our own user leaves a quarter to other callers; `connections-per-caller` |
-//! | console | the cookie of a session | 64 | 128 |
-//! | metrics | none | 64 | |
-//! | admin socket | the user, whom the kernel names | 64 before the hello, 32 of one user | `connections-per-caller`, our own user without limit |
+//! Each listener has its own kind of valid credential, limits in the lobby, and limits afterwards:
+//!
+//! - MCP and HTTP+SSE: a bearer token (with mode "none" any admitted request). In the lobby
+//!   `anonymous-connections`, of which one address has `connections-per-ip`; afterwards
+//!   `max-connections`, of which our own user leaves a quarter to other callers, and
+//!   `connections-per-caller`.
+//! - Console: the cookie of a session. 64 connections in the lobby, 128 afterwards.
+//! - Metrics: no credential. 64 connections in the lobby.
+//! - Admin socket: the user, whom the kernel names. 64 connections before the hello, 32 of one
+//!   user; afterwards `connections-per-caller`, with no limit for our own user.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
@@ -39,32 +46,34 @@ use crate::listener::address::Network;
 use crate::listener::pace::Phase;
 use crate::telemetry::metrics::{Metrics, Shortage};
 
-/// Dismissed connections that have not ended yet; at this number the listener accepts no more until some have.
+/// Most dismissed connections that have not ended yet; at this number the listener accepts no more
+/// until some have.
 pub const LEAVING: usize = 16;
 
-/// How long a connection that has the spare descriptor may take to be accepted, and to take its refusal.
+/// Time limit for accepting a connection with the spare descriptor, and for writing its refusal.
 const LAST_TIME: Duration = Duration::from_millis(100);
 const NO_DESCRIPTOR: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
     retry-after: 1\r\nconnection: close\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: 72\r\n\r\n\
     headend has no file descriptor left for this connection; try again soon\n";
 
-/// Bounds of a lobby. A bound of zero counts as one.
+/// Limits of a lobby. A limit of zero counts as one.
 #[derive(Clone, Copy, Debug)]
 pub struct LobbyLimits {
-    /// Connections in the lobby.
+    /// Most connections in the lobby.
     pub all: usize,
-    /// Those of one origin.
+    /// Most connections of one origin.
     pub per_origin: usize,
 }
 
 impl LobbyLimits {
-    /// Most file descriptors that the lobby uses.
+    /// Returns the most file descriptors that the lobby uses.
     pub const fn descriptors(self) -> usize {
         self.all.saturating_add(LEAVING)
     }
 }
 
-/// The anonymous connections of one listener, by origin: a network address or a user.
+/// The connections of one listener without a valid credential, by origin: a network address or a
+/// user.
 #[derive(Debug)]
 pub struct Lobby<K> {
     listener: &'static str,
@@ -73,8 +82,9 @@ pub struct Lobby<K> {
     metrics: Option<Metrics>,
     displaced: Tally,
     failed: Tally,
+    /// A file that is open only so that its descriptor can be used when none is left.
     spare: Mutex<Option<File>>,
-    /// Whether the connection with the spare descriptor is served.
+    /// True if the connection with the spare descriptor is served.
     is_for_operators: bool,
 }
 
@@ -83,19 +93,21 @@ pub struct Lobby<K> {
 pub struct Accepted<S> {
     pub stream: S,
     pub room: Slot,
-    /// It has the spare descriptor.
+    /// True if the connection uses the spare descriptor.
     pub is_last: bool,
 }
 
+/// The connections in a lobby.
 #[derive(Debug)]
 struct Inner<K> {
     limits: LobbyLimits,
+    /// The number of the next connection.
     next: u64,
     guests: BTreeMap<u64, (K, Phase)>,
     by_origin: HashMap<K, BTreeSet<u64>>,
 }
 
-/// A connection in the lobby; dropping this removes it.
+/// A connection in the lobby; dropping the value removes it.
 #[derive(Debug)]
 pub struct Guest<K: Copy + Eq + Hash> {
     lobby: Arc<Lobby<K>>,
@@ -105,12 +117,13 @@ pub struct Guest<K: Copy + Eq + Hash> {
 }
 
 impl<K: Copy + Eq + Hash> Lobby<K> {
-    /// The lobby of a listener; `listener` is its name in the log. `metrics` counts the connections that give way.
+    /// Creates the lobby of a listener; `listener` is its name in the log. `metrics` counts the
+    /// dismissed connections.
     pub fn new(listener: &'static str, limits: LobbyLimits, metrics: Option<Metrics>) -> Arc<Self> {
         Self::make(listener, limits, metrics, false)
     }
 
-    /// The lobby of a listener for operators, who look when something is wrong.
+    /// Creates the lobby of a listener for operators, who look when something is wrong.
     pub fn for_operators(listener: &'static str, limits: LobbyLimits, metrics: Metrics) -> Arc<Self> {
         Self::make(listener, limits, Some(metrics), true)
     }
@@ -134,12 +147,13 @@ impl<K: Copy + Eq + Hash> Lobby<K> {
         })
     }
 
-    /// Makes room for one connection, if there is a spare descriptor.
+    /// Closes the spare file, which frees a descriptor for one connection. Returns whether there
+    /// was one.
     fn give_up_spare(&self) -> bool {
         self.spare.lock().take().is_some()
     }
 
-    /// Sees to the spare descriptor.
+    /// Opens the spare file if it is closed.
     fn keep_spare(&self) {
         let mut spare = self.spare.lock();
         if spare.is_none() {
@@ -147,13 +161,14 @@ impl<K: Copy + Eq + Hash> Lobby<K> {
         }
     }
 
-    /// Puts other bounds in force. With smaller ones the next connection makes the oldest give way, as always.
+    /// Changes the limits. Connections beyond smaller limits are dismissed when the next one
+    /// enters.
     pub fn set_limits(&self, limits: LobbyLimits) {
         self.inner.lock().limits = limits;
         self.room.set_number(limits.descriptors().max(1));
     }
 
-    /// Lets a connection in that no listener has accepted, once there is room.
+    /// Admits a connection that no listener has accepted, once there is room.
     #[cfg(any(test, feature = "testing"))]
     pub async fn let_in(self: &Arc<Self>, origin: K) -> Guest<K> {
         let room = self.room.take().await;
@@ -178,6 +193,7 @@ impl<K: Copy + Eq + Hash> Lobby<K> {
         Guest { lobby: Arc::clone(self), number, phase, _room: room }
     }
 
+    /// Counts and logs a dismissed connection.
     fn displaced(&self, limit: &'static str) {
         if let Some(metrics) = &self.metrics {
             metrics.limit_hit(limit);
@@ -193,7 +209,7 @@ impl<K: Copy + Eq + Hash> Lobby<K> {
         }
     }
 
-    /// Logs a failed `accept`.
+    /// Logs a failed `accept`, about once a minute.
     fn not_accepted(&self, error: &io::Error) {
         if let Some(count) = self.failed.count(clock::uptime()) {
             tracing::warn!(listener = self.listener, error = %error, count, "connection not accepted");
@@ -202,7 +218,8 @@ impl<K: Copy + Eq + Hash> Lobby<K> {
 }
 
 impl<K: Copy + Eq + Hash> Lobby<K> {
-    /// The next connection that `accept` gives.
+    /// Waits for the next connection from `accept`. Logs failures and tries again, with the spare
+    /// descriptor if none is left.
     pub async fn next<S, A>(&self, accept: impl Fn() -> A) -> Accepted<S>
     where
         A: Future<Output = io::Result<S>>,
@@ -224,14 +241,15 @@ impl<K: Copy + Eq + Hash> Lobby<K> {
                     return Accepted { stream, room, is_last: true };
                 }
             }
-            // Resources are scarce: connections can end meanwhile.
+            // Resources are scarce; some connections may end meanwhile.
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
 }
 
 impl Lobby<Network> {
-    /// Hands on the connections of a listener until `stop` fires. They end by themselves.
+    /// Accepts the connections of a listener until `stop` fires, and passes them to `connected`.
+    /// They end by themselves.
     pub async fn serve(
         self: &Arc<Self>,
         listener: TcpListener,
@@ -249,12 +267,12 @@ impl Lobby<Network> {
     }
 }
 
-/// Says that there is no descriptor for this connection, and ends it.
+/// Answers that there is no descriptor for this connection, and closes it.
 async fn turn_away(mut stream: TcpStream) {
     let talk = async {
         stream.write_all(NO_DESCRIPTOR).await?;
         stream.shutdown().await?;
-        // Bytes that nothing reads would make the kernel take the answer back.
+        // Bytes left unread would make the kernel discard the answer.
         let mut rest = [0; 512];
         while stream.read(&mut rest).await? > 0 {}
         Ok::<_, io::Error>(())
@@ -264,7 +282,8 @@ async fn turn_away(mut stream: TcpStream) {
 }
 
 impl<K: Copy + Eq + Hash> Inner<K> {
-    /// The connection that gives way to the newest if a bound is passed, and the key of that bound.
+    /// Returns the connection to dismiss if a limit is exceeded, and the configuration key of that
+    /// limit. The newest connection is never chosen.
     fn victim(&self, origin: K, newest: u64) -> Option<(u64, &'static str)> {
         let limits = self.limits;
         let own = self.by_origin.get(&origin)?;
@@ -276,13 +295,14 @@ impl<K: Copy + Eq + Hash> Inner<K> {
         Some((oldest, "anonymous-connections"))
     }
 
-    /// The first without a request in progress, else the first.
+    /// Returns the first connection without a request in progress, else the first.
     fn oldest(&self, numbers: impl Iterator<Item = u64> + Clone, newest: u64) -> Option<u64> {
         let mut others = numbers.filter(|number| *number != newest);
         let is_idle = |number: &u64| self.guests.get(number).is_some_and(|(_, phase)| !phase.is_busy());
         others.clone().find(is_idle).or_else(|| others.next())
     }
 
+    /// Removes a connection that is still in the lobby.
     fn remove(&mut self, number: u64) -> Option<Phase> {
         let (origin, phase) = self.guests.remove(&number)?;
         if let Some(own) = self.by_origin.get_mut(&origin) {
@@ -307,7 +327,7 @@ impl<K: Copy + Eq + Hash> Drop for Guest<K> {
     }
 }
 
-/// State of one connection: in the lobby, or with a slot `P` among those with a valid credential.
+/// The state of a connection: in the lobby, or with a slot `P` after a valid credential.
 #[derive(Debug)]
 pub struct Standing<K: Copy + Eq + Hash, P> {
     guest: Mutex<Option<Guest<K>>>,
@@ -319,8 +339,8 @@ impl<K: Copy + Eq + Hash, P> Standing<K, P> {
         Self { guest: Mutex::new(Some(guest)), place: OnceLock::new() }
     }
 
-    /// A valid credential was shown: takes the slot that the connection keeps from here on. `false` if no slot is free;
-    /// then the connection has to be closed.
+    /// Takes the slot that the connection keeps from its first valid credential on, and leaves the
+    /// lobby. Returns `false` if no slot is free; then the connection has to be closed.
     pub fn settle(&self, take: impl FnOnce() -> Option<P>) -> bool {
         let place = self.place.get_or_init(|| {
             let place = take()?;
@@ -390,7 +410,7 @@ mod tests {
         let guest = enter(&lobby, 1).await;
         let phase = guest.phase().clone();
         let standing = Standing::new(guest);
-        // The connection was dismissed while its request was read.
+        // The connection was dismissed while its request was being read.
         let _next = enter(&lobby, 1).await;
         assert!(phase.is_dismissed());
         assert!(standing.settle(|| Some(())) && !phase.is_dismissed());

@@ -1,6 +1,8 @@
-//! Time limits of a client's connection: for its first byte, for a head, between requests, and for reading our answer.
+//! Time limits of a client's connection: for its first byte, for a request head, between requests,
+//! and for reading our answer.
 //!
-//! The HTTP library has one limit for all of these. A pooled connection needs minutes; a slow head deserves seconds.
+//! The HTTP library has a single limit for all of these. A pooled connection needs minutes; a slow
+//! head deserves seconds.
 
 use std::io;
 use std::pin::Pin;
@@ -13,7 +15,8 @@ use futures_util::task::AtomicWaker;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-/// The limits. `first_byte` also applies between requests, until a credential was valid.
+/// The time limits. `first_byte` also applies between requests, until a valid credential was
+/// presented.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
     pub first_byte: Duration,
@@ -22,48 +25,52 @@ pub struct Patience {
     pub write: Duration,
 }
 
-/// Connected, without a byte so far.
+/// Connected, no byte received yet.
 const FRESH: u8 = 0;
 /// Between two requests.
 const IDLE: u8 = 1;
-/// A head has begun.
+/// A head has begun to arrive.
 const HEAD: u8 = 2;
-/// A request is being served; its body has a limit of its own.
+/// A request is being served; its body has a time limit of its own.
 const BUSY: u8 = 3;
 
-/// A valid credential was shown, or none is required.
+/// A valid credential was presented, or none is required.
 const KNOWN: u8 = 0;
 const ANONYMOUS: u8 = 1;
 /// Anonymous, and dismissed.
 const DISMISSED: u8 = 2;
 
-/// Answer to a connection that gives way before its head is complete (RFC 9110, 15.6.4).
+/// The answer to a connection that is dismissed before its head is complete (RFC 9110, section
+/// 15.6.4).
 const GIVE_WAY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\n\
     content-type: text/plain\r\ncontent-length: 21\r\n\r\ntoo many connections\n";
-/// Answer to a head that was too slow (RFC 9110, 15.5.9).
+/// The answer to a head that arrived too slowly (RFC 9110, section 15.5.9).
 const TOO_SLOW: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
-/// State of a connection, and whether a valid credential was shown on it.
+/// The state of a connection, and whether a valid credential was presented on it. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Phase(Arc<State>);
 
+/// The state that clones of a [`Phase`] share.
 #[derive(Debug, Default)]
 struct State {
+    /// [`FRESH`], [`IDLE`], [`HEAD`] or [`BUSY`].
     doing: AtomicU8,
+    /// [`KNOWN`], [`ANONYMOUS`] or [`DISMISSED`].
     standing: AtomicU8,
-    /// The connection's task, while it is anonymous and waits.
+    /// The connection's task, while the connection is anonymous and waits.
     task: AtomicWaker,
 }
 
 impl Phase {
-    /// The phase of a connection without a credential so far.
+    /// Creates the state of a connection without a credential so far.
     pub fn anonymous() -> Self {
         let phase = Self::default();
         phase.0.standing.store(ANONYMOUS, Ordering::Relaxed);
         phase
     }
 
-    /// Marks a request as begun; the connection is idle again when the value is dropped.
+    /// Marks the connection as busy with a request, until the value is dropped.
     pub fn busy(&self) -> Busy {
         self.0.doing.store(BUSY, Ordering::Relaxed);
         Busy(self.clone())
@@ -73,12 +80,14 @@ impl Phase {
         self.0.doing.load(Ordering::Relaxed) == BUSY
     }
 
-    /// Marks the connection as authenticated. This cancels a dismissal that the connection has not seen yet.
+    /// Marks the connection as authenticated. This cancels a dismissal that the connection has not
+    /// noticed yet.
     pub fn known(&self) {
         self.0.standing.store(KNOWN, Ordering::Release);
     }
 
-    /// Dismisses the connection: it ends while it waits for its peer, or with its next answer.
+    /// Dismisses an anonymous connection: it ends at once if it waits for its peer, else after its
+    /// next answer.
     pub fn dismiss(&self) {
         let anonymous = self.0.standing.compare_exchange(ANONYMOUS, DISMISSED, Ordering::AcqRel, Ordering::Relaxed);
         if anonymous.is_ok() {
@@ -90,7 +99,8 @@ impl Phase {
         self.0.standing.load(Ordering::Acquire) == DISMISSED
     }
 
-    /// Ready once the connection is dismissed. An authenticated connection is never woken for it.
+    /// Is ready once the connection is dismissed. An authenticated connection is never woken for
+    /// it.
     pub fn poll_dismissed(&self, cx: &mut Context<'_>) -> Poll<()> {
         match self.0.standing.load(Ordering::Acquire) {
             KNOWN => return Poll::Pending,
@@ -101,7 +111,7 @@ impl Phase {
     }
 }
 
-/// One request in progress.
+/// A request in progress; dropping it marks the connection as idle.
 #[derive(Debug)]
 pub struct Busy(Phase);
 
@@ -111,7 +121,7 @@ impl Drop for Busy {
     }
 }
 
-/// A stream that fails with [`io::ErrorKind::TimedOut`] when a limit passes.
+/// A stream whose reads and writes fail with [`io::ErrorKind::TimedOut`] when a time limit passes.
 #[derive(Debug)]
 pub struct Paced<S> {
     stream: S,
@@ -121,7 +131,7 @@ pub struct Paced<S> {
     writing: Timer,
 }
 
-/// A timer that knows its purpose.
+/// A timer that remembers the phase it was set for.
 #[derive(Debug, Default)]
 struct Timer {
     sleep: Option<Pin<Box<Sleep>>>,
@@ -129,7 +139,7 @@ struct Timer {
 }
 
 impl Timer {
-    /// Sets the timer unless it runs for this purpose already. Ready when the time is over.
+    /// Starts the timer unless it already runs for this purpose. Ready when the time is over.
     fn poll(&mut self, purpose: u8, time: Duration, cx: &mut Context<'_>) -> Poll<()> {
         let until = || Instant::now() + time;
         let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until())));
@@ -140,14 +150,16 @@ impl Timer {
         sleep.as_mut().poll(cx)
     }
 
-    /// Wakes the task within that time, so that the stream sets the timer for whatever it waits for by then.
+    /// Makes sure that the task wakes within that time, so that the stream then sets the timer for
+    /// the phase it is in.
     ///
-    /// hyper polls for bytes while it serves a request, and not again afterwards: without this an idle connection would
-    /// have no limit. A running timer serves as well, which saves setting one with each request.
+    /// hyper polls for bytes while it serves a request, and not again afterwards: without this
+    /// wake-up an idle connection would have no limit. A running timer is left as it is, which
+    /// saves setting one with each request.
     fn watch(&mut self, time: Duration, cx: &mut Context<'_>) {
         self.armed_for = None;
         if self.sleep.as_ref().is_none_or(|sleep| sleep.is_elapsed()) {
-            // A timer that was just set is not over.
+            // A timer that was just set cannot have elapsed.
             let _: Poll<()> = self.poll(BUSY, time, cx);
         }
     }
@@ -163,6 +175,7 @@ impl<S> Paced<S> {
         if is_known { self.patience.idle } else { self.patience.first_byte }
     }
 
+    /// Applies the limit for writing, and fails if the connection was dismissed.
     fn wrote<T>(&mut self, written: Poll<io::Result<T>>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.writing.armed_for = None;
@@ -176,12 +189,13 @@ impl<S> Paced<S> {
 }
 
 impl<S: AsyncWrite + Unpin> Paced<S> {
-    /// Ends the connection. Before a complete head it writes an answer as far as that fits without waiting, unless an
-    /// earlier answer is still being written.
+    /// Ends the connection. Before a complete head it first writes an answer, as far as that fits
+    /// without waiting, unless an earlier answer is still being written.
     fn end(&mut self, answer: &[u8], why: io::ErrorKind, cx: &mut Context<'_>) -> io::Error {
         let before_head = matches!(self.phase.0.doing.load(Ordering::Relaxed), FRESH | HEAD);
         if before_head && self.writing.armed_for.is_none() {
-            // The answer is short and the socket's buffer empty. A peer that does not read it gets none.
+            // The answer is short and the socket's buffer empty. A peer that does not read it gets
+            // none.
             drop(Pin::new(&mut self.stream).poll_write(cx, answer));
         }
         why.into()
@@ -257,7 +271,7 @@ mod tests {
         (Paced::new(ours, PATIENCE, phase.clone()), theirs, phase)
     }
 
-    /// Seconds until a read fails.
+    /// Returns the seconds until a read fails.
     async fn patience_of(paced: &mut Paced<DuplexStream>) -> u64 {
         let start = Instant::now();
         let error = paced.read_u8().await.map_err(|error| error.kind());
@@ -290,7 +304,8 @@ mod tests {
         }
     }
 
-    /// The text that a peer gets when its connection is dismissed after these bytes, and the error of its next read.
+    /// Returns the text that a peer gets when its connection is dismissed after these bytes, and
+    /// the error of its next read.
     async fn farewell(phase: Phase, bytes: &[u8], busy: bool) -> (String, io::ErrorKind) {
         let (ours, mut theirs) = duplex(512);
         let mut paced = Paced::new(ours, PATIENCE, phase.clone());

@@ -1,5 +1,5 @@
-//! One message as slices that are written one after the other. A large result is never copied into its envelope, so it
-//! needs no memory beyond the bytes counted when they were read.
+//! Messages as slices that are written one after the other. A large result is never copied into its
+//! envelope, so it needs no memory beyond the bytes counted when they were read.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 
@@ -11,10 +11,11 @@ use crate::wire::sse;
 
 use std::sync::Arc;
 
-/// Results of this size and more are written beside their envelope, not copied into it.
+/// Size in bytes from which results are written beside their envelope instead of being copied into
+/// it.
 const APART_FROM: usize = COUNTED_FROM;
 
-/// The slices of a message or an event; an empty slice counts as none.
+/// The slices of a message or an event. Empty slices are skipped.
 #[derive(Clone, Debug, Default)]
 pub struct Pieces([Bytes; 5]);
 
@@ -25,7 +26,7 @@ impl From<Bytes> for Pieces {
 }
 
 impl Pieces {
-    /// The answer to the request with that id.
+    /// Encodes the response to the request with this id.
     pub fn answer(id: &RawJson, answer: Answer) -> Self {
         let end = Bytes::from_static(b"}");
         match answer.outcome {
@@ -36,7 +37,7 @@ impl Pieces {
         }
     }
 
-    /// The message, of up to three slices, as an event.
+    /// Wraps the message, of up to three slices, in an event with this id and name.
     pub fn event(self, id: Option<&str>, name: Option<&str>) -> Self {
         let Self([head, body, tail, ..]) = self;
         if head.len() + body.len() + tail.len() < APART_FROM {
@@ -45,29 +46,29 @@ impl Pieces {
         Self([sse::event_head(id, name), head, body, tail, Bytes::from_static(b"\n\n")])
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     pub fn len(&self) -> usize {
         self.0.iter().map(Bytes::len).sum()
     }
 
-    /// Removes and returns the first slice.
+    /// Removes and returns the first slice that is not empty.
     pub fn pop(&mut self) -> Option<Bytes> {
         self.0.iter_mut().find(|slice| !slice.is_empty()).map(std::mem::take)
     }
 
-    /// All slices.
+    /// Iterates over the slices that are not empty.
     pub fn slices(mut self) -> impl Iterator<Item = Bytes> {
         std::iter::from_fn(move || self.pop())
     }
 
-    /// Appends the bytes to a buffer.
+    /// Appends all bytes to a buffer.
     pub fn copy_to(&self, out: &mut BytesMut) {
         self.0.iter().for_each(|slice| out.put_slice(slice));
     }
 }
 
-/// A message in the queue of a client that may read slowly. Small messages, of which a queue has many, take room here;
-/// large ones have theirs.
+/// A message in the queue of a client that may read slowly. Small messages, of which a queue has
+/// many, are counted in the budget here; the bytes of large ones are counted already.
 #[derive(Debug)]
 pub struct Queued {
     pub message: Pieces,

@@ -1,4 +1,5 @@
-//! Ends connections of slow readers and bodies of slow writers while room for messages is short.
+//! Ends the connections of slow readers, and the request bodies of slow senders, while room for
+//! messages is short.
 
 use std::io;
 use std::pin::Pin;
@@ -12,18 +13,20 @@ use tokio::time::{Instant, Sleep};
 use crate::base::budget::{Budget, COUNTED_FROM};
 use crate::base::callers::CallerNumber;
 
-/// A client must read [`LEAST`] bytes of what waits for it within this time, and send so many of a
-/// body.
+/// Time within which a client must read [`LEAST`] bytes of the data waiting for it, or send as many
+/// of a body.
 const TIME: Duration = Duration::from_secs(5);
-/// In bytes. The kernel accepts bytes for a reading client in no smaller portions.
+/// Least number of bytes in each [`TIME`]. The kernel accepts bytes for a reading client in no
+/// smaller portions.
 const LEAST: usize = 64 * 1024;
 
-/// A stream whose writes fail with [`io::ErrorKind::TimedOut`] when the client is too slow and room is short.
+/// A stream whose writes fail with [`io::ErrorKind::TimedOut`] if the client is too slow while room
+/// is short.
 #[derive(Debug)]
 pub struct Pressed<S> {
     stream: S,
     budget: Arc<Budget>,
-    /// Runs while bytes wait for the client.
+    /// Set while bytes wait for the client.
     timer: Option<Pin<Box<Sleep>>>,
     /// Bytes that the client took since the timer was set.
     taken: usize,
@@ -34,6 +37,7 @@ impl<S> Pressed<S> {
         Self { stream, budget, timer: None, taken: 0 }
     }
 
+    /// Counts the bytes that were written, and fails if the client took too few in time.
     fn wrote(
         &mut self,
         offered: usize,
@@ -91,22 +95,23 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Pressed<S> {
     passes_on!();
 }
 
-/// The pace of a body, or of a line, that is being received.
+/// The rate at which a body or a line is received.
 #[derive(Debug)]
 pub struct BodyPace {
-    /// When the body must have brought [`LEAST`] bytes more.
+    /// Deadline for the next [`LEAST`] bytes.
     until: Instant,
+    /// Bytes received in the current period.
     brought: usize,
 }
 
 impl BodyPace {
-    /// The pace of a body that begins now.
+    /// Starts the measurement for a body that begins now.
     pub fn new() -> Self {
         Self { until: Instant::now() + TIME, brought: 0 }
     }
 
-    /// Counts bytes of a body of which there are `received` by now. A body that takes no room yet
-    /// may take its time.
+    /// Counts new bytes of a body of which `received` bytes have arrived in all. While a body is
+    /// too small to need room, its period starts anew.
     pub fn count(&mut self, bytes: usize, received: usize) {
         self.brought += bytes;
         if self.brought >= LEAST || received < COUNTED_FROM {
@@ -114,8 +119,8 @@ impl BodyPace {
         }
     }
 
-    /// Waits until the body is too slow for the room that it takes: it brings less than 64 KiB
-    /// in 5 s while room is short for its caller. Never resolves for a body that takes no room.
+    /// Waits until the body is too slow for the room that it takes: it brings less than 64 KiB in 5
+    /// s while room is short for its caller. Never resolves for a body that takes no room.
     pub async fn wait_until_too_slow(&mut self, received: usize, budget: &Budget, caller: &CallerNumber) {
         if received < COUNTED_FROM {
             std::future::pending::<()>().await;

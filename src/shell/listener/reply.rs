@@ -1,4 +1,4 @@
-//! HTTP responses: one table from answers and refusals to status, headers and body.
+//! HTTP responses for answers and refusals: status, headers and body.
 
 use std::collections::VecDeque;
 
@@ -16,17 +16,17 @@ use crate::wire::raw::RawJson;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// A refusal before any JSON-RPC message was read: a JSON-RPC error without an id.
+/// Refuses a request before any JSON-RPC message was read, with a JSON-RPC error without an id.
 pub fn refusal(status: StatusCode, message: &str) -> Response<ReplyBody> {
     json(status, encode_error(None, &error_object(code::INVALID_REQUEST, message, None)))
 }
 
-/// A refusal that also closes the connection.
+/// Refuses a request and closes the connection.
 pub fn refusal_and_close(status: StatusCode, message: &str) -> Response<ReplyBody> {
     closing(refusal(status, message))
 }
 
-/// Closes the connection after the response.
+/// Adds `Connection: close` to a response.
 pub fn closing(mut response: Response<ReplyBody>) -> Response<ReplyBody> {
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response
@@ -38,14 +38,15 @@ pub fn method_not_allowed(allow: &'static str) -> Response<ReplyBody> {
     response
 }
 
-/// A refusal for abuse of the transport or lack of room, with the time to wait.
+/// Refuses a request for abuse of the transport or lack of room, with the seconds to wait.
 pub fn retry_later(status: StatusCode, seconds: u64, message: &str) -> Response<ReplyBody> {
     let mut response = refusal(status, message);
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
     response
 }
 
-/// A refusal for lack of room; the rest of the body is not read.
+/// Refuses a request for lack of memory, and closes the connection without reading the rest of the
+/// body.
 pub fn no_room() -> Response<ReplyBody> {
     let text = "the gateway's memory for messages is used up; send the request again later";
     closing(retry_later(StatusCode::SERVICE_UNAVAILABLE, 1, text))
@@ -61,14 +62,14 @@ pub fn json(status: StatusCode, body: Bytes) -> Response<ReplyBody> {
     response
 }
 
-/// An answer to the request with that id.
+/// Answers the request with this id. The status is that of a failure, else 200.
 pub fn answer(id: &RawJson, answer: Answer) -> Response<ReplyBody> {
     let failed = answer.outcome.is_err().then_some(answer.status).flatten();
     let status = failed.and_then(|status| StatusCode::from_u16(status).ok()).unwrap_or(StatusCode::OK);
     slices(status, Pieces::answer(id, answer).slices().collect())
 }
 
-/// A JSON body in slices.
+/// Responds with a JSON body that consists of slices.
 pub fn slices(status: StatusCode, slices: VecDeque<Bytes>) -> Response<ReplyBody> {
     if let (Some(whole), 1) = (slices.front(), slices.len()) {
         return json(status, whole.clone());
@@ -80,7 +81,7 @@ pub fn slices(status: StatusCode, slices: VecDeque<Bytes>) -> Response<ReplyBody
     response
 }
 
-/// A stream of events.
+/// Responds with a stream of events.
 pub fn events<E: Into<Pieces> + 'static>(
     stream: impl futures_util::Stream<Item = E> + Send + 'static,
 ) -> Response<ReplyBody> {

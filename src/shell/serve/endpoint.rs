@@ -1,5 +1,6 @@
-//! One HTTP request: from its head through the ladder of checks to an answer. The order of the rungs is the order in
-//! which the first failing one answers; those about the message itself are in [`crate::engine::client`].
+//! Handles one HTTP request, from its head through all checks to an answer. If several checks would
+//! fail, the first one in this order answers. Checks of the message itself are in
+//! [`crate::engine::client`].
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -55,7 +56,7 @@ static SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 static PARENT: HeaderName = HeaderName::from_static(trace::PARENT);
 static STATE: HeaderName = HeaderName::from_static(trace::STATE);
 
-/// Everything that the rungs after authentication need to know of a request.
+/// A request that passed authentication, with everything that later checks need to know about it.
 struct Received<'a> {
     front: &'a Arc<Front>,
     seat: &'a Seat,
@@ -63,10 +64,11 @@ struct Received<'a> {
     caller: Caller,
     access: Arc<Access>,
     profile: Option<Arc<str>>,
+    /// True if the Accept header allows an event stream.
     accepts_events: bool,
 }
 
-/// Answers one HTTP request.
+/// Answers one HTTP request, to the endpoint or to HTTP+SSE.
 pub(crate) async fn handle(front: &Arc<Front>, request: HttpRequest<Incoming>, seat: &Seat) -> Reply {
     let (head, body) = request.into_parts();
     match admit(front, &head, seat) {
@@ -89,12 +91,13 @@ pub(crate) async fn handle(front: &Arc<Front>, request: HttpRequest<Incoming>, s
     }
 }
 
+/// The service that a request is for, with its caller.
 enum Route {
     Endpoint { profile: Option<Arc<str>>, caller: CallerAccess },
     LegacySse { path: legacy_sse::Path, caller: CallerAccess },
 }
 
-/// Rungs 3 to 6: Host and Origin, path and method, credentials.
+/// Checks Host and Origin, path and method, then credentials. Returns the addressed service.
 fn admit(front: &Arc<Front>, head: &Parts, seat: &Seat) -> Result<Route, Box<Reply>> {
     front.terms.load().guard.admit(head)?;
     let path = head.uri.path();
@@ -113,7 +116,7 @@ fn admit(front: &Arc<Front>, head: &Parts, seat: &Seat) -> Result<Route, Box<Rep
     Ok(Route::Endpoint { profile, caller: front.authenticate(head, seat)? })
 }
 
-/// The trace context of the HTTP request, for a message that has none.
+/// Adds the trace context in the HTTP headers to a message that has none of its own.
 fn trace_of(headers: &HeaderMap, meta: &mut Meta) {
     let mut parents = headers.get_all(&PARENT).iter().filter_map(|value| value.to_str().ok());
     if let (Some(parent), None) = (parents.next(), parents.next()) {
@@ -122,7 +125,7 @@ fn trace_of(headers: &HeaderMap, meta: &mut Meta) {
     }
 }
 
-/// A subscription as a stream.
+/// Sends a subscription as an event stream, with keep-alive comments.
 fn listen(listening: Listening, place: Place, keepalive: Duration) -> Reply {
     reply::events(stream::unfold(Some((listening, place)), move |open| async move {
         let (mut listening, place) = open?;
@@ -144,6 +147,7 @@ fn listen(listening: Listening, place: Place, keepalive: Duration) -> Reply {
 }
 
 impl Received<'_> {
+    /// Checks the headers and the caller's rate, reads the body, and handles the message in it.
     async fn post(&self, head: &Parts, body: Incoming) -> Reply {
         if let Some(response) = not_json(self.headers) {
             return response;
@@ -156,14 +160,14 @@ impl Received<'_> {
             return *response;
         }
         match read_body(body, &head.headers, self.front, self.access.caller()).await {
-            // A body may take its time, and the token may be withdrawn meanwhile.
+            // A body may take its time, and the token may have become invalid meanwhile.
             Ok(_) if self.access.is_withdrawn() => unauthorized(self.headers),
             Ok(bytes) => self.message(bytes).await,
             Err(response) => *response,
         }
     }
 
-    /// Rungs 10 and 11: JSON, then JSON-RPC.
+    /// Parses the body as JSON and as JSON-RPC, and handles the message or batch.
     async fn message(&self, bytes: Bytes) -> Reply {
         let heard = Heard::read(bytes, self.front.bounds());
         let requests = heard.requests();
@@ -175,7 +179,7 @@ impl Received<'_> {
         }
     }
 
-    /// Rung 12: the body says which era it is of, and the headers must agree.
+    /// Determines the era of a request from its body, checks that the headers agree, and serves it.
     async fn request(&self, request: Request) -> Reply {
         let mut asked = match Asked::of(&request, Some(&Headers(self.headers))) {
             Ok(asked) => asked,
@@ -190,9 +194,10 @@ impl Received<'_> {
         }
     }
 
+    /// Serves a request of a modern client, which needs no session.
     async fn modern(&self, request: Request, revision: Revision, method: Method, params: Params) -> Reply {
         let offered = Kinds::of(params.meta.input_capabilities().as_ref());
-        // Only for addresses it matters where the client is.
+        // Whether the client is on this machine matters only if it can open addresses.
         let is_here = offered.url && self.seat.is_here(self.headers);
         let name = params.meta.client_info().and_then(|info| self.seat.last_name.lock().read(info));
         if let Some(name) = &name {
@@ -226,13 +231,13 @@ impl Received<'_> {
         ClientContext::new(caller, access, self.profile.clone(), revision)
     }
 
-    /// Rung 13: the session, and what it allows.
+    /// Serves a request of a legacy client in its session.
     async fn legacy(&self, request: Request, asked: Asked) -> Reply {
-        // A client that begins again after a restart needs no session of before.
+        // A client that initializes again after a restart does not need its old session.
         let begins = matches!(asked, Asked::Initialize { .. });
         let session = match self.session_of_header(!begins).await {
             Ok(session) => Some(session),
-            // A client begins, or begins again after a session that has ended.
+            // The client initializes, either for the first time or after its session has ended.
             Err(_) if begins => None,
             Err(response) => return *response,
         };
@@ -245,7 +250,7 @@ impl Received<'_> {
                 let entered = Entered::new(&session, &served.request.id, served.ticket);
                 self.front.service.settled().await;
                 let mut client = session.client.clone();
-                // A question needs a stream.
+                // A question to the client needs a stream.
                 client.client_requests = client.client_requests.filter(|_| self.accepts_events);
                 self.serve(&client, served.request, served.params, Some(entered)).await
             }
@@ -253,11 +258,12 @@ impl Received<'_> {
                 self.initialize(&id, revision, capabilities.as_ref(), name)
             }
             (Step::Answer(id, answer), _) => reply::answer(id.raw(), answer),
-            // Nothing else comes of a request.
+            // Requests lead to none of the other steps.
             _ => reply::accepted(),
         }
     }
 
+    /// Opens a session and returns its id in a header of the response.
     fn initialize(
         &self,
         id: &ClientId,
@@ -277,7 +283,8 @@ impl Received<'_> {
         response
     }
 
-    /// The session, and a version header that fits it. `revives` says whether it may be one of before a restart.
+    /// Finds the session that the request names, and checks that the version header fits it. If
+    /// `revives`, the session may be one from before a restart.
     async fn session_of_header(&self, revives: bool) -> Result<Arc<Session>, Box<Reply>> {
         let Some(id) = self.headers.get(&SESSION) else {
             let text = format!(
@@ -310,7 +317,8 @@ impl Received<'_> {
         Ok(session)
     }
 
-    /// The session of that id, where it is this caller's and was opened at this path.
+    /// Finds the session of this id if it belongs to this caller and was opened at this path. If
+    /// `revives`, brings it back from before a restart, and watches its resources again.
     async fn find_or_revive(&self, id: &str, revives: bool) -> Result<Arc<Session>, Missing> {
         if let Some(session) = self.front.sessions.find(id, &self.caller) {
             let is_here = session.client.profile == self.profile && session.pipe.is_none();
@@ -345,14 +353,16 @@ impl Received<'_> {
         }
     }
 
-    /// Takes a notification, or an answer to a question of ours.
+    /// Handles a notification, or a response to a question of the gateway. Always accepted with 202
+    /// unless the session is unknown.
     async fn told(&self, message: Message) -> Reply {
         match &message {
             Message::Response(_) if is_modern(&Headers(self.headers)) => {
                 let text = "responses are not accepted in this protocol version";
                 return reply::refusal(StatusCode::BAD_REQUEST, text);
             }
-            // The modern era knows no client notification over HTTP; a cancellation is a closed connection.
+            // Over HTTP, no notification of a modern client has a meaning; a client cancels by
+            // closing the connection.
             Message::Notification(_) if is_modern(&Headers(self.headers)) || claims(&message) => {
                 return reply::accepted();
             }
@@ -368,12 +378,13 @@ impl Received<'_> {
         }
     }
 
+    /// Handles all messages of a batch and responds with their answers, once the last one is there.
     async fn batch(&self, batch: Batch, requests: usize) -> Reply {
         let session = self.session_of_header(true).await;
         if let Some(text) = batch.refusal(session.as_ref().ok().map(|session| session.client.revision)) {
             return reply::refusal(StatusCode::BAD_REQUEST, text);
         }
-        // The POST paid for one request.
+        // The POST has been counted as one request already.
         let admitted = self.front.admit(&self.caller, requests.saturating_sub(1));
         let session = match admitted.and(session) {
             Ok(session) => session,
@@ -411,7 +422,7 @@ impl Received<'_> {
         reply::slices(StatusCode::OK, body)
     }
 
-    /// The answer to a request of a batch; `None` where the client has withdrawn it.
+    /// Answers one request of a batch; `None` if the client cancelled it.
     async fn one_of_batch(
         &self,
         client: &ClientContext,
@@ -434,20 +445,23 @@ impl Received<'_> {
         Some(Pieces::answer(id.raw(), answer))
     }
 
-    /// The event after which a client wants to go on. One that leads nowhere is as good as none.
+    /// Returns the id of the last event that the client received. A malformed header counts as
+    /// none.
     fn last_event(&self) -> Option<&str> {
         let mut values = self.headers.get_all("last-event-id").iter();
         let last = values.next()?.to_str().ok()?;
         values.next().is_none().then_some(last)
     }
 
+    /// Opens, resumes or ends a session's event stream.
     async fn get_or_delete(&self, head: &Parts) -> Reply {
         if is_modern(&Headers(self.headers)) {
             return reply::method_not_allowed("POST");
         }
         let has_session = self.headers.contains_key(&SESSION);
         if head.method == HttpMethod::GET && !has_session {
-            // Hosts take a 400 here for a broken server and a 405 for one without this stream.
+            // Hosts take a 400 here for a broken server, and a 405 for a server without this
+            // stream.
             return reply::method_not_allowed("POST");
         }
         if let Err(response) = self.front.admit(&self.caller, 1) {

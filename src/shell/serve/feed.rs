@@ -1,4 +1,5 @@
-//! List-change notifications of one client, only for lists whose visible part changed.
+//! Notifications to one client that belong to none of its calls. A list change is sent only if the
+//! part of the list that the client sees has changed.
 
 use std::sync::Arc;
 
@@ -15,8 +16,9 @@ use crate::mcp::notice::NoticeKind;
 use crate::wire::message::encode_notification;
 use crate::wire::raw::RawJson;
 
-/// The next notification for a legacy client that belongs to none of its calls: log messages at the level that it has set, and
-/// pages that were visited. Cancel-safe.
+/// Waits for the next notification from an upstream for a legacy client that belongs to none of its
+/// calls: a log message at the level the client has set, or the end of a visit to a page.
+/// Cancel-safe.
 async fn unclaimed(client: &ClientContext) -> Bytes {
     let (Some(tag), Some(level)) = (&client.tag, &client.log) else { return std::future::pending().await };
     loop {
@@ -38,24 +40,26 @@ async fn unclaimed(client: &ClientContext) -> Bytes {
     }
 }
 
-/// The notification of an update; `meta` says which stream it belongs to.
+/// Creates the notification that a resource was updated; `meta` names the subscription that it
+/// belongs to.
 pub(crate) fn updated_notice(uri: &str, meta: Option<&str>) -> Bytes {
     let meta = meta.map(|meta| format!(r#","_meta":{meta}"#)).unwrap_or_default();
     let params = RawJson::trusted(format!(r#"{{"uri":{}{meta}}}"#, RawJson::string(uri).text()));
     encode_notification("notifications/resources/updated", Some(&params))
 }
 
-/// What one listener was last told.
+/// The state of one client's list-change notifications.
 #[derive(Debug)]
 pub(crate) struct Feed {
     service: Arc<Service>,
     client: ClientContext,
     generation: watch::Receiver<u64>,
+    /// Digests of the lists that the client knows.
     told: [u64; 4],
 }
 
 impl Feed {
-    /// Starts with the lists as they are.
+    /// Creates a feed for a client that knows the current lists.
     pub(crate) fn new(service: Arc<Service>, client: ClientContext) -> Self {
         let generation = service.generation.clone();
         let mut feed = Self { service, client, generation, told: [0; 4] };
@@ -64,12 +68,12 @@ impl Feed {
         feed
     }
 
-    /// What the client knows of its lists.
+    /// Returns the digests of the lists that the client knows.
     pub(crate) fn told(&self) -> [u64; 4] {
         self.told
     }
 
-    /// The same for a client that was told so by an earlier feed.
+    /// Continues from the lists that the client knows by an earlier feed.
     fn since(mut self, told: Option<[u64; 4]>) -> Self {
         if let Some(told) = told {
             self.told = told;
@@ -78,7 +82,7 @@ impl Feed {
         self
     }
 
-    /// The notifications to send, each method once. Cancel-safe.
+    /// Waits for changes and returns the notification methods to send, each once. Cancel-safe.
     pub(crate) async fn changed(&mut self) -> Vec<&'static str> {
         loop {
             if self.generation.changed().await.is_err() {
@@ -99,6 +103,7 @@ impl Feed {
         }
     }
 
+    /// Returns digests of the lists as the client sees them now.
     fn digests(&self) -> [u64; 4] {
         let snapshot = self.service.snapshots.load_full();
         let Some(view) = view_of(&snapshot, &self.client) else { return [0; 4] };
@@ -107,7 +112,7 @@ impl Feed {
     }
 }
 
-/// What a legacy client hears that belongs to none of its calls.
+/// All notifications to a legacy client that belong to none of its calls.
 #[derive(Debug)]
 pub(crate) struct News {
     pub feed: Feed,
@@ -115,12 +120,13 @@ pub(crate) struct News {
 }
 
 impl News {
-    /// For a client that was told so earlier.
+    /// Creates the source of notifications. `told` are digests of the lists that the client knows
+    /// from an earlier stream.
     pub(crate) fn new(service: &Arc<Service>, client: ClientContext, told: Option<[u64; 4]>) -> Self {
         Self { feed: Feed::new(Arc::clone(service), client.clone()).since(told), client }
     }
 
-    /// The next notifications. Cancel-safe.
+    /// Waits for the next notifications. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Vec<Bytes> {
         let updated = or_never(self.client.watched.as_ref().map(|watched| watched.watcher.updated()));
         tokio::select! {

@@ -1,4 +1,4 @@
-//! Shared state of one listener's connections, and the state of one connection.
+//! State that the connections of one listener share, and the state of one connection.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -31,35 +31,37 @@ use crate::telemetry::metrics::Shortage;
 use crate::upstream::session_news::fresh_number;
 use crate::wire::frame::Bounds;
 
-/// What the connections of one listener share.
+/// State that the connections of one listener share.
 #[derive(Debug)]
 pub struct Front {
     pub service: Arc<Service>,
     pub sessions: Arc<Sessions>,
-    /// Its own address.
+    /// The listener's own address.
     pub local: SocketAddr,
-    /// What a reload exchanges.
+    /// The settings that a reload replaces.
     pub terms: ArcSwap<Terms>,
-    /// Shared by all listeners; a reload exchanges them.
+    /// Accepted credentials, shared by all listeners; a reload replaces them.
     pub credentials: Arc<ArcSwap<Credentials>>,
     pub endpoint: String,
-    /// Whether HTTP+SSE of 2024-11-05 is served too.
+    /// True if HTTP+SSE of 2024-11-05 is served too.
     pub legacy_sse: bool,
-    /// Connections that have not shown a valid credential.
+    /// Connections that have not presented a valid credential.
     pub lobby: Arc<Lobby<Network>>,
-    /// Places for those that have.
+    /// Slots for connections that have.
     pub places: FairSlots,
+    /// Limits log lines about a lack of such slots.
     pub full: Tally,
-    /// Shared by all listeners; a reload exchanges them.
+    /// Rate limits for wrong credentials, shared by all listeners; a reload replaces them.
     pub failures: Arc<ArcSwap<Failures>>,
 }
 
-/// The terms of one listener: of each request, and of a connection as they were when it began.
+/// Settings of one listener. A request uses those in force; a connection keeps its time limits from
+/// when it began.
 #[derive(Debug)]
 pub struct Terms {
     pub guard: Guard,
     pub bounds: Bounds,
-    /// With no more connections than there are descriptors for.
+    /// The limits, with no more connections than there are file descriptors for.
     pub limits: Limits,
 }
 
@@ -78,7 +80,7 @@ impl Terms {
 }
 
 impl Front {
-    /// Puts other terms in force.
+    /// Puts new settings in force.
     pub fn set_terms(&self, terms: Terms) {
         self.lobby.set_limits(terms.lobby());
         self.places.set_number(terms.limits.connections);
@@ -93,8 +95,8 @@ impl Front {
         self.terms.load().limits.keepalive
     }
 
-    /// Whether a path is `base`, or `base` and a profile, and which. Hosts and people add a slash
-    /// at the end, which means the same.
+    /// Returns the profile that a path names: `Some(None)` for `base` itself, `Some(Some(_))` for a
+    /// known profile below it, `None` for other paths. A slash at the end is ignored.
     pub fn profile_at(&self, base: &str, path: &str) -> Option<Option<Arc<str>>> {
         let rest = path.strip_prefix(base)?;
         let rest = rest.strip_suffix('/').unwrap_or(rest);
@@ -105,21 +107,21 @@ impl Front {
         rest.strip_prefix('/').filter(known).map(|name| Some(Arc::from(name)))
     }
 
-    /// Admits so many requests of a caller.
+    /// Counts requests of a caller against its rate.
     ///
     /// # Errors
-    /// The response to send.
+    /// The response to send if the rate is exceeded.
     pub fn admit(&self, caller: &Caller, requests: usize) -> Result<(), Box<Response<ReplyBody>>> {
         self.service.admission.admit(caller, requests).map_err(|over| {
             Box::new(reply::retry_later(StatusCode::TOO_MANY_REQUESTS, over.seconds(), "too many requests"))
         })
     }
 
-    /// Who the client is.
+    /// Identifies the caller of a request, and counts wrong credentials.
     ///
-    /// An address that presented too many wrong credentials is told to wait with the next wrong one. A right one always passes,
-    /// since every process of a machine, and every client behind a proxy, has the same address. Guessing gains nothing by that:
-    /// tokens have 16 characters or more.
+    /// An address that presented too many wrong credentials gets 429 for the next wrong one. A
+    /// right one always passes, since all processes of a machine, and all clients behind a proxy,
+    /// share an address. Guessing gains nothing by that: tokens have 16 characters or more.
     ///
     /// # Errors
     /// The response to send.
@@ -129,7 +131,7 @@ impl Front {
             Err(refused) => refused,
         };
         self.service.metrics.auth_failed();
-        // Asking without any is how a client finds out that it needs some.
+        // A request without any credential is how a client finds out that it needs one.
         let guess = head.headers.contains_key(AUTHORIZATION);
         let wait = guess.then(|| self.failures.load().count(seat.network, clock::uptime())).flatten();
         let Some(wait) = wait else { return Err(refused) };
@@ -138,15 +140,15 @@ impl Front {
         Err(Box::new(reply::retry_later(StatusCode::TOO_MANY_REQUESTS, seconds, "too many wrong credentials")))
     }
 
-    /// Whether our own user, who has no quota, holds more places than it leaves to other callers: a
-    /// quarter is theirs.
+    /// Returns whether our own user, who has no quota, holds more slots than it may: a quarter
+    /// belongs to other callers.
     fn exceeds_local_share(&self, caller: &CallerNumber) -> bool {
         let number = self.terms.load().limits.connections;
         let theirs = number.div_ceil(4).min(number.saturating_sub(1));
         *caller == CallerNumber::LOCAL && self.service.budget.is_shared() && self.places.held(caller) > number - theirs
     }
 
-    /// The place of a connection whose caller is known.
+    /// Takes a slot for a connection whose caller is known. Counts and logs a refusal.
     fn place(&self, caller: &CallerAccess) -> Option<Held> {
         let taken = self.places.try_take(caller.access.caller());
         if taken.is_none() {
@@ -166,19 +168,20 @@ impl Front {
     }
 }
 
-/// What a connection with a valid credential holds: its caller's share, and one of all places.
+/// The slots of a connection with a valid credential: one of its caller's share, and one of all
+/// connections.
 type Held = (Place, FairSlot);
 
-/// Where a connection comes from, and where it stands.
+/// The state of one HTTP connection: its origin, its slot, and the modern client on it.
 #[derive(Debug)]
 pub struct Seat {
     network: Network,
     standing: Standing<Network, Held>,
-    /// Number of the connection.
+    /// Number of the connection, unique in this process.
     pub(super) number: u64,
-    /// What modern clients on it called themselves.
+    /// The last name that modern clients on the connection gave themselves.
     pub(super) last_name: Mutex<LastName>,
-    /// Its entry among the connected clients, once a modern client has said its name.
+    /// The entry among connected clients, once a modern client has given its name.
     pub(super) entry: OnceLock<ConnectedClient>,
 }
 
@@ -188,12 +191,13 @@ impl Seat {
         Self { network, standing, number, last_name, entry }
     }
 
-    /// Whether the client of this request is on this machine.
+    /// Returns whether the client of this request is on this machine.
     pub fn is_here(&self, headers: &HeaderMap) -> bool {
         self.network.is_loopback() && is_direct(headers)
     }
 
-    /// Whether the connection may be used on: the first caller with a valid credential had a place left for it.
+    /// Returns whether the connection may serve requests: its first caller with a valid credential
+    /// got a slot for it. Takes that slot the first time.
     pub fn allows(&self, front: &Front, caller: &CallerAccess) -> bool {
         self.standing.settle(|| front.place(caller))
     }

@@ -1,4 +1,5 @@
-//! A call over HTTP from its first event to its answer: as one JSON body, or as a stream when there is more to say.
+//! Runs a call over HTTP and answers it: with one JSON body, or with an event stream if there is
+//! more to send.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,10 +24,11 @@ use crate::serve::sessions::Session;
 use crate::wire::id::ClientId;
 use crate::wire::sse;
 
-/// From this time on a call without an answer is answered as a stream, so that keep-alives can flow.
+/// Time after which a call without an answer is answered with a stream, so that keep-alives can
+/// flow.
 const COMMIT_TO_STREAM: Duration = Duration::from_secs(5);
 
-/// An open request of a session.
+/// An open request of a legacy session.
 pub(crate) struct Entered {
     session: Arc<Session>,
     open: OpenRequest,
@@ -38,17 +40,20 @@ impl Entered {
     }
 }
 
-/// A call and the response that it is answered on.
+/// A call and the response that carries its answer.
 pub(crate) struct Conversation {
     call: Option<Box<ClientCall>>,
     id: ClientId,
-    /// For legacy sessions, whose clients cancel by message and may go away without cancelling.
+    /// Set in legacy sessions, whose clients cancel by message and may disconnect without
+    /// cancelling.
     entered: Option<Entered>,
     keepalive: Duration,
 }
 
+/// The result of waiting for a call.
 enum Turn {
     Event(ClientEvent),
+    /// Nothing happened for the given time.
     Quiet,
     Cancelled,
 }
@@ -58,9 +63,10 @@ impl Conversation {
         Self { call: Some(call), id, entered, keepalive }
     }
 
-    /// One JSON answer if the outcome comes first and soon, or the client takes nothing else; else a stream.
+    /// Responds with one JSON answer if the outcome comes first and soon, or if the client accepts
+    /// nothing else; otherwise with a stream.
     pub(crate) async fn respond(mut self, service: &Arc<Service>, accepts_events: bool) -> Response<ReplyBody> {
-        // Withdrawn by the client: there is no answer, and HTTP needs some response.
+        // The client cancelled the request: there is no answer, but HTTP needs a response.
         let withdrawn = || reply::events(stream::empty::<Bytes>());
         if !accepts_events {
             let id = self.id.clone();
@@ -88,7 +94,8 @@ impl Conversation {
         self.entered.as_ref().is_some_and(|entered| entered.session.streams.ids() != EventIds::None)
     }
 
-    /// Answers on a stream that can be resumed: a task runs the call to its end, whoever reads.
+    /// Responds with a stream that can be resumed. A task of its own runs the call to its end, even
+    /// if the stream has no reader.
     fn record(mut self, service: &Arc<Service>, first: Option<ClientEvent>) -> Response<ReplyBody> {
         let (Some(call), Some(entered)) = (self.call.take(), self.entered.take()) else {
             return reply::events(stream::empty::<Bytes>());
@@ -103,7 +110,7 @@ impl Conversation {
         ))
     }
 
-    /// The answer alone; `None` where the client has withdrawn the request. What else the call says is left out.
+    /// Waits for the answer and drops all other events; `None` if the client cancelled the request.
     pub(crate) async fn answer(mut self) -> Option<Answer> {
         loop {
             match self.turn(Duration::from_secs(3600)).await {
@@ -114,7 +121,8 @@ impl Conversation {
         }
     }
 
-    /// Waits for the call, for a cancellation, or for so much quiet. The call is over after its answer and when it is withdrawn.
+    /// Waits for an event of the call, for its cancellation, or for `quiet` to pass. Drops the call
+    /// after its answer or cancellation.
     async fn turn(&mut self, quiet: Duration) -> Turn {
         let Some(call) = &mut self.call else { return Turn::Cancelled };
         let (entered, is_held) = (self.entered.as_ref(), call.is_held());
@@ -132,7 +140,8 @@ impl Conversation {
     }
 }
 
-/// Resolves when the client withdraws its request, or its session ends. A request without a session ends with its stream.
+/// Resolves when the client cancels its request, or its session ends. A request without a session
+/// ends with its stream instead.
 async fn cancelled(entered: Option<&Entered>) {
     let Some(entered) = entered else { return std::future::pending().await };
     tokio::select! {
@@ -143,7 +152,8 @@ async fn cancelled(entered: Option<&Entered>) {
 
 impl Drop for Conversation {
     fn drop(&mut self) {
-        // The response was dropped before the answer: the client went away. In a session that is not a cancellation.
+        // The response was dropped before the answer because the client disconnected. In a session
+        // that is not a cancellation.
         if let Some(call) = self.call.take() {
             let cancelled = self.entered.as_ref().is_none_or(|e| e.open.cancelled.is_cancelled());
             if !cancelled {
@@ -153,7 +163,7 @@ impl Drop for Conversation {
     }
 }
 
-/// A call whose stream can be resumed.
+/// A call whose events are recorded on a stream that can be resumed.
 struct Recorded {
     recording: Arc<Recording>,
     entered: Entered,
@@ -161,6 +171,8 @@ struct Recorded {
 }
 
 impl Recorded {
+    /// Runs the call and records its events until it is answered or cancelled, its session ends, or
+    /// the gateway ends while the stream has no reader.
     async fn run(self, mut call: Box<ClientCall>, first: Option<ClientEvent>, draining: CancellationToken) {
         if first.is_some_and(|event| self.write(event)) {
             return;
@@ -189,7 +201,7 @@ impl Recorded {
         }
     }
 
-    /// Whether that was the answer.
+    /// Records an event. Returns whether it was the answer.
     fn write(&self, event: ClientEvent) -> bool {
         let (message, may_be_missed, last) = match event {
             ClientEvent::Notice(notice) => (notice.into(), true, false),
@@ -203,15 +215,16 @@ impl Recorded {
 
 impl Drop for Recorded {
     fn drop(&mut self) {
-        // However the call ended, its reader must not wait for more.
+        // The reader must not wait for more, however the call ended.
         self.recording.end();
     }
 }
 
-/// What is said first, and the call that says the rest.
+/// The first event of a streamed answer, if it is still to be sent, and the call that provides the
+/// rest.
 type State = (Option<Pieces>, Option<Conversation>);
 
-/// One step of a streamed answer.
+/// Returns the next event of a streamed answer; `None` at its end.
 async fn step((first, conversation): State) -> Option<(Pieces, State)> {
     let mut conversation = conversation?;
     if let Some(first) = first {

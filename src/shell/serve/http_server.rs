@@ -1,4 +1,5 @@
-//! The listeners of MCP over HTTP: accept, connection limits and time-outs, one task for each connection.
+//! Listeners for MCP over HTTP: accept connections, apply limits and time-outs, and serve each
+//! connection in a task of its own.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,10 +22,12 @@ use crate::listener::press::Pressed;
 use crate::serve::endpoint;
 use crate::serve::front::{Front, Seat};
 
-/// Header fields that hyper refuses more of by itself. It allocates room for them with each request where it is told a number.
+/// Number of header fields that hyper accepts by default. Given an explicit number, it would
+/// allocate room for them with each request.
 const OWN_BOUND: usize = 100;
 
-/// Accepts connections until `stop` fires. Connections end by themselves: those with calls after their answer.
+/// Accepts connections until `stop` fires. Open connections end by themselves, after the answers of
+/// their calls.
 pub async fn accept(front: Arc<Front>, listener: TcpListener, stop: CancellationToken) {
     let lobby = Arc::clone(&front.lobby);
     let connected = |stream: TcpStream, peer, guest| {
@@ -36,7 +39,7 @@ pub async fn accept(front: Arc<Front>, listener: TcpListener, stop: Cancellation
     lobby.serve(listener, &stop, connected).await;
 }
 
-/// Serves one connection by a task of its own.
+/// Spawns a task that serves one connection.
 pub fn serve_connection(
     front: &Arc<Front>,
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -79,6 +82,7 @@ pub fn serve_connection(
     tasks.spawn("connection", repolled(serve));
 }
 
+/// Returns the configured time limits of a connection.
 fn patience(limits: &Limits) -> Patience {
     Patience {
         first_byte: limits.first_byte_timeout,

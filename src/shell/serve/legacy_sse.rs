@@ -1,7 +1,9 @@
-//! The HTTP+SSE transport of 2024-11-05 towards clients: `GET /sse` opens a stream whose first event says where to POST, and
-//! every answer comes on the stream. Both are made a pipe, on which [`super::lines`] serves the client.
+//! The HTTP+SSE transport of 2024-11-05 for clients: `GET /sse` opens a stream whose first event
+//! names the address for POSTs, and every answer is sent on the stream. POSTs and stream are turned
+//! into the two directions of a pipe, on which [`super::lines`] serves the client.
 //!
-//! A session is its stream: it belongs to the caller that opened it and ends with it.
+//! A session is its stream: it belongs to the caller that opened the stream, and ends with the
+//! stream.
 //!
 //! Source: MCP 2024-11-05, basic/transports, "HTTP with SSE".
 
@@ -33,14 +35,14 @@ use crate::wire::sse;
 
 type Reply = Response<ReplyBody>;
 
-/// Messages of a client that may wait; then its POSTs wait.
+/// Messages of a client that may wait; further POSTs are held.
 const INBOUND: usize = 4;
-/// How long a POST may wait for those before it.
+/// How long a POST may be held until there is room for its message.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// One of the transport's two paths.
+/// A path of the transport.
 pub(crate) enum Path {
-    /// The stream, of the whole catalog or of a profile.
+    /// The event stream, for the whole catalog or a profile.
     Stream {
         profile: Option<Arc<str>>,
     },
@@ -48,7 +50,7 @@ pub(crate) enum Path {
 }
 
 impl Path {
-    /// What a path is, where the transport is served at all.
+    /// Recognizes a path of the transport; `None` for others, and if the transport is not enabled.
     pub(crate) fn of(front: &Front, path: &str) -> Option<Self> {
         match path {
             _ if !front.legacy_sse => None,
@@ -57,6 +59,8 @@ impl Path {
         }
     }
 
+    /// Checks the method of a request to this path.
+    ///
     /// # Errors
     /// 405 for any method but the path's own.
     pub(crate) fn admit(&self, method: &HttpMethod) -> Result<(), Box<Reply>> {
@@ -86,7 +90,7 @@ pub(crate) async fn handle(
     }
 }
 
-/// Opens a session and its stream.
+/// Opens a session and responds with its stream.
 fn open(front: &Arc<Front>, caller: CallerAccess, profile: Option<Arc<str>>, head: &Parts, is_here: bool) -> Reply {
     if !accepts(&head.headers, "text/event-stream") {
         let text = "Accept must allow text/event-stream";
@@ -97,7 +101,7 @@ fn open(front: &Arc<Front>, caller: CallerAccess, profile: Option<Arc<str>>, hea
         return no_room("too many streams");
     };
     let (pipe, inbound) = mpsc::channel(INBOUND);
-    // The revision is agreed on the pipe.
+    // The revision is agreed later, on the pipe.
     let CallerAccess { caller, access } = caller;
     let client = ClientContext { is_here, ..ClientContext::new(caller, access, profile, Revision::V2024_11_05) };
     let Some(session) = front.sessions.open(client, Some(pipe)) else {
@@ -110,7 +114,7 @@ fn open(front: &Arc<Front>, caller: CallerAccess, profile: Option<Arc<str>>, hea
     reply::events(stream::unfold(outbound, Outbound::step))
 }
 
-/// Serves the session as a client on a pipe, in a task of its own.
+/// Spawns a task that serves the session as a client on a pipe.
 fn serve(front: &Arc<Front>, session: &Arc<Session>, inbound: mpsc::Receiver<Bytes>, out: mpsc::Sender<Queued>) {
     let terms = front.terms.load_full();
     let client = LineClient {
@@ -131,8 +135,8 @@ fn serve(front: &Arc<Front>, session: &Arc<Session>, inbound: mpsc::Receiver<Byt
     front.service.tasks.spawn("session", serving);
 }
 
-/// What was posted, as lines, until the session ends. The end of a line comes apart: a reader that has it holds the message, and
-/// the room of it, no more.
+/// Turns posted messages into lines until the session ends. Each line end is a separate chunk, so
+/// that a reader that has received one holds no further message and no further room.
 fn messages(
     inbound: mpsc::Receiver<Bytes>,
     session: Arc<Session>,
@@ -147,16 +151,19 @@ fn messages(
     messages.flat_map(|message| stream::iter([Ok(message), Ok(Bytes::from_static(b"\n"))]))
 }
 
-/// The stream of a session. Dropped when the client goes away, which ends the session and cancels its calls.
+/// The event stream of a session. Dropping it, because the client disconnected, ends the session
+/// and cancels its calls.
 struct Outbound {
     front: Arc<Front>,
     session: Arc<Session>,
     messages: mpsc::Receiver<Queued>,
+    /// True until the first event was sent.
     opening: bool,
     _held: (StreamPlace, Place),
 }
 
 impl Outbound {
+    /// Returns the next event of the stream; `None` once the session is over.
     async fn step(mut self) -> Option<(Pieces, Self)> {
         if std::mem::take(&mut self.opening) {
             let endpoint = format!("/messages?sessionId={}", self.session.id);
@@ -175,7 +182,7 @@ impl Drop for Outbound {
     }
 }
 
-/// Takes one message for a session.
+/// Accepts one posted message for a session and passes it on, waiting for room if needed.
 async fn take(front: &Front, caller: &CallerAccess, head: &Parts, body: Incoming) -> Result<Reply, Box<Reply>> {
     let refusal = |status, text| Box::new(reply::refusal(status, text));
     if let Some(response) = not_json(&head.headers) {
@@ -190,7 +197,8 @@ async fn take(front: &Front, caller: &CallerAccess, head: &Parts, body: Incoming
     let frame = Frame::from_client(bytes, bounds).map_err(|e| Box::new(no_message(&e.into())))?;
     match Heard::of(&frame, bounds) {
         Heard::Message(Err(unreadable)) => return Err(Box::new(no_message(&unreadable))),
-        // The POST paid for one request. Whether the session's revision knows batches is not known here.
+        // The POST has been counted as one request already. It is not known here whether the
+        // session's revision allows batches.
         heard @ (Heard::Message(_) | Heard::Batch(_)) => {
             front.admit(&caller.caller, heard.requests().saturating_sub(1))?
         }
@@ -209,7 +217,7 @@ async fn take(front: &Front, caller: &CallerAccess, head: &Parts, body: Incoming
     Ok(reply::accepted())
 }
 
-/// The session that a query names. One SDK writes `session_id`, and proxies in between may rely on it.
+/// Returns the session id in a query. One SDK writes `session_id`, which proxies may also pass on.
 fn session_id(query: &str) -> Option<String> {
     let mut named = url::form_urlencoded::parse(query.as_bytes())
         .filter(|(name, _)| matches!(name.as_ref(), "sessionId" | "session_id"));

@@ -1,5 +1,5 @@
-//! MCP over lines in both eras: stdin and stdout of `headend stdio`, connections of the admin socket that want MCP, and what
-//! [`super::legacy_sse`] makes of a stream and its POSTs.
+//! Serves MCP over lines in both eras: on stdin and stdout of `headend stdio`, on connections of
+//! the admin socket, and on the streams and POSTs that [`super::legacy_sse`] combines.
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
@@ -46,40 +46,39 @@ use crate::wire::lines::{Line, LineDecoder};
 use crate::wire::message::{self, Message};
 use crate::wire::raw::RawJson;
 
-/// Messages that may wait for the client to read.
+/// Most messages that may wait for the client to read.
 const OUTBOUND: usize = 64;
-/// A client whose input has ended, and that takes no answer for so long, is gone.
+/// How long a client whose input has ended may leave its answers unread before it counts as gone.
 const UNREAD: Duration = Duration::from_secs(1);
-/// Standard input is read through a buffer of this size, in bytes.
+/// Size in bytes of the buffer for reading.
 const READ_CHUNK: usize = 64 * 1024;
 
-/// Notification of a relay of lines that its own input has ended: its client answers no question
-/// any more, and waits for the answers of its requests alone.
+/// Notification by which a relay of lines says that its own input has ended: its client answers no
+/// more questions, and only waits for the answers to its requests.
 pub const INPUT_OVER: &str = r#"{"jsonrpc":"2.0","method":"notifications/headend/input_over"}"#;
 
-/// One client on a pipe.
+/// A client on a pipe, and the limits that apply to it.
 pub struct LineClient {
     pub service: Arc<Service>,
     pub caller: Caller,
     pub access: Arc<Access>,
     pub profile: Option<Arc<str>>,
-    /// How it is counted; none where its connections are counted already.
+    /// Counts the connection and its bytes; `None` if that happens elsewhere.
     pub connected: Option<Connected>,
-    /// On this machine.
+    /// True for a client on this machine.
     pub is_here: bool,
-    /// What it says comes by POST, and has room and is admitted already.
+    /// True for a client whose messages arrive by POST; they have room and were admitted already.
     pub by_post: bool,
-    /// Whether the end of the input ends only the client's requests: those before it are answered.
-    /// Otherwise it is the end of the client.
+    /// True if the end of the input ends only the input: requests before it are still answered.
     pub drains: bool,
     pub max_line_bytes: usize,
     pub bounds: Bounds,
-    /// URIs that one subscription may name.
+    /// Most URIs that one subscription may name.
     pub max_uris: usize,
 }
 
-/// Serves one client until its input or its access ends, or `stop` fires. Calls in flight are
-/// cancelled then, unless the client [`drains`](LineClient::drains).
+/// Serves one client until its input or its access ends, or `stop` fires. Then cancels calls in
+/// flight, unless the client [`drains`](LineClient::drains).
 pub async fn serve(
     client: LineClient,
     reader: impl AsyncRead + Unpin,
@@ -105,12 +104,12 @@ pub async fn serve(
     written.join().await;
 }
 
-/// The way to a client, and its other end.
+/// Creates the queue of messages to a client.
 pub fn channel() -> (mpsc::Sender<Queued>, mpsc::Receiver<Queued>) {
     mpsc::channel(OUTBOUND)
 }
 
-/// The same where the messages for the client are taken from a channel. The client is gone when that is closed.
+/// Serves a client as [`serve`] does, with a queue for its messages. Closing it ends the client.
 pub async fn serve_to(
     client: LineClient,
     reader: impl AsyncRead + Unpin,
@@ -121,7 +120,7 @@ pub async fn serve_to(
     let tasks = TaskGroup::default();
     let mut room = Room::of_request(&client.service.budget, client.access.caller());
     let has_room = client.by_post;
-    // The line that is read is given up for want of room, not for its size.
+    // True if the current line is discarded for lack of room, not for its size.
     let mut no_room = false;
     let mut decoder = LineDecoder::new(client.max_line_bytes);
     let mut pace = BodyPace::new();
@@ -161,7 +160,7 @@ pub async fn serve_to(
                 () = connection.client.access.ended() => break,
                 () = connection.out.closed() => break,
             };
-            // The wait was not the client's.
+            // The client did not cause the wait.
             pace = BodyPace::new();
         }
         if !has_failed {
@@ -198,7 +197,7 @@ pub async fn serve_to(
     }
     if stop.is_cancelled() {
         connection.end_listens().await;
-        // The gateway ends, not the client: calls in flight may finish until the gateway gives them up.
+        // The gateway is ending, not the client: calls may complete until the gateway gives up.
         tasks.join().await;
     }
     tasks.stop();
@@ -207,15 +206,16 @@ pub async fn serve_to(
     tasks.join().await;
 }
 
-/// Writes what has gathered in one go, and large messages from where they are.
+/// Writes queued messages: small ones gathered into one write, large ones without copying.
 async fn write(mut writer: impl AsyncWrite + Unpin, mut outbound: mpsc::Receiver<Queued>) {
     let mut buffer = BytesMut::new();
     while let Some(first) = outbound.recv().await {
-        // A client that reads no more closes the channel, and its senders notice.
+        // A client that reads no more closes the channel, and its senders notice that.
         let Ok(()) = gathered(&mut writer, &mut buffer, first, &mut outbound).await else { return };
     }
 }
 
+/// Writes this message and those queued behind it, up to [`READ_CHUNK`] bytes of small ones.
 async fn gathered(
     writer: &mut (impl AsyncWrite + Unpin),
     buffer: &mut BytesMut,
@@ -241,21 +241,23 @@ async fn gathered(
     writer.flush().await
 }
 
+/// The state of one client on a pipe.
 struct Connection {
     client: LineClient,
     out: mpsc::Sender<Queued>,
     tasks: TaskGroup,
     protocol: Protocol,
-    /// What it is as a legacy client, once it has said `initialize`.
+    /// The client's context as a legacy client, once it has sent `initialize`.
     legacy: OnceLock<ClientContext>,
-    /// Its entry among the connected clients, once it has said something.
+    /// The entry among connected clients, once the client has sent something.
     entry: OnceLock<ConnectedClient>,
     tag: Arc<ClientTag>,
-    /// The input has ended, and its requests are answered.
+    /// Fires when the input has ended, while its requests are still being answered.
     input_over: CancellationToken,
 }
 
 impl Connection {
+    /// Handles one line: a message, a batch, or the end of a relay's input.
     async fn line(self: &Arc<Self>, line: Bytes) {
         if *line == *INPUT_OVER.as_bytes() {
             return self.end_input();
@@ -277,7 +279,7 @@ impl Connection {
         }
     }
 
-    /// Takes one message, with whether its requests are admitted.
+    /// Handles one message. `admitted`: the caller's rate allows the requests in its line.
     async fn message(self: &Arc<Self>, said: Said, admitted: Result<(), OverRate>) {
         if let (Ok(Message::Request(request)), Err(over)) = (&said, admitted) {
             return self.answer(&request.id, Answer::error(code::INTERNAL, &over.to_string(), None)).await;
@@ -286,6 +288,7 @@ impl Connection {
         self.act(step).await;
     }
 
+    /// Carries out what the protocol asks for after a message.
     async fn act(self: &Arc<Self>, step: Step<CancellationToken>) {
         match step {
             Step::Nothing => {}
@@ -298,7 +301,7 @@ impl Connection {
             Step::Initialize(id, revision, capabilities, name) => {
                 self.enter(|| name.clone());
                 self.client.service.name_host(|| name.clone());
-                // Once a connection.
+                // Set once for each connection.
                 drop(self.legacy.set(self.context(revision).initialized(capabilities.as_ref(), name)));
                 self.answer(&id, Answer::ok(initialize_result(revision))).await;
             }
@@ -317,8 +320,9 @@ impl Connection {
         }
     }
 
+    /// Queues a message for the client, and waits while the queue is full.
     async fn send(&self, message: impl Into<Pieces>) {
-        // The writer has ended when the client is gone; then nobody is left to tell.
+        // If the client is gone, the writer has ended, and there is no one to send the message to.
         drop(self.out.send(Queued::new(message, &self.client.service.budget)).await);
     }
 
@@ -333,15 +337,17 @@ impl Connection {
         ClientContext { tag: Some(Arc::clone(&self.tag)), is_here: self.client.is_here, input_over, ..client }
     }
 
-    /// Enters the client among those that are connected, once.
+    /// Adds the client to the connected clients, once.
     fn enter(&self, name: impl FnOnce() -> Option<ClientName>) {
         self.entry.get_or_init(|| self.client.service.clients.enter(&self.client.caller, name()));
     }
 
+    /// Counts requests against the caller's rate, unless a POST has done so.
     fn admit(&self, requests: usize) -> Result<(), OverRate> {
         if self.client.by_post { Ok(()) } else { self.client.service.admission.admit(&self.client.caller, requests) }
     }
 
+    /// Serves a request, in a task of its own if it takes time.
     async fn serve(self: &Arc<Self>, served: Served<CancellationToken>) {
         let Served { request, revision, params, listens, ticket } = served;
         let open = OpenRequest::new(&self.protocol, &request.id, ticket);
@@ -387,12 +393,13 @@ impl Connection {
         }
     }
 
-    /// Answers a request, whose id is free again before its client can know.
+    /// Answers a request. Its id is free again before the client can read the answer.
     async fn done(&self, open: OpenRequest, id: &ClientId, answer: Answer) {
         drop(open);
         self.answer(id, answer).await;
     }
 
+    /// Runs a call to its answer and sends its events.
     async fn run(&self, mut call: Box<ClientCall>, id: &ClientId, open: OpenRequest) {
         loop {
             let is_held = call.is_held();
@@ -407,7 +414,7 @@ impl Connection {
             match event {
                 ClientEvent::Done(answer) => return self.done(open, id, answer).await,
                 ClientEvent::Question(question) => self.send(question).await,
-                // A client that does not read misses progress, never an answer.
+                // A client that does not read loses progress notifications, never an answer.
                 ClientEvent::Notice(notice) => {
                     drop(self.out.try_send(Queued::new(notice, &self.client.service.budget)))
                 }
@@ -415,7 +422,7 @@ impl Connection {
         }
     }
 
-    /// Tells a legacy client of changes, from `initialized` on.
+    /// Sends a legacy client the notifications that belong to no call, from `initialized` on.
     async fn tell(&self, mut news: News) {
         loop {
             tokio::select! {
@@ -456,7 +463,7 @@ impl Connection {
         }
     }
 
-    /// The client can answer no question any more, and hears of no change. Its held calls end.
+    /// Marks the input as ended: no more answers and changes for the client, and held calls end.
     fn end_input(&self) {
         if let Some(client_requests) = self.legacy.get().and_then(|client| client.client_requests.as_ref()) {
             client_requests.close();
@@ -465,7 +472,7 @@ impl Connection {
         self.protocol.lock().listens().for_each(CancellationToken::cancel);
     }
 
-    /// Waits for the answers of all requests, after the end of the input.
+    /// Waits, after the input has ended, for all answers, or until the client stops reading.
     async fn drain(&self, stop: &CancellationToken) {
         self.end_input();
         let stuck = async {
@@ -483,7 +490,7 @@ impl Connection {
         }
     }
 
-    /// Ends subscriptions and feeds so that only calls are left.
+    /// Ends subscriptions, so that only calls are left, unless the drain ends them already.
     async fn end_listens(&self) {
         if !self.client.service.draining.is_cancelled() {
             self.protocol.lock().listens().for_each(CancellationToken::cancel);

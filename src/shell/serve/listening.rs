@@ -1,4 +1,5 @@
-//! A subscription of a modern client: what it asked for and gets, and the messages of it, whatever carries them.
+//! A subscription of a modern client: what it asked for, what it gets, and its messages,
+//! independent of the transport.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -25,12 +26,13 @@ pub(crate) struct Listening {
     wanted: Wanted,
     feed: Feed,
     watcher: Arc<Watcher>,
-    /// Ends with the subscription; none before it is acknowledged.
+    /// Resources being watched, until the subscription is dropped; `None` before it is
+    /// acknowledged.
     watched: Option<Vec<(String, Watching)>>,
 }
 
 impl Listening {
-    /// Opens the subscription that the request of that id asks for.
+    /// Opens the subscription that the request with this id asks for.
     ///
     /// # Errors
     /// The answer to send.
@@ -47,7 +49,8 @@ impl Listening {
         Ok(Self { service, client, id, wanted, feed, watcher: Arc::default(), watched: None })
     }
 
-    /// The acknowledgement, which must be the first message; `None` the second time. Not cancel-safe.
+    /// Starts watching the resources and returns the acknowledgement, which must be the first
+    /// message; `None` if it was returned before. Not cancel-safe.
     pub(crate) async fn acknowledge(&mut self) -> Option<Bytes> {
         if self.watched.is_some() {
             return None;
@@ -58,7 +61,8 @@ impl Listening {
         Some(acknowledged)
     }
 
-    /// The next notifications; broken off by the result with which the gateway ends the subscription. Cancel-safe.
+    /// Waits for the next notifications, or breaks with the result by which the gateway ends the
+    /// subscription. Cancel-safe.
     pub(crate) async fn next(&mut self) -> ControlFlow<Bytes, Vec<Bytes>> {
         let (wanted, id) = (&self.wanted, &self.id);
         ControlFlow::Continue(tokio::select! {
@@ -80,16 +84,19 @@ async fn ended(service: &Service, client: &ClientContext) {
     }
 }
 
-/// What the client asked for and gets.
+/// The parts of a subscription that the client asked for.
 #[derive(Debug, Default)]
 struct Wanted {
+    /// Notification methods asked for.
     methods: Vec<&'static str>,
+    /// Keys of the filter that are honoured, for the acknowledgement.
     honoured: Vec<&'static str>,
     uris: Vec<String>,
 }
 
 impl Wanted {
-    /// Reads the filter. List changes are always honoured, resources where their server tells of updates.
+    /// Parses the filter of a subscription. List changes are always honoured, resources only if
+    /// their server reports updates.
     ///
     /// # Errors
     /// The answer to send.
@@ -125,7 +132,7 @@ impl Wanted {
         Ok(wanted)
     }
 
-    /// The acknowledgement, which must be the first message of the stream.
+    /// Creates the acknowledgement. It names the resources that are actually watched.
     fn acknowledged(&self, id: &RawJson, watched: &[(String, Watching)]) -> Bytes {
         let mut honoured: Vec<String> = self.honoured.iter().map(|key| format!(r#""{key}":true"#)).collect();
         if !watched.is_empty() {
@@ -136,7 +143,7 @@ impl Wanted {
         message::encode_notification("notifications/subscriptions/acknowledged", Some(&RawJson::trusted(params)))
     }
 
-    /// The notification of one change, if it was asked for.
+    /// Creates the notification of a list change, if the client asked for it.
     fn notice(&self, id: &RawJson, method: &'static str) -> Option<Bytes> {
         self.methods.contains(&method).then(|| {
             let params = RawJson::trusted(format!(r#"{{"_meta":{}}}"#, subscription(id)));
@@ -145,6 +152,7 @@ impl Wanted {
     }
 }
 
+/// Creates the `_meta` object that names the subscription.
 fn subscription(id: &RawJson) -> String {
     format!(r#"{{"{SUBSCRIPTION_ID}":{}}}"#, id.text())
 }

@@ -1,4 +1,4 @@
-//! What HTTP adds to a modern request: headers that must say what the body says.
+//! HTTP-specific checks of a modern request: headers that must agree with the body.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -13,7 +13,7 @@ static VERSION: HeaderName = HeaderName::from_static(Field::Version.into_str());
 static METHOD: HeaderName = HeaderName::from_static(Field::Method.into_str());
 static NAME: HeaderName = HeaderName::from_static(Field::Name.into_str());
 
-/// The headers of a request, as the engine looks at them.
+/// The headers of a request, in the form that the engine reads.
 pub(crate) struct Headers<'h>(pub &'h HeaderMap);
 
 impl Head for Headers<'_> {
@@ -28,7 +28,8 @@ impl Head for Headers<'_> {
     }
 }
 
-/// Checks the arguments that the tool's schema wants repeated in headers, for tools that this client can see.
+/// Checks the headers that must repeat arguments, as the tool's schema demands. Only for tools that
+/// this client can see.
 ///
 /// # Errors
 /// The answer to send.

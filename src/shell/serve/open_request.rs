@@ -1,4 +1,4 @@
-//! A request of a client until its answer: its place among the client's open ones, and its cancellation.
+//! An open request of a client: it occupies its id until it is answered, and can be cancelled.
 
 use std::sync::Arc;
 
@@ -8,20 +8,21 @@ use tokio_util::sync::CancellationToken;
 use crate::engine::client::Client;
 use crate::wire::id::{ClientId, IdKey};
 
-/// One client's side of the protocol, shared by its connections and calls. Locked for one step at a time.
+/// One client's side of the protocol, shared by its connections and calls. Locked for one operation
+/// at a time.
 pub(crate) type Protocol = Arc<Mutex<Client<CancellationToken>>>;
 
-/// An open request. Its id is free again when the value is dropped.
+/// An open request. Dropping it frees its id.
 #[derive(Debug)]
 pub(crate) struct OpenRequest {
     client: Protocol,
     key: IdKey,
-    /// Fires when the client withdraws the request.
+    /// Fires when the client cancels the request.
     pub cancelled: CancellationToken,
 }
 
 impl OpenRequest {
-    /// For a request that the client has entered, with its ticket.
+    /// Creates the handle for a request that was entered in the protocol state, with its ticket.
     pub(crate) fn new(client: &Protocol, id: &ClientId, ticket: CancellationToken) -> Self {
         Self { client: Arc::clone(client), key: id.key(), cancelled: ticket }
     }

@@ -1,7 +1,7 @@
-//! Fixed text documents on a listener of their own: metrics and health.
+//! A listener of its own that serves fixed text pages: metrics and health.
 //!
-//! No scraper has a credential, so all its connections stay in the lobby: they take no place of anybody else, and when there are
-//! too many, those that wait give way to new ones.
+//! Scrapers have no credentials, so all connections stay in the lobby. They take no slots from
+//! other connections; if there are too many, waiting ones give way to new ones.
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,23 +28,23 @@ use crate::listener::reply;
 pub const CONNECTIONS: LobbyLimits = LobbyLimits { all: 64, per_origin: 64 };
 
 const PATIENCE: Patience = Patience {
-    // Between scrapes too: opening a connection on loopback costs a scraper nothing.
+    // Applies between scrapes too: opening a connection on loopback costs a scraper nothing.
     first_byte: Duration::from_secs(10),
     head: Duration::from_secs(10),
     idle: Duration::from_secs(10),
     write: Duration::from_secs(30),
 };
 
-/// The text of a path, if there is one.
+/// A future of a page: status and text, or `None` if the path has no page.
 pub type Page = BoxFuture<'static, Option<(StatusCode, String)>>;
 
-/// The page of each path.
+/// A function from paths to pages.
 pub type Pages = dyn Fn(&str) -> Page + Send + Sync;
 
-/// Pages, and who may ask for them.
+/// The pages of a listener, and the rules for request heads.
 pub struct Served {
     pub pages: Box<Pages>,
-    /// A reload exchanges it.
+    /// Replaced by a reload.
     pub guard: Arc<ArcSwap<Guard>>,
 }
 
@@ -54,7 +54,7 @@ impl fmt::Debug for Served {
     }
 }
 
-/// Serves until `stop` fires.
+/// Accepts and serves connections until `stop` fires.
 pub async fn serve(
     listener: TcpListener,
     lobby: Arc<Lobby<Network>>,
@@ -84,10 +84,11 @@ pub async fn connection(
         async move { page(&guard, &request.into_parts().0, served.pages.as_ref()).await }
     };
     let paced = Paced::new(stream, PATIENCE, phase.clone());
-    // A scraper that goes away is no news.
+    // A scraper that disconnects is no error.
     drop(connection::serve(paced, phase, |_| {}, answer, stop).await);
 }
 
+/// Answers one request with the page of its path.
 async fn page(guard: &Guard, head: &Parts, pages: &Pages) -> Response<ReplyBody> {
     if let Err(response) = guard.admit(head) {
         return *response;

@@ -1,15 +1,18 @@
-//! Event streams that a legacy client can resume: the recordings ([`crate::engine::replay`]) of a session, under its ids.
+//! Event streams that a legacy client can resume: the recordings ([`crate::engine::replay`]) of a
+//! session, and their event ids.
 //!
-//! No message is on two streams. Ids are looked up in their own session only; one that is unknown, another session's or too old
-//! is no id at all. The lock of the table is taken before the lock of a recording.
+//! No message is on two streams. An id is looked up in its own session only; an id that is unknown,
+//! too old or another session's counts as none. The lock of the table is taken before the lock of a
+//! recording.
 //!
-//! Streams of legacy HTTP clients have ids from 2025-03-26 on, and a priming event from 2025-11-25 on. Once such a call
-//! is answered by a stream, a task of its own runs it and writes the recording. An id that does not resolve opens the
-//! session's own stream, or gets 409 if that is open. A recording holds 256 events or 1 MiB and is kept for 5 minutes
-//! after its end; a session holds 4 MiB, all sessions 64 MiB or a quarter of `max-buffered`.
+//! Streams of legacy HTTP clients have ids from 2025-03-26 on, and a priming event from 2025-11-25
+//! on. Once such a call is answered with a stream, a task of its own runs the call and writes the
+//! recording. An id that does not resolve opens the session's own stream, or gets 409 if that is
+//! open. A recording holds 256 events or 1 MiB, and is kept for 5 minutes after its end; a session
+//! holds 4 MiB, all sessions together 64 MiB or a quarter of `max-buffered`.
 //!
-//! Each hop resumes for itself: event ids of upstreams and clients never mix. Modern streams are not resumed on either
-//! side.
+//! Each hop resumes on its own: event ids of upstreams and clients never mix. Modern streams are
+//! not resumed on either side.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,15 +32,15 @@ use crate::listener::pieces::{Pieces, Queued};
 use crate::mcp::version::{EventIds, Revision};
 use crate::wire::sse;
 
-/// Of one session: recordings, and bytes of their messages.
+/// Most recordings of one session, and most bytes of their messages.
 const SESSION_STREAMS: usize = 64;
 const SESSION_BYTES: usize = 4 * 1024 * 1024;
-/// Of all sessions together.
+/// Most bytes in the recordings of all sessions.
 const ALL_BYTES: usize = 64 * 1024 * 1024;
-/// When a client should come back.
+/// Time after which a client should reconnect.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Bytes of messages that are kept for all sessions.
+/// The count of bytes in the recordings of all sessions.
 #[derive(Debug)]
 pub struct Kept {
     bytes: AtomicUsize,
@@ -45,13 +48,13 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// They are part of that budget, of which they take a quarter at most.
+    /// Creates the count. Recordings are part of this budget, and take a quarter of it at most.
     pub fn new(budget: Arc<Budget>) -> Arc<Self> {
         Arc::new(Self { bytes: AtomicUsize::new(0), budget })
     }
 }
 
-/// Bytes of messages that are kept: for one session, and for all.
+/// Counts of bytes in recordings: of one session, and of all.
 #[derive(Debug)]
 struct Account {
     session: AtomicUsize,
@@ -69,7 +72,7 @@ impl Account {
         self.all.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes over the limits.
+    /// Returns how many bytes exceed the limits.
     fn excess(&self) -> usize {
         let all = ALL_BYTES.min(self.all.budget.limit() / 4);
         let of_session = self.session.load(Ordering::Relaxed).saturating_sub(SESSION_BYTES);
@@ -77,7 +80,7 @@ impl Account {
     }
 }
 
-/// The streams of one session.
+/// The recordings of one session.
 #[derive(Debug)]
 pub struct Streams {
     ids: EventIds,
@@ -85,22 +88,24 @@ pub struct Streams {
     account: Arc<Account>,
 }
 
+/// The recordings of one session.
 #[derive(Debug, Default)]
 struct Table {
-    /// Streams of calls, the oldest first.
+    /// Recordings of calls, the oldest first.
     calls: VecDeque<Arc<Recording>>,
-    /// The session's own stream.
+    /// The recording of the session's own stream.
     own: Option<Arc<Own>>,
 }
 
-/// The session's own stream, and what its client was last told of the lists.
+/// The recording of the session's own stream, and the lists that its client knows.
 #[derive(Debug)]
 pub struct Own {
     pub recording: Arc<Recording>,
+    /// Digests of the lists; `None` before the stream was first followed.
     pub told: Mutex<Option<[u64; 4]>>,
 }
 
-/// What an event id leads to.
+/// The stream that an event id leads to.
 #[derive(Debug)]
 pub enum Resumed {
     Call(Reader),
@@ -108,7 +113,7 @@ pub enum Resumed {
 }
 
 impl Streams {
-    /// `all` counts the bytes of every session.
+    /// Creates the recordings of a session. `all` counts the bytes of all sessions.
     pub fn new(revision: Revision, all: Arc<Kept>) -> Self {
         let account = Arc::new(Account { session: AtomicUsize::new(0), all });
         Self { ids: revision.features().event_ids, table: Mutex::default(), account }
@@ -118,7 +123,8 @@ impl Streams {
         self.ids
     }
 
-    /// A new stream of a call and its first reader. Where there is no room for one more, it cannot be resumed.
+    /// Opens a recording for a call, with its first reader. If there is no room for another
+    /// recording, the stream cannot be resumed.
     pub fn open(&self) -> (Arc<Recording>, Reader) {
         let recording = Recording::new(self.ids, &self.account);
         let reader = recording.attach(1);
@@ -135,7 +141,7 @@ impl Streams {
         (recording, reader)
     }
 
-    /// The session's own stream from now on, and its reader. An earlier one is forgotten.
+    /// Opens the session's own stream with its reader. An earlier one is forgotten.
     pub fn open_own(&self) -> (Arc<Own>, Reader) {
         let recording = Recording::new(self.ids, &self.account);
         let reader = recording.attach(1);
@@ -144,7 +150,7 @@ impl Streams {
         (own, reader)
     }
 
-    /// The stream that an event was on, from the event after it.
+    /// Finds the stream of an event id, and returns a reader from the event after it.
     pub fn resume(&self, last: &str) -> Option<Resumed> {
         let (name, number) = last.rsplit_once('-')?;
         let number = number.parse::<u64>().ok().filter(|n| n.to_string() == number)?;
@@ -157,7 +163,9 @@ impl Streams {
         recording.resume(number).map(Resumed::Call)
     }
 
-    /// Writes a message on a stream of this session. Those that `may_be_missed` make room for others.
+    /// Appends a message to a stream of this session. If room is needed, streams that have ended
+    /// are forgotten, then messages of this stream are dropped: first those that `may_be_missed`,
+    /// then those that were read.
     pub fn push(&self, recording: &Recording, message: Pieces, may_be_missed: bool) {
         recording.push(message, may_be_missed);
         if self.account.excess() > 0 {
@@ -173,14 +181,14 @@ impl Streams {
         while self.account.excess() > 0 && table.drop_oldest() {}
     }
 
-    /// Forgets what is too old.
+    /// Forgets streams that are too old.
     pub fn sweep(&self, now: Duration) {
         self.table.lock().sweep(now);
     }
 }
 
 impl Table {
-    /// Forgets the oldest stream that has ended; `false` when there is none.
+    /// Forgets the oldest stream that has ended. Returns `false` if there is none.
     fn drop_oldest(&mut self) -> bool {
         let at = self.calls.iter().position(|recording| recording.events.lock().is_over());
         let Some(recording) = at.and_then(|at| self.calls.remove(at)) else { return false };
@@ -202,14 +210,14 @@ impl Table {
 
 type Events = replay::Recording<Queued>;
 
-/// What was said on one stream.
+/// The recording of one stream.
 #[derive(Debug)]
 pub struct Recording {
-    /// 64 random bits: a number of another session means nothing here.
+    /// 64 random bits in hex, so that an id means nothing in another session.
     name: String,
     ids: EventIds,
     events: Mutex<Events>,
-    /// There is something new, or the reader has changed.
+    /// Signals a new event, or a change of the reader.
     changed: Notify,
     account: Arc<Account>,
 }
@@ -225,7 +233,7 @@ impl Recording {
         })
     }
 
-    /// A change, with what it means for the account.
+    /// Changes the recording, and updates the byte counts accordingly.
     fn change<T>(&self, change: impl FnOnce(&mut Events) -> T) -> T {
         let mut events = self.events.lock();
         let before = events.bytes();
@@ -243,18 +251,19 @@ impl Recording {
         format!("{}-{number}", self.name)
     }
 
-    /// Makes a new reader, which begins with that event. An earlier one ends.
+    /// Creates a new reader that starts with this event. An earlier reader ends.
     fn attach(self: &Arc<Self>, from: u64) -> Reader {
         let number = self.events.lock().attach(from);
         self.reader(number, from)
     }
 
-    /// A reader of what came after that event, where all of it is here.
+    /// Creates a reader of everything after this event; `None` if some of that is missing.
     fn resume(self: &Arc<Self>, last: u64) -> Option<Reader> {
         let number = if self.ids == EventIds::None { None } else { self.events.lock().resume(last) };
         number.map(|number| self.reader(number, last.saturating_add(1)))
     }
 
+    /// Creates a reader, whose first bytes are a priming event or a comment.
     fn reader(self: &Arc<Self>, number: u64, from: u64) -> Reader {
         self.changed.notify_waiters();
         let hello = match self.ids {
@@ -271,7 +280,7 @@ impl Recording {
         self.changed.notify_waiters();
     }
 
-    /// Nothing will be written any more.
+    /// Marks the stream as complete.
     pub fn end(&self) {
         self.events.lock().end(clock::uptime());
         self.changed.notify_waiters();
@@ -285,7 +294,8 @@ impl Recording {
         self.change(|events| events.find(reader, event))
     }
 
-    /// Waits until nobody has read for so long. Written events change nothing.
+    /// Waits until the stream had no reader for as long as `patience`. New events do not affect the
+    /// wait.
     pub async fn unread(&self, patience: Duration) {
         loop {
             self.until_read(false).await;
@@ -295,6 +305,7 @@ impl Recording {
         }
     }
 
+    /// Waits until there is a reader, or until there is none.
     async fn until_read(&self, is_read: bool) {
         loop {
             let changed = self.changed.notified();
@@ -305,7 +316,7 @@ impl Recording {
         }
     }
 
-    /// Waits until the gateway ends and nobody reads.
+    /// Waits until the gateway ends while the stream has no reader.
     pub async fn forsaken(&self, draining: &CancellationToken) {
         draining.cancelled().await;
         self.until_read(false).await;
@@ -319,7 +330,7 @@ impl Drop for Recording {
     }
 }
 
-/// Who reads a recording. Dropping it leaves the recording to the next one.
+/// The current reader of a recording. Dropping it allows the next one.
 #[derive(Debug)]
 pub struct Reader {
     recording: Arc<Recording>,
@@ -328,7 +339,8 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// The next bytes of the stream, a comment after so much quiet; `None` at its end. Cancel-safe.
+    /// Waits for the next bytes of the stream, or returns a comment after `keepalive`; `None` at
+    /// its end. Cancel-safe.
     pub async fn next(&mut self, keepalive: Duration) -> Option<Pieces> {
         let quiet = tokio::time::sleep(keepalive);
         tokio::pin!(quiet);
@@ -336,7 +348,7 @@ impl Reader {
             if let Some(hello) = self.hello.take() {
                 return Some(hello.into());
             }
-            // Made before the look, so that nothing falls between the two.
+            // Registered before looking, so that no change is missed in between.
             let changed = self.recording.changed.notified();
             match self.recording.find(self.number) {
                 Found::Event(event) => return Some(event),

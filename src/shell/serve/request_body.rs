@@ -1,4 +1,5 @@
-//! The body of a POST: what it must claim to be, how it is read within its bounds, what is said of one that is no message.
+//! Bodies of POST requests: checks their headers, reads them within limits, and refuses those that
+//! are no message.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,11 +24,11 @@ use crate::wire::message::encode_error;
 
 type Reply = Response<ReplyBody>;
 
-/// Slowest body that is waited for, after a grace of ten seconds.
+/// Slowest accepted rate of a body in bytes per second, after a grace period of ten seconds.
 const MIN_BODY_RATE: usize = 1024;
 const BODY_GRACE: Duration = Duration::from_secs(10);
 
-/// Whether an Accept header allows a media type; a missing one allows everything.
+/// Returns whether an Accept header allows a media type; a missing header allows all.
 pub(super) fn accepts(headers: &HeaderMap, media: &str) -> bool {
     let mut values = headers.get_all(ACCEPT).iter().peekable();
     if values.peek().is_none() {
@@ -46,7 +47,7 @@ pub(super) fn accepts(headers: &HeaderMap, media: &str) -> bool {
     })
 }
 
-/// The refusal of a body that cannot be JSON.
+/// Returns the refusal of a body that cannot be JSON by its headers; `None` if it can.
 pub(super) fn not_json(headers: &HeaderMap) -> Option<Reply> {
     let is_json = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).is_some_and(|value| {
         let media = value.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default();
@@ -58,7 +59,7 @@ pub(super) fn not_json(headers: &HeaderMap) -> Option<Reply> {
     (!is_json || !plain).then(refusal)
 }
 
-/// Rung 9: the body within size and time, with room of its caller's.
+/// Reads the body within limits of size and time, and takes room in the caller's share for it.
 pub(super) async fn read_body(
     body: Incoming,
     headers: &HeaderMap,
@@ -84,7 +85,7 @@ pub(super) async fn read_body(
     })
 }
 
-/// Bounds of a body: its size in bytes, the time for all of it, and the size that its client has
+/// Limits of a body: its size in bytes, the time for all of it, and the size that the client
 /// declared.
 #[derive(Clone, Copy, Debug)]
 struct BodyBounds {
@@ -93,16 +94,17 @@ struct BodyBounds {
     declared: Option<usize>,
 }
 
-/// Why a body was not read to its end.
+/// The reason why a body was not read to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum UnreadBody {
     TooLarge,
     TooSlow,
     Broken,
-    /// It found no room, or was too slow for the room that it took.
+    /// No room for the body, or it arrived too slowly for the room that it took.
     NoRoom,
 }
 
+/// Reads a body within these limits, and takes room for it as it arrives.
 async fn receive(
     mut body: impl Body<Data = Bytes> + Unpin,
     bounds: BodyBounds,
@@ -138,7 +140,7 @@ async fn receive(
                 }
                 room.try_grow_to(received + data.len()).map_err(|_| UnreadBody::NoRoom)?;
                 pace.count(data.len(), received + data.len());
-                // Most bodies come in one piece and are never copied.
+                // Most bodies arrive in one piece and are never copied.
                 match (first.take(), joined.is_empty()) {
                     (None, true) => first = Some(data),
                     (Some(one), _) => {
@@ -154,7 +156,7 @@ async fn receive(
     Ok(room.keep(first.unwrap_or_else(|| joined.freeze())))
 }
 
-/// The refusal of a body that is no message.
+/// Refuses a body that is no message.
 pub(super) fn no_message(unreadable: &Unreadable) -> Reply {
     let id = unreadable.id.as_ref().map(ClientId::raw);
     reply::json(StatusCode::BAD_REQUEST, encode_error(id, &unreadable.error))
@@ -176,7 +178,7 @@ mod tests {
     const BOUNDS: BodyBounds =
         BodyBounds { limit: 4096 * KIB, patience: Duration::from_secs(3600), declared: Some(4096 * KIB) };
 
-    /// A body of so many pieces, each after a second.
+    /// Creates a body of this many pieces, each after a second.
     fn body(pieces: usize, kib: usize) -> impl Body<Data = Bytes, Error = Infallible> + Unpin {
         let piece = move |left: usize| async move {
             sleep(Duration::from_secs(1)).await;
@@ -225,7 +227,7 @@ mod tests {
         ends.sort_by_key(|(_, seconds)| *seconds);
         let (refused, taken) = ends.split_at(6);
         assert!(refused.iter().all(|end| *end == (Err(UnreadBody::NoRoom), 0)), "{refused:?}");
-        // The rate of a body has a bound of its own.
+        // The rate of a body has a limit of its own.
         let [pressed, slow] = [(Err(UnreadBody::NoRoom), 5), (Err(UnreadBody::TooSlow), 10 + 1000)];
         assert_eq!((taken, other), (&[pressed, slow][..], Ok(2000 * KIB)));
     }

@@ -1,4 +1,5 @@
-//! The event streams that a legacy client opens by GET: its session's own one, and those that it resumes.
+//! Event streams that a legacy client opens by GET: its session's own stream, and streams that it
+//! resumes.
 
 use std::sync::Arc;
 
@@ -15,7 +16,8 @@ use crate::serve::front::Front;
 use crate::serve::replay::{Own, Reader, Resumed};
 use crate::serve::sessions::{Session, StreamPlace};
 
-/// The session's stream of what belongs to no request: changes of lists and resources.
+/// Opens the session's own stream, for messages that belong to no request: changes of lists and
+/// resources.
 pub(crate) fn open(
     front: &Arc<Front>,
     session: &Arc<Session>,
@@ -26,7 +28,7 @@ pub(crate) fn open(
     follow(front, session, (own, reader), (place, share))
 }
 
-/// Goes on with a stream after the last event that the client has of it.
+/// Resumes a stream after the last event that the client has received.
 pub(crate) fn resume(
     front: &Arc<Front>,
     session: &Arc<Session>,
@@ -44,6 +46,7 @@ pub(crate) fn resume(
     }
 }
 
+/// Responds with the session's own stream, which continues from the lists that the client knows.
 fn follow(
     front: &Arc<Front>,
     session: &Arc<Session>,
@@ -59,6 +62,7 @@ fn follow(
     reply::events(stream::unfold(following, Following::step))
 }
 
+/// The session's own stream while a client reads it.
 struct Following {
     news: News,
     own: Arc<Own>,
@@ -69,6 +73,7 @@ struct Following {
 }
 
 impl Following {
+    /// Returns the next bytes of the stream; `None` once the session ends or the gateway drains.
     async fn step(mut self) -> Option<(Pieces, Self)> {
         loop {
             tokio::select! {
@@ -81,7 +86,8 @@ impl Following {
         }
     }
 
-    /// Writes down what the client is told: it may have to be told again.
+    /// Records the notifications, and the lists that the client knows by them, so that they can be
+    /// sent again when the stream is resumed.
     fn tell(&self, notices: Vec<Bytes>) {
         for notice in notices {
             self.session.streams.push(&self.own.recording, notice.into(), true);

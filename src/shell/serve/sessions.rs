@@ -1,8 +1,10 @@
-//! Sessions of legacy HTTP clients. The lock guards the table, one operation at a time.
+//! Sessions of legacy HTTP clients. The lock guards the table, for one operation at a time.
 //!
-//! The table holds those that are live in this process. A session of before a restart is none of them until its client's next
-//! request revives it ([`crate::store::sessions`]): with what `initialize` agreed on, its log level and its subscriptions, but
-//! under another tag, so that nothing which was granted for the session or open in it comes back. It needs room like a new one.
+//! The table holds the sessions that are live in this process. A session from before a restart is
+//! not in it until its client's next request revives it ([`crate::store::sessions`]): with the
+//! terms agreed by `initialize`, its log level and its subscriptions, but with a new tag, so that
+//! no grant and no open question of the session comes back. Like a new session it needs room in the
+//! table.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -31,39 +33,43 @@ use crate::store::db::Kept;
 use crate::store::sessions::SessionStore;
 use crate::upstream::session_news::ClientTag;
 
-/// One legacy client over HTTP.
+/// A session of a legacy client over HTTP.
 #[derive(Debug)]
 pub struct Session {
     pub id: String,
     pub client: ClientContext,
-    /// Time since 1970: a restart does not make it younger.
+    /// Time since 1970 when the session was opened; a restart does not change it.
     opened: Duration,
     last_used: AtomicU64,
-    /// One GET stream at a time, by its number, 0 for none: a second one neither replaces nor shares it, unless it resumes it.
+    /// Number of the GET stream that is open, or 0. A second stream neither replaces nor shares it,
+    /// unless it resumes it.
     streaming: AtomicU64,
+    /// Number of the last GET stream.
     places: AtomicU64,
-    /// What can be resumed.
+    /// The streams that can be resumed.
     pub streams: Streams,
     pub protocol: Protocol,
-    /// The way in of a session over HTTP+SSE. Such a session is none of the endpoint's, nor the other way round.
+    /// The queue of posted messages of a session over HTTP+SSE. Such a session cannot be used at
+    /// the endpoint, nor the other way round.
     pub pipe: Option<mpsc::Sender<Bytes>>,
-    /// A restart came before, in which the client may have missed changes of lists. Cleared when it is told so.
+    /// True if the client may have missed list changes during a restart. Cleared when it is told.
     missed: AtomicBool,
     /// Fires when the session ends.
     pub ended: CancellationToken,
 }
 
-/// Why a session is not found.
+/// The reason why a session is not found.
 #[derive(Debug)]
 pub enum Missing {
-    /// It has ended, was never there, or is another's.
+    /// The session has ended, never existed, or belongs to another caller.
     Unknown,
-    /// It could be revived, and there is no room for it or the store cannot be read.
+    /// The session could be revived, but there is no room for it or the store cannot be read.
     NoRoom,
 }
 
 impl Session {
-    /// Does what follows from a message that has no answer.
+    /// Carries out what follows from a message that has no answer: a cancellation, or the answer to
+    /// a question.
     pub fn told(&self, step: Step<CancellationToken>) {
         match (step, &self.client.client_requests) {
             (Step::Cancel(ticket), _) => ticket.cancel(),
@@ -72,21 +78,23 @@ impl Session {
         }
     }
 
-    /// Takes the session's one stream; given back when the value is dropped.
+    /// Takes the right to be the session's stream; `None` if another stream has it.
     pub fn stream(self: &Arc<Self>) -> Option<StreamPlace> {
         let place = StreamPlace(Arc::clone(self), self.places.fetch_add(1, Ordering::Relaxed) + 1);
         let free = self.streaming.compare_exchange(0, place.1, Ordering::AcqRel, Ordering::Acquire).is_ok();
         free.then_some(place)
     }
 
-    /// The same for a client that resumes it: whoever has it loses it.
+    /// Takes the right to be the session's stream for a client that resumes it, away from an
+    /// earlier holder.
     pub fn resumed_stream(self: &Arc<Self>) -> StreamPlace {
         let place = StreamPlace(Arc::clone(self), self.places.fetch_add(1, Ordering::Relaxed) + 1);
         self.streaming.store(place.1, Ordering::Release);
         place
     }
 
-    /// Whether the client has to be told that its lists may have changed; once.
+    /// Returns whether the client has to be told that its lists may have changed, and clears that
+    /// state.
     pub fn has_missed_changes(&self) -> bool {
         self.missed.swap(false, Ordering::Relaxed)
     }
@@ -100,13 +108,13 @@ impl Session {
     }
 }
 
-/// The right to be a session's stream.
+/// The right to be a session's stream; given up on drop.
 #[derive(Debug)]
 pub struct StreamPlace(Arc<Session>, u64);
 
 impl Drop for StreamPlace {
     fn drop(&mut self) {
-        // Nothing to give back where another stream has taken it.
+        // Nothing to give up if another stream has taken the right.
         let mine = self.0.streaming.compare_exchange(self.1, 0, Ordering::AcqRel, Ordering::Acquire).is_ok();
         if mine {
             self.0.touch();
@@ -114,28 +122,28 @@ impl Drop for StreamPlace {
     }
 }
 
-/// Bounds of the session table.
+/// Limits of the session table.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionLimits {
     pub sessions: usize,
-    /// For callers other than the local one.
+    /// Most sessions of one caller other than the local one; `None` without such a limit.
     pub per_caller: Option<usize>,
     pub idle: Duration,
     pub max: Duration,
 }
 
-/// All legacy HTTP sessions.
+/// The table of all legacy HTTP sessions.
 #[derive(Debug)]
 pub struct Sessions {
     table: Mutex<HashMap<String, Arc<Session>, RandomState>>,
     limits: Mutex<SessionLimits>,
-    /// When this process began; no session of before has been used since.
+    /// Uptime when this process began; no session from before a restart has been used since.
     began: Duration,
-    /// Bytes that are kept for clients that resume.
+    /// The count of bytes recorded for clients that may resume.
     kept: Arc<replay::Kept>,
-    /// Told of each end: what was granted for the session is over.
+    /// Notified of each session's end, which ends the grants for it.
     approvals: Option<Arc<Approvals>>,
-    /// Where sessions outlive the process.
+    /// The store in which sessions outlive the process, if there is one.
     store: Option<SessionStore>,
 }
 
@@ -154,21 +162,22 @@ impl Sessions {
         self.table.lock().len()
     }
 
-    /// The clients of the sessions at the endpoint. One over HTTP+SSE is among those that speak in
-    /// lines.
+    /// Lists the clients of sessions at the endpoint. Clients over HTTP+SSE are listed with those
+    /// on lines.
     pub fn clients(&self) -> Vec<Named> {
         let table = self.table.lock();
         let sessions = table.values().filter(|session| session.pipe.is_none());
         sessions.map(|session| (session.client.caller.clone(), session.client.name.clone())).collect()
     }
 
-    /// Puts other bounds in force. Sessions beyond a smaller number stay.
+    /// Changes the limits. Sessions beyond a smaller number stay.
     pub fn set_limits(&self, limits: SessionLimits) {
         *self.limits.lock() = limits;
     }
 
-    /// Opens a session; `None` when there is no room. A full table first ends the session that has been idle longest. One with a
-    /// pipe, and one that cannot be kept, has an id of 192 random bits.
+    /// Opens a session; `None` if there is no room. If the table is full, the session that has been
+    /// idle longest ends first. A session with a pipe, and one that cannot be stored, has an id of
+    /// 192 random bits.
     pub fn open(&self, client: ClientContext, pipe: Option<mpsc::Sender<Bytes>>) -> Option<Arc<Session>> {
         let opened = clock::since_1970();
         let store = self.store.as_ref().filter(|_| pipe.is_none());
@@ -191,7 +200,7 @@ impl Sessions {
         self.enter(&mut table, id, ClientContext { kept, ..client }, opened, pipe, false).ok()
     }
 
-    /// Enters a session where there is room.
+    /// Adds a session to the table if there is room.
     fn enter(
         &self,
         table: &mut HashMap<String, Arc<Session>, RandomState>,
@@ -201,7 +210,7 @@ impl Sessions {
         pipe: Option<mpsc::Sender<Bytes>>,
         is_revived: bool,
     ) -> Result<Arc<Session>, Missing> {
-        // Under the lock: `end_withdrawn` comes before or after this.
+        // Checked under the lock, so that [`Self::end_withdrawn`] runs either before or after this.
         if client.access.is_withdrawn() {
             return Err(Missing::NoRoom);
         }
@@ -234,24 +243,25 @@ impl Sessions {
         Ok(session)
     }
 
-    /// Goes on with a session of before a restart, for the client whose request names it. Returns whether this request was the
-    /// first to do so.
+    /// Revives a session from before a restart for the client whose request names it. Returns
+    /// whether this request was the first to do so.
     ///
     /// # Errors
-    /// [`Missing`].
+    /// [`Missing`], also if the session would have ended without the restart.
     pub async fn revive(&self, id: &str, client: ClientContext) -> Result<(Arc<Session>, bool), Missing> {
         let store = self.store.as_ref().ok_or(Missing::Unknown)?;
         let (session, terms) = store.find(&owner(&client), id).ok_or(Missing::Unknown)?;
         let opened = Duration::from_secs(terms.opened);
         let limits = *self.limits.lock();
-        // It would have ended without the restart too.
+        // The session would have ended without the restart too.
         if clock::since_1970().saturating_sub(opened) > limits.max
             || clock::uptime().saturating_sub(self.began) > limits.idle
         {
             session.end();
         }
         if session.has_ended() {
-            // Before its client is told so: it must not go on later, whenever this process ends.
+            // Stored before the client learns it, so that the session cannot be revived later,
+            // however this process ends.
             store.settled().await;
             return Err(Missing::Unknown);
         }
@@ -278,7 +288,7 @@ impl Sessions {
             // Another request was first.
             return Ok((Arc::clone(session), false));
         }
-        // It may have come, gone on and ended since it was looked for.
+        // Another request may have revived and ended the session in the meantime.
         if session.has_ended() {
             return Err(Missing::Unknown);
         }
@@ -288,14 +298,15 @@ impl Sessions {
         Ok((session, true))
     }
 
-    /// The session of that id, if it is this caller's: another's is as unknown as none.
+    /// Finds the session of this id, if it belongs to this caller, and marks it as used.
     pub fn find(&self, id: &str, caller: &Caller) -> Option<Arc<Session>> {
         let session = self.table.lock().get(id).filter(|s| s.client.caller == *caller).cloned()?;
         session.touch();
         Some(session)
     }
 
-    /// Ends a session of this caller, and waits until no restart can undo that. `false` where it cannot be written down.
+    /// Ends a session of this caller, and waits until no restart can undo that. Returns `false` if
+    /// the end cannot be stored.
     pub async fn close_for_good(&self, id: &str, caller: &Caller) -> bool {
         let is_kept = self.table.lock().get(id).is_some_and(|session| session.client.kept.is_some());
         if !self.close(id, caller) || !is_kept {
@@ -307,16 +318,16 @@ impl Sessions {
         }
     }
 
-    /// Waits until all ends so far are on disk.
+    /// Waits until the ends of all sessions so far are stored.
     pub async fn settled(&self) {
         if let Some(store) = &self.store {
             store.sweep();
-            // A store that takes no writes has said so.
+            // A store that takes no writes has logged that.
             store.settled().await;
         }
     }
 
-    /// Ends a session of this caller.
+    /// Ends a session of this caller. Returns `false` if there is none.
     pub fn close(&self, id: &str, caller: &Caller) -> bool {
         let mut table = self.table.lock();
         if table.get(id).is_none_or(|s| s.client.caller != *caller) {
@@ -326,7 +337,7 @@ impl Sessions {
         true
     }
 
-    /// Ends what has been idle or open for too long.
+    /// Ends sessions that have been idle or open for too long.
     pub fn sweep(&self) {
         let (now, since_1970) = (clock::uptime(), clock::since_1970());
         let limits = *self.limits.lock();
@@ -350,6 +361,8 @@ impl Sessions {
         over.for_each(|(_, session)| self.end(Some(&session)));
     }
 
+    /// Ends a session that has left the table: its streams, its stored state, and the grants for
+    /// it.
     fn end(&self, session: Option<&Session>) {
         let Some(session) = session else { return };
         session.ended.cancel();
@@ -362,7 +375,7 @@ impl Sessions {
     }
 }
 
-/// Whose id of a session is.
+/// Returns the owner to which a session id is bound.
 fn owner(client: &ClientContext) -> SessionOwner<'_> {
     let credential = client.access.credential();
     SessionOwner {

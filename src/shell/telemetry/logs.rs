@@ -1,7 +1,7 @@
-//! Logs: to stderr as text or JSON, or to the journal when stderr is connected to it.
+//! Logging: to stderr as text or JSON, or to the journal if stderr is connected to it.
 //!
-//! Logging never delays a call: lines go through a bounded buffer to a thread of their own, and a line that finds the
-//! buffer full is dropped.
+//! Logging never delays a call: lines go through a bounded buffer to a thread of their own, and a
+//! line that finds the buffer full is dropped.
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Write};
@@ -19,38 +19,38 @@ use self::plain::Plain;
 use self::sink::{Flusher, Sink};
 use crate::wire::foreign;
 
-/// How log lines look.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
-    /// To the journal if stderr is connected to it, else text.
+    /// The journal's if stderr is connected to it, else text.
     Auto,
     Text,
     Json,
 }
 
-/// How to log.
+/// The format and filter of the log.
 #[derive(Clone, Debug)]
 pub struct LogOptions {
     pub format: LogFormat,
-    /// A level, or `target=level` pairs with commas between.
+    /// A level, or comma-separated `target=level` pairs.
     pub filter: String,
-    /// The filter holds whatever the configuration says later.
+    /// True if the configuration must not change the filter later.
     pub fixed: bool,
 }
 
-/// The filter in force, where the configuration may change it.
+/// The filter in force; empty if the configuration must not change it.
 static FILTER: OnceLock<reload::Handle<Targets, Registry>> = OnceLock::new();
 
-/// Puts the filter of the configuration in force, unless the command line or the environment has given one.
+/// Applies the filter of the configuration, unless the command line or the environment has set one.
 pub fn set_filter(filter: &str) {
     if let (Some(handle), Ok(filter)) = (FILTER.get(), targets(filter)) {
-        // It fails only when nothing is logged any more.
+        // Reloading fails only if nothing is logged any more.
         drop(handle.reload(filter));
     }
 }
 
-/// Reads a filter. A target of headend has one name there, in whichever of its crates the module
-/// is: `headend::upstream` for `headend_shell::upstream`.
+/// Parses a filter. Targets of headend have one prefix in it, regardless of the crate that holds
+/// the module: `headend::upstream` stands for `headend_shell::upstream`.
 fn targets(filter: &str) -> Result<Targets, ParseError> {
     let mut directives: Vec<Cow<'_, str>> = Vec::new();
     for directive in filter.split(',') {
@@ -62,13 +62,13 @@ fn targets(filter: &str) -> Result<Targets, ParseError> {
     directives.join(",").parse()
 }
 
-/// Returns how many lines were dropped since the process started, because stderr did not take them
+/// Returns how many lines were dropped since the process started because stderr did not take them
 /// in time.
 pub fn dropped_lines() -> u64 {
     sink::dropped()
 }
 
-/// Writes the queued lines when it is dropped.
+/// A handle that writes the buffered lines when it is dropped.
 #[derive(Debug)]
 pub struct LogGuard {
     _flusher: Option<Flusher>,
@@ -77,7 +77,7 @@ pub struct LogGuard {
 /// Starts logging for the whole process.
 ///
 /// # Errors
-/// A filter that cannot be read, with the reason.
+/// The filter cannot be parsed, with the reason.
 pub fn init(options: &LogOptions) -> Result<LogGuard, String> {
     let filter = targets(&options.filter).map_err(|error| {
         format!("log filter {:?}: {error}; write a level such as `info`, or `target=level`", options.filter)
@@ -94,13 +94,14 @@ pub fn init(options: &LogOptions) -> Result<LogGuard, String> {
     if !options.fixed {
         drop(FILTER.set(handle));
     }
-    // A second subscriber, in tests of the command line, must not stop the process.
+    // A second subscriber, as in tests of the command line, must not stop the process.
     drop(tracing_subscriber::registry().with(layer.with_filter(filter)).try_init());
     Ok(LogGuard { _flusher: flusher })
 }
 
 type Boxed = Box<dyn Layer<Registry> + Send + Sync>;
 
+/// Creates the layer that writes to stderr, and the thread behind it.
 fn to_stderr(json: bool) -> (Boxed, Option<Flusher>) {
     let (sink, flusher) = Sink::start(io::stderr());
     let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
@@ -116,7 +117,8 @@ fn to_stderr(json: bool) -> (Boxed, Option<Flusher>) {
     (layer, Some(flusher))
 }
 
-/// The journal, if it is what stderr writes to. Source: `JOURNAL_STREAM` in `systemd.exec(5)`.
+/// Returns the layer that logs to the journal, if stderr is connected to the journal. Source:
+/// `JOURNAL_STREAM` in `systemd.exec(5)`.
 fn journal() -> Option<Boxed> {
     let stream = std::env::var("JOURNAL_STREAM").ok()?;
     let (device, inode) = stream.split_once(':')?;
@@ -128,15 +130,16 @@ fn journal() -> Option<Boxed> {
     Some(layer.with_syslog_identifier("headend".to_owned()).boxed())
 }
 
-/// Writes lines with hidden characters escaped: bytes of a peer cannot forge a line or move a cursor.
+/// A writer that escapes hidden characters, so that bytes of a peer can neither forge a line nor
+/// move a cursor.
 struct Escaping {
     sink: Sink,
-    /// Escape sequences of our own colours pass.
+    /// True if the escape sequences of our own colours must pass.
     colours: bool,
 }
 
 impl Write for Escaping {
-    /// Takes whole lines, which is how the subscriber writes.
+    /// Writes one whole line, which is how the subscriber calls it.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.sink.line(&escaped(line, self.colours));
         Ok(line.len())
@@ -147,7 +150,8 @@ impl Write for Escaping {
     }
 }
 
-/// A line with hidden characters escaped, except the newline at its end. Most lines have none and are not copied.
+/// Returns the line with hidden characters escaped, except for the newline at its end. Most lines
+/// have none and are not copied.
 fn escaped(line: &[u8], colours: bool) -> Cow<'_, [u8]> {
     let body = line.strip_suffix(b"\n").unwrap_or(line);
     if body.iter().all(|byte| (b' '..=b'~').contains(byte)) {

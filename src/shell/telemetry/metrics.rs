@@ -1,9 +1,10 @@
-//! Every metric, in one place.
+//! All metrics of the program.
 //!
 //! Label values come from the configuration and from closed sets, never from clients or upstreams.
-//! A call touches only handles that were resolved before: its path has no look-up by label.
+//! A call uses only handles that were resolved before; its path has no look-up by label.
 //!
-//! Families are declared in `table` alone; what only a few places count has a file of its own.
+//! Families are declared in `table` only. Metrics that only a few callers use have a file of their
+//! own.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -44,16 +45,17 @@ use crate::telemetry::upstream_state::UpstreamState;
 /// The kinds of catalog items, in the order of [`crate::mcp::method::List::ALL`].
 const KINDS: [&str; 4] = ["tool", "prompt", "resource", "template"];
 
-/// Kinds of gateway words that an upstream used, in the order of the members of [`Taken`].
+/// Kinds of reserved words that an upstream used, in the order of the fields of [`Taken`].
 const RESERVED: [&str; 2] = ["meta", "error"];
 
-/// Outcomes of notices: those that got through, and those that did not.
+/// Outcomes of notices: delivered, and not delivered.
 const NOTICES: [&str; 2] = ["ok", "failed"];
 
-/// The registry and everything in it. Clones share it.
+/// The registry and all metrics in it. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Metrics(Arc<MetricState>);
 
+/// The metrics and their registries.
 #[derive(Debug)]
 struct MetricState {
     registry: Registry,
@@ -66,8 +68,10 @@ struct MetricState {
 }
 
 impl Metrics {
+    /// Creates all families.
+    ///
     /// # Errors
-    /// A family that the registry refuses, which is a mistake in the table.
+    /// The registry refuses a family, which is a mistake in the table.
     pub fn new() -> Result<Self, prometheus::Error> {
         let registry = Registry::new();
         let families = Arc::new(Families::register(&registry)?);
@@ -84,7 +88,7 @@ impl Metrics {
         })))
     }
 
-    /// The handles of one upstream. Every call returns the same series.
+    /// Returns the handles of one upstream. Handles of the same name share their series.
     pub fn upstream(&self, name: &str) -> UpstreamMetrics {
         let families = &self.0.families;
         UpstreamMetrics(Arc::new(OfUpstream {
@@ -111,7 +115,7 @@ impl Metrics {
         self.0.families.forget(name);
     }
 
-    /// Everything, in Prometheus' text format.
+    /// Renders all metrics in Prometheus' text format.
     pub fn render(&self) -> String {
         let (mut all, mut text) = (self.0.registry.gather(), Vec::new());
         all.extend(self.0.process.gather());
@@ -129,7 +133,7 @@ impl Metrics {
         self.0.families.limit_hits.with_label_values(&[limit]).inc();
     }
 
-    /// There was none left at this time of uptime.
+    /// Records that the process lacked this resource at this time of uptime.
     pub fn short_of(&self, shortage: Shortage, now: Duration) {
         self.0.shortages.met(shortage, now);
         if shortage == Shortage::Descriptors {
@@ -137,12 +141,12 @@ impl Metrics {
         }
     }
 
-    /// Whether there was none left some seconds ago.
+    /// Returns whether the process lacked this resource within the last ten seconds.
     pub fn is_short_of(&self, shortage: Shortage, now: Duration) -> bool {
         self.0.shortages.is_on(shortage, now)
     }
 
-    /// Sets what does not work, just before a scrape.
+    /// Updates which parts do not work, just before a scrape.
     pub fn degraded(&self, reasons: impl Iterator<Item = (&'static str, bool)>) {
         reasons.for_each(|(reason, is_on)| self.0.families.degraded.with_label_values(&[reason]).set(i64::from(is_on)));
     }
@@ -159,7 +163,7 @@ impl Metrics {
         &self.0.usage
     }
 
-    /// The handles of the audit log.
+    /// Returns the handles of the audit log.
     pub fn audit(&self) -> AuditMetrics {
         AuditMetrics {
             records: Event::VARIANTS
@@ -174,7 +178,7 @@ impl Metrics {
         self.0.families.auth_failures.inc();
     }
 
-    /// Records the end of an attempt to load the configuration.
+    /// Records the outcome of an attempt to load the configuration.
     pub fn reloaded(&self, ok: bool, unix_seconds: u64) {
         self.0.families.reload_ok.set(i64::from(ok));
         if ok {
@@ -190,8 +194,8 @@ impl Metrics {
         self.0.families.withheld.set(signed(items));
     }
 
-    /// Sets values that other places count, just before a scrape: sessions, calls that wait for a
-    /// slot or for a person, and the bytes that are buffered and may be.
+    /// Updates values that are counted elsewhere, just before a scrape: sessions, calls that wait
+    /// for a slot or for a person, and the bytes that are buffered and that may be.
     pub fn observe(&self, sessions: usize, (waiting, held): (usize, usize), buffered: (usize, usize)) {
         self.0.families.sessions.set(signed(sessions));
         self.0.families.waiting.set(signed(waiting));
@@ -206,17 +210,18 @@ impl Metrics {
         self.0.families.notices.with_label_values(&[if ok { good } else { failed }]).inc();
     }
 
-    /// Sets the number of tasks that are alive in the runtime.
+    /// Updates the number of live tasks in the runtime.
     pub fn tasks(&self, alive: usize) {
         self.0.families.tasks.set(signed(alive));
     }
 
-    /// Sets whether the store takes writes, just before a scrape.
+    /// Updates whether the store takes writes, just before a scrape.
     pub fn observe_store(&self, is_writable: bool) {
         self.0.families.store_writable.set(i64::from(is_writable));
     }
 
-    /// A client connected over a transport, `http` or `stdio`.
+    /// Counts a client's connection over a transport, `http` or `stdio`, until the value is
+    /// dropped.
     pub fn connected(&self, transport: &'static str) -> Connected {
         let counter = |direction| self.0.families.client_bytes.with_label_values(&[transport, direction]);
         let open = self.0.families.connections.with_label_values(&[transport]);
@@ -225,19 +230,21 @@ impl Metrics {
     }
 }
 
-/// Levels of what the handles of an upstream write: all series; the counters alone, once another
-/// upstream has its name; nothing, once it was removed.
+/// Levels of what the handles of an upstream still write: all series; only counters, once another
+/// upstream has taken its name; nothing, once it was removed.
 const EVERYTHING: u8 = 0;
 const COUNTS: u8 = 1;
 const NOTHING: u8 = 2;
 
-/// The series of one upstream. Clones share them.
+/// The handles of one upstream. Clones share them.
 #[derive(Clone, Debug)]
 pub struct UpstreamMetrics(Arc<OfUpstream>);
 
+/// The series of one upstream, and what the handles may still write.
 #[derive(Debug)]
 struct OfUpstream {
     name: String,
+    /// [`EVERYTHING`], [`COUNTS`] or [`NOTHING`].
     tells: AtomicU8,
     metrics: Metrics,
     families: Arc<Families>,
@@ -255,8 +262,8 @@ struct OfUpstream {
 }
 
 impl UpstreamMetrics {
-    /// The upstream was removed, or replaced by another one of its name. Comes before
-    /// [`Metrics::forget_upstream`].
+    /// Stops writing gauges, and also counters unless another upstream of the same name replaces
+    /// this one. To be called before [`Metrics::forget_upstream`].
     pub fn retire(&self, is_replaced: bool) {
         self.0.tells.store(if is_replaced { COUNTS } else { NOTHING }, Ordering::Relaxed);
     }
@@ -265,6 +272,7 @@ impl UpstreamMetrics {
         self.0.tells.load(Ordering::Relaxed)
     }
 
+    /// Sets the gauges of the upstream's state. `Disabled` has no series.
     pub fn set_state(&self, state: UpstreamState) {
         if self.tells() > EVERYTHING {
             return;
@@ -275,7 +283,7 @@ impl UpstreamMetrics {
         }
     }
 
-    /// There was no descriptor left for a connection or process of the upstream.
+    /// Records that no file descriptor was left for a connection or process of the upstream.
     pub fn no_descriptor(&self, now: Duration) {
         self.0.metrics.short_of(Shortage::Descriptors, now);
     }
@@ -287,8 +295,8 @@ impl UpstreamMetrics {
         }
     }
 
-    /// The token in use expires then, in time since 1970; `None` without a token, and for one that
-    /// never does.
+    /// Sets when the token in use expires, as time since 1970; `None` if there is no token or it
+    /// never expires.
     pub fn token_expires(&self, end: Option<Duration>) {
         if self.tells() > EVERYTHING {
             return;
@@ -296,7 +304,7 @@ impl UpstreamMetrics {
         let (ends, series) = (&self.0.families.login_ends, [self.0.name.as_str()]);
         match end.and_then(|end| i64::try_from(end.as_secs()).ok()) {
             Some(end) => ends.with_label_values(&series).set(end),
-            // There may have been none.
+            // There may have been no series.
             None => drop(ends.remove_label_values(&series)),
         }
     }
@@ -305,6 +313,7 @@ impl UpstreamMetrics {
         self.0.restarts.inc();
     }
 
+    /// Counts a violation of the protocol and logs it.
     pub fn fault(&self, fault: Fault) {
         let (name, fault) = (self.0.name.as_str(), fault.into_str());
         if self.tells() < NOTHING {
@@ -313,7 +322,7 @@ impl UpstreamMetrics {
         tracing::debug!(upstream.name = name, fault, "upstream misbehaved");
     }
 
-    /// Counts gateway words that the upstream used.
+    /// Counts reserved words of the gateway that the upstream used.
     pub fn reserved(&self, taken: Taken) {
         if self.tells() == NOTHING {
             return;
@@ -324,17 +333,17 @@ impl UpstreamMetrics {
         }
     }
 
-    /// A call got its slot after this wait.
+    /// Records how long a call waited for its slot.
     pub fn queued(&self, waited: Duration) {
         self.0.queue_wait.observe(waited.as_secs_f64());
     }
 
-    /// Calls that hold a slot.
+    /// Returns the gauge of calls that hold a slot.
     pub fn in_flight(&self) -> &IntGauge {
         &self.0.in_flight
     }
 
-    /// A process that was started, counted until the value is dropped. `guard` is the number of its
+    /// Counts a process that was started, until the value is dropped. `guard` is the number of its
     /// guard.
     pub fn process(&self, guard: Option<u32>) -> Running {
         self.0.processes.inc();
@@ -395,39 +404,39 @@ impl UpstreamMetrics {
         }
     }
 
-    /// Items that wait for approval.
+    /// Sets the number of items that wait for approval.
     pub fn pins_waiting(&self, count: usize) {
         self.set(&self.0.families.pins_waiting, count);
     }
 
-    /// Items that are not offered for want of room.
+    /// Sets the number of items that are not offered because the lists are too long.
     pub fn excess(&self, count: usize) {
         self.set(&self.0.families.excess, count);
     }
 
-    /// Changes that made definitions valid.
+    /// Sets the number of changes that made definitions valid.
     pub fn repairs(&self, count: usize) {
         self.set(&self.0.families.repairs, count);
     }
 
-    /// Lists that could not be read.
+    /// Sets the number of lists that could not be read.
     pub fn unread_lists(&self, count: usize) {
         self.set(&self.0.families.unread_lists, count);
     }
 
-    /// Sets the number of sessions of clients' own, just before a scrape.
+    /// Sets the number of sessions for single clients or callers, just before a scrape.
     pub fn sessions(&self, open: usize) {
         self.set(&self.0.families.upstream_sessions, open);
     }
 
-    /// Sets the series of the upstream in a family that says how the upstream is.
+    /// Sets a gauge of the upstream, unless the upstream was removed or replaced.
     fn set(&self, family: &IntGaugeVec, count: usize) {
         if self.tells() == EVERYTHING {
             family.with_label_values(&[self.0.name.as_str()]).set(signed(count));
         }
     }
 
-    /// How many items of each kind the upstream offers, in the order of
+    /// Sets how many items of each kind the upstream offers, in the order of
     /// [`crate::mcp::method::List::ALL`].
     pub fn items(&self, counts: [usize; 4]) {
         if self.tells() > EVERYTHING {

@@ -1,44 +1,45 @@
-//! The states of an upstream, under the words that status, console and metrics have for them.
+//! States of upstreams, under the words that status, console and metrics use for them.
 
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
-/// State of an upstream.
+/// The state of an upstream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Display, EnumString, IntoStaticStr, VariantArray)]
 #[strum(const_into_str, serialize_all = "kebab-case")]
 pub enum UpstreamState {
-    /// Lazy, and at rest: its first call starts it.
+    /// Lazy and not running: its first call starts it.
     #[default]
     Idle,
     Starting,
     Ready,
-    /// The server asks for a login, and there is none.
+    /// The server requires a login, and there is none.
     NeedsLogin,
     /// The login ended or was revoked.
     LoginExpired,
     /// The server refuses the credential of the configuration.
     Refused,
-    /// The last start failed for a reason that the operator has to mend.
+    /// The last start failed for a reason that the operator has to fix.
     Misconfigured,
     Down,
-    /// Ended on purpose: the upstream was removed, or headend ends.
+    /// Ended on purpose: the upstream was removed, or headend is ending.
     Stopped,
-    /// Switched off by the configuration or the operator. It has no metrics.
+    /// Switched off by the configuration or the operator. This state has no metrics.
     Disabled,
 }
 
 impl UpstreamState {
-    /// Whether calls of the upstream may succeed: it is ready, or its start is under way or begins
-    /// with a call.
+    /// Returns whether calls of the upstream may succeed: it is ready, is starting, or starts with
+    /// its first call.
     pub const fn is_working(self) -> bool {
         matches!(self, Self::Idle | Self::Starting | Self::Ready)
     }
 
-    /// Whether the upstream should work and does not. One that was ended on purpose has not failed.
+    /// Returns whether the upstream should work and does not. An upstream that was ended on purpose
+    /// has not failed.
     pub const fn has_failed(self) -> bool {
         !self.is_working() && !matches!(self, Self::Stopped | Self::Disabled)
     }
 
-    /// Whether a login ends the state.
+    /// Returns whether a login would end the state.
     pub const fn wants_login(self) -> bool {
         matches!(self, Self::NeedsLogin | Self::LoginExpired)
     }

@@ -1,11 +1,14 @@
-//! The life of one upstream: start, serve, die, wait, start again. It alone sets the handle's state.
+//! The life of one upstream: it starts, serves, dies, waits, and starts again. Only this task sets
+//! the state of the main lane.
 //!
-//! A lazy upstream rests between uses, in the state `idle`: no process, no session, no connection. It is started when a call or a
-//! subscription needs it, and once when nothing is known of its lists. It goes to rest when it has been unused for its `idle-stop`,
-//! or as soon as its lists are read where nothing else needed it. A use is a call in flight, parked or waiting for the link, a
-//! watched resource, a client's own session, and a task for its time to live. A rest is no death: no back-off, no restart counted,
-//! and the lists stay as they are. One that dies is started again like any other until it has answered, since an upstream that
-//! cannot be started must not look like one at rest.
+//! A lazy upstream rests between uses, in the state `idle`: without process, session or connection.
+//! A call or a subscription that needs it starts it, and it is started once if its lists are
+//! unknown. It goes to rest when it has been unused for its `idle-stop`, or as soon as its lists
+//! are read if nothing else needed it. Uses are calls (in flight, parked, or waiting for the link),
+//! watched resources, clients' own sessions, and tasks during their time to live. Going to rest is
+//! no death: there is no back-off, no restart is counted, and the lists stay. A lazy upstream that
+//! dies is restarted like any other until it has answered, since an upstream that cannot start must
+//! not look like one at rest.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -29,14 +32,15 @@ use crate::upstream::spawner::Spawner;
 use crate::upstream::sse;
 use crate::upstream::standing::Standing;
 
-/// A start that takes longer, or half of the time that it has, is slow: it is told, and others need not wait for it.
+/// A start counts as slow after this time, or half of its limit: it is logged, and others need not
+/// wait for it.
 const SLOW: Duration = Duration::from_secs(10);
-/// So many failures in a row are an error in the log.
+/// Number of failures in a row that are logged as an error.
 const KEEPS_FAILING: u32 = 5;
-/// How soon a lazy upstream that could not rest is looked at again.
+/// Interval at which a lazy upstream that could not go to rest is checked again.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Opens a lane of an owner's own, or one that reads the lists.
+/// Spawns the task of a lane that an owner has for itself, or that reads the lists.
 pub(crate) fn open(handle: &Arc<Handle>, spawner: &Spawner, lane: &Arc<Lane>) {
     let context = Context {
         handle: Arc::clone(handle),
@@ -53,13 +57,15 @@ pub(crate) fn open(handle: &Arc<Handle>, spawner: &Spawner, lane: &Arc<Lane>) {
     }
 }
 
-/// Serves one life of the upstream. What was put in for variables is not in the reason of its end.
+/// Serves one life of the upstream. Values of variables are removed from the reason for its end.
 async fn serve(context: &Context, hint: EraHint) -> Run {
     let spec = context.handle.spec.load_full();
     let run = Box::pin(serve_as(context, &spec, hint)).await;
     Run { why: without(&spec.expanded, run.why), ..run }
 }
 
+/// Starts a program or connects to a server, as the configuration says, unless the launch is not
+/// allowed.
 async fn serve_as(context: &Context, spec: &Upstream, hint: EraHint) -> Run {
     let health = &context.handle.health;
     if !spec.lacks.is_empty() {
@@ -95,7 +101,8 @@ async fn serve_as(context: &Context, spec: &Upstream, hint: EraHint) -> Run {
     }
 }
 
-/// Serves one life of the main session and looks after its start: a few programs start at a time, and a slow start is told.
+/// Serves one life of the main session. Only a few programs start at a time, and a slow start is
+/// logged.
 async fn live(context: &Context, hint: EraHint) -> Run {
     let (handle, stop) = (&context.handle, &context.spawner.stop);
     let is_program = matches!(handle.spec.load().target, Target::Stdio { .. });
@@ -120,7 +127,7 @@ async fn live(context: &Context, hint: EraHint) -> Run {
     serving.await
 }
 
-/// Runs a session of a client's own, once: until it fails, or no client needs it.
+/// Runs a client's own session once, until it fails or no client needs it.
 async fn run_owned(context: Context) {
     let (lane, stop) = (&context.lane, context.spawner.stop.clone());
     let mut serving = Box::pin(serve(&context, EraHint::Legacy));
@@ -155,8 +162,8 @@ async fn run_owned(context: Context) {
     context.handle.main.used_like(lane);
 }
 
-/// Runs a session that reads the lists, once: until it fails, or nothing waits for them any more. A program has a place among those
-/// that start, like the first one of its upstream.
+/// Runs a session that reads the lists once, until it fails or its reader is gone. A program takes
+/// a start slot, like the main one of its upstream.
 async fn run_listing(context: Context, to: ListsTo) {
     let (lane, stop) = (&context.lane, context.spawner.stop.clone());
     let is_program = matches!(context.handle.spec.load().target, Target::Stdio { .. });
@@ -184,7 +191,8 @@ async fn run_listing(context: Context, to: ListsTo) {
     }
 }
 
-/// Waits at rest until a call or subscription needs the upstream, or it is lazy no more; `false` where it is stopped instead.
+/// Waits at rest until a call or subscription needs the upstream, or it is no longer lazy. Returns
+/// `false` if it is stopped instead.
 async fn rest(context: &Context) -> bool {
     let (handle, lane) = (&context.handle, &context.lane);
     lane.set_state(LinkState::Idle);
@@ -198,8 +206,8 @@ async fn rest(context: &Context) -> bool {
     !context.spawner.stop.is_cancelled()
 }
 
-/// Waits until a lazy upstream has been of no use for its time, and takes its link away. One that was started to read its lists is of
-/// no use once they are read.
+/// Waits until a lazy upstream has been unused for its `idle-stop`, and takes its link away. An
+/// upstream that was started only to read its lists is unused once they are read.
 async fn idle(context: &Context, only_lists: bool) {
     let (handle, lane) = (&context.handle, &context.lane);
     let begun = clock::now();
@@ -226,12 +234,12 @@ async fn idle(context: &Context, only_lists: bool) {
 /// Runs an upstream until the context is stopped.
 pub(crate) async fn run(context: Context) {
     let (handle, lane, stop) = (&context.handle, &context.lane, &context.spawner.stop);
-    // A launch that may not start is told like a failed start.
+    // A launch that is not allowed is reported like a failed start.
     let is_lazy = handle.spec.load().start == Start::Lazy;
     let mut rests = is_lazy && context.is_known && context.spawner.gate.shut().is_none();
     let mut backoff = Backoff::default();
     let mut hint = context.first_hint();
-    // A verdict of an earlier run, which may be wrong by now.
+    // A hint of an earlier run may be wrong by now.
     let mut recalled = context.remembered.is_some() && handle.spec.load().era == EraChoice::Auto;
     let mut told = String::new();
     loop {
@@ -251,7 +259,8 @@ pub(crate) async fn run(context: Context) {
                 life.spawner.stop.cancel();
                 serving.await;
                 tracing::info!(upstream.name = %handle.name, "upstream stopped until it is needed");
-                // Neither a death nor a verdict that holds for ever: the program may be another one at the next start.
+                // Neither a failure nor a lasting hint: the program may be another one at the next
+                // start.
                 (backoff, told) = (Backoff::default(), String::new());
                 recalled = handle.spec.load().era == EraChoice::Auto && hint != EraHint::Probe;
                 rests = true;
@@ -261,7 +270,8 @@ pub(crate) async fn run(context: Context) {
         if stop.is_cancelled() {
             break;
         }
-        // A start that only taught how to ask is repeated at once: nothing has died yet. One that took all its time is a failure.
+        // A start that only showed how to ask for the era is repeated at once, because nothing has
+        // died yet. A start that used up its time is a failure.
         let late = run.served.is_none() && handle.health.has_run_out();
         let is_open = run.served.is_none() && handle.spec.load().era == EraChoice::Auto;
         let learnt = run.next.filter(|next| *next != hint && is_open);
@@ -278,7 +288,7 @@ pub(crate) async fn run(context: Context) {
                 continue;
             }
         } else if let Some(next) = learnt {
-            // It was another server, or only slow: the next start asks.
+            // It may be another server, or only be slow: the next start asks.
             hint = next;
         }
         if late {
@@ -293,7 +303,7 @@ pub(crate) async fn run(context: Context) {
             told.clear();
             forget(&handle.again);
         }
-        // A call may have seen it first.
+        // A call may have noticed the end first.
         if handle.health.take_told() {
             told.clone_from(&run.why);
         }
@@ -302,7 +312,7 @@ pub(crate) async fn run(context: Context) {
         handle.metrics.restarted();
         told.clone_from(&run.why);
         handle.health.failed(handle.health.flaws.completed(run.why));
-        // A call that saw an earlier state may have asked.
+        // A call that saw an earlier state may have asked for a start.
         forget(&lane.wanted);
         lane.set_state(LinkState::Down { until: clock::now() + wait });
         context.report(News::State).await;
@@ -315,6 +325,7 @@ pub(crate) async fn run(context: Context) {
     lane.set_state(LinkState::Stopped);
 }
 
+/// Returns the kind of the last failure, on which the back-off depends.
 fn kind(context: &Context) -> Kind {
     match context.handle.spec.load().target {
         _ if context.handle.health.standing() != Standing::Admitted => Kind::Unadmitted,
@@ -324,8 +335,9 @@ fn kind(context: &Context) -> Kind {
     }
 }
 
-/// Logs a failure. One that repeats what was `told` last is told to those who look closely, and once more when it has become a
-/// habit. So is every further one of a URL: what a server that goes away and comes back says meanwhile differs each time.
+/// Logs a failure. A failure that repeats the last one (`told`) is logged at debug level only, and
+/// once more as an error after several in a row. So are all further failures of a server behind a
+/// URL, because their texts vary while it is away.
 fn tell(context: &Context, why: &str, told: &str, failures: u32, wait: Duration) {
     let (name, retry_ms, health) = (&context.handle.name, clock::millis(wait), &context.handle.health);
     let is_still_away = !told.is_empty() && kind(context) == Kind::Connection;

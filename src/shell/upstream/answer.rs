@@ -1,4 +1,5 @@
-//! The messages of one HTTP response of an upstream, JSON or SSE, and the failures in place of them.
+//! Reads the messages of one HTTP response of an upstream, as JSON or SSE, and defines the errors
+//! of HTTP exchanges.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -36,35 +37,38 @@ use crate::wire::sse::{SseDecoder, SseError};
 use crate::wire::start::{Start, number_answered_by};
 use crate::wire::unreadable::Unreadable;
 
-/// The form of an answer to a POST, for the operator.
+/// The expected form of an answer to a POST, for error texts.
 const DUE: &str = "JSON or an event stream";
 
-/// The failure of an exchange with an upstream outside of calls: probing, lists, streams.
+/// The error of an exchange with an upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HttpError {
     /// No connection: nothing was sent.
     Connect(String),
-    /// This process may open no more connections: nothing was sent, and nothing is known of the server.
+    /// This process may open no more connections: nothing was sent, and nothing is known about the
+    /// server.
     NoDescriptor(String),
     /// The connection broke after the request was sent.
     Broken(String),
-    /// HTTP 401 or 403: the server wants other credentials and has not looked at the message.
+    /// HTTP 401 or 403: the server wants other credentials and has not processed the message.
     Unadmitted(Standing, StatusCode),
-    /// The login cannot be renewed at the moment: nothing was sent, and nothing is known of the server.
+    /// The login cannot be renewed at the moment: nothing was sent, and nothing is known about the
+    /// server.
     NoToken(String),
-    /// HTTP 403: the server wants scopes that headend does not ask for by itself, and has not
-    /// looked at the message.
+    /// HTTP 403: the server wants scopes that headend does not request by itself, and has not
+    /// processed the message.
     MoreScopes(String),
     Status(StatusCode),
-    /// The server redirects to where nothing is sent: it has not looked at the message.
+    /// The server redirects to an address that is not followed; it has not processed the message.
     Elsewhere(String),
     Protocol(String),
-    /// There was no room for the message: for the request, or for the answer.
+    /// No room for the message: for the request, or for the answer.
     NoRoom(Executed),
 }
 
 impl HttpError {
-    /// Whether it says that the server is not there or does not work, rather than something about one message.
+    /// Returns whether the error means that the server is down or does not work, rather than a
+    /// problem with one message.
     pub fn is_of_a_dead_server(&self) -> bool {
         match self {
             Self::Connect(_) | Self::Broken(_) => true,
@@ -79,8 +83,8 @@ impl HttpError {
         }
     }
 
-    /// Whether a call that failed so may still run: no answer to it was read, and no refusal. What stands before a server answers 502
-    /// and 504 for it.
+    /// Returns whether a call that failed with this error may still run, because neither its answer
+    /// nor a refusal was read. A proxy in front of a server answers 502 and 504 in its place.
     pub fn may_run(&self) -> bool {
         match self {
             Self::Broken(_) | Self::Protocol(_) | Self::NoRoom(_) => true,
@@ -120,7 +124,7 @@ mod gauge;
 /// Longest wait for the beginning of an answer that is refused for its length.
 const BEGINNING: Duration = Duration::from_millis(200);
 
-/// How answers are measured and bounded.
+/// The rules and counters for reading the answers of one session.
 #[derive(Clone, Debug)]
 pub struct Gauge {
     pub ear: Ear,
@@ -131,6 +135,7 @@ pub struct Gauge {
     pub revision: Option<Revision>,
 }
 
+/// Converts the client's error. Errors of connecting are told apart from later ones.
 pub(crate) fn transport_error(error: &ClientError) -> HttpError {
     let mut text = error.to_string();
     let mut source = Error::source(error);
@@ -147,50 +152,51 @@ pub(crate) fn transport_error(error: &ClientError) -> HttpError {
     }
 }
 
-/// The messages of one response body, JSON or SSE.
+/// The reader of the messages in one response body, JSON or SSE.
 pub(crate) struct Reader {
     body: AnswerBody,
     format: Format,
-    /// The status is an error's, so the body may be anything.
+    /// True if the status is an error, so that the body may be anything.
     is_refusal: bool,
     gauge: Gauge,
     /// The remaining messages of a batch.
     rest: VecDeque<Message>,
-    /// The caller that the answer is for, until it is known whether it is so large that it takes
-    /// room of the caller's share.
+    /// The caller of the answer, until the answer is so large that it takes room in the caller's
+    /// share.
     caller: Option<Caller>,
-    /// For the message that is being read.
+    /// Room for the message that is being read.
     room: Room,
-    /// The part of it that there may be no room for.
+    /// The next piece of the body, held back until the budget has room for it.
     next: Option<Bytes>,
-    /// How far an event stream was read.
+    /// The position in an event stream.
     position: Position,
-    /// The request whose answer is read: an event that is no message ends the stream only if it
-    /// names it.
+    /// The request whose answer is read: an unreadable event ends the stream only if it names this
+    /// request.
     request: Option<u64>,
-    /// The request that the last event names which could not be read.
+    /// The request that the last unreadable event names.
     unread: Option<u64>,
-    /// The media type of a body that is read as JSON though it is not declared as that.
+    /// The media type of a body that is read as JSON although another type was declared.
     other_type: Option<String>,
 }
 
+/// The format of a response body, and the bytes read so far.
 enum Format {
     Json { collected: BytesMut },
     Sse { decoder: Box<SseDecoder> },
 }
 
 impl Reader {
-    /// Judges the response's head.
+    /// Judges the head of a response.
     ///
     /// # Errors
-    /// The answer, unless it should hold messages.
+    /// The response, if it is not expected to contain messages.
     pub(crate) fn of(response: Response<AnswerBody>, gauge: &Gauge) -> Result<Self, Box<Unspoken>> {
         let body_expected = response.status() == StatusCode::OK || response.status().is_client_error();
         Self::judge(response, gauge, body_expected)
     }
 
-    /// The same for the answer to a question of the handshake: a server that does not know it may
-    /// fail with an error of the protocol.
+    /// Judges the head of an answer to a handshake question: a server that does not know the
+    /// question may fail with an error of the protocol.
     ///
     /// # Errors
     /// As [`Self::of`].
@@ -200,8 +206,8 @@ impl Reader {
         Self::judge(response, gauge, body_expected)
     }
 
-    /// `body_expected`: a JSON-RPC error may come under that status; anything else under an error's
-    /// is the status alone.
+    /// Judges the head. `body_expected`: a JSON-RPC error may come under this status; any other
+    /// body under an error status is ignored.
     fn judge(response: Response<AnswerBody>, gauge: &Gauge, body_expected: bool) -> Result<Self, Box<Unspoken>> {
         let status = response.status();
         let gauge = gauge.clone();
@@ -247,19 +253,18 @@ impl Reader {
         self
     }
 
-    /// Reads the answer to the request of that id, past events that are no messages and do not name
-    /// it.
+    /// Reads the answer to the request of this id, and skips unreadable events that do not name it.
     pub(crate) const fn of_request(mut self, id: u64) -> Self {
         self.request = Some(id);
         self
     }
 
-    /// The request that the event names which could not be read.
+    /// Returns the request that the last unreadable event names.
     pub(crate) fn take_unread(&mut self) -> Option<u64> {
         self.unread.take()
     }
 
-    /// Waits for room for a message of so many bytes.
+    /// Waits for room for a message of this many bytes.
     async fn make_room(&mut self, bytes: usize) -> Result<(), HttpError> {
         if bytes >= COUNTED_FROM
             && let Some(caller) = self.caller.take()
@@ -269,20 +274,20 @@ impl Reader {
         self.room.grow_to(bytes).await.map_err(|NoRoom| HttpError::NoRoom(Executed::Unknown))
     }
 
-    /// Where the stream stands; asked when it has ended.
+    /// Returns the position of the stream, after it has ended.
     pub(crate) fn take_position(&mut self) -> Position {
         std::mem::take(&mut self.position)
     }
 
-    /// What the server has not sent yet of an answer that was read.
+    /// Returns the rest of the body that the server has not sent yet, after the answer was read.
     pub(crate) fn into_rest(self) -> Option<AnswerBody> {
         self.body.into_rest()
     }
 
-    /// The next message. Cancel-safe.
+    /// Reads the next message. Cancel-safe.
     ///
     /// # Errors
-    /// [`HttpError::Broken`] when the body ends before the answer.
+    /// [`HttpError::Broken`] if the body ends before the answer.
     pub(crate) async fn next(&mut self) -> Result<Message, HttpError> {
         loop {
             if let Some(message) = self.rest.pop_front() {
@@ -296,7 +301,7 @@ impl Reader {
                 }
                 Err(error) => return Err(error),
             }
-            // All of an answer that says how long it is, before any of it is read.
+            // Room for all of an answer with a declared length, before any of it is read.
             if let (Format::Json { collected }, Some(length)) = (&self.format, self.body.size_hint().exact()) {
                 let length = usize::try_from(length).unwrap_or(usize::MAX).saturating_add(collected.len());
                 if length > self.gauge.intake.max_message_bytes() {
@@ -337,15 +342,16 @@ impl Reader {
         }
     }
 
-    /// The failure of an answer that says itself that it is too long. Its beginning is for the
-    /// operator.
+    /// Returns the error for an answer whose declared length is too long. Its beginning is reported
+    /// to the operator.
     async fn over_length(&mut self) -> HttpError {
         let first = tokio::time::timeout(BEGINNING, self.body.frame()).await;
         let first = first.ok().flatten().and_then(Result::ok).and_then(|frame| frame.into_data().ok());
         self.gauge.over_limit(&first.unwrap_or_default())
     }
 
-    /// The first message of what came; the others of a batch are handed out after it.
+    /// Parses received bytes and returns the first message; further messages of a batch are
+    /// returned later.
     fn message(&mut self, bytes: Bytes) -> Result<Message, HttpError> {
         let bytes = self.room.keep(bytes);
         if let Format::Sse { decoder } = &self.format {
@@ -375,19 +381,19 @@ impl Reader {
         self.rest.pop_front().ok_or_else(|| wrong(empty()))
     }
 
-    /// The next message among the events that are here.
+    /// Returns the next message among the events received so far.
     fn event_message(&mut self) -> Result<Option<Message>, HttpError> {
         let Some(data) = self.event()? else { return Ok(None) };
         let read = self.message(data.clone());
         if read.is_err() {
-            // Of a batch nobody knows whose answers are in it.
+            // An unreadable batch may contain any answer, so it counts as that to this request.
             let is_batch = data.trim_ascii_start().first() == Some(&b'[');
             self.unread = number_answered_by(&data).or(self.request.filter(|_| is_batch));
         }
         read.map(Some)
     }
 
-    /// The data of the next message among the events that are here.
+    /// Returns the data of the next message among the events received so far.
     fn event(&mut self) -> Result<Option<Bytes>, HttpError> {
         let Format::Sse { decoder } = &mut self.format else { return Ok(None) };
         while let Some(event) = decoder.next_event() {
@@ -396,7 +402,7 @@ impl Reader {
                     self.unread = match Start::of(start) {
                         Start::Answer(_) => number_answered_by(start),
                         Start::Request(_) | Start::Notifies | Start::Asks => None,
-                        // It may be the answer.
+                        // The event may be the answer.
                         Start::Unknown => self.request,
                     };
                     self.gauge.unread(Fault::Oversize, &Unreadable::new(start, error.to_string()))
@@ -416,7 +422,7 @@ impl Reader {
         Ok(None)
     }
 
-    /// The message that ends with the body.
+    /// Returns the message that ends with the body.
     fn last(&mut self) -> Result<Message, HttpError> {
         match &mut self.format {
             Format::Json { collected } if !collected.is_empty() || self.other_type.is_some() => {
@@ -428,7 +434,7 @@ impl Reader {
     }
 }
 
-/// Reads the rest of a body that is small and ends soon, so that its connection can be used again.
+/// Reads the rest of a body if it is short and ends soon, so that its connection can be used again.
 pub(crate) async fn drain(mut body: AnswerBody) {
     let mut left = 64 * 1024_usize;
     let read = async {
@@ -442,7 +448,8 @@ pub(crate) async fn drain(mut body: AnswerBody) {
     drop(tokio::time::timeout(Duration::from_millis(200), read).await);
 }
 
-/// Why the coding of a response's body is refused. The gateway asked for none, and the decoded size is unknown.
+/// Returns the reason why the coding of a response's body is refused. The gateway asked for none,
+/// and the decoded size is unknown.
 pub(crate) fn coded(headers: &HeaderMap) -> Option<&'static str> {
     if !coding::is_plain_transfer(headers.get_all(TRANSFER_ENCODING).iter().map(HeaderValue::as_bytes)) {
         return Some("the answer has a transfer coding other than chunked");

@@ -1,9 +1,12 @@
-//! Reads the lists of a legacy server as clients see them that can be asked for input: many servers hide tools from those that cannot.
+//! Reads the lists of a legacy server as clients see them that can be asked for input: many servers
+//! hide tools from clients that cannot.
 //!
-//! Each session of a client has exactly the client's capabilities, and the main session, which reads the lists, has none. So further
-//! sessions of the gateway's own read them too, one with all capabilities and, if that is shown more, one with each. They carry no
-//! call, and whatever their server asks on them is refused. An item is for the clients whose capabilities were enough to be shown it;
-//! of two definitions of one item the one for fewer capabilities counts, so that no order of answers changes the catalog.
+//! Each session of a client has exactly the client's capabilities, and the main session, which
+//! reads the lists, has none. So further sessions of the gateway read the lists too: one with all
+//! capabilities and, if that session sees more, one with each capability. They carry no call, and
+//! questions of the server on them are refused. An item is offered to the clients whose
+//! capabilities suffice to see it. If an item has two definitions, the one for fewer capabilities
+//! counts, so the order of answers never changes the catalog.
 
 use std::future::Future;
 
@@ -14,53 +17,55 @@ use crate::mcp::input::{Audience, Kinds, Roots};
 use crate::mcp::item::Definition;
 use crate::mcp::method::List;
 
-/// Each list as a client with some capabilities sees it, or why that is not known: `None` where the list takes long, or the server
-/// opens no such session, which some never do.
+/// Each list as a client with some capabilities sees it, or the reason why it is unknown: `None` if
+/// the list takes long, or the server does not open such a session, which some servers never do.
 pub(super) type Seen = [Result<Vec<Definition>, Option<String>>; 4];
 
-/// For each list what it has for the clients of each audience, those with fewer capabilities first.
+/// For each list, its items for the clients of each audience, fewer capabilities first.
 pub(super) type ForAskers = [(List, Result<Vec<(Audience, Vec<Definition>)>, Option<String>>); 4];
 
-/// Nothing is known, for that reason.
+/// Returns that all lists are unknown for this reason.
 pub(super) fn unseen(why: Option<&str>) -> Seen {
     List::ALL.map(|_| Err(why.map(str::to_owned)))
 }
 
-/// The lists of an inventory. `why` tells the trouble of a list.
+/// Converts an inventory. `why` returns the reason why a list was not read.
 pub(super) fn seen(inventory: &Inventory, why: impl Fn(List) -> String) -> Seen {
     List::ALL.map(|list| match inventory.gap(list) {
         None => Ok(inventory.items(list).to_vec()),
-        // It takes long, as it does for everyone: this part of it follows with the rest.
+        // The list takes long, as it does for everyone: this part of it follows with the rest.
         Some(Gap::Awaited) => Err(None),
         Some(Gap::Unread | Gap::Askers) => Err(Some(why(list))),
     })
 }
 
-/// Everything that a client can be asked for, as far as the operator lets the server know.
+/// Returns all kinds of input that a client can be asked for, within what the operator reveals to
+/// the server.
 fn everything(roots: &Roots) -> Kinds {
     let roots = matches!(roots, Roots::Client);
     Kinds { form: true, url: true, sampling: true, sampling_tools: true, roots }
 }
 
-/// The sets of capabilities that are enough for most tools, those with less first.
+/// Returns the sets of capabilities that suffice for most tools, smaller ones first.
 fn parts(roots: &Roots) -> Vec<Kinds> {
     let none = Kinds::default();
-    // Fixed roots are there for clients that offer nothing too.
+    // Fixed roots are available to clients that offer nothing, too.
     let first = matches!(roots, Roots::Fixed(_)).then_some(none);
     let last = matches!(roots, Roots::Client).then_some(Kinds { roots: true, ..none });
     let middle = [Kinds { form: true, ..none }, Kinds { url: true, ..none }, Kinds { sampling: true, ..none }];
     first.into_iter().chain(middle).chain(last).collect()
 }
 
-/// Sets of capabilities that real clients have, for what none of them alone is enough for.
+/// Returns sets of capabilities that real clients have, for tools that need more than one
+/// capability.
 fn combined() -> [Kinds; 3] {
     let sampling = Kinds { sampling: true, ..Kinds::default() };
     let both = Kinds { form: true, ..sampling };
     [Kinds { sampling_tools: true, ..sampling }, both, Kinds { url: true, ..both }]
 }
 
-/// Reads the lists as clients see them beyond `plain`, with so many sessions at once. Most servers show the same to everyone, which
-/// takes one session.
+/// Reads the lists as clients see them beyond `plain`, with this many sessions at once. Most
+/// servers show the same to everyone, which takes one session.
 pub(super) async fn for_askers<F: Future<Output = Seen>>(
     plain: &Inventory,
     roots: &Roots,
@@ -97,6 +102,7 @@ pub(super) async fn for_askers<F: Future<Output = Seen>>(
     })
 }
 
+/// Reads the lists once for each set of capabilities, this many at once.
 async fn read_all<F: Future<Output = Seen>>(
     sets: Vec<Kinds>,
     at_once: usize,
@@ -106,13 +112,14 @@ async fn read_all<F: Future<Output = Seen>>(
     stream::iter(readings).buffered(at_once).collect().await
 }
 
-/// Adds what clients see that can be asked; no more than `most` items are in a list then. Of the lists that are returned, with the
-/// reason, that part is not known and a gap: what was known of it stays.
+/// Adds the items that only clients with input see, up to `most` items in a list. Returns the lists
+/// for which these items are unknown, with the reason; they are marked as a gap, so that known
+/// items stay.
 pub(super) fn add(news: &mut Inventory, shown: ForAskers, most: usize) -> Vec<(List, Option<String>)> {
     let mut unknown = Vec::new();
     for (list, shown) in shown {
         match shown {
-            // Without the list for everyone nothing tells what the others are shown besides.
+            // Without the list for everyone it is unknown which items the others see in addition.
             _ if news.gap(list).is_some() => {}
             Ok(shown) => shown.into_iter().for_each(|(audience, items)| news.add_for(audience, list, items, most)),
             Err(why) => {
@@ -136,7 +143,7 @@ mod tests {
         names.iter().map(|name| tool(name).unwrap()).collect()
     }
 
-    /// The tools of a server that shows each to clients with these capabilities.
+    /// Returns the tools of a server that shows each to clients with these capabilities.
     fn shown(kinds: Kinds) -> Vec<&'static str> {
         let all: [(&str, bool); 6] = [
             ("plain", true),

@@ -1,8 +1,9 @@
-//! The waker of a connection that is driven by the request on it.
+//! The waker of a connection that is polled by the request on it.
 //!
-//! hyper wakes the task of a connection whenever its other half does something: a request is handed over, a body is wanted. Where both
-//! halves are polled by one task, each of these would schedule that task once more for nothing. So they ring a bell that is looked at
-//! before the poll ends.
+//! hyper wakes the task of a connection whenever the request's half does something: it hands over a
+//! request, or wants a body. If one task polls both halves, each such wake-up would schedule that
+//! task once more for nothing. This waker notes them instead, and the poll checks for one before it
+//! ends.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -10,17 +11,17 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use futures_util::task::AtomicWaker;
 
-/// Nobody polls: who rings wakes the task.
+/// No poll is under way: a wake-up wakes the task.
 const QUIET: u8 = 0;
-/// A poll is under way, which looks at the bell before it ends.
+/// A poll is under way, which checks for a wake-up before it ends.
 const POLLING: u8 = 1;
-/// It rang during the poll.
+/// A wake-up came during the poll.
 const RUNG: u8 = 2;
 
-/// Turns that one poll takes before it lets others run.
+/// Rounds of one poll before it yields to other tasks.
 const TURNS: usize = 16;
 
-/// Rings for one connection.
+/// The wake-ups of one connection, and the task that polls it.
 #[derive(Debug, Default)]
 pub(super) struct Bell {
     state: AtomicU8,
@@ -28,7 +29,8 @@ pub(super) struct Bell {
 }
 
 impl Bell {
-    /// Polls until nothing has rung during a turn. Whoever rings after that, from whichever thread, wakes the task of `cx`.
+    /// Polls the connection again as long as it wakes itself. A wake-up after that, from any
+    /// thread, wakes the task of `cx`.
     pub(super) fn poll<T>(&self, cx: &Context<'_>, mut turn: impl FnMut() -> Poll<T>) -> Poll<T> {
         self.task.register(cx.waker());
         for _ in 0..TURNS {
@@ -47,7 +49,7 @@ impl Bell {
         Poll::Pending
     }
 
-    /// Takes one turn for nobody: whoever rings wakes no task.
+    /// Polls once on behalf of no task: wake-ups afterwards wake none.
     pub(super) fn turn<T>(&self, turn: impl FnOnce() -> T) -> T {
         drop(self.task.take());
         turn()
@@ -66,7 +68,7 @@ impl Wake for Bell {
     }
 }
 
-/// A bell and the waker that rings it.
+/// Creates a bell and the waker that rings it.
 pub(super) fn bell() -> (Arc<Bell>, Waker) {
     let bell = Arc::<Bell>::default();
     (Arc::clone(&bell), Waker::from(bell))
@@ -136,7 +138,7 @@ mod tests {
                 }
             })
         };
-        // A waiter that sleeps until it is woken sees the last of them.
+        // A waiter that sleeps until it is woken sees the last wake-up.
         struct Unpark(std::thread::Thread);
         impl Wake for Unpark {
             fn wake(self: Arc<Self>) {

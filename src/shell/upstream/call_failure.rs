@@ -1,4 +1,4 @@
-//! The failure of a call that a client gets in place of a transport error.
+//! The failures that clients get for transport errors of their calls.
 
 use std::time::Duration;
 
@@ -10,7 +10,8 @@ use crate::engine::failure::{Executed, Failure, Reason};
 use crate::upstream::answer::HttpError;
 use crate::upstream::standing::{Standing, needs_login};
 
-/// The failure of a call for a transport error. The upstream's status never becomes ours.
+/// Converts a transport error to the failure of its call. The HTTP status of the upstream never
+/// becomes that of the gateway.
 pub(crate) fn failure(upstream: &UpstreamName, error: &HttpError, wait: Option<Duration>) -> Failure {
     let failure = match error {
         HttpError::Connect(_) => {

@@ -1,7 +1,9 @@
-//! A control group for each child, where headend's own is delegated to it: one write ends all in it at once, whatever it forks.
+//! A control group for each child, if headend's own group is delegated to it: one write kills all
+//! processes in it at once, even while they fork.
 //!
-//! Only a group that its manager has marked as delegated is divided (`Delegate=` of systemd). The guard does the rest, here as
-//! everywhere. Source: the kernel's `cgroup-v2.rst`, and `CGROUP_DELEGATION.md` of systemd.
+//! Only a group that its manager has marked as delegated is divided (`Delegate=` of systemd). The
+//! guard does the rest, as on systems without such groups. Source: the kernel's `cgroup-v2.rst`,
+//! and `CGROUP_DELEGATION.md` of systemd.
 
 use std::fs;
 use std::io;
@@ -10,11 +12,12 @@ use std::time::Duration;
 
 use crate::base::clock;
 
-/// Before the mark in the name of a group.
+/// Prefix of a group's name, followed by the mark of its start.
 const PREFIX: &str = "headend-";
-/// What a manager sets on a group that it delegates; before version 251 systemd set only the second, which root alone can read.
+/// Attributes that a manager sets on a delegated group; before version 251 systemd set only the
+/// second one, which only root can read.
 const DELEGATED: [&str; 2] = ["user.delegate", "trusted.delegate"];
-/// How long a group may take to be empty after its end, and how often to look.
+/// How long a group may take to become empty after it was killed, and how often to check.
 const EMPTY: Duration = Duration::from_millis(200);
 const AGAIN: Duration = Duration::from_millis(5);
 
@@ -25,8 +28,8 @@ pub(super) struct Cgroup {
 }
 
 impl Cgroup {
-    /// Makes the group of the start with that mark and moves this process into it, so that its next child begins there.
-    /// [`Self::leave`] has to follow.
+    /// Creates the group for the start with this mark and moves this process into it, so that its
+    /// next child begins there. [`Self::leave`] has to follow.
     pub(super) fn enter(mark: &str) -> Option<Self> {
         Self::within(&delegated()?, mark)
     }
@@ -35,7 +38,7 @@ impl Cgroup {
         let dir = parent.join(format!("{PREFIX}{mark}"));
         fs::create_dir(&dir).ok()?;
         let group = Self { dir };
-        // Before Linux 5.14 a group cannot be ended at once, and is of no use.
+        // Before Linux 5.14 a group cannot be killed at once, and is of no use.
         let entered = group.dir.join("cgroup.kill").exists() && enter(&group.dir).is_ok();
         if !entered {
             drop(fs::remove_dir(&group.dir));
@@ -46,18 +49,18 @@ impl Cgroup {
     /// Moves this process back to headend's own group.
     ///
     /// # Errors
-    /// It stays; the group must not be ended then, nor removed.
+    /// The process stays in the group, which then must not be killed or removed.
     pub(super) fn leave(&self) -> io::Result<()> {
         enter(self.dir.parent().unwrap_or(&self.dir))
     }
 
-    /// Ends all processes in it.
+    /// Kills all processes in the group.
     pub(super) fn kill(&self) {
-        // Where it cannot, signals do.
+        // If this fails, signals do the work.
         drop(fs::write(self.dir.join("cgroup.kill"), "1"));
     }
 
-    /// Removes it, once it is empty.
+    /// Removes the group once it is empty.
     pub(super) fn remove(&self) {
         let until = clock::now() + EMPTY;
         while fs::remove_dir(&self.dir).is_err_and(|error| error.kind() == io::ErrorKind::ResourceBusy)
@@ -67,7 +70,7 @@ impl Cgroup {
         }
     }
 
-    /// Those of other starts below our own group, with their marks.
+    /// Lists the groups of other starts below our own group, with their marks.
     pub(super) fn others() -> Vec<(String, Self)> {
         let entries = delegated().and_then(|own| fs::read_dir(own).ok()).into_iter().flatten().flatten();
         let marked = |entry: fs::DirEntry| {
@@ -82,7 +85,7 @@ fn enter(dir: &Path) -> io::Result<()> {
     fs::write(dir.join("cgroup.procs"), "0")
 }
 
-/// Our own group, if it is delegated to us.
+/// Returns our own group, if it is delegated to us.
 fn delegated() -> Option<PathBuf> {
     let read = |path: &str| fs::read_to_string(path).ok();
     let own = place(&read("/proc/self/mountinfo")?, &read("/proc/self/cgroup")?)?;
@@ -93,7 +96,8 @@ fn delegated() -> Option<PathBuf> {
     DELEGATED.iter().any(|name| says_so(name)).then_some(own)
 }
 
-/// The directory of a process's group, by what the system says about mounts and about the process.
+/// Returns the directory of a process's group, from the contents of its `mountinfo` and `cgroup`
+/// files.
 fn place(mounts: &str, groups: &str) -> Option<PathBuf> {
     let group = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
     mounts.lines().find_map(|line| {

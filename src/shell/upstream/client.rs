@@ -1,5 +1,5 @@
-//! The HTTP clients of all upstreams: connections to one of them over plain HTTP, and pools for the
-//! rest.
+//! The HTTP clients of all upstreams: dedicated connections for an upstream over plain HTTP, and
+//! connection pools for the rest.
 
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -22,11 +22,13 @@ use crate::upstream::connections::{AnswerBody, ClientError, Connections, IDLE_CO
 use crate::upstream::connector::{Connector, ProxyError, tcp};
 use crate::upstream::trust::tls_config;
 
-/// Node and uvicorn close a connection that was idle for 5 seconds. A call that is sent in that moment may have been executed and is
-/// not sent again, so such a connection is not used any more. A pool looks for idle connections in this rhythm, so they are closed
-/// within twice the time.
+/// Time after which an idle plain connection is not used any more. Node and uvicorn close a
+/// connection that was idle for 5 seconds; a call sent at that moment may have been executed and is
+/// not sent again. A pool checks for idle connections at this interval, so they are closed within
+/// twice the time.
 const PLAIN_IDLE: Duration = Duration::from_secs(4);
-/// Connections with TLS cost more to open, and most end at a proxy, which keeps them for a minute.
+/// Time after which an idle connection with TLS is closed. These cost more to open, and most end at
+/// a proxy that keeps them for a minute.
 const TLS_IDLE: Duration = Duration::from_secs(12);
 
 type Pool<C> = Client<C, Full<Bytes>>;
@@ -35,17 +37,18 @@ type Pool<C> = Client<C, Full<Bytes>>;
 #[derive(Clone, Debug)]
 pub struct HttpClient(Arc<Pools>);
 
+/// The connection pools of clients with the same proxy and certificates.
 #[derive(Debug)]
 struct Pools {
-    /// `None`: connections are direct.
+    /// `None` for direct connections.
     proxy: Option<Arc<Proxy>>,
     plain: Pool<Connector>,
-    /// Set up for the first upstream that needs it.
+    /// Set up for the first upstream that needs TLS.
     tls: OnceLock<Pool<HttpsConnector<Connector>>>,
-    /// The certificates that servers are judged by: those of one upstream, or the system's, which
-    /// take megabytes and are read when first needed.
+    /// The accepted certificates: those of one upstream, or the system's, which take megabytes and
+    /// are read when first needed.
     certificates: Arc<OnceLock<ClientConfig>>,
-    /// Clients with the same certificates through proxies, while they are used.
+    /// Clients with the same certificates through proxies, as long as they are used.
     proxied: Mutex<Vec<(Arc<Proxy>, Weak<Self>)>>,
 }
 
@@ -61,16 +64,16 @@ impl HttpClient {
         Self(Pools::new(None, Arc::default()))
     }
 
-    /// A client of one upstream that has certificates of its own.
+    /// Creates a client for one upstream that has its own certificates.
     pub fn with(config: &ClientConfig) -> Self {
         let mut config = config.clone();
-        // The connector sets those that it speaks.
+        // The connector sets the protocols that it speaks.
         config.alpn_protocols.clear();
         Self(Pools::new(None, Arc::new(OnceLock::from(config))))
     }
 
-    /// Returns the client with the same certificates for connections to this URL, which the
-    /// settings lead directly or through a proxy. All upstreams behind one proxy share a client.
+    /// Returns the client for connections to this URL, direct or through a proxy as the settings
+    /// say, with the same certificates. All upstreams behind one proxy share a client.
     ///
     /// # Errors
     /// The settings name no usable proxy: a sentence for the operator.
@@ -87,16 +90,16 @@ impl HttpClient {
         Ok(Self(pools))
     }
 
-    /// Whether both share their connections.
+    /// Returns whether both share their connections.
     #[cfg(test)]
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Sets up what requests to this URI need.
+    /// Sets up everything that requests to this URI need.
     ///
     /// # Errors
-    /// When the system's certificate store cannot be used.
+    /// The system's certificate store cannot be used.
     pub fn prepare(&self, uri: &Uri) -> Result<(), rustls::Error> {
         let pools = &self.0;
         if !is_https(uri) || pools.tls.get().is_some() {
@@ -110,17 +113,18 @@ impl HttpClient {
             }
         };
         let https = HttpsConnectorBuilder::new().with_tls_config(config).https_only().enable_all_versions();
-        // Two upstreams at once may both get here; one of the two pools is kept.
+        // Two upstreams may get here at once; one of the two pools is kept.
         pools.tls.get_or_init(|| pool(https.wrap_connector(Connector::new(pools.proxy.clone())), TLS_IDLE));
         Ok(())
     }
 
-    /// The connections for most requests to one upstream; `None` where the pool has them.
+    /// Creates connections for most requests to one upstream; `None` if all use the pool.
     pub fn connections(&self, uri: &Uri) -> Option<Connections> {
         if self.0.proxy.is_some() { None } else { Connections::to(uri, tcp(), PLAIN_IDLE) }
     }
 
-    /// Sends a request by the pool; the response's head is awaited by the caller. A URI that was not prepared fails.
+    /// Sends a request through the pool; the caller awaits the head of the response. Fails for an
+    /// `https` URI that was not prepared.
     pub fn request(&self, mut request: Request<Full<Bytes>>) -> Sending {
         let pooled = |sent: Result<Response<Incoming>, PoolError>| {
             sent.map(|head| head.map(AnswerBody::pooled)).map_err(ClientError::Pool)
@@ -142,7 +146,7 @@ impl HttpClient {
         Box::pin(async move {
             let response = pooled(sent.await)?;
             match response.status() {
-                // The proxy has sent nothing on.
+                // The proxy has forwarded nothing.
                 StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
                     Err(ClientError::Connect(Box::new(ProxyError::credentials(&proxy))))
                 }

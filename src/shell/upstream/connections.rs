@@ -1,7 +1,8 @@
-//! Connections to one upstream over plain HTTP/1.1, each driven by the request on it.
+//! Connections to one upstream over plain HTTP/1.1, each polled by the request on it.
 //!
-//! There is no task for a connection: whoever waits for an answer polls its connection, so that a call stays on one thread and is
-//! woken by its socket alone. Connections with TLS, which may speak HTTP/2, are the pool's of [`crate::upstream::client`].
+//! A connection has no task of its own: the request that waits for an answer polls its connection,
+//! so a call stays on one thread and is woken only by its socket. Connections with TLS, which may
+//! use HTTP/2, belong to the pool of [`crate::upstream::client`].
 
 use std::error::Error;
 use std::future::poll_fn;
@@ -36,28 +37,29 @@ use crate::upstream::bell::{Bell, bell};
 /// Bytes that a connection reads ahead of its call.
 pub(crate) const READ_AHEAD: usize = 128 * 1024;
 pub(crate) const IDLE_CONNECTIONS: usize = 128;
-/// Frames of a rest that are read in passing.
+/// Most frames of the rest of a body that are read without waiting.
 const MOST_FRAMES: usize = 8;
 
-/// A request under way, until the head of its answer. Dropping it ends its connection.
+/// A future that sends a request and returns the head of its answer. Dropping it closes its
+/// connection.
 pub(crate) type Sending = BoxFuture<'static, Result<Response<AnswerBody>, ClientError>>;
 
-/// A request without an answer.
+/// The error of a request without an answer.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// There is no connection: nothing was sent.
+    /// No connection could be made: nothing was sent.
     #[error(transparent)]
     Connect(Box<dyn Error + Send + Sync>),
     /// The connection broke.
     #[error(transparent)]
     Broken(hyper::Error),
-    /// One of the two, in the pool.
+    /// Either of the two, from the pool.
     #[error(transparent)]
     Pool(PoolError),
 }
 
 impl ClientError {
-    /// Whether nothing was sent.
+    /// Returns whether nothing was sent.
     pub fn is_connect(&self) -> bool {
         match self {
             Self::Connect(_) => true,
@@ -71,7 +73,7 @@ impl ClientError {
 #[derive(Clone, Debug)]
 pub struct Connections(Arc<Idle>);
 
-/// The connections without a request, the one used last at the end.
+/// The idle connections, the one used last at the end.
 #[derive(Debug)]
 struct Idle {
     authority: Authority,
@@ -81,15 +83,17 @@ struct Idle {
     state: Mutex<Waiting>,
 }
 
+/// The idle connections, and whether a task closes late ones.
 #[derive(Debug, Default)]
 struct Waiting {
     connections: Vec<(Instant, Box<Connection>)>,
-    /// A task closes them when their time is over.
+    /// True while a task closes connections whose time is over.
     is_swept: bool,
 }
 
 impl Connections {
-    /// Those to the host of a URI; `None` where it is no plain HTTP. One that was idle for longer than `limit` is not used.
+    /// Creates the connections to the host of a URI; `None` if it is not plain HTTP. Connections
+    /// that were idle for longer than `limit` are not used.
     pub fn to(uri: &Uri, connector: HttpConnector, limit: Duration) -> Option<Self> {
         let authority = uri.authority().filter(|_| uri.scheme() == Some(&Scheme::HTTP))?.clone();
         let host = match authority.port_u16() {
@@ -100,13 +104,13 @@ impl Connections {
         Some(Self(Arc::new(Idle { authority, host, connector, limit, state: Mutex::default() })))
     }
 
-    /// Whether a URI is of this host.
+    /// Returns whether a URI belongs to this host.
     pub fn serve(&self, uri: &Uri) -> bool {
         uri.scheme() == Some(&Scheme::HTTP) && uri.authority() == Some(&self.0.authority)
     }
 
-    /// Sends a request to a URI that they serve. One that a connection gives back unsent, since its server has closed it, is sent on
-    /// the next; nothing is sent twice.
+    /// Sends a request to a URI of this host. If a reused connection returns it unsent, because the
+    /// server has closed the connection, the next one is used; nothing is sent twice.
     pub fn send(&self, mut request: Request<Full<Bytes>>) -> Sending {
         let idle = Arc::clone(&self.0);
         let target = request.uri().path_and_query().cloned().map_or_else(Uri::default, Uri::from);
@@ -138,21 +142,23 @@ impl Connections {
 }
 
 impl Idle {
+    /// Takes the connection that was used last, unless it was idle for too long.
     fn take(&self) -> Option<Box<Connection>> {
         let mut state = self.state.lock();
         let (since, connection) = state.connections.pop()?;
         if clock::now().saturating_duration_since(since) < self.limit {
             return Some(connection);
         }
-        // The others are idle for longer.
+        // The others have been idle for longer.
         let late = std::mem::take(&mut state.connections);
         drop(state);
         drop(late);
         None
     }
 
+    /// Keeps a connection for the next request if it can be used again.
     fn put(self: &Arc<Self>, mut connection: Box<Connection>) {
-        // What is dropped after the end of the runtime has nobody to close it later.
+        // After the end of the runtime, no task could close the connection later.
         if Handle::try_current().is_err() || !connection.is_free() {
             return;
         }
@@ -169,7 +175,7 @@ impl Idle {
         }
     }
 
-    /// Closes those whose time is over. Whether others are left.
+    /// Closes connections whose time is over. Returns whether others are left.
     fn close_late(&self) -> bool {
         let now = clock::now();
         let mut state = self.state.lock();
@@ -184,7 +190,7 @@ impl Idle {
     }
 }
 
-/// Closes idle connections, until there are none.
+/// Closes idle connections until none are left.
 async fn sweep(idle: Weak<Idle>, rhythm: Duration) {
     loop {
         tokio::time::sleep(rhythm).await;
@@ -205,7 +211,7 @@ async fn dial(mut connector: HttpConnector, dst: Uri) -> Result<Dialled, ClientE
     connector.call(dst).await.map_err(|error| ClientError::Connect(error.into()))
 }
 
-/// Opens a connection to the host and port of a URI: to a server on the stage, or over TCP.
+/// Opens a connection to the host and port of a URI, to a server on the stage or over TCP.
 #[cfg(any(test, feature = "testing"))]
 async fn dial(mut connector: HttpConnector, dst: Uri) -> Result<Dialled, ClientError> {
     match crate::stage::net::dial(&dst) {
@@ -217,6 +223,7 @@ async fn dial(mut connector: HttpConnector, dst: Uri) -> Result<Dialled, ClientE
     }
 }
 
+/// Opens a connection and performs the HTTP handshake.
 async fn connect(connector: HttpConnector, dst: Uri) -> Result<Box<Connection>, ClientError> {
     let stream = dial(connector, dst).await?;
     let mut builder = http1::Builder::new();
@@ -226,20 +233,22 @@ async fn connect(connector: HttpConnector, dst: Uri) -> Result<Box<Connection>, 
     Ok(Box::new(Connection { sender, driver: Some(driver), bell, waker }))
 }
 
-/// What a connection does before its request or body is looked at.
+/// When a connection is polled, relative to the request or body on it.
 #[derive(Clone, Copy)]
 enum Driven {
-    /// Reads and writes: only its socket can have woken the task.
+    /// The connection first: only its socket can have woken the task.
     First,
-    /// Nothing: what is wanted may be here, and has to be asked for.
+    /// The request or body first: its data may have arrived, and has to be asked for.
     Then,
 }
 
 type Driver = http1::Connection<Dialled, Full<Bytes>>;
 
+/// A connection with its two halves, and the waker for both.
 struct Connection {
     sender: http1::SendRequest<Full<Bytes>>,
-    /// `None` when it has ended. It holds a request that it has not begun, and gives it back where it is dropped.
+    /// `None` after the connection has ended. Holds a request that has not begun, and returns it
+    /// when dropped.
     driver: Option<Driver>,
     bell: Arc<Bell>,
     waker: Waker,
@@ -252,7 +261,7 @@ impl std::fmt::Debug for Connection {
 }
 
 impl Connection {
-    /// Polls something that this connection brings, and the connection for it.
+    /// Polls a request or body on this connection, and the connection for it.
     fn poll<T>(
         &mut self,
         cx: &Context<'_>,
@@ -272,7 +281,7 @@ impl Connection {
         })
     }
 
-    /// Whether it can take the next request.
+    /// Returns whether the connection can take the next request.
     fn is_free(&mut self) -> bool {
         let Self { driver, bell, waker, sender } = self;
         bell.turn(|| {
@@ -284,28 +293,30 @@ impl Connection {
     }
 }
 
-/// What a connection fails with is said to its request or body.
+/// Polls the connection. Its errors are reported to its request or body.
 fn drive(driver: &mut Option<Driver>, cx: &mut Context<'_>) {
     if driver.as_mut().is_some_and(|driver| Pin::new(driver).poll(cx).is_ready()) {
         *driver = None;
     }
 }
 
-/// The body of an answer. It has its connection until it ends; dropped before, it ends the connection, unless the rest is here.
+/// The body of an answer. It holds its connection until it ends. Dropped earlier, it closes the
+/// connection unless the rest has arrived already.
 #[derive(Debug)]
 pub struct AnswerBody {
     incoming: Option<Incoming>,
-    /// `None` where the pool drives it.
+    /// `None` if the pool drives the connection.
     lent: Option<(Box<Connection>, Arc<Idle>)>,
 }
 
 impl AnswerBody {
-    /// A body of the pool.
+    /// Wraps a body from the pool.
     pub fn pooled(incoming: Incoming) -> Self {
         Self { incoming: Some(incoming), lent: None }
     }
 
-    /// What has not arrived yet. Nothing is left where the end is here; the connection can be used again then.
+    /// Returns the part that has not arrived yet; `None` if the end has arrived, after which the
+    /// connection can be reused.
     pub fn into_rest(mut self) -> Option<Self> {
         if self.is_end_stream() {
             return None;
@@ -322,7 +333,7 @@ impl AnswerBody {
     }
 
     fn give_back(&mut self) {
-        // hyper reads what is left of a body that nobody has any more, as far as it is here.
+        // hyper reads the rest of a dropped body as far as it has arrived.
         self.incoming = None;
         if let Some((connection, idle)) = self.lent.take() {
             idle.put(connection);

@@ -1,9 +1,9 @@
-//! Opens connections to servers: directly, or through the proxy that the configuration decides on.
+//! Opens connections to servers, directly or through the proxy that the configuration selects.
 //!
-//! For an `https` URL the proxy makes a tunnel (CONNECT), in which TLS is spoken with the server,
-//! so certificates are judged as on a direct connection. Requests for a plain `http` URL go to the
-//! proxy with the whole URL in their first line. Source: RFC 9110, section 9.3.6; RFC 9112, section
-//! 3.2.
+//! For an `https` URL the proxy provides a tunnel (CONNECT) in which TLS is spoken with the server,
+//! so certificates are checked as on a direct connection. Requests for a plain `http` URL are sent
+//! to the proxy with the whole URL in their first line. Source: RFC 9110, section 9.3.6; RFC 9112,
+//! section 3.2.
 
 use std::error::Error;
 use std::io;
@@ -32,34 +32,36 @@ use crate::upstream::trust::{refuses_certificate, tls_config};
 
 const CONNECT_TIME: Duration = Duration::from_secs(5);
 const KEEPALIVE: Duration = Duration::from_secs(15);
-/// A host that answers none of so many in a row is gone, a minute after its last packet.
+/// Keep-alive packets without an answer after which a host counts as gone, a minute after its last
+/// packet.
 const KEEPALIVES: u32 = 3;
-/// Longest wait for a proxy, which itself has to reach the server: connection, TLS with an `https`
-/// proxy and its answer.
+/// Time limit for a connection through a proxy: to the proxy, with TLS if it is an `https` proxy,
+/// and from the proxy to the server.
 const PROXY_TIME: Duration = Duration::from_secs(10);
-/// Bytes of a proxy's answer to CONNECT.
+/// Most bytes of a proxy's answer to CONNECT.
 const MAX_HEAD: usize = 16 * 1024;
 
 type BoxError = Box<dyn Error + Send + Sync>;
 type TransportStream = MaybeHttpsStream<TokioIo<TcpStream>>;
 
-/// Opens connections, all of them directly or all through one proxy.
+/// An opener of connections: all of them direct, or all through one proxy.
 #[derive(Clone, Debug)]
 pub(crate) struct Connector {
     tcp: HttpConnector,
     proxy: Option<ProxyDialer>,
 }
 
-/// Opens connections to one proxy.
+/// An opener of connections to one proxy.
 #[derive(Clone, Debug)]
 struct ProxyDialer {
     proxy: Arc<Proxy>,
-    /// For an `https` proxy. Set up when first needed: the system's certificates take megabytes.
+    /// TLS for an `https` proxy. Set up when first needed, because the system's certificates take
+    /// megabytes.
     tls: Arc<OnceLock<HttpsConnector<HttpConnector>>>,
 }
 
-/// Why a proxy gave no connection. The text names the proxy without its credentials and holds
-/// nothing that the proxy wrote.
+/// The reason why a proxy provided no connection. The text names the proxy without its credentials,
+/// and contains nothing that the proxy wrote.
 #[derive(Debug, thiserror::Error)]
 #[error("the proxy {proxy} {what}")]
 pub(crate) struct ProxyError {
@@ -70,7 +72,7 @@ pub(crate) struct ProxyError {
 }
 
 impl Connector {
-    /// Opens connections through this proxy, or directly.
+    /// Creates a connector for this proxy, or for direct connections.
     pub(crate) fn new(proxy: Option<Arc<Proxy>>) -> Self {
         let mut tcp = tcp();
         tcp.enforce_http(false);
@@ -103,6 +105,7 @@ impl Service<Uri> for Connector {
 }
 
 impl ProxyDialer {
+    /// Connects through the proxy: by a tunnel, or for plain HTTP to the proxy itself.
     async fn open(&self, tcp: HttpConnector, dst: &Uri) -> Result<ServerStream, ProxyError> {
         let stream = self.dial(tcp).await?;
         if dst.scheme() == Some(&Scheme::HTTP) {
@@ -130,7 +133,7 @@ impl ProxyDialer {
             }
         };
         https.call(uri).await.map_err(|error| match refuses_certificate(&*error) {
-            // The source would be read as a refusal of the server's certificate.
+            // The source would be taken for a refusal of the server's certificate.
             true => ProxyError::of(proxy, "has a certificate that is not accepted"),
             false => unreached(error),
         })
@@ -142,7 +145,7 @@ impl ProxyError {
         Self { proxy: proxy.to_string(), what: what.into(), source: None }
     }
 
-    /// The error for a status in place of a connection to a server.
+    /// Creates the error for an HTTP status instead of a connection to a server.
     fn status(proxy: &Proxy, status: StatusCode, server: &str) -> Self {
         if status == StatusCode::PROXY_AUTHENTICATION_REQUIRED {
             return Self::credentials(proxy);
@@ -151,7 +154,7 @@ impl ProxyError {
         Self::of(proxy, format!("{what} to {server} (HTTP status {status})"))
     }
 
-    /// The error for a 407.
+    /// Creates the error for a 407.
     pub(crate) fn credentials(proxy: &Proxy) -> Self {
         let what = match proxy.authorization() {
             Some(_) => "refuses the user or the password that it was given",
@@ -160,7 +163,7 @@ impl ProxyError {
         Self::of(proxy, format!("{what} (HTTP status 407)"))
     }
 
-    /// The whole text, with the reason why the proxy cannot be reached.
+    /// Returns the whole text, with the reason why the proxy cannot be reached.
     pub(crate) fn text(&self) -> String {
         let (mut text, mut source) = (self.to_string(), self.source());
         while let Some(cause) = source {
@@ -171,8 +174,8 @@ impl ProxyError {
     }
 }
 
-/// Asks the proxy for a connection to a server and returns the stream, which leads to the server
-/// from then on.
+/// Asks the proxy for a connection to a server. Returns the stream, which leads to the server from
+/// then on.
 async fn tunnel(stream: TransportStream, proxy: &Proxy, dst: &Uri) -> Result<TransportStream, ProxyError> {
     let garbled = || ProxyError::of(proxy, "does not answer as an HTTP proxy");
     let host = dst.host().unwrap_or_default();
@@ -200,16 +203,16 @@ async fn tunnel(stream: TransportStream, proxy: &Proxy, dst: &Uri) -> Result<Tra
     let upgraded = loop {
         tokio::select! {
             upgraded = &mut asked => break upgraded?,
-            // The end of the connection is no end of the answer that was read from it.
+            // The connection may end before the answer that was read from it is delivered.
             _ = &mut connection, if is_open => is_open = false,
         }
     };
     let parts = upgraded.downcast::<TransportStream>().map_err(|_| garbled())?;
-    // A server says nothing before the client's side of TLS.
+    // A server sends nothing before the client's side of TLS.
     if parts.read_buf.is_empty() { Ok(parts.io) } else { Err(garbled()) }
 }
 
-/// Connects over TCP with the time-outs of all connections.
+/// Creates a connector over TCP with the time-outs of all connections.
 pub(crate) fn tcp() -> HttpConnector {
     let mut tcp = HttpConnector::new();
     tcp.set_nodelay(true);
@@ -220,17 +223,17 @@ pub(crate) fn tcp() -> HttpConnector {
     tcp
 }
 
-/// The way of a connection to its server.
+/// The route of a connection to its server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Direct,
-    /// A tunnel through a proxy.
+    /// Through a tunnel that a proxy provides.
     Tunnel,
-    /// A proxy that reads each request and sends it on.
+    /// Through a proxy that reads each request and forwards it.
     Forwarded,
 }
 
-/// A connection to a server, or to the proxy before it.
+/// A connection to a server, or to the proxy in front of it.
 #[derive(Debug)]
 pub(crate) struct ServerStream {
     stream: TransportStream,

@@ -1,4 +1,4 @@
-//! The context of an upstream's actor, for any transport, and its reports.
+//! The context in which an upstream's actor runs, for any transport, and the reports of actors.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,35 +19,36 @@ use crate::upstream::spawner::Spawner;
 #[derive(Debug)]
 pub(crate) struct Report {
     pub upstream: UpstreamName,
-    /// Reports of a handle that was replaced meanwhile are dropped.
+    /// The actor's handle: reports of a handle that was replaced meanwhile are dropped.
     pub handle: Arc<Handle>,
     pub news: News,
-    /// Told once clients see what it is about.
+    /// Notified once clients see the reported state.
     pub shown: Option<oneshot::Sender<()>>,
 }
 
+/// The content of a report.
 #[derive(Debug)]
 pub(crate) enum News {
-    /// What the upstream offers, as far as its lists could be read, and what it agreed to.
+    /// The upstream's lists, as far as they could be read, and the terms agreed with it.
     Inventory(Inventory, Agreed),
     /// The link went up or down.
     State,
 }
 
-/// Everything an actor works with.
+/// Everything that an actor works with.
 #[derive(Clone)]
 pub(crate) struct Context {
     pub handle: Arc<Handle>,
     pub lane: Arc<Lane>,
-    /// For the main session, whose notifications are the upstream's.
+    /// The receiver of reports; `None` except for the main session.
     pub reports: Option<mpsc::Sender<Report>>,
     pub spawner: Spawner,
-    /// The era that the last run of this program learnt.
+    /// The era that the last run of this program found.
     pub remembered: Option<EraHint>,
-    /// All that is offered of the lists is known from an earlier run.
+    /// True if all lists of the upstream are known from an earlier run.
     pub is_known: bool,
-    /// Calls wait until the lists are read and shown: what a server changed while it was stopped must be pinned before a call is
-    /// sent.
+    /// True if calls wait until the lists are read and published: changes that were made while a
+    /// server was stopped must be pinned before a call is sent.
     pub lists_first: bool,
 }
 
@@ -56,7 +57,8 @@ impl Context {
         self.send(news, None).await;
     }
 
-    /// Reports what was read, and whether that is all that is to be read for now. What is returned is told once clients see it.
+    /// Reports lists; `is_whole` says that no more are to be read for now. Returns a receiver that
+    /// resolves once clients see them.
     pub(crate) async fn report_lists(
         &self,
         inventory: Inventory,
@@ -72,17 +74,18 @@ impl Context {
     async fn send(&self, news: News, shown: Option<oneshot::Sender<()>>) {
         let Some(reports) = &self.reports else { return };
         let report = Report { upstream: self.handle.name.clone(), handle: Arc::clone(&self.handle), news, shown };
-        // The supervisor outlives its actors except in the last moments of a shutdown.
+        // The supervisor outlives its actors, except in the last moments of a shutdown.
         drop(reports.send(report).await);
     }
 
-    /// The context of one life, which can be ended without the upstream.
+    /// Creates the context of one life, which can be stopped without stopping the upstream.
+    /// `lists_first`: calls wait until the lists are published.
     pub(crate) fn life(&self, lists_first: bool) -> Self {
         let spawner = Spawner { stop: self.spawner.stop.child_token(), ..self.spawner.clone() };
         Self { spawner, lists_first, ..self.clone() }
     }
 
-    /// How to ask for the era at the next start.
+    /// Returns how to ask for the era at the next start.
     pub(crate) fn first_hint(&self) -> EraHint {
         match self.handle.spec.load().era {
             EraChoice::Auto => self.remembered.unwrap_or(EraHint::Probe),
@@ -92,16 +95,16 @@ impl Context {
     }
 }
 
-/// How one incarnation went.
+/// The result of one life: why it ended, and how to ask for the era next.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub why: String,
     pub next: Option<EraHint>,
-    /// How long it was ready, if it ever was.
+    /// How long the upstream was ready; `None` if it never was.
     pub served: Option<Duration>,
 }
 
-/// Announces that a session is open.
+/// Logs that a session is open.
 pub(crate) fn ready(context: &Context, agreed: &Agreed) {
     let (upstream, revision) = (&context.handle.name, agreed.revision);
     if context.lane.is_main() {
@@ -111,7 +114,7 @@ pub(crate) fn ready(context: &Context, agreed: &Agreed) {
     }
 }
 
-/// Lets calls through a new link, and subscribes again where resources are watched.
+/// Lets calls pass on a new link, and subscribes to watched resources again.
 pub(crate) async fn open(context: &Context, link: Link) {
     context.lane.set_state(LinkState::Ready(link.clone()));
     restore(context, link);

@@ -1,4 +1,5 @@
-//! One connection of lines with an upstream: a child's pipes, or the two carriers of HTTP+SSE.
+//! One conversation with an upstream over lines, from its start to its end: over a child's pipes,
+//! or over the two carriers of HTTP+SSE.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::sync::Arc;
@@ -31,10 +32,11 @@ use crate::upstream::stdio::{self, Ended, Refused, StdioNews, StdioOptions};
 use crate::upstream::unread::Readers;
 use crate::wire::foreign;
 
-/// How long a child that has ended is waited for to be heard to the end.
+/// How long to wait for the rest of stderr after a child has exited.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// Starts a child and speaks with it until it ends.
+/// Starts a child and converses with it until it ends. Explains its end with exit status and last
+/// words.
 pub(super) async fn serve_process(context: &Context, launch: Launch, hint: EraHint) -> Run {
     let handle = &context.handle;
     let Spawner { stop, tasks, times, .. } = &context.spawner;
@@ -61,7 +63,7 @@ pub(super) async fn serve_process(context: &Context, launch: Launch, hint: EraHi
     handle.health.flaws.hide(LastWords::of(&hidden));
     let (draining, drained) = oneshot::channel::<()>();
     let drain = stderr::drain(Arc::clone(&handle.health), stderr, words.clone());
-    // A process that the child leaves behind may keep its stderr open for ever.
+    // A process that the child leaves behind may keep its stderr open forever.
     let over = CancellationToken::new();
     let _over = over.clone().drop_guard();
     tasks.spawn("stderr", async move {
@@ -88,26 +90,26 @@ pub(super) async fn serve_process(context: &Context, launch: Launch, hint: EraHi
     if served.is_none() && clock::now().duration_since(begun) >= start {
         handle.health.ran_out();
     }
-    // One that has ended has a status of its own, which is not that of its end.
+    // A child that exited by itself has a status of its own, which ending it would hide.
     let early = tokio::time::timeout(stop::ENDED, keeper.exited()).await.ok().flatten();
     let status = keeper.stop(times).await;
     let status = early.or(status);
-    // A pipe that broke or ended says less than the end of the program at its other end.
+    // A broken or closed pipe explains less than the end of the program behind it.
     let ended_by_itself = early.is_some() || status.and_then(|status| status.code()).is_some_and(|code| code != 0);
     let what = if ended.left && ended_by_itself { "the program ended".to_owned() } else { ended.why };
     let mut why = lost.map_or(what, str::to_owned);
     if let Some(status) = status.filter(|status| !status.success()) {
-        // A signal after that was ours.
+        // Without an early exit, the signal was sent by headend.
         let is_ours = early.is_none() && status.signal().is_some();
         why = if is_ours { format!("{why}; headend ended the program") } else { format!("{why} ({status})") };
     } else if let Some(status) = early.filter(|_| ended.left && served.is_none()) {
-        // A success: it has found nothing to read.
+        // The program exited successfully, because it had nothing to read.
         why = format!("{why} ({status}) before it was ready");
         if launch.lacks_stdin() {
             why.push_str("; its standard input had ended, since the container has none: write `run -i`");
         }
     }
-    // It may have said why a moment before it ended.
+    // The program may have written the reason just before it ended.
     if !stop.is_cancelled() {
         drop(tokio::time::timeout(LAST_WORDS, drained).await);
     }
@@ -118,8 +120,9 @@ pub(super) async fn serve_process(context: &Context, launch: Launch, hint: EraHi
     Run { why, next: ended.next, served }
 }
 
-/// Speaks over a duplex of lines, tells the supervisor what is learnt there, and says for how long it was ready. `start` is
-/// how to ask for the era and how long the handshake may take. `refusals` are of messages that a carrier could not deliver.
+/// Converses over a pair of line streams, and reports to the supervisor what it learns. Returns why
+/// it ended, and for how long the server was ready. `start` says how to ask for the era, and how
+/// long the handshake may take. `refusals` are messages that a carrier could not deliver.
 pub(crate) async fn converse(
     context: &Context,
     start: (EraHint, Duration),
@@ -158,7 +161,7 @@ pub(crate) async fn converse(
         StdioNews::Updated(uri) => lane.news.updates.updated(&uri),
         StdioNews::Gate(gate) => lane.news.turns.set(gate),
         StdioNews::Learned(lesson) => lane.news.turns.learned(&handle.name, &lesson),
-        // Emptied before each turn of the connection, so it is never full.
+        // Emptied before each round of the connection, so it is never full.
         StdioNews::Ready(_) | StdioNews::Inventory(_) => drop(news_in.try_send(news)),
     };
     let mut ready_at: Option<Instant> = None;
@@ -184,7 +187,7 @@ pub(crate) async fn converse(
                         }
                     }
                     StdioNews::Inventory(inventory) => if let Some(to) = lane.lists_to() {
-                        // With lists that nothing has taken yet there are enough.
+                        // If earlier lists have not been taken yet, these are not needed.
                         drop(to.try_send(Ok(inventory)));
                     } else if let Some(agreed) = agreed {
                         let is_long = inventory.len() >= MANY_ITEMS;
@@ -203,7 +206,7 @@ pub(crate) async fn converse(
                 inventory = listing.next() => if let Some(agreed) = agreed {
                     shown = report(context, inventory, agreed, listing.is_awaited()).await;
                 },
-                // Clients see the lists that were read last, or the supervisor is gone.
+                // Clients now see the lists that were read last, or the supervisor is gone.
                 _ = or_never(shown.as_mut()), if held.is_some() => if let Some(link) = held.take() {
                     open(context, link).await;
                 },
@@ -212,14 +215,16 @@ pub(crate) async fn converse(
         }
     };
     let served = ready_at.map(|at| clock::now().duration_since(at));
-    // No call may find the old link while what is behind it is ended, which takes its time. A lane at rest has none.
+    // No call may find the old link while the process behind it is being ended, which takes time. A
+    // lane at rest has no link.
     if matches!(*lane.state(), LinkState::Ready(_)) {
         lane.set_state(LinkState::Starting);
     }
     (ended, served)
 }
 
-/// Reports lists. If they are all that is to be read for now, what is returned is told once clients see them.
+/// Reports lists to the supervisor. If no more lists are awaited for now, returns a receiver that
+/// resolves once clients see them.
 async fn report(
     context: &Context,
     inventory: Inventory,

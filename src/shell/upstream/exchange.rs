@@ -1,4 +1,5 @@
-//! The upstream half of a client's call: sent, parked or a task. Cancel-safe, movable; dropping it cancels.
+//! The upstream half of a client's call: sent, parked or a task. It is cancel-safe and movable;
+//! dropping it cancels the call, unless it is parked.
 
 use crate::engine::ask::ClientAnswer;
 use crate::engine::event::ExchangeEvent;
@@ -8,19 +9,19 @@ use crate::upstream::task::TaskExchange;
 use crate::upstream::turns::InTurn;
 use crate::wire::raw::RawJson;
 
-/// A call upstream.
+/// A call at an upstream.
 #[derive(Debug)]
 pub enum Exchange {
-    /// It runs on its connection.
+    /// A call that runs on its connection.
     Sent(Sent),
-    /// The call is parked; this is a view of it.
+    /// A view of a parked call.
     Held(HeldExchange),
-    /// The call may become a task of its server, which the gateway polls until it ends.
+    /// A call that may become a task of its server, which the gateway polls until it ends.
     Task(Box<TaskExchange>),
 }
 
 impl Exchange {
-    /// The next event. After [`ExchangeEvent::Done`] it must not be called again.
+    /// Waits for the next event. Must not be called after [`ExchangeEvent::Done`].
     pub async fn next(&mut self) -> ExchangeEvent {
         match self {
             Self::Sent(exchange) => exchange.next().await,
@@ -29,7 +30,7 @@ impl Exchange {
         }
     }
 
-    /// Answers a request of the upstream, by its id. One that is not open any more is ignored.
+    /// Answers a request of the upstream, by its id. A request that is no longer open is ignored.
     pub fn reply(&mut self, id: &RawJson, answer: ClientAnswer) {
         match self {
             Self::Sent(exchange) => exchange.reply(id, answer),
@@ -38,8 +39,9 @@ impl Exchange {
         }
     }
 
-    /// The client has everything that was asked before it, and the call waits. The next call has its turn once the task of
-    /// the connection knows, so that what is asked in that call is not taken for this one's.
+    /// Parks the call: the client has all questions asked so far, and the call waits for their
+    /// answers. `turn` passes to the next call once the connection's task knows, so that questions
+    /// in that call are not attributed to this one.
     pub fn parked(&mut self, turn: InTurn) {
         match self {
             Self::Sent(exchange) => exchange.parked(turn),
@@ -48,7 +50,7 @@ impl Exchange {
         }
     }
 
-    /// Gives the call up, where dropping this value does not.
+    /// Gives up the call, if dropping this value would not.
     pub fn give_up(&mut self) {
         if let Self::Held(exchange) = self {
             exchange.give_up();

@@ -1,12 +1,14 @@
-//! The one client for what a peer may make headend ask: metadata, registrations, tokens.
+//! The HTTP client for requests whose address may come from a peer: metadata, registrations,
+//! tokens.
 //!
-//! Each request has its own connection, so that no connection to one address answers for another name. The address is judged
-//! where it is connected to: a name is resolved once, each of its addresses judged, and one of those connected to. Nothing is
-//! followed, kept, or sent along that the request does not name.
+//! Each request has its own connection, so that no connection to one address answers for another
+//! name. The address is judged when connecting: a name is resolved once, each of its addresses is
+//! judged, and one of those is connected to. Redirects are not followed, nothing is kept, and only
+//! data of the request itself is sent.
 //!
-//! Where the configuration leads to a proxy, the proxy resolves the name and connects. Literal
-//! addresses and the addresses to which the name leads on this machine are judged before, all of
-//! them; a name that leads nowhere here is left to the proxy.
+//! If the configuration selects a proxy, the proxy resolves the name and connects. Literal
+//! addresses, and all addresses to which the name resolves on this machine, are judged before; a
+//! name that does not resolve here is left to the proxy.
 
 use std::future::Future;
 use std::io;
@@ -39,9 +41,9 @@ use crate::wire::coding;
 use crate::wire::reach::{Reach, literal};
 
 const TIME: Duration = Duration::from_secs(10);
-/// For one address of several: the next one may work.
+/// Time limit for each address of a name: the next one may work.
 const CONNECT_TIME: Duration = Duration::from_secs(3);
-/// For a name that is left to a proxy if the look-up takes longer.
+/// Time limit for resolving a name here, after which it is left to the proxy.
 pub(crate) const LOOK_UP_TIME: Duration = Duration::from_secs(3);
 const MAX_ADDRESSES: usize = 4;
 const MAX_BODY: usize = 1024 * 1024;
@@ -66,14 +68,17 @@ impl Fetcher {
         Self { trust, proxy, resolve: Arc::new(|name| Box::pin(system(name.to_owned()))) }
     }
 
-    /// Sends a request and reads its whole answer. Cancel-safe: the connection ends with the future.
+    /// Sends a request and reads its whole answer. Cancel-safe: dropping the future closes the
+    /// connection.
     ///
     /// # Errors
-    /// [`NoAnswer`]. No text of the peer is in it.
+    /// [`NoAnswer`], which contains no text of the peer.
     pub async fn send(&self, request: &Request) -> Answered {
         timeout(TIME, Box::pin(self.exchange(request))).await.unwrap_or(Err(NoAnswer::Late))
     }
 
+    /// Judges the URL, connects directly or through the proxy, and exchanges the request for its
+    /// answer.
     async fn exchange(&self, request: &Request) -> Answered {
         let (url, reach) = (&request.url, request.reach);
         if !reach.admits_host(url) || url.scheme() != "https" && reach != Reach::Loopback {
@@ -83,7 +88,8 @@ impl Fetcher {
         match proxy {
             Some(proxy) => {
                 let stream = TokioIo::new(self.connect_by(proxy, url, reach).await?);
-                // Boxed: the stream may hold TLS of its own and would grow every request's future.
+                // Boxed: the stream may hold a TLS session of its own, and would grow every
+                // request's future.
                 Box::pin(self.converse_over(stream, request)).await
             }
             None => {
@@ -96,7 +102,7 @@ impl Fetcher {
         }
     }
 
-    /// Exchanges the request for its answer on a connection to the server.
+    /// Sends the request on a connection to the server, with TLS if needed, and reads the answer.
     async fn converse_over(&self, stream: impl AsyncRead + AsyncWrite + Send + Unpin, request: &Request) -> Answered {
         if request.url.scheme() != "https" {
             return converse(stream, request).await;
@@ -110,7 +116,7 @@ impl Fetcher {
         converse(tls, request).await
     }
 
-    /// Connects to an address that was judged.
+    /// Connects to one of the server's addresses that were judged.
     async fn connect(&self, url: &Url, reach: Reach) -> Result<TcpStream, NoAnswer> {
         let port = url.port_or_known_default().ok_or(NoAnswer::Address)?;
         let found = match (literal(url), url.host_str()) {
@@ -129,12 +135,12 @@ impl Fetcher {
         Err(last)
     }
 
-    /// Opens a tunnel through the proxy, unless the name leads on this machine to an address that
-    /// may not be connected to.
+    /// Opens a tunnel through the proxy, unless the name resolves on this machine to an address
+    /// that may not be connected to.
     async fn connect_by(&self, proxy: &Arc<Proxy>, url: &Url, reach: Reach) -> Result<ServerStream, NoAnswer> {
         if let (None, Some(name)) = (literal(url), url.host_str()) {
-            // Behind a proxy, names often lead nowhere here, or only after the time-outs of the
-            // resolver.
+            // Behind a proxy, names often do not resolve here, or only after the resolver's
+            // time-outs.
             let found = timeout(LOOK_UP_TIME, (self.resolve)(name)).await;
             let found = found.ok().and_then(Result::ok).unwrap_or_default();
             if !found.into_iter().all(|address| reach.admits(address)) {
@@ -169,7 +175,7 @@ fn server_name(url: &Url) -> Option<ServerName<'static>> {
     }
 }
 
-/// One request and its answer on a connection, which ends then.
+/// Sends one request on a connection, reads its answer, and closes the connection.
 async fn converse(stream: impl AsyncRead + AsyncWrite + Send + Unpin, request: &Request) -> Answered {
     let message = message(request)?;
     let mut builder = http1::Builder::new();
@@ -184,12 +190,13 @@ async fn converse(stream: impl AsyncRead + AsyncWrite + Send + Unpin, request: &
     loop {
         tokio::select! {
             answer = &mut exchange => return answer,
-            // The end of the connection is no end of the answer that was read from it.
+            // The connection may end before the answer that was read from it is delivered.
             _ = &mut connection, if is_open => is_open = false,
         }
     }
 }
 
+/// Encodes a request for HTTP.
 fn message(request: &Request) -> Result<http::Request<Full<Bytes>>, NoAnswer> {
     let (method, kind, body) = match &request.content {
         Content::None => (Method::GET, None, Bytes::new()),
@@ -221,6 +228,7 @@ fn message(request: &Request) -> Result<http::Request<Full<Bytes>>, NoAnswer> {
     Ok(message)
 }
 
+/// Reads an answer, within its size limit. Redirects and content encodings are errors.
 async fn read(response: Response<Incoming>) -> Answered {
     let (head, body) = response.into_parts();
     if head.status.is_redirection() {
@@ -237,7 +245,7 @@ async fn read(response: Response<Incoming>) -> Answered {
     Ok(Answer { status: head.status.as_u16(), is_json, body: body.to_bytes() })
 }
 
-/// `application/json`, or a type that is JSON by its suffix.
+/// Returns whether a media type is `application/json`, or JSON by its suffix.
 fn is_json(value: &HeaderValue) -> bool {
     let kind =
         value.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii().to_ascii_lowercase();

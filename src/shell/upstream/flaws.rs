@@ -1,21 +1,21 @@
-//! The definitions of one upstream that were repaired or are withheld, since no schema of the protocol allows them: lines for the
-//! operator.
+//! Lines for the operator about the definitions of one upstream that were repaired or withheld
+//! because they violate the protocol's schemas.
 
 use crate::catalog::inventory::{Flaw, Inventory};
 use crate::mcp::method::List;
 use crate::wire::foreign;
 
-/// Lines that are kept; the others are counted.
+/// Most lines that are kept; further ones are counted.
 const KEPT: usize = 50;
-/// Characters of an item's name.
+/// Most characters of an item's name.
 const NAME: usize = 200;
 
-/// The flaws of an upstream's lists.
+/// The flaws in an upstream's lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Flaws {
-    /// Changes of definitions, those without a line included.
+    /// Number of repairs, including those without a line.
     pub repairs: usize,
-    /// The first of them and of the items that are withheld.
+    /// Lines about the first flaws: repairs and withheld items.
     pub lines: Vec<String>,
     pub more: usize,
 }

@@ -1,14 +1,16 @@
-//! The guard: a small process of this very program between headend and each upstream's program, so that nothing that was
-//! started outlives headend.
+//! The guard: a small process of this same program between headend and each upstream's program, so
+//! that no process started for an upstream outlives headend.
 //!
-//! The guard is the parent of the program and adopts every process below it that loses its own (`PR_SET_CHILD_SUBREAPER`),
-//! those too that have left their group and session. It ends them all when it is told to, and when headend has ended,
-//! however that happened: its end of the socket between the two closes then. The program's pipes go past the guard.
+//! The guard is the parent of the program, and adopts every process below it whose parent has ended
+//! (`PR_SET_CHILD_SUBREAPER`), also those that have left their group and session. It ends them all
+//! on request, and when headend has ended in any way, because headend's end of the socket between
+//! the two closes then. The program's pipes do not go through the guard.
 //!
-//! A child has a cleared environment, its own process group and no new privileges. It is stopped by the end of its input,
-//! SIGTERM and SIGKILL, always with everything that it started.
+//! A child has a cleared environment, its own process group and no new privileges. It is stopped by
+//! the end of its input, SIGTERM and SIGKILL, always with everything that it started.
 //!
-//! `order` is what the guard is told at its start, `watch` is the guard's own side.
+//! `order` defines the messages between headend and a guard; `watch` is the code of the guard
+//! itself.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -33,10 +35,11 @@ pub mod watch;
 
 use self::order::{END, GUARD, KILL, Order, Report, TERM};
 
-/// How long a guard may take until it has started the program; only a machine that has stopped needs it.
+/// How long a guard may take to start the program; only a machine that has stalled needs it.
 const START: Duration = Duration::from_secs(20);
 
-/// The guard of a running child, whose pipes are in other hands. Dropped, it leaves the child's end to the guard.
+/// The guard of a running child, whose pipes are used elsewhere. When the value is dropped, the
+/// guard ends the child.
 #[derive(Debug)]
 pub struct Keeper {
     guard: Child,
@@ -50,7 +53,7 @@ pub struct Keeper {
 pub type Pipes = (ChildStdin, ChildStdout, ChildStderr);
 
 impl Keeper {
-    /// Starts the child of that upstream with a guard.
+    /// Starts the child of an upstream with a guard.
     ///
     /// # Errors
     /// [`SpawnError`].
@@ -86,12 +89,12 @@ impl Keeper {
         }
     }
 
-    /// The number of the guard, below which are all processes of the child.
+    /// Returns the process number of the guard, below which are all processes of the child.
     pub fn number(&self) -> Option<u32> {
         self.guard.id()
     }
 
-    /// Waits for the child to end by itself; `None` where the guard is gone. Cancel-safe.
+    /// Waits until the child exits by itself; `None` if the guard is gone. Cancel-safe.
     pub async fn exited(&mut self) -> Option<ExitStatus> {
         while self.status.is_none() && self.hear().await.is_some() {}
         self.status
@@ -102,8 +105,8 @@ impl Keeper {
         while self.hear().await.is_some() {}
     }
 
-    /// Ends the child and all that it started: the caller has closed stdin, then SIGTERM, then SIGKILL. Bounded by the sum of the
-    /// waits.
+    /// Ends the child and everything that it started, after the caller has closed stdin: waits,
+    /// then sends SIGTERM, then SIGKILL. Takes at most the sum of the waits.
     pub async fn stop(mut self, times: &StopTimes) -> Option<ExitStatus> {
         let mut ended = tokio::time::timeout(times.polite, self.exited()).await;
         if ended.is_err() {
@@ -132,7 +135,7 @@ impl Keeper {
         let _gone = self.control.try_write(&[order]);
     }
 
-    /// Takes note of the guard's next report.
+    /// Processes the guard's next report; `None` when it is gone.
     async fn hear(&mut self) -> Option<()> {
         match self.report().await? {
             Report::Ended(raw) => self.status = Some(ExitStatus::from_raw(raw)),
@@ -141,7 +144,7 @@ impl Keeper {
         Some(())
     }
 
-    /// The guard's next report; `None` when it is gone. Cancel-safe.
+    /// Reads the guard's next report; `None` when it is gone. Cancel-safe.
     async fn report(&mut self) -> Option<Report> {
         loop {
             if let Some(end) = memchr::memchr(b'\n', &self.heard) {
@@ -154,7 +157,8 @@ impl Keeper {
     }
 }
 
-/// Starts a guard: its stdin is the socket to it, the other two pipes are the child's. Gives the child's stdin too.
+/// Starts a guard: its stdin is the socket to it, the other two pipes are those of the child.
+/// Returns the guard, the socket and the child's stdin.
 fn spawn(upstream: &str) -> io::Result<(Child, UnixStream, ChildStdin)> {
     let (ours, theirs) = StdStream::pair()?;
     let (reader, writer) = io::pipe()?;
@@ -164,7 +168,7 @@ fn spawn(upstream: &str) -> io::Result<(Child, UnixStream, ChildStdin)> {
     let mut passed = SendAncillaryBuffer::new(&mut space);
     passed.push(SendAncillaryMessage::ScmRights(&fds));
     sendmsg(&ours, &[IoSlice::new(b"0")], &mut passed, SendFlags::NOSIGNAL)?;
-    // Also where the file has been replaced by a newer one since the start.
+    // Works also if the file was replaced by a newer one since the start.
     let mut command = Command::new("/proc/self/exe");
     command.arg0("headend").arg(GUARD).arg(upstream).env_clear();
     command.stdin(OwnedFd::from(theirs)).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);

@@ -1,4 +1,4 @@
-//! One upstream's handle: its lanes, its call slots, its counters.
+//! The handle of one upstream: its lanes, its call slots, its counters.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -41,13 +41,13 @@ use crate::wire::raw::RawJson;
 /// How long a server may take to set its log level.
 const SET_LEVEL: Duration = Duration::from_secs(2);
 
-/// Longest start, where `start-timeout` does not say more.
+/// Longest time for a start, unless `start-timeout` is longer.
 const LONGEST_START: Duration = Duration::from_secs(600);
 
-/// Starts what serves a session of an owner's own.
+/// A function that spawns the task of an owner's lane.
 pub type Opener = fn(&Arc<Handle>, &Spawner, &Arc<Lane>);
 
-/// Shared by the actor that sets the state and the requests that use it.
+/// The handle of an upstream, shared by the task that sets its state and the requests that use it.
 #[derive(Debug)]
 pub struct Handle {
     pub name: UpstreamName,
@@ -59,29 +59,31 @@ pub struct Handle {
     spawner: Spawner,
     opener: Opener,
     slots: FairSlots,
-    /// Of this incarnation's handle alone; the gauge also counts those of a handle that it replaced.
+    /// Calls in flight of this handle alone; the gauge also counts those of a handle that it
+    /// replaced.
     pub in_flight: AtomicUsize,
     pub incarnation: AtomicU64,
     pub health: Arc<Health>,
     /// The tokens of an upstream behind a URL that has no credential in the configuration.
     pub keeper: Option<Arc<Keeper>>,
-    /// How often persons are led to the page of its login.
+    /// Limits how often persons are led to the page of the upstream's login.
     pub login_link: LoginLink,
-    /// The configuration was applied again: a rest is over.
+    /// Fires when the configuration was applied again, which ends a wait between starts.
     pub again: Notify,
-    /// Starts that took longer than they may.
+    /// Number of starts that took longer than they may.
     late_starts: AtomicU32,
-    /// The configuration in force has changed; for the actor.
+    /// Fires for the actor when the configuration in force has changed.
     pub configured: Notify,
-    /// What of its lists is not offered for want of room, in the order of [`List::ALL`](crate::mcp::method::List::ALL).
+    /// Items that are not offered because the lists are too long, in the order of
+    /// [`List::ALL`](crate::mcp::method::List::ALL).
     excess: ArcSwap<[Excess; 4]>,
     flaws: ArcSwap<Flaws>,
     pub unread: UnreadLists,
-    /// How long judging its last reading took, told after each.
+    /// How long it took to judge the last lists, sent after each time.
     pub judged: watch::Sender<Duration>,
 }
 
-/// A call's place among the calls of its upstream, given back on drop.
+/// A call slot of an upstream; released on drop.
 #[derive(Debug)]
 pub struct Slot {
     handle: Arc<Handle>,
@@ -127,17 +129,18 @@ impl Handle {
         }
     }
 
-    /// What of its lists is not offered for want of room.
+    /// Returns the items that are not offered because the lists are too long.
     pub fn excess(&self) -> [Excess; 4] {
         **self.excess.load()
     }
 
-    /// The definitions that were repaired or are withheld because they are invalid.
+    /// Returns the definitions that were repaired or withheld because they are invalid.
     pub fn flaws(&self) -> Arc<Flaws> {
         self.flaws.load_full()
     }
 
-    /// Its lists are known: says what of them is not offered and what was repaired, if that is news.
+    /// Records the lists after they were read. Logs a change of the items that are not offered or
+    /// were repaired.
     pub fn listed(&self, inventory: &Inventory) {
         self.repaired(Flaws::of(inventory));
         let excess = inventory.excess();
@@ -154,12 +157,13 @@ impl Handle {
         }
     }
 
+    /// Records and logs a change of repaired definitions.
     fn repaired(&self, flaws: Flaws) {
         self.metrics.repairs(flaws.repairs);
         if *self.flaws() == flaws {
             return;
         }
-        // Items that are withheld have a line of the supervisor's.
+        // The supervisor logs withheld items.
         if flaws.repairs > 0
             && let Some(count) = self.health.lines.lists.count(clock::uptime())
         {
@@ -171,8 +175,8 @@ impl Handle {
         self.flaws.store(Arc::new(flaws));
     }
 
-    /// Reads the lists that could not be read, now. A lazy upstream is started for that where it rests, or after its rest has begun
-    /// meanwhile.
+    /// Reads unread lists again now. A lazy upstream at rest is started for that, also if its rest
+    /// begins meanwhile.
     pub fn relist(&self) {
         self.unread.now.notify_one();
         self.unread.now_for_askers.notify_one();
@@ -181,12 +185,13 @@ impl Handle {
         }
     }
 
-    /// The digest of the program or address that answers; grants are bound to it and to the definition.
+    /// Returns the digest of the program or address that answers; grants are bound to it and to the
+    /// definition.
     pub fn launch(&self) -> Digest {
         self.spawner.gate.digest()
     }
 
-    /// When the next start is due, where the upstream rests.
+    /// Returns the time until the next start, if the upstream waits for one.
     pub fn next_start(&self) -> Option<Duration> {
         match *self.main.state() {
             LinkState::Down { until } => Some(until.saturating_duration_since(clock::now())),
@@ -194,26 +199,27 @@ impl Handle {
         }
     }
 
-    /// What an operator can do about the state that it is in.
+    /// Returns what an operator can do about the upstream's state, if it has failed.
     pub fn advice(&self) -> Option<String> {
         let now = format!("`headend restart {}` tries at once", self.name);
         let advice = || self.health.remedy().map_or_else(|| now.clone(), |remedy| format!("{remedy}; {now}"));
         self.health.state().has_failed().then(advice)
     }
 
-    /// How long a start may take: its `start-timeout`, doubled for each start that took longer.
+    /// Returns the time limit for a start: `start-timeout`, doubled for each start that took
+    /// longer.
     pub fn start_limit(&self) -> Duration {
         let stated = self.spec.load().start_timeout;
         let late = self.late_starts.load(Ordering::Relaxed).min(16);
         stated.saturating_mul(1 << late).min(stated.max(LONGEST_START))
     }
 
-    /// A start took longer than it may; the next one has more time.
+    /// Doubles the time limit of the next start, because one took longer than it may.
     pub fn started_late(&self) {
         self.late_starts.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Puts changed settings in force; calls in flight keep their places.
+    /// Applies changed settings; calls in flight keep their slots.
     pub fn configure(&self, spec: Upstream) {
         self.slots.set_number(spec.max_in_flight);
         self.slots.set_queue_limit(spec.queue);
@@ -222,14 +228,15 @@ impl Handle {
         self.configured.notify_one();
     }
 
-    /// How long nothing has used the upstream; `None` while a call, a watched resource or a client's own session does.
+    /// Returns how long nothing has used the upstream; `None` while a call, a watched resource or a
+    /// client's own session does.
     pub fn unused_for(&self) -> Option<Duration> {
         self.main.unused_for().filter(|_| self.lanes.len() == 0)
     }
 
-    /// The lane for a call of this client where it stands open already.
+    /// Returns the lane for a call of this client, with its link, if both are open already.
     pub fn open_lane(&self, wants: &Wants) -> Option<(LaneUse, Link)> {
-        // Before the look for the link: see `Lane::rest`.
+        // Counted before looking for the link, see `Lane::rest`.
         let used = self.main.take();
         let main = self.main.open_link()?;
         if main.agreed().revision.era() == Era::Modern {
@@ -242,8 +249,8 @@ impl Handle {
         }
     }
 
-    /// The lane for a call of this client, and the way through it. A lane of the client's own is opened when it is first
-    /// used.
+    /// Waits for the lane for a call of this client, and its link. Opens a lane of the client's own
+    /// at its first use.
     ///
     /// # Errors
     /// [`Failure`]: nothing was sent.
@@ -262,31 +269,31 @@ impl Handle {
                 }
             };
             match lane.link(&spec).await {
-                // It was about to end, and is no failed start.
+                // The lane was about to end, which is no failed start.
                 Err(_) if !is_new && !is_second && matches!(*lane.state(), LinkState::Stopped) => is_second = true,
                 link => return Ok((lane, link?)),
             }
         }
     }
 
-    /// Starts a lane besides the main one.
+    /// Opens a lane besides the main one.
     pub(super) fn open(self: &Arc<Self>, lane: &Arc<Lane>) {
         (self.opener)(self, &self.spawner, lane);
     }
 
-    /// [`Self::lane`], to be waited for in parts.
+    /// Waits as [`Self::lane`] does, in a future that can be kept.
     pub fn way(self: &Arc<Self>, wants: &Wants) -> BoxFuture<'static, Result<(LaneUse, Link), Failure>> {
         let (handle, wants) = (Arc::clone(self), wants.clone());
         Box::pin(async move { handle.lane(&wants).await })
     }
 
-    /// A call slot, if one is free and no call waits for it.
+    /// Takes a call slot, if one is free and no call waits for it.
     pub fn free_slot(self: &Arc<Self>, caller: &CallerNumber) -> Option<Slot> {
         self.slots.try_take(caller).map(|place| self.taken(place))
     }
 
-    /// Waits for a call slot in its caller's turn: longer while the upstream starts, for which the
-    /// calls with slots wait too, and up to `call-max` while another caller has more of them.
+    /// Waits for a call slot in the caller's turn: longer while the upstream starts, which calls
+    /// with slots wait for too, and up to `call-max` while another caller has more slots.
     ///
     /// # Errors
     /// [`Reason::Busy`]: nothing was sent.
@@ -307,14 +314,16 @@ impl Handle {
         place.map(|place| self.taken(place)).ok_or_else(busy)
     }
 
+    /// Counts a call slot that was taken.
     fn taken(self: &Arc<Self>, place: FairSlot) -> Slot {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         self.metrics.in_flight().inc();
         Slot { handle: Arc::clone(self), _place: place }
     }
 
-    /// Asks a legacy server for log messages of at least this level, if it has not been asked yet. The level is the
-    /// session's, so it stays; each client gets only its own level.
+    /// Asks a legacy server for log messages of at least this level, unless it was asked before.
+    /// The level belongs to the session, so it stays; each client gets messages of its own level
+    /// only.
     pub async fn ask_for_logs(&self, link: &Link, permit: &Permit, wanted: LogLevel) {
         let agreed = link.agreed();
         if agreed.revision.era() == Era::Modern || !agreed.offers.logging || !link.logs().lower(wanted) {
@@ -327,14 +336,15 @@ impl Handle {
         drop(tokio::time::timeout(SET_LEVEL, exchange.outcome()).await);
     }
 
-    /// The task in the upstream's answer to `tasks/get`.
+    /// Parses the task in the upstream's answer to `tasks/get`, and counts reserved words in it.
     pub fn task(&self, result: &RawJson) -> Option<Task> {
         let task = Task::got(result, self.name.as_str())?;
         self.metrics.reserved(task.taken);
         Some(task)
     }
 
-    /// Hands a permitted call to the upstream, or a permitted call's next round: nothing goes upstream without a permit.
+    /// Passes a permitted call, or its next round, to the upstream: nothing is sent without a
+    /// permit.
     pub fn call(&self, link: &Link, _: &Permit, outgoing: Outgoing, headers: &ParamHeaders) -> Sent {
         match link {
             Link::Stdio(link) => Sent::Stdio(link.call(outgoing)),

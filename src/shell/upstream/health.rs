@@ -1,12 +1,12 @@
-//! The health of an upstream for operators: its state, whether it accepts the gateway's credentials, its last error, and
-//! whether that will pass by itself.
+//! The health of an upstream for operators: its state, whether it accepts the gateway's
+//! credentials, its last error, and whether that error will pass by itself.
 //!
-//! The state is that of the main lane, corrected by what calls over HTTP see. Without a connection
-//! the upstream is `down` at once. A broken connection, a call without an answer in time, and
-//! several answers in a row that the server fails are a doubt: the main lane then asks the server
-//! for a sign of life, and ends if there is none. A server behind a URL that was down, and a
-//! program whose start failed, stay so until they are ready, whatever their next starts do. The log
-//! has one line for each change.
+//! The state is that of the main lane, corrected by the results of calls over HTTP. Without a
+//! connection the upstream is `down` at once. A broken connection, a call that times out, and
+//! several server errors in a row raise a doubt: the main lane then asks the server for a sign of
+//! life, and ends if there is none. A server behind a URL that was down, and a program whose start
+//! failed, keep that state until they are ready, through all later starts. The log has one line for
+//! each change.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -27,48 +27,48 @@ use crate::upstream::message_flaws::MessageFlaws;
 use crate::upstream::signs::Signs;
 use crate::upstream::standing::{SharedStanding, Standing};
 
-/// Shared by everything that speaks with the upstream.
+/// The health of an upstream, shared by all code that talks to it.
 #[derive(Debug)]
 pub struct Health {
     upstream: UpstreamName,
     metrics: UpstreamMetrics,
-    /// Whether it is behind a URL, so that calls can see more than its connection.
+    /// True if the upstream is behind a URL, so that calls can notice more than the main lane does.
     is_remote: bool,
     state: Mutex<State>,
-    /// Since when it is shown, in milliseconds of uptime.
+    /// Start of the shown state, in milliseconds of uptime.
     since: AtomicU64,
     signs: Signs,
     standing: SharedStanding,
     last_error: Arc<ArcSwap<String>>,
-    /// The last lines of stderr of the program that failed.
+    /// Last lines of stderr of the program that failed.
     stderr: ArcSwap<Vec<String>>,
-    /// The start that is under way took longer than it may.
+    /// True if the current start took longer than it may.
     ran_out: AtomicBool,
-    /// How often the main session was opened: anew, or for the first time.
+    /// Number of times that the main session was opened, the first one included.
     renewals: AtomicU64,
-    /// Another handle has the upstream's name now, and its metrics.
+    /// True once another handle has the upstream's name, and its metrics.
     is_retired: AtomicBool,
     pub lines: Lines,
     pub log: Arc<Logbook>,
-    /// Its messages that break the protocol.
+    /// Messages of the upstream that break the protocol.
     pub flaws: Arc<MessageFlaws>,
 }
 
-/// The state of the main lane.
+/// The state of the main lane, and the state that is shown for it.
 #[derive(Debug, Default)]
 struct State {
     lane: UpstreamState,
     /// The state that is shown.
     shown: UpstreamState,
-    /// Shown during the next starts.
+    /// The state to show during the next starts.
     held: Option<UpstreamState>,
-    /// A call has found it down first, and the log says so.
+    /// True if a call noticed first that the upstream is down, and that was logged.
     told: bool,
-    /// True from the moment when it is ready until the start after it was down.
+    /// True from the moment when the upstream is ready until the start after it was down.
     served: bool,
-    /// When the start that is under way began.
+    /// Start time of the current start.
     begun: Option<Instant>,
-    /// How to mend the cause of the failed start, if it does not pass by itself.
+    /// How to fix the cause of a failed start, if it does not pass by itself.
     remedy: Option<&'static str>,
 }
 
@@ -99,7 +99,7 @@ impl Health {
         &self.upstream
     }
 
-    /// The main lane is in this state now. A new start forgets why the last one failed.
+    /// Sets the state of the main lane. A new start forgets why the last one failed.
     pub fn enter(&self, lane: UpstreamState) {
         let mut state = self.state.lock();
         if lane == UpstreamState::Starting {
@@ -124,11 +124,13 @@ impl Health {
         self.measure(&mut state);
     }
 
+    /// Forgets that the server rejected the credentials, and what the operator has to fix.
     fn forgive(&self, state: &mut State) {
         self.standing.swap(Standing::Admitted);
         state.remedy = None;
     }
 
+    /// Determines the shown state, and records its change.
     fn measure(&self, state: &mut State) {
         let shown = self.shown(state);
         if std::mem::replace(&mut state.shown, shown) != shown {
@@ -140,7 +142,7 @@ impl Health {
         }
     }
 
-    /// From now on the state of the upstream is another handle's.
+    /// Stops writing metrics, because another handle has taken over the upstream's name.
     pub fn retire(&self) {
         let _not_between_look_and_write = self.state.lock();
         self.is_retired.store(true, Ordering::Relaxed);
@@ -150,21 +152,22 @@ impl Health {
         &self.metrics
     }
 
-    /// The state that is shown.
+    /// Returns the state that is shown.
     pub fn state(&self) -> UpstreamState {
         self.shown(&self.state.lock())
     }
 
-    /// Whether the main lane is in that state.
+    /// Returns whether the main lane is in this state.
     fn is_in(&self, lane: UpstreamState) -> bool {
         self.state.lock().lane == lane
     }
 
-    /// How long it has been in that state.
+    /// Returns how long the shown state has lasted.
     pub fn age(&self) -> Duration {
         Duration::from_millis(clock::millis(clock::uptime()).saturating_sub(self.since.load(Ordering::Relaxed)))
     }
 
+    /// Determines the state to show.
     fn shown(&self, state: &State) -> UpstreamState {
         use UpstreamState::{Down, Misconfigured, Ready, Starting};
         let lane = state.lane;
@@ -181,18 +184,20 @@ impl Health {
         })
     }
 
-    /// How the server takes the gateway's credentials.
+    /// Returns whether the server accepts the gateway's credentials.
     pub fn standing(&self) -> Standing {
         self.standing.get()
     }
 
-    /// Takes note of how an answer over HTTP takes the gateway's credentials; `why` is for operators.
+    /// Records whether an answer over HTTP accepts the gateway's credentials; logs a change. `why`
+    /// is for operators.
     pub fn stands(&self, standing: Standing, why: impl FnOnce() -> String) {
         if self.standing.get() != standing {
             self.turn(standing, why);
         }
     }
 
+    /// Changes the standing and logs that.
     fn turn(&self, standing: Standing, why: impl FnOnce() -> String) {
         let mut state = self.state.lock();
         if self.standing.swap(standing) == standing {
@@ -216,7 +221,7 @@ impl Health {
         self.failed(why);
     }
 
-    /// What makes the server admit the gateway; `None` where it does.
+    /// Returns how to make the server accept the gateway; `None` if it does.
     fn way_in(&self) -> Option<Cow<'static, str>> {
         match self.standing.get() {
             Standing::Admitted => None,
@@ -226,7 +231,7 @@ impl Health {
         }
     }
 
-    /// There was no connection to the server.
+    /// Records that no connection to the server could be made, and raises a doubt.
     pub fn unreached(&self, why: &str) {
         let mut state = self.state.lock();
         if state.lane != UpstreamState::Ready {
@@ -241,12 +246,14 @@ impl Health {
         self.doubt(why);
     }
 
-    /// Whether a call has found it down and the log says so. Asked once, when the main lane has ended.
+    /// Returns whether a call has noticed first that the upstream is down, so that this was logged;
+    /// clears that. Called once, when the main lane has ended.
     pub fn take_told(&self) -> bool {
         std::mem::take(&mut self.state.lock().told)
     }
 
-    /// A call has seen what may be the end of the server, or not: the main lane looks.
+    /// Records an error that may mean the end of the server, and makes the main lane ask for a sign
+    /// of life.
     pub fn doubt(&self, why: &str) {
         if self.is_remote && self.is_in(UpstreamState::Ready) {
             self.failed(why.to_owned());
@@ -254,14 +261,14 @@ impl Health {
         }
     }
 
-    /// A client's session was forgotten by the server: the main lane looks after its own.
+    /// Makes the main lane check its own session, because the server forgot that of a client.
     pub fn look(&self) {
         if self.is_in(UpstreamState::Ready) {
             self.signs.doubt();
         }
     }
 
-    /// The main session is another one now: sessions of clients may be lost too.
+    /// Records that the main session was opened anew: sessions of clients may be lost too.
     pub fn main_renewed(&self) {
         self.renewals.fetch_add(1, Ordering::Relaxed);
     }
@@ -270,18 +277,19 @@ impl Health {
         self.renewals.load(Ordering::Relaxed)
     }
 
-    /// Waits until there is a doubt, and then until that time. Cancel-safe.
+    /// Waits until there is a doubt, and then until `not_before`. Cancel-safe.
     pub async fn doubted(&self, not_before: Instant) {
         self.signs.doubted(not_before).await;
     }
 
-    /// The server is asked for a sign of life: what calls see from here on is another doubt. Whether it could not be reached.
+    /// Clears the doubt before the server is asked for a sign of life, so that later errors raise a
+    /// new one. Returns whether the server was unreachable.
     pub fn begin_look(&self) -> bool {
         self.signs.settle();
         self.signs.is_unreachable()
     }
 
-    /// The server has answered.
+    /// Records that the server has answered, and logs if it could not be reached before.
     pub fn answered(&self) {
         if !self.signs.answered() {
             return;
@@ -296,7 +304,7 @@ impl Health {
         }
     }
 
-    /// Takes note of a call that failed on its way.
+    /// Records the result of a call that failed in transport.
     pub fn unanswered(&self, error: &HttpError) {
         match error {
             HttpError::Connect(_) | HttpError::Broken(_) => self.doubt(&error.to_string()),
@@ -313,8 +321,9 @@ impl Health {
         }
     }
 
-    /// The start that is under way fails for a reason that lasts until an operator has done what `remedy` says. Failures of other
-    /// sessions, and those while it is ready, say nothing of the next start.
+    /// Records that the current start fails for a reason that lasts until an operator has followed
+    /// `remedy`. Failures of other sessions, and failures while the upstream is ready, do not
+    /// affect the next start.
     pub fn lasts(&self, remedy: &'static str) {
         let mut state = self.state.lock();
         if state.lane == UpstreamState::Starting {
@@ -322,7 +331,7 @@ impl Health {
         }
     }
 
-    /// The start that is under way has taken as long as it may.
+    /// Records that the current start has taken as long as it may.
     pub fn ran_out(&self) {
         self.ran_out.store(true, Ordering::Relaxed);
     }
@@ -331,33 +340,33 @@ impl Health {
         self.ran_out.load(Ordering::Relaxed)
     }
 
-    /// Keeps the last lines of a program, in which no secret is left.
+    /// Keeps the last lines of a program; the caller has removed secrets from them.
     pub fn heard(&self, stderr: Vec<String>) {
         self.stderr.store(Arc::new(stderr));
     }
 
-    /// The last lines of stderr of the program that failed; none while one runs.
+    /// Returns the last lines of stderr of the program that failed; none while a program runs.
     pub fn stderr(&self) -> Arc<Vec<String>> {
         self.stderr.load_full()
     }
 
-    /// How to mend what made the last start fail; `None` for what may pass by itself.
+    /// Returns how to fix the cause of the last failed start; `None` if it may pass by itself.
     pub fn remedy(&self) -> Option<Cow<'static, str>> {
         self.way_in().or_else(|| self.state.lock().remedy.map(Cow::Borrowed))
     }
 
-    /// There was no descriptor left for a connection to it, or for its process.
+    /// Counts that no file descriptor was left for a connection or process of the upstream.
     pub fn no_descriptor(&self) {
         self.metrics.no_descriptor(clock::uptime());
     }
 
-    /// Keeps the last words of a process, or the last error.
+    /// Logs an error and keeps it as the last one.
     pub fn failed(&self, why: String) {
         self.log.add(Origin::Headend, &why);
         self.last_error.store(Arc::new(why));
     }
 
-    /// `None` when nothing has gone wrong yet.
+    /// Returns the last error; `None` if nothing has gone wrong yet.
     pub fn last_error(&self) -> Option<Arc<String>> {
         Some(self.last_error.load_full()).filter(|error| !error.is_empty())
     }

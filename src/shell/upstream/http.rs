@@ -1,7 +1,7 @@
-//! Streamable HTTP towards an upstream: one POST for each message, polled in place by the request that waits for it.
+//! Streamable HTTP towards an upstream: each message is a POST that its waiting request polls.
 //!
-//! Long, and one file on purpose: a link starts its exchanges and each exchange drives its link, so that two files would import
-//! each other.
+//! Long, and one file on purpose: a link starts its exchanges and each exchange drives its link, so
+//! that two files would import each other.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -56,42 +56,41 @@ mod renew;
 use self::desk::{Called, Desk};
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-/// Messages on a session's own stream that may wait for one call.
+/// Most messages from a session's own stream that may wait for one call.
 const SIDE: usize = 32;
 
-/// The way to an HTTP upstream whose era is known.
+/// A connection to an HTTP upstream whose era is known, with the legacy session if there is one.
 pub struct HttpLink {
     pub agreed: Agreed,
-    /// The level that the server was asked for.
+    /// The log level that the server was asked for.
     pub logs: LogSwitch,
     session: ArcSwapOption<HeaderValue>,
-    /// The number of the session; ids may come again.
+    /// The number of the current session; a server may use an id again.
     number: AtomicU64,
     renewing: OneAtATime,
-    /// The state of [`Health::renewals`](crate::upstream::health::Health) when the server was last known to know the session.
+    /// The value of [`Health::renewals`](crate::upstream::health::Health) when the server last
+    /// confirmed the session.
     looked: AtomicU64,
     looking: OneAtATime,
-    /// An answer blamed the session; the next call waits until the server has said whether it knows
-    /// it.
+    /// True after an answer blamed the session; the next call waits until the server was asked.
     is_suspect: AtomicBool,
-    /// When the server was last asked whether it knows the session, in milliseconds of uptime; 0
-    /// for never.
+    /// Time of the last such question, in milliseconds of uptime; 0 for never.
     probed: AtomicU64,
-    /// The stream of the session has to be opened again; one task follows it.
+    /// Fires when the session's own stream has to be opened again; one task follows that stream.
     pub renewed: Notify,
-    /// The server says that lists have changed.
+    /// Fires when the server says that lists have changed.
     pub changed: Notify,
-    /// The server speaks another revision now, so that this link is of no use any more.
+    /// Fires when the server speaks another revision, so that this link can no longer be used.
     pub outdated: Notify,
     ids: AtomicU64,
     hop: HopMeta,
     parts: LinkParts,
-    /// For legacy sessions: calls in flight, and the server's questions in the middle of them.
+    /// Calls in flight in a legacy session, and the server's questions during them.
     desk: Mutex<Desk>,
 }
 
 impl std::fmt::Debug for HttpLink {
-    /// Without the headers, which hold credentials.
+    /// Leaves out the headers, which hold credentials.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "HttpLink({}, {})", self.parts.remote.uri, self.agreed.revision)
     }
@@ -122,7 +121,7 @@ impl HttpLink {
         }
     }
 
-    /// The same place, for a session that declares something else.
+    /// Returns the parts for another session at the same server, which declares other capabilities.
     pub fn parts_with(&self, declared: Declared) -> LinkParts {
         LinkParts { declared, is_main: false, ..self.parts.clone() }
     }
@@ -135,11 +134,11 @@ impl HttpLink {
         &self.hop
     }
 
-    /// Enters the legacy session that `initialize` has opened.
+    /// Enters the legacy session that `initialize` has opened, and sends `initialized`.
     pub async fn enter(&self, session: Option<HeaderValue>) {
         self.session.store(session.map(Arc::new));
         self.number.fetch_add(1, Ordering::Release);
-        // It knows no call of the session before.
+        // The new session knows no call of the previous one.
         {
             let mut desk = self.desk.lock();
             desk.attribution.forget();
@@ -148,12 +147,12 @@ impl HttpLink {
         self.tell(message::encode_notification("notifications/initialized", None)).await;
     }
 
-    /// The number of the session at present; to be asked before the session.
+    /// Returns the number of the current session; to be read before the session itself.
     fn number(&self) -> u64 {
         self.number.load(Ordering::Acquire)
     }
 
-    /// Whether this is the session at present.
+    /// Returns whether this is the current session.
     fn is_in(&self, session: Option<&HeaderValue>) -> bool {
         self.session.load().as_deref() == session
     }
@@ -162,7 +161,7 @@ impl HttpLink {
         self.agreed.revision.era() == Era::Modern
     }
 
-    /// A request with everything that this hop demands.
+    /// Creates a request with all headers that this server and session need.
     pub fn request(&self, http: HttpMethod, body: Bytes, fields: &Fields) -> Request<Full<Bytes>> {
         let mut request = self.parts.request(self.agreed.revision, http, body, fields);
         if let Some(session) = self.session.load_full().filter(|_| !self.is_modern()) {
@@ -171,14 +170,14 @@ impl HttpLink {
         request
     }
 
-    /// Asks for what a stream had still to say after that event.
+    /// Creates a request for the rest of a stream after this event.
     fn continuation(&self, last: Option<HeaderValue>) -> Request<Full<Bytes>> {
         let mut request = self.request(HttpMethod::GET, Bytes::new(), &Fields::default());
         request.headers_mut().extend(last.map(|last| (LAST_EVENT_ID, last)));
         request
     }
 
-    /// Sends a request that is no call and waits for the head of its answer.
+    /// Sends a request that is not a call, and waits for the head of its answer.
     ///
     /// # Errors
     /// [`HttpError`].
@@ -186,7 +185,7 @@ impl HttpLink {
         self.parts.remote.fetch(request).await.map(|(response, _)| response)
     }
 
-    /// Starts a call.
+    /// Starts a call. It fails if there is no room for its message.
     pub fn call(link: &Arc<Self>, outgoing: &Outgoing, params: &ParamHeaders) -> HttpExchange {
         let (id, number) = (link.ids.fetch_add(1, Ordering::Relaxed), link.number());
         let raw_id = RawJson::trusted(id.to_string());
@@ -230,7 +229,7 @@ impl HttpLink {
         HttpExchange { post, side }
     }
 
-    /// Reads the rest of an answer without keeping its call waiting, which may be polled anew meanwhile.
+    /// Reads the rest of an answer in a task of its own, because its call may be over.
     fn drain(&self, body: AnswerBody) {
         self.parts.tasks.spawn("drain", drain(body));
     }
@@ -240,7 +239,7 @@ impl HttpLink {
         self.parts.tasks.spawn("message", async move { link.tell(message).await });
     }
 
-    /// A request of the gateway's own, answered as JSON-RPC.
+    /// Sends a request of the gateway's own and waits for the JSON-RPC response.
     ///
     /// # Errors
     /// [`HttpError`].
@@ -252,7 +251,7 @@ impl HttpLink {
         self.ask_within(method, params, Renewal::Due).await
     }
 
-    /// The same, with what it does about a lost session.
+    /// Sends a request as [`Self::ask`] does; `renewal` says what happens if the session is lost.
     async fn ask_within(
         self: &Arc<Self>,
         method: Method,
@@ -274,13 +273,13 @@ impl HttpLink {
         }
     }
 
-    /// Posts a message that has no answer.
+    /// Posts a message that has no answer, and ignores errors.
     pub async fn tell(&self, bytes: Bytes) {
         // Nothing depends on the answer; a dead upstream is noticed by its own requests.
         drop(self.send(self.request(HttpMethod::POST, bytes, &Fields::default())).await);
     }
 
-    /// Ends the session, politely and within a second.
+    /// Ends the session by DELETE, within a second.
     pub async fn close(&self) {
         if self.session.load().is_some() {
             let request = self.request(HttpMethod::DELETE, Bytes::new(), &Fields::default());
@@ -289,44 +288,43 @@ impl HttpLink {
     }
 }
 
-/// What a request does about a session that its server has forgotten.
+/// The reaction of a request to a session that its server has forgotten.
 #[derive(Clone, Copy, Debug)]
 enum Renewal {
-    /// A new session is opened for it, once.
+    /// A new session is opened for the request, once.
     Due,
     Done,
-    /// It fails with [`StatusCode::NOT_FOUND`].
+    /// The request fails with [`StatusCode::NOT_FOUND`].
     Never,
-    /// The same, and so does every answer that may mean a lost session: it is asked for nothing
-    /// else.
+    /// The request only checks the session: it fails for every answer that may mean a lost one.
     Look,
 }
 
+/// The progress of a request.
 enum Stage {
-    /// The session may be lost, and is looked at first.
+    /// The session may be lost, and is checked first.
     Look(Work),
-    /// It waits for its credentials.
+    /// The request waits for its credentials.
     Unsent,
     Head(Sending),
-    /// The server refuses its token: it is sent once more with another one, unless there is none.
+    /// The server refuses the token; the request may be sent again with another one.
     Refused(Judging, Option<Box<Response<AnswerBody>>>),
-    /// The upstream has forgotten the session: open another one, then ask once more.
+    /// The session was lost: another one is being opened, then the request is sent again.
     Renew(Work),
     Body(Box<Reader>),
-    /// The answer is no message; its beginning is read.
+    /// The answer is no message; its beginning is being read.
     Unspoken(Option<Box<Unspoken>>, Option<Duration>),
-    /// The server is asked whether it knows the session, since this answer may mean that it does
-    /// not.
+    /// The server is asked whether it knows the session, because this answer leaves a doubt.
     Doubt(Work, Refusal),
     /// The stream ended early. It is requested again when the server allows; the error is kept.
     Pause(Pin<Box<Sleep>>, String),
     Resume(Sending, String),
-    /// There is no room to send it.
+    /// There is no memory to send the request.
     NoRoom,
     Ended,
 }
 
-/// An answer that stands unless the session proves lost.
+/// The answer to a request, which is final unless the session proves to be lost.
 #[derive(Default)]
 enum Refusal {
     #[default]
@@ -335,9 +333,10 @@ enum Refusal {
     Failed(HttpError, Option<Duration>),
 }
 
-/// The answer to the question whether a refused request is sent again, and its attempts so far.
+/// A future that decides whether a refused request is sent again, and returns its attempts so far.
 type Judging = BoxFuture<'static, (bool, Attempts)>;
 
+/// A step of a request: an event, or the end.
 enum Step {
     Event(ExchangeEvent),
     Answer(message::Response),
@@ -345,11 +344,11 @@ enum Step {
     Failed(HttpError, Option<Duration>),
 }
 
-/// One call to an HTTP upstream, polled by the request that waits for it.
+/// A call to an HTTP upstream, polled by the request that waits for it.
 #[derive(Debug)]
 pub struct HttpExchange {
     post: Post,
-    /// Messages for this call on the session's own stream.
+    /// Messages from the session's own stream; `None` in the modern era, and after the call.
     side: Option<mpsc::Receiver<ExchangeEvent>>,
 }
 
@@ -359,32 +358,31 @@ struct Post {
     id: u64,
     /// The caller of the call; `None` for the gateway's own requests.
     caller: Option<Caller>,
-    /// The message, for the repetition after a lost session or a refused token.
+    /// The message, kept for repetitions after a lost session or a refused token.
     bytes: Bytes,
-    /// The request that carries it, until it is sent.
+    /// The HTTP request, until it is sent.
     unsent: Request<Full<Bytes>>,
-    /// The address that it was sent to, and whether a redirect led there.
+    /// The address that the request was sent to, and whether a redirect led there.
     address: Uri,
     is_redirected: bool,
-    /// What that is written with where it is sent again.
+    /// Headers to repeat when the request is sent again.
     fields: Fields,
     pass: Pass,
     attempts: Option<Attempts>,
     stage: Stage,
-    /// The session that it was sent in, and its number.
+    /// The session in which the request was sent, and its number.
     session: Option<HeaderValue>,
     number: u64,
     renewal: Renewal,
-    /// What the status of its answer says of the session.
+    /// The meaning of the answer's status for the session.
     verdict: Verdict,
-    /// The head of an answer that does not admit the gateway, if it may be about the session
-    /// instead.
+    /// The head of an answer that refuses the gateway, if it may be about the session instead.
     unadmitted: Option<Box<Response<()>>>,
-    /// Of its event stream.
+    /// The progress of resuming the answer's event stream.
     resumption: Resumption,
-    /// The gateway's own requests are not cancelled by message.
+    /// True for the gateway's own requests, which are not cancelled by message.
     quiet: bool,
-    /// Everything on its stream is wanted.
+    /// True if all events on the stream are wanted.
     listens: bool,
 }
 
@@ -395,7 +393,7 @@ impl std::fmt::Debug for Post {
 }
 
 impl HttpExchange {
-    /// Cancel-safe.
+    /// Waits for the next event. Cancel-safe.
     pub async fn next(&mut self) -> ExchangeEvent {
         let Self { post, side } = self;
         let aside = async {
@@ -420,7 +418,7 @@ impl HttpExchange {
             }
         };
         if !matches!(step, Step::Event(_)) {
-            // The call's questions end here, however long its outcome is kept.
+            // The call's questions end here, regardless of how long its outcome is kept.
             self.leave(if matches!(step, Step::Answer(_)) { End::Answered } else { End::GivenUp });
         }
         let health = &self.post.link.parts.remote.health;
@@ -461,6 +459,7 @@ impl HttpExchange {
 }
 
 impl Post {
+    /// Creates a POST that has not been sent.
     fn start(link: Arc<HttpLink>, (id, number): (u64, u64), bytes: Bytes, fields: Fields) -> Self {
         let request = link.request(HttpMethod::POST, bytes.clone(), &fields);
         let session = request.headers().get(&SESSION).cloned();
@@ -487,7 +486,7 @@ impl Post {
         }
     }
 
-    /// Cancel-safe: everything that is under way is kept in `stage`.
+    /// Advances the request. Cancel-safe: everything in progress is kept in `stage`.
     async fn step(&mut self) -> Step {
         loop {
             let next = match &mut self.stage {
@@ -563,7 +562,7 @@ impl Post {
                     }
                 }
                 Stage::Doubt(work, refusal) => {
-                    // A session that cannot be opened leaves the answer as it is.
+                    // If no new session can be opened, the answer is final.
                     let _unopened = work.await;
                     let refusal = std::mem::take(refusal);
                     match self.looked(refusal) {
@@ -594,10 +593,11 @@ impl Post {
         }
     }
 
+    /// Judges the head of an answer. It may end the session or the request.
     fn head(&mut self, response: Response<AnswerBody>) -> Result<Stage, Step> {
         self.verdict = judge(response.status().as_u16());
         self.admitted(&response)?;
-        // Only a look, which repeats nothing, reads the body.
+        // Only a check of the session, which is not repeated, reads the body.
         if self.verdict == Verdict::Lost && self.may_be_lost() && !matches!(self.renewal, Renewal::Look) {
             self.link.drain(response.into_body());
             return self.lost();
@@ -606,13 +606,13 @@ impl Post {
         Ok(self.read(response).unwrap_or_else(|answer| Stage::Unspoken(Some(answer), wait.map(Duration::from_secs))))
     }
 
-    /// Reads an answer, in the share of the call's caller.
+    /// Starts to read an answer, in the share of the call's caller.
     fn read(&self, response: Response<AnswerBody>) -> Result<Stage, Box<Unspoken>> {
         let reader = Reader::of(response, &self.link.parts.gauge)?;
         Ok(Stage::Body(Box::new(reader.with_caller(self.caller.as_ref()).of_request(self.id))))
     }
 
-    /// The stream broke: it is asked for again after a while, where that is possible. The call itself is never sent again.
+    /// Waits after a broken stream, before its rest is requested; the call is never sent again.
     fn pause(&mut self, why: String) -> Result<Stage, Step> {
         let current = self.link.session.load_full();
         let same = !self.link.is_modern() && current.as_deref() == self.session.as_ref();
@@ -622,10 +622,11 @@ impl Post {
         }
     }
 
+    /// Continues with the answer to a request for the rest of a stream.
     fn resumed(&mut self, head: Result<Response<AnswerBody>, ClientError>, why: String) -> Result<Stage, Step> {
         let response = match head {
             Ok(response) if response.status() == StatusCode::OK && is_event_stream(&response) => response,
-            // The server may not have noticed yet that the stream broke, or may be starting anew.
+            // The server may not have noticed yet that the stream broke, or may be restarting.
             Ok(response) if response.status() == StatusCode::CONFLICT || response.status().is_server_error() => {
                 return self.pause(why);
             }
@@ -636,7 +637,7 @@ impl Post {
         self.read(response).map_err(|_| Step::Failed(HttpError::Broken(why), None))
     }
 
-    /// `None` for a message that does not concern the caller.
+    /// Handles a message in the response; `None` if it does not concern the caller.
     fn message(&mut self, message: Message) -> Option<Step> {
         match message {
             Message::Response(response) => {
@@ -658,7 +659,7 @@ impl Post {
         }
     }
 
-    /// The end of the request with this answer.
+    /// Ends the request with this response, if it is the response to this request.
     fn answer(&self, response: message::Response) -> Step {
         let is_refusal = self.verdict != Verdict::Answer && is_of_no_request(&response);
         if is_refusal || response.id.as_ref().is_none_or(|id| self.is_ours(id)) {
@@ -682,7 +683,7 @@ impl Post {
 
 impl Drop for HttpExchange {
     fn drop(&mut self) {
-        // The doubt begins before the call leaves: no message in between is tied to another.
+        // The doubt begins before the call leaves: messages in between belong to no other call.
         self.post.cancel();
         self.post.stage = Stage::Ended;
         self.leave(End::GivenUp);

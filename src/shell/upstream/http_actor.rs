@@ -1,4 +1,5 @@
-//! The life of an HTTP upstream: find its era, read its lists, hear of changes. Calls do not pass here.
+//! The task of an HTTP upstream: finds its era, reads its lists, and follows its stream of changes.
+//! Calls do not pass through this task.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -30,17 +31,18 @@ use crate::upstream::stdio::next_judged;
 use crate::wire::message::{self, Message};
 use crate::wire::raw::RawJson;
 
-/// Bursts of change notifications become one reading.
+/// Change notifications within this time lead to one reading.
 const DEBOUNCE: Duration = Duration::from_millis(100);
-/// How long the first call of a client's own session waits for the session's stream: an answer may come on it.
+/// How long the first call of a client's own session waits for the session's stream, on which its
+/// answer may arrive.
 const OPEN_TIME: Duration = Duration::from_millis(250);
 /// How long the head of a change stream may take.
 const HEAD_TIME: Duration = Duration::from_secs(2);
-/// How long the server has for a sign of life after calls without an answer, and the time between two of these questions.
+/// How long the server has to give a sign of life after calls without an answer.
 const SIGN_TIME: Duration = Duration::from_secs(5);
 const SIGN_PAUSE: Duration = Duration::from_secs(1);
 
-/// Serves one connection's worth of an HTTP upstream: until it cannot be reached any more or the gateway stops.
+/// Serves an HTTP upstream until it cannot be reached any more or the gateway stops.
 pub(crate) async fn serve(context: &Context, remote: &Arc<Remote>, hint: EraHint) -> Run {
     let (handle, lane) = (&context.handle, &context.lane);
     let Spawner { stop, tasks, intake, .. } = &context.spawner;
@@ -73,7 +75,7 @@ pub(crate) async fn serve(context: &Context, remote: &Arc<Remote>, hint: EraHint
         Ok(Err(Unopened::Older(why))) => {
             let left = limit.saturating_sub(clock::now().duration_since(begun));
             let run = Box::pin(sse::serve(context, remote, left)).await;
-            // A URL that is wrong fails both ways, and the operator should see both.
+            // A wrong URL fails both ways, and the operator should see both errors.
             let why = if run.served.is_none() { format!("{why}; over HTTP+SSE: {}", run.why) } else { run.why };
             return Run { why, ..run };
         }
@@ -102,7 +104,7 @@ pub(crate) async fn serve(context: &Context, remote: &Arc<Remote>, hint: EraHint
     if !lane.is_main() {
         tokio::select! {
             _never = &mut following => {}
-            // It may come later; calls can do without it.
+            // The stream may open later; calls can do without it.
             _late = tokio::time::timeout(OPEN_TIME, opened.notified()) => {}
             () = stop.cancelled() => {}
         }
@@ -120,13 +122,13 @@ pub(crate) async fn serve(context: &Context, remote: &Arc<Remote>, hint: EraHint
     down(why, Some(clock::now().duration_since(ready_at)))
 }
 
-/// Hears a stream to its end, past events that are no messages; `has_lived` is set at a message.
-/// Cancel-safe.
+/// Passes on all messages of a stream until its end, and skips unreadable events. Sets `has_lived`
+/// when a message arrives. Cancel-safe.
 async fn hear_all(link: &Arc<HttpLink>, reader: &mut Reader, has_lived: &mut bool) {
     let is_modern = link.agreed.revision.era() == Era::Modern;
     loop {
         match reader.next().await {
-            // The result of `subscriptions/listen` ends it.
+            // The result of `subscriptions/listen` ends the stream.
             Ok(Message::Response(_)) if is_modern => return,
             Ok(message) => {
                 *has_lived |= !is_acknowledgement(&message);
@@ -142,28 +144,30 @@ async fn hear_all(link: &Arc<HttpLink>, reader: &mut Reader, has_lived: &mut boo
     }
 }
 
-/// Whether a message only says that the stream of a modern server stands.
+/// Returns whether a message only confirms that the stream of a modern server is open.
 fn is_acknowledgement(message: &Message) -> bool {
     matches!(message, Message::Notification(notice) if notice.method == "notifications/subscriptions/acknowledged")
 }
 
-/// Hears the server's stream of the session, of which `opened` is told when it stands or does not. On the main lane also reads the
-/// lists, again whenever the upstream says so; `listed` is told when clients see them. Returns why it gave up.
+/// Follows the session's stream; notifies `opened` when it is open, or known not to open. On the
+/// main lane also reads the lists, again whenever the upstream says so, and notifies `listed` when
+/// clients see them. Returns the reason why the connection is given up.
 async fn follow(context: &Context, link: &Arc<HttpLink>, opened: &Notify, listed: &Notify) -> String {
     let (is_main, health) = (context.lane.is_main(), &context.handle.health);
     let mut asked = clock::now();
-    // The stream is opened before the lists are read, so that no change falls between the two.
+    // The stream is opened before the lists are read, so that no change is missed in between.
     let mut stream = open_changes(link).await;
     opened.notify_one();
     let mut judged = is_main.then(|| context.handle.judged.subscribe());
     let mut lists = is_main.then(|| HttpLists::new(context, link, true));
-    // The time to open the stream again, while there is none.
+    // Time to open the stream again, while it is closed.
     let mut reopen = None;
     let mut pace = StreamPace::default();
     let mut has_stood = stream.stands();
-    // The server may have said something that was not heard.
+    // True if messages of the server may have been missed.
     let mut is_behind = false;
-    // When this lane last sought a session whose stream the server refuses.
+    // Time of the last attempt of this lane to find out about a session whose stream the server
+    // refuses.
     let mut sought: Option<Instant> = None;
     loop {
         let mut doubt = false;
@@ -176,7 +180,8 @@ async fn follow(context: &Context, link: &Arc<HttpLink>, opened: &Notify, listed
                 stream = open_changes(link).await;
                 reopen = None;
                 opened.notify_one();
-                // What happened while it was gone is not known, so everything is read again.
+                // Changes may have been missed while the stream was closed, so everything is read
+                // again.
                 let is_read = std::mem::take(&mut is_behind);
                 lists.iter_mut().filter(|_| is_read).for_each(HttpLists::reopened);
                 let is_watching = is_main || !context.lane.news.updates.uris().is_empty();
@@ -187,8 +192,10 @@ async fn follow(context: &Context, link: &Arc<HttpLink>, opened: &Notify, listed
                 }
             }
             () = link.renewed.notified() => {
-                // A new session has a stream of its own, and a client's call in it may be under way. The stream of a session that this lane sought
-                // waits: a server that forgets every session would get one handshake after the other.
+                // A new session has a stream of its own, and a client's call in it may be under
+                // way. The stream of a session that resulted from this lane's own check waits: a
+                // server that forgets every session would otherwise get one handshake after the
+                // other.
                 let is_sought = sought.is_some_and(|at| clock::now().duration_since(at) < SHORTEST);
                 let at = if is_main || is_sought { stream.reopen(&mut pace) } else { clock::now() };
                 reopen = Some(reopen.map_or(at, |before| at.min(before)));
@@ -221,7 +228,7 @@ async fn follow(context: &Context, link: &Arc<HttpLink>, opened: &Notify, listed
                 return why;
             }
             health.answered();
-            // It may have been another server, of which nothing told.
+            // It may have been replaced by another server, which no message told.
             if was_away {
                 reopen = Some(clock::now() + SHORTEST);
                 is_behind = true;
@@ -230,9 +237,9 @@ async fn follow(context: &Context, link: &Arc<HttpLink>, opened: &Notify, listed
     }
 }
 
-/// Asks in a session whose stream is refused: the main one, or that of a client that watches
-/// resources. If the server does not know it, another one is opened, in which the client's
-/// resources are watched again.
+/// Asks in a session whose stream is refused whether the server knows it: in the main session, or
+/// in that of a client that watches resources. If the server does not know it, asking opens a new
+/// one, in which the client's resources are watched again.
 async fn seek_session(link: &Arc<HttpLink>) {
     let asked = tokio::time::timeout(SIGN_TIME, link.ask(Method::Ping, Some(&RawJson::EMPTY_OBJECT))).await;
     if let Ok(Err(error)) = asked {
@@ -240,7 +247,8 @@ async fn seek_session(link: &Arc<HttpLink>) {
     }
 }
 
-/// Asks the server for a sign of life; any answer is one, except that it fails. Returns why it counts as dead.
+/// Asks the server for a sign of life, which any answer is except a server error. Returns the
+/// reason if it counts as dead.
 async fn no_sign_of_life(context: &Context, link: &Arc<HttpLink>) -> Option<String> {
     let revision = link.agreed.revision;
     let (method, params) = match revision.era() {
@@ -256,20 +264,21 @@ async fn no_sign_of_life(context: &Context, link: &Arc<HttpLink>) -> Option<Stri
     }
 }
 
-/// The upstream's stream of changes.
+/// The state of the upstream's stream of changes.
 enum Changes {
-    /// It stands, and whether it has brought a message.
+    /// The stream is open; the flag says whether it has brought a message.
     Stream(Box<Reader>, bool),
-    /// It could not be opened this time.
+    /// The stream could not be opened this time.
     Failed,
-    /// The server refuses it as one does that does not know the session.
+    /// The server refuses the stream in a way that may mean that it does not know the session.
     Refused,
-    /// The upstream offers none.
+    /// The upstream offers no stream.
     None,
 }
 
 impl Changes {
-    /// Hears the stream to its end; the upstream that offers none may do so in another session. Cancel-safe.
+    /// Follows the stream to its end. Never resolves if there is no stream, because only another
+    /// session may have one. Cancel-safe.
     async fn hear(&mut self, link: &Arc<HttpLink>) {
         match self {
             Self::Stream(reader, has_lived) => hear_all(link, reader, has_lived).await,
@@ -282,18 +291,18 @@ impl Changes {
         matches!(self, Self::Stream(..))
     }
 
-    /// Whether the answer to the request for it may mean that a legacy server does not know the
-    /// session; `is_gone` says that the last one stood.
+    /// Returns whether the answer to the request for the stream may mean that a legacy server does
+    /// not know the session; `is_gone` says that the previous stream was open.
     fn may_tell_of_session(&self, is_gone: bool, era: Era) -> bool {
         matches!(self, Self::Refused) || is_gone && era == Era::Legacy
     }
 
-    /// Whether it has brought a message.
+    /// Returns whether the stream has brought a message.
     fn has_lived(&self) -> bool {
         matches!(self, Self::Stream(_, true))
     }
 
-    /// The time to open it again, not before the server wants that.
+    /// Returns the time to open the stream again, not before the time that the server asked for.
     fn reopen(&mut self, pace: &mut StreamPace) -> Instant {
         let has_lived = self.has_lived();
         let wish = match self {
@@ -305,7 +314,7 @@ impl Changes {
     }
 }
 
-/// Opens the stream: GET for legacy, `subscriptions/listen` for modern.
+/// Opens the stream: by GET at a legacy server, by `subscriptions/listen` at a modern one.
 async fn open_changes(link: &Arc<HttpLink>) -> Changes {
     let modern = link.agreed.revision.era() == Era::Modern;
     if modern && !link.agreed.offers.changes {
@@ -319,7 +328,8 @@ async fn open_changes(link: &Arc<HttpLink>) -> Changes {
     } else {
         link.request(HttpMethod::GET, bytes::Bytes::new(), &Fields::default())
     };
-    // A server may send the head of the stream together with its first event only; that must not delay the lists.
+    // A server may send the head of the stream only together with its first event; that must not
+    // delay the lists.
     let response = match tokio::time::timeout(HEAD_TIME, link.send(request)).await {
         Ok(Ok(response)) => response,
         Ok(Err(error)) => {

@@ -1,5 +1,5 @@
-//! The lists of an HTTP upstream: read one after the other beside whatever else its session does. A list that takes long holds up
-//! neither the others nor the session, and its answer is taken whenever it comes.
+//! Reads the lists of an HTTP upstream, one after the other, beside all other work of its session.
+//! A slow list delays neither the others nor the session, and its answer is used whenever it comes.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -26,52 +26,55 @@ use crate::upstream::http::HttpLink;
 use crate::upstream::unread::Readers;
 use crate::wire::raw::RawJson;
 
-/// How long the session that reads the lists for clients which can be asked may take to open.
+/// How long the session that reads the lists for clients with input may take to open.
 const OPEN_TIME: Duration = Duration::from_secs(2);
-/// Sessions that read them at once.
+/// Most such sessions at once.
 const SESSIONS: usize = 4;
 const LATE: &str = "not answered within `start-timeout`";
 
-/// What is to be done after a step.
+/// The action to take after reading lists.
 pub(super) enum Step {
-    /// Clients are to see this.
+    /// Publish these lists to clients.
     News(Inventory),
-    /// The server may be gone.
+    /// Check whether the server is still there.
     Doubt,
-    /// It is gone, or refuses the gateway's credentials. The text says why.
+    /// End the session: the server is gone, or refuses the gateway's credentials. The text says
+    /// why.
     Lost(String),
 }
 
 type Answer = Result<Result<RawJson, RawJson>, HttpError>;
 
-/// A page that was asked for.
+/// A page that was requested.
 struct Asked {
     list: List,
     begun: Instant,
-    /// Set until its time is over; the answer is taken after that too.
+    /// Deadline of the answer; `None` after it has passed, although the answer is still used.
     until: Option<Instant>,
     answer: BoxFuture<'static, (Reading, Answer)>,
 }
 
-/// What was read.
+/// The result of a request.
 enum Read {
     Page(Box<Reading>, Answer),
-    /// The lists, and what only clients see that can be asked.
+    /// The lists, and the additions that only clients with input see.
     ForAskers(Box<(Inventory, ForAskers)>),
 }
 
-/// The lists of one session.
+/// The state of reading the lists of one session.
 pub(super) struct HttpLists<'a> {
     context: &'a Context,
     link: Arc<HttpLink>,
     lists: Lists,
-    /// At most two for each list: one that is late, and another attempt.
+    /// At most two requests for each list: a late one, and another attempt.
     asked: Vec<Asked>,
-    /// The server has answered a page, so the gateway's credentials are good for something.
+    /// True once the server has answered a page, so that the credentials are known to be accepted.
     admitted: bool,
-    /// Set while the lists are read as a client that can be asked; they wait for that.
+    /// Set while the lists are read again as a client that can be asked for input; they are
+    /// published after that.
     for_askers: Option<(Inventory, BoxFuture<'static, ForAskers>)>,
-    /// These are the lists that clients see, not those of a session that only reads for askers.
+    /// True for the lists that clients see, false for those of a session that reads for clients
+    /// with input.
     is_main: bool,
 }
 
@@ -83,22 +86,22 @@ impl<'a> HttpLists<'a> {
         Self { context, link, lists, asked: Vec::new(), admitted: false, for_askers: None, is_main }
     }
 
-    /// The server says that these have changed.
+    /// Records lists that have changed according to the server.
     pub(super) fn changed(&mut self, lists: &[List]) {
         self.lists.changed(lists);
     }
 
-    /// What was read has been judged, which took so long.
+    /// Records how long it took to judge the lists.
     pub(super) fn judged(&mut self, took: Duration) {
         self.lists.judged(took, clock::now());
     }
 
-    /// The server may have said something that was not heard.
+    /// Records that messages of the server may have been missed.
     pub(super) fn reopened(&mut self) {
         self.lists.reopened(clock::now());
     }
 
-    /// Reads what is due until there is something to do. Cancel-safe.
+    /// Reads lists as they are due, until there is something to do. Cancel-safe.
     pub(super) async fn next(&mut self) -> Step {
         let (context, is_main) = (self.context, self.is_main);
         loop {
@@ -140,10 +143,11 @@ impl<'a> HttpLists<'a> {
         }
     }
 
+    /// Requests a page of a list.
     fn ask(&mut self, page: Page, now: Instant) {
         let link = Arc::clone(&self.link);
         let list = page.reading.list;
-        // Legacy servers want an object even where nothing is said.
+        // Legacy servers want an object even if it is empty.
         let params = page.params(link.hop(), link.agreed.revision).unwrap_or(RawJson::EMPTY_OBJECT);
         let reading = page.reading;
         let answer = Box::pin(async move { (reading, link.ask(list.method(), Some(&params)).await) });
@@ -151,6 +155,7 @@ impl<'a> HttpLists<'a> {
         self.asked.push(Asked { list, begun: now, until, answer });
     }
 
+    /// Polls all requests for the next page or the additional lists that are ready.
     fn poll(&mut self, polled: &mut Polled<'_>) -> Poll<Read> {
         let ready =
             self.asked.iter_mut().enumerate().find_map(|(at, asked)| match asked.answer.as_mut().poll(polled) {
@@ -167,6 +172,7 @@ impl<'a> HttpLists<'a> {
         Poll::Ready(Read::ForAskers(Box::new((news, shown))))
     }
 
+    /// Processes a page; returns an action if the connection may be lost.
     fn heard(&mut self, reading: Reading, answer: Answer) -> Option<Step> {
         let (list, now, metrics) = (reading.list, clock::now(), &self.context.handle.metrics);
         let error = match answer {
@@ -187,7 +193,7 @@ impl<'a> HttpLists<'a> {
                 return None;
             }
             Err(error @ HttpError::Connect(_)) => return Some(Step::Lost(error.to_string())),
-            // Once a list was read, the credentials are good, and refused for this list.
+            // Once a list was read, the credentials are valid, and are refused only for this list.
             Err(error @ (HttpError::Unadmitted(..) | HttpError::MoreScopes(_) | HttpError::NoToken(_)))
                 if !self.admitted =>
             {
@@ -200,7 +206,8 @@ impl<'a> HttpLists<'a> {
         error.is_of_a_dead_server().then_some(Step::Doubt)
     }
 
-    /// Gives up what has not been answered in time. Its answer is still taken, of each list the last one.
+    /// Gives up requests that were not answered in time. The last late answer of each list is still
+    /// used.
     fn late(&mut self) {
         let now = clock::now();
         let late = |asked: &Asked| asked.until.is_some_and(|until| until <= now);
@@ -215,7 +222,7 @@ impl<'a> HttpLists<'a> {
         }
     }
 
-    /// Tells operators how the readings ended.
+    /// Reports to operators how the readings ended.
     fn told(&mut self) {
         if !self.is_main {
             return;
@@ -231,7 +238,8 @@ impl<'a> HttpLists<'a> {
         Step::News(news)
     }
 
-    /// Reads the lists once more as clients that can be asked for input.
+    /// Starts to read the lists once more as clients that can be asked for input, if their view may
+    /// differ.
     fn askers(&self, plain: &Inventory) -> Option<BoxFuture<'static, ForAskers>> {
         let is_shared = self.context.handle.spec.load().instance == Instance::Shared;
         let is_wanted = self.is_main && !is_shared && self.link.agreed.revision.era() == Era::Legacy;
@@ -244,7 +252,8 @@ impl<'a> HttpLists<'a> {
         })
     }
 
-    /// Adds what clients see that can be asked. Where that is not known, what was known of it stays.
+    /// Adds the items that only clients with input see. If they are unknown now, those known before
+    /// stay.
     fn tell_with(&mut self, mut news: Inventory, shown: ForAskers) -> Step {
         let (now, most) = (clock::now(), self.context.handle.spec.load().max_inventory);
         let mut is_whole = true;
@@ -258,13 +267,13 @@ impl<'a> HttpLists<'a> {
     }
 }
 
-/// The lists as a client with these capabilities sees them.
+/// Reads the lists as a client with these capabilities sees them, in a session of its own.
 async fn seen_with(context: &Context, link: &HttpLink, kinds: Kinds) -> Seen {
     let parts = link.parts_with(Declared::new(kinds, &Roots::Hidden));
     let opened = tokio::time::timeout(OPEN_TIME, HttpLink::open(&parts, EraHint::Legacy)).await;
     let Ok(Ok(other)) = opened else { return unseen(None) };
     let mut lists = HttpLists::new(context, &other, false);
-    // Each list that is not answered holds up the next one for a while.
+    // Each list that is not answered delays the next one for a while.
     let limit = context.handle.spec.load().start_timeout + PATIENCE * 4;
     let read = tokio::time::timeout(limit, async {
         loop {

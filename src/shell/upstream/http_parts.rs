@@ -1,4 +1,4 @@
-//! Common parts of all requests to one HTTP upstream.
+//! The parts that all requests to one HTTP upstream have in common.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,37 +23,38 @@ static METHOD: HeaderName = HeaderName::from_static("mcp-method");
 static NAME: HeaderName = HeaderName::from_static("mcp-name");
 pub(super) static SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 
-/// The parts of a link besides its era.
+/// The parts of a link that do not depend on its era.
 #[derive(Clone)]
 pub struct LinkParts {
     pub remote: Arc<Remote>,
     pub tasks: TaskGroup,
     pub gauge: Gauge,
     pub upstream: UpstreamName,
-    /// The client capabilities that a legacy server learns.
+    /// The client capabilities that a legacy server is told.
     pub declared: Declared,
-    /// Where what the server says outside of calls goes.
+    /// Destinations of notifications that the server sends outside of calls.
     pub news: SessionNews,
-    /// It is the main session's, whose lists clients see.
+    /// True for the main session, whose lists are published to clients.
     pub is_main: bool,
     /// How long the handshake of another session may take.
     pub start_limit: Duration,
-    /// Ends with the session's lane.
+    /// Fires when the session's lane ends.
     pub stop: CancellationToken,
 }
 
-/// The header fields that a message has besides those of its session: what is written again where it is sent again.
+/// The header fields of a message except those of its session; they are repeated if it is sent
+/// again.
 #[derive(Clone, Debug, Default)]
 pub struct Fields {
-    /// For a modern server: the method, and the value of `Mcp-Name`.
+    /// The method, and the value of `Mcp-Name`, for a modern server.
     method: Option<Method>,
     name: Option<HeaderValue>,
-    /// The trace, and arguments that are repeated.
+    /// The trace context, and arguments repeated as headers.
     pub(super) more: Vec<(HeaderName, HeaderValue)>,
 }
 
 impl Fields {
-    /// Those of a request of that method, which may name an item.
+    /// Creates the fields for a request with this method, which may name an item.
     pub fn of(method: Method, name: Option<&str>) -> Self {
         let name = name.and_then(|name| HeaderValue::from_str(&encode_value(name)).ok());
         Self { method: Some(method), name, more: Vec::new() }
@@ -61,7 +62,7 @@ impl Fields {
 }
 
 impl LinkParts {
-    /// A request with everything that a revision demands of it, its session aside.
+    /// Creates a request with all headers that a revision demands, except those of its session.
     pub fn request(&self, revision: Revision, http: HttpMethod, body: Bytes, fields: &Fields) -> Request<Full<Bytes>> {
         self.gauge.metrics.sent(body.len());
         let mut request = self.remote.request(http, &self.remote.address(), body);

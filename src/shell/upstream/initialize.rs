@@ -1,4 +1,5 @@
-//! The handshake over HTTP: carries the questions of [`crate::engine::handshake`] and opens legacy sessions.
+//! The handshake over HTTP: sends the questions of [`crate::engine::handshake`] and opens legacy
+//! sessions.
 
 use std::convert::Infallible;
 use std::sync::atomic::Ordering;
@@ -13,16 +14,17 @@ use crate::upstream::http_parts::{Fields, LinkParts, SESSION};
 use crate::wire::message::{self, Message};
 use crate::wire::raw::RawJson;
 
-/// Of each question: one connection asks one at a time.
+/// The id of all questions, because one connection asks one at a time.
 const ID: u64 = 0;
 
-/// What a server agreed to, and the legacy session that it opened.
+/// The agreement with a server, and the legacy session that it opened.
 pub(crate) type Opened = (Agreed, Option<HeaderValue>);
 
-/// Why there is none. The texts are sentences for the operator.
+/// The reason why the handshake failed. The texts are sentences for the operator.
 pub enum Unopened {
     Failed(String),
-    /// It does not speak streamable HTTP, but may speak the HTTP+SSE transport of 2024-11-05.
+    /// The server does not speak streamable HTTP, but may speak the HTTP+SSE transport of
+    /// 2024-11-05.
     Older(String),
 }
 
@@ -34,7 +36,7 @@ impl Unopened {
     }
 }
 
-/// Finds the era and agrees.
+/// Performs the handshake: finds the server's era and agrees on a revision.
 ///
 /// # Errors
 /// [`Unopened`].
@@ -52,7 +54,7 @@ pub(crate) async fn open(parts: &LinkParts, hint: EraHint) -> Result<Opened, Uno
         parts.remote.is_probing.store(false, Ordering::Relaxed);
         match handshake.heard(heard.status, heard.reply) {
             Next::Ask(_) => {}
-            // Here nothing is answered late.
+            // No answer arrives late here.
             Next::Wait(_) => return Err(Unopened::Failed("the handshake was not answered in order".to_owned())),
             Next::Agreed(agreed) => return Ok((agreed, heard.session)),
             Next::Failed { why, older: true, .. } => return Err(Unopened::Older(why)),
@@ -61,7 +63,7 @@ pub(crate) async fn open(parts: &LinkParts, hint: EraHint) -> Result<Opened, Uno
     }
 }
 
-/// Tells the operator that the question for the era is not answered, and waits on.
+/// Tells the operator after a while that the question for the era is not answered. Never returns.
 async fn tell_of_silence(parts: &LinkParts) -> Infallible {
     tokio::time::sleep(PROBE_TIME).await;
     if parts.is_main {
@@ -71,7 +73,7 @@ async fn tell_of_silence(parts: &LinkParts) -> Infallible {
     std::future::pending().await
 }
 
-/// What came of a question.
+/// The answer to a question: HTTP status, session id, parsed reply.
 struct Heard {
     status: Option<u16>,
     session: Option<HeaderValue>,
@@ -84,7 +86,8 @@ impl Default for Heard {
     }
 }
 
-/// Posts a question and reads the answer. `initialize` goes without any header of a session or version.
+/// Posts a question and reads the answer. `initialize` is sent without headers for session and
+/// version.
 async fn ask(parts: &LinkParts, question: Question) -> Heard {
     let method = question.method();
     let params = question.params(&HopMeta::bare(), &parts.declared);
@@ -120,6 +123,7 @@ async fn ask(parts: &LinkParts, question: Question) -> Heard {
     heard
 }
 
+/// Reads messages up to the response to the question.
 async fn first_answer(response: Response<AnswerBody>, gauge: &Gauge) -> Result<Result<RawJson, RawJson>, HttpError> {
     let mut reader = match Reader::of_question(response, gauge) {
         Ok(reader) => reader.of_request(ID),

@@ -1,11 +1,14 @@
-//! The tokens of one upstream: attached to its requests, renewed before they expire and when the server refuses them.
+//! The tokens of one upstream: added to its requests, and renewed before they expire or when the
+//! server refuses them.
 //!
-//! A call takes the token that is there, without a lock and without waiting, while it is good. Otherwise one piece of work at a time
-//! gets another one, for all calls: it reads the login in the store, takes over what another process has renewed, or claims the row
-//! and renews it ([`crate::store::logins`]). A server that cannot be asked changes nothing; only a refusal of the grant ends a login,
-//! and only where the row is still the one that was tried.
+//! While a token is valid, calls use it without a lock and without waiting. Otherwise one task at a
+//! time gets another token for all calls: it reads the login in the store, takes over a token that
+//! another process has renewed, or claims the row and renews the token ([`crate::store::logins`]).
+//! If the server cannot be asked, nothing changes; only a refusal of the grant ends a login, and
+//! only if the row is still the one that was tried.
 //!
-//! `type = "client-credentials"` and `"workload"` need no person and no store: the gateway asks for a token when the server wants one.
+//! `type = "client-credentials"` and `"workload"` need no person and no store: the gateway requests
+//! a token when the server wants one.
 
 use std::fmt;
 use std::sync::Arc;
@@ -41,28 +44,30 @@ use crate::wire::foreign;
 mod person;
 mod renew;
 
-/// How long a token that the server refuses at once is not tried again.
+/// How long a new token that the server refused is not used again.
 const REJECTED: Duration = Duration::from_secs(60);
-/// Waits after renewals that found no server: the first, doubled up to the last.
+/// Waits after renewals that found no server: the first wait, doubled up to the last.
 const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(60);
-/// Renewals for one request: a token may expire on its way, or be replaced meanwhile.
+/// Most renewals for one request: a token may expire on its way, or be replaced meanwhile.
 const RENEWALS: u8 = 3;
-/// A token is renewed so long before its end, or after three quarters of its life if that is later.
+/// A token is renewed this many seconds before it expires, or after three quarters of its life if
+/// that is later.
 const EARLY: u64 = 60;
-/// Characters of scopes in a sentence about them.
+/// Most characters of scopes in an error.
 const SHOWN_SCOPES: usize = 300;
 
 /// The tokens of one upstream.
 #[derive(Debug)]
 pub struct Keeper {
     upstream: UpstreamName,
-    /// The key of its login in the store.
+    /// The key of the login in the store.
     key: LoginKey,
     terms: TermsOf,
     parts: LoginParts,
     fetcher: Fetcher,
-    /// The client for the upstream itself, where it has certificates of its own, or why there is none.
+    /// The client for requests to the upstream itself, if it needs its own certificates; or the
+    /// reason why it cannot be built.
     client: Result<Option<HttpClient>, String>,
     health: Arc<Health>,
     tasks: TaskGroup,
@@ -72,51 +77,55 @@ pub struct Keeper {
     inner: Mutex<Inner>,
 }
 
+/// The state that renewals change.
 #[derive(Debug, Default)]
 struct Inner {
     /// The server's last challenge, which the next login answers.
     challenge: Option<Challenge>,
-    /// A token that was refused although it was new, and until when.
+    /// A token that was refused although it was new, and the end of the time in which it is not
+    /// used.
     rejected: Option<(u64, Instant)>,
     /// Scopes of the first token that headend got without a person.
     first_scopes: Option<Vec<String>>,
-    /// Renewals that found no server, in a row; until when none is tried, and what was wrong.
+    /// Renewals in a row that found no server; the time until which none is tried, and the reason.
     failures: u32,
     rest: Option<(Instant, String)>,
 }
 
+/// The state of the tokens.
 #[derive(Debug)]
 enum State {
-    /// The store has not been asked yet.
+    /// The store has not been read yet.
     Unread,
     /// There is no login.
     None,
     Token(Token),
-    /// The login that was there has ended.
+    /// The previous login has ended.
     Expired,
 }
 
+/// An access token, with the login that it belongs to.
 #[derive(Clone, Debug)]
 struct Token {
     value: HeaderValue,
     version: u64,
-    /// When to renew it, and when it ends; since 1970.
+    /// When to renew the token, and when it expires, both since 1970.
     due: Option<Duration>,
     end: Option<Duration>,
     login: Arc<Login>,
 }
 
-/// What an operator is told of a login.
+/// Information about a login for an operator.
 #[derive(Clone, Debug)]
 pub struct LoginView {
     pub issuer: String,
     pub account: Option<String>,
-    /// Until the token in use ends.
+    /// Time until the token in use expires.
     pub left: Option<Duration>,
     pub is_refreshing: bool,
 }
 
-/// Attempts of one request.
+/// The attempts of one request to get another token.
 #[derive(Debug, Default)]
 pub struct Attempts {
     renewals: u8,
@@ -124,6 +133,8 @@ pub struct Attempts {
 }
 
 impl Token {
+    /// Creates the token of a login, and computes when to renew it. `None` if it cannot be sent in
+    /// a header.
     fn of(version: u64, login: Login, now: Duration) -> Option<Self> {
         let mut value = HeaderValue::from_str(&format!("Bearer {}", login.tokens.access.expose())).ok()?;
         value.set_sensitive(true);
@@ -145,7 +156,8 @@ impl Token {
 }
 
 impl Keeper {
-    /// The keeper of an upstream behind a URL; `None` for one whose configuration has a credential.
+    /// Creates the keeper of an upstream behind a URL; `None` if the configuration has a
+    /// credential.
     pub fn of(
         spec: &Upstream,
         parts: &LoginParts,
@@ -170,7 +182,7 @@ impl Keeper {
         Some(Arc::new(keeper))
     }
 
-    /// The client for the upstream itself, where it has certificates of its own.
+    /// Returns the client for requests to the upstream itself, if it needs its own certificates.
     ///
     /// # Errors
     /// A sentence for the operator.
@@ -178,10 +190,12 @@ impl Keeper {
         self.client.clone()
     }
 
-    /// Adds the token to a request; its version, if there is one. Waits only while no good token is there. Cancel-safe.
+    /// Adds the token to a request, and returns its version if there is a token. Waits only while
+    /// no valid token is available. Cancel-safe.
     ///
     /// # Errors
-    /// [`HttpError::Unadmitted`] where the login has ended, [`HttpError::NoToken`] where it cannot be renewed at the moment.
+    /// [`HttpError::Unadmitted`] if the login has ended, [`HttpError::NoToken`] if it cannot be
+    /// renewed at the moment.
     pub async fn attach(self: &Arc<Self>, headers: &mut HeaderMap) -> Result<Option<u64>, HttpError> {
         for _ in 0..3 {
             let state = self.state.load_full();
@@ -191,7 +205,7 @@ impl Keeper {
                     let now = clock::since_1970();
                     if token.is_good(now) {
                         if token.is_due(now) && self.rest().is_none() {
-                            // In the background; whether it succeeds shows when the token ends.
+                            // In the background; a failure shows only when the token has expired.
                             drop(self.renew(Some(token.version)));
                         }
                         headers.insert(AUTHORIZATION, token.value.clone());
@@ -206,7 +220,8 @@ impl Keeper {
         Err(HttpError::NoToken("the token expires before it can be used".to_owned()))
     }
 
-    /// Takes note of an answer that refuses the request, and whether the request is worth another attempt with another token. Cancel-safe.
+    /// Handles an answer that refuses a request, and gets another token if that can help. Returns
+    /// whether the request is worth another attempt. Cancel-safe.
     pub async fn again(
         self: &Arc<Self>,
         refusal: (StatusCode, Option<Challenge>),
@@ -238,7 +253,8 @@ impl Keeper {
             }
             _ if attempts.renewals == RENEWALS => return false,
             Some(version) => Some(version),
-            // A login may have come meanwhile; without a person there is none.
+            // A login may have been added meanwhile, but without a token of headend's own there is
+            // none.
             None if is_own => None,
             None => return false,
         };
@@ -257,12 +273,14 @@ impl Keeper {
         false
     }
 
-    /// Whether that token is the one in use and has not expired meanwhile: then its refusal is the server's verdict about it.
+    /// Returns whether this token is in use and has not expired: then its refusal is the server's
+    /// verdict about it.
     fn is_fresh(&self, version: u64) -> bool {
         matches!(&**self.state.load(), State::Token(token) if token.version == version && token.is_good(clock::since_1970()))
     }
 
-    /// The terms of a login that begins or is renewed now, with the issuer of the last login here.
+    /// Returns the terms of a login that starts or is renewed now, with the issuer of the last
+    /// login.
     ///
     /// # Errors
     /// A sentence for the operator.
@@ -274,15 +292,15 @@ impl Keeper {
         Ok(terms)
     }
 
-    /// The most scopes that headend asks for without a person: those of the configuration, else
-    /// those of its first token.
+    /// Returns the most scopes that headend requests without a person: those of the configuration,
+    /// else those of its first token.
     fn most_scopes(&self) -> Option<Vec<String>> {
         let configured = self.terms.scopes();
         if configured.is_empty() { self.inner.lock().first_scopes.clone() } else { Some(configured.to_vec()) }
     }
 
-    /// Why headend does not ask for the scopes of this challenge; `None` if a person would be
-    /// asked, or if they are no more than it may ask for.
+    /// Returns the reason why headend does not request the scopes of this challenge; `None` if a
+    /// person decides about them, or if they are within the allowed scopes.
     pub fn refuses_scopes(&self, challenge: &Challenge) -> Option<String> {
         if self.terms.kind() == AuthKind::OAuth || challenge.error != Some(Complaint::InsufficientScope) {
             return None;
@@ -295,7 +313,7 @@ impl Keeper {
         })
     }
 
-    /// The login in use.
+    /// Returns the login in use.
     fn login(&self) -> Option<Arc<Login>> {
         match &**self.state.load() {
             State::Token(token) => Some(Arc::clone(&token.login)),
@@ -303,7 +321,7 @@ impl Keeper {
         }
     }
 
-    /// For operators.
+    /// Returns information about the login for operators.
     pub fn view(&self) -> Option<LoginView> {
         let state = self.state.load();
         let State::Token(token) = &**state else { return None };
@@ -316,7 +334,7 @@ impl Keeper {
         })
     }
 
-    /// A new token was refused: it is not sent again for a while.
+    /// Stops using a new token for a while, because it was refused.
     fn reject(&self, version: u64) {
         self.inner.lock().rejected = Some((version, clock::now() + REJECTED));
         self.enter(State::Expired);
@@ -327,7 +345,7 @@ impl Keeper {
         rejected.is_some_and(|(which, until)| which == version && clock::now() < until)
     }
 
-    /// Gets a token other than that one, once for all that wait.
+    /// Gets a token other than `worn`, once for all requests that wait.
     fn renew(self: &Arc<Self>, worn: Option<u64>) -> Work {
         self.flight.join((&self.tasks, &self.stop), || {
             let keeper = Arc::clone(self);
@@ -340,19 +358,19 @@ impl Keeper {
         })
     }
 
-    /// Why no server is asked for a token at the moment.
+    /// Returns the reason why no server is asked for a token at the moment.
     fn rest(&self) -> Option<String> {
         let inner = self.inner.lock();
         inner.rest.as_ref().filter(|(until, _)| clock::now() < *until).map(|(_, why)| why.clone())
     }
 
-    /// Why headend has no token at the moment that it gets without a person; `None` if it has one,
-    /// or if a person logs in.
+    /// Returns the reason why headend currently has no token that it gets without a person; `None`
+    /// if it has one, or if a person logs in.
     pub fn unattended_failure(&self) -> Option<String> {
         if self.terms.kind() == AuthKind::OAuth { None } else { self.rest() }
     }
 
-    /// A server that issues tokens could not be asked: the next attempt waits.
+    /// Records that no authorization server could be asked; the next attempt has to wait.
     fn failed(&self, error: &dyn fmt::Display) -> HttpError {
         let why = format!("the login cannot be renewed: {error}");
         let mut inner = self.inner.lock();
@@ -369,6 +387,7 @@ impl Keeper {
         HttpError::NoToken(why)
     }
 
+    /// Sets the state, and updates metrics and hidden secrets for it.
     fn enter(&self, state: State) {
         let end = if let State::Token(token) = &state { token.end } else { None };
         if let State::Token(token) = &state {
@@ -389,13 +408,15 @@ impl Keeper {
         Ok(())
     }
 
+    /// Marks the login as expired.
     fn expired(&self, why: &str) -> HttpError {
         self.enter(State::Expired);
         self.health.stands(Standing::LoginExpired, || why.to_owned());
         HttpError::Unadmitted(Standing::LoginExpired, StatusCode::UNAUTHORIZED)
     }
 
-    /// Whether another process of this store has logged in meanwhile; the next request takes that login.
+    /// Returns whether another process with this store has logged in meanwhile; then the next
+    /// request uses that login.
     pub async fn has_login(&self) -> bool {
         let Some(logins) = &self.parts.logins else { return false };
         let held = logins.get(&self.key).await.ok().flatten();
@@ -407,7 +428,7 @@ impl Keeper {
     }
 }
 
-/// The challenge of a refusal.
+/// Returns the challenge of a refusal.
 pub fn challenge_of<B>(response: &Response<B>) -> Option<Challenge> {
     Challenge::bearer(response.headers().get_all(WWW_AUTHENTICATE).iter().map(HeaderValue::as_bytes))
 }

@@ -1,4 +1,5 @@
-//! The last lines that a child wrote to stderr, with the secrets that it was given replaced by their names.
+//! The last lines that a child wrote to stderr, with the secrets that it was given replaced by
+//! their names.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,10 +9,10 @@ use parking_lot::Mutex;
 use crate::config::secret::Secret;
 use crate::wire::raw::RawJson;
 
-/// Lines that are kept and shown, and their bytes together.
+/// Most lines that are kept, and most bytes that are shown of them.
 const LINES: usize = 20;
 const BYTES: usize = 4096;
-/// Shorter values are words that occur anywhere, such as `1` and `yes`, and no secrets.
+/// Shorter values, in bytes, are no secrets but words that occur anywhere, such as `1` and `yes`.
 const SHORTEST: usize = 4;
 
 /// The last lines of one child.
@@ -22,12 +23,12 @@ pub struct LastWords {
 }
 
 impl LastWords {
-    /// Of a child that gets these variables.
+    /// Creates an empty buffer for a child that gets these variables.
     pub fn of(env: &[(String, Secret)]) -> Self {
         Self { lines: Arc::default(), secrets: Arc::new(Secrets::of(env)) }
     }
 
-    /// A line as it may be shown. One that `is_cut` may end within a secret.
+    /// Returns a line with secrets replaced. A line that `is_cut` may end within a secret.
     pub fn shown(&self, line: &str, is_cut: bool) -> String {
         self.secrets.hidden(line, is_cut)
     }
@@ -40,18 +41,18 @@ impl LastWords {
         lines.push_back(line);
     }
 
-    /// The last line, for a status display.
+    /// Returns the last line, for a status display.
     pub fn last(&self) -> Option<String> {
         self.lines.lock().back().cloned()
     }
 
-    /// The last lines within the bounds, oldest first.
+    /// Returns the last lines within the limits, oldest first.
     pub fn all(&self) -> Vec<String> {
         let mut room = BYTES;
         let mut shown = Vec::new();
         for line in self.lines.lock().iter().rev() {
             let Some(left) = room.checked_sub(line.len() + 1) else {
-                // A line that is too long alone is still worth its beginning.
+                // The beginning of a line that is too long is still worth showing.
                 if shown.is_empty() {
                     shown.push(line.chars().take(BYTES / 4).collect());
                 }
@@ -65,12 +66,12 @@ impl LastWords {
     }
 }
 
-/// A text for people without these values.
+/// Replaces these values in a text for people.
 pub(crate) fn without(secrets: &[(String, Secret)], text: String) -> String {
     if secrets.is_empty() { text } else { Secrets::of(secrets).hidden(&text, false) }
 }
 
-/// Values to be hidden, the longest first, and the names that stand for them.
+/// Values to hide, the longest first, with the names that replace them.
 struct Secrets(Vec<(String, String)>);
 
 impl std::fmt::Debug for Secrets {
@@ -88,7 +89,7 @@ impl Secrets {
                 let in_json = RawJson::string(value).text().into_owned();
                 let in_json = in_json.get(1..in_json.len() - 1).unwrap_or_default().to_owned();
                 let in_url: String = url::form_urlencoded::byte_serialize(value.as_bytes()).collect();
-                // As a host in a URL.
+                // The form of a host in a URL.
                 let lower = value.to_lowercase();
                 for form in [value.to_owned(), in_json, in_url, lower] {
                     if !values.iter().any(|(known, _)| *known == form) {
@@ -101,6 +102,8 @@ impl Secrets {
         Self(values)
     }
 
+    /// Replaces the values in a line. If the line `is_cut`, also removes the beginning of a value
+    /// at its end.
     fn hidden(&self, line: &str, is_cut: bool) -> String {
         let mut out = line.to_owned();
         for (value, name) in &self.0 {

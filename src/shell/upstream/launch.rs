@@ -1,4 +1,4 @@
-//! What is started for an upstream, and why it could not be.
+//! The program to start for an upstream, and the errors of starting it.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -12,10 +12,10 @@ use crate::config::secret::Secret;
 use crate::config::{Confinement, ContainerRun, Target, Template, Upstream, inherited};
 use crate::store::pins::Found;
 
-/// The variable that says who started a child, see `owner`.
+/// The environment variable that says which process started a child, see `owner`.
 pub(super) const MARK: &str = "HEADEND_OWNER";
 
-/// Why a child could not be started.
+/// The reason why a child could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
     #[error("the command is empty")]
@@ -37,7 +37,8 @@ pub enum SpawnError {
 }
 
 impl SpawnError {
-    /// How to mend it; `None` for what may pass by itself, such as a machine with too many processes.
+    /// Returns how to fix the error; `None` if it may pass by itself, as on a machine with too many
+    /// processes.
     pub fn remedy(&self) -> Option<&'static str> {
         match self {
             Self::Empty => Some("write the program and its arguments in `command`"),
@@ -54,40 +55,41 @@ impl SpawnError {
         }
     }
 
-    /// Whether there was no file descriptor left for its pipes.
+    /// Returns whether no file descriptor was left for the child's pipes.
     pub fn lacks_descriptors(&self) -> bool {
         let source = std::error::Error::source(self).and_then(|source| source.downcast_ref());
         source.is_some_and(ran_out)
     }
 }
 
-/// What to start.
+/// A program to start, with its environment.
 #[derive(Clone, Debug)]
 pub struct Launch {
     pub command: Vec<Template>,
-    /// The program in errors.
+    /// The program as shown in errors.
     shown: String,
-    /// The file that the first word leads to, where that is settled.
+    /// The file of the first word, if it has been resolved.
     pub program: Option<PathBuf>,
-    /// Its `PATH`.
+    /// The child's `PATH`.
     pub path: Option<OsString>,
-    /// Variables that it inherits from us.
+    /// Variables inherited from headend's environment.
     pub inherited: Inherited,
-    /// Variables that the configuration names or states.
+    /// Variables that the configuration names or sets.
     pub env: Vec<(String, Secret)>,
     pub cwd: Option<Template>,
-    /// The values that were put in for variables.
+    /// Values of variables that were inserted into the configuration.
     pub expanded: Vec<(String, Secret)>,
     pub confinement: Confinement,
-    /// Who starts it, for the case that nothing else is left to end it.
+    /// The mark of this start, by which its processes can be found if nothing else is left to end
+    /// them.
     pub mark: Option<String>,
 }
 
-/// Variables of our own environment.
+/// Variables of headend's own environment.
 #[derive(Clone, Default)]
 pub struct Inherited(Vec<(OsString, OsString)>);
 
-// Their values may be of any kind.
+// Their values may be secret.
 impl fmt::Debug for Inherited {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.0.iter().map(|(name, _)| name)).finish()
@@ -95,7 +97,8 @@ impl fmt::Debug for Inherited {
 }
 
 impl Launch {
-    /// The launch of an upstream as it would be started now; `None` for a server behind HTTP.
+    /// Returns the launch of an upstream as it would be started now; `None` for a server behind
+    /// HTTP.
     pub fn of(spec: &Upstream, found: Option<Found>, mark: Option<String>) -> Option<Self> {
         let Target::Stdio { command, env, cwd } = spec.target.clone() else { return None };
         let [plain, named] = inherited(spec, &|name| std::env::var_os(name));
@@ -103,7 +106,7 @@ impl Launch {
             plain.into_iter().map(|(name, value)| (name.into(), value)).collect();
         let mut all = Vec::new();
         for (name, value) in named {
-            // Secrets are texts; a value that is none is passed all the same.
+            // Secrets are texts; a value that is no text is passed on as well.
             match value.into_string() {
                 Ok(value) => all.push((name, Secret::new(value))),
                 Err(value) => inherited.push((name.into(), value)),
@@ -120,13 +123,14 @@ impl Launch {
         Some(Self { command, shown, program, path, inherited, env: all, cwd, expanded, confinement, mark })
     }
 
-    /// Whether it runs a container that gets no standard input.
+    /// Returns whether it runs a container that gets no standard input.
     pub fn lacks_stdin(&self) -> bool {
         let words: Vec<String> = self.command.iter().map(|word| word.written().to_owned()).collect();
         ContainerRun::of(&words).is_some_and(ContainerRun::lacks_stdin)
     }
 
-    /// A program of the gateway's own, by its absolute path: it gets nothing of our environment.
+    /// Creates the launch of a program that headend itself needs, by its absolute path: it inherits
+    /// nothing from headend's environment.
     pub fn bare(command: &[String]) -> Self {
         let shown = command.first().cloned().unwrap_or_default();
         Self {
@@ -143,7 +147,7 @@ impl Launch {
         }
     }
 
-    /// The first word and the others.
+    /// Returns the first word and the others.
     ///
     /// # Errors
     /// [`SpawnError::Empty`].
@@ -152,23 +156,23 @@ impl Launch {
         Ok((program.expose(), rest.iter().map(Template::expose).collect()))
     }
 
-    /// The first word as it is written.
+    /// Returns the first word as it is written.
     pub(super) fn name(&self) -> String {
         self.command.first().map_or_else(String::new, |word| word.written().to_owned())
     }
 
-    /// The directory to start it in.
+    /// Returns the directory to start in.
     pub(super) fn directory(&self) -> Option<&Path> {
         self.cwd.as_ref().map(|cwd| Path::new(cwd.expose()))
     }
 
-    /// The file to execute, or the word to look up.
+    /// Returns the file to execute, or the word to look up.
     pub fn file(&self) -> &Path {
         let word = || Path::new(self.command.first().map_or("", Template::expose));
         self.program.as_deref().unwrap_or_else(word)
     }
 
-    /// The child's whole environment; later ones replace earlier ones.
+    /// Returns the child's whole environment; later variables replace earlier ones.
     pub(super) fn environment(&self) -> impl Iterator<Item = (OsString, OsString)> {
         let own = |(key, value): &(String, Secret)| (OsStr::new(key).to_owned(), OsStr::new(value.expose()).to_owned());
         let mark = self.mark.as_ref().map(|mark| (MARK.into(), mark.into()));
@@ -176,7 +180,7 @@ impl Launch {
         self.inherited.0.iter().cloned().chain(self.env.iter().map(own)).chain(path).chain(mark)
     }
 
-    /// What the system's refusal means, where [`Self::look`] has found nothing missing.
+    /// Converts the system's error, after [`Self::look`] has found no file missing.
     pub(super) fn refused(&self, source: io::Error) -> SpawnError {
         let program = self.name();
         if source.kind() == io::ErrorKind::NotFound {
@@ -186,7 +190,8 @@ impl Launch {
         }
     }
 
-    /// Looks for the files without which no start succeeds, since the system's error names none of them.
+    /// Checks the files without which no start succeeds, since the system's error does not name
+    /// them.
     pub fn look(&self) -> Result<(), SpawnError> {
         match (&self.program, &self.cwd) {
             (Some(path), _) if !path.exists() => Err(SpawnError::NotThere { path: self.shown.clone() }),

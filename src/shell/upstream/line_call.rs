@@ -1,4 +1,5 @@
-//! A call over lines: one end is its caller's, the other the connection's. Cancel-safe, movable; dropping it cancels.
+//! A call over lines, with one end for its caller and one for the connection. It is cancel-safe and
+//! movable; dropping it cancels the call.
 
 use std::sync::Arc;
 
@@ -16,19 +17,19 @@ use crate::upstream::turns::InTurn;
 use crate::wire::message::Notification;
 use crate::wire::raw::RawJson;
 
-/// Progress that may wait for a slow client before the oldest gives way to the newest.
+/// Most progress notifications that wait for a slow client; beyond that, new ones are dropped.
 const NOTICES: usize = 16;
-/// Requests of a server that may wait for one call.
+/// Most requests of a server that may wait for one call.
 const REQUESTS: usize = 8;
 
-/// A call on its way to the actor of a stdio upstream.
+/// A call on its way to the task of a stdio upstream.
 #[derive(Debug)]
 pub(crate) struct Command {
     pub outgoing: Outgoing,
     pub port: Port,
 }
 
-/// Messages of a call's holder to the actor after the call was sent.
+/// A message about a call to the task after the call was sent.
 #[derive(Debug)]
 pub(crate) enum Signal {
     Cancel(u64),
@@ -36,10 +37,10 @@ pub(crate) enum Signal {
     Reply(RawJson, ClientAnswer),
 }
 
-/// The end of a call; with the call itself where no byte of it was written.
+/// The outcome of a call, and the call itself if no byte of it was written.
 type Ending = (Outcome, Option<Box<Outgoing>>);
 
-/// The actor's end of a call.
+/// The task's end of a call.
 #[derive(Debug)]
 pub(crate) struct Port {
     key: u64,
@@ -51,12 +52,12 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// The call's holder has gone.
+    /// Returns whether the other end of the call is gone.
     pub(crate) fn is_closed(&self) -> bool {
         self.outcome.is_closed()
     }
 
-    /// No byte of the call was written, and none will be.
+    /// Ends the call as unsent: no byte of it was written, and none will be.
     pub(crate) fn unsent(self, outgoing: Outgoing) {
         drop(self.outcome.send((Outcome::Failed(Failure::down()), Some(Box::new(outgoing)))));
     }
@@ -73,7 +74,8 @@ impl CallPort for Port {
 
     fn progress(&mut self, params: RawJson) {
         if let (Some(notices), Ok(params)) = (&self.notices, count_in_share(params, &self.party, &self.budget)) {
-            // A client that reads too slowly misses progress, never the outcome; the actor never waits for it.
+            // A client that reads too slowly misses progress, never the outcome; the task never
+            // waits for it.
             drop(notices.try_send(ExchangeEvent::Progress(params)));
         }
     }
@@ -91,13 +93,14 @@ impl CallPort for Port {
     }
 
     fn ask(&mut self, request: ServerRequest) -> bool {
-        // Requests have room of their own, so that no progress can crowd them out.
+        // Requests have a queue of their own, so that progress cannot crowd them out.
         self.requests.as_ref().is_some_and(|requests| requests.try_send(ExchangeEvent::Ask(request)).is_ok())
     }
 
     fn withdrawn(&mut self, id: &RawJson) {
         if let Some(requests) = &self.requests {
-            // Lost only behind a client that answers nothing: its answer will be ignored.
+            // Lost only if the client answers nothing, in which case its answer will be ignored
+            // anyway.
             drop(requests.try_send(ExchangeEvent::Withdrawn(id.clone())));
         }
     }
@@ -110,7 +113,7 @@ impl CallPort for Port {
             failed @ Outcome::Failed(_) => Ok(failed),
         };
         let outcome = outcome.unwrap_or_else(|no_room| Outcome::Failed(no_room.failure(Executed::Unknown)));
-        // The receiver is gone when the client has left; there is nobody to tell.
+        // If the client has gone, the receiver is gone too.
         drop(self.outcome.send((outcome, None)));
     }
 }
@@ -141,7 +144,7 @@ pub struct StdioExchange {
     signals: mpsc::UnboundedSender<Signal>,
 }
 
-/// Makes both ends of a call. `signals` leads to the actor; what the server says takes room of
+/// Creates both ends of a call. `signals` leads to the task; messages of the server take room of
 /// `budget`.
 pub(crate) fn stdio_call(
     key: u64,
@@ -158,6 +161,7 @@ pub(crate) fn stdio_call(
 }
 
 impl StdioExchange {
+    /// Waits for the next event. Must not be called after [`ExchangeEvent::Done`].
     pub async fn next(&mut self) -> ExchangeEvent {
         if self.notices.is_none() && self.requests.is_none() {
             if self.ended.is_none() {
@@ -173,7 +177,7 @@ impl StdioExchange {
                     ending = &mut self.outcome => self.end(ending),
                 }
             }
-            // What was sent before the outcome is delivered before it.
+            // Messages that were sent before the outcome are delivered before it.
             if let Some(notice) = self.notices.as_mut().and_then(|notices| notices.try_recv().ok()) {
                 return notice;
             }
@@ -187,19 +191,20 @@ impl StdioExchange {
         (self.ended, self.unsent) = (Some(outcome), unsent);
     }
 
-    /// The call, after its end, where no byte of it was written.
+    /// Returns the call, after its end, if no byte of it was written.
     pub fn take_unsent(&mut self) -> Option<Box<Outgoing>> {
         self.unsent.take()
     }
 
     pub fn reply(&self, id: &RawJson, answer: ClientAnswer) {
-        // A task that has ended has no server to tell.
+        // If the task has ended, there is no server to send the answer to.
         let _gone = self.signals.send(Signal::Reply(id.clone(), answer));
     }
 
-    /// The client has everything that was asked before it, and the call waits.
+    /// Parks the call: the client has all questions asked so far, and the call waits for their
+    /// answers.
     pub fn parked(&self, turn: InTurn) {
-        // A task that has ended has no call that could wait.
+        // If the task has ended, there is no call that could wait.
         drop(self.signals.send(Signal::Parked(self.key, turn)));
     }
 }
@@ -211,7 +216,7 @@ async fn next_of(channel: &mut Option<mpsc::Receiver<ExchangeEvent>>) -> Option<
     }
 }
 
-/// The actor had no room for the call.
+/// Returns the outcome if the task had no room for the call.
 fn lost() -> Outcome {
     Outcome::Failed(Failure::down())
 }
@@ -219,9 +224,9 @@ fn lost() -> Outcome {
 impl Drop for StdioExchange {
     fn drop(&mut self) {
         if !self.finished {
-            // Before the cancellation, which may be read before the call is.
+            // Closed before the cancellation is sent, which may be read before the call is.
             self.outcome.close();
-            // A task that has ended has nothing to cancel.
+            // If the task has ended, there is nothing to cancel.
             let _gone = self.signals.send(Signal::Cancel(self.key));
         }
     }

@@ -1,25 +1,25 @@
-//! Log lines about an upstream that the upstream or its clients can cause without a bound.
+//! Limits for log lines about an upstream that the upstream or its clients could cause without end.
 
 use crate::base::tally::Tally;
 
-/// Their counts.
+/// The tallies of one upstream, one for each kind of log line.
 #[derive(Debug)]
 pub struct Lines {
-    /// Changes of its state that answers and their absence make.
+    /// Changes of the state that result from answers and from missing answers.
     pub states: Tally,
-    /// Sessions that it forgot and that were opened anew.
+    /// Sessions that the upstream forgot and that were opened anew.
     pub renewed: Tally,
     /// Clients' own sessions that ended.
     pub sessions: Tally,
-    /// Resource subscriptions that it lost.
+    /// Resource subscriptions that the upstream lost.
     pub subscriptions: Tally,
     /// Questions that were declined.
     pub declined: Tally,
-    /// Parts of its lists that are not offered.
+    /// Parts of lists that are not offered.
     pub lists: Tally,
-    /// Inventories that are not on disk.
+    /// Inventories that could not be stored.
     pub unkept: Tally,
-    /// Lists that could not be read, and that can be again.
+    /// Lists that could not be read, and lists that can be read again.
     pub unread: Tally,
 }
 

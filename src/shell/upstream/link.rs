@@ -1,4 +1,4 @@
-//! The link to a running upstream, or its state without one.
+//! The link to a running upstream, or the state of a lane without one.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,15 +9,15 @@ use crate::telemetry::upstream_state::UpstreamState;
 use crate::upstream::http::HttpLink;
 use crate::upstream::stdio::StdioLink;
 
-/// State of a lane.
+/// The state of a lane.
 #[derive(Clone, Debug)]
 pub enum LinkState {
-    /// Lazy, and at rest: nothing needs it.
+    /// Lazy and at rest: nothing needs it.
     Idle,
     Starting,
     Ready(Link),
     Down {
-        /// When it is tried again.
+        /// Time of the next start.
         until: Instant,
     },
     Stopped,
@@ -35,7 +35,7 @@ impl From<&LinkState> for UpstreamState {
     }
 }
 
-/// The way to a running upstream.
+/// A connection to a running upstream that takes calls.
 #[derive(Clone, Debug)]
 pub enum Link {
     Stdio(StdioLink),
@@ -43,7 +43,7 @@ pub enum Link {
 }
 
 impl Link {
-    /// The level that its server was asked for.
+    /// Returns the log level that the server was asked for.
     pub fn logs(&self) -> &LogSwitch {
         match self {
             Self::Stdio(link) => &link.logs,
@@ -51,7 +51,8 @@ impl Link {
         }
     }
 
-    /// Whether it takes calls; `false` in the moment between the end of a child's task and the next state of its upstream.
+    /// Returns whether the link accepts calls; `false` between the end of a child's task and the
+    /// next state of its upstream.
     pub fn is_open(&self) -> bool {
         match self {
             Self::Stdio(link) => link.is_open(),

@@ -1,6 +1,7 @@
-//! The lists of an upstream over lines, which is a program or speaks HTTP+SSE: as everyone sees them, and as clients see them that
-//! can be asked. Where clients have processes or sessions of their own, further ones of the gateway's own read the latter, one after
-//! the other, whenever the lists were read: see [`super::askers`].
+//! The lists of an upstream over lines (a program, or HTTP+SSE), as everyone sees them and as
+//! clients see them that can be asked for input. If clients have processes or sessions of their
+//! own, further ones of the gateway read the latter, one after the other, whenever the lists were
+//! read: see [`super::askers`].
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,36 +22,38 @@ use crate::upstream::handle::Handle;
 use crate::upstream::session::{Lane, are_owned};
 use crate::upstream::unread::Readers;
 
-/// How long calls of an upstream that lists first wait for what only some clients see.
+/// How long calls of an upstream that lists first wait for items that only some clients see.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
-/// Some servers add tools a moment after the handshake.
+/// How long to wait for more tools: some servers add tools a moment after the handshake.
 const LINGER: Duration = Duration::from_millis(200);
-/// A reading that began before a change and is no older than this begins again. An older one goes on, and is followed by another.
+/// A reading that began before a change and is no older than this starts again. An older one
+/// continues, and is followed by another.
 const SETTLING: Duration = Duration::from_secs(1);
 const DEBOUNCE: Duration = Duration::from_millis(250);
-/// The next reading begins so many times as long later as one took: servers that change all the time must not keep processes busy.
+/// The pause after a reading is this many times its duration: servers that change all the time must
+/// not keep processes busy.
 const REST: u32 = 3;
 const SHORTEST_REST: Duration = Duration::from_secs(1);
-/// Waits after readings that failed; each is twice as long as the one before.
+/// Waits after failed readings; each is twice as long as the one before.
 const SHORTEST_RETRY: Duration = Duration::from_secs(10);
 const LONGEST_RETRY: Duration = Duration::from_secs(600);
 
-/// The lists that were read, and when the next reading begins.
+/// The lists that were read, and the time of the next reading.
 pub(super) struct Listing {
     handle: Arc<Handle>,
     /// The lists as everyone sees them.
     plain: Inventory,
     reading: Option<(Instant, BoxFuture<'static, ForAskers>)>,
-    /// The lists have changed since it began.
+    /// True if the lists have changed since the reading began.
     is_stale: bool,
-    /// When the next reading begins.
+    /// Time of the next reading.
     due: Option<Instant>,
-    /// Not before that.
+    /// Earliest time of the next reading.
     rests_until: Option<Instant>,
-    /// Calls wait for what is read until then.
+    /// Time until which calls wait for the reading.
     waits_until: Option<Instant>,
     failures: u32,
-    /// The list whose trouble the operator was told.
+    /// The list whose failure was reported to the operator.
     told: Option<List>,
 }
 
@@ -69,13 +72,14 @@ impl Listing {
         }
     }
 
-    /// The lists as everyone sees them were read. Of the rest that is known stays until it is read again.
+    /// Records the lists as everyone sees them, and schedules the next reading. Items that only
+    /// some clients see stay as known until they are read again.
     pub(super) fn listed(&mut self, plain: Inventory, agreed: Agreed) -> Inventory {
         if !are_owned(&self.handle.spec.load(), agreed) {
             return plain;
         }
         self.plain = plain.clone();
-        // Those that take long follow, and then everything is read once.
+        // Lists that take long follow, and then everything is read once.
         if !self.plain.has_gap(Gap::Awaited) {
             let now = clock::now();
             self.is_stale = self.reading.as_ref().is_some_and(|(begun, _)| now.duration_since(*begun) > SETTLING);
@@ -89,12 +93,13 @@ impl Listing {
         unknown(plain)
     }
 
-    /// Whether calls that wait for the lists have to wait for more of them.
+    /// Returns whether calls that wait for the lists have to wait for more of them.
     pub(super) fn is_awaited(&self) -> bool {
         self.waits_until.is_some()
     }
 
-    /// Reads what is due; for ever where nothing is. Gives what is to be reported. Cancel-safe.
+    /// Reads lists as they are due, and returns those to report; never resolves if nothing is due.
+    /// Cancel-safe.
     pub(super) async fn next(&mut self) -> Inventory {
         loop {
             let waits_until = self.waits_until;
@@ -119,6 +124,7 @@ impl Listing {
         }
     }
 
+    /// Starts a reading.
     fn begin(&mut self) {
         let (handle, plain) = (Arc::clone(&self.handle), self.plain.clone());
         self.due = None;
@@ -129,12 +135,13 @@ impl Listing {
         self.reading = Some((clock::now(), Box::pin(reading)));
     }
 
-    /// Calls wait no longer; the reading goes on.
+    /// Lets calls continue without the reading, which goes on.
     fn late(&mut self) -> Inventory {
         self.waits_until = None;
         unknown(self.plain.clone())
     }
 
+    /// Adds the result of a reading to the lists, and schedules the next one. Reports failures.
     fn read(&mut self, shown: ForAskers, begun: Instant) -> Inventory {
         let now = clock::now();
         (self.reading, self.waits_until) = (None, None);
@@ -166,7 +173,7 @@ impl Listing {
     }
 }
 
-/// The lists without what only some clients see, which is not known.
+/// Returns the lists with the mark that items for some clients are unknown.
 fn unknown(mut plain: Inventory) -> Inventory {
     plain.awaits_askers = true;
     for list in List::ALL {
@@ -175,8 +182,8 @@ fn unknown(mut plain: Inventory) -> Inventory {
     plain
 }
 
-/// The roots that a server may learn of while it only lists. A remote one serves others too, and may change for all of them what it
-/// touches.
+/// Returns the roots that a server may learn while it only lists. A remote server serves others
+/// too, and could change for all of them what it accesses.
 fn roots(spec: &Upstream) -> Roots {
     match spec.target {
         Target::Stdio { .. } => spec.roots.clone(),
@@ -184,12 +191,12 @@ fn roots(spec: &Upstream) -> Roots {
     }
 }
 
-/// The lists as a client with these capabilities sees them.
+/// Reads the lists as a client with these capabilities sees them, in a session of its own.
 async fn seen_with(handle: &Arc<Handle>, kinds: Kinds, roots: &Roots) -> Seen {
     let declared = Declared::new(kinds, roots);
     let (to, mut heard) = mpsc::channel(4);
     handle.open(&Lane::listing(handle.name.clone(), declared, Arc::clone(&handle.health), to));
-    // Each list that is not answered holds up the next one for a while.
+    // Each list that is not answered delays the next one for a while.
     let until = clock::now() + handle.start_limit() + PATIENCE * 4;
     let mut read: Option<Inventory> = None;
     loop {
@@ -198,7 +205,7 @@ async fn seen_with(handle: &Arc<Handle>, kinds: Kinds, roots: &Roots) -> Seen {
         match tokio::time::timeout_at(wait.into(), heard.recv()).await {
             Ok(Some(Ok(inventory))) => read = Some(inventory),
             Ok(Some(Err(why))) if read.is_none() => return unseen(Some(&why)),
-            // It has ended, or says no more.
+            // The session has ended, or sends no more.
             Ok(Some(Err(_)) | None) | Err(_) => break,
         }
     }

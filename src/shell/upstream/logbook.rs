@@ -1,5 +1,6 @@
-//! The log of one upstream for its operator: what its programs write to stderr, and the changes of its state. Memory only, the newest
-//! lines within bounds; secrets are gone from the lines before they come here.
+//! The log of one upstream for its operator: lines that its programs write to stderr, and changes
+//! of its state. It is kept in memory only, bounded in lines and bytes. Secrets were removed from
+//! the lines before they are added.
 
 use std::collections::VecDeque;
 
@@ -8,19 +9,20 @@ use tokio::sync::Notify;
 
 use crate::base::clock;
 
-/// Lines that are kept, and their bytes together.
+/// Most lines that are kept, and most bytes of them together.
 const LINES: usize = 1000;
 const BYTES: usize = 128 << 10;
 
 /// The log of one handle.
 #[derive(Debug)]
 pub struct Logbook {
-    /// Tells it from the log of a handle that it replaced.
+    /// A random number that distinguishes this log from that of a handle that it replaced.
     pub id: u64,
     kept: Mutex<Kept>,
     more: Notify,
 }
 
+/// The lines of a log.
 #[derive(Debug, Default)]
 struct Kept {
     lines: VecDeque<LogLine>,
@@ -29,7 +31,7 @@ struct Kept {
     last: u64,
 }
 
-/// Where a line comes from.
+/// The source of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(const_into_str, serialize_all = "kebab-case")]
 pub enum Origin {
@@ -37,12 +39,12 @@ pub enum Origin {
     Headend,
 }
 
-/// One line.
+/// A line of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogLine {
-    /// From 1 on.
+    /// Number of the line, from 1 on.
     pub number: u64,
-    /// Milliseconds since 1970.
+    /// Time in milliseconds since 1970.
     pub at: u64,
     pub origin: Origin,
     pub text: String,
@@ -50,12 +52,13 @@ pub struct LogLine {
 
 impl Default for Logbook {
     fn default() -> Self {
-        // 53 bits, which every reader of JSON keeps.
+        // 53 bits, which every JSON parser preserves.
         Self { id: u64::from_be_bytes(clock::random()) >> 11, kept: Mutex::default(), more: Notify::new() }
     }
 }
 
 impl Logbook {
+    /// Adds a line and drops the oldest ones beyond the limits.
     pub fn add(&self, origin: Origin, text: &str) {
         let mut kept = self.kept.lock();
         kept.last += 1;
@@ -70,7 +73,8 @@ impl Logbook {
         self.more.notify_waiters();
     }
 
-    /// The lines after that number, oldest first; of more than `most` the newest.
+    /// Returns the lines after that number, oldest first; if there are more than `most`, the newest
+    /// ones.
     pub fn after(&self, number: u64, most: usize) -> Vec<LogLine> {
         let kept = self.kept.lock();
         let newer = kept.lines.iter().rev().take_while(|line| line.number > number).take(most);

@@ -1,4 +1,4 @@
-//! How often a person is led to the page where an upstream's login is given.
+//! Limits how often a person is led to the page on which a login at an upstream is given.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,11 +9,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// How long a person who declines is not asked again.
 const REST: Duration = Duration::from_secs(600);
 
-/// One call at a time leads a person there, and none for a while after that person declined.
+/// The right to lead a person to the login page: one call at a time has it, and none for a while
+/// after the person declined.
 #[derive(Debug)]
 pub struct LoginLink {
     turn: Arc<Semaphore>,
-    /// Seconds of uptime.
+    /// Uptime in seconds until which no call gets the right.
     rests_until: AtomicU64,
 }
 
@@ -24,12 +25,12 @@ impl Default for LoginLink {
 }
 
 impl LoginLink {
-    /// The turn of a call, if no other has it. Given back on drop.
+    /// Takes the right, if no other call has it. Released on drop.
     pub fn turn(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.turn).try_acquire_owned().ok()
     }
 
-    /// The person has declined.
+    /// Starts the pause after the person has declined.
     pub fn rest(&self, now: Duration) {
         self.rests_until.store((now + REST).as_secs(), Ordering::Relaxed);
     }

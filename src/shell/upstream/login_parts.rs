@@ -1,4 +1,4 @@
-//! The parts of logins that all upstreams share, and an upstream's own settings as a login needs them.
+//! Everything that logins of all upstreams share, and the settings of one upstream for a login.
 
 use std::sync::{Arc, OnceLock};
 
@@ -22,15 +22,16 @@ use crate::upstream::client::HttpClient;
 use crate::upstream::fetcher::Fetcher;
 use crate::upstream::trust::Trust;
 
-/// Where browsers are sent while there is no console: no page answers there, and the address is pasted.
+/// The call-back address while there is no console: no page answers there, and the person pastes
+/// the address.
 const NOWHERE: &str = "http://127.0.0.1:8628/oauth/callback";
 
-/// Shared by the logins of all upstreams. Clones are the same ones.
+/// The services that the logins of all upstreams share. Clones share them.
 #[derive(Clone, Debug)]
 pub struct LoginParts {
-    /// `None` where nothing is kept.
+    /// The store of logins; `None` if nothing is stored.
     pub logins: Option<Logins>,
-    /// The console's call-back, once the console listens.
+    /// The console's call-back address, once the console listens.
     pub callback: Arc<OnceLock<String>>,
     audit: Audit,
 }
@@ -40,14 +41,14 @@ impl LoginParts {
         Self { logins, callback: Arc::default(), audit }
     }
 
-    /// Writes a record; `why` has no secret in it.
+    /// Writes an audit record; `why` must contain no secret.
     pub fn record(&self, result: &'static str, upstream: &UpstreamName, why: &str) {
         // The event has happened already, so no request waits for its record.
         drop(self.audit.record(entry(result, upstream, why), false));
     }
 
-    /// Writes the record of a login, which does not count before that is on disk; `why` has no
-    /// secret in it.
+    /// Writes the audit record of a login and waits until it is on disk, before which the login
+    /// does not count; `why` must contain no secret.
     ///
     /// # Errors
     /// A sentence for the operator.
@@ -62,20 +63,21 @@ fn entry(result: &'static str, upstream: &UpstreamName, why: &str) -> Entry {
     Entry::gateway(result, format!("{upstream}: {why}"))
 }
 
-/// The settings of one upstream.
+/// The login settings of one upstream.
 #[derive(Debug)]
 pub struct TermsOf {
     url: Url,
     auth: UpstreamAuth,
     proxy: ProxySettings,
-    /// The key that signs for the client, or why there is none.
+    /// The key that signs for the client, or the reason why it cannot be used; `None` without a
+    /// key.
     key: Option<Result<Arc<SigningKey>, String>>,
-    /// The certificates, or why they cannot be used.
+    /// The certificates, or the reason why they cannot be used.
     trust: Result<Arc<Trust>, String>,
 }
 
 impl TermsOf {
-    /// Those of an upstream behind a URL that sends no credential of its own.
+    /// Reads the settings of an upstream behind a URL whose configuration has no credential.
     pub fn of(spec: &Upstream) -> Option<Self> {
         let Target::Http { url, .. } = &spec.target else { return None };
         if spec.target.has_credential() {
@@ -95,12 +97,12 @@ impl TermsOf {
         self.auth.kind
     }
 
-    /// Scopes of the configuration.
+    /// Returns the scopes of the configuration.
     pub fn scopes(&self) -> &[String] {
         &self.auth.scopes
     }
 
-    /// How the gateway logs in by itself.
+    /// Returns how the gateway logs in without a person.
     ///
     /// # Errors
     /// The token of the platform cannot be read; a sentence for the operator.
@@ -112,12 +114,13 @@ impl TermsOf {
         Ok(Kind::Workload(Hidden::new(text.trim_end().to_owned())))
     }
 
-    /// The client for its documents and tokens. With certificates that cannot be used there are no terms, and so no request.
+    /// Creates the client for documents and tokens. If the certificates cannot be used, there are
+    /// no terms and therefore no requests.
     pub fn fetcher(&self) -> Fetcher {
         Fetcher::new(self.trust.clone().unwrap_or_default(), self.proxy.clone())
     }
 
-    /// The client for the upstream itself, where it has certificates of its own.
+    /// Creates the client for requests to the upstream itself, if it needs its own certificates.
     ///
     /// # Errors
     /// A sentence for the operator.
@@ -131,7 +134,7 @@ impl TermsOf {
         Ok(Some(HttpClient::with(&config)))
     }
 
-    /// The terms of a login that begins now.
+    /// Returns the terms of a login that starts now.
     ///
     /// # Errors
     /// A sentence for the operator.
@@ -165,7 +168,7 @@ impl TermsOf {
     }
 }
 
-/// Random bytes for one login.
+/// Draws the random values for one login.
 pub fn chance() -> Chance {
     Chance { state: clock::random(), verifier: clock::random(), nonce: clock::random(), once: clock::random() }
 }

@@ -1,9 +1,9 @@
-//! The messages of one upstream that break the protocol: those that were read all the same, and
-//! those that cannot be read. For its operator: `headend status NAME` counts them, `headend logs
-//! NAME` and the last error name them.
+//! Counts the messages of one upstream that break the protocol: some could be read nevertheless,
+//! others could not. `headend status NAME` shows the counts; `headend logs NAME` and the last error
+//! describe the messages.
 //!
-//! The bytes of a message are the server's own; values that headend gave to it are gone from them,
-//! and the log of the daemon has the reason alone.
+//! The bytes of a message are the server's own. Values that headend gave to the server are removed
+//! from them, and the daemon's log contains only the reason.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,12 +20,12 @@ use crate::upstream::logbook::{Logbook, Origin};
 use crate::wire::quirk::Quirk;
 use crate::wire::unreadable::Unreadable;
 
-/// Access tokens that are hidden.
+/// Number of access tokens that are hidden.
 const TOKENS: usize = 2;
-/// Messages that are named at once in the log of the upstream; then one a minute.
+/// Messages that are described at once in the upstream's log; after that, one a minute.
 const NAMED: u64 = 20;
 
-/// The counts of one upstream, and the places where its messages are named.
+/// The counts of one upstream, and the logs in which its messages are described.
 #[derive(Debug)]
 pub struct MessageFlaws {
     log: Arc<Logbook>,
@@ -34,23 +34,24 @@ pub struct MessageFlaws {
     named: Tally,
 }
 
+/// The counts, and the values to remove from texts.
 #[derive(Debug, Default)]
 struct State {
-    /// Messages with a quirk, in the order of their first ones.
+    /// Messages with a quirk, in the order in which the quirks first occurred.
     quirks: Vec<(Quirk, u64)>,
     unreadable: u64,
     last: Option<UnreadMessage>,
-    /// The first one since the start that is under way began, or the first one that was meant as a
-    /// message.
+    /// The first unreadable message since the current start began, or the first one that was meant
+    /// as a message.
     first: Option<UnreadMessage>,
-    /// Takes out what the server was given.
+    /// Hides values that the server was given.
     words: Option<LastWords>,
-    /// Takes out the access tokens of the login, the latest last.
+    /// Hides the access tokens of the login, the latest one last.
     tokens: VecDeque<LastWords>,
 }
 
 impl State {
-    /// A text without the values that the server was given. It may end within one of them.
+    /// Removes the values that the server was given from a text, which may end within one of them.
     fn shown(&self, text: &str) -> String {
         let words = self.words.iter().chain(&self.tokens);
         without_bearer(&words.fold(text.to_owned(), |text, words| words.shown(&text, true)))
@@ -61,7 +62,7 @@ impl State {
 #[derive(Clone, Debug)]
 struct UnreadMessage {
     why: String,
-    /// Its beginning, as it may be shown.
+    /// The beginning of the message, with secrets removed.
     start: String,
     is_meant: bool,
 }
@@ -77,13 +78,12 @@ impl MessageFlaws {
         Self { log, last_error, state: Mutex::default(), named: Tally::of(NAMED) }
     }
 
-    /// Values that messages are shown without, from here on.
+    /// Sets the values that are removed from messages from here on.
     pub fn hide(&self, words: LastWords) {
         self.state.lock().words = Some(words);
     }
 
-    /// Hides an access token of the login from here on, and the one before it, which may still be
-    /// in use.
+    /// Hides a new access token of the login, and the one before it, which may still be in use.
     pub fn hide_token(&self, token: Secret) {
         let tokens = &mut self.state.lock().tokens;
         if tokens.len() == TOKENS {
@@ -92,7 +92,7 @@ impl MessageFlaws {
         tokens.push_back(LastWords::of(&[("token".to_owned(), token)]));
     }
 
-    /// Hides what a server behind a URL is given.
+    /// Hides all values that a server behind a URL is given.
     pub fn hide_given(&self, spec: &Upstream) {
         let mut given = spec.expanded.clone();
         if let Target::Http { url, headers, .. } = &spec.target {
@@ -101,7 +101,7 @@ impl MessageFlaws {
             }
             for (name, value) in headers {
                 given.push((name.clone(), value.clone()));
-                // A credential without its scheme.
+                // The credential without its scheme.
                 if let Some((_, credential)) = value.expose().split_once(' ') {
                     given.push((name.clone(), Secret::new(credential.to_owned())));
                 }
@@ -110,18 +110,18 @@ impl MessageFlaws {
         self.hide(LastWords::of(&given));
     }
 
-    /// A text without the values that the server was given.
+    /// Removes the values that the server was given from a text.
     pub fn without_given(&self, text: &str) -> String {
         self.state.lock().shown(text)
     }
 
-    /// A start has begun.
+    /// Forgets the first unreadable message, because a new start begins.
     pub fn begin(&self) {
         self.state.lock().first = None;
     }
 
-    /// Counts a message that broke the protocol and was read all the same. The first of its kind
-    /// has a line in the log.
+    /// Counts a message that broke the protocol but could be read. Adds a log line for the first
+    /// message of each kind.
     pub fn read(&self, quirk: Quirk) {
         let mut state = self.state.lock();
         if let Some((_, count)) = state.quirks.iter_mut().find(|(known, _)| *known == quirk) {
@@ -133,7 +133,7 @@ impl MessageFlaws {
         self.log.add(Origin::Headend, &format!("its messages break the protocol: {}", quirk.sentence()));
     }
 
-    /// Counts and names a message that cannot be read.
+    /// Counts and describes a message that cannot be read.
     pub fn unread(&self, message: &Unreadable) {
         let mut state = self.state.lock();
         state.unreadable += 1;
@@ -154,7 +154,7 @@ impl MessageFlaws {
         }
     }
 
-    /// A reason for the operator, with the beginning of the message that could not be read if that
+    /// Adds the beginning of the unreadable message to a reason for the operator, if that message
     /// is the reason.
     pub fn completed(&self, why: String) -> String {
         let state = self.state.lock();
@@ -165,7 +165,7 @@ impl MessageFlaws {
         }
     }
 
-    /// A line for each kind, with its number.
+    /// Returns a line for each kind of flaw, with the number of messages.
     pub fn lines(&self) -> Vec<String> {
         let state = self.state.lock();
         let read = state.quirks.iter().map(|(quirk, count)| format!("{} (messages: {count})", quirk.sentence()));
@@ -176,7 +176,7 @@ impl MessageFlaws {
     }
 }
 
-/// A text without a bearer token that a server may send back.
+/// Removes bearer tokens from a text, because a server may send them back.
 fn without_bearer(text: &str) -> String {
     let lower = text.to_ascii_lowercase();
     let Some(at) = lower.find("bearer ") else { return text.to_owned() };

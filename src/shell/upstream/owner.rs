@@ -1,8 +1,10 @@
-//! The mark in the environment of each child: which headend started it. The next one that starts with the same state directory
-//! ends the processes of owners that are dead, which only a guard that was killed leaves behind.
+//! Marks in the environment of each child that say which headend process started it. The next
+//! headend that starts with the same state directory ends the processes of owners that are dead,
+//! which are left behind only if a guard was killed.
 //!
-//! An owner that lives keeps its processes, whoever else has the state directory: several `headend stdio` may. A mark that leaves
-//! any doubt, such as one from another container, ends nothing.
+//! The processes of a live owner are left alone, even if others use the same state directory, as
+//! several `headend stdio` may. A mark that leaves any doubt, such as one from another container,
+//! ends nothing.
 
 use std::fmt;
 use std::fs;
@@ -19,26 +21,26 @@ use crate::upstream::cgroup::Cgroup;
 use crate::upstream::launch::MARK;
 use crate::upstream::procfs::Seen;
 
-/// How long a start waits for what is left, and when SIGTERM becomes SIGKILL.
+/// How long a start waits for the end of left processes, and when SIGTERM is followed by SIGKILL.
 const PATIENCE: Duration = Duration::from_secs(2);
 const POLITE: Duration = Duration::from_millis(800);
 const AGAIN: Duration = Duration::from_millis(20);
 
-/// A running headend, past or present.
+/// A headend process, past or present.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
-    /// Its state directory; 0 without one.
+    /// Identifies the state directory; 0 without one.
     state: u64,
-    /// Its run: a random number.
+    /// A random number that identifies the run.
     run: u64,
-    /// Inode of the namespace in which `pid` is its number.
+    /// Inode of the namespace in which `pid` counts.
     namespace: u64,
     pid: i32,
     started: u64,
 }
 
 impl Owner {
-    /// This process.
+    /// Returns the owner that stands for this process.
     fn of(dir: Option<&Path>) -> Option<Self> {
         let state = dir.map_or(Some(0), |dir| {
             let meta = fs::metadata(dir).ok()?;
@@ -46,13 +48,13 @@ impl Owner {
         })?;
         let namespace = fs::metadata("/proc/self/ns/pid").ok()?.ino();
         let pid = rustix::process::getpid().as_raw_nonzero().get();
-        // Where `/proc` is that of another namespace, numbers in it mean other processes.
+        // If `/proc` belongs to another namespace, numbers in it mean other processes.
         let shown = fs::read_link("/proc/self").ok()?;
         shown.to_str().filter(|shown| shown.parse() == Ok(pid))?;
         Some(Self { state, run: u64::from_le_bytes(clock::random()), namespace, pid, started: Seen::at(pid)?.started })
     }
 
-    /// Reads what [`fmt::Display`] wrote, with or without the number of a start behind it.
+    /// Parses the output of [`fmt::Display`], with or without the number of a start behind it.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split('.');
         let mut number = || u64::from_str_radix(parts.next()?, 16).ok();
@@ -60,7 +62,8 @@ impl Owner {
         Some(Self { state, run, namespace, pid: i32::try_from(pid).ok()?, started })
     }
 
-    /// Whether that is another headend of this one's state directory that has ended for certain.
+    /// Returns whether the other is a headend with the same state directory that has certainly
+    /// ended.
     pub(super) fn may_clean(&self, other: &Self) -> bool {
         let comparable = self.state != 0 && self.state == other.state && self.namespace == other.namespace;
         let lives = Seen::at(other.pid).is_some_and(|seen| seen.started == other.started && !seen.is_over);
@@ -75,13 +78,13 @@ impl fmt::Display for Owner {
     }
 }
 
-/// Makes a mark for each start.
+/// The source of marks, one for each start.
 #[derive(Clone, Debug)]
 pub struct Marks(Option<Arc<(Owner, AtomicU64)>>);
 
 impl Marks {
-    /// Those of this process, after the end of what dead owners with the same state directory left behind. Blocks as long as that
-    /// takes, [`PATIENCE`] at most.
+    /// Ends the processes that dead owners with the same state directory left behind, then returns
+    /// the marks of this process. Blocks meanwhile, for [`PATIENCE`] at most.
     pub fn claim(dir: Option<&Path>) -> Self {
         let owner = Owner::of(dir);
         if let Some(owner) = owner.as_ref().filter(|owner| owner.state != 0) {
@@ -95,25 +98,25 @@ impl Marks {
         Self(owner.map(|owner| Arc::new((owner, AtomicU64::new(0)))))
     }
 
-    /// A mark that no other start has.
+    /// Returns a mark that no other start has.
     pub(super) fn next(&self) -> Option<String> {
         let (owner, count) = self.0.as_deref()?;
         Some(format!("{owner}.{:x}", count.fetch_add(1, Ordering::Relaxed)))
     }
 }
 
-/// Ends all processes that have exactly that mark. Blocks.
+/// Ends all processes that have exactly this mark. Blocks.
 pub(super) fn end_marked(mark: &str) {
     end_all("without its guard", || marked(|other| other == mark));
 }
 
-/// The processes whose mark is of interest.
+/// Returns the processes whose mark is wanted.
 fn marked(is_wanted: impl Fn(&str) -> bool) -> Vec<Seen> {
     let is_wanted = |seen: &Seen| !seen.is_over && mark_of(seen).is_some_and(|mark| is_wanted(&mark));
     Seen::all().filter(is_wanted).collect()
 }
 
-/// The mark of a process whose environment can be read.
+/// Returns the mark of a process whose environment can be read.
 fn mark_of(seen: &Seen) -> Option<String> {
     let environment = fs::read(format!("/proc/{}/environ", seen.pid.as_raw_nonzero())).ok()?;
     let found = environment
@@ -122,6 +125,7 @@ fn mark_of(seen: &Seen) -> Option<String> {
     String::from_utf8(found.to_vec()).ok()
 }
 
+/// Ends the processes that `left` returns until there are none, for [`PATIENCE`] at most. Blocks.
 fn end_all(why: &str, left: impl Fn() -> Vec<Seen>) {
     let begun = clock::now();
     let mut told = false;
@@ -202,7 +206,7 @@ mod tests {
         let dead = Owner { run: own.run ^ 1, started: own.started - 1, ..own.clone() };
         let lives = Owner { run: own.run ^ 2, ..own.clone() };
         let (mut left, mut kept) = (child(&format!("{dead}.0")), child(&format!("{lives}.0")));
-        // A process is seen with its own environment from its `exec` on.
+        // A process has its own environment only after its `exec`.
         std::thread::sleep(Duration::from_millis(100));
         let _marks = Marks::claim(Some(dir.path()));
         assert!(!left.wait().unwrap().success());

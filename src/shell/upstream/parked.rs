@@ -1,4 +1,4 @@
-//! One request's view of a parked call.
+//! A parked call, as one request of its client sees it.
 
 use tokio::sync::mpsc;
 
@@ -10,10 +10,10 @@ use crate::engine::question::park::ParkId;
 use crate::upstream::turns::InTurn;
 use crate::wire::raw::{RawJson, RawObject};
 
-/// Messages of requests to the task of a parked call.
+/// A message from a request to the task of a parked call.
 #[derive(Debug)]
 pub(super) enum Order {
-    /// Another request of the client is here, with its answers by key.
+    /// Another request of the client continues the call, with its answers by key.
     Attach {
         answers: RawObject,
         viewer: mpsc::Sender<ExchangeEvent>,
@@ -41,7 +41,8 @@ impl HeldExchange {
     }
 
     pub fn reply(&self, key: &RawJson, answer: ClientAnswer) {
-        // As many slots as there can be open questions; an ended call needs no answer.
+        // The queue has room for as many orders as there can be open questions; a call that has
+        // ended needs no answer.
         drop(self.orders.try_send(Order::Reply { key: key.clone(), answer }));
     }
 
@@ -54,7 +55,8 @@ impl HeldExchange {
     }
 }
 
-/// The failure of a request that goes on with a call that is not there any more. It was begun, so it is not begun again.
+/// Returns the failure of a request that continues a call which no longer exists. The call was
+/// executed in part, so it is not started again.
 pub(crate) fn ended() -> Failure {
     let text = "The call that asked for input has ended; start it again.";
     Failure::new(Reason::UpstreamProtocol, Executed::Unknown, text)

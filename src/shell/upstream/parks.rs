@@ -1,4 +1,5 @@
-//! The tasks that hold parked calls; [`crate::engine::question::park`] decides what happens to a call.
+//! The tasks that hold parked calls. [`crate::engine::question::park`] decides what happens to a
+//! call.
 
 use std::sync::{Arc, Weak};
 
@@ -23,8 +24,8 @@ use crate::upstream::session::LaneUse;
 use crate::upstream::turns::{InTurn, Turn};
 use crate::wire::raw::{RawJson, RawObject};
 
-/// Events that may wait for a request that reads slowly. Progress is dropped when only the places for questions and the
-/// outcome are left.
+/// Most events that may wait for a request that reads slowly. Progress is dropped when only the
+/// positions reserved for questions and the outcome are left.
 const EVENTS: usize = 32;
 const RESERVED: usize = 2 * MAX_OPEN + 1;
 
@@ -36,27 +37,28 @@ pub struct Parks {
     draining: CancellationToken,
 }
 
-/// The lock guards one operation at a time.
+/// The table of parked calls. The lock is held for one operation at a time.
 type Table = Mutex<ParkTable<Way>>;
 
-/// The way to a parked call.
+/// The task of a parked call, and what its further requests need.
 #[derive(Clone, Debug)]
 struct Way {
-    /// Stays open for it.
+    /// Kept open for the call.
     lane: LaneUse,
     keeper: mpsc::Sender<Order>,
-    /// Of the request that goes on with it.
+    /// The turn of the request that resumes the parked call.
     turn: Weak<Turn>,
 }
 
 impl Parks {
-    /// `draining` fires when no new request is accepted any more.
+    /// Creates an empty table. `draining` fires when no new request is accepted any more.
     pub fn new(tasks: TaskGroup, draining: CancellationToken) -> Self {
         Self { table: Arc::default(), tasks, draining }
     }
 
-    /// Takes a call over, with its turn, its permit and the first question. The call goes on behind the value that is returned; gives
-    /// it back when there is no room. It ends with the caller's access.
+    /// Parks a call, with its turn, its permit and its first question, in a task of its own that
+    /// ends with the caller's access. Returns a view of the parked call, or the call itself if
+    /// there is no room.
     #[expect(clippy::result_large_err, reason = "a call that finds no room goes back as it came")]
     pub fn park(
         &self,
@@ -91,31 +93,33 @@ impl Parks {
                 () = access.ended() => {}
             }
             keeper.end();
-            // A sender may have its place and not have put its order in yet. The request of such an order would wait for its timeout.
+            // A sender may have reserved its slot and not have sent its order yet. The request of
+            // such an order would otherwise wait for its timeout.
             inbox.close();
             while inbox.recv().await.is_some() {}
         });
         Ok(HeldExchange { id, orders, events })
     }
 
-    /// The lane of a parked call of this caller.
+    /// Returns the lane of a parked call of this caller.
     pub fn lane(&self, caller: &Caller, id: &ParkId) -> Option<LaneUse> {
         self.table.lock().find(caller, id).map(|way| way.lane.clone())
     }
 
-    /// The turn of the request that goes on with a parked call at present.
+    /// Returns the turn of the request that currently resumes a parked call.
     pub fn turn(&self, caller: &Caller, id: &ParkId) -> InTurn {
         self.table.lock().find(caller, id).and_then(|way| way.turn.upgrade())
     }
 
-    /// A request goes on with a parked call, in this turn.
+    /// Sets the turn of the request that resumes a parked call.
     pub fn set_turn(&self, caller: &Caller, id: &ParkId, turn: &Arc<Turn>) {
         if let Some(way) = self.table.lock().find_mut(caller, id) {
             way.turn = Arc::downgrade(turn);
         }
     }
 
-    /// Attaches a request to a parked call of this caller, with the call's turn; `None` when there is none any more.
+    /// Attaches a request to a parked call of this caller, with its turn; `None` if the call no
+    /// longer exists.
     pub async fn attach(
         &self,
         caller: &Caller,
@@ -131,22 +135,23 @@ impl Parks {
     }
 }
 
-/// The failure of a request that was sent again while it was being served.
+/// Returns the failure of a request that was sent again while it was being served.
 fn superseded() -> Failure {
     let text = "The same request was sent again; the call goes on there.";
     Failure::new(Reason::UpstreamProtocol, Executed::Unknown, text)
 }
 
-/// Owner of one parked call.
+/// The owner of one parked call.
 struct Keeper {
     id: ParkId,
     table: Arc<Table>,
     park: Park,
-    /// Until the outcome is there.
+    /// The call, until its outcome is known.
     exchange: Option<Exchange>,
-    /// The call stays one of those under way while it is parked: its server has it.
+    /// The permit counts the call as under way while it is parked, because its server has it.
     permit: Option<Permit>,
-    /// Until the call waits for its client, whether or not the request is still there that it was for.
+    /// The call's turn, held until the call waits for its client, even if the request that brought
+    /// it is gone.
     turn: InTurn,
     /// The request that is attached.
     viewer: Option<mpsc::Sender<ExchangeEvent>>,
@@ -154,7 +159,7 @@ struct Keeper {
 }
 
 impl Keeper {
-    /// Until the time is over or no request can come any more.
+    /// Runs the call until its time is over or no request can come any more.
     async fn run(&mut self, inbox: &mut mpsc::Receiver<Order>) {
         loop {
             let left = or_never(self.viewer.as_ref().map(mpsc::Sender::closed));
@@ -181,9 +186,10 @@ impl Keeper {
         }
     }
 
+    /// Attaches a request with its answers; an earlier one fails as superseded.
     fn attach(&mut self, answers: &RawObject, viewer: mpsc::Sender<ExchangeEvent>) {
         if let Some(before) = self.viewer.replace(viewer) {
-            // Its client has sent the request again, so it hardly listens any more.
+            // The client has sent the request again, so it hardly reads this one.
             drop(before.try_send(ExchangeEvent::Done(Outcome::Failed(superseded()))));
         }
         let acts = self.park.attach(answers);
@@ -196,7 +202,8 @@ impl Keeper {
         self.rest();
     }
 
-    /// With nobody here who could answer, a call that asks waits for its client, whether or not that has seen the question.
+    /// Parks a call that asks while no request is attached, because the client cannot answer now,
+    /// whether or not it has seen the question.
     fn rest(&mut self) {
         if self.viewer.is_none() && self.park.asks() {
             self.parked(None);
@@ -210,6 +217,7 @@ impl Keeper {
         }
     }
 
+    /// Processes an event of the call.
     fn hear(&mut self, event: ExchangeEvent) {
         let (is_over, asks) = (matches!(event, ExchangeEvent::Done(_)), matches!(event, ExchangeEvent::Ask(_)));
         let act = self.park.hear(event, clock::now());
@@ -223,6 +231,7 @@ impl Keeper {
         }
     }
 
+    /// Carries out what the park decides: answers to the server, events for the client.
     fn act(&mut self, acts: impl IntoIterator<Item = Act>) {
         for act in acts {
             match act {
@@ -236,6 +245,7 @@ impl Keeper {
         }
     }
 
+    /// Sends an event to the attached request, if it has room.
     fn show(&mut self, event: ExchangeEvent) {
         let is_missable = matches!(event, ExchangeEvent::Progress(_) | ExchangeEvent::Log(_) | ExchangeEvent::Alive);
         let Some(viewer) = self.viewer.as_ref().filter(|viewer| !is_missable || viewer.capacity() > RESERVED) else {
@@ -247,7 +257,8 @@ impl Keeper {
         }
     }
 
-    /// No answer comes any more; dropping the exchange tells the server that the call is cancelled.
+    /// Ends the parked call without further answers. Dropping the exchange cancels the call at the
+    /// server.
     fn end(mut self) {
         self.table.lock().remove(&self.id);
         let acts: Vec<Act> = self.park.end().collect();
@@ -293,7 +304,7 @@ mod tests {
         ServerRequest { id: RawJson::trusted(id), method: "elicitation/create".to_owned(), params: None }
     }
 
-    /// Parks a call; the server's end of it, and what it is told.
+    /// Parks a call. Returns its view, the server's end of it, and what the server receives.
     #[expect(clippy::result_large_err, reason = "as of `park`")]
     fn parked_with(
         parks: &Parks,

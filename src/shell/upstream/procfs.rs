@@ -1,4 +1,4 @@
-//! Processes as `/proc` shows them: who started whom, and when.
+//! Processes as listed in `/proc`: their parents and start times.
 
 use std::collections::HashMap;
 use std::fs;
@@ -6,26 +6,26 @@ use std::fs;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 
-/// A process, which no later one of the same number is taken for.
+/// A process, identified so that a later one with the same number is not mistaken for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) pid: Pid,
     pub(super) parent: i32,
-    /// When it started, in ticks since the system did.
+    /// Start time, in clock ticks since the start of the system.
     pub(super) started: u64,
-    /// It has ended, and its parent has not looked.
+    /// True if the process has ended and its parent has not waited for it.
     pub(super) is_over: bool,
 }
 
 impl Seen {
-    /// The process of that number.
+    /// Returns the process with this number.
     pub(super) fn at(pid: i32) -> Option<Self> {
         Self::parse(pid, &fs::read(format!("/proc/{pid}/stat")).ok()?)
     }
 
-    /// Reads `/proc/<pid>/stat`. Source: `proc_pid_stat(5)`.
+    /// Parses `/proc/<pid>/stat`. Source: `proc_pid_stat(5)`.
     fn parse(pid: i32, stat: &[u8]) -> Option<Self> {
-        // The name in parentheses may hold anything, parentheses too.
+        // The name in parentheses may contain anything, parentheses too.
         let end = memchr::memrchr(b')', stat)?;
         let mut rest = std::str::from_utf8(stat.get(end + 1..)?).ok()?.split_ascii_whitespace();
         let state = rest.next()?;
@@ -34,13 +34,13 @@ impl Seen {
         Some(Self { pid: Pid::from_raw(pid)?, parent, started, is_over: matches!(state, "Z" | "X") })
     }
 
-    /// All that can be seen.
+    /// Iterates over all processes that are visible.
     pub(super) fn all() -> impl Iterator<Item = Self> {
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
         entries.filter_map(|entry| Self::at(entry.file_name().to_str()?.parse().ok()?))
     }
 
-    /// All below a process.
+    /// Returns all processes below a process.
     pub(super) fn below(root: Pid) -> Vec<Self> {
         let mut children: HashMap<i32, Vec<Self>> = HashMap::new();
         for seen in Self::all() {
@@ -56,12 +56,12 @@ impl Seen {
         found
     }
 
-    /// Sends it a signal, unless it is over.
+    /// Sends the process a signal, unless it has ended.
     pub(super) fn signal(&self, signal: Signal) {
         let same = || Self::at(self.pid.as_raw_nonzero().get()).is_some_and(|now| now.started == self.started);
-        // It may be over by now, or have become another user's.
+        // The process may have ended by now, or may have changed its user.
         let _sent = match pidfd_open(self.pid, PidfdFlags::empty()) {
-            // From here on the number cannot come to mean another process.
+            // From here on the number cannot mean another process.
             Ok(held) if same() => pidfd_send_signal(held, signal),
             Err(Errno::NOSYS) if same() => kill_process(self.pid, signal),
             Ok(_) | Err(_) => return,

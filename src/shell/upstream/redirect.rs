@@ -1,7 +1,7 @@
-//! Redirects of a server's address: within its own origin they are followed once, with method and
-//! body; credentials go nowhere else.
+//! Redirects by a server. Within its own origin a redirect is followed once, with method and body;
+//! credentials are sent to no other origin.
 //!
-//! Only 307 and 308 keep the method of a request. A server that redirects has not looked at the
+//! Only 307 and 308 keep the method of a request. A server that redirects has not processed the
 //! message.
 
 use http::header::LOCATION;
@@ -10,20 +10,20 @@ use url::Url;
 
 use crate::wire::foreign;
 
-/// Characters of an address that the operator sees.
+/// Most characters of an address that the operator sees.
 const SHOWN: usize = 200;
 
-/// Where a redirect leads.
+/// The decision about a redirect.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Redirect {
     Followed(Uri),
-    /// A sentence for the operator.
+    /// The redirect is not followed, with a sentence for the operator.
     Refused(String),
 }
 
 impl Redirect {
-    /// Judges the answer to a request to this address; `is_second` says that the request was
-    /// redirected before. `None` if it is no redirect.
+    /// Judges the answer to a request to this address; `None` if it is no redirect. `is_second`
+    /// says that the request was redirected before.
     pub(super) fn of<B>(response: &Response<B>, from: &Uri, is_second: bool) -> Option<Self> {
         let status = response.status();
         if !matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) {
@@ -60,12 +60,12 @@ impl Redirect {
     }
 }
 
-/// An address without what may be secret in it.
+/// Shortens an address and removes parts that may be secret.
 fn shown(url: &Url) -> String {
     let mut url = url.clone();
     let has_query = url.query().is_some();
     url.set_query(None);
-    // No error: these URLs have a host.
+    // Cannot fail: these URLs have a host.
     let _has_host = (url.set_username(""), url.set_password(None));
     let end = if has_query { "?.." } else { "" };
     format!("{}{end}", foreign::short(url.as_str(), SHOWN))

@@ -1,5 +1,5 @@
-//! The configured address of an HTTP upstream: the common parts of its requests, its credentials, and the answers that
-//! refuse them.
+//! The server at the configured address of an HTTP upstream: common parts of requests to it, the
+//! gateway's credentials, and answers that refuse them.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -27,36 +27,37 @@ const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// Header fields of most requests.
+/// Number of header fields that most requests have.
 const FIELDS: usize = 10;
 
-/// Where an HTTP upstream is, and the way there.
+/// The server of an HTTP upstream, and the means to send requests to it.
 pub struct Remote {
     pub url: Url,
     /// The configured address.
     pub uri: Uri,
-    /// Where the server has redirected it to, within its origin.
+    /// The address to which the server has redirected, within its origin.
     moved: ArcSwapOption<Uri>,
-    /// The URL for people: without what was put in for variables.
+    /// The URL as shown to people, without the values of variables.
     pub shown: String,
-    /// The operator's headers, credentials among them.
+    /// The headers of the configuration, credentials among them.
     fixed: HeaderMap,
-    /// One of them is a credential: a refusal means that one, and no login helps.
+    /// True if one of them is a credential: then a refusal is about that credential, and no login
+    /// helps.
     has_credential: bool,
-    /// HTTP+SSE may be tried where streamable HTTP is not spoken.
+    /// True if HTTP+SSE may be tried when the server does not speak streamable HTTP.
     pub(super) may_be_older: bool,
     client: HttpClient,
-    /// Its own, where the client has none.
+    /// Connections of this upstream's own; `None` if all requests use the client's pool.
     connections: Option<Connections>,
     pub(super) health: Arc<Health>,
-    /// The question for the era is under way.
+    /// True while the question for the era is being asked.
     pub(super) is_probing: AtomicBool,
-    /// The token of a login; `None` where the configuration has a credential.
+    /// The token of a login; `None` if the configuration has a credential.
     keeper: Option<Arc<Keeper>>,
 }
 
 impl Remote {
-    /// Reads the configuration and makes its scheme usable.
+    /// Reads the configuration, and prepares the client for the URL's scheme.
     ///
     /// # Errors
     /// A sentence for the operator.
@@ -107,13 +108,13 @@ impl Remote {
         })
     }
 
-    /// The address of the server at present.
+    /// Returns the current address of the server.
     pub fn address(&self) -> Uri {
         self.moved.load().as_deref().unwrap_or(&self.uri).clone()
     }
 
-    /// The address to which the request to `from` has to be sent again, if its answer redirects it.
-    /// A redirect of the server's own address is remembered.
+    /// Returns the address to which a request to `from` has to be sent again, if this answer
+    /// redirects it. A redirect of the server's own address is remembered.
     ///
     /// # Errors
     /// [`HttpError::Elsewhere`].
@@ -133,14 +134,14 @@ impl Remote {
         }
     }
 
-    /// A request with the headers of the transport. Its credentials are added when it is sent.
+    /// Creates a request with the headers of the transport. Credentials are added when it is sent.
     pub fn request(&self, method: Method, uri: &Uri, body: Bytes) -> Request<Full<Bytes>> {
         let accept = if method == Method::GET { EVENTS } else { BOTH };
         let has_body = !body.is_empty();
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = method;
         *request.uri_mut() = uri.clone();
-        // All that a call has, so that they are not moved.
+        // Room for all headers of a call, so that they are not moved later.
         request.headers_mut().reserve(FIELDS);
         request.headers_mut().insert(ACCEPT, accept);
         if has_body {
@@ -149,16 +150,16 @@ impl Remote {
         request
     }
 
-    /// Whether a login gives its requests their token.
+    /// Returns whether requests get their token by a login.
     pub fn may_log_in(&self) -> bool {
         self.keeper.is_some()
     }
 
-    /// Adds the credentials to a request. The headers of the protocol go before the operator's. Waits only for a token that has to be
-    /// fetched or renewed. Cancel-safe.
+    /// Adds the credentials to a request. Headers of the protocol take precedence over configured
+    /// ones. Waits only if a token has to be fetched or renewed. Cancel-safe.
     ///
     /// # Errors
-    /// Those of [`Keeper::attach`].
+    /// As [`Keeper::attach`].
     pub async fn authorize(&self, request: &mut Request<Full<Bytes>>) -> Result<Pass, HttpError> {
         for (name, value) in &self.fixed {
             request.headers_mut().entry(name).or_insert_with(|| value.clone());
@@ -169,7 +170,7 @@ impl Remote {
         }
     }
 
-    /// Sends a request that has its credentials; the head of its answer is awaited by the caller.
+    /// Sends a request that has its credentials; the caller awaits the head of the answer.
     pub fn start(&self, request: Request<Full<Bytes>>) -> Sending {
         match &self.connections {
             Some(connections) if connections.serve(request.uri()) => connections.send(request),
@@ -177,7 +178,7 @@ impl Remote {
         }
     }
 
-    /// Whether a refused request is worth another attempt, with another token. Cancel-safe.
+    /// Decides whether a refused request is worth another attempt with another token. Cancel-safe.
     pub fn judge(
         &self,
         response: &Response<AnswerBody>,
@@ -194,11 +195,12 @@ impl Remote {
         })
     }
 
-    /// Adds the credentials, sends a request and waits for the head of its answer, whatever that is. One that is refused for its token
-    /// is sent again with another one, if there is one.
+    /// Adds the credentials, sends a request, and waits for the head of any answer. Follows a
+    /// redirect. A request that is refused because of its token is sent again with another one, if
+    /// there is one.
     ///
     /// # Errors
-    /// [`HttpError::Connect`], [`HttpError::Broken`], and those of [`Self::authorize`] and
+    /// [`HttpError::Connect`], [`HttpError::Broken`], and as [`Self::authorize`] and
     /// [`Self::redirected`].
     pub async fn fetch(&self, mut request: Request<Full<Bytes>>) -> Result<(Response<AnswerBody>, Pass), HttpError> {
         let (mut attempts, mut was_redirected) = (Attempts::default(), false);
@@ -222,7 +224,7 @@ impl Remote {
         }
     }
 
-    /// Takes note of a request without an answer.
+    /// Converts the error of a request without an answer, and records it in the upstream's health.
     pub(super) fn lost(&self, error: &ClientError) -> HttpError {
         if refuses_certificate(error) {
             self.health.lasts("correct `url`, or have the server's certificate mended");
@@ -243,11 +245,13 @@ impl Remote {
         error
     }
 
-    /// Judges the answer to a message: whether the server admits the gateway. Streams and ends of
-    /// sessions are refused for other reasons too, so their answers are not judged.
+    /// Judges by the answer to a message whether the server accepts the gateway, and records that.
+    /// Answers to streams and to ends of sessions are not judged, because they are refused for
+    /// other reasons too.
     ///
     /// # Errors
-    /// [`HttpError::Unadmitted`] and [`HttpError::MoreScopes`].
+    /// [`HttpError::Unadmitted`], [`HttpError::MoreScopes`], and [`HttpError::NoToken`] for a login
+    /// without a person.
     pub fn admitted<B>(&self, response: &Response<B>, Pass(had): Pass) -> Result<(), HttpError> {
         let (standing, status) = (self.standing(response, had.is_some()), response.status());
         if standing == Standing::Admitted {
@@ -260,7 +264,7 @@ impl Remote {
             self.health.failed(why.clone());
             return Err(HttpError::MoreScopes(why));
         }
-        // No person can log in there, so the reason is what helps.
+        // No person can log in there, so the reason itself is reported.
         let unattended = self.keeper.as_ref().filter(|_| status == StatusCode::UNAUTHORIZED);
         if let Some(why) = unattended.and_then(|keeper| keeper.unattended_failure()) {
             self.health.failed(why.clone());
@@ -268,7 +272,7 @@ impl Remote {
         }
         let error = HttpError::Unadmitted(standing, status);
         if status == StatusCode::FORBIDDEN && had.is_some() {
-            // The login is good for everything else.
+            // The login is valid for everything else.
             self.health.failed("a call wants more rights than the login has".to_owned());
         } else {
             self.health.stands(standing, || error.to_string());
@@ -276,13 +280,14 @@ impl Remote {
         Err(error)
     }
 
-    /// Whether the server does not admit the gateway with this answer. Unlike [`Self::admitted`] it
-    /// takes no note of that.
+    /// Returns whether the server refuses the gateway with this answer. Unlike [`Self::admitted`],
+    /// records nothing.
     pub fn is_unadmitted<B>(&self, response: &Response<B>, Pass(had): Pass) -> bool {
         self.standing(response, had.is_some()) != Standing::Admitted
     }
 
-    /// How the server takes the credentials that the request had; `had` says that a token of a login was among them.
+    /// Returns what the answer says about the credentials of the request; `had` says that a token
+    /// of a login was among them.
     fn standing<B>(&self, response: &Response<B>, had: bool) -> Standing {
         let challenge = challenge_of(response).filter(|_| !self.has_credential);
         match response.status() {
@@ -297,10 +302,10 @@ impl Remote {
         }
     }
 
-    /// Sends a message on which the connection depends.
+    /// Sends a message that the connection depends on, and judges the answer.
     ///
     /// # Errors
-    /// Those of [`Self::fetch`] and [`Self::admitted`].
+    /// As [`Self::fetch`] and [`Self::admitted`].
     pub async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<AnswerBody>, HttpError> {
         let (response, pass) = self.fetch(request).await?;
         self.admitted(&response, pass)?;
@@ -308,17 +313,18 @@ impl Remote {
     }
 }
 
-/// The version of the token that a request had, if it had one.
+/// The version of the token that a request had; `None` without a token.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pass(Option<u64>);
 
-/// Whether an answer may be about the credentials.
+/// Returns whether an answer may be about the credentials.
 pub(crate) fn is_refusal(status: StatusCode) -> bool {
     matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
 }
 
-/// Whether a 403 is the server's own answer, about one tool say: it is JSON and challenges nobody. A server that wants other
-/// credentials says which. Source: MCP 2025-11-25, authorization, "Scope Challenge Handling".
+/// Returns whether a 403 is the server's own answer, for example about one tool: it is JSON and has
+/// no challenge. A server that wants other credentials says which. Source: MCP 2025-11-25,
+/// authorization, "Scope Challenge Handling".
 fn answers<B>(response: &Response<B>) -> bool {
     let headers = response.headers();
     let is_json = headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));

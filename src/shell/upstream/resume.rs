@@ -1,11 +1,14 @@
-//! Going on with a legacy server's event stream that ended before the answer: where it stood, and how often it is tried.
+//! Resumes a legacy server's event stream that ended before the answer: keeps the position in the
+//! stream, and bounds the attempts.
 //!
-//! After the wait that the server named, the gateway asks for the stream again with the last event id, within the
-//! call's deadline; it never sends the call again. Without an id, or with one that the server no longer knows, the
-//! outcome of the call is unknown. A client's own session with a server opens its GET stream before its first call, and
-//! an answer on that stream reaches the call that it names.
+//! After the wait that the server asked for, the gateway requests the rest of the stream with the
+//! last event id, within the call's deadline; it never sends the call again. Without an id, or with
+//! one that the server no longer knows, the outcome of the call is unknown. A client's own session
+//! with a server opens its GET stream before its first call, and an answer on that stream reaches
+//! the call that it names.
 //!
-//! Source: MCP 2025-11-25, basic/transports, "Resumability and Redelivery" and the polling of SEP-1699.
+//! Source: MCP 2025-11-25, basic/transports, "Resumability and Redelivery" and the polling of
+//! SEP-1699.
 
 use std::time::Duration;
 
@@ -13,16 +16,16 @@ use http::HeaderValue;
 
 use crate::wire::sse::SseEvent;
 
-/// The wait where the stream named none.
+/// Wait before resuming if the stream named none.
 const RETRY: Duration = Duration::from_secs(1);
-/// Resumptions in a row that brought no event.
+/// Most resumptions in a row that bring no event.
 const IN_VAIN: u8 = 4;
-/// Resumptions of one call. A server may close its stream on purpose and let the client poll.
+/// Most resumptions of one call. A server may close its stream on purpose and let the client poll.
 const MOST: u16 = 256;
-/// Longer ids are not worth the header that they would fill.
+/// Longer ids, in bytes, are not sent in a header.
 const MAX_ID_BYTES: usize = 1024;
 
-/// How far a stream was read.
+/// The position up to which a stream was read.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Position {
     last: Option<HeaderValue>,
@@ -31,17 +34,17 @@ pub(crate) struct Position {
 }
 
 impl Position {
-    /// The wait that the server asked for, if it did.
+    /// Returns the wait that the server asked for, if it did.
     pub(crate) fn retry(&self) -> Option<Duration> {
         self.retry
     }
 
-    /// Takes note of an event, one without data included.
+    /// Records an event, also one without data.
     pub(crate) fn read(&mut self, event: &SseEvent) {
         self.retry = event.retry.or(self.retry);
         if let Some(id) = &event.id {
             self.moved = true;
-            // An empty id takes the position back.
+            // An empty id resets the position.
             let usable = !id.is_empty() && id.len() <= MAX_ID_BYTES;
             self.last = usable.then(|| HeaderValue::from_bytes(id.as_bytes()).ok()).flatten();
         }
@@ -57,7 +60,7 @@ pub(crate) struct Resumption {
 }
 
 impl Resumption {
-    /// The stream has ended at this position, counted from where it was resumed.
+    /// Records that the stream has ended at this position, which counts from where it was resumed.
     pub(crate) fn ended(&mut self, position: Position) {
         if position.moved {
             self.in_vain = 0;
@@ -66,7 +69,8 @@ impl Resumption {
         self.position = Position { last, retry: position.retry.or(self.position.retry), moved: false };
     }
 
-    /// How long to wait before the stream is asked for again; `None` when it cannot be, or was too often.
+    /// Counts an attempt and returns how long to wait before it; `None` if the stream cannot be
+    /// resumed, or was too often.
     pub(crate) fn wait(&mut self) -> Option<Duration> {
         self.position.last.as_ref()?;
         if self.in_vain >= IN_VAIN || self.all >= MOST {
@@ -77,7 +81,7 @@ impl Resumption {
         Some(self.position.retry.unwrap_or(RETRY))
     }
 
-    /// What to ask for.
+    /// Returns the event id to resume after.
     pub(crate) fn last_event_id(&self) -> Option<HeaderValue> {
         self.position.last.clone()
     }

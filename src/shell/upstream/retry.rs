@@ -1,4 +1,4 @@
-//! The rest of an upstream between two starts, and the events that end it early.
+//! The wait of an upstream between two starts, and the events that end it early.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -12,27 +12,28 @@ use crate::store::pins::program_of;
 use crate::upstream::context::Context;
 use crate::upstream::standing::Standing;
 
-/// Time between two starts that calls ask for: a call that crashes its server each time costs the others one start.
+/// Least time between two starts requested by calls: a call that crashes its server each time costs
+/// the others one start.
 const APART: Duration = Duration::from_secs(2);
 /// How often missing files are looked for.
 const LOOK: Duration = Duration::from_secs(1);
-/// How often a login of another process is looked for.
+/// How often a login by another process is looked for.
 const LOGIN_LOOK: Duration = Duration::from_secs(2);
-/// Words of a command that are looked at as files.
+/// Most words of a command that are checked as files.
 const MAX_FILES: usize = 32;
 
-/// Why a rest ended.
+/// The reason why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Woken {
-    /// Its time is over, or a call asks for the upstream.
+    /// The time is over, or a call needs the upstream.
     Due,
-    /// The operator or a file has changed something, so earlier failures say nothing any more.
+    /// The operator or a file has changed something, so earlier failures no longer count.
     Mended,
     Stopped,
 }
 
-/// Rests after a start that began at `began`. Calls do not end the rest of a server that does not admit the gateway: they would
-/// be refused.
+/// Waits after a start that began at `began`. Calls do not end the wait for a server that rejects
+/// the gateway's credentials: they would be refused.
 pub(super) async fn pause(context: &Context, began: Instant, wait: Duration) -> Woken {
     let called = async {
         if context.handle.health.standing() != Standing::Admitted {
@@ -52,13 +53,13 @@ pub(super) async fn pause(context: &Context, began: Instant, wait: Duration) -> 
     }
 }
 
-/// Waits until another process of the store has logged in; for ever where no login is awaited.
+/// Waits until another process with the same store has logged in; forever if no login is awaited.
 async fn logged_in(context: &Context) {
     let Some(keeper) = context.handle.keeper.as_ref().filter(|_| context.handle.health.standing().awaits_login())
     else {
         return std::future::pending().await;
     };
-    // What was kept before this rest is known, and was refused.
+    // The login stored before this wait is known, and was refused.
     loop {
         tokio::time::sleep(LOGIN_LOOK).await;
         if keeper.has_login().await {
@@ -72,7 +73,7 @@ pub(super) fn forget(event: &Notify) {
     let _earlier = event.notified().now_or_never();
 }
 
-/// Waits until a file is there that is missing now; for ever where none is missing.
+/// Waits until a file exists that is missing now; forever if none is missing.
 async fn appeared(context: &Context) {
     let missing = missing(&context.handle.spec.load());
     if missing.is_empty() {
@@ -87,10 +88,10 @@ async fn appeared(context: &Context) {
     }
 }
 
-/// Something that a command needs and that is not there.
+/// A file that a command needs and that does not exist.
 #[derive(Debug)]
 enum Missing {
-    /// A program that no folder of the search path has.
+    /// A program that is in no folder of the search path.
     Program(Box<Upstream>),
     File(PathBuf),
 }
@@ -104,8 +105,8 @@ impl Missing {
     }
 }
 
-/// The missing files of a command: its program, its working directory, and every argument that is an absolute path, such as the
-/// script that an interpreter is given.
+/// Lists the missing files of a command: its program, its working directory, and every argument
+/// that is an absolute path, such as the script for an interpreter.
 fn missing(spec: &Upstream) -> Vec<Missing> {
     let Target::Stdio { command, cwd, .. } = &spec.target else { return Vec::new() };
     let program = program_of(spec);

@@ -1,4 +1,5 @@
-//! A call that was handed to its upstream. Cancel-safe, movable; dropping it cancels.
+//! A call that was passed to its upstream. It is cancel-safe and movable; dropping it cancels the
+//! call.
 
 use crate::engine::ask::ClientAnswer;
 use crate::engine::call::{Outcome, Outgoing};
@@ -8,7 +9,7 @@ use crate::upstream::line_call::StdioExchange;
 use crate::upstream::turns::InTurn;
 use crate::wire::raw::RawJson;
 
-/// One call on its connection.
+/// A call on its connection.
 #[derive(Debug)]
 pub enum Sent {
     Stdio(StdioExchange),
@@ -16,7 +17,7 @@ pub enum Sent {
 }
 
 impl Sent {
-    /// The next event. After [`ExchangeEvent::Done`] it must not be called again.
+    /// Waits for the next event. Must not be called after [`ExchangeEvent::Done`].
     pub async fn next(&mut self) -> ExchangeEvent {
         match self {
             Self::Stdio(exchange) => exchange.next().await,
@@ -24,7 +25,7 @@ impl Sent {
         }
     }
 
-    /// Its end, whatever comes before.
+    /// Waits for the outcome of the call and drops all earlier events.
     pub async fn outcome(&mut self) -> Outcome {
         loop {
             if let ExchangeEvent::Done(outcome) = self.next().await {
@@ -33,7 +34,8 @@ impl Sent {
         }
     }
 
-    /// The call, after its end, where nothing of it was written. Over HTTP its own request knows what came of it.
+    /// Returns the call, after its end, if nothing of it was written. Over HTTP the request itself
+    /// handles that case.
     pub fn take_unsent(&mut self) -> Option<Box<Outgoing>> {
         match self {
             Self::Stdio(exchange) => exchange.take_unsent(),
@@ -41,7 +43,7 @@ impl Sent {
         }
     }
 
-    /// Answers a request of the upstream, by its id. One that is not open any more is ignored.
+    /// Answers a request of the upstream, by its id. A request that is no longer open is ignored.
     pub fn reply(&mut self, id: &RawJson, answer: ClientAnswer) {
         match self {
             Self::Stdio(exchange) => exchange.reply(id, answer),
@@ -49,7 +51,8 @@ impl Sent {
         }
     }
 
-    /// The client has everything that was asked before it, and the call waits.
+    /// Parks the call: the client has all questions asked so far, and the call waits for their
+    /// answers.
     pub fn parked(&mut self, turn: InTurn) {
         match self {
             Self::Stdio(exchange) => exchange.parked(turn),

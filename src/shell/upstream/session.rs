@@ -1,13 +1,15 @@
-//! Sessions with upstreams (*lanes*): one process of an upstream, or one session with it, and the clients that may use
-//! it.
+//! Sessions with upstreams (*lanes*): a lane is one process of an upstream, or one session with it,
+//! for the clients that may use it.
 //!
-//! Every upstream has a main lane, which reads the lists. Legacy servers read their client's capabilities once. So each
-//! legacy HTTP server gets a lane for each legacy client, and one for each caller of stateless clients, with exactly
-//! that client's capabilities; `instance` does the same for processes. The first call opens a lane. It closes when its
-//! client is gone, or after 15 idle minutes (of a lazy upstream after its `idle-stop`, if that is shorter). A process that all clients share is offered forms and sampling if there
-//! can be only one caller, and nothing if there can be several.
+//! Every upstream has a main lane, which reads the lists. Legacy servers read their client's
+//! capabilities once. So each legacy HTTP server gets a lane for each legacy client, and one for
+//! each caller of stateless clients, with exactly that client's capabilities; `instance` does the
+//! same for processes. The first call opens a lane. The lane closes when its client is gone, or
+//! after 15 idle minutes (for a lazy upstream after its `idle-stop`, if that is shorter). A process
+//! that all clients share is offered forms and sampling if there can be only one caller, and
+//! nothing if there can be several.
 //!
-//! The lock guards the table of these lanes, one operation at a time.
+//! The lock guards the table of these lanes, for one operation at a time.
 
 use std::collections::HashMap;
 use std::ops::Deref;
@@ -41,57 +43,57 @@ pub(crate) use self::owner::Wants;
 pub(super) use self::owner::are_owned;
 use self::owner::{Key, Owned, Owner, place};
 
-/// Lanes of one upstream besides the main one: sessions cost little, processes much.
+/// Most lanes of one upstream besides the main one: sessions cost little, processes much.
 const MAX_SESSIONS: usize = 4096;
 const MAX_PROCESSES: usize = 32;
 /// How long an unused session is kept.
 const IDLE: Duration = Duration::from_secs(900);
-/// How often a session is looked at.
+/// How often a session is checked for being unused.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// Where the lists go that a lane reads, or why it ended.
+/// The receiver of the lists that a lane reads, or of the reason why it ended.
 pub(super) type ListsTo = mpsc::Sender<Result<Inventory, String>>;
 
 /// One process of an upstream, or one session with it.
 #[derive(Debug)]
 pub struct Lane {
     pub news: SessionNews,
-    /// The client capabilities that the server learns.
+    /// The client capabilities that the server is told.
     pub declared: Declared,
-    /// For lanes besides the main one.
+    /// The owner of the lane; `None` for the main lane.
     owner: Option<Owned>,
-    /// Of the upstream. It learns the state of the main lane, which is the upstream's.
+    /// The upstream's health, which follows the state of the main lane.
     health: Arc<Health>,
-    /// For lanes that read the lists besides the main one.
+    /// Set for lanes that read the lists, except the main one.
     lists_to: Option<ListsTo>,
     state: ArcSwap<LinkState>,
     changed: Notify,
-    /// A call wants the upstream started: a lazy one, or one that rests.
+    /// Fires when a call needs the upstream started: a lazy one, or one that waits between starts.
     pub wanted: Notify,
-    /// The operator wants a lazy upstream started.
+    /// True if the operator wants a lazy upstream started.
     ordered: AtomicBool,
-    /// Its lists have been read since it was started.
+    /// True if the lists have been read since the last start.
     pub listed: AtomicBool,
     pub restarts: AtomicU64,
-    /// Starts that have begun, see [`Self::begin`].
+    /// Number of starts that have begun, see [`Self::begin`].
     starts: AtomicU64,
-    /// When the last start began, in milliseconds of uptime, and how long the last good one took.
+    /// Uptime at the last start, and duration of the last successful start, in milliseconds.
     began: AtomicU64,
     took: AtomicU64,
-    /// Calls in flight or waiting for the link, parked calls and watched resources.
+    /// Number of calls in flight or waiting for the link, parked calls, and watched resources.
     users: AtomicUsize,
-    /// Milliseconds of uptime; in the future where a task may run on until then.
+    /// Time of the last use in milliseconds of uptime; in the future if a task may run until then.
     last_used: AtomicU64,
 }
 
-/// A session in use, which keeps it open.
+/// A use of a lane, which keeps the lane open.
 #[derive(Debug)]
 pub struct LaneUse(Arc<Lane>);
 
 impl LaneUse {
     fn new(lane: &Arc<Lane>) -> Self {
         lane.users.fetch_add(1, Ordering::Relaxed);
-        // See `Lane::rest`.
+        // Pairs with the fence in [`Lane::rest`].
         fence(Ordering::SeqCst);
         Self(Arc::clone(lane))
     }
@@ -151,7 +153,7 @@ impl Lane {
         }
     }
 
-    /// A lane of the gateway's own that reads the lists and carries no call.
+    /// Creates a lane of the gateway that reads the lists and carries no call.
     pub(super) fn listing(upstream: UpstreamName, declared: Declared, health: Arc<Health>, to: ListsTo) -> Arc<Self> {
         let owner = Owned { key: (Owner::Gateway, declared.kinds), client: None };
         let lane = Self { lists_to: Some(to), ..Self::new(upstream, declared, Arc::default(), Some(owner), health) };
@@ -163,12 +165,12 @@ impl Lane {
         self.lists_to.as_ref()
     }
 
-    /// Keeps the lane open.
+    /// Keeps the lane open as long as the returned value exists.
     pub fn take(self: &Arc<Self>) -> LaneUse {
         LaneUse::new(self)
     }
 
-    /// Whether this is the lane whose lists are for everyone.
+    /// Returns whether this is the main lane, whose lists are for everyone.
     pub fn is_main(&self) -> bool {
         self.owner.is_none()
     }
@@ -177,17 +179,18 @@ impl Lane {
         self.state.load_full()
     }
 
-    /// The starts that have begun, and a state that is no older than the last of them.
+    /// Returns the number of starts so far, and a state no older than the last of them.
     pub fn starts_and_state(&self) -> (u64, Arc<LinkState>) {
         let starts = self.starts.load(Ordering::Acquire);
         (starts, self.state())
     }
 
-    /// Resolves at the next change of state from now on.
+    /// Resolves at the next change of state after this call.
     pub fn state_changed(&self) -> impl Future<Output = ()> {
         self.changed.notified()
     }
 
+    /// Sets the state, in the health too for the main lane, and wakes waiting calls.
     pub fn set_state(&self, state: LinkState) {
         if self.is_main() {
             self.health.enter((&state).into());
@@ -201,23 +204,20 @@ impl Lane {
             (_, LinkState::Idle | LinkState::Ready(_) | LinkState::Down { .. } | LinkState::Stopped) => {}
         }
         self.state.store(Arc::new(state));
-        // Nothing that the server asked before is open any more.
+        // Questions that the server asked before are no longer open.
         self.news.turns.set(Gate::default());
         self.changed.notify_waiters();
     }
 
-    /// Begins a start: sets the state, then counts the start. A reader that loads the number first and the state second
-    /// ([`Self::starts_and_state`]) never takes the state before a start for its outcome.
+    /// Sets the state, then counts the start: [`Self::starts_and_state`] reads in reverse order.
     pub fn begin(&self) {
         self.set_state(LinkState::Starting);
         self.starts.fetch_add(1, Ordering::Release);
     }
 
-    /// Takes the link away so that the upstream can be stopped: from now on calls find it at rest and want it started.
-    /// `false` where the lane has a user or no link.
+    /// Takes the link away, so that calls ask for a start; `false` with a user or without a link.
     ///
-    /// A user is counted before it looks for the link, and users are counted here after the link is gone, so that at least one of
-    /// the two notices the other.
+    /// Users count themselves before they look for the link, so one of both notices the other.
     pub fn rest(&self) -> bool {
         let Some(link) = self.open_link() else { return false };
         self.set_state(LinkState::Idle);
@@ -229,40 +229,40 @@ impl Lane {
         unused
     }
 
-    /// Ends a rest of a lazy upstream that no call needs.
+    /// Starts a lazy upstream that no call needs.
     pub fn order(&self) {
         self.ordered.store(true, Ordering::Relaxed);
         self.wanted.notify_one();
     }
 
-    /// Whether a call or the operator wants it started. The operator is told so once.
+    /// Returns whether a call or the operator wants the lane started. Clears the operator's order.
     pub fn is_wanted(&self) -> bool {
         self.is_used() || self.ordered.swap(false, Ordering::Relaxed)
     }
 
-    /// Whether a call or watched resource uses it, or waits for it.
+    /// Returns whether a call or watched resource uses the lane, or waits for it.
     pub fn is_used(&self) -> bool {
         self.users.load(Ordering::Relaxed) > 0
     }
 
-    /// How long it has been unused; `None` while it is used.
+    /// Returns how long the lane has been unused; `None` while it is used.
     pub fn unused_for(&self) -> Option<Duration> {
         let last = Duration::from_millis(self.last_used.load(Ordering::Relaxed));
-        // The last user leaves its time before it goes.
+        // The last user stores the time before it leaves.
         (!self.is_used()).then(|| clock::uptime().saturating_sub(last))
     }
 
-    /// Counts as used for that long from now on.
+    /// Counts the lane as used for this long from now on.
     pub fn keep_for(&self, time: Duration) {
         self.last_used.fetch_max(clock::millis(clock::uptime() + time), Ordering::Relaxed);
     }
 
-    /// Was used when that other lane of the same upstream was.
+    /// Counts the lane as used when that other lane of the same upstream was.
     pub fn used_like(&self, other: &Self) {
         self.last_used.fetch_max(other.last_used.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
-    /// The way to the upstream, where it stands.
+    /// Returns the link if it is open.
     pub fn open_link(&self) -> Option<Link> {
         match &**self.state.load() {
             LinkState::Ready(link) if link.is_open() => Some(link.clone()),
@@ -274,8 +274,7 @@ impl Lane {
         }
     }
 
-    /// Waits for the way to the upstream, for its `start-wait`. Ends a rest of the upstream, and waits for no second start after
-    /// one that began meanwhile and failed.
+    /// Waits up to `start-wait` for the link. Starts a resting upstream, but not a second time.
     ///
     /// # Errors
     /// [`Reason::UpstreamDown`]: nothing was sent.
@@ -303,9 +302,9 @@ impl Lane {
         }
     }
 
-    /// Why no call is made that waits for the link: its server does not admit the gateway, so a start would fail like the last one.
+    /// Returns the failure of a call if the server rejects our credentials, as a start would too.
     fn unadmitted(&self, state: &LinkState) -> Option<Failure> {
-        // A client's own session that its server refused has stopped.
+        // A client's own session that its server refused is in the state `Stopped`.
         if !matches!(state, LinkState::Down { .. } | LinkState::Stopped) {
             return None;
         }
@@ -320,7 +319,7 @@ impl Lane {
         }
     }
 
-    /// Waits until a start has succeeded or failed, at most that long.
+    /// Waits until a start has succeeded or failed, at most this long.
     pub async fn started(&self, patience: Duration) {
         let until = clock::now() + patience;
         loop {
@@ -328,7 +327,7 @@ impl Lane {
             let (starts, state) = self.starts_and_state();
             match *state {
                 LinkState::Ready(_) | LinkState::Down { .. } | LinkState::Stopped => return,
-                // A lazy one may be at rest again.
+                // A lazy upstream may be at rest again.
                 LinkState::Idle if starts > 0 => return,
                 LinkState::Idle | LinkState::Starting => {}
             }
@@ -338,12 +337,12 @@ impl Lane {
         }
     }
 
-    /// The refusal of a call while the upstream starts; `None` while it does not.
+    /// Returns the refusal of a call while the upstream starts; `None` while it does not.
     pub fn starting(&self, spec: &Upstream) -> Option<Failure> {
         matches!(*self.state(), LinkState::Starting).then(|| self.late(spec))
     }
 
-    /// The upstream still starts, and takes as long as the last time, or its `start-timeout`.
+    /// Creates the failure during a start, with the wait that the last start suggests.
     fn late(&self, spec: &Upstream) -> Failure {
         let LinkState::Starting = *self.state() else { return self.down(Duration::from_secs(5)) };
         let millis = |time: &AtomicU64| Duration::from_millis(time.load(Ordering::Relaxed));
@@ -356,8 +355,8 @@ impl Lane {
         Failure::new(Reason::UpstreamDown, Executed::No, detail).retry_after(left.max(Duration::from_secs(1)))
     }
 
-    /// The next start is due in so long. A call that comes before makes it due at once, so one that failed by chance is soon worth
-    /// another.
+    /// Creates the failure for an upstream whose next start is due after `retry`. A call that comes
+    /// earlier makes it due at once, so a retry is worthwhile soon if the failure was by chance.
     fn down(&self, retry: Duration) -> Failure {
         let lasts = self.health.remedy().is_some();
         let retry = if lasts { retry } else { retry.min(Duration::from_secs(5)) };
@@ -365,7 +364,7 @@ impl Lane {
         Failure::new(Reason::UpstreamDown, Executed::No, detail).retry_after(retry.max(Duration::from_secs(1)))
     }
 
-    /// Waits until a call may pass that has waited so long for a slot.
+    /// Waits for the turn of a call that has waited this long for a slot.
     ///
     /// # Errors
     /// [`Reason::Busy`]: nothing was sent.
@@ -391,7 +390,7 @@ impl Lane {
         self.keep_for(Duration::ZERO);
     }
 
-    /// Whether its owner is gone, or it was unused for longer than that.
+    /// Returns whether the owner is gone, or the lane was unused for longer than `idle`.
     fn is_over(&self, idle: Duration) -> bool {
         let Some(unused) = self.unused_for() else { return false };
         let client = self.owner.as_ref().and_then(|owner| owner.client.as_ref());
@@ -399,7 +398,7 @@ impl Lane {
         gone || unused > idle
     }
 
-    /// Waits until the session is of no use any more.
+    /// Waits until the lane is no longer needed.
     pub async fn over(&self, spec: &ArcSwap<Upstream>) {
         loop {
             let spec = spec.load_full();
@@ -416,17 +415,17 @@ impl Lane {
 #[derive(Debug)]
 pub struct Lanes {
     table: Mutex<HashMap<Key, Arc<Lane>, RandomState>>,
-    /// The conduct of the upstream's items, on all of its lanes.
+    /// Knowledge about items that ask questions, for all lanes of the upstream.
     askers: Arc<Askers>,
     health: Arc<Health>,
 }
 
-/// The lane that a call takes.
+/// The lane that a call uses.
 #[derive(Debug)]
 pub enum Choice {
     Main,
     Owned(LaneUse),
-    /// A new session, which the caller has to open.
+    /// A new lane, which the caller has to open.
     New(Arc<Lane>, LaneUse),
 }
 
@@ -439,16 +438,16 @@ impl Lanes {
         self.table.lock().len()
     }
 
-    /// The lane of this client where there is one; `Some(None)` stands for the main lane.
+    /// Finds the lane of this client if it exists; `Some(None)` stands for the main lane.
     pub fn find(&self, spec: &Upstream, agreed: Agreed, wants: &Wants) -> Option<Option<LaneUse>> {
         let Some((key, _)) = place(spec, agreed, wants) else { return Some(None) };
         self.table.lock().get(&key).map(|lane| Some(lane.take()))
     }
 
-    /// The lane for a call of this client.
+    /// Chooses the lane for a call of this client, and creates it if needed.
     ///
     /// # Errors
-    /// [`Reason::Busy`] when there are too many.
+    /// [`Reason::Busy`] if there are too many lanes.
     pub fn choose(&self, spec: &Upstream, agreed: Agreed, wants: &Wants) -> Result<Choice, Failure> {
         let Some((key, client)) = place(spec, agreed, wants) else { return Ok(Choice::Main) };
         let declared = Declared::new(wants.offered, &spec.roots);
@@ -470,12 +469,12 @@ impl Lanes {
         Ok(Choice::New(lane, used))
     }
 
-    /// Ends a lane that failed: the next call opens another one.
+    /// Removes a lane that failed: the next call opens another one.
     pub fn close(&self, lane: &Arc<Lane>) {
         Self::remove(&mut self.table.lock(), lane);
     }
 
-    /// Ends an unused session; `false` if a call uses it meanwhile.
+    /// Removes an unused lane. Returns `false` if a call uses it meanwhile.
     pub fn close_unused(&self, lane: &Arc<Lane>) -> bool {
         let mut table = self.table.lock();
         // Users come through the table, so none can come now.
@@ -491,7 +490,7 @@ impl Lanes {
         if table.get(key).is_some_and(|current| Arc::ptr_eq(current, lane)) {
             table.remove(key);
         }
-        // A call that waits for it must not wait any longer.
+        // A call must not wait for the lane any longer.
         lane.set_state(LinkState::Stopped);
     }
 }

@@ -1,4 +1,5 @@
-//! Notifications of a server outside of calls, and the clients that get them; the turns of its calls.
+//! Routes notifications that a server sends outside of calls to the client that gets them. Also
+//! holds the state by which the calls of a session take turns.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,21 +15,22 @@ use crate::upstream::turns::Turns;
 use crate::upstream::updates::Updates;
 use crate::wire::message::Notification;
 
-/// Notifications that may wait for a client; with more, the oldest give way.
+/// Most notifications that may wait for a client; beyond that, the oldest are dropped.
 const MAX_NOTICES: usize = 64;
 
-/// One client below its caller: a legacy session or one connection by pipe. Lanes end with it.
+/// One client of a caller: a legacy session or one connection by pipe. Its lanes end with it.
 #[derive(Debug)]
 pub struct ClientTag {
     number: u64,
-    /// Notifications of servers on this client's own sessions outside of its calls, with the server.
+    /// Notifications that servers sent on this client's own sessions outside of its calls, with the
+    /// server's name.
     notices: Mutex<VecDeque<(UpstreamName, Notification)>>,
     noticed: Notify,
-    /// The pages of tools that it was given lately.
+    /// The pages of tool lists that the client was given lately.
     pub shown: Mutex<Shown>,
 }
 
-/// The next number for a session, a pipe or a connection; unique within this process.
+/// Returns the next number for a session, a pipe or a connection; unique within this process.
 pub(crate) fn fresh_number() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)
@@ -40,11 +42,12 @@ impl ClientTag {
         Arc::new(Self { number, notices: Mutex::default(), noticed: Notify::new(), shown: Mutex::default() })
     }
 
-    /// Unique within this process.
+    /// Returns the client's number, unique within this process.
     pub const fn number(&self) -> u64 {
         self.number
     }
 
+    /// Queues a notification for the client; drops the oldest if there are too many.
     fn tell(&self, upstream: &UpstreamName, notice: Notification) {
         let mut notices = self.notices.lock();
         if notices.len() >= MAX_NOTICES {
@@ -54,7 +57,7 @@ impl ClientTag {
         self.noticed.notify_one();
     }
 
-    /// The next notification that belongs to no call. Cancel-safe.
+    /// Waits for the next notification that belongs to no call. Cancel-safe.
     pub async fn next(&self) -> (UpstreamName, Notification) {
         loop {
             let next = self.notices.lock().pop_front();
@@ -66,11 +69,11 @@ impl ClientTag {
     }
 }
 
-/// Where the news of one session go.
+/// Destinations for the news of one session with an upstream.
 #[derive(Clone, Debug)]
 pub struct SessionNews {
     pub upstream: UpstreamName,
-    /// Of sessions besides the main one.
+    /// The client that owns this session; `None` for the main session.
     client: Option<Weak<ClientTag>>,
     pub turns: Arc<Turns>,
     pub updates: Arc<Updates>,
@@ -81,7 +84,7 @@ impl SessionNews {
         Self { upstream, client, turns: Arc::new(Turns::new(askers)), updates: Arc::default() }
     }
 
-    /// Passes on what the server says outside of calls, where the session is one client's own.
+    /// Passes a notification outside of calls on, if the session belongs to one client.
     pub fn tell(&self, notice: Notification) {
         if let Some(client) = self.client.as_ref().and_then(Weak::upgrade) {
             client.tell(&self.upstream, notice);

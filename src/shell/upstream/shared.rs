@@ -1,4 +1,4 @@
-//! Work that is done once for all that wait for it, and to its end whoever of them goes away.
+//! Runs one future for several waiters. It completes even if all of them are dropped.
 
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Shared};
@@ -8,20 +8,20 @@ use tokio_util::sync::CancellationToken;
 use crate::base::task_group::TaskGroup;
 use crate::upstream::answer::HttpError;
 
-/// The outcome of the work, to be waited for.
+/// A handle to wait for the outcome.
 pub(crate) type Work = Shared<BoxFuture<'static, Result<(), HttpError>>>;
 
-/// Work of one kind, of which one piece at most is under way.
+/// A slot for work of one kind, of which at most one piece is under way.
 #[derive(Debug, Default)]
 pub(crate) struct OneAtATime(Mutex<Option<Work>>);
 
 impl OneAtATime {
-    /// Whether a piece is under way.
+    /// Returns whether work is under way.
     pub(crate) fn is_under_way(&self) -> bool {
         self.0.lock().as_ref().is_some_and(|work| work.peek().is_none())
     }
 
-    /// The work that is under way, or else this one.
+    /// Joins the work that is under way, or else starts this work in a task of its own.
     pub(crate) fn join(
         &self,
         (tasks, stop): (&TaskGroup, &CancellationToken),

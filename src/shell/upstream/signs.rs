@@ -1,4 +1,4 @@
-//! Signs of life of an upstream behind a URL, as its calls see them.
+//! Signs of life of an upstream behind a URL, as the results of its calls show them.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Instant;
@@ -7,17 +7,17 @@ use tokio::sync::Notify;
 
 use crate::base::clock;
 
-/// Answers with HTTP status 5xx in a row that are a doubt.
+/// Number of answers with HTTP status 5xx in a row that raise a doubt.
 const FAILING: u32 = 3;
 
-/// Signs of life, or none.
+/// The latest signs of life, and whether one is wanted.
 #[derive(Debug, Default)]
 pub(super) struct Signs {
-    /// There was no connection to it, and no answer since.
+    /// True if the last attempt to connect failed.
     unreachable: AtomicBool,
     /// Calls in a row that were answered with HTTP status 5xx.
     failing: AtomicU32,
-    /// A sign of life is wanted.
+    /// True while a sign of life is wanted.
     in_doubt: AtomicBool,
     doubts: Notify,
 }
@@ -27,12 +27,12 @@ impl Signs {
         self.unreachable.load(Ordering::Relaxed)
     }
 
-    /// Whether that is news.
+    /// Records that no connection could be made. Returns whether that is new.
     pub(super) fn unreached(&self) -> bool {
         !self.unreachable.swap(true, Ordering::Relaxed)
     }
 
-    /// It has answered. Whether it could not be reached before.
+    /// Records an answer. Returns whether the server could not be reached before.
     pub(super) fn answered(&self) -> bool {
         if self.failing.load(Ordering::Relaxed) != 0 {
             self.failing.store(0, Ordering::Relaxed);
@@ -40,18 +40,19 @@ impl Signs {
         self.is_unreachable() && self.unreachable.swap(false, Ordering::Relaxed)
     }
 
-    /// It has answered with HTTP status 5xx. Whether it has done nothing else for some calls.
+    /// Records an answer with HTTP status 5xx. Returns whether it is the third in a row, or the
+    /// sixth and so on.
     pub(super) fn fails(&self) -> bool {
         (self.failing.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(FAILING)
     }
 
-    /// Wants a sign of life.
+    /// Asks for a sign of life.
     pub(super) fn doubt(&self) {
         self.in_doubt.store(true, Ordering::Relaxed);
         self.doubts.notify_one();
     }
 
-    /// Waits until there is a doubt, and then until that time. Cancel-safe.
+    /// Waits until there is a doubt, and then until `not_before`. Cancel-safe.
     pub(super) async fn doubted(&self, not_before: Instant) {
         while !self.is_in_doubt() {
             self.doubts.notified().await;
@@ -63,7 +64,7 @@ impl Signs {
         self.in_doubt.load(Ordering::Relaxed)
     }
 
-    /// It is asked: what calls see from here on is another doubt.
+    /// Clears the doubt, because the server is being asked: later errors raise a new one.
     pub(super) fn settle(&self) {
         self.in_doubt.store(false, Ordering::Relaxed);
     }

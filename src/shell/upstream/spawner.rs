@@ -1,4 +1,4 @@
-//! Starts upstreams and opens sessions with them.
+//! Everything that is needed to start upstreams and to open sessions with them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,14 +20,16 @@ use crate::upstream::login_parts::LoginParts;
 use crate::upstream::owner::Marks;
 use crate::wire::frame::Bounds;
 
-/// How much is taken from upstreams. Clones share the bounds, which a reload may change: those of bytes hold for the next
-/// answer over HTTP, and all of them from an upstream's next start on.
+/// The limits for messages from upstreams. Clones share the limits, which a reload may change:
+/// limits in bytes apply to the next answer over HTTP, and all limits apply from an upstream's next
+/// start on.
 #[derive(Clone, Debug)]
 pub struct Intake {
     pub budget: Arc<Budget>,
     measure: Arc<Measure>,
 }
 
+/// The limits that a reload may change.
 #[derive(Debug, Default)]
 struct Measure {
     bytes: AtomicUsize,
@@ -49,18 +51,18 @@ impl Intake {
         nodes.store(limits.upstream_nodes, Ordering::Relaxed);
     }
 
-    /// Longest line of a child and longest body or event of an HTTP answer.
+    /// Returns the most bytes of a child's line, or of a body or event in an HTTP answer.
     pub fn max_message_bytes(&self) -> usize {
         self.measure.bytes.load(Ordering::Relaxed)
     }
 
-    /// Depth and number of values of each message.
+    /// Returns the limits for depth and number of values of each message.
     fn bounds(&self) -> Bounds {
         let Measure { depth, nodes, .. } = &*self.measure;
         Bounds { depth: depth.load(Ordering::Relaxed), nodes: nodes.load(Ordering::Relaxed) }
     }
 
-    /// Hears the upstream of that name.
+    /// Creates the parser for messages of the upstream with this name.
     pub fn ear(&self, upstream: &UpstreamName) -> Ear {
         let budget = Arc::clone(&self.budget);
         Ear::new(upstream.as_str(), self.bounds(), move |bytes| budget.count(bytes))
@@ -70,26 +72,27 @@ impl Intake {
 /// The parts needed to open a session.
 #[derive(Clone, Debug)]
 pub struct Spawner {
-    /// Ends with the upstream.
+    /// Fires when the upstream is stopped.
     pub stop: CancellationToken,
     pub tasks: TaskGroup,
     pub http: HttpClient,
     pub intake: Intake,
     pub logins: LoginParts,
-    /// Whether others than the local user can call.
+    /// True if callers other than the local user are possible.
     pub many_callers: bool,
-    /// How long the end of a process may take.
+    /// Time limits for the end of a process.
     pub times: StopTimes,
-    /// Who starts processes.
+    /// Creates the marks of processes.
     pub marks: Marks,
-    /// Stands before each start.
+    /// Decides before each start whether the launch is allowed.
     pub gate: Arc<LaunchGate>,
-    /// Places for programs that start.
+    /// Slots for programs that are starting.
     pub starts: Slots,
 }
 
 impl Spawner {
-    /// The client capabilities of the main session. A shared process may only ask if there can be only one caller.
+    /// Returns the client capabilities of the main session. A shared process may ask questions only
+    /// if there can be only one caller.
     pub fn declared(&self, spec: &Upstream) -> Declared {
         if spec.is_shared_process() && !self.many_callers {
             Declared::new(Kinds { form: true, url: true, sampling: true, roots: true, ..Kinds::default() }, &spec.roots)

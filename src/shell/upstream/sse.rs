@@ -1,5 +1,6 @@
-//! The HTTP+SSE transport of 2024-11-05 towards an upstream: one event stream brings every message, each of ours is posted to the
-//! endpoint that the stream names first. Both become a duplex of lines, over which [`super::stdio`] does the rest.
+//! The HTTP+SSE transport of 2024-11-05 towards an upstream: one event stream carries every message
+//! from the server, and each of ours is posted to the endpoint that the stream names first. Both
+//! become a pair of line streams, over which [`super::stdio`] does the rest.
 //!
 //! Source: MCP 2024-11-05, basic/transports, "HTTP with SSE".
 
@@ -36,21 +37,22 @@ use crate::wire::raw::RawJson;
 use crate::wire::sse::{SseDecoder, SseError, SseEvent};
 use crate::wire::unreadable::Unreadable;
 
-/// Bytes that wait in each direction between the transport and the protocol.
+/// Bytes that may wait in each direction between the transport and the protocol.
 const PIPE_BYTES: usize = 64 * 1024;
-/// How long the upstream may take to accept a notification, for which everything after it waits: `initialized` comes first.
+/// How long the upstream may take to accept a notification, for which all later messages wait:
+/// `initialized` comes first.
 const POST_TIME: Duration = Duration::from_secs(30);
-/// How long messages after a request wait for its POST, so that a cancellation finds its call. Some servers answer the
-/// POST only after handling the request, and other calls must not wait for that.
+/// How long messages after a request wait for its POST, so that a cancellation finds its call. Some
+/// servers answer the POST only after handling the request, and other calls must not wait for that.
 const GRACE: Duration = Duration::from_millis(20);
-/// How long a server may take to open a stream when calls find no answer, and the time between two looks.
+/// Time limit for opening another stream to check the server, when calls get no answer.
 const LOOK_TIME: Duration = Duration::from_secs(5);
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// POSTs without an answer at once; with more the protocol's side waits.
+/// Most POSTs without an answer; beyond that, the protocol's side waits.
 const MAX_POSTS: usize = 1024;
 
-/// Serves one stream's worth of the upstream, which may take so long to start.
+/// Serves the upstream until its stream ends. `limit` is the time for the start.
 pub(crate) async fn serve(context: &Context, remote: &Arc<Remote>, limit: Duration) -> Run {
     let started = clock::now();
     let spec = context.handle.spec.load_full();
@@ -71,11 +73,11 @@ pub(crate) async fn serve(context: &Context, remote: &Arc<Remote>, limit: Durati
     let left = limit.saturating_sub(clock::now().duration_since(started));
     let (near, far) = duplex(PIPE_BYTES);
     let (reader, writer) = split(near);
-    // A server of 2024-11-05 knows `initialize` and nothing else.
+    // A server of 2024-11-05 knows `initialize` and no newer question.
     let (refused, refusals) = mpsc::channel(MAX_POSTS);
     let talk = converse(context, (EraHint::Legacy, left), writer, reader, Some(refusals));
     let max_message_bytes = context.spawner.intake.max_message_bytes();
-    // A call ends after its hard limit, and so does what may be said about it.
+    // A call ends after its hard limit, so no POST about it needs to last longer.
     let budget = Arc::clone(&context.spawner.intake.budget);
     let outbox = Outbox {
         remote: Arc::clone(remote),
@@ -98,7 +100,7 @@ pub(crate) async fn serve(context: &Context, remote: &Arc<Remote>, limit: Durati
     let (ended, served) = loop {
         tokio::select! {
             ended = &mut talk => break ended,
-            // The conversation reads what came before this, then the end.
+            // The conversation reads everything that was received before, then the end.
             why = &mut carry, if lost.is_none() => lost = Some(why),
         }
     };
@@ -108,8 +110,9 @@ pub(crate) async fn serve(context: &Context, remote: &Arc<Remote>, limit: Durati
     Run { why: lost.unwrap_or(ended.why), next: None, served }
 }
 
-/// Looks for the server whenever calls find no answer, with another stream for a moment: a server that is busy with one client
-/// may still open streams. Returns why it is gone; one that does not answer is shown as down, and its calls go on.
+/// Checks the server whenever calls get no answer, by opening another stream for a moment: a server
+/// that is busy with one client may still open streams. Returns the reason if the server is gone.
+/// A server that does not answer is shown as down, while its calls continue.
 async fn watch(context: &Context, remote: &Remote) -> String {
     let health = &context.handle.health;
     if !context.lane.is_main() {
@@ -131,7 +134,7 @@ async fn watch(context: &Context, remote: &Remote) -> String {
             Err(_) => Some("GET is not answered, like calls before it".to_owned()),
         };
         if let Some(why) = why {
-            // Which asks for the next look.
+            // This also asks for the next check.
             health.unreached(&why);
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
@@ -162,7 +165,7 @@ async fn open(context: &Context, remote: &Remote) -> Result<(Events, Uri), Strin
     if let Some(why) = coded(response.headers()) {
         return Err(format!("GET: {why}"));
     }
-    // Its own address, after a redirect.
+    // The address of the stream, after a redirect.
     let base = Url::parse(&remote.address().to_string()).unwrap_or_else(|_| remote.url.clone());
     let decoder = SseDecoder::new(context.spawner.intake.max_message_bytes());
     let room = Room::shared(&context.spawner.intake.budget);
@@ -182,7 +185,8 @@ async fn open(context: &Context, remote: &Remote) -> Result<(Events, Uri), Strin
     }
 }
 
-/// Where messages are to be posted. Another origin would get the credentials that are meant for the configured one.
+/// Returns the address for POSTs. Another origin is refused, because it would get the credentials
+/// for the configured one.
 fn endpoint(stream: &Url, named: &str) -> Result<Uri, String> {
     let mut url = stream.join(named).map_err(|error| format!("its endpoint event holds no URL ({error})"))?;
     if url.origin() != stream.origin() || !url.username().is_empty() || url.password().is_some() {
@@ -195,35 +199,37 @@ fn endpoint(stream: &Url, named: &str) -> Result<Uri, String> {
     url.as_str().parse().map_err(|_| "its endpoint event holds no HTTP URI".to_owned())
 }
 
-/// The upstream's stream.
+/// The event stream of the upstream.
 struct Events {
     body: AnswerBody,
     decoder: SseDecoder,
-    /// For the event that is being read, or of which so much has not gone through the pipe.
+    /// Room for the event that is being read, or for the part of the last one that has not passed
+    /// the pipe.
     room: Room,
-    /// What there may be no room for.
+    /// The next piece of the body, held back until the budget has room for it.
     next: Option<Bytes>,
 }
 
-/// Why an event was dropped.
+/// The reason why an event was dropped.
 enum Dropped {
-    /// Over the limit, or without room; with its start.
+    /// The event is over the limit or has no room; with its beginning.
     TooLarge(Bytes),
-    /// With the line that is no text.
+    /// The event is not UTF-8; with the offending line.
     NotText(Bytes),
 }
 
 impl Events {
-    /// So many bytes of the last event are still to go through the pipe. Its other end takes room for what it gets, and a
-    /// message must not take it twice.
+    /// Sets the bytes of the last event that still have to pass the pipe. The other end takes room
+    /// for the bytes it gets, and no message must take room twice.
     fn passing(&mut self, left: usize) {
         self.room.set(left + self.decoder.held());
     }
 
-    /// The next event, or the one that had to be dropped. It has room until the next one is asked for.
+    /// Waits for the next event, or for one that had to be dropped. The event has room until the
+    /// next one is awaited.
     ///
     /// # Errors
-    /// The stream has ended, and why.
+    /// The reason why the stream has ended.
     async fn next(&mut self) -> Result<Result<SseEvent, Dropped>, String> {
         loop {
             match self.decoder.next_event() {
@@ -247,11 +253,11 @@ impl Events {
                 };
             }
             let arrived = self.next.as_ref().map_or(0, Bytes::len);
-            // The start of a dropped event is needed, since it names the call that it answers.
+            // The beginning of a dropped event is needed, since it names the call that it answers.
             let begun = self.decoder.held() > 0;
             let room = if begun { self.room.grow_to(self.decoder.held() + arrived).await } else { Ok(()) };
             if let Some(data) = self.next.take() {
-                // What is dropped is skipped to its end without being kept.
+                // A dropped event is skipped to its end without being kept.
                 let start = room.is_err().then(|| self.decoder.discard());
                 self.decoder.push(data);
                 if let Some(start) = start {
@@ -262,7 +268,7 @@ impl Events {
     }
 }
 
-/// Makes a line of each message until the stream ends. Returns why it did.
+/// Turns each message into a line until the stream ends. Returns the reason for the end.
 async fn hear(mut events: Events, mut lines: impl AsyncWrite + Unpin, max_message_bytes: usize) -> String {
     loop {
         let written = match events.next().await {
@@ -273,8 +279,8 @@ async fn hear(mut events: Events, mut lines: impl AsyncWrite + Unpin, max_messag
             }
             Ok(Ok(event)) => on_one_line(&event.data, &mut lines, |left| events.passing(left)).await,
             Ok(Err(Dropped::TooLarge(start))) => oversize(&start, &mut lines, max_message_bytes).await,
-            // No message, which the other side finds too: it looks whose answer it is, and names
-            // it.
+            // The line is no message, which the other side notices too: it finds the call that was
+            // answered, and reports the line.
             Ok(Err(Dropped::NotText(line))) => on_one_line(&line, &mut lines, |left| events.passing(left)).await,
         };
         if written.is_err() {
@@ -283,7 +289,7 @@ async fn hear(mut events: Events, mut lines: impl AsyncWrite + Unpin, max_messag
     }
 }
 
-/// Writes the data of an event as one line, and says how many bytes are left as it goes.
+/// Writes the data of an event as one line, and reports the bytes left as it progresses.
 async fn on_one_line(
     data: &[u8],
     lines: &mut (impl AsyncWrite + Unpin),
@@ -296,7 +302,7 @@ async fn on_one_line(
             left -= 1;
         }
         for piece in part.chunks(PIPE_BYTES / 2) {
-            // Given back before the other end can want it.
+            // The room is released before the other end can need it.
             left -= piece.len();
             passing(left);
             lines.write_all(piece).await?;
@@ -305,7 +311,8 @@ async fn on_one_line(
     lines.write_all(b"\n").await
 }
 
-/// Passes an event on that was dropped for its size: as a line over the limit, so that the calls that it may be of are told.
+/// Passes on an event that was dropped for its size, as a line over the limit, so that the calls
+/// that it may answer fail.
 async fn oversize(
     start: &[u8],
     lines: &mut (impl AsyncWrite + Unpin),
@@ -317,35 +324,36 @@ async fn oversize(
     lines.write_all(b"\n").await
 }
 
-/// The way to the upstream.
+/// The sender of messages to the upstream.
 struct Outbox {
     remote: Arc<Remote>,
     endpoint: Uri,
-    /// How long a request's POST may stay unanswered.
+    /// How long the POST of a request may stay unanswered.
     patience: Duration,
     budget: Arc<Budget>,
-    /// Requests that the server did not take.
+    /// Requests that the server did not accept.
     refused: mpsc::Sender<Refused>,
     handle: Arc<Handle>,
 }
 
-/// Whether an answer to a POST is about its message alone, and not about the session.
+/// Returns whether an answer to a POST is about its message alone, and not about the session.
 fn is_of_one_message(status: StatusCode) -> bool {
     let of_one = [StatusCode::REQUEST_TIMEOUT, StatusCode::PAYLOAD_TOO_LARGE, StatusCode::TOO_MANY_REQUESTS];
     status.is_server_error() || of_one.contains(&status)
 }
 
-/// What depends on a message, where its POST is refused.
+/// The part of a session that depends on a message, if its POST is refused.
 enum Stake {
-    /// The session: the handshake, and bytes that are no message.
+    /// The whole session: for the handshake, and for bytes that are no message.
     All,
-    /// The request of that id.
+    /// The request with this id.
     Request(RawJson),
-    /// Itself alone: a notification, or an answer to the server.
+    /// Only the message itself: a notification, or an answer to the server.
     Nothing,
 }
 
 impl Stake {
+    /// Determines what depends on a message.
     fn of(message: Option<&Message>) -> Self {
         match message {
             Some(Message::Request(request)) if request.method != "initialize" => {
@@ -358,7 +366,7 @@ impl Stake {
     }
 }
 
-/// Posts each line until one is not taken. Returns why it ended.
+/// Posts each line until one is not accepted. Returns the reason for the end.
 async fn tell(outbox: Outbox, lines: impl AsyncRead + Unpin) -> String {
     let mut lines = BufReader::new(lines);
     let mut line = Vec::new();
@@ -389,7 +397,8 @@ async fn tell(outbox: Outbox, lines: impl AsyncRead + Unpin) -> String {
 }
 
 impl Outbox {
-    /// Posts one message. The answer says no more than that it was taken; where it was not, the error ends the session.
+    /// Posts one message. The answer only says whether it was accepted. An error ends the session,
+    /// unless it concerns this message alone.
     async fn post(&self, message: Bytes, stake: Stake, patience: Duration) -> Result<(), String> {
         let request = self.remote.request(Method::POST, &self.endpoint, message);
         match tokio::time::timeout(patience, self.remote.send(request)).await {
@@ -403,7 +412,7 @@ impl Outbox {
                 let error = HttpError::Status(status);
                 self.handle.health.unanswered(&error);
                 if let Stake::Request(id) = stake {
-                    // A conversation that is over has no call that could be told.
+                    // If the conversation is over, no call is left that could fail.
                     let _over =
                         self.refused.send(Refused { id, failure: failure(&self.handle.name, &error, None) }).await;
                 }

@@ -1,4 +1,4 @@
-//! How a server behind a URL takes the gateway's credentials.
+//! The verdict of a server behind a URL on the gateway's credentials.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -10,19 +10,20 @@ use crate::telemetry::upstream_state::UpstreamState;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::FromRepr)]
 #[repr(u8)]
 pub enum Standing {
-    /// The server looks at messages.
+    /// The server accepts the credentials and processes messages.
     #[default]
     Admitted,
-    /// It asks for a login, and the gateway has none.
+    /// The server requires a login, and the gateway has none.
     NeedsLogin,
-    /// The login that the gateway had is not good any more.
+    /// The gateway's login is no longer valid.
     LoginExpired,
-    /// It refuses the credential of the configuration, or asks for one without saying how to get it.
+    /// The server refuses the credential of the configuration, or wants one without saying how to
+    /// get it.
     Refused,
 }
 
 impl Standing {
-    /// The state of the upstream that follows; `None` where the connection decides.
+    /// Returns the resulting state of the upstream; `None` if the connection decides it.
     pub const fn state(self) -> Option<UpstreamState> {
         match self {
             Self::Admitted => None,
@@ -32,13 +33,13 @@ impl Standing {
         }
     }
 
-    /// Whether a login ends it.
+    /// Returns whether a login would help.
     pub fn awaits_login(self) -> bool {
         self.state().is_some_and(UpstreamState::wants_login)
     }
 }
 
-/// The failure of a call whose upstream, of that name, waits for a login.
+/// Creates the failure of a call whose upstream waits for a login.
 pub(crate) fn needs_login(upstream: &UpstreamName) -> Failure {
     let detail = format!(
         "The server `{upstream}` wants a login, which only the operator of headend can give. The call was not made. \
@@ -48,7 +49,7 @@ pub(crate) fn needs_login(upstream: &UpstreamName) -> Failure {
     Failure { login, ..Failure::new(Reason::NeedsLogin, Executed::No, detail) }
 }
 
-/// A standing that many tasks see.
+/// A standing that tasks share.
 #[derive(Debug, Default)]
 pub(crate) struct SharedStanding(AtomicU8);
 
@@ -57,7 +58,7 @@ impl SharedStanding {
         Standing::from_repr(self.0.load(Ordering::Relaxed)).unwrap_or_default()
     }
 
-    /// Returns the standing of before.
+    /// Sets the standing and returns the previous one.
     pub(crate) fn swap(&self, standing: Standing) -> Standing {
         Standing::from_repr(self.0.swap(standing as u8, Ordering::Relaxed)).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! The stderr of a child process, read to its end.
+//! Reads the stderr of a child process to its end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +13,11 @@ use crate::upstream::logbook::Origin;
 use crate::wire::lines::{Line, LineDecoder};
 
 const STDERR_LINE_BYTES: usize = 4096;
-/// Log lines of one child in a second; further lines are counted.
+/// Most lines of one child that are logged each second; further lines are counted.
 const STDERR_LINES_PER_SECOND: u32 = 50;
 
-/// Reads a child's stderr to its end, so that the child never blocks on it; logs what fits the rate.
+/// Reads a child's stderr to its end, so that the child never blocks on it. Logs lines within the
+/// rate, and keeps the last ones without secrets.
 pub(super) async fn drain(health: Arc<Health>, stderr: impl AsyncRead + Unpin, words: LastWords) {
     let (mut stderr, upstream) = (stderr, health.upstream());
     let mut decoder = LineDecoder::new(STDERR_LINE_BYTES);

@@ -1,5 +1,5 @@
-//! The task of one connection that speaks in lines, which is a stdio child's above all: [`Peer`] over two pipes. It never waits
-//! for a client.
+//! The task of one connection over lines, which is usually a child's stdin and stdout: it runs a
+//! [`Peer`] over two pipes. It never waits for a client.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -37,18 +37,18 @@ use crate::wire::quirk::Quirk;
 use crate::wire::raw::RawJson;
 use crate::wire::unreadable::Unreadable;
 
-/// Bytes that may wait to be written to a child before its calls wait in their channel.
+/// Bytes that may wait to be written to a child before further calls wait in their channel.
 const OUT_HIGH_WATER: usize = 1 << 20;
-/// A child that reads nothing for so long, while bytes wait for it, is broken.
+/// A child that reads nothing for this long, while bytes wait for it, counts as broken.
 const WRITE_STALL: Duration = Duration::from_secs(10);
 const READ_CHUNK: usize = 32 * 1024;
-/// So many lines that are no messages within [`GARBAGE_WINDOW`] and the child is started anew.
+/// Number of lines without a message within [`GARBAGE_WINDOW`] after which the child is restarted.
 const GARBAGE_LIMIT: u32 = 100;
 const GARBAGE_WINDOW: Duration = Duration::from_secs(10);
-/// Why the beginning of a line is no message.
+/// The reason why the beginning of a line is no message.
 const UNFINISHED: &str = "a line without its end (a line feed)";
 
-/// The way to a running child. Cheap to clone.
+/// A sender of calls to a running child. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct StdioLink {
     pub agreed: Agreed,
@@ -56,31 +56,31 @@ pub struct StdioLink {
     signals: mpsc::UnboundedSender<Signal>,
     keys: Arc<AtomicU64>,
     budget: Arc<Budget>,
-    /// The level that the server was asked for.
+    /// The log level that the server was asked for.
     pub logs: Arc<LogSwitch>,
 }
 
 impl StdioLink {
-    /// Hands a call to the child's task.
+    /// Sends a call to the child's task.
     pub fn call(&self, outgoing: Outgoing) -> StdioExchange {
         let key = self.keys.fetch_add(1, Ordering::Relaxed);
         let (party, budget, signals) = (outgoing.party.clone(), Arc::clone(&self.budget), self.signals.clone());
         let (port, exchange) = stdio_call(key, party, outgoing.wants(), budget, signals);
-        // The channel has room for as many calls as a connection can have; when it is full, the port is dropped and the exchange
-        // says that nothing was sent.
+        // The channel has room for as many calls as a connection can have. If it were full, the
+        // port would be dropped, and the exchange would report that nothing was sent.
         if let Err(TrySendError::Closed(Command { outgoing, port })) = self.calls.try_send(Command { outgoing, port }) {
             port.unsent(outgoing);
         }
         exchange
     }
 
-    /// Whether the child's task takes calls.
+    /// Returns whether the child's task accepts calls.
     pub fn is_open(&self) -> bool {
         !self.calls.is_closed()
     }
 }
 
-/// Messages of the task to the lifecycle around it.
+/// News from the task, for the code that runs it.
 #[derive(Debug)]
 pub(crate) enum StdioNews {
     Ready(StdioLink),
@@ -88,9 +88,9 @@ pub(crate) enum StdioNews {
     /// How the last reading of a list ended.
     List(List, Option<Trouble>),
     Fault(Fault),
-    /// A message broke the protocol and was read all the same.
+    /// A message broke the protocol but could be read.
     Quirk(Quirk),
-    /// A line is no message.
+    /// A line that is no message.
     Unreadable(Unreadable),
     Gate(Gate),
     Learned(Lesson),
@@ -98,36 +98,37 @@ pub(crate) enum StdioNews {
     Unclaimed(Notification),
 }
 
-/// Why the task ended.
+/// The reason why the task ended.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub why: String,
-    /// How the next start should ask for the era, where this one taught something.
+    /// How the next start should ask for the era, if this connection has shown that.
     pub next: Option<EraHint>,
-    /// The other end has gone away, which `why` does not explain.
+    /// True if the other end closed its pipe, in which case `why` does not explain the end.
     pub left: bool,
 }
 
-/// A request of ours that its carrier could not deliver.
+/// A request of the gateway that its carrier could not deliver.
 #[derive(Debug)]
 pub(crate) struct Refused {
     pub id: RawJson,
     pub failure: Failure,
 }
 
-/// How a connection is run.
+/// The settings of a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct StdioOptions {
     pub peer: PeerOptions,
     pub intake: Intake,
-    /// The operator wants the lists read that could not be.
+    /// Fires when the operator wants unread lists to be read again.
     pub relist: Arc<Notify>,
-    /// How long judging the last reading took, if readings of this connection are judged.
+    /// How long it took to judge the last lists, if the lists of this connection are judged.
     pub judged: Option<watch::Receiver<Duration>>,
 }
 
+/// An event in the task's loop.
 enum Event {
-    /// There is room for the line that is being read, or there will be none.
+    /// There is room for the line being read, or the wait for room was in vain.
     Room(Result<(), NoRoom>),
     Read(std::io::Result<usize>),
     Wrote(std::io::Result<usize>),
@@ -140,32 +141,35 @@ enum Event {
     Stop,
 }
 
+/// The state of the task.
 struct Connection<'a> {
     metrics: &'a UpstreamMetrics,
     budget: Arc<Budget>,
     peer: Peer<Port>,
     decoder: LineDecoder,
-    /// For the line that is being read.
+    /// Room for the line that is being read.
     room: Room,
-    /// The line is skipped for want of room.
+    /// True while the line is skipped for lack of room.
     no_room: bool,
-    /// For what the child has not taken.
+    /// Room for bytes that the child has not taken yet.
     unsent: Room,
-    /// Bytes that were written so far.
+    /// Bytes written so far.
     written: u64,
-    /// Calls of which no byte was written, each with the place of its first one.
+    /// Calls of which no byte was written: the position of their first byte, their key, and the
+    /// call.
     unwritten: VecDeque<(u64, u64, Outgoing)>,
     news: &'a mut (dyn FnMut(StdioNews) + Send),
     calls_in: mpsc::Sender<Command>,
     signals_in: mpsc::UnboundedSender<Signal>,
-    /// Since when bytes wait that the child does not take.
+    /// Start of the time in which bytes wait and the child takes none.
     stalled_since: Option<Instant>,
     garbage: u32,
     garbage_since: Instant,
     ended: Option<Ended>,
 }
 
-/// Waits until readings were judged, for ever where none are. Returns how long that took.
+/// Waits until lists were judged, and returns how long that took. Never resolves if none are
+/// judged.
 pub(super) async fn next_judged(judged: &mut Option<watch::Receiver<Duration>>) -> Duration {
     if let Some(judged) = judged
         && judged.changed().await.is_ok()
@@ -175,7 +179,7 @@ pub(super) async fn next_judged(judged: &mut Option<watch::Receiver<Duration>>) 
     std::future::pending().await
 }
 
-/// The next refusal; waits for ever where there are none.
+/// Waits for the next refusal. Never resolves if there are none.
 async fn refused(refusals: &mut Option<mpsc::Receiver<Refused>>) -> Refused {
     if let Some(refusals) = refusals
         && let Some(refused) = refusals.recv().await
@@ -185,8 +189,8 @@ async fn refused(refusals: &mut Option<mpsc::Receiver<Refused>>) -> Refused {
     std::future::pending().await
 }
 
-/// Runs the protocol over a child's pipes until one of them ends. Dropping the pipes is the caller's first step to stop the
-/// child.
+/// Runs the protocol over a child's pipes until one of them ends. Returning drops the pipes, which
+/// is the first step of stopping the child.
 pub(crate) async fn run(
     (mut stdin, mut stdout): (impl AsyncWrite + Unpin, impl AsyncRead + Unpin),
     mut refusals: Option<mpsc::Receiver<Refused>>,
@@ -227,11 +231,11 @@ pub(crate) async fn run(
         let Connection { peer, decoder, room, unsent, .. } = &mut connection;
         unsent.set(waiting);
         let wanted = decoder.held() + READ_CHUNK;
-        // So many bytes are there before it is known how many more there will be.
+        // These bytes are in memory before it is known how many more will follow.
         let may_read = decoder.held() < COUNTED_FROM || room.try_grow_to(wanted).is_ok();
         let buffer = decoder.buffer();
         buffer.reserve(READ_CHUNK);
-        // There may be more space than room was taken for.
+        // The buffer may have more space than room was taken for.
         let mut buffer = buffer.limit(READ_CHUNK);
         let event = tokio::select! {
             written = stdin.write_buf(peer.outgoing()), if waiting > 0 => Event::Wrote(written),
@@ -246,7 +250,7 @@ pub(crate) async fn run(
             () = stop.cancelled() => Event::Stop,
         };
         if let Event::Call(Some(first)) = event {
-            // Whatever else waits goes into the same write.
+            // All other waiting calls go into the same write.
             connection.call(first);
             while connection.peer.outgoing().len() < OUT_HIGH_WATER
                 && let Ok(next) = calls.try_recv()
@@ -261,18 +265,19 @@ pub(crate) async fn run(
         }
     }
     let mut ended = connection.ended.take().unwrap_or(Ended { why: "ended".to_owned(), next: None, left: false });
-    // Before anybody is told: a call that is made again must not find this connection.
+    // Before the calls' ends are reported: a call that is retried must not find this connection.
     calls.close();
     connection.give_back();
     connection.peer.handle_closed(&ended.why);
-    // An end in the middle of the handshake teaches too: many servers end at a request before `initialize`.
+    // An end during the handshake is informative too: many servers exit at a request before
+    // `initialize`.
     while let Some(event) = connection.peer.poll_event() {
         if let PeerEvent::Failed { next, .. } = event {
             ended.next.get_or_insert(next);
         }
     }
-    // A sender may have its place and not have put its call in yet. Such a call would stay unanswered as long as any caller keeps
-    // the link.
+    // A sender may have reserved its slot in the channel and not have sent its call yet. That call
+    // would stay unanswered as long as any caller keeps the link.
     while let Some(Command { outgoing, port }) = calls.recv().await {
         port.unsent(outgoing);
     }
@@ -280,8 +285,9 @@ pub(crate) async fn run(
 }
 
 impl Connection<'_> {
+    /// Passes a call to the peer.
     fn call(&mut self, command: Command) {
-        // Its cancellation may have come before it, by the other channel.
+        // The call's cancellation may have arrived first, over the other channel.
         let Command { outgoing, port } = command;
         if port.is_closed() {
             return;
@@ -291,7 +297,7 @@ impl Connection<'_> {
         self.unwritten.push_back((begin, key, outgoing));
     }
 
-    /// Ends the calls of which the other end got nothing.
+    /// Fails the calls of which nothing was written as unsent.
     fn give_back(&mut self) {
         for (_, key, outgoing) in self.unwritten.drain(..) {
             if let Some(port) = self.peer.take_call(key) {
@@ -300,6 +306,7 @@ impl Connection<'_> {
         }
     }
 
+    /// Handles any event but a call. Breaks when the connection has ended.
     fn handle(&mut self, event: Event) -> ControlFlow<()> {
         match event {
             Event::Read(Ok(0)) => {
@@ -334,7 +341,7 @@ impl Connection<'_> {
             }
             Event::Call(_) | Event::Room(Ok(())) => ControlFlow::Continue(()),
             Event::Room(Err(NoRoom)) => {
-                // The other calls must not wait for this one's client.
+                // Other calls must not wait for the client of this one.
                 self.decoder.discard();
                 self.no_room = true;
                 self.room.set(0);
@@ -374,17 +381,18 @@ impl Connection<'_> {
         }
     }
 
+    /// Passes all complete lines to the peer.
     fn lines(&mut self) -> ControlFlow<()> {
         let now = clock::now();
         // Bounded by the size of one read, after which the writer has its turn again.
         while let Some(line) = self.decoder.next_line() {
             match line {
                 Line::Full(line) if self.room.try_grow_to(line.len()).is_ok() => {
-                    // A list of thousands of items may be in it.
+                    // The line may contain a list of thousands of items.
                     let (is_long, line) = (line.len() >= LONG_TEXT, self.room.keep(line));
                     run_aside_if(is_long, || self.peer.handle_line(line, now));
                 }
-                // It came whole, before its size was known.
+                // The line arrived whole, before its size was known.
                 Line::Full(line) => self.peer.handle_skipped(&line, &NoRoom.failure(Executed::Unknown), now),
                 Line::Oversize { prefix, .. } => {
                     let no_room = std::mem::take(&mut self.no_room);
@@ -397,7 +405,7 @@ impl Connection<'_> {
         ControlFlow::Continue(())
     }
 
-    /// Passes the peer's news on.
+    /// Passes on the peer's events. Breaks when the connection has failed.
     fn drain(&mut self) -> ControlFlow<()> {
         self.metrics.reserved(self.peer.taken());
         while let Some(event) = self.peer.poll_event() {
@@ -444,7 +452,7 @@ impl Connection<'_> {
         ControlFlow::Continue(())
     }
 
-    /// Names the beginning of a line whose end has not come. Whether there is one.
+    /// Reports the beginning of a line whose end has not arrived. Returns whether there is one.
     fn name_unfinished(&mut self) -> bool {
         let line = self.decoder.unfinished();
         if !line.is_empty() {
@@ -455,6 +463,7 @@ impl Connection<'_> {
         false
     }
 
+    /// Counts a line that is no message. Returns whether there were too many.
     fn too_much_garbage(&mut self) -> bool {
         let now = clock::now();
         if now.duration_since(self.garbage_since) > GARBAGE_WINDOW {

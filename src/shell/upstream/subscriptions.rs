@@ -1,12 +1,12 @@
 //! Resource subscriptions at upstreams.
 //!
-//! A legacy server is asked once for each URI. A modern one has a stream for all of them: when they change, the new stream is
-//! acknowledged before the old one is closed. After a lane was opened anew nobody knows what was missed, so everything counts as
-//! updated.
+//! A legacy server gets one request for each URI. A modern server has one stream for all of them:
+//! when the URIs change, the new stream is acknowledged before the old one is closed. After a lane
+//! was opened anew, missed updates are unknown, so all resources count as updated.
 //!
-//! `resources/subscribe` and `subscriptions/listen` of clients both end at the table of a lane, which subscribes once
-//! for each URI. A client's subscription ends with its session or stream; the one at the server ends with the last
-//! client's.
+//! `resources/subscribe` and `subscriptions/listen` of clients both use the table of a lane, which
+//! subscribes once for each URI. A client's subscription ends with its session or stream; the
+//! subscription at the server ends with the last client's.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,20 +31,20 @@ use crate::upstream::updates::{Updates, Watch, Watcher};
 use crate::wire::headers::ParamHeaders;
 use crate::wire::raw::{RawJson, RawObject};
 
-/// How long a server may take to confirm.
+/// How long a server may take to confirm a subscription.
 const CONFIRM: Duration = Duration::from_secs(5);
-/// Why a resource is not watched.
+/// The reason why a resource is not watched.
 #[derive(Debug)]
 pub enum Unwatched {
-    /// The server does not tell of updates of this one.
+    /// The server does not send updates for this resource.
     NotOffered,
     /// The server's own error.
     Refused(RawJson),
-    /// No answer.
+    /// The server did not answer.
     Silent,
 }
 
-/// A watch; dropping it ends it, upstream too where it was the last.
+/// A watched resource. Dropping it ends the watch, at the server too if it was the last one.
 #[derive(Debug)]
 pub struct Watching {
     handle: Arc<Handle>,
@@ -66,16 +66,16 @@ impl Drop for Watching {
     }
 }
 
-/// The resource of a subscription.
+/// The resource of a subscription, with the permit to watch it.
 pub struct Target {
-    /// As the server knows it, and as the client does.
+    /// The URI as the server knows it, and as the client knows it.
     pub original: String,
     pub exposed: String,
     pub permit: Permit,
 }
 
 impl Updates {
-    /// Begins to watch a resource.
+    /// Starts to watch a resource, and subscribes at the server if this is the first watch.
     ///
     /// # Errors
     /// [`Unwatched`].
@@ -95,7 +95,7 @@ impl Updates {
         let updates = &lane.news.updates;
         let mut upstream = updates.upstream.lock().await;
         let (id, first) = updates.enter(&original, exposed, watcher, Arc::clone(&permit));
-        // From here on the end of this value ends the watch.
+        // From here on, dropping this value ends the watch.
         let (handle, lane) = (Arc::clone(handle), lane.clone());
         let watching = Watching { handle, lane, tasks: tasks.clone(), original, id };
         if first {
@@ -121,7 +121,7 @@ impl Updates {
         Ok(watching)
     }
 
-    /// No client subscribes to this resource any more.
+    /// Unsubscribes from a resource, after the last client has ended its watch.
     async fn end(
         &self,
         handle: &Arc<Handle>,
@@ -135,7 +135,7 @@ impl Updates {
         if self.watched.lock().contains_key(&original) {
             return;
         }
-        // Also where the server is away: a stream that waits for it would keep the lane for ever.
+        // Also if the server is down: a stream that waits for it would keep the lane forever.
         if self.watched.lock().is_empty()
             && let Some(stream) = upstream.take()
         {
@@ -145,15 +145,16 @@ impl Updates {
         let Some(link) = lane.open_link() else { return };
         if link.agreed().revision.era() == Era::Legacy {
             let outcome = ask(handle, &link, permit, Method::ResourcesUnsubscribe, &original);
-            // A server that does not answer goes on telling, and is not listened to.
+            // A server that does not answer keeps sending updates, which are ignored.
             drop(tokio::time::timeout(CONFIRM, outcome).await);
         } else {
-            // The old stream stays where no new one can be had.
+            // The old stream stays if no new one can be opened.
             drop(self.listen(handle, lane, &link, permit, &mut upstream, &tasks).await);
         }
     }
 
-    /// Opens a stream for everything that is watched, then closes the one before it. The URIs that the server honours.
+    /// Opens a stream for all watched resources, then closes the previous one. Returns the URIs
+    /// that the server honours.
     async fn listen(
         &self,
         handle: &Arc<Handle>,
@@ -180,7 +181,8 @@ impl Updates {
         Ok(honoured)
     }
 
-    /// The session was opened anew: a legacy server has forgotten its subscriptions.
+    /// Subscribes again after a session was opened anew, because a legacy server has forgotten its
+    /// subscriptions. Reports all resources as updated.
     pub async fn restore(&self, handle: &Arc<Handle>, link: &Link) {
         if link.agreed().revision.era() == Era::Modern {
             return;
@@ -209,7 +211,7 @@ fn outgoing(method: Method, body: RawObject) -> Outgoing {
     Outgoing { body, ..Outgoing::own(method, Meta::default()) }
 }
 
-/// Asks a legacy server to begin or to end.
+/// Subscribes or unsubscribes at a legacy server.
 async fn ask(handle: &Handle, link: &Link, permit: &Permit, method: Method, uri: &str) -> Outcome {
     let body = RawObject::of_strings(&[("uri", uri)]);
     handle.call(link, permit, outgoing(method, body), &ParamHeaders::default()).outcome().await
@@ -250,7 +252,7 @@ async fn open_stream(
     Ok((exchange, uris))
 }
 
-/// Passes updates on while a client subscribes; opens an ended stream again.
+/// Passes on updates, and opens the stream again whenever it ends.
 async fn follow(handle: &Arc<Handle>, lane: &LaneUse, permit: &Permit, mut exchange: Sent) {
     let mut pace = StreamPace::default();
     let mut has_lived = false;

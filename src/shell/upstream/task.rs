@@ -1,7 +1,9 @@
-//! A call that its server continues as a task, for a client without the extension: the client's request stays open, and the gateway
-//! polls the task until it ends, as [`crate::engine::task`] decides.
+//! A call that its server continues as a task, for a client without the extension: the client's
+//! request stays open, and the gateway polls the task until it ends, as [`crate::engine::task`]
+//! decides.
 //!
-//! For other code this is one call upstream: it yields questions, progress and one outcome, and dropping it cancels the task.
+//! To other code this is one call upstream: it yields questions, progress and one outcome, and
+//! dropping it cancels the task.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,22 +32,22 @@ use crate::upstream::turns::InTurn;
 use crate::wire::headers::ParamHeaders;
 use crate::wire::raw::{RawJson, RawObject};
 
-/// How long a cancellation, or the answer to an abandoned call, is waited for.
+/// How long to wait for a cancellation, or for the answer to an abandoned call.
 const FAREWELL: Duration = Duration::from_secs(5);
 
 /// The relation of a call to tasks of its server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Manner {
-    /// Nothing, or its client deals with them.
+    /// The call cannot become a task, or its client handles tasks itself.
     Plain,
-    /// The server of 2025-11-25 takes it as a task alone.
+    /// The server of 2025-11-25 accepts the call only as a task.
     Required,
-    /// The server of 2026-07-28 may say that it needs a client that knows tasks.
+    /// The server of 2026-07-28 may require a client that supports tasks.
     Perhaps,
 }
 
 impl Manner {
-    /// `declared`: the client deals with tasks itself.
+    /// Determines the relation. `declared`: the client handles tasks itself.
     pub(crate) fn of(link: &Link, method: Method, entry: &Entry, declared: bool) -> Self {
         let agreed = link.agreed();
         if method != Method::ToolsCall || !agreed.offers.tasks {
@@ -59,7 +61,7 @@ impl Manner {
     }
 }
 
-/// The way to the server of a call, for more requests than one.
+/// Everything needed to send further requests to the server of a call.
 #[derive(Debug)]
 pub struct Way {
     pub handle: Arc<Handle>,
@@ -69,15 +71,16 @@ pub struct Way {
     pub tasks: TaskGroup,
 }
 
-/// Sends requests about one call's task.
+/// The sender of requests about one call's task.
 #[derive(Debug)]
 struct Errands {
     way: Way,
-    /// The call, without what only the call itself needs.
+    /// The call's parameters that requests about its task share.
     pattern: Outgoing,
 }
 
 impl Errands {
+    /// Sends a request about the task with this id.
     fn send(&self, method: Method, id: &str, responses: Option<RawJson>) -> Sent {
         let mut body = RawObject::of_strings(&[("taskId", id)]);
         body.set_some("inputResponses", responses);
@@ -88,13 +91,13 @@ impl Errands {
         self.way.handle.call(&self.way.link, &self.way.permit, outgoing, &ParamHeaders::default())
     }
 
-    /// Tells the server that the task is off. Nothing depends on the answer.
+    /// Cancels the task at the server. Nothing depends on the answer.
     async fn cancel(&self, id: &str) {
         let mut exchange = self.send(Method::TasksCancel, id, None);
         drop(tokio::time::timeout(FAREWELL, exchange.outcome()).await);
     }
 
-    /// Cancels the rest of a call that no client waits for.
+    /// Cancels a call that no client waits for, once its answer has named a task.
     async fn abandon(&self, mut call: Sent, era: Era) {
         let answered = tokio::time::timeout(FAREWELL, call.outcome()).await;
         if let Ok(Outcome::Result { raw, .. }) = answered
@@ -126,12 +129,12 @@ pub struct TaskExchange {
     following: Following,
     /// The request that is under way.
     sent: Option<Sent>,
-    /// Taken when this is dropped.
+    /// Taken when the value is dropped.
     errands: Option<Errands>,
 }
 
 impl TaskExchange {
-    /// Makes a call that may become a task.
+    /// Starts a call that may become a task.
     pub fn start(way: Way, terms: Terms, mut outgoing: Outgoing, headers: &ParamHeaders) -> Self {
         let era = way.link.agreed().revision.era();
         let terms = Terms { offered: Kinds::of(outgoing.capabilities.as_ref()), ..terms };
@@ -149,7 +152,7 @@ impl TaskExchange {
         Self { following, sent: Some(sent), errands: Some(Errands { way, pattern }) }
     }
 
-    /// Cancel-safe: what is under way is kept.
+    /// Waits for the next event. Cancel-safe: requests in progress are kept.
     pub fn next(&mut self) -> BoxFuture<'_, ExchangeEvent> {
         Box::pin(async move {
             loop {
@@ -176,6 +179,7 @@ impl TaskExchange {
         self.following.answered(outcome, |raw| handle.task(raw), idle, clock::now())
     }
 
+    /// Sends the request that the task's state asks for.
     fn send(&self, errand: Errand) -> Option<Sent> {
         let (method, responses) = match errand {
             Errand::Call | Errand::Get => (Method::TasksGet, None),
@@ -185,7 +189,7 @@ impl TaskExchange {
         Some(self.errands.as_ref()?.send(method, self.following.running()?, responses))
     }
 
-    /// The client's answer to a question, by its id.
+    /// Passes on the client's answer to a question, by its id.
     pub fn reply(&mut self, id: &RawJson, answer: ClientAnswer) {
         match self.following.era() {
             Era::Modern => self.following.reply(id, answer, clock::now()),
@@ -197,7 +201,7 @@ impl TaskExchange {
         }
     }
 
-    /// The client has everything that was asked before it.
+    /// Parks the request in progress: the client has all questions asked so far.
     pub fn parked(&mut self, turn: InTurn) {
         if let Some(sent) = &mut self.sent {
             sent.parked(turn);
@@ -211,7 +215,7 @@ impl Drop for TaskExchange {
         let (tasks, era) = (errands.way.tasks.clone(), self.following.era());
         match (self.following.running().map(str::to_owned), self.sent.take()) {
             (Some(id), _) => tasks.spawn("cancelled task", async move { errands.cancel(&id).await }),
-            // Only the call itself is under way while no task runs.
+            // While no task runs, only the call itself can be under way.
             (None, Some(call)) => tasks.spawn("abandoned call", async move { errands.abandon(call, era).await }),
             (None, None) => {}
         }

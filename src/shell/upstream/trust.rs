@@ -1,4 +1,5 @@
-//! The certificates of one upstream: which authorities headend believes besides the system's, and its own.
+//! The certificates for connections to one upstream: authorities that headend accepts besides the
+//! system's, and its own client certificate.
 
 use std::error::Error;
 use std::io;
@@ -9,18 +10,20 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls_platform_verifier::Verifier;
 
-/// Settings `ca` and `client-certificate`, read and checked.
+/// The settings `ca` and `client-certificate`, read and checked.
 #[derive(Default)]
 pub struct Trust {
     authorities: Vec<CertificateDer<'static>>,
     certificate: Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>,
-    /// Set up when first needed: the system's certificates take megabytes.
+    /// For addresses that a peer named. Set up when first needed, because the system's certificates
+    /// take megabytes.
     public: OnceLock<Option<Arc<ClientConfig>>>,
+    /// For origins of the configuration.
     own: OnceLock<Option<Arc<ClientConfig>>>,
 }
 
 impl Trust {
-    /// Reads PEM texts: authorities, and a certificate chain with its key in one text.
+    /// Parses PEM texts: authorities, and a certificate chain with its key in one text.
     ///
     /// # Errors
     /// A sentence for the operator.
@@ -39,13 +42,15 @@ impl Trust {
         Ok(trust)
     }
 
-    /// The settings of a connection. Addresses that a peer named see neither our certificate nor may a private authority vouch for
-    /// them: `is_own` is for origins of the configuration. `None` if the system's certificates cannot be used.
+    /// Returns the TLS settings of a connection; `None` if the system's certificates cannot be
+    /// used. `is_own` is for origins of the configuration: other addresses, which a peer named,
+    /// never get our certificate, and private authorities are not accepted for them.
     pub fn config(&self, is_own: bool) -> Option<Arc<ClientConfig>> {
         let made = if is_own { &self.own } else { &self.public };
         made.get_or_init(|| self.make(is_own).ok().map(Arc::new)).clone()
     }
 
+    /// Creates TLS settings, with private authorities and our certificate only for `is_own`.
     fn make(&self, is_own: bool) -> Result<ClientConfig, rustls::Error> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let authorities = if is_own { self.authorities.clone() } else { Vec::new() };
@@ -70,10 +75,10 @@ impl std::fmt::Debug for Trust {
     }
 }
 
-/// Settings of TLS in which certificates are judged by the system's own store.
+/// Creates TLS settings that check certificates with the system's own store.
 ///
 /// # Errors
-/// When that store cannot be used.
+/// The store cannot be used.
 pub(crate) fn tls_config() -> Result<ClientConfig, rustls::Error> {
     use rustls_platform_verifier::BuilderVerifierExt as _;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -86,15 +91,15 @@ fn chain(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, &'static str> {
     let found = found.map_err(|_| "is not PEM")?;
     if found.is_empty() { Err("has no certificate in PEM") } else { Ok(found) }
 }
-/// Whether a connection failed because the server's certificate is refused: it is for another name, expired, or of an unknown
-/// issuer.
+/// Returns whether a connection failed because the server's certificate is refused: it is for
+/// another name, expired, or of an unknown issuer.
 pub(crate) fn refuses_certificate(error: &(dyn Error + 'static)) -> bool {
     let mut next = Some(error);
     while let Some(error) = next {
         if matches!(error.downcast_ref(), Some(rustls::Error::InvalidCertificate(_))) {
             return true;
         }
-        // An I/O error leaves what it wraps out of its sources.
+        // An I/O error does not include the error that it wraps in its sources.
         let wrapped = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
         next = wrapped.map(|inner| inner as &(dyn Error + 'static)).or_else(|| error.source());
     }

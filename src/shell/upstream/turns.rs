@@ -1,4 +1,4 @@
-//! Turns of the calls of one lane: [`crate::engine::turns`] for calls that are futures.
+//! Turns of the calls in one lane: adapts [`crate::engine::turns`] to calls that are futures.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use crate::catalog::name::UpstreamName;
 use crate::engine::askers::{Askers, Item, Lesson};
 use crate::engine::turns::{Gate, Passer, Ticket, Turns as Row};
 
-/// The turn of a call of an item that asks. The next one has its turn when this is dropped; requests that go on with the same call
-/// share it.
+/// The turn of a call of an item that asks. Dropping it passes the turn to the next call; requests
+/// that resume the same call share it.
 pub(crate) type InTurn = Option<Arc<Turn>>;
 
-/// A call's place among those that wait, or its turn.
+/// A call's position among waiting calls, or its turn.
 #[derive(Debug)]
 pub struct Turn {
     turns: Arc<Turns>,
@@ -32,8 +32,8 @@ impl Drop for Turn {
     }
 }
 
-/// The calls of one lane that wait for their turn, or have it. The lock guards one operation at a time; calls that need not wait
-/// never take it.
+/// The calls of one lane that wait for their turn, or have it. The lock guards one operation at a
+/// time; calls that need not wait never take it.
 #[derive(Debug)]
 pub struct Turns {
     askers: Arc<Askers>,
@@ -41,7 +41,7 @@ pub struct Turns {
     row: Mutex<(Row, Waiting)>,
 }
 
-/// Where calls that wait are told that they pass, and how.
+/// Channels that tell waiting calls that they may pass, and how.
 type Waiting = HashMap<Ticket, oneshot::Sender<Passer>>;
 
 impl Turns {
@@ -49,12 +49,12 @@ impl Turns {
         Self { askers, is_held: AtomicBool::default(), row: Mutex::default() }
     }
 
-    /// The conduct of the upstream's items.
+    /// Returns the knowledge about items of the upstream that ask questions.
     pub fn askers(&self) -> &Arc<Askers> {
         &self.askers
     }
 
-    /// How a call of that item passes; `None` where nothing keeps it.
+    /// Returns how a call of this item has to pass; `None` if nothing holds it back.
     pub fn passer(&self, item: Option<&Item>) -> Option<Passer> {
         if item.is_some_and(|item| self.askers.conduct(item).is_some()) {
             return Some(Passer::Asker);
@@ -62,12 +62,13 @@ impl Turns {
         self.is_held.load(Ordering::Relaxed).then_some(Passer::Plain)
     }
 
-    /// Keeps new calls back, or lets them pass.
+    /// Holds new calls back, or lets them pass.
     pub(super) fn set(&self, gate: Gate) {
         self.is_held.store(gate.is_held, Ordering::Relaxed);
         self.change(|row, _| row.set(gate));
     }
 
+    /// Changes the row of calls, then lets all calls pass that may.
     fn change<T>(&self, act: impl FnOnce(&mut Row, &mut Waiting) -> T) -> T {
         let (row, waiting) = &mut *self.row.lock();
         let done = act(row, waiting);
@@ -80,11 +81,11 @@ impl Turns {
         done
     }
 
-    /// Waits for the call's turn. A call that goes on has it after `attribution-timeout` at the latest: the one that has the turn may
-    /// wait for it.
+    /// Waits for the call's turn. A call that is resumed has it after `attribution-timeout` at the
+    /// latest, because the call that has the turn may wait for it.
     ///
     /// # Errors
-    /// It took longer than `patience`.
+    /// The wait took longer than `patience`.
     pub(super) async fn take(
         self: Arc<Self>,
         passer: Passer,
@@ -110,7 +111,7 @@ impl Turns {
         }
     }
 
-    /// Tells the operator what was learnt of the upstream's items.
+    /// Logs for the operator what was learnt about items of the upstream.
     pub(super) fn learned(&self, upstream: &UpstreamName, lesson: &Lesson) {
         match lesson {
             Lesson::Asks(item) => tracing::info!(

@@ -1,5 +1,5 @@
-//! A child without a guard, on systems that have no subreaper: its process group ends with it, and a process that leaves the group
-//! outlives it.
+//! A child without a guard, for systems without subreapers: its process group ends with it, and a
+//! process that leaves the group outlives it.
 
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
@@ -31,7 +31,7 @@ impl Keeper {
         launch.look()?;
         let mut command = match launch.confinement.umask {
             None => Command::new(launch.file()),
-            // The umask is one of the whole process.
+            // The umask belongs to the whole process, so a shell sets it for the child.
             Some(umask) => {
                 let mut shell = Command::new(Path::new("/bin/sh"));
                 shell.arg("-c").arg(format!("umask {umask:03o}; exec \"$0\" \"$@\"")).arg(launch.file());
@@ -52,30 +52,31 @@ impl Keeper {
         }
     }
 
-    /// There is no guard.
+    /// Returns `None`: there is no guard.
     #[expect(clippy::unused_self, reason = "a guarded one has a number")]
     pub const fn number(&self) -> Option<u32> {
         None
     }
 
-    /// Waits for the child to end by itself. Cancel-safe.
+    /// Waits until the child exits by itself. Cancel-safe.
     pub async fn exited(&mut self) -> Option<ExitStatus> {
         self.child.wait().await.ok()
     }
 
-    /// There is no guard to lose.
+    /// Never resolves: there is no guard to lose.
     pub async fn lost(&mut self) {
         std::future::pending().await
     }
 
-    /// Ends the whole group: the caller has closed stdin, then SIGTERM, then SIGKILL. Bounded by the sum of the waits.
+    /// Ends the whole group, after the caller has closed stdin: waits, then sends SIGTERM, then
+    /// SIGKILL. Takes at most the sum of the waits.
     pub async fn stop(mut self, times: &StopTimes) -> Option<ExitStatus> {
         let mut status = tokio::time::timeout(times.polite, self.child.wait()).await.ok().and_then(Result::ok);
         if status.is_none() {
             self.signal(Signal::TERM);
             status = tokio::time::timeout(times.firm, self.child.wait()).await.ok().and_then(Result::ok);
         }
-        // Also after a polite exit: a wrapper may have left the real server behind in the group.
+        // Also after a polite exit: a wrapper may have left the real server in the group.
         self.signal(Signal::KILL);
         if status.is_none() {
             status = tokio::time::timeout(times.killed, self.child.wait()).await.ok().and_then(Result::ok);
@@ -94,7 +95,7 @@ impl Keeper {
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        // Reached without `stop` only when the program ends in a hurry; no child may outlive it.
+        // Reached without `stop` only if the program ends in a hurry; no child may outlive it.
         self.signal(Signal::KILL);
     }
 }

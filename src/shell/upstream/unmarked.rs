@@ -1,8 +1,8 @@
-//! Children without a mark, on systems where no process can read another's environment.
+//! A substitute for marks of children on systems where no process can read another's environment.
 
 use std::path::Path;
 
-/// No marks.
+/// Marks of children, which do not exist here.
 #[derive(Clone, Debug)]
 pub struct Marks;
 

@@ -1,5 +1,5 @@
-//! The lists of an upstream that could not be read when they were last asked for: for status, log and metrics, and for the rest of a
-//! lazy upstream.
+//! Lists of an upstream that could not be read at the last attempt: for status, log and metrics,
+//! and for the decision whether a lazy upstream may rest.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,17 +15,17 @@ use crate::mcp::method::List;
 use crate::telemetry::metrics::UpstreamMetrics;
 use crate::upstream::health::Health;
 
-/// Attempts after which a list of which nothing is known keeps a lazy upstream from its rest no more, if it offers anything else:
-/// half a minute.
+/// Number of attempts, about half a minute, after which an unknown list no longer keeps a lazy
+/// upstream from resting, if the upstream offers anything else.
 const ENOUGH: u32 = 5;
 
-/// The clients for whom a list is read.
+/// The clients for which a list is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Readers {
     Everyone,
-    /// Clients that can be asked, see [`crate::upstream::listing`].
+    /// Clients that can be asked for input, see [`crate::upstream::listing`].
     Askers,
-    /// The gateway, which has no room for all that was read.
+    /// The gateway, which has no room for everything that was read.
     Gateway,
 }
 
@@ -51,18 +51,20 @@ pub struct UnreadLists {
     upstream: UpstreamName,
     metrics: UpstreamMetrics,
     state: Mutex<State>,
-    /// The operator wants them read now.
+    /// Fires when the operator wants the lists to be read now.
     pub now: Arc<Notify>,
-    /// The same for those of programs as clients see them that can be asked.
+    /// Fires like [`Self::now`], for lists of programs as clients see them that can be asked for
+    /// input.
     pub now_for_askers: Notify,
 }
 
+/// The lists that were not read, and those of which nothing is known.
 #[derive(Debug, Default)]
 struct State {
     unread: Vec<Unread>,
     /// Lists of which nothing is known.
     unknown: Vec<List>,
-    /// Nothing is offered at all.
+    /// True if nothing is offered at all.
     is_empty: bool,
 }
 
@@ -78,15 +80,16 @@ impl UnreadLists {
         Self { upstream, metrics, state: Mutex::default(), now: Arc::default(), now_for_askers: Notify::new() }
     }
 
-    /// The lists that could not be read, in the order of their first failures; each once, with the trouble of everyone first.
+    /// Returns the lists that could not be read, in the order of their first failures. Each list
+    /// occurs once, preferably with the failure for everyone.
     pub fn all(&self) -> Vec<Unread> {
         let state = self.state.lock();
         let first = |unread: &&Unread| state.of(unread.list).map(|other| other.readers).min() == Some(unread.readers);
         state.unread.iter().filter(first).cloned().collect()
     }
 
-    /// Takes note of how a reading ended. A list is read when it is for all of its readers. The log has one line for each change, not
-    /// for each attempt.
+    /// Records how a reading ended. A list counts as read once it is read for all of its readers.
+    /// Logs one line for each change, not for each attempt.
     pub fn told(&self, list: List, readers: Readers, trouble: Option<Trouble>, health: &Health) {
         let mut state = self.state.lock();
         let is_known = state.of(list).any(|unread| unread.readers != readers);
@@ -120,7 +123,7 @@ impl UnreadLists {
         self.metrics.unread_lists(lists);
     }
 
-    /// What is known of the lists now.
+    /// Records which lists are known now.
     pub fn known(&self, inventory: &Inventory) {
         let is_unread = |list: List| matches!(inventory.gap(list), Some(Gap::Awaited | Gap::Unread));
         let is_unknown = |list: &List| is_unread(*list) && inventory.items(*list).is_empty();
@@ -129,7 +132,8 @@ impl UnreadLists {
         state.is_empty = inventory.is_empty();
     }
 
-    /// Whether enough is known of the lists for a lazy upstream to rest: one that offers nothing would never be started again.
+    /// Returns whether enough is known of the lists for a lazy upstream to rest: an upstream that
+    /// offers nothing would never be started again.
     pub fn may_rest(&self) -> bool {
         let state = self.state.lock();
         let was_tried =

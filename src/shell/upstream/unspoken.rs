@@ -1,5 +1,5 @@
-//! The beginning of an HTTP answer that is no message of the protocol: enough to name it, and to
-//! see what it blames.
+//! An HTTP answer that is no message of the protocol: its beginning is read, to describe it to the
+//! operator and to see what it blames.
 
 use std::time::{Duration, Instant};
 
@@ -12,46 +12,46 @@ use crate::base::clock;
 use crate::upstream::connections::AnswerBody;
 use crate::wire::foreign;
 
-/// Bytes that are read.
+/// Most bytes of the body that are read.
 const MOST: usize = 2048;
 /// Longest wait for them; a body may have no end.
 const READ_TIME: Duration = Duration::from_millis(200);
-/// Characters of a media type that the operator sees.
+/// Most characters of a media type that the operator sees.
 const MEDIA: usize = 60;
 
 /// An answer that is no message, and the beginning of its body.
 pub struct Unspoken {
     pub status: StatusCode,
-    /// The media type for the operator; empty if the answer has none.
+    /// The media type as shown to the operator; empty if the answer has none.
     media: String,
-    /// Why its body cannot be read at all.
+    /// The reason why the body cannot be read at all, if there is one.
     pub coded: Option<&'static str>,
     body: AnswerBody,
     start: BytesMut,
     until: Option<Instant>,
 }
 
-/// The media type of an answer without its parameters; empty if it has none.
+/// Returns the media type of an answer without its parameters; empty if it has none.
 pub(crate) fn media_type(headers: &HeaderMap) -> &[u8] {
     let value = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
     value.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii()
 }
 
-/// Media types that some servers send in place of `application/json`; none counts too. A body of
-/// such a type is read if it is JSON.
+/// Returns whether some servers send this media type instead of `application/json`; a missing type
+/// counts too. A body of such a type is read if it is JSON.
 pub(crate) fn may_be_json(media: &[u8]) -> bool {
     let media = media.to_ascii_lowercase();
     matches!(&media[..], b"" | b"text/plain" | b"text/json" | b"application/json-rpc" | b"application/jsonrpc")
         || media.starts_with(b"application/") && media.ends_with(b"+json")
 }
 
-/// A media type for the operator.
+/// Shortens a media type for the operator.
 pub(crate) fn shown_media(media: &[u8]) -> String {
     foreign::short(&String::from_utf8_lossy(media), MEDIA)
 }
 
-/// Why an answer with a status of success and with that media type and beginning is none, for the
-/// operator.
+/// Explains to the operator why an answer with a success status, this media type and this beginning
+/// is no message. `due` is the expected form.
 pub(crate) fn why(status: StatusCode, media: &str, start: &[u8], due: &str) -> String {
     let status = status.as_u16();
     let is_page = media.eq_ignore_ascii_case("text/html");
@@ -81,18 +81,18 @@ impl Unspoken {
         }
     }
 
-    /// The bytes that were read.
+    /// Returns the bytes that were read.
     pub fn start(&self) -> &[u8] {
         &self.start
     }
 
-    /// Why an answer with a status of success is none, for the operator; `due` is what it should
-    /// be.
+    /// Explains to the operator why an answer with a success status is no message; `due` is the
+    /// expected form.
     pub fn why(&self, due: &str) -> String {
         why(self.status, &self.media, &self.start, due)
     }
 
-    /// The rest of the body.
+    /// Returns the rest of the body.
     pub fn into_body(self) -> AnswerBody {
         self.body
     }

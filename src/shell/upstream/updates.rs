@@ -1,4 +1,5 @@
-//! Resource subscriptions of one session, and their clients. The lock guards the table, one operation at a time.
+//! The resource subscriptions of one session, and their clients. The lock guards the table, for one
+//! operation at a time.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,10 +11,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::policy::Permit;
 
-/// Updates that one client is told of at once; with more waiting, the rest is told with the next.
+/// Most URIs that wait for one client; further updates are dropped until it has taken them.
 const MAX_DIRTY: usize = 4096;
 
-/// Whom updates are for: one client's stream.
+/// The recipient of updates: one client's stream.
 #[derive(Debug, Default)]
 pub struct Watcher {
     dirty: Mutex<BTreeSet<String>>,
@@ -21,7 +22,7 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Tells it of an update.
+    /// Records an update for the client.
     pub fn mark(&self, uri: String) {
         let mut dirty = self.dirty.lock();
         if dirty.len() < MAX_DIRTY {
@@ -30,7 +31,7 @@ impl Watcher {
         self.changed.notify_one();
     }
 
-    /// The URIs that have changed since, as the client knows them. Cancel-safe.
+    /// Waits for updates, and returns the URIs as the client knows them. Cancel-safe.
     pub async fn updated(&self) -> Vec<String> {
         loop {
             let dirty = std::mem::take(&mut *self.dirty.lock());
@@ -54,29 +55,30 @@ pub(super) struct Watch {
 /// The subscriptions of one session.
 #[derive(Debug, Default)]
 pub struct Updates {
-    /// By the URI as its server knows it.
+    /// Subscriptions by URI, as the server knows it.
     pub(super) watched: Mutex<HashMap<String, Vec<Watch>>>,
-    /// Number of watches so far, which names them.
+    /// Number of subscriptions so far, from which they get their ids.
     entered: AtomicU64,
-    /// One change at a time goes upstream. Holds the stream of a modern server.
+    /// Serializes changes at the server. Holds the stream of a modern server.
     pub(super) upstream: tokio::sync::Mutex<Option<CancellationToken>>,
 }
 
 impl Updates {
-    /// The subscribed URIs, as the server knows them.
+    /// Returns the subscribed URIs, as the server knows them.
     pub fn uris(&self) -> Vec<String> {
         let mut uris: Vec<String> = self.watched.lock().keys().cloned().collect();
         uris.sort_unstable();
         uris
     }
 
-    /// The server says that a resource has changed: the one that is watched, or a part of it.
+    /// Passes on an update of a resource: a watched one, or a part of one.
     pub fn updated(&self, uri: &str) {
         let watched = self.watched.lock();
         for (original, watches) in watched.iter().filter(|(original, _)| is_part_of(uri, original)) {
             for watch in watches {
                 if let Some(watcher) = watch.watcher.upgrade() {
-                    // What the client sees before the URI of the server stands before its parts too.
+                    // The prefix that the client sees before the server's URI applies to its parts
+                    // too.
                     let before = watch.exposed.strip_suffix(original.as_str()).unwrap_or_default();
                     watcher.mark(format!("{before}{uri}"));
                 }
@@ -90,7 +92,8 @@ impl Updates {
         }
     }
 
-    /// Enters a client's subscription. Returns its id, and whether it is the only one to this resource.
+    /// Adds a client's subscription. Returns its id, and whether it is the only one for this
+    /// resource.
     pub(super) fn enter(
         &self,
         original: &str,
@@ -105,7 +108,7 @@ impl Updates {
         (id, watches.len() == 1)
     }
 
-    /// The last watch of a resource hands back its permit.
+    /// Removes a subscription. Returns its permit if it was the last one for the resource.
     pub(super) fn forget(&self, original: &str, id: u64) -> Option<Arc<Permit>> {
         let mut watched = self.watched.lock();
         let watches = watched.get_mut(original)?;
@@ -119,7 +122,7 @@ impl Updates {
     }
 }
 
-/// Whether one URI is the other or lies below it.
+/// Returns whether one URI equals the other or is below it.
 fn is_part_of(uri: &str, whole: &str) -> bool {
     uri.strip_prefix(whole)
         .is_some_and(|rest| rest.is_empty() || whole.ends_with('/') || rest.starts_with(['/', '?', '#']))

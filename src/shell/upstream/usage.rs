@@ -1,9 +1,9 @@
-//! CPU time and memory of the processes of upstreams, read from `/proc`. A system without it has
-//! none.
+//! CPU time and memory of the processes of upstreams, read from `/proc`. On a system without it
+//! there are no values.
 //!
-//! All processes of an upstream are below its guard, those too whose parent has ended. The time of
-//! a process that has ended is in that of the parent that waited for it, so a guard's own children
-//! count as they end.
+//! All processes of an upstream are below its guard, also those whose parent has ended. The time of
+//! a process that has ended is included in that of the parent that waited for it, so a guard's own
+//! children are counted when they end.
 
 use std::collections::HashMap;
 use std::fs;
@@ -11,24 +11,24 @@ use std::time::Duration;
 
 use crate::telemetry::metrics::Usage;
 
-/// Processes that are looked at; where there are more of them, nothing is said.
+/// Most processes that are read; with more on the system, no usage is reported.
 const MOST: usize = 32_768;
-/// Length of a tick: `USER_HZ` is 100 on each architecture that headend is built for. Source:
+/// Length of a clock tick: `USER_HZ` is 100 on each architecture that headend is built for. Source:
 /// `times(2)`.
 const TICK: Duration = Duration::from_millis(10);
 
-/// A process as `/proc/<pid>/stat` shows it. Source: `proc_pid_stat(5)`.
+/// The data of a process in `/proc/<pid>/stat`. Source: `proc_pid_stat(5)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ProcessTimes {
     parent: u32,
     own: u64,
-    /// The time of children that have ended and were waited for.
+    /// Time of children that have ended and were waited for.
     ended: u64,
 }
 
 impl ProcessTimes {
     fn parse(stat: &[u8]) -> Option<Self> {
-        // The name in parentheses may hold anything, parentheses too.
+        // The name in parentheses may contain anything, parentheses too.
         let end = memchr::memrchr(b')', stat)?;
         let mut fields = std::str::from_utf8(stat.get(end + 1..)?).ok()?.split_ascii_whitespace().skip(1);
         let parent = fields.next()?.parse().ok()?;
@@ -38,8 +38,8 @@ impl ProcessTimes {
     }
 }
 
-/// Returns the usage of the processes below each guard; empty if it cannot be told. Reads a small
-/// file for each process of the system, and blocks that long.
+/// Returns the usage of the processes below each guard; empty if it is unknown. Reads a small file
+/// for each process of the system, and blocks meanwhile.
 pub fn below(guards: &[u32]) -> HashMap<u32, Usage> {
     if guards.is_empty() {
         return HashMap::new();
@@ -59,10 +59,11 @@ pub fn below(guards: &[u32]) -> HashMap<u32, Usage> {
         .collect()
 }
 
-/// Adds up what is below a guard. `ended` is the time of its own children that have ended.
+/// Adds up the usage below a guard. `ended` is the time of its own children that have ended.
 fn sum(guard: u32, ended: u64, seen: &HashMap<u32, ProcessTimes>, children: &mut HashMap<u32, Vec<u32>>) -> Usage {
     let (mut ticks, mut memory) = (ended, 0_u64);
-    // No list of children is taken twice, so this ends whatever `/proc` said while it changed.
+    // No list of children is used twice, so this terminates even if `/proc` changed while it was
+    // read.
     let mut open = children.remove(&guard).unwrap_or_default();
     while let Some(pid) = open.pop() {
         open.extend(children.remove(&pid).unwrap_or_default());
@@ -77,12 +78,12 @@ fn times(pid: u32) -> Option<ProcessTimes> {
     ProcessTimes::parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// The resident memory of a process in bytes; a process that has ended has none.
+/// Returns the resident memory of a process in bytes; `None` if it has ended.
 fn resident(pid: u32) -> Option<u64> {
     resident_in(&String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/status")).ok()?))
 }
 
-/// Reads `/proc/<pid>/status`, which counts in KiB whatever the size of a page is. Source:
+/// Parses `/proc/<pid>/status`, which counts in KiB for any page size. Source:
 /// `proc_pid_status(5)`.
 fn resident_in(status: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -116,7 +117,7 @@ mod tests {
         }
     }
 
-    /// A shell that has a child of its own, and one that has ended after some work.
+    /// Starts a shell that has a running child, and a child that has ended after some work.
     fn family() -> (Child, BufReader<ChildStdout>) {
         let script = "sh -c 'i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done'; sh -c 'echo up; read end'; exit 0";
         let mut child =
@@ -136,7 +137,7 @@ mod tests {
         let used = below(&[guard, u32::MAX]);
         assert_eq!(used.len(), 1, "a process that is not there has no usage");
         let usage = used[&guard];
-        // What has ended has used some time; what runs is one shell.
+        // The ended child has used some time; the running child is one shell.
         assert!(usage.cpu >= TICK, "{usage:?}");
         let one = resident(guard).unwrap();
         assert!((one / 8..one * 8).contains(&usage.memory), "{usage:?}, and {one} bytes for the shell above");

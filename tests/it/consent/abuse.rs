@@ -1,4 +1,5 @@
-//! Approvals while the log of a process cannot be written, which needs a limit of that process.
+//! Tests of approvals while the log of a process cannot be written, which needs a limit of that
+//! process.
 
 use super::*;
 use crate::audit::limit;
@@ -7,7 +8,7 @@ use crate::process::said;
 
 mod ways;
 
-/// The approval that a refused call waits for.
+/// Returns the approval that a refused call waits for.
 pub(super) fn waits_for(answer: &Answer) -> String {
     assert_eq!(reason(answer), "awaiting_approval", "{}", answer.raw);
     let id = &answer.result()["_meta"]["headend/refusal"]["approval"]["id"];
@@ -19,7 +20,7 @@ pub(super) fn approve(gateway: &Gateway, id: &str) {
     assert!(output.status.success(), "{}", said(&output));
 }
 
-/// Whether the tool `echo` was really executed.
+/// Returns whether the tool `echo` was really executed.
 pub(super) fn echoed(answer: &Answer, text: &str) -> bool {
     answer.message.pointer("/result/content/0/text") == Some(&json!(text)) && !answer.is_error()
 }
@@ -50,8 +51,8 @@ fn what_was_agreed_to_is_not_done_while_the_log_cannot_be_written() {
     limit(&gateway, Some(10));
     let refused = |answer: &Answer| answer.is_error() || answer.code().is_some();
     for _ in 0..5 {
-        // The call whose record has to be on disk comes first: it makes the log notice that it takes no records, and no
-        // other call is made then.
+        // The call whose record has to be on disk comes first: through it the log notices that it
+        // cannot write, and then no other call is made.
         assert!(refused(&mute.call("fx__fail", once.clone())), "{}", gateway.story());
         assert!(refused(&asking.call("fx__echo", listed.clone())), "{}", gateway.story());
     }

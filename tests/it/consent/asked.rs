@@ -1,4 +1,5 @@
-//! Questions on a terminal: `approvals --watch`, `headend call` and `pins approve` of one item.
+//! Tests of questions on a terminal: `approvals --watch`, `headend call` and `pins approve` of one
+//! item.
 
 use std::process::Stdio;
 
@@ -18,7 +19,7 @@ fn open(client: &mut Mcp, text: &str) -> Open {
     client.open("tools/call", json!({"name": "fx__echo", "arguments": {"text": text}}))
 }
 
-/// Waits until so many questions were shown.
+/// Waits until this many questions were shown.
 fn wait_for(terminal: &Terminal, questions: usize) {
     eventually(&format!("{questions} questions: {}", terminal.screen()), || {
         [QUESTION, WATCHED].iter().map(|question| terminal.screen().matches(question).count()).sum::<usize>()
@@ -58,7 +59,7 @@ fn a_watch_shows_each_approval_and_takes_an_answer_to_what_it_showed() {
     assert!(echoed_on(&third.response(), "three"));
     terminal.wait_for("answered elsewhere");
 
-    // Neither: it stays open, and is not asked about again.
+    // Neither answer: the approval stays open, and is not asked about again.
     let mut fourth = open(&mut client, "four");
     wait_for(&terminal, 4);
     terminal.type_in("what?\n");

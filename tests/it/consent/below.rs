@@ -1,4 +1,4 @@
-//! Grants below a folder, at a terminal.
+//! Tests of grants below a folder, at a terminal.
 
 use super::operator::headend;
 use super::*;

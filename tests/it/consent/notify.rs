@@ -1,4 +1,5 @@
-//! `[policy.consent] notify`: notices of open approvals reach a program or a URL, and one that misbehaves delays and tells nothing.
+//! Tests of `[policy.consent] notify`: notices of open approvals reach a program or a URL, and a
+//! notifier that misbehaves delays nothing and reveals nothing.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -17,29 +18,29 @@ use crate::process::{alive, said, within};
 
 const CANARY: &str = "canary-in-the-arguments";
 const SECRET: &str = "canary-of-the-header";
-/// Longer than a notice may take, and its end.
+/// Longer than a notice may take, including its end.
 const ENDED: Duration = Duration::from_secs(25);
 
-/// A script in that world.
+/// Writes a script in this world.
 fn script(world: &World, name: &str, text: &str) -> PathBuf {
     let path = world.write(&format!("work/{name}"), &format!("#!/bin/sh\n{text}\n"));
     fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
     path
 }
 
-/// A gateway that tells of its approvals by that line, and logs everything.
+/// Starts a gateway with this line for notices, which logs everything.
 fn stage(setup: Setup, notify: &str) -> Stage {
     Stage::of(setup, notify, "[log]\nfilter = \"debug\"")
 }
 
-/// The notices in a file, one a line. The last one may be being written.
+/// Returns the notices in a file, one on each line. The last line may still be incomplete.
 fn notices(path: &PathBuf) -> Vec<Value> {
     let text = fs::read_to_string(path).unwrap_or_default();
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
     whole.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
 }
 
-/// A call that is refused and leaves an approval open.
+/// Makes a call that is refused and leaves an approval open.
 fn leave_open(client: &mut Mcp, text: &str) {
     assert_eq!(reason(&client.call("fx__echo", json!({"text": text}))), "awaiting_approval");
 }
@@ -50,7 +51,7 @@ fn count(stage: &Stage, outcome: &str) -> u64 {
     scraped.lines().find_map(|line| line.strip_prefix(&start)?.parse().ok()).unwrap_or(0)
 }
 
-/// Neither arguments nor secrets are where nobody asked for them.
+/// Checks that arguments and secrets are only where the configuration asked for them.
 fn is_discreet(stage: &Stage, more: &str) {
     let story = format!("{}\n{}\n{more}", stage.gateway.story(), stage.gateway.scrape());
     for canary in [CANARY, SECRET] {
@@ -59,7 +60,7 @@ fn is_discreet(stage: &Stage, more: &str) {
     }
 }
 
-/// A server that keeps each request and answers it in that way; every connection is counted.
+/// A server that keeps each request, answers it in a set way, and counts its connections.
 #[derive(Clone)]
 struct Hook {
     address: SocketAddr,
@@ -97,7 +98,7 @@ impl Hook {
     }
 }
 
-/// One request with its body, a line of JSON, as it came.
+/// Reads one request with its body, which is a line of JSON.
 fn request(stream: &mut TcpStream) -> String {
     let (mut text, mut bytes) = (String::new(), [0; 4096]);
     while !text.split_once("\r\n\r\n").is_some_and(|(_, body)| body.ends_with("}\n")) {
@@ -130,7 +131,7 @@ fn a_program_is_told_on_its_standard_input_and_gets_nothing_else() {
     assert!(page.starts_with("http://127.0.0.1:") && page.ends_with(&pending(&stage)[0]), "{told}");
     assert!(!told.to_string().contains("/open/"), "no sign-in: {told}");
     eventually("it is counted", || count(&stage, "ok") == 1);
-    // What the shell itself sets.
+    // Variables that the shell itself sets.
     let environment = fs::read_to_string(&env).unwrap();
     let names: Vec<&str> = environment.lines().filter_map(|line| Some(line.split_once('=')?.0)).collect();
     assert!(names.iter().all(|name| matches!(*name, "PWD" | "OLDPWD" | "SHLVL" | "_")), "{environment}");
@@ -159,7 +160,7 @@ fn a_url_is_posted_to_with_its_secret_header_and_with_arguments_only_where_they_
     let shown = stage.gateway.world.run(&["check", "--resolved", "--config", stage.gateway.config.to_str().unwrap()]);
     assert!(!said(&shown).contains("secret-path"), "{}", said(&shown));
 
-    // Live: from the reload on a notice has the arguments.
+    // From the reload on, a notice has the arguments.
     let before = fs::read_to_string(&stage.gateway.config).unwrap();
     let reloaded = stage.gateway.reload(&before.replace(header, &format!("{header}\nnotify-arguments = true")));
     assert!(said(&reloaded).contains("notify-arguments tells arguments"), "{}", said(&reloaded));
@@ -323,7 +324,7 @@ fn a_burst_of_a_thousand_is_few_notices() {
     }
 }
 
-/// A name that leads to this machine, in a mount namespace with a file of hosts of its own.
+/// Tests a name that leads to this machine, in a mount namespace with its own hosts file.
 #[test]
 fn a_name_that_leads_to_a_private_address_is_not_connected_to() {
     let works = Command::new("unshare").args(["--mount", "true"]).status().is_ok_and(|status| status.success());

@@ -1,4 +1,4 @@
-//! Several approvals answered together, at a terminal among others.
+//! Tests of several approvals answered together, on a terminal among others.
 
 use super::*;
 pub(crate) use crate::consenting::{headend, pending};

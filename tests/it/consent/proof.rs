@@ -1,4 +1,4 @@
-//! `[policy.consent] operator`: which commands may answer.
+//! Tests of `[policy.consent] operator`: which commands may answer.
 
 use std::process::Output;
 
@@ -22,7 +22,7 @@ fn refused(stage: &Stage, args: &[&str], why: &str) {
     assert!(output.status.code() == Some(1) && said(&output).contains(why), "{args:?}: {}", said(&output));
 }
 
-/// What the daemon answers to a program that speaks to its socket by itself.
+/// Returns the daemon's answers to a program that uses its socket directly.
 fn told(stage: &Stage, lines: &[&str]) -> Vec<Value> {
     let (_, mut socket) = Socket::local(&stage.gateway, "admin");
     let answer = |line: &&str| {
@@ -32,7 +32,7 @@ fn told(stage: &Stage, lines: &[&str]) -> Vec<Value> {
     lines.iter().map(answer).collect()
 }
 
-/// Runs a command on a terminal of its own, and types the code that it shows, or something else.
+/// Runs a command on a terminal of its own, and types the code that it shows, or another text.
 fn typed(stage: &Stage, args: &[&str], right: bool) -> (Option<i32>, String) {
     let mut terminal = Terminal::controlling(&stage.gateway.world, args);
     terminal.wait_for("code: ");

@@ -1,4 +1,4 @@
-//! One case: its bytes, its expectations, its needs.
+//! One case of the corpus: its bytes, its expectations, its requirements.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use data_encoding::BASE64;
 use serde_json::Value;
 
-/// Texts in a case, and the missing feature that they mean.
+/// Texts in a case, with the missing feature that each requires.
 const MISSING: &[(&str, &str)] = &[
     ("${TASK", "a task of a modern server: `a_task_id_is_good_for_its_caller_alone` of the tests with peers"),
     ("${JWT_", "callers by JWT are not built"),
@@ -34,7 +34,7 @@ pub(super) struct Case {
     pub(super) era: String,
     pub(super) why: String,
     value: Value,
-    /// The line and its decoded parts, to look for placeholders.
+    /// The line and its decoded parts, in which placeholders are searched.
     haystack: String,
 }
 
@@ -67,7 +67,7 @@ impl Case {
         matches!(self.transport.as_str(), "stdio" | "http+stdio")
     }
 
-    /// Why the case cannot be played.
+    /// Returns the reason why the case cannot be played.
     pub(super) fn needs_what_is_missing(&self) -> Option<&'static str> {
         MISSING.iter().find(|(text, _)| self.mentions(text)).map(|(_, why)| *why)
     }
@@ -84,7 +84,7 @@ impl Case {
         self.expect(name) == Some(&Value::Bool(true))
     }
 
-    /// A member of the case itself, null when absent.
+    /// Returns a member of the case itself; null if it is absent.
     pub(super) fn member(&self, name: &str) -> &Value {
         &self.value[name]
     }
@@ -93,17 +93,17 @@ impl Case {
         self.value[name].as_str().unwrap_or_default()
     }
 
-    /// Time for the answer or the end, in milliseconds.
+    /// Returns the time limit for the answer or the end, in milliseconds.
     pub(super) fn within_ms(&self) -> u64 {
         self.expect("within_ms").and_then(Value::as_u64).unwrap_or(SOON_MS)
     }
 
-    /// The revision of a session that the case wants.
+    /// Returns the revision of the session that the case needs.
     pub(super) fn revision(&self) -> &'static str {
         ["2024-11-05", "2025-03-26", "2025-06-18"].into_iter().find(|known| *known == self.era).unwrap_or("2025-11-25")
     }
 
-    /// The bytes of a raw case, placeholders still in them.
+    /// Returns the bytes of a raw case, with placeholders.
     pub(super) fn raw(&self) -> Vec<u8> {
         if self.transport == "http2-raw" {
             return self.frames();
@@ -119,7 +119,7 @@ impl Case {
         bytes
     }
 
-    /// The first bytes of an HTTP/2 client that does not ask whether the server speaks it.
+    /// Returns the first bytes of an HTTP/2 client that does not ask whether the server speaks it.
     fn frames(&self) -> Vec<u8> {
         let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
         match self.text("h2_gen") {
@@ -134,7 +134,7 @@ impl Case {
         bytes
     }
 
-    /// The body, placeholders still in it.
+    /// Returns the body, with placeholders.
     pub(super) fn body(&self) -> Vec<u8> {
         if let Some(body) = self.value["body"].as_str() {
             return body.as_bytes().to_vec();
@@ -158,22 +158,23 @@ impl Case {
         body.into_bytes()
     }
 
-    /// Whether the body goes out in chunks.
+    /// Returns whether the body is sent in chunks.
     pub(super) fn chunked(&self) -> bool {
         self.value["body_gen"]["chunked"] == Value::Bool(true)
     }
 }
 
-/// How long an answer may take when the case does not say.
+/// Time limit for an answer, in milliseconds, if the case sets none.
 const SOON_MS: u64 = 5_000;
 
 fn decode(text: &Value) -> Vec<u8> {
     text.as_str().map(|text| BASE64.decode(text.as_bytes()).unwrap()).unwrap_or_default()
 }
 
-/// A gzip member that inflates to that many zero bytes: one literal, then copies of 258 bytes at distance one.
+/// Creates a gzip member that inflates to this many zero bytes: one literal, then copies of 258
+/// bytes at distance one.
 ///
-/// The checksum is left out; no reader should get as far as checking it.
+/// The checksum is left out, because no reader should get as far as checking it.
 pub(super) fn gzip_of_zeros(inflated: u64) -> Vec<u8> {
     let mut bits = Bits { bytes: vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255], bit: 0 };
     bits.push(0b011, 3); // The last block, fixed codes.
@@ -193,7 +194,7 @@ struct Bits {
 }
 
 impl Bits {
-    /// Adds bits from the lowest up.
+    /// Appends bits, starting with the lowest.
     fn push(&mut self, value: u32, count: u32) {
         for n in 0..count {
             if self.bit == 0 {
@@ -206,7 +207,7 @@ impl Bits {
         }
     }
 
-    /// Huffman codes go out from their highest bit.
+    /// Appends a Huffman code, starting with the highest bit.
     fn push_code(&mut self, code: u32, count: u32) {
         self.push(code.reverse_bits() >> (32 - count), count);
     }

@@ -1,4 +1,4 @@
-//! Answers of upstreams in codings that headend did not ask for.
+//! Tests of upstreams' answers in codings that headend did not ask for.
 
 use serde_json::json;
 

@@ -1,4 +1,5 @@
-//! Cases about our own approval forms: a state that we really gave out, or an approval that is really open.
+//! Cases about our own approval forms, which need a state that was really issued, or an approval
+//! that is really open.
 
 use serde_json::{Value, json};
 
@@ -6,7 +7,7 @@ use super::case::Case;
 use super::stage::Stage;
 use crate::mcp::{Era, Mcp, Open};
 
-/// The tables of a daemon that asks for approval of these cases' tool.
+/// The tables of a daemon that asks for approval of the tool in these cases.
 pub(super) const RULES: &str = r#"
 [[policy.rules]]
 id = "corpus-ask"
@@ -15,10 +16,11 @@ tools = ["fx__ask"]
 "#;
 /// The corpus's name for our key among the responses, and the real one.
 const KEY: (&str, &str) = ("mgw:consent", "gw.consent");
-/// The corpus declares nothing. A client that can be asked gets further, so it is the harder case.
+/// The corpus declares no capabilities. A client that can be asked gets further, so it is the
+/// harder case.
 const CAPABILITIES: (&str, &str) = (r#"clientCapabilities": {}"#, r#"clientCapabilities": {"elicitation": {}}"#);
 
-/// Whether the case needs a daemon that asks.
+/// Returns whether the case needs a daemon that asks.
 pub(super) fn concerns(case: &Case) -> bool {
     case.mentions("${STATE") || case.mentions("${ELICIT_ID_B}")
 }
@@ -26,13 +28,13 @@ pub(super) fn concerns(case: &Case) -> bool {
 /// Our open question, which the case must leave open.
 #[derive(Debug)]
 pub(super) enum Asked {
-    /// To a modern client, which continues with this state.
+    /// Put to a modern client, which continues with this state.
     Modern { client: Box<Mcp>, state: Value },
-    /// To a legacy client, on its call's stream.
+    /// Put to a legacy client, on its call's stream.
     Legacy { client: Box<Mcp>, call: Open, id: Value },
 }
 
-/// The placeholders of the case, and the question that it is about.
+/// Returns the placeholders of the case, and the question that it is about.
 pub(super) fn prepare(stage: &Stage, case: &Case) -> (Vec<(String, String)>, Option<Asked>) {
     let mut fill: Vec<(String, String)> =
         [KEY, CAPABILITIES].iter().map(|(from, to)| ((*from).to_owned(), (*to).to_owned())).collect();
@@ -63,7 +65,8 @@ pub(super) fn prepare(stage: &Stage, case: &Case) -> (Vec<(String, String)>, Opt
 }
 
 impl Asked {
-    /// Damage to the question after the case: its own client must still be able to answer it.
+    /// Lets the question's own client answer it after the case. Returns the failure if it was no
+    /// longer open.
     pub(super) fn look(&mut self) -> Option<String> {
         match self {
             Self::Modern { client, state } => {
@@ -88,7 +91,7 @@ fn forms() -> Value {
     json!({"elicitation": {}})
 }
 
-/// The call of all these cases.
+/// Returns the parameters of the call in all these cases.
 fn one() -> Value {
     json!({"name": "fx__ask", "arguments": {"x": 1}})
 }

@@ -1,4 +1,4 @@
-//! Plays a configuration case: `check` in a world of its own, `reload` against a running daemon.
+//! Plays configuration cases: `check` in a world of its own, `reload` against a running daemon.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

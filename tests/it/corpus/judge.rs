@@ -1,4 +1,4 @@
-//! Compares an answer with what a case accepts.
+//! Compares an answer with the answers that a case accepts.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ pub(super) fn http(case: &Case, outcome: &Outcome) -> Vec<String> {
     wrong
 }
 
-/// Code and id of one JSON-RPC answer.
+/// Checks code and id of one JSON-RPC answer.
 pub(super) fn rpc(case: &Case, message: &Value, may_succeed: bool) -> Vec<String> {
     let mut wrong = Vec::new();
     let code = message.pointer("/error/code");
@@ -136,7 +136,8 @@ fn members(case: &Case, message: &Value) -> Vec<String> {
     wrong
 }
 
-/// The differences between two answers that must look alike; `whole` compares the header fields too.
+/// Returns the differences between two answers that must look alike; `whole` compares the header
+/// fields too.
 pub(super) fn same(one: &Outcome, other: &Outcome, whole: bool) -> Option<String> {
     let (Some(one), Some(other)) = (&one.response, &other.response) else {
         return Some("one of them has no answer".to_owned());
@@ -160,7 +161,7 @@ pub(super) fn same(one: &Outcome, other: &Outcome, whole: bool) -> Option<String
     (one != other).then(|| format!("{one} and {other}"))
 }
 
-/// The body without the names and ids that must differ.
+/// Returns the body without the names and ids that must differ.
 fn plain(response: &Response) -> String {
     let mut message: Value = serde_json::from_slice(&response.body).unwrap_or(Value::Null);
     if message.is_null() {

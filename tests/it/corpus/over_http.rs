@@ -1,4 +1,4 @@
-//! Plays a case over HTTP: its bytes out, the answer in, both at once.
+//! Plays a case over HTTP: sends its bytes while reading the answer.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -14,7 +14,7 @@ use super::stage::{Prepared, Stage};
 use crate::http::{self, Conn, Events, Response};
 use crate::process::resident;
 
-/// Bytes in two parts: those to send at once, and those to send drop by drop.
+/// Bytes in two parts: one to send at once, and one to send slowly in small pieces.
 struct Sent {
     first: Vec<u8>,
     drip: Option<Duration>,
@@ -67,7 +67,8 @@ fn bytes(case: &Case, prepared: &Prepared) -> Sent {
         body = chunks(&body);
     }
     let whole = http::request(case.text("method"), &filled(case.text("path")), &headers, &body);
-    // A case that bounds the read bytes sends no more than that: the answer must come without the rest.
+    // A case that limits the bytes read sends no more than that: the answer must come without the
+    // rest.
     let most = case.expect("max_body_read").and_then(Value::as_u64).map(|most| usize::try_from(most).unwrap());
     let end = most.map_or(whole.len(), |most| (whole.len() - body.len() + most).min(whole.len()));
     Sent { first: whole[..end].to_vec(), drip }
@@ -116,7 +117,7 @@ fn exchange(case: &Case, stage: &Stage, sent: &Sent) -> Outcome {
     outcome
 }
 
-/// Writes while the answer is read; an early answer ends it.
+/// Writes while the answer is read; an early answer stops it.
 fn write(mut stream: TcpStream, sent: &Sent, answered: &AtomicBool) {
     for piece in sent.first.chunks(64 * 1024) {
         if answered.load(Ordering::SeqCst) || stream.write_all(piece).is_err() {
@@ -133,7 +134,8 @@ fn read(case: &Case, conn: &mut Conn) -> std::io::Result<Response> {
     let head = conn.head()?;
     let mut body = Vec::new();
     if head.is_stream() {
-        // The stream of a session never ends by itself; that of a request is over with its response.
+        // The stream of a session never ends by itself; the stream of a request ends with its
+        // response.
         let mut events = Events::default();
         while case.text("method") != "GET" {
             let Some(event) = events.next(conn)? else {

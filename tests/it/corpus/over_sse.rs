@@ -1,4 +1,5 @@
-//! Plays the cases of the HTTP+SSE transport of 2024-11-05: of its clients, and of upstreams that speak it.
+//! Plays the cases of the HTTP+SSE transport of 2024-11-05, for its clients and for upstreams that
+//! speak it.
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
@@ -100,7 +101,7 @@ fn hostile_servers_of_the_old_transport_get_nothing_and_disturb_nobody() {
     report.finish("");
 }
 
-/// Puts the case's server beside a good one and returns the differences.
+/// Puts the case's server next to a good one and returns the differences.
 fn suffer(case: &Case) -> Vec<String> {
     let good = Fake::stdio("modern");
     let start = |url: &str| {
@@ -147,8 +148,8 @@ fn unserved(gateway: &Gateway, tool: &str) -> Option<String> {
     (answer.message.get("result").is_none() || answer.is_error()).then(|| format!("{tool}: {}", answer.raw))
 }
 
-/// A server that answers each connection with these events and keeps the first lines of its requests. It ends with the
-/// test.
+/// Starts a server that answers each connection with these events and keeps the first lines of its
+/// requests. It ends with the test.
 fn sends(bytes: Vec<u8>) -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -162,7 +163,7 @@ fn sends(bytes: Vec<u8>) -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
             let length = stream.read(&mut head).unwrap_or(0);
             let head = String::from_utf8_lossy(&head[..length]).into_owned();
             seen.lock().unwrap().push(head.lines().next().unwrap_or_default().to_owned());
-            // A client that hangs up early does not get it.
+            // A client that disconnects early does not get it.
             drop(stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"));
             drop(stream.write_all(&bytes));
             open.push(stream);

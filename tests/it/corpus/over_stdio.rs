@@ -23,7 +23,7 @@ pub(super) fn play(case: &Case) -> Vec<String> {
     let era = if session { Era::Legacy(case.revision()) } else { Era::Modern };
     let mut client = Mcp::stdio(pipe, era);
     if !session {
-        // Only a modern client lists without the handshake that the case may want to make itself.
+        // Only a modern client lists without the handshake, which the case may want to make itself.
         eventually("fx is listed", || client.tool_names().contains(&"fx__echo".to_owned()));
     }
     let line = if case.transport == "stdio" { case.raw() } else { case.body() };
@@ -53,7 +53,7 @@ pub(super) fn play(case: &Case) -> Vec<String> {
     wrong
 }
 
-/// The messages before the answer to a request that is certainly good.
+/// Returns the messages before the answer to a request that is certainly good.
 fn replies(case: &Case, client: &mut Mcp, session: bool) -> Result<Vec<Value>, String> {
     let (method, params) = if session { ("ping", json!({})) } else { ("tools/list", json!({})) };
     let params = client.dress(params);
@@ -80,7 +80,7 @@ fn replies(case: &Case, client: &mut Mcp, session: bool) -> Result<Vec<Value>, S
 
 fn judged(case: &Case, replies: &[Value], blank: bool) -> Vec<String> {
     if blank {
-        // A blank line separates messages; it is none.
+        // A blank line separates messages and is no message.
         return replies.iter().map(|reply| format!("a blank line is answered {reply}")).collect();
     }
     let mut wrong: Vec<String> = Vec::new();
@@ -106,7 +106,7 @@ fn judged(case: &Case, replies: &[Value], blank: bool) -> Vec<String> {
     wrong
 }
 
-/// The most memory that a process ever had resident, in bytes.
+/// Returns the largest resident memory that a process ever had, in bytes.
 pub(super) fn peak(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();

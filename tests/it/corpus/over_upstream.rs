@@ -1,4 +1,5 @@
-//! Plays a case in which the upstream misbehaves: the effects that clients and the upstream see.
+//! Plays a case in which the upstream misbehaves, and checks the effects that clients and the
+//! upstream see.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,7 @@ use crate::process::{resident, within};
 use crate::upstream::{Fake, Log};
 
 const MIB: usize = 1024 * 1024;
-/// Items of one kind that are offered at most, the default of `max-inventory`.
+/// Most items of one kind that are offered: the default of `max-inventory`.
 const OFFERED: usize = 10_000;
 /// A correct answer, for scripts.
 const GOOD: &str =
@@ -36,7 +37,7 @@ pub(super) fn play(case: &Case) -> Vec<String> {
 /// A flood may keep a busy machine for minutes.
 const PATIENCE: &str = "start-timeout = \"10m\"\ncall-timeout = \"10m\"\ncall-max = \"10m\"";
 
-/// A gateway with the upstream `bad` and beside it `fx`, which must notice nothing.
+/// A gateway with the upstream `bad`, and with `fx` beside it, which must not be affected.
 struct Scene {
     gateway: Gateway,
     log: Log,
@@ -58,7 +59,7 @@ impl Scene {
         Self { gateway, log }
     }
 
-    /// The upstream of the case, ready for calls.
+    /// Creates the upstream of the case, ready for calls.
     fn called(era: &str, script: &Value) -> Self {
         let scene = Self::new(era, script);
         scene.gateway.wait_for_tools(&["bad__echo"]);
@@ -73,7 +74,8 @@ impl Scene {
         self.client().call("bad__echo", json!({}))
     }
 
-    /// Checks that the upstream is the same process as before and serves another call, and so does its neighbour.
+    /// Checks that the upstream is the same process as before and serves another call, and so does
+    /// its neighbour.
     fn lives_on(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         for tool in ["bad__sleep", "fx__sleep"] {
@@ -88,7 +90,8 @@ impl Scene {
         wrong
     }
 
-    /// The upstream's listed tools, once its lists have been read: of each of them something is offered.
+    /// Returns the upstream's listed tools, once its lists have been read: something of each list
+    /// is offered.
     fn listed(&self) -> Vec<Value> {
         let mut client = self.client();
         let mut tools = Vec::new();
@@ -141,7 +144,7 @@ fn sent(case: &Case) -> String {
     String::from_utf8(bytes).unwrap()
 }
 
-/// Lines that belong to no call, before the answer to one and when none is in flight.
+/// Plays lines that belong to no call, before the answer to one and when none is in flight.
 fn noise(case: &Case, era: &str) -> Vec<String> {
     let lines = sent(case);
     let scene = Scene::called(era, &json!({"tools/call/echo": [lines.trim_end(), GOOD, lines.trim_end()]}));
@@ -176,7 +179,8 @@ fn long_text(length: usize) -> Value {
     json!({"head": head, "unit": "t", "count": length, "tail": "\"}]}}"})
 }
 
-/// Answers over a limit. A tool's caller gets a result that says `result_too_large`, any other caller -32603.
+/// Plays answers over a limit. The caller of a tool gets a result that says `result_too_large`,
+/// other callers -32603.
 fn too_much(case: &Case, era: &str, lines: &[Value]) -> Vec<String> {
     let mut wrong = Vec::new();
     for line in lines {
@@ -200,7 +204,7 @@ fn too_much(case: &Case, era: &str, lines: &[Value]) -> Vec<String> {
     wrong
 }
 
-/// Twenty thousand changes in two seconds, each of them a real one.
+/// Plays twenty thousand changes in two seconds, each of them a real one.
 fn storm(_case: &Case, era: &str) -> Vec<String> {
     let tool = |name: &str| json!({"name": name, "inputSchema": {"type": "object"}});
     let list = json!({"resultType": "complete", "ttlMs": 0, "cacheScope": "private",
@@ -218,14 +222,14 @@ fn storm(_case: &Case, era: &str) -> Vec<String> {
     if answer.message.pointer("/result/content/0/text") != Some(&json!("normal")) {
         wrong.push(format!("the call got {}", answer.raw));
     }
-    // The first one comes when the machine gets to it.
+    // The first change comes when the machine gets to it.
     let mut told = usize::from(matches!(stream.next_within(Duration::from_secs(60)), Ok(Some(_))));
     let begun = Instant::now();
     while let Ok(Some(_)) = stream.next_within(Duration::from_secs(3).saturating_sub(begun.elapsed())) {
         told += 1;
     }
     let asked = scene.log.count("tools/list") - before;
-    // One a second, and a few at once at the beginning.
+    // One each second, and a few at once at the beginning.
     if told > 8 || asked > 8 {
         wrong.push(format!("{told} changes told, {asked} lists read"));
     }
@@ -236,7 +240,7 @@ fn storm(_case: &Case, era: &str) -> Vec<String> {
     wrong
 }
 
-/// The upstream's list in place of its own tools, always with one good tool after it.
+/// Plays the case's list in place of the upstream's own tools, always with one good tool after it.
 fn lists(case: &Case, era: &str) -> Vec<String> {
     let canary = Canary::new();
     let object = || json!({"type": "object"});
@@ -331,7 +335,7 @@ fn lists(case: &Case, era: &str) -> Vec<String> {
     wrong
 }
 
-/// The state of one upstream, sent with the same call to another one.
+/// Plays the state of one upstream, sent with the same call to another one.
 fn foreign_state(case: &Case, era: &str) -> Vec<String> {
     let line = r#"{"jsonrpc":"2.0","id":${ID},"result":{"resultType":"input_required","requestState":"inner"}}"#;
     let scene = Scene::called(era, &json!({"tools/call/echo": [line]}));
@@ -347,7 +351,8 @@ fn foreign_state(case: &Case, era: &str) -> Vec<String> {
     wrong
 }
 
-/// A probe without an answer delays no other upstream, and the upstream is served after it.
+/// Checks that a probe without an answer delays no other upstream, and that the upstream is served
+/// after it.
 fn silent_at_discover(case: &Case, era: &str) -> Vec<String> {
     let era = if era == "modern" { "both" } else { era };
     let begun = Instant::now();
@@ -395,7 +400,8 @@ fn answers_over_http(case: &Case, era: &str) -> Vec<String> {
     for client_era in Era::BOTH {
         for _ in 0..rounds {
             let answer = gateway.client(client_era).call("bad__echo", json!({}));
-            // The allocator gives memory of one call back only after a while, so the next one may add to it.
+            // The allocator gives memory of one call back only after a while, so the next one may
+            // add to it.
             grown.get_or_insert_with(|| peak(gateway.pid()).saturating_sub(before) / MIB as u64);
             let good = match case.expect("tool_error") {
                 Some(_) => answer.message.pointer("/result/isError") == Some(&json!(true)),

@@ -1,4 +1,4 @@
-//! An upstream behind HTTP whose answers are bytes of the test's choice: status line, fields, body.
+//! An upstream behind HTTP whose answers are bytes chosen by the test: status line, fields, body.
 
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::mcp::MODERN;
 
-/// One request.
+/// A request to the server.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Asked {
     pub(super) head: String,
@@ -21,7 +21,7 @@ impl Asked {
         self.body["method"].as_str().unwrap_or_default()
     }
 
-    /// The tool that is called.
+    /// Returns the tool that is called.
     pub(super) fn tool(&self) -> &str {
         self.body["params"]["name"].as_str().unwrap_or_default()
     }
@@ -35,8 +35,8 @@ pub(super) struct RawServer {
 }
 
 impl RawServer {
-    /// Serves the handshake of that era and the tools `echo` and `fine`; calls of `echo` are answered by `play` with the number
-    /// of such calls so far.
+    /// Serves the handshake of this era and the tools `echo` and `fine`. Calls of `echo` are
+    /// answered by `play`, with the number of such calls so far.
     pub(super) fn start(modern: bool, play: impl Fn(&Asked, usize) -> Vec<u8> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/mcp", listener.local_addr().unwrap());
@@ -51,13 +51,13 @@ impl RawServer {
         Self { url, asked }
     }
 
-    /// How many messages of that method came.
+    /// Counts the received messages with this method.
     pub(super) fn count(&self, method: &str) -> usize {
         self.asked.lock().unwrap().iter().filter(|asked| asked.method() == method).count()
     }
 }
 
-/// One request a connection.
+/// Serves one request on a connection.
 fn serve(
     mut stream: TcpStream,
     modern: bool,
@@ -130,25 +130,25 @@ fn answer(asked: &Asked, mut result: Value) -> Vec<u8> {
     json!({"jsonrpc": "2.0", "id": asked.body["id"], "result": result}).to_string().into_bytes()
 }
 
-/// The answer of a well-behaved server.
+/// Returns the answer of a well-behaved server.
 pub(super) fn result(asked: &Asked, result: Value) -> Vec<u8> {
     response("200 OK", "Content-Type: application/json\r\n", &answer(asked, result))
 }
 
-/// The same result with these fields and text around it.
+/// Returns the same result with these fields and this text around it.
 pub(super) fn dressed(asked: &Asked, fields: &str, before: &str, after: &str) -> Vec<u8> {
     let message = answer(asked, json!({"content": [{"type": "text", "text": "normal"}]}));
     let body = [before.as_bytes(), &message, after.as_bytes()].concat();
     response("200 OK", fields, &body)
 }
 
-/// A response; each ends its connection.
+/// Creates a response; each one closes its connection.
 pub(super) fn response(status: &str, fields: &str, body: &[u8]) -> Vec<u8> {
     let head = format!("HTTP/1.1 {status}\r\n{fields}Content-Length: {}\r\nConnection: close\r\n\r\n", body.len());
     [head.as_bytes(), body].concat()
 }
 
-/// A listener that nobody may connect to.
+/// A listener to which no client may connect.
 #[derive(Debug)]
 pub(super) struct Canary(TcpListener);
 
@@ -163,7 +163,7 @@ impl Canary {
         self.0.local_addr().unwrap()
     }
 
-    /// The failure if a client connected.
+    /// Returns the failure if a client connected.
     pub(super) fn touched(&self) -> Option<String> {
         self.0.accept().is_ok().then(|| format!("{} was connected to", self.address()))
     }

@@ -13,7 +13,7 @@ use crate::upstream::{Fake, Log, toml_array};
 
 /// Token of the second caller.
 const TOKEN_B: &str = "token-of-the-second-caller-0123456789";
-/// One call at a time and nobody may wait: the keys of `[server.limits]`.
+/// One call at a time and one waiting call: keys of `[server.limits]`.
 const ONE_CALL: &str = "[server.limits]\nmax-in-flight = 1\nqueue = 1\nqueue-timeout = \"60s\"\n";
 
 /// A daemon in front of the upstream `fx`.
@@ -23,7 +23,7 @@ pub(super) struct Stage {
     pub(super) log: Log,
 }
 
-/// Connections that the case needs alive while it is played, and that are checked afterwards.
+/// Connections that the case needs while it is played, and that are checked afterwards.
 #[derive(Debug, Default)]
 pub(super) struct Prepared {
     pub(super) fill: Vec<(String, String)>,
@@ -44,7 +44,7 @@ enum Undisturbed {
 }
 
 impl Stage {
-    /// One caller.
+    /// Starts a daemon with one caller.
     pub(super) fn plain() -> Self {
         Self::with(Setup::new())
     }
@@ -57,7 +57,7 @@ impl Stage {
         Self { gateway, log }
     }
 
-    /// A daemon of its own for a case that needs another configuration.
+    /// Starts a daemon of its own for a case that needs another configuration.
     pub(super) fn of(case: &Case) -> Option<Self> {
         let setup = case.text("setup");
         let many = setup.contains("many-caller") || case.mentions("_B}");
@@ -101,17 +101,17 @@ impl Stage {
         Mcp::http(self.gateway.address, Some(TOKEN_B.to_owned()), era)
     }
 
-    /// A client of the first caller with these capabilities.
+    /// Creates a client of the first caller with these capabilities.
     pub(super) fn first_with(&self, era: Era, capabilities: Value) -> Mcp {
         Mcp::http_at(self.gateway.address, self.gateway.token(), era, "/mcp", capabilities)
     }
 
-    /// The same of the second caller.
+    /// Creates a client of the second caller with these capabilities.
     pub(super) fn second_with(&self, era: Era, capabilities: Value) -> Mcp {
         Mcp::http_at(self.gateway.address, Some(TOKEN_B.to_owned()), era, "/mcp", capabilities)
     }
 
-    /// Opens what the case needs and fills its placeholders.
+    /// Opens connections that the case needs, and fills in its placeholders.
     pub(super) fn prepare(&self, case: &Case) -> Prepared {
         let mut prepared = Prepared::default();
         let era = Era::Legacy(case.revision());
@@ -154,7 +154,7 @@ impl Stage {
         prepared
     }
 
-    /// Brings about the initial state of the case.
+    /// Creates the initial state of the case.
     fn arrange(&self, case: &Case, prepared: &mut Prepared) {
         let sleep = |ms: u64| json!({"name": "fx__sleep", "arguments": {"ms": ms}});
         let mut under_way = |client: &mut Mcp, id: u64, ms: u64| {
@@ -198,7 +198,7 @@ impl Stage {
     }
 }
 
-/// A rule that asks, for cases about approvals.
+/// Adds a rule that asks, for cases about approvals.
 fn with_consent(case: &Case, setup: Setup) -> Setup {
     if consent::concerns(case) { setup.toml(consent::RULES) } else { setup }
 }
@@ -218,7 +218,7 @@ impl Prepared {
         bytes
     }
 
-    /// Connections that the case disturbed although it must not.
+    /// Returns connections that the case disturbed although it must not.
     pub(super) fn disturbed(&mut self) -> Vec<String> {
         self.undisturbed.iter_mut().filter_map(Undisturbed::look).collect()
     }

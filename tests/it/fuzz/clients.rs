@@ -1,4 +1,4 @@
-//! Clients that send damaged requests to every listener of the daemon.
+//! Fuzz tests with clients that send damaged requests to every listener of the daemon.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -18,14 +18,14 @@ use crate::http::{Conn, request};
 use crate::mcp::{Era, Mcp};
 use crate::old_client::OldClient;
 
-/// How long to wait for an answer: a request without its end has none.
+/// How long to wait for an answer: an incomplete request has none.
 const PATIENCE: Duration = Duration::from_millis(120);
-/// Steps after which sessions are replaced.
+/// Number of steps after which sessions are replaced.
 const STEPS: u64 = 24;
 
 type Fields = Vec<(String, String)>;
 
-/// Valid requests, as bytes, and their addresses.
+/// Valid requests as bytes, with their addresses.
 struct Dialogues {
     requests: Vec<(SocketAddr, Vec<u8>)>,
     // Keeps the sessions open.
@@ -153,7 +153,7 @@ fn damaged_requests_are_answered_or_hung_up_on() {
     let mut round = Round::new("clients", 2 * STEPS);
     let rule = "[[policy.rules]]\nid = \"asks\"\neffect = \"ask\"\ntools = [\"fx__ask\"]\n";
     let mut scene = Scene::new(Setup::new().toml(&format!("{rule}[console]\nlisten = \"127.0.0.1:0\"")));
-    // Once: damaged sign-ins block sign-ins for a minute.
+    // Only once: damaged sign-ins block sign-ins for a minute.
     let browser = Browser::signed_in(&scene.gateway);
     let mut dialogues = Dialogues::new(&scene.gateway, &browser);
     let (good, bad) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -176,14 +176,14 @@ fn damaged_requests_are_answered_or_hung_up_on() {
     scene.end();
 }
 
-/// Sends one request, damaged or not, in any pieces, and reads the answer.
+/// Sends one request, damaged or not, in random pieces, and reads the answer.
 fn send(requests: &[(SocketAddr, Vec<u8>)], rng: &mut Rng, good: &AtomicU64, bad: &AtomicU64) {
     let (address, whole) = &requests[rng.usize(..requests.len())];
     let (_, other) = &requests[rng.usize(..requests.len())];
     let bytes = match rng.u8(0..10) {
         0 => whole.clone(),
         1..7 => mutate(rng, whole, other),
-        // Its body alone.
+        // The body alone.
         7 | 8 => {
             let body = whole.windows(4).position(|end| end == b"\r\n\r\n").map_or(whole.len(), |at| at + 4);
             let damaged = mutate(rng, &whole[body..], other);

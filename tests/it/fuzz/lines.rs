@@ -1,4 +1,5 @@
-//! Clients that write damaged lines: to a gateway on its own pipes, and to both services of the admin socket.
+//! Fuzz tests with clients that write damaged lines: to a gateway on its own pipes, and to both
+//! services of the admin socket.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -18,7 +19,7 @@ use crate::upstream::Fake;
 const HELLO: &str = r#"{"headend":1,"want":"mcp"}"#;
 const ADMIN: &str = r#"{"headend":1,"want":"admin"}"#;
 
-/// Valid lines of clients of both eras.
+/// Returns valid lines of clients of both eras.
 fn lines() -> Vec<Vec<u8>> {
     let modern = json!({"io.modelcontextprotocol/protocolVersion": MODERN, "progressToken": "p",
         "io.modelcontextprotocol/clientInfo": {"name": "f", "version": "1"}, "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}});
@@ -58,7 +59,7 @@ fn lines() -> Vec<Vec<u8>> {
     lines
 }
 
-/// Damages a line; the result may be several.
+/// Damages a line; the result may be several lines.
 fn damaged(rng: &mut Rng, lines: &[Vec<u8>]) -> Vec<u8> {
     let line = &lines[rng.usize(..lines.len())];
     let other = &lines[rng.usize(..lines.len())];
@@ -133,7 +134,7 @@ fn damaged_lines_on_the_admin_socket_concern_nobody_else() {
     scene.end();
 }
 
-/// Writes all of it, and reads lines of JSON to the end.
+/// Writes all bytes, and reads lines of JSON to the end.
 fn converse(gateway: &Gateway, sent: &[u8]) {
     let mut socket = UnixStream::connect(gateway.world.path("run/headend.sock")).unwrap();
     socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();

@@ -11,7 +11,7 @@ use fastrand::Rng;
 
 use super::mutation::mutate;
 
-/// Texts of answers, and replacements for them.
+/// Texts in answers, and their replacements.
 const DRESSES: &[(&str, &str)] = &[
     ("content-type: application/json", "content-type: text/html"),
     ("content-type: application/json", "content-type: text/event-stream"),
@@ -40,12 +40,12 @@ const DRESSES: &[(&str, &str)] = &[
     ("endpoint\ndata: /", "endpoint\ndata: //evil.example/"),
 ];
 
-/// Listens, and gives the address; the relay ends with the test's process.
+/// Starts to listen, and returns the address; the relay ends with the test's process.
 pub(super) fn start(server: SocketAddr, seed: u64) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let mut rng = Rng::with_seed(seed);
-    // Some servers complete their handshake.
+    // Lets some servers complete their handshake.
     let pass = Arc::new(AtomicU64::new(rng.u64(0..32)));
     thread::spawn(move || {
         for client in listener.incoming().flatten() {
@@ -56,7 +56,7 @@ pub(super) fn start(server: SocketAddr, seed: u64) -> SocketAddr {
     address
 }
 
-/// `pass` is the number of pieces that pass undamaged at first.
+/// Relays one connection. `pass` is the number of pieces that first pass undamaged.
 fn relay(mut client: TcpStream, server: SocketAddr, mut rng: Rng, pass: &AtomicU64) {
     let Ok(mut upstream) = TcpStream::connect(server) else { return };
     let (Ok(mut from), Ok(mut to)) = (client.try_clone(), upstream.try_clone()) else { return };
@@ -95,7 +95,7 @@ fn relay(mut client: TcpStream, server: SocketAddr, mut rng: Rng, pass: &AtomicU
     let _ignored = upstream.shutdown(Shutdown::Both);
 }
 
-/// The chunk with such a text replaced, if it has one.
+/// Replaces such a text in the chunk, if it contains one.
 fn dressed(rng: &mut Rng, chunk: &[u8]) -> Vec<u8> {
     let text = String::from_utf8_lossy(chunk);
     let fitting: Vec<_> = DRESSES.iter().filter(|(from, _)| text.contains(from)).collect();

@@ -1,4 +1,4 @@
-//! A daemon under attack, and neighbours that must not notice.
+//! A daemon under attack, with neighbours that must not be affected.
 
 use std::fs;
 use std::time::Duration;
@@ -10,19 +10,20 @@ use crate::mcp::Mcp;
 use crate::process::{alive, eventually, within};
 use crate::upstream::Fake;
 
-/// Descriptors that may be open at the end in addition to those at the start: connections kept for the next request.
+/// Most descriptors that may be open at the end in addition to those at the start: connections kept
+/// for the next request.
 const MORE_FILES: usize = 48;
-/// Time for that: idle connections to upstreams are kept for 50 seconds.
+/// Time limit for returning resources: idle connections to upstreams are kept for 50 seconds.
 const GIVEN_BACK: Duration = Duration::from_secs(110);
-/// Memory that may be in use at the end in addition to that at the start, in bytes.
+/// Most memory in bytes that may be in use at the end in addition to that at the start.
 const MORE_MEMORY: u64 = 96 << 20;
 
-/// Limits that many clients from one address stay below.
+/// Limits that many clients from one address do not reach.
 const LIMITS: &str = "[server.limits]\ncaller-rate = \"1000000/s\"\ncaller-burst = 1000000\nauth-failures = \"1000000/m\"\n\
     connections-per-ip = 1000\nconnections-per-caller = 1000\nsessions-per-caller = 4000\nhead-timeout = \"1s\"\nbody-timeout = \"1s\"\n\
     first-byte-timeout = \"1s\"\nwrite-timeout = \"2s\"\n";
 
-/// A daemon with a well-behaved upstream and two clients of it.
+/// A daemon with a well-behaved upstream and two of its clients.
 pub(super) struct Scene {
     pub(super) gateway: Gateway,
     neighbours: Vec<Mcp>,
@@ -48,7 +49,8 @@ impl Scene {
         fs::read_dir(format!("/proc/{}/fd", self.gateway.pid())).map_or(0, Iterator::count)
     }
 
-    /// The daemon lives and has not panicked, and its neighbours get their own answers, one for each request.
+    /// Checks that the daemon lives and has not panicked, and that its neighbours get their own
+    /// answers, one for each request.
     pub(super) fn look(&mut self) {
         assert!(alive(self.gateway.pid()), "the daemon ended");
         for client in &mut self.neighbours {
@@ -62,7 +64,7 @@ impl Scene {
         assert_eq!(panicked, None);
     }
 
-    /// At the end: all neighbours are still served, and resources were given back.
+    /// Checks at the end that all neighbours are still served, and that resources were returned.
     pub(super) fn end(mut self) {
         self.look();
         within(GIVEN_BACK, "the descriptors are given back", || self.open_files() <= self.files + MORE_FILES);

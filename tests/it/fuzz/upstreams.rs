@@ -1,4 +1,4 @@
-//! Upstreams that damage their messages, over each transport.
+//! Fuzz tests with upstreams that damage their messages, over each transport.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ use crate::mcp::Era;
 use crate::process::said;
 use crate::upstream::{Fake, Listening};
 
-/// Steps between two reloads, which start every upstream anew.
+/// Steps between two reloads, which restart every upstream.
 const STEPS: u64 = 12;
 
 /// The servers that listen, and the tables of all damaged upstreams.
@@ -65,11 +65,12 @@ fn damaged_upstreams_cost_their_own_callers_alone() {
     let mut seed = round.seed * 1_000_000;
     while let Some(step) = round.step() {
         if step % STEPS == 1 {
-            // Another seed in its table makes another upstream, which starts anew.
+            // Another seed in its table makes it another upstream, which is restarted.
             seed += 1;
             let reloaded = scene.gateway.reload(&format!("{base}\n{}", upstreams.tables(seed)));
             assert!(reloaded.status.success(), "{}", said(&reloaded));
-            // Enough for those that complete their handshake; the others are part of the test.
+            // Enough time for upstreams that complete their handshake; the others are part of the
+            // test.
             thread::sleep(Duration::from_millis(500));
         }
         thread::scope(|scope| {
@@ -84,7 +85,8 @@ fn damaged_upstreams_cost_their_own_callers_alone() {
     scene.end();
 }
 
-/// A few requests that reach damaged upstreams. Each is answered, once, with a result or an error.
+/// Makes a few requests that reach damaged upstreams. Each is answered once, with a result or an
+/// error.
 fn drive(gateway: &Gateway, mut rng: Rng, good: &AtomicU64, bad: &AtomicU64) {
     let capabilities = json!({"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}});
     let era = if rng.bool() { Era::LEGACY } else { Era::Modern };
@@ -111,7 +113,7 @@ fn drive(gateway: &Gateway, mut rng: Rng, good: &AtomicU64, bad: &AtomicU64) {
         };
         let answer = client.request(method, params);
         if answer.message.is_null() {
-            // Half of a surrogate pair passes through: JSON, but no text that could be read.
+            // Half of a surrogate pair passes through: it is JSON, but no readable text.
             assert!(serde_json::from_str::<&RawValue>(&answer.raw).is_ok(), "{}", answer.raw);
             assert!(answer.raw.contains("\\ud"), "{}", answer.raw);
             continue;

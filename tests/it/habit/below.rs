@@ -1,4 +1,4 @@
-//! A rule for a tool that may overwrite, made of real approvals.
+//! Tests of a suggested rule for a tool that may overwrite, based on real approvals.
 
 use std::fs;
 

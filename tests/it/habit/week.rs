@@ -1,8 +1,9 @@
-//! A week of records, as the daemon would have written them: made from a seed, with the record writer that the daemon has.
+//! Creates a week of audit records from a seed, with the record writer of the daemon.
 //!
-//! Of 10,000 calls 40 % read, 30 % write with one of six tools, 5 % are denied, 2 % are of tools that their server calls
-//! destructive, 2 % are of tools that are called once or twice, 1 % have names that mean something in patterns or in TOML, 1 % are
-//! never answered, and the rest needs no question: a rule or an earlier approval allows it. Eight callers make them.
+//! Of 10,000 calls, 40 % read, 30 % write with one of six tools, 5 % are denied, 2 % use tools that
+//! their server calls destructive, 2 % use tools that are called once or twice, 1 % have names that
+//! are special in patterns or in TOML, 1 % are never answered, and the rest needs no question,
+//! because a rule or an earlier approval allows it. Eight callers make the calls.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,15 +20,15 @@ pub(crate) const CALLS: u64 = 10_000;
 pub(crate) const CALLERS: [&str; 8] = ["ann", "ben", "ci", "dora", "eli", "fay", "gus", "hal"];
 const READS: [&str; 6] =
     ["files__read_file", "files__list", "git__log", "git__diff", "mail__search_mail", "mail__read_mail"];
-/// With the argument that a person looks at.
+/// Writing tools, whose argument a person looks at.
 const WRITES: [&str; 6] =
     ["files__write_file", "files__move_file", "git__commit", "git__tag", "mail__draft", "mail__label"];
 const DENIED: [&str; 4] = ["git__push_force", "mail__send_all", "files__chmod", "files__sometimes"];
 const DESTRUCTIVE: [&str; 3] = ["files__delete_file", "git__reset_hard", "mail__empty_trash"];
-/// A star, braces, what ends a TOML string, and a pattern that is a name.
+/// Names with a star, braces, the end of a TOML string, and a pattern.
 const ODD: [&str; 4] = ["odd__*", "odd__{a,b}", "odd__x\"]\n[policy]\ndefault = \"allow\"\n#", "odd__read_\\*"];
 
-/// Numbers of the week.
+/// The true numbers of the week.
 #[derive(Debug, Default)]
 pub(crate) struct Truth {
     pub(crate) questions: u64,
@@ -35,7 +36,7 @@ pub(crate) struct Truth {
     pub(crate) records: u64,
 }
 
-/// Names that no rule may allow.
+/// Returns names that no rule may allow.
 pub(crate) fn forbidden() -> impl Iterator<Item = &'static str> {
     DENIED.into_iter().chain(DESTRUCTIVE).chain(ODD)
 }
@@ -50,7 +51,7 @@ struct Week {
     truth: Truth,
 }
 
-/// One call of it.
+/// One call of the week.
 struct Call {
     entry: Entry,
     answer: Answer,
@@ -61,19 +62,19 @@ enum Answer {
     Yes(Evidence, &'static str),
     No,
     None,
-    /// No question: a rule, or a grant.
+    /// Decided without a question: by a rule, or by a grant.
     Rule,
     Granted,
 }
 
-/// Writes the log into a folder. `keeps` says whether it has the arguments.
+/// Writes the log into a folder. `keeps` says whether it contains the arguments.
 pub(crate) fn write(folder: &Path, seed: u64, keeps: bool) -> Truth {
     let week = Week::of("main", seed, keeps, CALLS);
     put(folder, "main", &week.text);
     week.truth
 }
 
-/// The same of another chain and with another number of calls; returns the file.
+/// Writes the log of another chain with another number of calls, and returns the file.
 pub(crate) fn write_chain(folder: &Path, chain: &str, seed: u64, keeps: bool, calls: u64) -> PathBuf {
     put(folder, chain, &Week::of(chain, seed, keeps, calls).text)
 }
@@ -98,7 +99,7 @@ impl Week {
             random: fastrand::Rng::with_seed(seed),
             truth: Truth::default(),
         };
-        // Half of the week is between calls, the rest passes within them at most.
+        // Half of the week is the time between calls; the rest may pass within them.
         let pause = (week / calls).max(2);
         this.record(Entry::gateway("started", ""));
         for _ in 0..calls {
@@ -146,7 +147,7 @@ impl Week {
             }
             70..75 => {
                 let item = self.pick(&DENIED);
-                // One of them is approved more often than it is denied.
+                // One tool is approved more often than it is denied.
                 let answer = if item == "files__sometimes" && self.random.u32(0..4) > 0 { yes } else { Answer::No };
                 call(item, writes(), path(), answer)
             }

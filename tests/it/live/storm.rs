@@ -1,4 +1,5 @@
-//! Many reloads: damaged configurations that change nothing, and reloads of one upstream while others are called.
+//! Tests of many reloads: damaged configurations change nothing, and reloads of one upstream do not
+//! affect calls of others.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -14,7 +15,7 @@ use crate::harness::{Gateway, Setup};
 use crate::mcp::Era;
 use crate::upstream::Fake;
 
-/// A connection of the operator.
+/// A connection of the operator to the admin socket.
 struct Operator {
     stream: UnixStream,
     reader: BufReader<UnixStream>,
@@ -40,13 +41,13 @@ impl Operator {
     }
 }
 
-/// Exchanges the configuration at once, so that no half of it is ever read.
+/// Replaces the configuration atomically, so that it is never read half.
 fn exchange(gateway: &Gateway, text: &str) {
     let fresh = gateway.world.write("headend.toml.next", text);
     fs::rename(fresh, &gateway.config).unwrap();
 }
 
-/// Numbers that a seed repeats.
+/// A generator of numbers that a seed repeats.
 struct Random(u64);
 
 impl Random {
@@ -63,7 +64,7 @@ impl Random {
     }
 }
 
-/// A configuration that must not be accepted, and what is wrong with it.
+/// Returns a configuration that must not be accepted, and what is wrong with it.
 fn damaged(text: &str, random: &mut Random) -> (&'static str, String) {
     let lines: Vec<&str> = text.lines().collect();
     let with = |at: usize, line: String| {
@@ -128,7 +129,7 @@ fn damaged_configurations_change_nothing() {
     assert_eq!(operator.ask("reload")["result"]["plan"], "nothing changed");
 }
 
-/// 30 reloads, or as many as `HEADEND_TEST_RELOADS` says.
+/// Makes 30 reloads, or as many as `HEADEND_TEST_RELOADS` says.
 #[test]
 fn reloads_of_another_upstream_fail_no_call() {
     let reloads = std::env::var("HEADEND_TEST_RELOADS").ok().and_then(|n| n.parse().ok()).unwrap_or(30);
@@ -170,7 +171,7 @@ fn reloads_of_another_upstream_fail_no_call() {
     eprintln!("{} calls during {reloads} reloads, none failed", calls.load(Ordering::Relaxed));
 }
 
-/// Ends the workers also when the test fails.
+/// Stops the workers when dropped, also if the test fails.
 struct StopAtEnd<'a>(&'a AtomicBool);
 
 impl Drop for StopAtEnd<'_> {

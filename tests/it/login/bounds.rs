@@ -1,5 +1,5 @@
-//! How much is asked for, and where: the bound of logins without a person, and what a person is
-//! told.
+//! Tests of the scopes that are requested, and where: the bound of logins without a person, and
+//! what a person is told.
 
 use super::issuers::{origin, set, unattended, unattended_world};
 use super::*;

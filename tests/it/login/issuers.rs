@@ -1,11 +1,11 @@
-//! Issuers: a credential goes to its own alone, and a login stays with its first one. Two upstreams
-//! with one URL have two logins.
+//! Tests of issuers: a credential is sent only to its own issuer, and a login stays with its first
+//! one. Two upstreams with one URL have two logins.
 
 use rcgen::KeyPair;
 
 use super::*;
 
-/// Another authorization server, with its log.
+/// Starts another authorization server, with its log.
 fn other(folder: &tempfile::TempDir) -> (Listening, Log) {
     let log = Log::new(folder.path(), "other");
     (Fake::http("modern").behaving("login=3600").logging(&log).spawn(), log)
@@ -15,12 +15,12 @@ pub(super) fn origin(server: &Listening) -> String {
     server.url.trim_end_matches("/mcp").to_owned()
 }
 
-/// Changes what a server says from now on.
+/// Changes what a server answers from now on.
 pub(super) fn set(server: &Listening, words: &str) {
     assert!(head(&format!("{}/set?{words}", origin(server)), None, "POST").starts_with("HTTP/1.1 200"));
 }
 
-/// The tables of logins without a person, without `issuers`.
+/// Returns the tables of logins without a person, without `issuers`.
 pub(super) fn unattended(folder: &tempfile::TempDir) -> [(&'static str, String); 3] {
     let write = |name: &str, text: &str| {
         let path = folder.path().join(name);
@@ -38,7 +38,7 @@ pub(super) fn unattended(folder: &tempfile::TempDir) -> [(&'static str, String);
     ]
 }
 
-/// A world whose gateway logs in by itself.
+/// Creates a world whose gateway logs in without a person.
 pub(super) fn unattended_world(auth: &str, life: u64, first: &str) -> World {
     let folder = tempfile::tempdir().unwrap();
     let log = Log::new(folder.path(), "server");
@@ -128,7 +128,7 @@ fn two_upstreams_with_one_url_have_two_logins() {
     let done = paste(&gateway);
     assert!(done.status.success(), "{}", said(&done));
     gateway.wait_for_tools(&["docs__echo"]);
-    // The other one has neither the login nor the list, now and after a restart.
+    // Upstream `admin` has neither the login nor the list, now and after a restart.
     for _ in 0..2 {
         eventually("one is ready", || state(&gateway, "docs") == "ready");
         eventually("the other waits", || state(&gateway, "admin") == "needs-login");

@@ -1,15 +1,16 @@
-//! The console's button, and addresses that are pasted on its page.
+//! Tests of the console's login button, and of addresses pasted on its page.
 
 use super::*;
 use crate::browser::Browser;
 
-/// The value of an attribute in the page's text behind that mark.
+/// Returns the value of an attribute in the page's text after this mark.
 fn behind(page: &str, mark: &str) -> String {
     let (_, rest) = page.split_once(mark).unwrap_or_else(|| panic!("no {mark}: {page}"));
     rest.split('"').next().unwrap().replace("&#38;", "&").replace("&amp;", "&")
 }
 
-/// Presses the button on the page of `docs`: the login's cookie, and the address of the login page.
+/// Presses the button on the page of `docs`. Returns the login's cookie, and the address of the
+/// login page.
 fn begin(browser: &mut Browser) -> (String, String) {
     let page = browser.get("/upstreams/docs").text();
     let form = format!("csrf={}&do=log-in", behind(&page, "name=\"csrf\" value=\""));
@@ -27,7 +28,7 @@ fn begin(browser: &mut Browser) -> (String, String) {
     (cookie.split(';').next().unwrap().to_owned(), behind(&page, "class=\"button primary\" href=\""))
 }
 
-/// The address to which the login page sends its browser.
+/// Returns the address to which the login page sends its browser.
 fn back(address: &str) -> String {
     let answer = head(address, None, "GET");
     field(&answer, "location").expect(&answer).to_owned()

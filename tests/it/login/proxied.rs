@@ -1,4 +1,4 @@
-//! A login at a server that is reached through a proxy alone.
+//! A test of a login at a server that is reached only through a proxy.
 
 use super::*;
 use crate::proxy::{Network, behind_a_login, is_discreet, login_origin};
@@ -14,7 +14,7 @@ fn a_login_and_its_tokens_go_through_the_proxy() {
     eventually("it wants a login", || status_of(&gateway, "docs")["state"] == "needs-login");
     let (mut child, mut out, link) = begin(&gateway, &["login", "docs", "--paste"]);
     assert!(link.starts_with(&format!("{origin}/authorize?")), "{link}\n{}", gateway.story());
-    // The browser of the person has a way of its own.
+    // The person's browser does not use the proxy.
     let answer = head(&link.replace(&origin, &format!("http://{}", server.address())), None, "GET");
     writeln!(child.stdin.take().unwrap(), "{}", field(&answer, "location").expect(&answer)).unwrap();
     let mut rest = String::new();

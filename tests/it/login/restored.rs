@@ -1,4 +1,4 @@
-//! Logins in a backup: sealed, so they are there with the key and not without it.
+//! Tests of logins in a backup: they are sealed, so they can be used only with the key.
 
 use super::*;
 use crate::backup::{ok, start_on};

@@ -1,4 +1,4 @@
-//! Answers: whole, or piece by piece while they come in.
+//! Answers to a test's client, read whole or piece by piece.
 #![allow(dead_code, reason = "a tool of both grounds, of which each uses its own part")]
 
 use std::time::Duration;
@@ -11,41 +11,41 @@ use super::super::http::{self, Conn, Event, Events, Head};
 /// The answer to one request.
 #[derive(Debug, Clone)]
 pub(crate) struct Answer {
-    /// The HTTP status; 200 over stdio.
+    /// HTTP status; 200 over stdio.
     pub(crate) status: u16,
     pub(crate) head: Head,
-    /// The response.
+    /// The response message.
     pub(crate) message: Value,
-    /// The response's text as received.
+    /// Text of the response as received.
     pub(crate) raw: String,
     /// Earlier messages on the same stream.
     pub(crate) notices: Vec<Value>,
 }
 
 impl Answer {
-    /// The result; fails when there is none.
+    /// Returns the result; fails if there is none.
     pub(crate) fn result(&self) -> &Value {
         self.message.get("result").unwrap_or_else(|| panic!("no result but {} {}", self.status, self.raw))
     }
 
-    /// The error's code, when it is one.
+    /// Returns the error's code, if it is an error.
     pub(crate) fn code(&self) -> Option<i64> {
         self.message.pointer("/error/code").and_then(Value::as_i64)
     }
 
-    /// Whether a tool reported a failure.
+    /// Returns whether a tool reported a failure.
     pub(crate) fn is_error(&self) -> bool {
         self.message.pointer("/result/isError").and_then(Value::as_bool).unwrap_or(false)
     }
 
-    /// The texts of a tool's result.
+    /// Returns the texts of a tool's result.
     pub(crate) fn text(&self) -> String {
         let content = self.result().get("content").and_then(Value::as_array).cloned().unwrap_or_default();
         content.iter().filter_map(|part| part.get("text")?.as_str().map(str::to_owned)).collect()
     }
 }
 
-/// A request that is under way. Dropping it hangs up.
+/// A request that is under way. Dropping it closes its connection.
 #[derive(Debug)]
 pub(crate) struct Open {
     pub(crate) id: Value,
@@ -55,7 +55,7 @@ pub(crate) struct Open {
 }
 
 impl Open {
-    /// The status line and fields, waited for.
+    /// Waits for the status line and fields.
     pub(crate) fn head(&mut self) -> &Head {
         if self.head.is_none() {
             self.head = Some(self.conn.head().unwrap());
@@ -63,12 +63,12 @@ impl Open {
         self.head.as_ref().unwrap()
     }
 
-    /// The next message, `None` when the answer is over.
+    /// Waits for the next message; `None` after the end of the answer.
     pub(crate) fn next(&mut self) -> Option<Value> {
         self.next_within(http::PATIENCE).unwrap()
     }
 
-    /// [`Open::next`] with a time of the test's choice; an error when nothing came.
+    /// Waits like [`Open::next`], within this time; fails if nothing came.
     pub(crate) fn next_within(&mut self, patience: Duration) -> std::io::Result<Option<Value>> {
         self.conn.patience(patience);
         if self.head.is_none() {
@@ -85,14 +85,14 @@ impl Open {
         Ok((!body.is_empty()).then(|| serde_json::from_slice(&body).unwrap()))
     }
 
-    /// The next event as it is, `None` at the end of the stream.
+    /// Waits for the next event as received; `None` at the end of the stream.
     pub(crate) fn event(&mut self) -> Option<Event> {
         assert!(self.head().is_stream(), "not a stream: {:?}", self.head());
         self.conn.patience(http::PATIENCE);
         self.events.next_of_any_kind(&mut self.conn).unwrap()
     }
 
-    /// The response, with the notices before it dropped.
+    /// Waits for the response, and drops the notices before it.
     pub(crate) fn response(&mut self) -> Value {
         while let Some(message) = self.next() {
             if message.get("id") == Some(&self.id) && message.get("method").is_none() {
@@ -109,9 +109,9 @@ pub(super) fn read_answer(conn: &mut Conn) -> std::io::Result<Answer> {
     if head.is_stream() {
         let mut events = Events::default();
         let mut last = None;
-        // Read on after the response: the stream must end by itself.
+        // Reads on after the response: the stream must end by itself.
         while let Some(event) = events.next(conn)? {
-            // Half of a surrogate pair is JSON that passes through, and not readable text.
+            // Half of a surrogate pair passes through: it is JSON, but no readable text.
             let whole: &RawValue = serde_json::from_str(&event.data)?;
             let message: Value = serde_json::from_str(whole.get()).unwrap_or(Value::Null);
             if message.get("method").is_some() || (message.is_null() && whole.get().contains("\"method\":")) {

@@ -1,6 +1,6 @@
-//! Queries of the dashboard and the alerts in `config/`, and the series that they need. Read from
-//! their text: metric names with their matchers, `by (…)` before an aggregation, and labels in
-//! legends and annotations.
+//! Checks of the queries of the dashboard and the alerts in `config/` against the series that they
+//! need. Queries are parsed as text: metric names with their matchers, `by (…)` before an
+//! aggregation, and labels in legends and annotations.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 /// Labels that Prometheus adds at the scrape.
 const ADDED: [&str; 2] = ["instance", "job"];
 
-/// A query and the labels that its legend or annotations show.
+/// A query, with the labels that its legend or annotations show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Query {
     pub(super) place: String,
@@ -17,7 +17,7 @@ pub(super) struct Query {
     shown: BTreeSet<String>,
 }
 
-/// A metric name with its matchers, as `label`, operator and value.
+/// A metric name with its matchers: label, operator and value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Selector {
     at: usize,
@@ -30,7 +30,7 @@ struct Selector {
 pub(super) struct Series(BTreeMap<String, Vec<BTreeMap<String, String>>>);
 
 impl Series {
-    /// Reads a page in Prometheus' text format.
+    /// Parses a page in Prometheus' text format.
     pub(super) fn read(page: &str) -> Self {
         let mut series = Self::default();
         for line in page.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
@@ -39,13 +39,13 @@ impl Series {
             let labels = selector.matchers.into_iter().map(|(label, _, value)| (label, value)).collect();
             series.0.entry(selector.name).or_default().push(labels);
         }
-        // Prometheus makes this one itself.
+        // Prometheus creates this series itself.
         series.0.entry("up".to_owned()).or_default().push(BTreeMap::new());
         series
     }
 
-    /// The reasons why a query would find nothing; empty if each metric is there with the labels
-    /// that the query names.
+    /// Returns the reasons why a query would find nothing; empty if each metric exists with the
+    /// labels that the query names.
     pub(super) fn lacks(&self, query: &Query) -> Vec<String> {
         let selectors = selectors(&query.text);
         if selectors.is_empty() {
@@ -56,7 +56,7 @@ impl Series {
         for selector in &selectors {
             let inside = groups.iter().filter(|group| group.range.contains(&selector.at));
             let by: Vec<&String> = inside.flat_map(|group| &group.labels).collect();
-            // Without an aggregation all labels of the series are left.
+            // Without an aggregation, all labels of the series are kept.
             let shown = query.shown.iter().filter(|_| groups.is_empty());
             let fits = |labels: &BTreeMap<String, String>| {
                 let has = |label: &str| ADDED.contains(&label) || labels.contains_key(label);
@@ -77,7 +77,7 @@ impl Series {
     }
 }
 
-/// The queries of a dashboard, and the one of its variable.
+/// Returns the queries of a dashboard, and the query of its variable.
 pub(super) fn of_dashboard(dashboard: &str) -> Vec<Query> {
     let dashboard: Value = serde_json::from_str(dashboard).unwrap();
     let mut queries = Vec::new();
@@ -100,7 +100,7 @@ pub(super) fn of_dashboard(dashboard: &str) -> Vec<Query> {
     queries
 }
 
-/// The queries of a file of alerts, of the form that `config/prometheus-alerts.yml` has.
+/// Returns the queries of a file of alerts in the form of `config/prometheus-alerts.yml`.
 pub(super) fn of_alerts(alerts: &str) -> Vec<Query> {
     let rules = alerts.split("- alert: ").skip(1);
     let query = |rule: &str| {
@@ -113,7 +113,7 @@ pub(super) fn of_alerts(alerts: &str) -> Vec<Query> {
     rules.map(query).collect()
 }
 
-/// The labels of `{{label}}` and `{{ $labels.label }}`.
+/// Returns the labels in `{{label}}` and `{{ $labels.label }}`.
 fn shown(text: &str) -> BTreeSet<String> {
     let inside = text.split("{{").skip(1).filter_map(|rest| rest.split_once("}}")).map(|(inside, _)| inside.trim());
     let labels = inside.filter(|inside| !inside.starts_with("$value"));
@@ -124,7 +124,7 @@ fn is_of_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b':'
 }
 
-/// The end of the text in quotes that begins there.
+/// Returns the end of the quoted text that begins at `begin`.
 fn end_of_string(text: &str, begin: usize) -> usize {
     let bytes = text.as_bytes();
     let mut at = begin + 1;
@@ -134,8 +134,8 @@ fn end_of_string(text: &str, begin: usize) -> usize {
     at
 }
 
-/// The metrics of a query. Functions stand before a parenthesis, and keywords are those that are
-/// used here.
+/// Returns the metrics of a query. Functions are recognised by their parenthesis, and keywords are
+/// those used in the files.
 fn selectors(text: &str) -> Vec<Selector> {
     let bytes = text.as_bytes();
     let (mut found, mut at) = (Vec::new(), 0);
@@ -166,7 +166,7 @@ fn selectors(text: &str) -> Vec<Selector> {
     found
 }
 
-/// Reads `{label="value", …}` and leaves `at` behind it.
+/// Parses `{label="value", …}` and moves `at` behind it.
 fn matchers(text: &str, at: &mut usize) -> Vec<(String, String, String)> {
     let mut matchers = Vec::new();
     *at += 1;
@@ -182,7 +182,7 @@ fn matchers(text: &str, at: &mut usize) -> Vec<(String, String, String)> {
     matchers
 }
 
-/// An aggregation: its labels, and where in the text it is.
+/// An aggregation: its labels, and its range in the text.
 #[derive(Debug)]
 struct Group {
     labels: Vec<String>,

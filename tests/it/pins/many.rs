@@ -1,4 +1,4 @@
-//! Approving all that waits at once: these tests need terminals and processes that share a
+//! Tests of approving all waiting items at once, which need terminals and processes that share a
 //! database.
 
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use crate::terminal::Terminal;
 use crate::upstream::Fake;
 use crate::upstream::Patch;
 
-/// Other descriptions of these items.
+/// Returns a patch that gives other descriptions to these items.
 fn described(items: &[&str], text: &str) -> Value {
     let members = items.iter().map(|item| ((*item).to_owned(), json!({"description": text})));
     Value::Object(members.collect())
@@ -24,7 +24,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// Two servers that list the same, each item pinned.
+    /// Starts two servers that list the same items, each of them pinned.
     fn new() -> Self {
         let setup = Setup::new();
         let patch = Patch::new(&setup);
@@ -34,7 +34,7 @@ impl Stage {
         Self { gateway, patch }
     }
 
-    /// Changes what both list, and waits until that is seen.
+    /// Changes the lists of both servers, and waits until that is noticed.
     fn change(&self, patch: &Value, waiting: &[&str]) {
         self.patch.write(patch);
         for name in ["fx", "gx"] {
@@ -47,7 +47,7 @@ impl Stage {
         ok(&self.gateway, args)
     }
 
-    /// Both servers with three changed tools each.
+    /// Starts both servers with three changed tools each.
     fn changed() -> Self {
         let stage = Self::new();
         let all = ["echo", "fail", "write"].map(|item| format!("{item} tool changed"));

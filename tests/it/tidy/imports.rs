@@ -1,12 +1,12 @@
-//! The imports between files of `src`, and their circles.
+//! Finds the imports between files of `src`, and circles among them.
 //!
-//! Read from the text alone: `use` trees and paths, without tests. A path leads to the deepest file that it names, and
-//! a re-exported name leads to the file that defines it.
+//! Only the text is parsed: `use` trees and paths, without tests. A path leads to the deepest file
+//! that it names, and a re-exported name leads to the file that defines it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter::Peekable;
 
-/// Names that each file imports from each other file. Keys are modules: `policy::decide`.
+/// Names that each file imports from each other file. Keys are modules such as `policy::decide`.
 pub(super) type Imports = BTreeMap<String, BTreeMap<String, BTreeSet<String>>>;
 
 /// Finds the imports of modules, given with their texts.
@@ -27,7 +27,7 @@ pub(super) fn imports(texts: &[(String, String)]) -> Imports {
     imports
 }
 
-/// The sets of files that reach each other, each in the order of its names.
+/// Returns the sets of files that reach each other, each in the order of its names.
 pub(super) fn circles(imports: &Imports) -> Vec<BTreeSet<&str>> {
     let needs: BTreeMap<&str, BTreeSet<&str>> =
         imports.keys().map(|file| (file.as_str(), needs_of(imports, file))).collect();
@@ -42,7 +42,7 @@ pub(super) fn circles(imports: &Imports) -> Vec<BTreeSet<&str>> {
     circles
 }
 
-/// All files that a file needs; itself only if one of them needs it.
+/// Returns all files that a file needs; itself only if one of them needs it.
 fn needs_of<'i>(imports: &'i Imports, from: &str) -> BTreeSet<&'i str> {
     let mut needs = BTreeSet::new();
     let mut open = vec![from];
@@ -58,7 +58,7 @@ fn needs_of<'i>(imports: &'i Imports, from: &str) -> BTreeSet<&'i str> {
 
 type Files<'t> = BTreeMap<&'t str, File<'t>>;
 
-/// Imports and words of one file outside of its tests.
+/// The imports and words of one file outside of its tests.
 #[derive(Default)]
 struct File<'t> {
     uses: Vec<Use<'t>>,
@@ -75,7 +75,7 @@ struct Use<'t> {
     is_public: bool,
 }
 
-/// The path from the root of the crate.
+/// Returns the path from the root of the crate.
 fn absolute<'p>(module: &'p str, path: &[&'p str]) -> Vec<&'p str> {
     let mut from: Vec<&str> = module.split("::").filter(|word| !word.is_empty()).collect();
     let mut rest = path;
@@ -93,7 +93,8 @@ fn absolute<'p>(module: &'p str, path: &[&'p str]) -> Vec<&'p str> {
     from
 }
 
-/// The file that defines a path's item, and its name there. An item of another crate ends in the file that imports it.
+/// Returns the file that defines a path's item, and the item's name there. An item of another crate
+/// counts as defined in the file that imports it.
 fn resolve<'t>(files: &Files<'t>, path: &[&'t str], seen: &mut BTreeSet<(String, &'t str)>) -> (String, String) {
     let mut module = String::new();
     for (at, word) in path.iter().enumerate() {
@@ -157,7 +158,7 @@ impl<'t> File<'t> {
     }
 }
 
-/// Reads one tree of a `use`, up to its end.
+/// Parses one tree of a `use`, up to its end.
 fn tree<'t>(
     rest: &mut Peekable<impl Iterator<Item = &'t str>>,
     before: &[&'t str],
@@ -188,7 +189,7 @@ fn tree<'t>(
     }
 }
 
-/// The tokens without items that exist for tests alone.
+/// Returns the tokens without items that exist only for tests.
 fn without_tests<'t>(tokens: &[&'t str]) -> Vec<&'t str> {
     let mut kept = Vec::new();
     let mut at = 0;
@@ -207,8 +208,8 @@ fn without_tests<'t>(tokens: &[&'t str]) -> Vec<&'t str> {
     kept
 }
 
-/// Number of tokens of the first item, field or statement: up to its `;`, its last brace, or the end of its
-/// surroundings.
+/// Returns the number of tokens of the first item, field or statement: up to its `;`, its last
+/// brace, or the end of its surroundings.
 fn length_of_item(tokens: &[&str]) -> usize {
     let mut depth = 0;
     let mut is_use = false;
@@ -230,7 +231,7 @@ fn is_word(token: &str) -> bool {
     token.starts_with(|c: char| c.is_alphabetic() || c == '_')
 }
 
-/// Words and signs, without comments and literals.
+/// Returns words and signs, without comments and literals.
 fn tokens(text: &str) -> Vec<&str> {
     let mut tokens = Vec::new();
     let mut rest = text;
@@ -255,7 +256,7 @@ fn tokens(text: &str) -> Vec<&str> {
     tokens
 }
 
-/// Length of the string or character literal at the front; zero if there is none.
+/// Returns the length of the string or character literal at the front; zero if there is none.
 fn length_of_literal(text: &str) -> usize {
     let to = |from: usize, end: &str| text[from..].find(end).map_or(text.len(), |at| from + at + end.len());
     let plain = text.trim_start_matches(['b', 'c']);
@@ -277,7 +278,7 @@ fn length_of_literal(text: &str) -> usize {
     let mut chars = text.char_indices();
     match (chars.next(), chars.next(), chars.next()) {
         (Some((_, '\'')), Some((_, '\\')), Some((at, escaped))) => to(at + escaped.len_utf8(), "'"),
-        // Anything else is a lifetime.
+        // Everything else is a lifetime.
         (Some((_, '\'')), Some(_), Some((at, '\''))) => at + 1,
         _ => 0,
     }

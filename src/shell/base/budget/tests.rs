@@ -134,20 +134,20 @@ fn b() -> CallerNumber {
     CallerNumber::of(&Caller::named("budget-b"))
 }
 
-/// A budget of 256 KiB that several callers share, so that each has 64 KiB.
+/// Creates a budget of 256 KiB that several callers share, so that each has 64 KiB.
 fn shared() -> Arc<Budget> {
     let budget = Budget::new(256 * KIB);
     budget.set_shared(true);
     budget
 }
 
-/// The room of a request.
+/// Takes room for a request of a caller.
 fn request(budget: &Arc<Budget>, caller: &CallerNumber, kib: usize) -> Result<Room, NoRoom> {
     let mut room = Room::of_request(budget, caller);
     room.try_grow_to(kib * KIB).map(|()| room)
 }
 
-/// The room of an answer for a caller.
+/// Takes room for an answer to a caller.
 fn answer(budget: &Arc<Budget>, caller: &CallerNumber, kib: usize) -> Result<Room, NoRoom> {
     let mut room = Room::new(budget);
     room.use_share_of(caller.clone());

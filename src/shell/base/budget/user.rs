@@ -1,18 +1,19 @@
-//! The users of room in the byte budget.
+//! Users of room in the byte budget.
 
 use crate::base::callers::CallerNumber;
 
-/// The user of some room.
+/// The user of a piece of room, which decides the bounds that apply to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum User {
-    /// The gateway itself, or a server.
+    /// The gateway itself, or an upstream.
     Gateway,
     /// A caller's request.
     Request(CallerNumber),
-    /// An answer that is being read; the caller is `None` if the answer says whose it is only at
-    /// its end.
+    /// An answer that is being read. The caller is `None` if only the end of the answer tells whose
+    /// it is.
     Answer(Option<CallerNumber>),
-    /// An answer for a caller, which has room already: it counts towards the caller's share alone.
+    /// An answer for a caller whose bytes hold room already: it counts only towards the caller's
+    /// share.
     Share(CallerNumber),
 }
 
@@ -25,7 +26,7 @@ impl User {
         }
     }
 
-    /// Whether its bytes count towards the limit of all messages.
+    /// Returns whether the bytes count towards the limit of all messages.
     pub(super) const fn is_counted(&self) -> bool {
         !matches!(self, Self::Share(_))
     }

@@ -1,10 +1,10 @@
-//! Clocks that tests play: a machine whose time they let pass and whose wall clock they set, and
-//! processes on it.
+//! Clocks for tests: simulated machines whose time and wall clock a test controls, and processes
+//! that run on them.
 //!
-//! A thread that enters a [`Process`] reads its clock; every other thread reads the real ones. In
-//! the tests of this crate each thread is a process of its own from its start, on the real machine
-//! until it starts one on a [`Machine`]. The thread of a store belongs to the process that opened
-//! it.
+//! A thread that has entered a [`Process`] reads the clock of that process; every other thread
+//! reads the real clocks. In the tests of this crate each thread is a process of its own from its
+//! start, on the real machine until it starts a process on a [`Machine`]. The thread of a store
+//! belongs to the process that opened the store.
 
 use std::cell::RefCell;
 use std::sync::{Arc, LazyLock};
@@ -19,37 +19,38 @@ thread_local! {
     static PROCESS: RefCell<Option<Process>> = RefCell::new(cfg!(test).then(|| Process::new(None)));
 }
 
-/// A machine whose clocks a test sets.
+/// A simulated machine whose clocks a test sets.
 #[derive(Debug)]
 pub struct Machine(Mutex<Reading>);
 
 impl Machine {
-    /// A machine that has run for an hour and whose wall clock is right.
+    /// Creates a machine that has run for an hour and whose wall clock is right.
     pub fn new() -> Arc<Self> {
         let reading = Reading { wall: played_reading().wall, machine: Duration::from_secs(3600) };
         Arc::new(Self(Mutex::new(reading)))
     }
 
-    /// Lets so many seconds pass.
+    /// Lets this many seconds pass on both clocks.
     pub fn pass(&self, seconds: u64) {
         let mut reading = self.0.lock();
         reading.wall += Duration::from_secs(seconds);
         reading.machine += Duration::from_secs(seconds);
     }
 
-    /// Sets the wall clock forward, or back, by so many seconds.
+    /// Sets the wall clock forward by this many seconds, or back if negative.
     pub fn step(&self, seconds: i64) {
         let mut reading = self.0.lock();
         let by = Duration::from_secs(seconds.unsigned_abs());
         reading.wall = if seconds < 0 { reading.wall.saturating_sub(by) } else { reading.wall + by };
     }
 
-    /// Starts the machine again. Its processes have to be started again as well.
+    /// Restarts the machine, which resets its monotonic clock. Its processes have to be started
+    /// again as well.
     pub fn reboot(&self) {
         self.0.lock().machine = Duration::from_secs(1);
     }
 
-    /// Starts a process and enters it.
+    /// Starts a process on the machine and makes this thread a part of it.
     pub fn start(self: &Arc<Self>) -> Process {
         let process = Process::new(Some(Arc::clone(self)));
         process.enter();
@@ -57,7 +58,7 @@ impl Machine {
     }
 }
 
-/// A process of a test: its clock, and the machine that it reads; the real one where there is none.
+/// A process of a test: its clock, and the machine whose time it reads (`None`: the real one).
 #[derive(Clone, Debug)]
 pub struct Process {
     machine: Option<Arc<Machine>>,
@@ -65,12 +66,13 @@ pub struct Process {
     is_staged: bool,
 }
 
-/// Fills bytes from the stage's own source of randomness; `false` off stage.
+/// Fills the bytes from the stage's seeded source of randomness. Returns `false` without a stage.
 pub(super) fn drawn(bytes: &mut [u8]) -> bool {
     RANDOM.with_borrow_mut(|random| random.as_mut().map(|random| random.fill(bytes))).is_some()
 }
 
-/// Whether this thread is a stage: what has threads of its own elsewhere works on this thread.
+/// Returns whether this thread is a stage, on which work that otherwise has its own thread runs
+/// here.
 pub fn is_staged() -> bool {
     PROCESS.with_borrow(|process| process.as_ref().is_some_and(|process| process.is_staged))
 }
@@ -80,26 +82,26 @@ impl Process {
         Self { machine, clock: Arc::new(SteadyClock::new()), is_staged: false }
     }
 
-    /// Makes this thread a stage, and a new process on the real machine. All randomness comes from
+    /// Makes this thread a stage and a new process on the real machine. All randomness comes from
     /// the seed.
     pub fn enter_stage(seed: u64) {
         RANDOM.set(Some(fastrand::Rng::with_seed(seed)));
         Self { is_staged: true, ..Self::new(None) }.enter();
     }
 
-    /// The process that this thread has entered.
+    /// Returns the process that this thread has entered.
     pub fn current() -> Option<Self> {
         PROCESS.with_borrow(Option::clone)
     }
 
-    /// Makes this thread one of the process.
+    /// Makes this thread a part of the process.
     pub fn enter(&self) {
         PROCESS.set(Some(self.clone()));
     }
 }
 
-/// The real machine's clocks in a test; the wall clock goes as the monotonic one does, paused or
-/// not.
+/// Reads the real machine's clocks for a test. The wall clock advances with the monotonic clock,
+/// even while that one is paused or advanced by hand.
 fn played_reading() -> Reading {
     static FIRST: LazyLock<(Duration, Instant)> = LazyLock::new(|| (super::wall(), super::now()));
     let (wall, at) = *FIRST;

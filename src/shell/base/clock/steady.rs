@@ -1,15 +1,18 @@
-//! The clock of every promise in time: grants, approvals, denials, embargoes, limits, sessions, sign-ins, states and cursors.
+//! The clock of every promise in time: grants, approvals, denials, embargoes, limits, sessions,
+//! sign-ins, states and cursors.
 //!
-//! It follows a wall clock that is ahead. When the wall clock is set back, it continues from where it was at the rate of
-//! the machine's own time. The store carries it over restarts and to other processes (`store/db/number`).
+//! The clock follows a wall clock that is ahead of it. When the wall clock is set back, this clock
+//! continues from its last value at the rate of the monotonic clock. The store carries its value
+//! over restarts and to other processes (`store/db/number`).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// One reading of the machine's clocks. The wall is read first: a pause between both readings costs time and gives none.
+/// One reading of the machine's clocks. The wall clock must be read first: a pause between the two
+/// readings then never sets the clock ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reading {
-    /// Wall time since 1970; zero before that.
+    /// Wall time since 1970; zero for a time before.
     pub(super) wall: Duration,
     /// Time on the monotonic clock, which never goes back.
     pub(super) machine: Duration,
@@ -17,7 +20,8 @@ pub(super) struct Reading {
 
 /// A clock of time since 1970 that never goes back and never stands still.
 ///
-/// Its value is the machine's start on this clock, in nanoseconds since 1970, which only grows.
+/// The value is the zero point of the monotonic clock on this clock, in nanoseconds since 1970. It
+/// only grows.
 #[derive(Debug)]
 pub(super) struct SteadyClock(AtomicU64);
 
@@ -26,17 +30,19 @@ impl SteadyClock {
         Self(AtomicU64::new(0))
     }
 
-    /// The time since 1970 at this reading.
+    /// Returns the time since 1970 at this reading, and moves the clock forward if the wall clock
+    /// is ahead.
     pub(super) fn time(&self, reading: Reading) -> Duration {
         reading.machine.saturating_add(self.start_not_before(reading.wall, reading.machine))
     }
 
-    /// Sets the clock forward to `seen`, a time since 1970 that another process or an earlier one has seen; never back.
+    /// Sets the clock forward to `seen`, a time since 1970 that another or an earlier process has
+    /// seen; never back.
     pub(super) fn advance(&self, seen: Duration, machine: Duration) {
         self.start_not_before(seen, machine);
     }
 
-    /// Raises the machine's start so that it is at least `seen` now. Returns the start.
+    /// Raises the zero point so that the clock shows at least `seen` now. Returns the zero point.
     fn start_not_before(&self, seen: Duration, machine: Duration) -> Duration {
         let start = u64::try_from(seen.saturating_sub(machine).as_nanos()).unwrap_or(u64::MAX);
         Duration::from_nanos(self.0.fetch_max(start, Ordering::Relaxed).max(start))
@@ -49,7 +55,7 @@ mod tests {
 
     const HOUR: u64 = 3600;
 
-    /// The times, in seconds, of a clock that reads the wall and the machine's time so.
+    /// Returns the times, in seconds, of a clock at these readings of wall and monotonic time.
     fn times(clock: &SteadyClock, readings: &[(u64, u64)]) -> Vec<u64> {
         let read = |(wall, machine): &(u64, u64)| {
             let (wall, machine) = (Duration::from_secs(*wall), Duration::from_secs(*machine));

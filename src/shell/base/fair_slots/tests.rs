@@ -15,7 +15,7 @@ fn queue(slots: &FairSlots, caller: &CallerNumber) -> QueuedCall {
     slots.queue(caller, true).unwrap()
 }
 
-/// The slot that a queued call has been given by now.
+/// Returns the slot that a queued call has been assigned by now.
 fn given(call: &mut QueuedCall) -> Option<FairSlot> {
     call.wait(QUEUE_TIME, CALL_TIME).now_or_never().flatten()
 }
@@ -42,7 +42,7 @@ async fn the_next_slot_goes_to_the_caller_that_holds_the_fewest() {
         });
         let Some(at) = at else { break };
         order.push(waiting.remove(at).caller.clone());
-        // Slots of the first caller come back first.
+        // Release the slots of the first caller first.
         held.sort_by_key(|slot| slot.caller == a);
     }
     let expected = [&b, &c, &a, &b, &a].map(CallerNumber::clone);
@@ -143,7 +143,7 @@ async fn a_call_waits_for_the_time_of_the_queue_and_longer_only_behind_another_c
     let _held = [slots.try_take(&a), slots.try_take(&a)];
     let begun = Instant::now();
     let mut own = queue(&slots, &a);
-    // A wait that is broken off and begun again is not longer for it.
+    // A wait that is interrupted and resumed does not become longer.
     assert!(tokio::time::timeout(QUEUE_TIME / 2, own.wait(QUEUE_TIME, CALL_TIME)).await.is_err());
     assert!(own.wait(QUEUE_TIME, CALL_TIME).await.is_none());
     assert_eq!(begun.elapsed(), QUEUE_TIME);
@@ -155,8 +155,8 @@ async fn a_call_waits_for_the_time_of_the_queue_and_longer_only_behind_another_c
     assert_eq!(slots.waiting(), 0);
 }
 
-/// Plays a caller that calls again and again, each call for so long, and counts the calls that had
-/// a slot.
+/// Plays a caller that makes one call after another, each of which takes `time`, and counts the
+/// calls that had a slot.
 async fn calls(slots: FairSlots, caller: &CallerNumber, time: Duration, made: &AtomicUsize, slowest: &Mutex<Duration>) {
     loop {
         let begun = Instant::now();

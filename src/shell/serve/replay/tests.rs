@@ -20,7 +20,7 @@ async fn text(reader: &mut Reader) -> Option<String> {
     Some(event.slices().map(|slice| String::from_utf8(slice.to_vec()).unwrap()).collect())
 }
 
-/// What a client reads as messages until nothing is left.
+/// Returns the messages that a client reads until nothing is left.
 async fn rest(reader: &mut Reader) -> Vec<String> {
     let mut messages = Vec::new();
     while let Some(event) = text(reader).await {

@@ -1,4 +1,5 @@
-//! Log lines as plain text. Each call logs one, so they skip the detour that colours need.
+//! Formats log lines as plain text. Every call logs a line, so these lines skip the slower path
+//! that colours need.
 
 use std::fmt;
 
@@ -9,7 +10,7 @@ use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
 use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 use tracing_subscriber::registry::LookupSpan;
 
-/// `time LEVEL target: message key=value ...`, strings in quotes.
+/// The formatter of lines like `time LEVEL target: message key=value ...`, with strings in quotes.
 pub(super) struct Plain;
 
 impl<S, N> FormatEvent<S, N> for Plain
@@ -20,7 +21,7 @@ where
     fn format_event(&self, _: &FmtContext<'_, S, N>, mut out: Writer<'_>, event: &Event<'_>) -> fmt::Result {
         SystemTime.format_time(&mut out)?;
         let metadata = event.metadata();
-        // Levels have five letters or four.
+        // Levels have four or five letters.
         let gap = if metadata.level().as_str().len() < 5 { "  " } else { " " };
         for part in [gap, metadata.level().as_str(), " ", metadata.target(), ":"] {
             out.write_str(part)?;
@@ -32,13 +33,14 @@ where
     }
 }
 
-/// Writes fields and keeps the first failure.
+/// A visitor that writes the fields of an event and keeps the first error.
 struct Fields<'w> {
     out: Writer<'w>,
     result: fmt::Result,
 }
 
 impl Fields<'_> {
+    /// Writes one field, unless an earlier one has failed.
     fn write(&mut self, field: &Field, value: impl FnOnce(&mut Writer<'_>) -> fmt::Result) {
         if self.result.is_err() {
             return;

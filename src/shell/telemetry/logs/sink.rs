@@ -1,8 +1,9 @@
-//! The buffer of log lines. A logging thread copies its line into the buffer and continues; one thread writes the
-//! buffer out every few milliseconds. Lines that find the buffer full are dropped and counted.
+//! The buffer between log lines and stderr. A thread that logs copies its line into the buffer and
+//! continues; one thread writes the buffer out every few milliseconds. Lines that find the buffer
+//! full are dropped and counted.
 //!
-//! Not `tracing-appender`: it bounds its queue by lines and not by bytes, allocates for each line, often wakes its
-//! thread for one, and does not log how many lines it dropped.
+//! `tracing-appender` is not used: it bounds its queue by lines and not by bytes, allocates for
+//! each line, often wakes its thread for a single line, and does not log how many lines it dropped.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -14,37 +15,43 @@ use parking_lot::{Condvar, Mutex};
 
 /// Bytes that may wait for a slow reader of stderr.
 const CAPACITY: usize = 8 << 20;
-/// How long the thread gathers lines before it writes them: one wake-up for many lines.
+/// How long the thread collects lines before it writes them, so that one wake-up serves many lines.
 const GATHER: Duration = Duration::from_millis(5);
 
-/// The number of [`dropped`].
+/// The count that [`dropped`] returns.
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 
-/// Lines that were dropped since the process started.
+/// Returns the number of lines dropped since the process started.
 pub(super) fn dropped() -> u64 {
     DROPPED.load(Ordering::Relaxed)
 }
 
+/// Lines that have not been written yet.
 #[derive(Debug, Default)]
 struct Waiting {
     bytes: Vec<u8>,
+    /// Lines dropped since the last write.
     dropped: u64,
-    /// The thread waits for the first line.
+    /// True while the thread waits for the first line.
     asleep: bool,
+    /// True once the sink's [`Flusher`] is being dropped.
     closed: bool,
 }
 
-/// The shared buffer. Clones write to the same.
+/// The shared buffer of log lines. Clones write to the same buffer.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sink(Arc<Shared>);
 
+/// The state that the sink and its thread share.
 #[derive(Debug, Default)]
 struct Shared {
     waiting: Mutex<Waiting>,
+    /// Signals the first line, or the end, to the thread.
     news: Condvar,
 }
 
-/// Ends the thread when dropped, after the last write.
+/// A handle to the writing thread. Dropping it ends the thread after a last write, for which it
+/// waits half a second at most.
 #[derive(Debug)]
 pub(super) struct Flusher {
     shared: Arc<Shared>,
@@ -61,7 +68,7 @@ impl Sink {
         (sink, flusher)
     }
 
-    /// Adds one whole line, or drops it whole.
+    /// Appends one whole line, or drops it as a whole.
     pub(super) fn line(&self, line: &[u8]) {
         let mut waiting = self.0.waiting.lock();
         if waiting.bytes.len() + line.len() > CAPACITY {
@@ -88,7 +95,7 @@ impl Write for Sink {
     }
 }
 
-/// Writes until the sink is closed and empty.
+/// Writes lines until the sink is closed and empty.
 fn drain(shared: &Shared, mut out: impl Write) {
     let mut batch = Vec::new();
     loop {
@@ -121,7 +128,7 @@ impl Drop for Flusher {
         self.shared.waiting.lock().closed = true;
         self.shared.news.notify_one();
         if let Some(thread) = self.thread.take() {
-            // A reader that stopped reading must not keep the daemon from ending.
+            // A reader that has stopped reading must not keep the daemon from ending.
             for _ in 0..100 {
                 if thread.is_finished() {
                     return;
@@ -138,7 +145,7 @@ mod tests {
 
     use super::*;
 
-    /// A reader that takes nothing until it is told to.
+    /// A reader that takes nothing until it gets a signal.
     struct Slow {
         go: mpsc::Receiver<()>,
         page: Arc<Mutex<Vec<u8>>>,
@@ -165,7 +172,7 @@ mod tests {
         let page = Arc::new(Mutex::new(Vec::new()));
         let (sink, flusher) = Sink::start(Slow { go, page: Arc::clone(&page) });
         let line = [b"x".repeat(1023), b"\n".to_vec()].concat();
-        // The thread may have taken one batch before it got stuck.
+        // The thread may have taken one batch before it was blocked.
         for _ in 0..3 * CAPACITY / line.len() {
             sink.line(&line);
         }

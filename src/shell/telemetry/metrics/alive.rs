@@ -1,4 +1,4 @@
-//! What is counted while it lives.
+//! Guards that count a connection or a process in a gauge until they are dropped.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use prometheus::{IntCounter, IntGauge};
 
 use super::usage::UsageMetrics;
 
-/// One connection of a client, counted until it is dropped.
+/// A client's connection, counted until it is dropped.
 #[derive(Debug)]
 pub struct Connected {
     pub(super) open: IntGauge,
@@ -15,12 +15,12 @@ pub struct Connected {
 }
 
 impl Connected {
-    /// The counter of bytes read.
+    /// Returns the counter of bytes read from the client.
     pub fn received(&self) -> IntCounter {
         self.received.clone()
     }
 
-    /// The counter of bytes written.
+    /// Returns the counter of bytes written to the client.
     pub fn sent(&self) -> IntCounter {
         self.sent.clone()
     }
@@ -36,6 +36,7 @@ impl Drop for Connected {
 #[derive(Debug)]
 pub struct Running {
     pub(super) open: IntGauge,
+    /// Number of the process's guard, if it has one.
     pub(super) guard: Option<u32>,
     pub(super) usage: Arc<UsageMetrics>,
 }

@@ -1,4 +1,4 @@
-//! Open approvals, their answers, grants and denials.
+//! Metrics of open approvals, their answers, grants and denials.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,11 +10,12 @@ use super::table::Families;
 use crate::policy::Evidence;
 use crate::policy::consent::Closed;
 
-/// The channel of an approval that ended without an answer.
+/// Channel label of an approval that ended without an answer.
 const NO_CHANNEL: &str = "none";
 
-/// Answers that have a series from the start, so that a rate sees the first of them.
+/// Answers that have a series from the start, so that a rate includes the first of them.
 const ANSWERS: [Closed; 3] = [Closed::Granted, Closed::Denied, Closed::Dismissed];
+/// Ends without an answer that have a series from the start.
 const ENDS: [Closed; 2] = [Closed::TimedOut, Closed::Superseded];
 
 /// Numbers of approvals and grants at the moment of a scrape.
@@ -25,7 +26,7 @@ pub struct ApprovalNumbers {
     pub oldest: Duration,
     /// Denials that still refuse their call.
     pub denials: usize,
-    /// Live grants by the word of their lifetime.
+    /// Live grants, by the word for their lifetime.
     pub grants: [(&'static str, usize); 4],
 }
 
@@ -43,7 +44,7 @@ impl ApprovalMetrics {
         Self(families)
     }
 
-    /// Counts the end of an approval. `evidence` is that of its answer, if it got one.
+    /// Counts the end of an approval. `evidence` is that of the answer, if there was one.
     pub fn ended(&self, how: Closed, evidence: Option<Evidence>, waited: Duration) {
         let channel = evidence.map_or(NO_CHANNEL, channel);
         self.0.answers.with_label_values(&[how.into_str(), channel]).inc();
@@ -63,7 +64,7 @@ impl ApprovalMetrics {
     }
 }
 
-/// The channel that gives answers of that evidence.
+/// Returns the label of the channel whose answers have this evidence.
 const fn channel(evidence: Evidence) -> &'static str {
     match evidence {
         Evidence::Client => "client",

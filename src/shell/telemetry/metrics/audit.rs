@@ -1,4 +1,4 @@
-//! The records of the audit log, those that were written and those that were lost.
+//! Metrics of the audit log: records that were written, and records that were lost.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::policy::Event;
 /// The series of the audit log.
 #[derive(Clone, Debug)]
 pub struct AuditMetrics {
-    /// In the order of the events.
+    /// Written records, in the order of the events.
     pub(super) records: Arc<[IntCounter]>,
     pub(super) failures: IntCounter,
 }

@@ -6,19 +6,21 @@ use std::collections::{BTreeSet, HashMap};
 use parking_lot::Mutex;
 use prometheus::IntCounterVec;
 
-/// The label of all callers that the configuration does not name. No name of a caller may contain a
+/// Label of all callers that the configuration does not name. The names of callers never contain a
 /// parenthesis.
 const OTHERS: &str = "(other)";
 
+/// The series of calls by caller.
 #[derive(Debug)]
 pub struct CallerMetrics {
     calls: IntCounterVec,
     published: Mutex<PublishedCalls>,
 }
 
+/// The values of the last scrape.
 #[derive(Debug, Default)]
 struct PublishedCalls {
-    /// The counts of the last scrape, by the number of the caller.
+    /// Counts at the last scrape, by the number of the caller.
     counts: HashMap<usize, usize>,
     /// Callers with a series.
     names: BTreeSet<String>,
@@ -30,16 +32,16 @@ impl CallerMetrics {
         Self { calls, published: Mutex::default() }
     }
 
-    /// Sets the calls of all callers, just before a scrape: for each number of a caller the name
-    /// that the configuration has for it, and the calls so far.
+    /// Updates the counters just before a scrape. Each item is a caller's number, its name if the
+    /// configuration has one for it, and its calls so far.
     pub fn observe<'a>(&self, callers: impl Iterator<Item = (usize, Option<&'a str>, usize)>) {
         let Self { calls, published } = self;
         let mut published = published.lock();
         let PublishedCalls { counts, names } = &mut *published;
         let mut gone = std::mem::take(names);
         for (number, name, count) in callers {
-            // Only what is new is added: a caller whose name left the configuration leaves its
-            // earlier calls behind.
+            // Only the difference to the last scrape is added: a caller whose name has left the
+            // configuration leaves its earlier calls in the old series.
             let before = counts.insert(number, count).unwrap_or_default();
             let added = u64::try_from(count.saturating_sub(before)).unwrap_or(u64::MAX);
             calls.with_label_values(&[name.unwrap_or(OTHERS)]).inc_by(added);

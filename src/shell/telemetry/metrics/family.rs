@@ -1,5 +1,5 @@
-//! Kinds of metric families: how each is made from its row of the table, and loses the series of an
-//! upstream.
+//! Metric families: how each kind is created from its row of the table, and how it drops the series
+//! of an upstream.
 
 use std::collections::HashMap;
 
@@ -10,18 +10,18 @@ use prometheus::{
     IntGaugeVec, Opts, Registry,
 };
 
-/// The label of families that have series of each upstream.
+/// The label by which families have a series for each upstream.
 const UPSTREAM: &str = "upstream";
 
-/// One row of the table of metrics.
+/// A row of the table of metrics.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
     pub(super) name: &'static str,
     #[cfg(test)]
     pub(super) kind: &'static str,
-    /// The sentence on the page of the metrics.
+    /// The help text on the metrics page.
     pub(super) help: &'static str,
-    /// The sentence of the documentation where it says more than `help`.
+    /// The sentence in the documentation, if it says more than `help`.
     #[cfg(test)]
     pub(super) doc: Option<&'static str>,
     pub(super) labels: &'static [&'static str],
@@ -31,16 +31,20 @@ pub(super) struct Row {
 
 /// A kind of metric family.
 pub(super) trait Family: Collector + Clone + 'static {
-    /// The word of the documentation for it.
+    /// The word for the kind in the documentation.
     #[cfg(test)]
     const KIND: &'static str;
 
+    /// Creates the family.
+    ///
     /// # Errors
-    /// A row with a bad name.
+    /// The name in the row is not valid.
     fn build(row: &Row) -> prometheus::Result<Self>;
 
+    /// Creates the family and adds it to the registry.
+    ///
     /// # Errors
-    /// A row whose name is bad or not the first of its kind.
+    /// The name in the row is not valid, or is taken already.
     fn register(row: &Row, registry: &Registry) -> prometheus::Result<Self> {
         let family = Self::build(row)?;
         registry.register(Box::new(family.clone()))?;
@@ -99,13 +103,13 @@ impl Family for HistogramVec {
     }
 }
 
-/// Removes the series of an upstream, whatever their other labels are.
+/// Removes the series of an upstream with any values of their other labels.
 fn remove_series<B: MetricVecBuilder>(family: &MetricVec<B>, upstream: &str) {
     for metric in family.collect().iter().flat_map(MetricFamily::get_metric) {
         let labels: HashMap<&str, &str> =
             metric.get_label().iter().map(|label| (label.name(), label.value())).collect();
         if labels.get(UPSTREAM) == Some(&upstream) {
-            // Removing a series that is gone by now fails, and nothing is left to do then.
+            // Removing fails if the series is gone by now, and nothing is left to do then.
             drop(family.remove(&labels));
         }
     }
@@ -116,20 +120,22 @@ pub(super) trait FamilyTable: Sized {
     /// All rows, in the order of the table.
     const ROWS: &[Row];
 
+    /// Creates all families and adds them to the registry.
+    ///
     /// # Errors
-    /// A row that the registry refuses, which is a mistake in the table.
+    /// The registry refuses a row, which is a mistake in the table.
     fn register(registry: &Registry) -> prometheus::Result<Self>;
 
     /// Drops the series of an upstream.
     fn forget(&self, upstream: &str);
 }
 
-/// A count as the value of a gauge.
+/// Converts a count to the value of a gauge.
 pub(super) fn signed<T: TryInto<i64>>(count: T) -> i64 {
     count.try_into().unwrap_or(i64::MAX)
 }
 
-/// Declares the struct of the families of a table.
+/// Declares the struct that holds the families of a table.
 macro_rules! families {
     (
         $(#[$about:meta])* $visibility:vis struct $table:ident;

@@ -1,6 +1,6 @@
-//! Labels of calls and logins. Closed sets, so that no client can create a series.
+//! Label values of calls and logins. The sets are closed, so that no client can create a series.
 
-/// Label of the called method.
+/// The label for the method of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(const_into_str)]
 pub enum MethodLabel {
@@ -16,7 +16,7 @@ pub enum MethodLabel {
     Other,
 }
 
-/// Label of how a call ended.
+/// The label for the outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(const_into_str, serialize_all = "snake_case")]
 pub enum OutcomeLabel {
@@ -47,12 +47,12 @@ pub enum OutcomeLabel {
     Protocol,
 }
 
-/// How an attempt to renew a login ended.
+/// The label for the outcome of an attempt to renew a login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(const_into_str, serialize_all = "snake_case")]
 pub enum Renewal {
     Renewed,
-    /// The server could not be asked, or gave no usable answer; the login stays.
+    /// The server could not be asked, or gave no usable answer; the login stays valid.
     Failed,
     /// The server has ended the login.
     Expired,

@@ -1,15 +1,15 @@
-//! The daemon itself: its start, its files and its log.
+//! Metrics of the daemon itself: its start, its files and its log.
 
 use std::time::Duration;
 
 use super::Metrics;
 use super::family::signed;
 
-/// The size of files that grow, and when one of them was written last.
+/// The size of a set of files, and the time of the last write to one of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskUse {
     pub bytes: u64,
-    /// Time since 1970; zero if there is no file.
+    /// Time of the last write since 1970; zero if there is no file.
     pub written: Duration,
 }
 
@@ -19,13 +19,13 @@ impl Metrics {
         self.0.families.start_duration.set(took.as_secs_f64());
     }
 
-    /// Sets the number of dropped lines of the log, just before a scrape.
+    /// Updates the number of dropped log lines, just before a scrape.
     pub fn observe_log(&self, dropped: u64) {
         let counter = &self.0.families.dropped_lines;
         counter.inc_by(dropped.saturating_sub(counter.get()));
     }
 
-    /// Sets the size of the audit log and the store, just before a scrape.
+    /// Updates the sizes of the audit log and the store, just before a scrape.
     pub fn observe_files(&self, audit: DiskUse, store: DiskUse) {
         let f = &self.0.families;
         for (bytes, written, used) in

@@ -1,8 +1,8 @@
-//! The `process_*` metrics that Prometheus' client libraries have in common, of this process.
+//! The standard `process_*` metrics of Prometheus client libraries, for this process.
 //!
-//! Read from `/proc/self` at each scrape; elsewhere than on Linux there are none. Source:
-//! `proc_pid_stat(5)`, and "Standard and runtime collectors" in Prometheus' guide for writers of
-//! client libraries.
+//! The values are read from `/proc/self` at each scrape; systems without it have none. Source:
+//! `proc_pid_stat(5)`, and "Standard and runtime collectors" in Prometheus' guide "Writing client
+//! libraries".
 
 use std::fs;
 
@@ -14,7 +14,7 @@ use rustix::process::{Resource, getrlimit};
 use super::family::{Family, FamilyTable, Row, families};
 
 families! {
-    /// The numbers that the system has of this process.
+    /// The numbers that the system keeps about this process.
     struct ProcessFamilies;
 
     cpu_seconds: Counter [] "process_cpu_seconds_total" "User and system time of the process in seconds.";
@@ -26,20 +26,20 @@ families! {
     threads: Gauge [] "process_threads" "Threads of the process.";
 }
 
-/// The families of this process, in a registry of their own.
+/// The families about this process, in a registry of their own.
 #[derive(Debug)]
 pub(super) struct OwnProcess {
     registry: Registry,
     families: ProcessFamilies,
 }
 
-/// The members of `/proc/self/stat` that are shown.
+/// The fields of `/proc/self/stat` that are exported.
 #[derive(Debug, PartialEq, Eq)]
 struct Stat {
-    /// User and system time, in ticks.
+    /// User and system time, in clock ticks.
     ticks: u64,
     threads: u64,
-    /// Ticks from the start of the system to that of the process.
+    /// Time from the start of the system to the start of the process, in clock ticks.
     started: u64,
     virtual_bytes: u64,
     resident_pages: u64,
@@ -47,10 +47,10 @@ struct Stat {
 
 impl Stat {
     fn parse(text: &str) -> Option<Self> {
-        // The name in parentheses may hold anything, parentheses too.
+        // The name in parentheses may contain anything, parentheses too.
         let (_, rest) = text.rsplit_once(')')?;
         let members: Vec<u64> = rest.split_ascii_whitespace().map(|word| word.parse().unwrap_or(0)).collect();
-        // The first member after the name is the third of the line.
+        // The first field after the name is the third of the line.
         let member = |number: usize| members.get(number - 3).copied();
         Some(Self {
             ticks: member(14)? + member(15)?,
@@ -62,19 +62,21 @@ impl Stat {
     }
 }
 
-/// The start of the system, in seconds since 1970.
+/// Returns the start of the system, in seconds since 1970.
 fn boot_time() -> Option<u64> {
     let stat = fs::read_to_string("/proc/stat").ok()?;
     stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()
 }
 
-/// Exact up to 2^53.
+/// Converts a number to a metric's value. Exact up to 2^53.
 #[expect(clippy::cast_precision_loss, reason = "a metric is a floating point number")]
 const fn number(number: u64) -> f64 {
     number as f64
 }
 
 impl OwnProcess {
+    /// Creates the families.
+    ///
     /// # Errors
     /// Never: the names are fixed and different.
     pub(super) fn new() -> prometheus::Result<Self> {
@@ -82,17 +84,17 @@ impl OwnProcess {
         Ok(Self { families: ProcessFamilies::register(&registry)?, registry })
     }
 
-    /// The families with their numbers now.
+    /// Reads the current values and returns the families; none if the system has no `/proc`.
     pub(super) fn gather(&self) -> Vec<MetricFamily> {
         self.look().map(|()| self.registry.gather()).unwrap_or_default()
     }
 
-    /// Reads the numbers; `None` where the system has no `/proc`.
+    /// Reads the values into the families; `None` if the system has no `/proc`.
     fn look(&self) -> Option<()> {
         let own = &self.families;
         let stat = Stat::parse(&fs::read_to_string("/proc/self/stat").ok()?)?;
         let seconds = |ticks| number(ticks) / number(clock_ticks_per_second());
-        // Two scrapes at once may both have read the time before.
+        // Two scrapes at once may both have read the older value.
         own.cpu_seconds.inc_by((seconds(stat.ticks) - own.cpu_seconds.get()).max(0.0));
         own.threads.set(number(stat.threads));
         own.virtual_memory.set(number(stat.virtual_bytes));

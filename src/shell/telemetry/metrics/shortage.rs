@@ -1,31 +1,34 @@
-//! Shortages of the process, which pass by themselves: when each was met last.
+//! Shortages that pass by themselves: the process lacks file descriptors or connection slots. Keeps
+//! when each occurred last.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How long a shortage counts as one after it was met.
+/// How long a shortage is reported after it last occurred.
 const LASTS: Duration = Duration::from_secs(10);
 
-/// What there was none of.
+/// A resource that the process can run out of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shortage {
     /// File descriptors for connections and processes.
     Descriptors,
-    /// Places for connections of clients.
+    /// Slots for connections of clients.
     Places,
 }
 
-/// When each was met last, in milliseconds of uptime and one; 0 for never.
+/// The last occurrence of each shortage, in milliseconds of uptime plus one; 0 for never.
 #[derive(Debug, Default)]
 pub(super) struct Shortages([AtomicU64; 2]);
 
 impl Shortages {
+    /// Records that a shortage occurs now.
     pub(super) fn met(&self, shortage: Shortage, now: Duration) {
         if let Some(last) = self.0.get(shortage as usize) {
             last.store(millis(now).saturating_add(1), Ordering::Relaxed);
         }
     }
 
+    /// Returns whether the shortage occurred within the last [`LASTS`].
     pub(super) fn is_on(&self, shortage: Shortage, now: Duration) -> bool {
         let last = self.0.get(shortage as usize).map_or(0, |last| last.load(Ordering::Relaxed));
         last.checked_sub(1).is_some_and(|last| millis(now).saturating_sub(last) < millis(LASTS))

@@ -1,5 +1,5 @@
-//! The table of metrics. The families, the page and the table in `systemd/README.md` are made from
-//! it.
+//! The table of metrics. The families, the metrics page and the table in `systemd/README.md` are
+//! generated from it.
 
 use prometheus::{
     CounterVec, Gauge, GaugeVec, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry,
@@ -7,20 +7,21 @@ use prometheus::{
 
 use super::family::{Family, FamilyTable, Row, families};
 
-/// From half a millisecond to the longest call that a configuration usually allows, in seconds.
+/// Bucket bounds in seconds, from half a millisecond to the longest call that a configuration
+/// usually allows.
 const CALLS: &[f64] =
     &[0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0];
 
-/// The gateway itself adds tens of microseconds, unless a call waits. In seconds.
+/// Bucket bounds in seconds. The gateway itself adds tens of microseconds, unless a call waits.
 const OVERHEAD: &[f64] =
     &[0.000_025, 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10.0, 60.0];
 
-/// From the answer of a client without a person to the longest time that an approval usually stays
-/// open, in seconds.
+/// Bucket bounds in seconds, from the answer of a client without a person to the longest time that
+/// an approval usually stays open.
 const ANSWERS: &[f64] = &[0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0];
 
 families! {
-    /// Every family of headend's own.
+    /// All of headend's own metric families.
     pub(super) struct Families;
 
     answer_durations: HistogramVec ["channel"] "headend_approval_answer_duration_seconds"

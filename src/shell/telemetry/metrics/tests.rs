@@ -46,7 +46,7 @@ fn a_forgotten_upstream_leaves_no_series() -> Result<(), prometheus::Error> {
     upstream.finished(MethodLabel::Other, OutcomeLabel::Protocol, Duration::ZERO, Some(Duration::ZERO));
     upstream.retire(false);
     metrics.forget_upstream("gone");
-    // Its last calls, its process and a scrape may end later.
+    // Late calls, the end of the process and a scrape may still follow.
     upstream.set_state(UpstreamState::Stopped);
     upstream.items([0, 0, 0, 0]);
     upstream.pins_waiting(1);
@@ -116,13 +116,13 @@ fn a_token_has_a_series_while_it_has_an_end_and_a_removed_upstream_has_none() {
     assert!(!metrics.render().contains("headend_login"), "{}", metrics.render());
 }
 
-/// A row as the documentation has it.
+/// Returns the line of the documentation for a row.
 fn line(row: &Row) -> String {
     let (labels, text) = (row.labels.join(", "), row.doc.unwrap_or(row.help.trim_end_matches('.')));
     format!("| `{}` | {} | {labels} | {text} |\n", row.name, row.kind)
 }
 
-/// `UPDATE_EXPECT=1` writes the page anew.
+/// Compares the page with the table. `UPDATE_EXPECT=1` rewrites the page.
 #[test]
 fn the_page_about_the_service_has_the_table_of_metrics() {
     const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../systemd/README.md");

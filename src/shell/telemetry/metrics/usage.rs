@@ -1,4 +1,4 @@
-//! CPU time and memory of upstreams' processes, and how long their starts took.
+//! CPU time and memory of the processes of upstreams.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -9,30 +9,32 @@ use parking_lot::Mutex;
 use super::family::signed;
 use super::table::Families;
 
-/// CPU time and memory of all processes below a guard.
+/// The CPU time and memory of all processes below a guard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// CPU time since the guard started, with that of processes that have ended.
+    /// CPU time since the guard started, including processes that have ended.
     pub cpu: Duration,
     /// Resident memory in bytes.
     pub memory: u64,
 }
 
+/// The guards that run, and the series of what the processes below them use.
 #[derive(Debug)]
 pub struct UsageMetrics {
     families: Arc<Families>,
     table: Mutex<GuardTable>,
 }
 
+/// The running guards, and the upstreams that have series.
 #[derive(Debug, Default)]
 struct GuardTable {
-    /// Guards of processes that run, by their number.
+    /// Running guards, by their number.
     guards: HashMap<u32, GuardEntry>,
-    /// Upstreams with series.
+    /// Upstreams that have series.
     upstreams: BTreeSet<String>,
 }
 
-/// A guard, and the CPU time below it that is counted already.
+/// A guard, with the CPU time below it that the counter already includes.
 #[derive(Debug)]
 struct GuardEntry {
     upstream: String,
@@ -44,7 +46,7 @@ impl UsageMetrics {
         Self { families, table: Mutex::default() }
     }
 
-    /// Forgets an upstream, so that no scrape makes its series again.
+    /// Forgets an upstream, so that no scrape creates its series again.
     pub fn forget(&self, name: &str) {
         self.table.lock().upstreams.remove(name);
     }
@@ -61,12 +63,12 @@ impl UsageMetrics {
         table.guards.insert(guard, GuardEntry { upstream: name.to_owned(), counted: Duration::ZERO });
     }
 
-    /// The numbers of the guards that run.
+    /// Returns the numbers of the running guards.
     pub fn guards(&self) -> Vec<u32> {
         self.table.lock().guards.keys().copied().collect()
     }
 
-    /// Sets what the processes below each guard use, just before a scrape.
+    /// Updates the series from what the processes below each guard use, just before a scrape.
     pub fn observe(&self, used: &HashMap<u32, Usage>) {
         let GuardTable { guards, upstreams } = &mut *self.table.lock();
         let mut sums: BTreeMap<&str, Usage> =
@@ -74,8 +76,8 @@ impl UsageMetrics {
         for (guard, GuardEntry { upstream, counted }) in guards {
             let (Some(used), Some(sum)) = (used.get(guard), sums.get_mut(upstream.as_str())) else { continue };
             sum.memory = sum.memory.saturating_add(used.memory);
-            // A process whose parent does not wait for it takes its time along, and a counter must
-            // not go back.
+            // A process whose parent does not wait for it takes its CPU time along, and a counter
+            // must not go back.
             sum.cpu = sum.cpu.saturating_add(used.cpu.saturating_sub(*counted));
             *counted = used.cpu.max(*counted);
         }

@@ -1,5 +1,5 @@
-//! What becomes of one message of an upstream: counted, named where it cannot be read, or handed
-//! on.
+//! Processes single messages of an upstream: counts them, reports unreadable ones, and returns the
+//! rest.
 
 use super::{Answer, DUE, Gauge, HttpError};
 use crate::engine::call::Outcome;
@@ -13,6 +13,7 @@ use crate::wire::quirk::Quirk;
 use crate::wire::unreadable::Unreadable;
 
 impl Gauge {
+    /// Parses a message, and counts reserved words and faults in it.
     pub(super) fn hear(&self, frame: &Frame) -> Result<Message, (Fault, Unreadable)> {
         let heard = self.ear.hear(frame).map_err(|error| match error {
             MessageError::Syntax => (Fault::Garbage, Unreadable::no_json(frame.bytes())),
@@ -33,7 +34,7 @@ impl Gauge {
         Ok(message)
     }
 
-    /// The outcome of the call that a response answers.
+    /// Converts a response to the outcome of its call, and counts faults in it.
     pub fn outcome(&self, response: Answer) -> Outcome {
         response.unreadable().into_iter().for_each(|unreadable| self.flaws.unread(&unreadable));
         let outcome = Outcome::of(response, self.revision.map_or(Era::Legacy, Revision::era));
@@ -43,20 +44,20 @@ impl Gauge {
         outcome
     }
 
-    /// Counts a message that broke the protocol and was read all the same.
+    /// Counts a message that broke the protocol but could be read.
     pub(super) fn read(&self, quirk: Quirk) {
         self.metrics.fault(Fault::Lenient);
         self.flaws.read(quirk);
     }
 
-    /// Counts and names what is no message, which ends the exchange.
+    /// Counts and reports bytes that are no message, which ends the exchange.
     pub(super) fn unread(&self, fault: Fault, message: &Unreadable) -> HttpError {
         self.flaws.unread(message);
         self.wrong(fault, message.why.clone())
     }
 
-    /// The failure of a request whose answer holds no message. An answer with a status of success
-    /// is counted and named.
+    /// Returns the error for an answer without a message. An answer with a success status is also
+    /// counted and reported.
     pub fn unspoken(&self, answer: &Unspoken) -> HttpError {
         match answer.coded {
             Some(why) => HttpError::Protocol(why.to_owned()),
@@ -67,13 +68,13 @@ impl Gauge {
         }
     }
 
-    /// Counts what the upstream did wrong, which ends the exchange.
+    /// Counts a fault of the upstream that ends the exchange.
     pub fn wrong(&self, fault: Fault, why: impl Into<String>) -> HttpError {
         self.metrics.fault(fault);
         HttpError::Protocol(why.into())
     }
 
-    /// The failure of a request whose answer names another request.
+    /// Counts and reports an answer that names another request, and returns the error.
     pub fn other_id(&self, response: &Answer) -> HttpError {
         let why = "the answer has another request's id";
         self.flaws.unread(&Unreadable::unasked(response, why));

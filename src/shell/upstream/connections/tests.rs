@@ -7,20 +7,20 @@ use tokio::net::TcpListener;
 
 use super::*;
 
-/// What a server does with one request.
+/// The reaction of a server to one request.
 #[derive(Clone, Copy)]
 enum Act {
-    /// Answers, and keeps the connection.
+    /// Answers and keeps the connection open.
     Answer(&'static str),
     /// Answers in pieces, with a wait between them.
     Pieces(&'static [&'static str]),
-    /// Ends the connection.
+    /// Closes the connection.
     Close,
 }
 
 const WHOLE: Act = Act::Answer("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
 
-/// A server that counts its connections and requests, and answers the n-th request as `act` says.
+/// A server that counts its connections and requests, and reacts to the n-th request as `act` says.
 struct Server {
     address: SocketAddr,
     opened: Arc<AtomicUsize>,
@@ -32,7 +32,7 @@ async fn server(act: fn(usize) -> Act) -> Server {
     closing(act, None).await
 }
 
-/// The same; each connection is closed so long after its first answer.
+/// Starts a server that closes each connection this long after its first answer.
 async fn closing(act: fn(usize) -> Act, after: Option<Duration>) -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -88,8 +88,8 @@ impl Server {
         }
     }
 
-    /// Waits until no connection to it is open at its client's end, and the client could have heard so: on a busy machine the end
-    /// of a connection takes its time.
+    /// Waits until all connections to the server are closed at the client's end, and the client
+    /// could have noticed: on a busy machine that takes time.
     async fn end_arrived(&self) {
         let port = format!(":{:04X}", self.address.port());
         let is_open = |line: &str| {

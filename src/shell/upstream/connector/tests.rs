@@ -13,8 +13,8 @@ use crate::config::ProxySettings;
 use crate::upstream::answer::transport_error;
 use crate::upstream::client::HttpClient;
 
-/// A proxy that notes the head of each request, answers with these bytes and repeats what comes
-/// then.
+/// A proxy that records the head of each request, answers with fixed bytes, and echoes all data
+/// after that.
 struct FakeProxy {
     address: SocketAddr,
     heads: Arc<Mutex<Vec<String>>>,

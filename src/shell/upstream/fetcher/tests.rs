@@ -5,7 +5,7 @@ use tokio::net::TcpListener;
 
 use super::*;
 
-/// A listener that counts its connections and answers each with these bytes.
+/// A server that counts its connections and answers each with the same bytes.
 struct Server {
     port: u16,
     seen: Arc<AtomicUsize>,
@@ -117,7 +117,8 @@ async fn no_spelling_of_an_address_leads_where_it_may_not() {
 #[tokio::test]
 async fn each_resolution_is_judged_and_its_address_the_one_that_is_connected_to() {
     let server = Server::new("127.0.0.1", json("{}")).await;
-    // A name that gives other addresses each time: whichever was judged first, no later one is connected to unjudged.
+    // A name that resolves to other addresses each time: no address is connected to unless it was
+    // judged itself.
     let (fetcher, asked) = resolving(|turn| match turn {
         0 => vec!["127.0.0.1".parse().unwrap()],
         1 => vec!["0.0.0.0".parse().unwrap(), "127.0.0.1".parse().unwrap()],
@@ -128,7 +129,7 @@ async fn each_resolution_is_judged_and_its_address_the_one_that_is_connected_to(
         assert_eq!(fetcher.send(&get(&url, Reach::Public)).await.unwrap_err(), NoAnswer::Address);
         assert_eq!(asked.load(Ordering::SeqCst), turn, "one resolution for one request");
     }
-    // A loopback upstream's issuer that resolves elsewhere.
+    // The issuer of a loopback upstream that resolves to an address elsewhere.
     let (fetcher, _) = resolving(|_| vec!["1.1.1.1".parse().unwrap()]);
     let url = format!("http://localhost:{}/", server.port);
     assert_eq!(fetcher.send(&get(&url, Reach::Loopback)).await.unwrap_err(), NoAnswer::Address);
@@ -168,7 +169,7 @@ async fn a_server_that_never_answers_is_given_up() {
     assert_eq!(answered.unwrap_err(), NoAnswer::Late);
 }
 
-/// A client that goes through a proxy at this server, and resolves names so.
+/// Creates a client that uses this server as its proxy and resolves names with this function.
 fn proxied(server: &Server, resolve: impl Fn(&str) -> Resolved + Send + Sync + 'static) -> Fetcher {
     let proxy = Proxy::parse(&format!("http://me:canary@127.0.0.1:{}", server.port)).unwrap();
     let fetcher = Fetcher::new(Arc::default(), ProxySettings::Always(Arc::new(proxy)));

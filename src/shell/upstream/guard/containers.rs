@@ -1,7 +1,9 @@
-//! Containers that an upstream's command runs, found by the label that headend gives them: the mark of their start.
+//! Containers that an upstream's command runs, found by a label that headend gives them: the mark
+//! of their start.
 //!
-//! The program that headend starts is a client of the container engine, whose container may outlive it. So the guard asks the
-//! same program, with the same environment, for what is left: before the start for owners that are dead, and at its end.
+//! The program that headend starts is a client of the container engine, whose container may outlive
+//! it. So the guard asks the same program, with the same environment, for containers that are left:
+//! before the start for those of dead owners, and at its end for its own.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Read as _;
@@ -11,19 +13,19 @@ use std::time::{Duration, Instant};
 
 use crate::base::clock;
 
-/// The label of each container.
+/// The name of the label.
 const LABEL: &str = "headend.owner";
-/// How often a program of the engine is looked at.
+/// How often to check whether a program of the engine has ended.
 const LOOK: Duration = Duration::from_millis(5);
 /// Longest list of containers that is read, in bytes.
 const MAX_LIST: u64 = 1 << 20;
 
-/// The option that labels a container.
+/// Returns the option that labels a container.
 pub(super) fn label(mark: &str) -> [OsString; 2] {
     ["--label".into(), format!("{LABEL}={mark}").into()]
 }
 
-/// The way to a container engine: the upstream's own program, with its options, directory and environment.
+/// A container engine: the upstream's own program, with its options, directory and environment.
 pub(super) struct Engine<'a> {
     pub(super) file: &'a OsStr,
     pub(super) global: &'a [OsString],
@@ -32,7 +34,7 @@ pub(super) struct Engine<'a> {
 }
 
 impl Engine<'_> {
-    /// Ends the running containers with that mark. Blocks, for that long at most.
+    /// Ends the running containers with this mark. Blocks for `patience` at most.
     pub(super) fn end(&self, mark: &str, patience: Duration) {
         let until = clock::now() + patience;
         let filter = format!("label={LABEL}={mark}");
@@ -40,7 +42,7 @@ impl Engine<'_> {
         self.kill(list.lines().map(str::trim), until);
     }
 
-    /// The same for all whose mark is wanted.
+    /// Ends all running containers whose mark is wanted. Blocks for `patience` at most.
     pub(super) fn end_all(&self, is_wanted: impl Fn(&str) -> bool, patience: Duration) {
         let until = clock::now() + patience;
         let filter = format!("label={LABEL}");
@@ -51,8 +53,9 @@ impl Engine<'_> {
         self.kill(marked.filter(|(_, mark)| is_wanted(mark.trim())).map(|(id, _)| id), until);
     }
 
+    /// Kills the containers with these ids.
     fn kill<'i>(&self, ids: impl Iterator<Item = &'i str>, until: Instant) {
-        // An id that could be an option is none.
+        // Text that could be an option is no id.
         let is_id = |id: &&str| !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_hexdigit());
         let words: Vec<&str> = std::iter::once("kill").chain(ids.filter(is_id)).collect();
         if words.len() > 1 {
@@ -60,7 +63,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Runs a command of the engine; what it printed, if it succeeded in time.
+    /// Runs a command of the engine. Returns its output if it succeeded in time.
     fn run(&self, words: &[&str], until: Instant) -> Option<String> {
         let mut command = Command::new(self.file);
         command
@@ -80,7 +83,7 @@ impl Engine<'_> {
         });
         let succeeded = wait(&mut child, until);
         let reading = reading.ok()?;
-        // Another process may hold the pipe.
+        // Another process may keep the pipe open.
         while !reading.is_finished() && clock::now() < until {
             std::thread::sleep(LOOK);
         }
@@ -89,7 +92,7 @@ impl Engine<'_> {
     }
 }
 
-/// Whether it succeeds in time. It is ended if it does not.
+/// Returns whether the child succeeds in time; otherwise it is killed.
 fn wait(child: &mut Child, until: Instant) -> bool {
     loop {
         match child.try_wait() {

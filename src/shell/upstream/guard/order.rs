@@ -1,4 +1,5 @@
-//! What headend and a guard say to each other: the order to start a program, then single letters; reports in lines.
+//! The messages between headend and a guard: the order to start a program, then single letters;
+//! reports as lines.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read};
@@ -9,21 +10,21 @@ use crate::config::ContainerRun;
 use crate::upstream::guard::containers::label;
 use crate::upstream::launch::{Launch, MARK, SpawnError};
 
-/// The word by which this program is told to be a guard; the upstream's name follows, for people. It is looked for before anything
-/// else.
+/// The word that makes this program a guard; the upstream's name follows, for people. It is checked
+/// before all other arguments.
 pub(super) const GUARD: &str = "guard";
 
-/// SIGTERM to the program's group.
+/// Send SIGTERM to the program's group.
 pub(super) const TERM: u8 = b'T';
-/// The program has ended: end what it left behind.
+/// The program has ended: end the processes that it left behind.
 pub(super) const END: u8 = b'E';
-/// SIGKILL to everything.
+/// Send SIGKILL to all processes.
 pub(super) const KILL: u8 = b'K';
 
-/// An order of more bytes is none: the system starts no program with so long an environment.
+/// Longest order in bytes: the system starts no program with such a long environment.
 const MAX_BYTES: u32 = 64 << 20;
 
-/// A program to start. Its environment holds secrets.
+/// A program to start. Its environment contains secrets.
 #[derive(PartialEq, Eq)]
 #[cfg_attr(test, derive(Debug))]
 pub(super) struct Order {
@@ -34,11 +35,13 @@ pub(super) struct Order {
     pub(super) cwd: Option<PathBuf>,
     pub(super) umask: Option<u32>,
     pub(super) no_new_privileges: bool,
-    /// It runs a container; so many of the arguments are options of every command of the engine.
+    /// Set if it runs a container: the number of arguments that are options of every engine
+    /// command.
     pub(super) container: Option<usize>,
 }
 
 impl Order {
+    /// Creates the order for a launch, and labels the container if it runs one.
     pub(super) fn of(launch: &Launch) -> Result<Self, SpawnError> {
         let (name, arguments) = launch.words()?;
         let words: Vec<String> = std::iter::once(name).chain(arguments.iter().copied()).map(str::to_owned).collect();
@@ -60,12 +63,13 @@ impl Order {
         })
     }
 
-    /// The mark of this start.
+    /// Returns the mark of this start.
     pub(super) fn mark(&self) -> Option<&str> {
         self.environment.iter().rfind(|(key, _)| key == MARK)?.1.to_str()
     }
 
-    /// A length and that many bytes: texts, each with its length before it.
+    /// Encodes the order: a length and that many bytes, which are texts with their lengths before
+    /// them.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut texts: Vec<&OsStr> = Vec::new();
         let umask = self.umask.map(|umask| format!("{umask:o}")).unwrap_or_default();
@@ -84,7 +88,7 @@ impl Order {
         [&length(body.len())[..], &body].concat()
     }
 
-    /// Reads what [`Self::encode`] wrote. Blocks.
+    /// Reads the output of [`Self::encode`]. Blocks.
     pub(super) fn read(mut from: impl Read) -> io::Result<Self> {
         let malformed = || io::Error::from(io::ErrorKind::InvalidData);
         let mut head = [0; 4];
@@ -124,17 +128,17 @@ impl Order {
 }
 
 fn length(bytes: usize) -> [u8; 4] {
-    // A longer one is refused by the reader.
+    // A length that does not fit is refused by the reader.
     u32::try_from(bytes).unwrap_or(u32::MAX).to_le_bytes()
 }
 
-/// What the guard says.
+/// A message of the guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Report {
     Started,
-    /// The system's number for the reason.
+    /// The program could not be started, with the system's error number.
     Failed(i32),
-    /// The program's end, as the system tells it.
+    /// The program has ended, with the status as the system reports it.
     Ended(i32),
 }
 

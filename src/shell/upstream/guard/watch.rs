@@ -1,5 +1,6 @@
-//! The guard's own side: one thread that starts the program, waits for it, for orders and for the end of headend, and ends all
-//! below it. It reads no configuration and starts no runtime.
+//! The code of the guard itself: one thread that starts the program; waits for it, for orders and
+//! for the end of headend; and ends all processes below it. It reads no configuration and starts no
+//! runtime.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -25,29 +26,32 @@ use crate::upstream::guard::order::{END, GUARD, KILL, Order, Report, TERM};
 use crate::upstream::owner::Owner;
 use crate::upstream::procfs::Seen;
 
-/// From SIGTERM to SIGKILL, after the end of headend. Its children have lost their stdin then, too.
+/// Time from SIGTERM to SIGKILL after the end of headend, when children have lost their stdin too.
 const ALONE: Duration = Duration::from_millis(800);
-/// The same for what a program leaves behind.
+/// Time from SIGTERM to SIGKILL for processes that a program left behind.
 const LEFT: Duration = Duration::from_millis(300);
-/// When the guard gives up: what is left by then belongs to another user, or is stuck in the system.
+/// Time after which the guard gives up: processes left by then belong to another user, or are stuck
+/// in the system.
 const LIMIT: Duration = Duration::from_millis(1800);
 /// How long a container engine may take to list and end containers.
 const ENGINE: Duration = Duration::from_secs(2);
-/// How often those that are left are ended once more: they may have started others meanwhile.
+/// Interval at which remaining processes are killed again: they may have started others meanwhile.
 const AGAIN: Duration = Duration::from_millis(20);
 
-/// Is a guard where the command line asks for one. Gives the reason if it fails; for people who try it by hand.
+/// Runs the guard if the command line asks for one; `None` otherwise. Returns the reason if it
+/// fails, for people who try it by hand.
 pub fn asked(words: impl Iterator<Item = OsString>) -> Option<Result<(), String>> {
     let mut words = words.skip(1);
     words.next().filter(|word| word == GUARD)?;
     Some(run().map_err(|error| format!("`{GUARD}` is for headend's own use: {error}")))
 }
 
+/// Reads the order from stdin, starts the program, and watches it to its end.
 fn run() -> io::Result<()> {
     let control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let stdin = receive(&control)?;
     let order = Order::read(&control)?;
-    // For `ps` and `top`.
+    // The name that `ps` and `top` show.
     let _only_a_name = rustix::thread::set_name(c"headend-guard");
     rustix::process::set_child_subreaper(Some(getpid()))?;
     if order.no_new_privileges {
@@ -58,12 +62,13 @@ fn run() -> io::Result<()> {
     }
     let containers = Containers::of(&order);
     containers.iter().for_each(Containers::end_left);
-    // All that can fail comes before the start: a guard that ended afterwards would leave its child behind.
+    // Everything that can fail comes before the start: a guard that ended afterwards would leave
+    // its child behind.
     let nothing = File::options().read(true).write(true).open("/dev/null")?;
     let (heeded, signals) = signals()?;
     let group = order.mark().and_then(Cgroup::enter);
     let started = start(&order, stdin);
-    // The guard is not to end with its child.
+    // The guard must not be killed with its child.
     let group = group.filter(|group| group.leave().is_ok());
     let child = match started {
         Ok(child) => child,
@@ -72,9 +77,9 @@ fn run() -> io::Result<()> {
             return (&control).write_all(Report::Failed(error.raw_os_error().unwrap_or(0)).line().as_bytes());
         }
     };
-    // The child would have inherited that.
+    // Blocked only now, because the child would have inherited the mask.
     let _blocked = heeded.thread_block();
-    // The ends of the pipes are the child's alone.
+    // Only the child must have the ends of the pipes.
     let _closed = rustix::stdio::dup2_stdin(&nothing)
         .and_then(|()| rustix::stdio::dup2_stdout(&nothing))
         .and_then(|()| rustix::stdio::dup2_stderr(&nothing));
@@ -87,7 +92,7 @@ fn run() -> io::Result<()> {
     Ok(())
 }
 
-/// The descriptor that came with the first byte.
+/// Receives the descriptor that came with the first byte.
 fn receive(control: &UnixStream) -> io::Result<OwnedFd> {
     let mut space = [const { std::mem::MaybeUninit::uninit() }; rustix::cmsg_space!(ScmRights(1))];
     let mut passed = RecvAncillaryBuffer::new(&mut space);
@@ -101,6 +106,7 @@ fn receive(control: &UnixStream) -> io::Result<OwnedFd> {
     fds.last().ok_or_else(|| io::ErrorKind::InvalidInput.into())
 }
 
+/// Starts the program in a process group of its own.
 fn start(order: &Order, stdin: OwnedFd) -> io::Result<Pid> {
     let mut command = Command::new(&order.file);
     command.arg0(&order.name).args(&order.arguments).env_clear();
@@ -112,8 +118,9 @@ fn start(order: &Order, stdin: OwnedFd) -> io::Result<Pid> {
     Ok(Pid::from_child(&command.spawn()?))
 }
 
-/// The signals that are read and not acted upon, once they are blocked. Those that ask a process to end do nothing: a service
-/// manager may send them to all processes at once, while headend still uses this one's child.
+/// Returns the signals that are read instead of acted upon, once they are blocked. Signals that ask
+/// a process to end do nothing: a service manager may send them to all processes at once, while
+/// headend still uses this guard's child.
 fn signals() -> io::Result<(mask::SigSet, SignalFd)> {
     let mut set = mask::SigSet::empty();
     for signal in [mask::Signal::SIGCHLD, mask::Signal::SIGTERM, mask::Signal::SIGINT, mask::Signal::SIGHUP] {
@@ -126,7 +133,7 @@ fn signals() -> io::Result<(mask::SigSet, SignalFd)> {
 /// The containers of a program that runs one.
 struct Containers<'a> {
     engine: Engine<'a>,
-    /// Of this start.
+    /// The mark of this start.
     mark: &'a str,
 }
 
@@ -138,7 +145,7 @@ impl<'a> Containers<'a> {
         Some(Self { engine: Engine { file, global, environment, cwd }, mark })
     }
 
-    /// Ends those of dead owners.
+    /// Ends the containers of dead owners.
     fn end_left(&self) {
         if let Some(own) = Owner::parse(self.mark) {
             self.engine.end_all(|mark| Owner::parse(mark).is_some_and(|other| own.may_clean(&other)), ENGINE);
@@ -150,18 +157,19 @@ impl<'a> Containers<'a> {
     }
 }
 
+/// The state of the guard while its program runs.
 struct Watch {
     control: UnixStream,
     signals: SignalFd,
     child: Pid,
     group: Option<Cgroup>,
-    /// Another group may have its number by now.
+    /// True once the child was waited for: another group may have its number by now.
     child_is_over: bool,
     headend_is_there: bool,
 }
 
 impl Watch {
-    /// Follows orders to the end of all.
+    /// Follows orders until all processes have ended.
     fn run(&mut self) {
         self.reap();
         loop {
@@ -175,7 +183,7 @@ impl Watch {
         }
     }
 
-    /// Waits for something to happen, at most that long, and takes one order.
+    /// Waits for something to happen, at most this long, and reads one order.
     fn next(&mut self, patience: Option<Duration>) -> Option<u8> {
         let patience = patience.and_then(|patience| Timespec::try_from(patience).ok());
         let (control, signals) = (PollFd::new(&self.control, PollFlags::IN), PollFd::new(&self.signals, PollFlags::IN));
@@ -185,7 +193,7 @@ impl Watch {
         let polled = poll(watched, patience.as_ref());
         let ordered = watched.get(1).is_some_and(|control| !control.revents().is_empty());
         if polled.is_err_and(|error| error != Errno::INTR) {
-            // It must not turn round and round.
+            // Avoids a busy loop.
             std::thread::sleep(AGAIN);
         }
         while matches!(self.signals.read_signal(), Ok(Some(_))) {}
@@ -204,7 +212,8 @@ impl Watch {
         }
     }
 
-    /// Takes note of all children that have ended. Whether there are others.
+    /// Waits for all children that have ended, and reports the program's end. Returns whether
+    /// others are left.
     fn reap(&mut self) -> bool {
         loop {
             match wait(WaitOptions::NOHANG) {
@@ -220,11 +229,12 @@ impl Watch {
     }
 
     fn say(&mut self, report: Report) {
-        // Where headend is gone nothing is to be said.
+        // If headend is gone, there is no one to report to.
         drop(self.control.write_all(report.line().as_bytes()));
     }
 
-    /// Ends all below. As every orphan is adopted, nothing is left when there is no child.
+    /// Ends all processes below the guard. As every orphan is adopted, none are left when there is
+    /// no child.
     fn end(&mut self, grace: Duration) {
         let begun = clock::now();
         let mut kill_at = begun + grace;

@@ -17,7 +17,7 @@ use crate::upstream::login_parts::LoginParts;
 use crate::upstream::owner::Marks;
 use crate::upstream::spawner::Intake;
 
-/// An upstream with these lines of configuration, which several callers share.
+/// Creates an upstream with these lines of configuration, which several callers share.
 fn handle(lines: &str) -> Arc<Handle> {
     let text = format!("[upstreams.x]\nurl = \"http://127.0.0.1:9/mcp\"\n{lines}\n");
     let nothing = std::io::ErrorKind::NotFound;
@@ -48,7 +48,7 @@ async fn a_call_waits_for_a_slot_as_long_as_another_caller_s_call_with_progress_
     let [a, b] = [CallerNumber::LOCAL, CallerNumber::of(&Caller::named("handle-b"))];
     let held = handle.free_slot(&a);
     let begun = Instant::now();
-    // A call that reports progress is longer than `call-timeout`.
+    // A call that reports progress may take longer than `call-timeout`.
     let end = async {
         sleep(Duration::from_secs(300)).await;
         drop(held);

@@ -1,5 +1,5 @@
-//! Requests that are sent once more, since the server has not looked at them: with another token,
-//! in another session, or at the address that it redirects to.
+//! Sends requests again that the server has not processed: with another token, in another session,
+//! or at the address that it redirects to.
 
 use http::{Method as HttpMethod, Response};
 
@@ -11,8 +11,8 @@ use crate::upstream::keeper::Attempts;
 use crate::upstream::remote::is_refusal;
 
 impl Post {
-    /// The head of an answer has come: one that redirects has the request sent again, and so has
-    /// one that wants another token.
+    /// Handles the head of an answer. After a redirect, or a refusal of the token, the request may
+    /// be sent again.
     pub(super) fn began(&mut self, response: Response<AnswerBody>) -> Result<Stage, Step> {
         let remote = &self.link.parts.remote;
         let to = remote.redirected(&response, &self.address, self.is_redirected);
@@ -25,16 +25,18 @@ impl Post {
         if self.may_go_again(&response) { Ok(self.judging(response)) } else { self.head(response) }
     }
 
-    /// Whether an answer may be about the token.
+    /// Returns whether an answer may be about the token.
     pub(super) fn may_go_again(&self, response: &Response<AnswerBody>) -> bool {
         self.link.parts.remote.may_log_in() && is_refusal(response.status())
     }
 
+    /// Starts to decide whether the refused request is sent again.
     pub(super) fn judging(&mut self, response: Response<AnswerBody>) -> Stage {
         let attempts = self.attempts.take().unwrap_or_default();
         Stage::Refused(self.link.parts.remote.judge(&response, self.pass, attempts), Some(Box::new(response)))
     }
 
+    /// Sends the request again, or accepts the refusal.
     pub(super) fn judged(
         &mut self,
         again: bool,
@@ -55,7 +57,7 @@ impl Post {
         }
     }
 
-    /// The request is to be sent in the session at present.
+    /// Moves the unsent request to the current session.
     pub(super) fn enter(&mut self) {
         self.number = self.link.number();
         self.session = self.link.session.load_full().map(|session| session.as_ref().clone());
@@ -64,7 +66,7 @@ impl Post {
         headers.extend(self.session.clone().map(|session| (SESSION.clone(), session)));
     }
 
-    /// The message is to be sent once more.
+    /// Creates the request anew, to send the message once more.
     pub(super) fn write_anew(&mut self) {
         self.unsent = self.link.request(HttpMethod::POST, self.bytes.clone(), &self.fields);
         self.address = self.unsent.uri().clone();

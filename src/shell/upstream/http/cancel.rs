@@ -1,5 +1,6 @@
-//! Ends of requests. A cancellation in a legacy session is told until the server takes it, and followed by a ping, since what the
-//! session's own stream says meanwhile may be about the call that has left.
+//! Ends of requests. In a legacy session a cancellation is repeated until the server accepts it,
+//! and followed by a ping: until its answer, messages on the session's own stream may be about the
+//! cancelled call.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,18 +17,21 @@ use crate::wire::raw::RawJson;
 
 /// How long the server may take to accept a cancellation, and to answer the ping.
 const ANSWER_TIME: Duration = Duration::from_secs(10);
-/// The waits before a cancellation that the server did not take is told again.
+/// Waits before a cancellation that the server did not accept is repeated.
 const AGAIN: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
-/// The session's own stream is another connection: what was said on it before an answer may arrive behind that answer.
+/// How long a message on the session's own stream may arrive after an answer that was sent later,
+/// because the stream is another connection.
 const BEHIND: Duration = Duration::from_millis(100);
 
 impl Post {
+    /// Ends the request, and cancels it at the server if it may still run there.
     pub(super) fn end(&mut self, step: Step) -> Step {
         if matches!(&step, Step::Failed(error, _) if error.may_run()) {
             self.cancel();
         }
         let stage = std::mem::replace(&mut self.stage, Stage::Ended);
-        // A server may end its stream a moment after the answer. Its connection is kept for the next call.
+        // A server may end its stream a moment after the answer. Reading the rest keeps its
+        // connection for the next call.
         if let (Step::Answer(_), Stage::Body(reader)) = (&step, stage)
             && let Some(rest) = reader.into_rest()
         {
@@ -36,8 +40,8 @@ impl Post {
         step
     }
 
-    /// Tells a legacy server by message that its answer is not waited for any more. For a modern one the end of the response is the
-    /// whole cancellation.
+    /// Cancels a request at a legacy server by message. For a modern server, closing the response
+    /// is the whole cancellation.
     pub(super) fn cancel(&self) {
         let sent = matches!(
             self.stage,
@@ -50,7 +54,7 @@ impl Post {
 }
 
 impl HttpLink {
-    /// Cancels a call that was sent.
+    /// Cancels a call that was sent, in a task of its own.
     pub(super) fn cancel_later(self: &Arc<Self>, id: u64) {
         self.desk.lock().attribution.doubt.cancelled();
         let (link, session) = (Arc::clone(self), self.session.load_full());
@@ -65,7 +69,8 @@ impl HttpLink {
         });
     }
 
-    /// Whether the server has taken the cancellation, or has no such session any more.
+    /// Sends the cancellation. Returns whether the server has accepted it, or has no such session
+    /// any more.
     async fn tell_cancelled(&self, id: u64, session: Option<&HeaderValue>) -> bool {
         if !self.is_in(session) {
             return true;
@@ -78,6 +83,7 @@ impl HttpLink {
         matches!(answered, Ok(Ok(response)) if !response.status().is_server_error())
     }
 
+    /// Repeats the cancellation until it is accepted, then sends a ping.
     async fn cancel(self: &Arc<Self>, id: u64, session: Option<&HeaderValue>, is_told: bool) {
         for wait in AGAIN.into_iter().filter(|_| !is_told) {
             tokio::time::sleep(wait).await;
@@ -95,7 +101,7 @@ impl HttpLink {
         self.ping(session).await;
     }
 
-    /// Asks for an answer that ends the doubt, where no other task does.
+    /// Pings until an answer ends the doubt, unless another task does that already.
     async fn ping(self: &Arc<Self>, session: Option<&HeaderValue>) {
         while self.desk.lock().attribution.doubt.pings(clock::now() + ANSWER_TIME) {
             let number = self.ids.load(Ordering::Relaxed);
@@ -109,14 +115,15 @@ impl HttpLink {
             }
             desk.attribution.doubt.ping_ended();
             if !matches!(answered, Ok(Ok(_))) {
-                // The answer to the next call ends it.
+                // The answer to the next call ends the doubt.
                 return;
             }
             desk.attribution.doubt.answered(number);
         }
     }
 
-    /// A call was answered, which ends the doubt about those that were cancelled before it.
+    /// Ends the doubt about calls that were cancelled before this one, shortly after this one was
+    /// answered.
     pub(super) fn clear_later(self: &Arc<Self>, number: u64) {
         let link = Arc::clone(self);
         self.parts.tasks.spawn("doubt", async move {

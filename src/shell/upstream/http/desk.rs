@@ -1,4 +1,4 @@
-//! The calls of one legacy session, and the questions in the middle of them.
+//! The calls of one legacy session, and the questions during them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,15 +19,16 @@ pub(super) struct Called {
     pub(super) party: Party,
 }
 
-/// What runs in one legacy session. The lock guards one operation at a time.
+/// The calls in flight in one legacy session, and the attribution of the server's questions to
+/// them. The lock is held for one operation at a time.
 #[derive(Debug)]
 pub(super) struct Desk {
     pub(super) calls: HashMap<u64, Called, RandomState>,
-    /// Of what is asked on the session's own stream.
+    /// Attribution of questions on the session's own stream.
     pub(super) attribution: Attribution,
-    /// A task looks after the question that is held.
+    /// True while a task waits for the question that is held.
     pub(super) is_watched: bool,
-    /// Lists that the server says have changed.
+    /// Lists that have changed according to the server.
     pub(super) changed: Vec<List>,
 }
 
@@ -37,18 +38,18 @@ impl Desk {
         Self { calls: HashMap::default(), attribution, is_watched: false, changed: Vec::new() }
     }
 
-    /// The calls that a question on the session's own stream may belong to.
+    /// Lists the calls that a question on the session's own stream may belong to.
     pub(super) fn in_flight(calls: &HashMap<u64, Called, RandomState>) -> Vec<InFlight> {
         calls.iter().map(|(call, called)| InFlight { call: *call, party: called.party.clone() }).collect()
     }
 
-    /// Takes note of lists that have changed.
+    /// Records lists that have changed.
     pub(super) fn change(&mut self, lists: &[List]) {
         self.changed.retain(|list| !lists.contains(list));
         self.changed.extend_from_slice(lists);
     }
 
-    /// The call that runs or waits in this session, if it is one for certain.
+    /// Returns the call in this session, if there is certainly only one.
     pub(super) fn only_call(&self) -> Option<u64> {
         self.calls.keys().copied().next().filter(|_| self.calls.len() == 1 && !self.attribution.doubt.is_open())
     }

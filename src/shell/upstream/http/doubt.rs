@@ -1,6 +1,6 @@
-//! Answers that may mean that the server does not know the session. The server is asked, and only
-//! if it does not know the session is the request sent once more, in another one: then no method
-//! has run. Otherwise the answer stands.
+//! Handles answers that may mean that the server does not know the session. The server is asked;
+//! only if it does not know the session is the request sent once more, in a new session, because
+//! then no method has run. Otherwise the answer is final.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,12 +18,12 @@ use crate::upstream::standing::Standing;
 use crate::upstream::unspoken::Unspoken;
 use crate::wire::message;
 
-/// Time between two questions after the session, while the server refuses the gateway's
+/// Least time between two questions about the session while the server refuses the gateway's
 /// credentials.
 const PAUSE: Duration = Duration::from_secs(30);
 
 impl HttpLink {
-    /// Has the session of that number looked at, for which the next call waits.
+    /// Checks the session of this number; the next call waits for the result.
     fn suspect(self: &Arc<Self>, number: u64) {
         if self.number() != number {
             return;
@@ -32,8 +32,8 @@ impl HttpLink {
         drop(self.probe());
     }
 
-    /// Whether the server may be asked after the session though it seems to refuse the gateway's
-    /// credentials.
+    /// Returns whether the server may be asked about the session although it seems to refuse the
+    /// gateway's credentials.
     fn may_blame_session(&self) -> bool {
         let probed = Duration::from_millis(self.probed.load(Ordering::Relaxed));
         let is_first = probed.is_zero() || clock::uptime().saturating_sub(probed) > PAUSE;
@@ -42,8 +42,8 @@ impl HttpLink {
 }
 
 impl Post {
-    /// Judges how the server takes the gateway's credentials. In a session, a refusal may be about
-    /// the session instead, which its body decides.
+    /// Judges whether the server accepts the gateway's credentials. In a session, a refusal may be
+    /// about the session instead, which its body decides.
     pub(super) fn admitted(&mut self, response: &Response<AnswerBody>) -> Result<(), Step> {
         let remote = &self.link.parts.remote;
         self.unadmitted = None;
@@ -57,13 +57,13 @@ impl Post {
         remote.admitted(response, self.pass).map_err(|error| Step::Failed(error, None))
     }
 
-    /// Whether its session may have been forgotten; the second time it has not, and what is said is
-    /// the answer.
+    /// Returns whether the server may have forgotten the session. After a renewal it has not, and
+    /// the answer is final.
     pub(super) fn may_be_lost(&self) -> bool {
         self.session.is_some() && !matches!(self.renewal, Renewal::Done)
     }
 
-    /// The server knows nothing of the session, so it took nothing.
+    /// Renews the session, because the server does not know it and therefore processed nothing.
     pub(super) fn lost(&mut self) -> Result<Stage, Step> {
         if matches!(self.renewal, Renewal::Never | Renewal::Look) {
             return Err(Step::Failed(HttpError::Status(StatusCode::NOT_FOUND), None));
@@ -72,14 +72,14 @@ impl Post {
         Ok(Stage::Renew(self.link.renew(self.number)))
     }
 
-    /// The request has an answer of the protocol.
+    /// Judges a JSON-RPC response to the request.
     pub(super) fn answered(&mut self, answer: message::Response) -> Result<Stage, Step> {
         let is_ours = answer.id.as_ref().is_some_and(|id| self.is_ours(id));
         if !self.may_be_lost() {
             return Err(self.conclude(Refusal::Answer(answer)));
         }
         match self.verdict {
-            // The status of a method that is not known, and of a session.
+            // This status is also used for an unknown method.
             Verdict::Lost if is_ours && knows_no_method(&answer) => {}
             Verdict::Lost => return self.lost(),
             Verdict::ByBody if is_lost(&answer) => return self.lost(),
@@ -95,7 +95,7 @@ impl Post {
         Err(self.conclude(Refusal::Answer(answer)))
     }
 
-    /// The answer is no message, and its beginning was read.
+    /// Judges an answer that is no message, after its beginning was read.
     pub(super) fn unspoken(&mut self, unspoken: Option<Box<Unspoken>>, wait: Option<Duration>) -> Result<Stage, Step> {
         let Some(unspoken) = unspoken else { return Err(self.conclude(Refusal::None)) };
         let names_it = names_session(unspoken.start());
@@ -104,14 +104,15 @@ impl Post {
         self.refused(Refusal::Failed(error, wait), names_it)
     }
 
-    /// The body of the answer cannot be read.
+    /// Judges an answer whose body cannot be read.
     pub(super) fn unread(&mut self, error: HttpError) -> Result<Stage, Step> {
         let is_no_message = matches!(error, HttpError::Protocol(_));
         let refusal = Refusal::Failed(error, None);
         if is_no_message { self.refused(refusal, false) } else { Err(self.conclude(refusal)) }
     }
 
-    /// An answer that is none to the request, and whether it blames the session.
+    /// Judges an answer that does not answer the request. `names_it`: the answer blames the
+    /// session.
     pub(super) fn refused(&mut self, refusal: Refusal, names_it: bool) -> Result<Stage, Step> {
         if !self.may_be_lost() {
             return Err(self.conclude(refusal));
@@ -130,13 +131,14 @@ impl Post {
         }
     }
 
-    /// Whether a refusal that does not name the session may be about it: not one that asks for
-    /// other credentials.
+    /// Returns whether a refusal that does not name the session may be about it: one that asks for
+    /// other credentials is not.
     fn is_doubtful_refusal(&self) -> bool {
         let Some(head) = &self.unadmitted else { return true };
         !head.headers().contains_key(WWW_AUTHENTICATE) && self.link.may_blame_session()
     }
 
+    /// Asks the server whether it knows the session, unless that is known already.
     fn doubt(&mut self, refusal: Refusal) -> Result<Stage, Step> {
         match self.renewal {
             Renewal::Look => Err(Step::Failed(HttpError::Status(StatusCode::NOT_FOUND), None)),
@@ -147,7 +149,7 @@ impl Post {
         }
     }
 
-    /// The server was asked whether it knows the session.
+    /// Sends the request again if the session was replaced; otherwise the answer is final.
     pub(super) fn looked(&mut self, refusal: Refusal) -> Result<Stage, Step> {
         if self.link.number() == self.number {
             return Err(self.conclude(refusal));
@@ -158,7 +160,7 @@ impl Post {
         Ok(Stage::Unsent)
     }
 
-    /// The end of the request with the answer as it came.
+    /// Ends the request with the answer as received.
     fn conclude(&mut self, refusal: Refusal) -> Step {
         if let Some(head) = self.unadmitted.take()
             && let Err(error) = self.link.parts.remote.admitted(&head, self.pass)

@@ -1,4 +1,4 @@
-//! What a server says in its session besides answers, and whom that is for.
+//! Messages of a server in its session other than answers, and their recipients.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,7 +15,7 @@ use crate::wire::id::WireId;
 use crate::wire::message::{Message, Notification};
 
 impl HttpLink {
-    /// A message on the session's own stream.
+    /// Handles a message on the session's own stream.
     pub fn heard(self: &Arc<Self>, message: Message) {
         match message {
             Message::Notification(notice) => {
@@ -24,7 +24,7 @@ impl HttpLink {
                 }
             }
             Message::Request(request) => self.asked_aside(&request),
-            // Not where it belongs, but it names the call that it answers.
+            // The response is on the wrong stream, but it names the call that it answers.
             Message::Response(response) => {
                 let call = response.id.as_ref().and_then(WireId::from_raw);
                 if call.is_none_or(|call| call.0 >= self.ids.load(Ordering::Relaxed)) {
@@ -38,19 +38,19 @@ impl HttpLink {
         }
     }
 
-    /// An event on the session's own stream that cannot be read names this call.
+    /// Fails this call, because an event on the session's own stream names it and cannot be read.
     pub fn unread(self: &Arc<Self>, call: u64) {
         if self.to_call(call, ExchangeEvent::Done(Outcome::Failed(Failure::malformed()))) {
             self.gauge().metrics.fault(Fault::MalformedReply);
         }
     }
 
-    /// The lists that have changed since this was asked last.
+    /// Returns the lists that have changed since the last call of this function.
     pub fn take_changed(&self) -> Vec<List> {
         std::mem::take(&mut self.desk.lock().changed)
     }
 
-    /// Takes in a notification; what is for a call is handed back with it.
+    /// Handles a notification; returns it with its call if it is for a call.
     pub(super) fn told(&self, notice: Notification, stream: Stream) -> Option<(u64, ExchangeEvent)> {
         match told(notice, stream) {
             Told::Progress(id, params) => return Some((id.0, ExchangeEvent::Progress(params))),
@@ -80,7 +80,8 @@ impl HttpLink {
         None
     }
 
-    /// Whether the call took it. Messages that may be missed leave room for those that may not.
+    /// Sends an event to a call. Returns whether the call received it. Messages that may be missed
+    /// leave room for those that may not.
     pub(super) fn to_call(&self, call: u64, event: ExchangeEvent) -> bool {
         let called = self.desk.lock().calls.get(&call).map(|called| (called.events.clone(), called.party.clone()));
         let Some((sender, party)) = called else { return false };

@@ -1,4 +1,5 @@
-//! Questions of a legacy server in its session: on the stream of a call, or on the session's own, where it may be about any call.
+//! Questions of a legacy server in its session: on the stream of a call, or on the session's own
+//! stream, where they may be about any call.
 
 use std::sync::Arc;
 
@@ -14,7 +15,8 @@ use crate::wire::message::{self, Request};
 use crate::wire::raw::RawJson;
 
 impl HttpLink {
-    /// Judges a request on the stream of a request of ours; whatever is not for a client is answered here.
+    /// Judges a request on the stream of one of our requests. Requests that no client has to answer
+    /// are answered here.
     pub(super) fn asked(self: &Arc<Self>, request: &Request, stream: Stream) -> Option<ServerRequest> {
         let candidates = match stream {
             Stream::Call(id) | Stream::Listening(id) => Candidates::One(id.0),
@@ -33,7 +35,7 @@ impl HttpLink {
         }
     }
 
-    /// A request on the session's own stream.
+    /// Handles a request on the session's own stream.
     pub(super) fn asked_aside(self: &Arc<Self>, request: &Request) {
         let step = {
             let mut desk = self.desk.lock();
@@ -52,7 +54,7 @@ impl HttpLink {
         }
     }
 
-    /// Refuses questions that are held for too long, until none is.
+    /// Refuses questions that are held for too long, until none is held.
     async fn watch(self: Arc<Self>) {
         let stop = self.parts.tasks.stop_token().clone();
         loop {
@@ -74,8 +76,8 @@ impl HttpLink {
         }
     }
 
-    /// A call leaves the session with what was asked in the middle of it, which may tell whose another question is. What is left
-    /// open, and whether there is a doubt.
+    /// Removes a call from the session, which may decide whose another question is. Returns the
+    /// call's open questions, and whether there is a doubt.
     pub(super) fn call_ended(self: &Arc<Self>, id: u64, end: End) -> (Vec<ServerRequest>, bool) {
         let (step, open, in_doubt) = {
             let Desk { calls, attribution, .. } = &mut *self.desk.lock();
@@ -88,14 +90,14 @@ impl HttpLink {
         (open, in_doubt)
     }
 
-    /// The client of a call has its questions before it.
+    /// Records that the client of a call has been given its questions.
     pub(super) fn call_parked(&self, id: u64) {
         let mut desk = self.desk.lock();
         desk.attribution.park(id);
         self.tell_gate(&mut desk);
     }
 
-    /// Asks clients, and answers what is not for one.
+    /// Passes questions to their calls, and answers those that are for no client.
     fn settle(self: &Arc<Self>, step: Step) {
         self.tell_gate(&mut self.desk.lock());
         for lesson in &step.learned {
@@ -114,7 +116,7 @@ impl HttpLink {
         }
     }
 
-    /// Tells new calls whether they may pass. The lock is held, so that the last word is told last.
+    /// Tells new calls whether they may pass. The lock is held, so that the last state is set last.
     pub(super) fn tell_gate(&self, desk: &mut Desk) {
         while let Some(gate) = desk.attribution.poll_gate() {
             self.parts.news.turns.set(gate);
@@ -126,7 +128,7 @@ impl HttpLink {
         self.tell_later(message::encode_answer(request.id.raw(), answer));
     }
 
-    /// Answers a request of the server that is open.
+    /// Answers a request of the server if it is still open.
     pub(super) fn reply(self: &Arc<Self>, id: &RawJson, answer: &ClientAnswer) {
         if self.desk.lock().attribution.open.take(id).is_some() {
             self.tell_later(message::encode_answer(id, answer));

@@ -1,8 +1,9 @@
-//! A session that its server has forgotten: another one is opened, once for all requests that find out, and what was subscribed to
-//! in it is subscribed to again.
+//! Renewal of a session that its server has forgotten: a new one is opened, once for all requests
+//! that notice the loss, and its subscriptions are made again.
 //!
-//! Where the main session was forgotten, the server was probably started anew. So the sessions of clients are looked at before they
-//! are used the next time; and where one of these was, the main session is looked at.
+//! If the main session was forgotten, the server was probably restarted, so sessions of clients are
+//! checked before their next use. If a session of a client was forgotten, the main session is
+//! checked.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,7 +27,7 @@ use crate::wire::raw::RawJson;
 const LOOK_TIME: Duration = Duration::from_secs(5);
 
 impl HttpLink {
-    /// Agrees with the server and, where it is a legacy one, enters the session.
+    /// Performs the handshake and, with a legacy server, enters the session.
     ///
     /// # Errors
     /// [`Unopened`].
@@ -39,7 +40,8 @@ impl HttpLink {
         Ok(link)
     }
 
-    /// Opens a new session after the upstream forgot the one of that number. One handshake at most is under way, and all wait for it.
+    /// Opens a new session after the server forgot the session of this number. At most one
+    /// handshake is under way, and all requests wait for it.
     pub(super) fn renew(self: &Arc<Self>, lost: u64) -> Work {
         self.renewing.join((&self.parts.tasks, &self.parts.stop), || {
             let link = Arc::clone(self);
@@ -51,8 +53,9 @@ impl HttpLink {
         })
     }
 
+    /// Performs a handshake for a new session in place of the one with this number, and enters it.
     async fn open_anew(self: &Arc<Self>, lost: u64) -> Result<(), HttpError> {
-        // The request that found out may have waited while another one did this.
+        // Another request may have renewed the session while this one waited.
         if self.number() != lost {
             return Ok(());
         }
@@ -63,7 +66,8 @@ impl HttpLink {
             return Err(HttpError::Connect("the new session speaks another revision".to_owned()));
         }
         if agreed.offers != self.agreed.offers {
-            // Calls go on in this session; the link and the lists are of another server and are made anew.
+            // Calls continue in this session; the link and the lists are those of another server,
+            // and are replaced.
             self.outdated.notify_one();
         }
         self.logs.forget();
@@ -84,8 +88,8 @@ impl HttpLink {
         Ok(())
     }
 
-    /// A look whether the server knows this session, where an answer blamed it or, for a client's,
-    /// where the main session was forgotten since the last look.
+    /// Starts to check whether the server knows this session, if an answer blamed it, or if it is a
+    /// client's and the main session was forgotten since the last check.
     pub(super) fn look(self: &Arc<Self>) -> Option<Work> {
         let is_suspect = self.is_suspect.load(Ordering::Relaxed);
         let renewals = self.parts.remote.health.renewals();
@@ -93,8 +97,8 @@ impl HttpLink {
         ((is_suspect || is_older) && self.session.load().is_some()).then(|| self.probe())
     }
 
-    /// Asks the server whether it knows the session, and opens another one if it does not. One
-    /// question at most is under way.
+    /// Asks the server whether it knows the session, and opens a new one if it does not. At most
+    /// one such question is under way.
     pub(super) fn probe(self: &Arc<Self>) -> Work {
         self.looking.join((&self.parts.tasks, &self.parts.stop), || {
             let link = Arc::clone(self);
@@ -116,10 +120,10 @@ impl HttpLink {
         })
     }
 
-    /// A new session knows none of the old one's subscriptions.
+    /// Subscribes again in a new session, which knows none of the old subscriptions.
     ///
-    /// Where that session is lost as well, the next one's turn begins with the request that opens it: a server that forgets every
-    /// session is asked once in each.
+    /// If that session is lost as well, the request that opens the next one starts this again, so a
+    /// server that forgets every session is asked once in each.
     fn resubscribe(self: Arc<Self>, session: Option<Arc<HeaderValue>>) -> BoxFuture<'static, ()> {
         let again = async move {
             let updates = &self.parts.news.updates;
@@ -139,7 +143,7 @@ impl HttpLink {
                 updates.updated(&uri);
             }
         };
-        // A request may open a session, which comes here.
+        // Boxed: a request may open a session, which leads here again.
         Box::pin(again)
     }
 }

@@ -1,4 +1,4 @@
-//! A login that a person gives, and its end.
+//! Logins that a person gives, and their end.
 
 use super::{Keeper, State};
 use crate::base::clock;
@@ -13,16 +13,16 @@ use crate::store::logins::Keeping;
 use crate::upstream::login_parts::chance;
 use crate::upstream::standing::Standing;
 
-/// Documents and tokens of one login; more than any server needs.
+/// Most requests of one login; more than any server needs.
 const STEPS: usize = 32;
 
 impl Keeper {
-    /// Whether a person can log in here.
+    /// Returns whether a person can log in at this upstream.
     pub fn takes_person(&self) -> bool {
         self.parts.logins.is_some() && self.terms.kind() == AuthKind::OAuth
     }
 
-    /// A login of a person, up to the page where that person agrees.
+    /// Starts a login by a person, up to the page on which the person agrees.
     ///
     /// # Errors
     /// A sentence for the operator.
@@ -53,19 +53,19 @@ impl Keeper {
         }
     }
 
-    /// The scopes of the login in the store that another one replaces, none if it is of another
-    /// issuer; `None` without a login.
+    /// Returns the scopes of the stored login that a new one would replace, none if it is from
+    /// another issuer; `None` without a login.
     pub async fn scopes_before(&self, issuer: &str) -> Option<Vec<String>> {
         let held = self.parts.logins.as_ref()?.get(&self.key).await.ok().flatten()?;
         let tokens = held.login.tokens;
         let mut scopes = if held.login.server.issuer == issuer { tokens.scopes } else { Vec::new() };
-        // Servers grant it by the refresh token, and do not always say so.
+        // Servers grant this scope by the refresh token, and do not always list it.
         scopes.extend(tokens.refresh.map(|_| OFFLINE.to_owned()));
         Some(scopes)
     }
 
-    /// The rest of a login whose page has answered: gets the tokens and keeps them. Whether it may be another account's than the one
-    /// before.
+    /// Completes a login after its page has answered: gets the tokens and stores them. Returns
+    /// whether it may be another account than before.
     ///
     /// # Errors
     /// A sentence for the operator.
@@ -100,7 +100,7 @@ impl Keeper {
         Ok((login, !is_same))
     }
 
-    /// Ends the login, at the server too where that can be told. Whether there was one.
+    /// Ends the login, also at the server if possible. Returns whether there was one.
     ///
     /// # Errors
     /// A sentence for the operator.
@@ -113,7 +113,7 @@ impl Keeper {
             let moment = Moment { now: clock::since_1970().as_secs(), once: clock::random() };
             let requests = self.current_terms().await.map(|terms| held.login.revoke(&terms, moment));
             for request in requests.into_iter().flatten().flatten() {
-                // Whatever the server says, the login is forgotten here.
+                // The login is forgotten here, regardless of the server's answer.
                 drop(self.fetcher.send(&request).await);
             }
             self.parts.record("logout", &self.upstream, &held.login.server.issuer);
@@ -121,7 +121,7 @@ impl Keeper {
         Ok(was_there)
     }
 
-    /// Asks whatever a login asks, until it needs a person or is done.
+    /// Sends the requests of a login until it needs a person or is complete.
     pub(super) async fn drive(&self, flow: &mut Flow) -> Result<Next, OAuthError> {
         for _ in 0..STEPS {
             let request = match flow.next() {
@@ -130,7 +130,8 @@ impl Keeper {
                     if error == OAuthError::Refused(Refusal::InvalidClient)
                         && let Some(logins) = &self.parts.logins
                     {
-                        // The server has forgotten the client: the next login registers another one.
+                        // The server has forgotten the client: the next login registers another
+                        // one.
                         drop(logins.forget_registrations(&self.key).await);
                     }
                     return Err(error);
@@ -143,7 +144,8 @@ impl Keeper {
             if let (Some(made), Some(logins)) = (flow.registration(), &self.parts.logins)
                 && had.as_ref() != Some(made)
             {
-                // It outlives a login that fails later; one that cannot be kept is made again.
+                // The registration outlives a login that fails later; one that cannot be stored is
+                // made again.
                 drop(logins.keep_registration(&self.key, made).await);
             }
         }

@@ -1,4 +1,4 @@
-//! The work of getting another token.
+//! Gets another token, from the store or from the authorization server.
 
 use std::time::Duration;
 
@@ -14,16 +14,16 @@ use crate::telemetry::metrics::Renewal;
 use crate::upstream::answer::HttpError;
 use crate::upstream::login_parts::chance;
 
-/// How long other processes may take to renew a login before this one gives the call up.
+/// How long other processes may take to renew a login before this one gives up.
 const PATIENCE: Duration = Duration::from_secs(45);
-/// How often the row is looked at meanwhile.
+/// Interval at which the row is read meanwhile.
 const LOOK: Duration = Duration::from_millis(50);
-/// How often tokens are written that the disk does not take, and the time between.
+/// How often the store is asked to write new tokens, and the wait between attempts.
 const WRITES: u32 = 5;
 const PAUSE: Duration = Duration::from_secs(1);
 
 impl Keeper {
-    /// Takes the login of the store over, renewed where it has to be.
+    /// Takes the login from the store, and renews it if needed.
     pub(super) async fn settle(&self, worn: Option<u64>) -> Result<(), HttpError> {
         let Some(logins) = &self.parts.logins else {
             self.enter(State::None);
@@ -37,7 +37,7 @@ impl Keeper {
             };
             let terms = self.current_terms().await.map_err(HttpError::NoToken)?;
             if !held.login.fits(&terms) {
-                // It belongs to an issuer or client that the configuration does not mean any more.
+                // The login belongs to an issuer or client that the configuration no longer names.
                 self.enter(State::None);
                 return Ok(());
             }
@@ -63,7 +63,7 @@ impl Keeper {
         }
     }
 
-    /// One attempt to renew a row; false where the row has to be looked at again.
+    /// Makes one attempt to renew a row. Returns `false` if the row has to be read again.
     async fn renew_row(&self, logins: &Logins, held: &Held, terms: &Terms) -> Result<bool, HttpError> {
         let moment = Moment { now: clock::since_1970().as_secs(), once: clock::random() };
         let request = match held.login.refresh(terms, moment) {
@@ -95,7 +95,7 @@ impl Keeper {
                             return Ok(true);
                         }
                         Ok(None) => return Ok(false),
-                        // The server has exchanged the refresh token: this one is the only copy.
+                        // The server has exchanged the refresh token: this is the only copy.
                         Err(_) if attempt < WRITES => tokio::time::sleep(PAUSE).await,
                         Err(error) => return Err(unread(&error)),
                     }
@@ -117,7 +117,7 @@ impl Keeper {
         }
     }
 
-    /// Ends the login of that version, if it is still there.
+    /// Ends the login of this version, if it is still stored.
     async fn end(&self, logins: &Logins, version: u64, why: &str) -> Result<bool, HttpError> {
         if !logins.expire(&self.key, version).await.map_err(|error| unread(&error))? {
             return Ok(false);
@@ -128,7 +128,7 @@ impl Keeper {
         Err(self.expired(why))
     }
 
-    /// A token for the gateway itself.
+    /// Gets a token for the gateway itself, without a person.
     pub(super) async fn obtain(&self, worn: Option<u64>) -> Result<(), HttpError> {
         if let State::Token(token) = &**self.state.load()
             && Some(token.version) != worn
@@ -140,7 +140,8 @@ impl Keeper {
             return Err(HttpError::NoToken(why));
         }
         let challenge = self.inner.lock().challenge.clone();
-        // Before the first challenge nothing is known of the server; it may want no token at all.
+        // Before the first challenge nothing is known about the server; it may want no token at
+        // all.
         if challenge.is_none() {
             self.enter(State::None);
             return Ok(());
@@ -168,10 +169,10 @@ fn unread(error: &DbError) -> HttpError {
     HttpError::NoToken(format!("the login in the store cannot be used: {error}"))
 }
 
-/// Whether a refresh token may have reached the server.
+/// Returns whether a refresh token may have reached the server.
 fn may_have_arrived(error: &OAuthError) -> bool {
     let OAuthError::NoAnswer(why) = error else {
-        // It was refused for another reason than the token.
+        // The server answered, and refused the request for another reason than the token.
         return false;
     };
     !matches!(why, NoAnswer::Address | NoAnswer::Certificate | NoAnswer::Proxy(_))

@@ -1,4 +1,4 @@
-//! What ends a rest, and when, on a clock that does not run.
+//! Tests of what ends a rest, and when, on a paused clock.
 
 use std::sync::Arc;
 
@@ -48,7 +48,8 @@ fn context(lines: &str) -> Context {
     Context { handle, lane, reports: None, spawner, remembered: None, is_known: false, lists_first: false }
 }
 
-/// Why and after how many seconds a rest of an hour ends when this happens in its tenth second.
+/// Returns why and after how many seconds a rest of an hour ends if this event happens in its tenth
+/// second.
 async fn rested(context: &Context, event: impl FnOnce()) -> (Woken, u64) {
     let start = tokio::time::Instant::now();
     let event = async {

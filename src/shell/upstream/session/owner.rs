@@ -1,4 +1,4 @@
-//! Owners of sessions with an upstream: everybody, a caller, or one client.
+//! Owners of sessions with an upstream: all clients together, one caller, or one client.
 
 use std::sync::{Arc, Weak};
 
@@ -10,7 +10,7 @@ use crate::mcp::version::Era;
 use crate::policy::Caller;
 use crate::upstream::session_news::ClientTag;
 
-/// Owner of a session.
+/// The owner of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Owner {
     Caller(Caller),
@@ -24,14 +24,14 @@ pub(super) enum Owner {
 pub struct Wants {
     pub caller: Caller,
     pub client: Option<Arc<ClientTag>>,
-    /// Input that this client can give.
+    /// Kinds of input that this client can give.
     pub offered: Kinds,
 }
 
-/// Owner of a session, and the input that its client can give.
+/// The owner of a session, and the input that its client can give.
 pub(super) type Key = (Owner, Kinds);
 
-/// A lane's place in the table, and the client whose end is its end.
+/// The key of a lane in the table, and the client whose end is the lane's end.
 #[derive(Debug)]
 pub(super) struct Owned {
     pub(super) key: Key,
@@ -43,10 +43,11 @@ pub(super) struct Owned {
 enum Sharing {
     Everybody,
     Caller,
-    /// The caller, where there is no client below it.
+    /// A session for one client, or for the caller if the call has no client.
     Client,
 }
 
+/// Returns which sessions the calls of an upstream use.
 fn sharing(spec: &Upstream, agreed: Agreed) -> Sharing {
     if agreed.revision.era() == Era::Modern {
         return Sharing::Everybody;
@@ -58,12 +59,13 @@ fn sharing(spec: &Upstream, agreed: Agreed) -> Sharing {
     }
 }
 
-/// Whether clients of such an upstream have lanes of their own, which show them what their capabilities are enough for.
+/// Returns whether clients of the upstream have lanes of their own, which show them the items that
+/// their capabilities allow.
 pub(in crate::upstream) fn are_owned(spec: &Upstream, agreed: Agreed) -> bool {
     sharing(spec, agreed) != Sharing::Everybody
 }
 
-/// The place of this client's lane; `None` for the main lane.
+/// Returns the key of this client's lane and its client; `None` for the main lane.
 pub(super) fn place<'w>(
     spec: &Upstream,
     agreed: Agreed,

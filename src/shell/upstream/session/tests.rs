@@ -1,4 +1,4 @@
-//! What a call does that finds its upstream down.
+//! Tests of calls that find their upstream down.
 
 use std::time::Instant;
 
@@ -20,7 +20,7 @@ fn lane() -> Lane {
     Lane::main(name, Declared::default(), Arc::default(), Arc::new(health))
 }
 
-/// A rest that began after another start.
+/// Starts a rest after another failed start.
 fn rests(lane: &Lane, until: Instant) {
     lane.begin();
     lane.restarts.fetch_add(1, Ordering::Relaxed);
@@ -63,7 +63,7 @@ async fn a_start_that_began_before_the_call_is_not_the_one_it_waits_for() {
 
 #[tokio::test]
 async fn an_upstream_that_begins_to_start_is_not_taken_for_one_at_rest_again() {
-    // Many times, for the moment is short.
+    // Repeated many times, because the critical moment is short.
     for _ in 0..5_000 {
         let lane = lane();
         let both = std::sync::Barrier::new(2);

@@ -1,4 +1,4 @@
-//! The task of a connection, over pipes in memory.
+//! Tests of a connection's task, over pipes in memory.
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf};
@@ -60,7 +60,7 @@ impl Server {
         self.says.write_all(format!("{answer}\n").as_bytes()).await.unwrap();
     }
 
-    /// Answers the handshake, and gives the link that the task tells of.
+    /// Answers the handshake, and returns the link that the task reports.
     async fn ready(&mut self, told: &mut mpsc::Receiver<StdioNews>) -> StdioLink {
         let greeting = self.hear().await;
         let result =
@@ -83,7 +83,7 @@ async fn a_call_that_was_cancelled_before_the_task_took_it_is_not_sent() {
     let stop = CancellationToken::new();
     let talk = async {
         let link = server.ready(&mut told).await;
-        // Which of the two channels the task reads first is left to chance.
+        // Either of the two channels may be read first.
         for n in 0..20 {
             drop(link.call(call("cancelled")));
             let mut kept = link.call(call("kept"));
@@ -101,7 +101,7 @@ async fn a_call_that_was_cancelled_before_the_task_took_it_is_not_sent() {
 
 #[tokio::test]
 async fn a_call_of_which_no_byte_was_written_comes_back_whole_and_any_other_does_not() {
-    // So small that the first call does not go through.
+    // So small that the first call does not fit.
     let (gateway, server) = tokio::io::duplex(64);
     let (stdout, stdin) = tokio::io::split(gateway);
     let (tell, mut told) = mpsc::channel(8);
@@ -147,7 +147,8 @@ async fn a_call_that_comes_while_the_connection_ends_comes_back_whole() {
     let talk = async {
         let mut server = Server::new(server);
         let link = server.ready(&mut told).await;
-        // The moment in which a thread has found the queue open and has not put its call in.
+        // Reproduces the moment in which a thread has reserved its slot in the queue and not yet
+        // sent its call.
         let place = link.calls.reserve().await.unwrap();
         drop(server);
         for _ in 0..100 {
@@ -164,7 +165,7 @@ async fn a_call_that_comes_while_the_connection_ends_comes_back_whole() {
     tokio::join!(run((stdin, stdout), None, options(), &metrics, &stop, &mut news), talk);
 }
 
-/// The messages that cannot be read among what the task tells.
+/// Returns the reported messages that could not be read.
 fn unreadable(told: &mut mpsc::Receiver<StdioNews>) -> Vec<Unreadable> {
     let news = std::iter::from_fn(|| told.try_recv().ok());
     news.filter_map(|news| if let StdioNews::Unreadable(message) = news { Some(message) } else { None }).collect()

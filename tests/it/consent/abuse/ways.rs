@@ -1,4 +1,4 @@
-//! Approvals of a gateway that is a process of its own, at the pipes of its client.
+//! Tests of approvals of a gateway that is a process of its own, at the pipes of its client.
 
 use std::time::Instant;
 
@@ -32,7 +32,7 @@ fn open_prompts(world: &World) -> Vec<Value> {
     listed["approvals"].as_array().cloned().unwrap()
 }
 
-/// Plays a person at a pipe, in that era: no, once, and for the session.
+/// Plays a person at a pipe, in this era: answers no, once, and for the session.
 fn through_a_pipe(client: &mut Mcp, era: Era, log: &Log) {
     let before = log.work();
     for (how, text) in [("deny", "a"), ("once", "b"), ("session", "c")] {
@@ -56,12 +56,12 @@ fn through_a_pipe(client: &mut Mcp, era: Era, log: &Log) {
     assert_eq!(log.work(), before + 3, "{era:?}");
 }
 
-/// Messages of a server that has just started.
+/// Returns whether a message is sent by a server that has just started.
 fn is_list_change(message: &Value) -> bool {
     message["method"].as_str().is_some_and(|method| method.ends_with("/list_changed"))
 }
 
-/// Calls over a pipe and waits for our question: the call's id and the question.
+/// Calls over a pipe and waits for our question. Returns the call's id and the question.
 fn call_and_hear(client: &mut Mcp, text: &str) -> (Value, Value) {
     let id = json!(format!("call {text}"));
     let call = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": echo(text)});
@@ -114,7 +114,7 @@ fn another_process_answers_for_a_gateway_without_a_daemon() {
     assert_eq!(log.work(), 1, "once is once: {question}");
 }
 
-/// A held call of this text, as a message.
+/// Returns a call with this text, which is held, as a message.
 fn held(id: &str, client: &Mcp, text: &str) -> String {
     let params = client.dress(echo(text));
     json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}).to_string()
