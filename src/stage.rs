@@ -62,6 +62,8 @@ pub(crate) mod program;
 #[path = "../tests/it/setup.rs"]
 mod setup;
 mod stdio;
+#[path = "../tests/it/steps.rs"]
+mod steps;
 pub(crate) mod surroundings;
 #[path = "../tests/it/upstream.rs"]
 mod upstream;

@@ -10,6 +10,7 @@ use crate::harness::{Gateway, Setup, World};
 use crate::mcp::{Era, Mcp};
 use crate::process::{eventually, said};
 use crate::stdio::Pipe;
+use crate::steps::approvals::{assert_shown, list, open, texts};
 use crate::terminal::Terminal;
 use crate::upstream::Fake;
 
@@ -20,20 +21,6 @@ fn alone() -> (World, Mcp) {
     let mut client = Mcp::stdio(Pipe::start(&world, &config, &["--no-daemon"]), Era::LEGACY);
     eventually("echo is listed", || client.tool_names().iter().any(|name| name == "fx__echo"));
     (world, client)
-}
-
-fn list(world: &World, what: &str) -> Vec<Value> {
-    let output = world.run(&[what, "--json"]);
-    assert!(output.status.success(), "{}", said(&output));
-    let listed: Value = serde_json::from_slice(&output.stdout).unwrap();
-    listed[what].as_array().cloned().unwrap()
-}
-
-/// Waits until there are open approvals and returns them: a process stores them for others shortly
-/// after it asked.
-fn open(world: &World) -> Vec<Value> {
-    eventually("a question is listed", || !list(world, "approvals").is_empty());
-    list(world, "approvals")
 }
 
 /// Returns the records of an event from all chains. The last line of a chain may still be
@@ -87,35 +74,6 @@ fn without_a_daemon_the_process_that_asked_takes_the_answer_from_the_store() {
     let denied = world.run(&["approvals", "deny", open[0]["id"].as_str().unwrap(), "--json"]);
     let told: Value = serde_json::from_slice(&denied.stdout).unwrap();
     assert_eq!((&told["outcome"], &told["item"]), (&json!("denied"), &json!("fx__echo")), "{}", said(&denied));
-}
-
-/// Returns texts in many scripts, some of them misleading.
-fn texts() -> Value {
-    json!({
-        "text": "第一章\nGrüße 👍\u{202e}\u{3164}\r\nlast\n",
-        "path": "/srv/p\u{430}ypal",
-        "file": "word ".repeat(4000),
-        "old_text": "one\ntwo\n",
-        "new_text": "one\n2\n",
-    })
-}
-
-/// Checks how `approvals show` displays a call with those texts.
-fn assert_shown(text: &str) {
-    for line in [
-        "says it is \"it 1\" (not verified)",
-        "WARNING:   2 hidden characters",
-        "WARNING:   letters of several scripts in one word: \"p\u{430}ypal\" (\u{430} is U+0430)",
-        "path: \"/srv/p\u{430}ypal\"",
-        "  | 第一章\n  | Grüße 👍\\u{202e}\\u{3164}\\r\n  | last\n  | \n",
-        "  | one\n  - | two\n  + | 2\n",
-        &"word ".repeat(4000),
-        "If you allow it once, \"fx\" runs this tool",
-        "headend approve ",
-    ] {
-        assert!(text.contains(line), "{line} in {text}");
-    }
-    assert!(!text.contains(['\u{202e}', '\u{3164}', '\r', '\u{1b}']), "{text}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::harness::{Gateway, Setup};
 use crate::mcp::{Answer, Era, Mcp};
 use crate::process::eventually;
+use crate::steps::consent::{allow, asked, forms, go_on, reason};
 use crate::upstream::{Fake, Log};
 
 pub(crate) use crate::consenting::{Stage, TOKEN};
@@ -21,39 +22,6 @@ mod proof;
 
 /// A hold longer than any test: an answer that comes sooner did not wait for its end.
 const LONG: &str = "hold = \"10m\"";
-
-/// Returns the capabilities of a client that can show forms.
-fn forms() -> Value {
-    json!({"elicitation": {}})
-}
-
-/// Returns our question in a modern answer, and the state to continue with.
-fn asked(answer: &Answer) -> (Value, Value) {
-    let result = answer.result();
-    assert_eq!(result["resultType"], "input_required", "{}", answer.raw);
-    let requests = result["inputRequests"].as_object().unwrap();
-    assert_eq!(requests.len(), 1, "{}", answer.raw);
-    let question = requests["gw.consent"].clone();
-    assert_eq!(question["method"], "elicitation/create", "{}", answer.raw);
-    (question["params"].clone(), result["requestState"].clone())
-}
-
-/// Makes the same call again with a person's answer.
-fn go_on(client: &mut Mcp, name: &str, arguments: &Value, state: &Value, response: &Value) -> Answer {
-    let params = json!({"name": name, "arguments": arguments, "requestState": state,
-        "inputResponses": {"gw.consent": response}});
-    client.request("tools/call", params)
-}
-
-fn allow(how: &str) -> Value {
-    json!({"action": "accept", "content": {"decision": how}})
-}
-
-/// Returns the reason in a refused call's result.
-fn reason(answer: &Answer) -> String {
-    assert!(answer.is_error(), "{}", answer.raw);
-    answer.result()["_meta"]["headend/refusal"]["reason"].as_str().unwrap_or_default().to_owned()
-}
 
 #[test]
 fn a_question_is_logged_like_every_other_decision() {

@@ -1,7 +1,6 @@
 //! Tests of a gateway without descriptors or with a full disk, which need the limits of a process.
 
 use std::fs;
-use std::time::Duration;
 
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use serde_json::json;
@@ -9,49 +8,11 @@ use serde_json::json;
 use crate::audit::limit;
 use crate::failures::status_of;
 use crate::harness::{Gateway, Setup, headend};
-use crate::http::{self, Conn, request};
-use crate::mcp::{Era, Mcp};
+use crate::http::{self, Conn};
+use crate::mcp::Era;
 use crate::process::{said, within};
+use crate::steps::health::{BACK, ask, is_degraded, is_well, readiness, told, works};
 use crate::upstream::Fake;
-
-/// Longest time between two attempts to reach a server, with some reserve for a slow machine.
-const BACK: Duration = Duration::from_secs(20);
-
-fn works(client: &mut Mcp) -> bool {
-    client.call("fx__echo", json!({"text": "x"})).text() == "x"
-}
-
-/// Counts the lines of the log, at level `INFO` or above, that contain this text.
-fn told(gateway: &Gateway, text: &str) -> usize {
-    let is_told = |line: &&String| {
-        line.contains(text) && (line.contains("WARN") || line.contains("ERROR") || line.contains("INFO"))
-    };
-    gateway.stderr.all().iter().filter(is_told).count()
-}
-
-/// Returns status and text of `/readyz`.
-fn readiness(gateway: &Gateway) -> (u16, String) {
-    let answer = http::get(gateway.metrics.unwrap(), "/readyz").unwrap();
-    (answer.head.status, answer.text())
-}
-
-/// Returns whether `/readyz`, `status` and the metrics agree on this reason.
-fn is_degraded(gateway: &Gateway, status: u16, reason: &str) -> bool {
-    let (code, text) = readiness(gateway);
-    let word = if status == 200 { "degraded\n" } else { "not ready\n" };
-    let told = said(&gateway.run(&["status"]));
-    code == status
-        && text.starts_with(word)
-        && text.contains(&format!("\n{reason}: "))
-        && told.contains(&format!("{}: {reason}: ", if status == 200 { "degraded" } else { "no call works" }))
-        && gateway.scrape().contains(&format!("headend_degraded{{reason=\"{reason}\"}} 1"))
-}
-
-fn is_well(gateway: &Gateway) -> bool {
-    readiness(gateway) == (200, "ready\n".to_owned())
-        && !said(&gateway.run(&["status"])).contains("degraded: ")
-        && !gateway.scrape().lines().any(|line| line.starts_with("headend_degraded{") && line.ends_with(" 1"))
-}
 
 #[test]
 fn an_audit_log_that_takes_nothing_is_told_and_comes_back_without_a_call() {
@@ -83,18 +44,6 @@ fn an_audit_log_that_takes_nothing_is_told_and_comes_back_without_a_call() {
         let verdict = gateway.run(&["audit", "verify"]);
         assert!(verdict.status.success(), "{}", said(&verdict));
     }
-}
-
-/// Sends one request on a connection of its own.
-fn ask(gateway: &Gateway) -> (Conn, http::Response) {
-    let headers = [
-        ("Host".to_owned(), gateway.address.to_string()),
-        ("Authorization".to_owned(), format!("Bearer {}", gateway.token().unwrap())),
-    ];
-    let mut conn = Conn::open(gateway.address).unwrap();
-    conn.send(&request("GET", "/mcp", &headers, b"")).unwrap();
-    let answer = conn.response().unwrap();
-    (conn, answer)
 }
 
 /// Opens connections until one is not served, and returns its answer.

@@ -77,6 +77,7 @@ mod slips;
 mod socket;
 mod starts;
 mod stdio;
+mod steps;
 mod surroundings;
 mod terminal;
 mod tidy;

@@ -1,37 +1,15 @@
 //! Tests of pins in `headend stdio` without a daemon, which need processes that share a database.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::harness::{Gateway, Setup};
+use crate::harness::Setup;
 use crate::mcp::{Era, Mcp};
 use crate::process::{eventually, said};
 use crate::stdio::Pipe;
+use crate::steps::pins::{MARKER, lists, ok, open};
 use crate::upstream::{Fake, Patch};
 
 mod many;
-
-/// A marker in every text that is not approved.
-const MARKER: &str = "NOBODY-APPROVED-THIS";
-
-/// Returns the states of all pins that are not pinned, by name.
-fn open(gateway: &Gateway) -> Vec<String> {
-    let output = gateway.run(&["pins", "--json"]);
-    let pins: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", said(&output)));
-    let pins = pins["pins"].as_array().cloned().unwrap_or_default();
-    let text = |pin: &Value, member: &str| pin[member].as_str().unwrap_or_default().to_owned();
-    let open = pins.iter().filter(|pin| pin["state"] != "pinned");
-    open.map(|pin| format!("{} {} {}", text(pin, "name"), text(pin, "kind"), text(pin, "state"))).collect()
-}
-
-fn ok(gateway: &Gateway, args: &[&str]) -> String {
-    let output = gateway.run(args);
-    assert!(output.status.success(), "{args:?}: {}", said(&output));
-    String::from_utf8(output.stdout).unwrap()
-}
-
-fn lists(client: &mut Mcp, name: &str) -> bool {
-    client.tool_names().iter().any(|listed| listed == name)
-}
 
 #[test]
 fn pins_are_looked_at_and_approved_without_a_daemon() {

@@ -6,8 +6,9 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, Setup, World};
-use crate::mcp::{Answer, Era, Mcp};
+use crate::harness::{Gateway, Setup};
+use crate::mcp::{Era, Mcp};
+use crate::steps::revive::{asks_for_approval, going_on, got, server_says, state_of};
 use crate::upstream::{Fake, Log};
 
 /// Ends the daemon by this signal and starts it again.
@@ -33,35 +34,6 @@ fn client(gateway: &Gateway) -> Mcp {
     Mcp::http_at(gateway.address, gateway.token(), Era::Modern, "/mcp", json!({"elicitation": {}}))
 }
 
-/// Writes the server's answer, which asks for input under this state or ends the call. Returns the
-/// arguments that name its file.
-fn server_says(world: &World, state: Option<&str>) -> Value {
-    let form =
-        json!({"message": "Who?", "requestedSchema": {"type": "object", "properties": {"who": {"type": "string"}}}});
-    let result = match state {
-        Some(state) => json!({"resultType": "input_required", "requestState": state,
-            "inputRequests": {"who": {"method": "elicitation/create", "params": form}}}),
-        None => json!({"resultType": "complete", "content": [{"type": "text", "text": "done"}]}),
-    };
-    json!({"file": world.write("work/raw.json", &result.to_string())})
-}
-
-fn state_of(answer: &Answer) -> Value {
-    assert_eq!(answer.result()["resultType"], "input_required", "{}", answer.raw);
-    answer.result()["requestState"].clone()
-}
-
-/// Returns whether the answer asks for our approval.
-fn asks_for_approval(answer: &Answer) -> bool {
-    answer.result()["inputRequests"].get("gw.consent").is_some()
-}
-
-fn going_on(arguments: &Value, state: &Value) -> Value {
-    let responses = json!({"gw.consent": {"action": "accept", "content": {"decision": "once"}},
-        "who": {"action": "accept", "content": {"who": "me"}}});
-    json!({"name": "fx__raw", "arguments": arguments, "requestState": state, "inputResponses": responses})
-}
-
 /// Makes a call and approves it once, after which the server asks for input under its own state.
 /// Returns the arguments, and the state to continue with.
 fn waiting(gateway: &Gateway, client: &mut Mcp, theirs: &str) -> (Value, Value) {
@@ -71,14 +43,6 @@ fn waiting(gateway: &Gateway, client: &mut Mcp, theirs: &str) -> (Value, Value) 
     let second = client.request("tools/call", going_on(&arguments, &state_of(&first)));
     assert!(!asks_for_approval(&second), "{}", second.raw);
     (arguments, state_of(&second))
-}
-
-/// Counts how often the server got this state.
-fn got(log: &Log, theirs: &str) -> usize {
-    log.lines_with(&[&format!("\"requestState\":\"{theirs}\"")])
-        .iter()
-        .filter(|line| line.contains("tools/call"))
-        .count()
 }
 
 #[test]

@@ -6,50 +6,9 @@ use serde_json::{Value, json};
 
 use crate::stage::harness::{Setup, World};
 use crate::stage::mcp::Era;
-use crate::stage::process::{eventually, said};
+use crate::stage::process::said;
+use crate::stage::steps::approvals::{assert_shown, list, open, texts};
 use crate::stage::upstream::Fake;
-
-fn list(world: &World, what: &str) -> Vec<Value> {
-    let output = world.run(&[what, "--json"]);
-    assert!(output.status.success(), "{}", said(&output));
-    let listed: Value = serde_json::from_slice(&output.stdout).unwrap();
-    listed[what].as_array().cloned().unwrap()
-}
-
-/// The open approvals, once there are any.
-fn open(world: &World) -> Vec<Value> {
-    eventually("a question is listed", || !list(world, "approvals").is_empty());
-    list(world, "approvals")
-}
-
-/// Texts of many scripts, some of them not what they look like.
-fn texts() -> Value {
-    json!({
-        "text": "第一章\nGrüße 👍\u{202e}\u{3164}\r\nlast\n",
-        "path": "/srv/p\u{430}ypal",
-        "file": "word ".repeat(4000),
-        "old_text": "one\ntwo\n",
-        "new_text": "one\n2\n",
-    })
-}
-
-/// What `approvals show` says of a call with those texts.
-fn assert_shown(text: &str) {
-    for line in [
-        "says it is \"it 1\" (not verified)",
-        "WARNING:   2 hidden characters",
-        "WARNING:   letters of several scripts in one word: \"p\u{430}ypal\" (\u{430} is U+0430)",
-        "path: \"/srv/p\u{430}ypal\"",
-        "  | 第一章\n  | Grüße 👍\\u{202e}\\u{3164}\\r\n  | last\n  | \n",
-        "  | one\n  - | two\n  + | 2\n",
-        &"word ".repeat(4000),
-        "If you allow it once, \"fx\" runs this tool",
-        "headend approve ",
-    ] {
-        assert!(text.contains(line), "{line} in {text}");
-    }
-    assert!(!text.contains(['\u{202e}', '\u{3164}', '\r', '\u{1b}']), "{text}");
-}
 
 #[test]
 fn an_approval_of_a_daemon_is_shown_with_all_of_its_arguments_for_clients_of_both_eras() {

@@ -10,6 +10,7 @@ use tokio::task::JoinHandle;
 use crate::stage::harness::{Gateway, Setup};
 use crate::stage::mcp::{Answer, Era, Mcp, Open};
 use crate::stage::process::eventually;
+use crate::stage::steps::consent::{allow, asked, forms, go_on, reason};
 use crate::stage::upstream::{Fake, Log};
 use crate::stage::{block_on, now, pass, stage};
 use crate::store::approvals::Wish;
@@ -104,39 +105,6 @@ impl Stage {
         };
         read()
     }
-}
-
-/// A client that can show forms.
-fn forms() -> Value {
-    json!({"elicitation": {}})
-}
-
-/// Our question in a modern answer, and the state to continue with.
-fn asked(answer: &Answer) -> (Value, Value) {
-    let result = answer.result();
-    assert_eq!(result["resultType"], "input_required", "{}", answer.raw);
-    let requests = result["inputRequests"].as_object().unwrap();
-    assert_eq!(requests.len(), 1, "{}", answer.raw);
-    let question = requests["gw.consent"].clone();
-    assert_eq!(question["method"], "elicitation/create", "{}", answer.raw);
-    (question["params"].clone(), result["requestState"].clone())
-}
-
-/// The same call with a person's answer.
-fn go_on(client: &mut Mcp, name: &str, arguments: &Value, state: &Value, response: &Value) -> Answer {
-    let params = json!({"name": name, "arguments": arguments, "requestState": state,
-        "inputResponses": {"gw.consent": response}});
-    client.request("tools/call", params)
-}
-
-fn allow(how: &str) -> Value {
-    json!({"action": "accept", "content": {"decision": how}})
-}
-
-/// The reason in a refused call's result.
-fn reason(answer: &Answer) -> String {
-    assert!(answer.is_error(), "{}", answer.raw);
-    answer.result()["_meta"]["headend/refusal"]["reason"].as_str().unwrap_or_default().to_owned()
 }
 
 #[test]

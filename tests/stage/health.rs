@@ -2,21 +2,18 @@
 //! no room for a connection.
 
 use std::fs;
-use std::thread;
 use std::time::Duration;
 
 use serde_json::json;
 
 use crate::stage::harness::{Gateway, Setup, status_of};
-use crate::stage::http::{self, Conn, request};
-use crate::stage::mcp::{Era, Mcp};
+use crate::stage::mcp::Mcp;
 use crate::stage::now;
-use crate::stage::process::{eventually, said, within};
+use crate::stage::process::{eventually, within};
+use crate::stage::steps::health::{BACK, ask, is_degraded, is_well, readiness, told, works};
 use crate::stage::upstream::{Fake, Log};
 
 const SSE: &str = "HTTP+SSE";
-/// The longest time between two attempts to reach a server, and some for a slow machine.
-const BACK: Duration = Duration::from_secs(20);
 /// How long it may take until the daemon tells that a server is down.
 const DOWN: Duration = Duration::from_secs(5);
 
@@ -60,18 +57,6 @@ fn is_ready(gateway: &Gateway) -> bool {
 
 fn is_down(gateway: &Gateway) -> bool {
     status_of(gateway, "fx")["state"] == "down" && shows(gateway, "down")
-}
-
-fn works(client: &mut Mcp) -> bool {
-    client.call("fx__echo", json!({"text": "x"})).text() == "x"
-}
-
-/// Lines of the log from that level on which say that.
-fn told(gateway: &Gateway, text: &str) -> usize {
-    let is_told = |line: &&String| {
-        line.contains(text) && (line.contains("WARN") || line.contains("ERROR") || line.contains("INFO"))
-    };
-    gateway.stderr.all().iter().filter(is_told).count()
 }
 
 #[test]
@@ -208,30 +193,6 @@ fn a_server_that_forgets_its_sessions_all_the_time_does_not_fill_the_log() {
     assert!((1..=most).contains(&lines), "{lines} lines\n{}", gateway.story());
 }
 
-/// Status and text of `/readyz`.
-fn readiness(gateway: &Gateway) -> (u16, String) {
-    let answer = http::get(gateway.metrics.unwrap(), "/readyz").unwrap();
-    (answer.head.status, answer.text())
-}
-
-/// Whether `/readyz`, `status` and the metrics agree on that reason.
-fn is_degraded(gateway: &Gateway, status: u16, reason: &str) -> bool {
-    let (code, text) = readiness(gateway);
-    let word = if status == 200 { "degraded\n" } else { "not ready\n" };
-    let told = said(&gateway.run(&["status"]));
-    code == status
-        && text.starts_with(word)
-        && text.contains(&format!("\n{reason}: "))
-        && told.contains(&format!("{}: {reason}: ", if status == 200 { "degraded" } else { "no call works" }))
-        && gateway.scrape().contains(&format!("headend_degraded{{reason=\"{reason}\"}} 1"))
-}
-
-fn is_well(gateway: &Gateway) -> bool {
-    readiness(gateway) == (200, "ready\n".to_owned())
-        && !said(&gateway.run(&["status"])).contains("degraded: ")
-        && !gateway.scrape().lines().any(|line| line.starts_with("headend_degraded{") && line.ends_with(" 1"))
-}
-
 #[test]
 fn one_upstream_that_is_away_degrades_the_gateway_and_all_of_them_stop_it() {
     let fakes = [Fake::http("modern"), Fake::http("legacy")];
@@ -272,16 +233,4 @@ fn a_full_house_is_told() {
     assert!(held.iter_mut().all(works));
     drop(held);
     within(BACK, "all is well", || is_well(&gateway));
-}
-
-/// One request on a connection of its own.
-fn ask(gateway: &Gateway) -> (Conn, http::Response) {
-    let headers = [
-        ("Host".to_owned(), gateway.address.to_string()),
-        ("Authorization".to_owned(), format!("Bearer {}", gateway.token().unwrap())),
-    ];
-    let mut conn = Conn::open(gateway.address).unwrap();
-    conn.send(&request("GET", "/mcp", &headers, b"")).unwrap();
-    let answer = conn.response().unwrap();
-    (conn, answer)
 }

@@ -1,50 +1,15 @@
 //! Limits: many callers at once, restarts, reloads, days and calls under way.
 
-use std::sync::Barrier;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::stage::harness::{Gateway, Setup};
+use crate::stage::harness::Setup;
 use crate::stage::mcp::{Answer, Era, Mcp};
-use crate::stage::now;
 use crate::stage::process::{eventually, said};
+use crate::stage::steps::limits::{is_near_midnight, limited, refusal, to_midnight, use_up};
 use crate::stage::upstream::{Fake, Log};
-
-/// A daemon with one fake upstream, its log, and these limits.
-fn limited(limits: &str) -> (Gateway, Log) {
-    let setup = Setup::new();
-    let record = Log::new(&setup.world.path("work"), "fx");
-    let gateway = setup.fake("fx", &Fake::stdio("both").logging(&record)).toml(limits).start();
-    gateway.wait_for_tools(&["fx__echo"]);
-    (gateway, record)
-}
-
-fn refusal(answer: &Answer) -> Option<&Value> {
-    let error = &answer.message["error"]["data"];
-    let refusal = if error.is_null() { &answer.message["result"]["_meta"]["headend/refusal"] } else { error };
-    (refusal["reason"] == "limited").then_some(refusal)
-}
 
 fn wait_ms(answer: &Answer) -> u64 {
     refusal(answer).and_then(|refusal| refusal["retry-after-ms"].as_u64()).unwrap_or_else(|| panic!("{}", answer.raw))
-}
-
-/// Calls until one is limited; returns the number of calls that were not.
-fn use_up(client: &mut Mcp, most: usize) -> usize {
-    (0..most).take_while(|_| refusal(&client.call("fx__echo", json!({"text": "x"}))).is_none()).count()
-}
-
-/// Starts the same daemon again after this signal.
-fn restarted(mut gateway: Gateway, by: Signal) -> Gateway {
-    let (world, config) = (gateway.world.clone(), gateway.config.clone());
-    gateway.signal(by);
-    assert!(gateway.wait(Duration::from_secs(60)).is_some(), "{}", gateway.story());
-    drop(gateway);
-    let gateway = Gateway::start(world, Some(config), &["serve"], &[]);
-    gateway.wait_for_tools(&["fx__echo"]);
-    gateway
 }
 
 #[test]
@@ -185,14 +150,4 @@ fn sixty_four_callers_at_once_get_what_the_limit_has_and_no_more() {
 
 fn token(n: usize) -> String {
     format!("token-of-the-caller-number-{n:04}-0123456789")
-}
-
-/// Seconds that are left of this day of UTC.
-fn to_midnight() -> u64 {
-    86_400 - SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() % 86_400
-}
-
-/// Whether midnight is too close for a test of days.
-fn is_near_midnight() -> bool {
-    to_midnight() < 120
 }

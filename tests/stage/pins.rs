@@ -9,12 +9,10 @@ use serde_json::{Value, json};
 use crate::stage::harness::{Gateway, Setup};
 use crate::stage::mcp::{Era, Mcp, names};
 use crate::stage::process::{eventually, said};
+use crate::stage::steps::pins::{MARKER, lists, ok, open};
 use crate::stage::upstream::{Fake, Log, Patch, example, toml_array};
 
 mod many;
-
-/// A marker in every text without approval.
-const MARKER: &str = "NOBODY-APPROVED-THIS";
 
 /// Every member that a model could read, changed.
 fn everything() -> Value {
@@ -75,26 +73,6 @@ impl Heard {
         let told: Vec<&String> = self.0.iter().filter(|text| text.contains(MARKER)).collect();
         assert!(told.is_empty(), "{told:#?}");
     }
-}
-
-/// The states of all pins that are not pinned, by name.
-fn open(gateway: &Gateway) -> Vec<String> {
-    let output = gateway.run(&["pins", "--json"]);
-    let pins: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", said(&output)));
-    let pins = pins["pins"].as_array().cloned().unwrap_or_default();
-    let text = |pin: &Value, member: &str| pin[member].as_str().unwrap_or_default().to_owned();
-    let open = pins.iter().filter(|pin| pin["state"] != "pinned");
-    open.map(|pin| format!("{} {} {}", text(pin, "name"), text(pin, "kind"), text(pin, "state"))).collect()
-}
-
-fn ok(gateway: &Gateway, args: &[&str]) -> String {
-    let output = gateway.run(args);
-    assert!(output.status.success(), "{args:?}: {}", said(&output));
-    String::from_utf8(output.stdout).unwrap()
-}
-
-fn lists(client: &mut Mcp, name: &str) -> bool {
-    client.tool_names().iter().any(|listed| listed == name)
 }
 
 #[test]

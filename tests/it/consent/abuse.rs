@@ -5,25 +5,9 @@ use super::*;
 use crate::audit::limit;
 use crate::harness::headend;
 use crate::process::said;
+use crate::steps::abuse::{approve, echoed, waits_for};
 
 mod ways;
-
-/// Returns the approval that a refused call waits for.
-pub(super) fn waits_for(answer: &Answer) -> String {
-    assert_eq!(reason(answer), "awaiting_approval", "{}", answer.raw);
-    let id = &answer.result()["_meta"]["headend/refusal"]["approval"]["id"];
-    id.as_str().unwrap_or_else(|| panic!("no prompt: {}", answer.raw)).to_owned()
-}
-
-pub(super) fn approve(gateway: &Gateway, id: &str) {
-    let output = gateway.run(&["approve", id]);
-    assert!(output.status.success(), "{}", said(&output));
-}
-
-/// Returns whether the tool `echo` was really executed.
-pub(super) fn echoed(answer: &Answer, text: &str) -> bool {
-    answer.message.pointer("/result/content/0/text") == Some(&json!(text)) && !answer.is_error()
-}
 
 #[test]
 fn what_was_agreed_to_is_not_done_while_the_log_cannot_be_written() {

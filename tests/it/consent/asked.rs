@@ -5,11 +5,11 @@ use std::process::Stdio;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::abuse::echoed;
 use super::operator::{headend, pending};
 use super::*;
 use crate::mcp::Open;
 use crate::process::{Lines, said, wait};
+use crate::steps::abuse::echoed;
 use crate::terminal::Terminal;
 
 const QUESTION: &str = "Allow this call once? [y/N]";

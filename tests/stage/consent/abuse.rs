@@ -3,26 +3,10 @@
 
 use super::*;
 use crate::stage::process::said;
+use crate::stage::steps::abuse::{approve, echoed, waits_for};
 
 mod races;
 mod ways;
-
-/// The approval that a refused call waits for.
-pub(super) fn waits_for(answer: &Answer) -> String {
-    assert_eq!(reason(answer), "awaiting_approval", "{}", answer.raw);
-    let id = &answer.result()["_meta"]["headend/refusal"]["approval"]["id"];
-    id.as_str().unwrap_or_else(|| panic!("no prompt: {}", answer.raw)).to_owned()
-}
-
-pub(super) fn approve(gateway: &Gateway, id: &str) {
-    let output = gateway.run(&["approve", id]);
-    assert!(output.status.success(), "{}", said(&output));
-}
-
-/// Whether the tool `echo` was really executed.
-pub(super) fn echoed(answer: &Answer, text: &str) -> bool {
-    answer.message.pointer("/result/content/0/text") == Some(&json!(text)) && !answer.is_error()
-}
 
 /// Questions of a server that look like ours.
 fn forgeries() -> [(&'static str, Value); 6] {

@@ -1,11 +1,11 @@
 //! Denials that are listed and taken back, blocks that are ended, and a yes that comes when the
 //! agent has been told to stop.
 
-use super::abuse::{echoed, waits_for};
 use super::hold::LONG;
 use super::operator::headend;
 use super::*;
 use crate::stage::browser::Browser;
+use crate::stage::steps::abuse::{echoed, waits_for};
 
 #[test]
 fn a_denial_is_listed_and_commands_take_it_back_or_allow_the_call_once() {

@@ -1,10 +1,10 @@
 //! Calls that are held open while they wait for a person: on every face, for so long, so many, and what their clients hear.
 
-use super::abuse::{approve, echoed, waits_for};
 use super::operator::{headend, pending};
 use super::*;
 use crate::stage::harness::World;
 use crate::stage::old_client::OldClient;
+use crate::stage::steps::abuse::{approve, echoed, waits_for};
 
 mod ends;
 mod orders;

@@ -1,12 +1,12 @@
 //! Hosts without a person: their programs answer our questions at once, as `claude -p` and `codex
 //! exec` do.
 
-use super::abuse::echoed;
 use super::hold::LONG;
 use super::*;
 use crate::stage::harness::World;
 use crate::stage::old_client::OldClient;
 use crate::stage::process::said;
+use crate::stage::steps::abuse::echoed;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 

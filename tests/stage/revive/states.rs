@@ -1,7 +1,7 @@
 //! States of calls that wait for a modern client's input: they are gone on with after a restart, and never twice.
 
 use super::*;
-use crate::stage::harness::World;
+use crate::stage::steps::revive::{asks_for_approval, going_on, got, server_says, state_of};
 
 /// A daemon whose every call needs an approval, before a modern server that answers as a file says.
 fn before(setup: Setup) -> (Gateway, Log) {
@@ -16,34 +16,6 @@ fn client(gateway: &Gateway, token: Option<String>) -> Mcp {
     Mcp::http_at(gateway.address, token, Era::Modern, "/mcp", json!({"elicitation": {}}))
 }
 
-/// Has the server ask under that state, or end the call.
-fn server_says(world: &World, state: Option<&str>) -> Value {
-    let form =
-        json!({"message": "Who?", "requestedSchema": {"type": "object", "properties": {"who": {"type": "string"}}}});
-    let result = match state {
-        Some(state) => json!({"resultType": "input_required", "requestState": state,
-            "inputRequests": {"who": {"method": "elicitation/create", "params": form}}}),
-        None => json!({"resultType": "complete", "content": [{"type": "text", "text": "done"}]}),
-    };
-    json!({"file": world.write("work/raw.json", &result.to_string())})
-}
-
-fn state_of(answer: &Answer) -> Value {
-    assert_eq!(answer.result()["resultType"], "input_required", "{}", answer.raw);
-    answer.result()["requestState"].clone()
-}
-
-/// Whether the answer asks for our approval.
-fn asks_for_approval(answer: &Answer) -> bool {
-    answer.result()["inputRequests"].get("gw.consent").is_some()
-}
-
-fn going_on(arguments: &Value, state: &Value) -> Value {
-    let responses = json!({"gw.consent": {"action": "accept", "content": {"decision": "once"}},
-        "who": {"action": "accept", "content": {"who": "me"}}});
-    json!({"name": "fx__raw", "arguments": arguments, "requestState": state, "inputResponses": responses})
-}
-
 /// A call that was approved once and waits for input under that state of the server.
 fn waiting(gateway: &Gateway, client: &mut Mcp, theirs: &str) -> (Value, Value) {
     let arguments = server_says(&gateway.world, Some(theirs));
@@ -52,14 +24,6 @@ fn waiting(gateway: &Gateway, client: &mut Mcp, theirs: &str) -> (Value, Value) 
     let second = client.request("tools/call", going_on(&arguments, &state_of(&first)));
     assert!(!asks_for_approval(&second), "{}", second.raw);
     (arguments, state_of(&second))
-}
-
-/// How often the server got that state.
-fn got(log: &Log, theirs: &str) -> usize {
-    log.lines_with(&[&format!("\"requestState\":\"{theirs}\"")])
-        .iter()
-        .filter(|line| line.contains("tools/call"))
-        .count()
 }
 
 #[test]
