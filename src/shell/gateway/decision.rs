@@ -17,7 +17,6 @@ use crate::wire::raw::RawJson;
 
 /// How a request continues an earlier one, if it does.
 pub enum GoingOn {
-    /// The request is a new one.
     Anew,
     /// The request continues a permitted call: its permit covers all rounds. Holds the use of the
     /// sealed state that proves it, which has to be on disk first; `None` if the request joins a
@@ -61,7 +60,6 @@ pub struct GatedPermit {
 pub enum Refusal {
     /// Answered like an item that does not exist.
     Hidden,
-    /// Answered with this failure.
     Told(Failure),
     /// A person has to approve first, with evidence of at least `need`.
     Ask {
