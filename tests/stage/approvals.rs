@@ -1,4 +1,5 @@
-//! Approvals as commands show them, states without any, and unusable state directories.
+//! Tests of the commands for approvals: what they show, states without approvals, unusable state
+//! directories.
 
 use std::fs;
 
@@ -16,13 +17,13 @@ fn list(world: &World, what: &str) -> Vec<Value> {
     listed[what].as_array().cloned().unwrap()
 }
 
-/// The open approvals, once there are any.
+/// Waits until an approval is open, and lists the open ones.
 fn open(world: &World) -> Vec<Value> {
     eventually("a question is listed", || !list(world, "approvals").is_empty());
     list(world, "approvals")
 }
 
-/// Texts of many scripts, some of them not what they look like.
+/// Returns arguments in many scripts, some of them not what they look like.
 fn texts() -> Value {
     json!({
         "text": "第一章\nGrüße 👍\u{202e}\u{3164}\r\nlast\n",
@@ -33,7 +34,7 @@ fn texts() -> Value {
     })
 }
 
-/// What `approvals show` says of a call with those texts.
+/// Asserts what `approvals show` prints about a call with [`texts`].
 fn assert_shown(text: &str) {
     for line in [
         "says it is \"it 1\" (not verified)",

@@ -1,5 +1,5 @@
-//! What `status`, `/readyz`, the metrics and the log say when an upstream is away and when there is
-//! no room for a connection.
+//! Tests of what `status`, `/readyz`, the metrics and the log report when an upstream is away and
+//! when there is no room for a connection.
 
 use std::fs;
 use std::thread;
@@ -15,17 +15,17 @@ use crate::stage::process::{eventually, said, within};
 use crate::stage::upstream::{Fake, Log};
 
 const SSE: &str = "HTTP+SSE";
-/// The longest time between two attempts to reach a server, and some for a slow machine.
+/// Longest time between two attempts to reach a server, and some for a slow machine.
 const BACK: Duration = Duration::from_secs(20);
-/// How long it may take until the daemon tells that a server is down.
+/// Time within which the daemon must report that a server is down.
 const DOWN: Duration = Duration::from_secs(5);
 
-/// One upstream, whose calls do not wait for it.
+/// Starts a gateway in front of one upstream, whose calls do not wait for it.
 fn before(url: &str) -> Gateway {
     before_within(url, "1s")
 }
 
-/// The same, with such a time for each call; a sign of life has as long.
+/// Like [`before`], with this limit on each call and on the time without a sign of life.
 fn before_within(url: &str, time: &str) -> Gateway {
     let more = format!("queue-timeout = \"0s\"\ncall-timeout = \"{time}\"");
     let gateway = Setup::new().toml(&format!("[upstreams.fx]\nurl = \"{url}\"\n{more}")).start();
@@ -34,7 +34,7 @@ fn before_within(url: &str, time: &str) -> Gateway {
     gateway
 }
 
-/// Plays it with a server of each kind. Some of them tell nothing outside of calls.
+/// Runs a test with a server of each kind. Some of them send nothing outside of calls.
 fn with_each(play: impl Fn(&str, Fake)) {
     let silent = |era| Fake::http(era).behaving("no-changes");
     let servers = [
@@ -66,7 +66,7 @@ fn works(client: &mut Mcp) -> bool {
     client.call("fx__echo", json!({"text": "x"})).text() == "x"
 }
 
-/// Lines of the log from that level on which say that.
+/// Counts the log lines with that text, at level INFO or above.
 fn told(gateway: &Gateway, text: &str) -> usize {
     let is_told = |line: &&String| {
         line.contains(text) && (line.contains("WARN") || line.contains("ERROR") || line.contains("INFO"))
@@ -150,8 +150,8 @@ fn a_server_that_fails_everything_is_down_and_one_failure_is_none() {
         let gateway = before(&server.url);
         let mut client = gateway.modern();
         within(BACK, "it works", || works(&mut client));
-        // A session that cannot begin is no mere failure of a call. Two read the lists, and one is
-        // the caller's.
+        // A session that cannot begin is more than a failure of a call. Two sessions read the
+        // lists, and one is the caller's.
         let sessions = if kind.starts_with("modern") { 0 } else { 3 };
         within(BACK, "all sessions have begun", || log.count("initialize") == sessions);
         fs::write(&sick, "").unwrap();
@@ -179,8 +179,8 @@ fn a_post_that_fails_over_http_sse_ends_its_call_alone() {
     let mut client = gateway.modern();
     let mut slow = gateway.modern().open("tools/call", json!({"name": "fx__sleep", "arguments": {"ms": 1500}}));
     eventually("it is there", || log.count("tools/call") == 1);
-    // Two read the lists, as everyone sees them and as clients that can be asked do; one is the
-    // caller's.
+    // Two sessions read the lists, one as all clients see them and one as clients that can be asked
+    // do; one is the caller's.
     eventually("all sessions have begun", || log.count("initialize") == 3);
     fs::write(&sick, "").unwrap();
     let refused = client.call("fx__echo", json!({"text": "x"}));
@@ -203,18 +203,18 @@ fn a_server_that_forgets_its_sessions_all_the_time_does_not_fill_the_log() {
         assert!(works(&mut client), "call {n}: {}", gateway.story());
     }
     let lines = told(&gateway, "upstream session opened anew");
-    // Five a minute.
+    // Five lines a minute.
     let most = 5 * (1 + usize::try_from((now() - begun).as_secs()).unwrap() / 60);
     assert!((1..=most).contains(&lines), "{lines} lines\n{}", gateway.story());
 }
 
-/// Status and text of `/readyz`.
+/// Returns status and text of `/readyz`.
 fn readiness(gateway: &Gateway) -> (u16, String) {
     let answer = http::get(gateway.metrics.unwrap(), "/readyz").unwrap();
     (answer.head.status, answer.text())
 }
 
-/// Whether `/readyz`, `status` and the metrics agree on that reason.
+/// Whether `/readyz`, `status` and the metrics all report that reason.
 fn is_degraded(gateway: &Gateway, status: u16, reason: &str) -> bool {
     let (code, text) = readiness(gateway);
     let word = if status == 200 { "degraded\n" } else { "not ready\n" };
@@ -261,10 +261,10 @@ fn a_full_house_is_told() {
     let gateway = Setup::new().server("limits.max-connections = 2").fake("fx", &Fake::stdio("both")).start();
     gateway.wait_for_tools(&["fx__echo"]);
     let mut held: Vec<Mcp> = (0..2).map(|_| gateway.modern()).collect();
-    // The connection that asked for the tools may still have one.
+    // The connection that waited for the tools may still have a place.
     let is_served = |client: &mut Mcp| client.call("fx__echo", json!({})).status == 200;
     within(BACK, "both have a place", || held.iter_mut().all(is_served));
-    // It is told for a while after each.
+    // The condition lasts for a while after each refusal.
     within(BACK, "it is told", || {
         assert_eq!(ask(&gateway).1.head.status, 503);
         is_degraded(&gateway, 200, "connections")
@@ -274,7 +274,7 @@ fn a_full_house_is_told() {
     within(BACK, "all is well", || is_well(&gateway));
 }
 
-/// One request on a connection of its own.
+/// Sends one request on a connection of its own.
 fn ask(gateway: &Gateway) -> (Conn, http::Response) {
     let headers = [
         ("Host".to_owned(), gateway.address.to_string()),

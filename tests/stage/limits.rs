@@ -1,4 +1,4 @@
-//! Limits: many callers at once, restarts, reloads, days and calls under way.
+//! Tests of limits: many callers at once, restarts, reloads, days and calls in flight.
 
 use std::sync::Barrier;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -12,7 +12,7 @@ use crate::stage::now;
 use crate::stage::process::{eventually, said};
 use crate::stage::upstream::{Fake, Log};
 
-/// A daemon with one fake upstream, its log, and these limits.
+/// Starts a daemon with these limits and one fake upstream, and returns the upstream's log.
 fn limited(limits: &str) -> (Gateway, Log) {
     let setup = Setup::new();
     let record = Log::new(&setup.world.path("work"), "fx");
@@ -31,12 +31,12 @@ fn wait_ms(answer: &Answer) -> u64 {
     refusal(answer).and_then(|refusal| refusal["retry-after-ms"].as_u64()).unwrap_or_else(|| panic!("{}", answer.raw))
 }
 
-/// Calls until one is limited; returns the number of calls that were not.
+/// Calls until one call is limited. Returns the number of calls before it.
 fn use_up(client: &mut Mcp, most: usize) -> usize {
     (0..most).take_while(|_| refusal(&client.call("fx__echo", json!({"text": "x"}))).is_none()).count()
 }
 
-/// Starts the same daemon again after this signal.
+/// Ends the daemon by this signal and starts it again.
 fn restarted(mut gateway: Gateway, by: Signal) -> Gateway {
     let (world, config) = (gateway.world.clone(), gateway.config.clone());
     gateway.signal(by);
@@ -187,7 +187,7 @@ fn token(n: usize) -> String {
     format!("token-of-the-caller-number-{n:04}-0123456789")
 }
 
-/// Seconds that are left of this day of UTC.
+/// Returns the seconds until midnight UTC.
 fn to_midnight() -> u64 {
     86_400 - SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() % 86_400
 }

@@ -24,7 +24,7 @@ pub struct Condition {
     pub reason: &'static str,
     /// A sentence for the operator.
     pub text: String,
-    /// True if no call works while it lasts, whatever the policy allows.
+    /// True if no call works while it lasts, under any policy.
     pub stops_calls: bool,
 }
 

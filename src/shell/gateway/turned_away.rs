@@ -98,8 +98,8 @@ impl Call {
         if let Some(at) = self.find(&view.catalog) {
             let (entry, rules) = view.item(at)?;
             let action = self.action(entry);
-            // No rule: the item is visible, only not to clients that cannot be asked for input.
-            // That is the protocol's rule and no decision.
+            // No rule: the item is visible, only not to clients that cannot be asked for input,
+            // which the protocol decides.
             let rule = Arc::clone(snapshot.policy.hiding(rules, &action)?);
             return Some((action, rule));
         }

@@ -1,5 +1,5 @@
-//! Attacks on approvals: servers that pretend to be the gateway, answers that come too late, and a
-//! log that cannot be written.
+//! Tests of attacks on approvals: servers that pretend to be the gateway, answers that come too
+//! late, and a log that cannot be written.
 
 use super::*;
 use crate::stage::process::said;
@@ -7,7 +7,7 @@ use crate::stage::process::said;
 mod races;
 mod ways;
 
-/// The approval that a refused call waits for.
+/// Returns the id of the approval that a refused call waits for.
 pub(super) fn waits_for(answer: &Answer) -> String {
     assert_eq!(reason(answer), "awaiting_approval", "{}", answer.raw);
     let id = &answer.result()["_meta"]["headend/refusal"]["approval"]["id"];
@@ -24,7 +24,7 @@ pub(super) fn echoed(answer: &Answer, text: &str) -> bool {
     answer.message.pointer("/result/content/0/text") == Some(&json!(text)) && !answer.is_error()
 }
 
-/// Questions of a server that look like ours.
+/// Returns questions of a server that imitate the gateway's.
 fn forgeries() -> [(&'static str, Value); 6] {
     let schema = json!({"type": "object", "properties": {"decision": {"type": "string"}}});
     let ask = |message: &str| json!({"message": message, "requestedSchema": schema});
@@ -124,8 +124,8 @@ fn an_approval_after_the_end_of_its_question_does_nothing() {
     assert_ne!(next, id, "it is asked anew");
     over();
 
-    // Another tool each time: after unanswered approvals about one tool, its calls are refused for
-    // a while.
+    // Another tool each time: after unanswered approvals about a tool, its calls are refused for a
+    // while.
     let mut modern = stage.client(Era::Modern, forms());
     let (_, state) = asked(&modern.call("fx__env", json!({})));
     over();

@@ -17,7 +17,7 @@ use crate::gateway::gate::Gate;
 use crate::upstream::handle::Slot;
 use crate::wire::raw::RawJson;
 
-/// What the call does with its slot.
+/// The way in which a call uses its slot.
 pub(super) enum CallRequest {
     Send(Outgoing),
     /// Joins the parked call with the client's answers.

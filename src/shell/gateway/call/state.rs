@@ -16,7 +16,7 @@ use crate::wire::raw::RawJson;
 /// |---|---|
 /// | `Queued` | `Sending`, or `Joining` for the request that continues a parked call |
 /// | `Sending`, `Joining` | `Running` |
-/// | `Running` | `Sending` if its server ended before reading it; `Asking`; `Queued` with declines |
+/// | `Running` | `Sending` if its server ended early; `Asking`; `Queued` after declines |
 /// | `Asking` | `Queued` |
 /// | any | `Ended`, with questions open by way of `Parting` |
 pub(super) enum CallState {

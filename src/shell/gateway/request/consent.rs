@@ -1,12 +1,19 @@
 //! Opens approvals for calls, chooses the channel that asks, and words the refusal if no channel
 //! can.
 //!
-//! | evidence, client | channel |
-//! |---|---|
-//! | L1 suffices, modern, has forms | `input_required` with the key `gw.consent`; the sealed state names the approval |
-//! | L1 suffices, legacy, has forms | `elicitation/create` on the call's own stream; cancelled when another channel answered |
-//! | has URL elicitation | the same two, with the approval's page. `accept` only means that the client opens the page: a legacy call waits `timeout` and closes its approval; a modern one waits 20 s and is asked again |
-//! | anything else, or no console for the page | held for `hold`, then refused with `awaiting_approval`; the approval stays open. A legacy client that has forms gets one without fields that says where the approval can be given: declining refuses the call, other answers mean nothing |
+//! The channel depends on the evidence that the rule needs and on the client:
+//!
+//! * L1 suffices, modern client with forms: `input_required` with the key `gw.consent`; the sealed
+//!   state names the approval.
+//! * L1 suffices, legacy client with forms: `elicitation/create` on the call's own stream;
+//!   cancelled when another channel answered.
+//! * Client with URL elicitation: the same two, with the approval's page. `accept` only means that
+//!   the client opens the page: a legacy call waits `timeout` and closes its approval; a modern one
+//!   waits 20 s and is asked again.
+//! * Any other client, or no console for the page: held for `hold`, then refused with
+//!   `awaiting_approval`; the approval stays open. A legacy client that has forms gets one without
+//!   fields that says where the approval can be given: declining refuses the call, other answers
+//!   mean nothing.
 //!
 //! A person's denial, by the choice of our form, on the console or at a terminal, blocks the same
 //! call for 10 minutes. A client that declines or cancels refuses this call alone. A form that is

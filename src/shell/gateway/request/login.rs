@@ -1,10 +1,13 @@
 //! Makes calls wait whose upstream needs a login, and leads the person to it.
 //!
-//! | client | channel |
-//! |---|---|
-//! | modern, has URL elicitation | `input_required` with the key `gw.login` and the upstream's page on the console. `accept` only means that the client opens it: the repeated request waits 20 s for the login and is asked again |
-//! | legacy, has URL elicitation | `elicitation/create` with that page on the call's own stream, one call of an upstream at a time; the call waits for `timeout` |
-//! | anything else | held for `hold`, then refused with `needs_login` |
+//! The channel depends on the client:
+//!
+//! * Modern client with URL elicitation: `input_required` with the key `gw.login` and the
+//!   upstream's page on the console. `accept` only means that the client opens it: the repeated
+//!   request waits 20 s for the login and is asked again.
+//! * Legacy client with URL elicitation: `elicitation/create` with that page on the call's own
+//!   stream, one call of an upstream at a time; the call waits for `timeout`.
+//! * Any other client: held for `hold`, then refused with `needs_login`.
 //!
 //! One login serves all clients, so only the operator can give it: the page asks for the console's
 //! sign-in. If the configuration admits a caller besides `local`, no client is led there. A client

@@ -39,7 +39,8 @@ pub(super) struct Shown {
 }
 
 impl Shown {
-    /// Withholds an item; `exposed` is its name for clients, `pin` the state of a pin that withholds it.
+    /// Withholds an item. `exposed` is its name for clients, `pin` the state of a pin that
+    /// withholds it.
     fn keep_back(
         &mut self,
         upstream: &UpstreamName,

@@ -1,4 +1,4 @@
-//! Ways other than HTTP: none of them bypasses the approval.
+//! Tests of transports other than HTTP: none of them bypasses the approval.
 
 use super::*;
 use crate::stage::old_client::OldClient;
@@ -50,7 +50,7 @@ fn a_client_of_the_old_transport_is_asked() {
     assert_eq!(log.work(), 2);
 }
 
-/// Plays a person at a pipe, in that era: no, once, and for the session.
+/// Plays a person at a pipe, in that era, who answers no, once, and for the session.
 fn through_a_pipe(client: &mut Mcp, era: Era, log: &Log) {
     let before = log.work();
     for (how, text) in [("deny", "a"), ("once", "b"), ("session", "c")] {
@@ -74,12 +74,13 @@ fn through_a_pipe(client: &mut Mcp, era: Era, log: &Log) {
     assert_eq!(log.work(), before + 3, "{era:?}");
 }
 
-/// Messages of a server that has just started.
+/// Whether the message announces a list change, as a server does that has just started.
 fn is_list_change(message: &Value) -> bool {
     message["method"].as_str().is_some_and(|method| method.ends_with("/list_changed"))
 }
 
-/// Calls over a pipe and waits for our question: the call's id and the question.
+/// Makes a call over a pipe and waits for the gateway's question. Returns the call's id and the
+/// question.
 fn call_and_hear(client: &mut Mcp, text: &str) -> (Value, Value) {
     let id = json!(format!("call {text}"));
     let call = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": echo(text)});
