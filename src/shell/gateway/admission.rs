@@ -83,6 +83,9 @@ impl Admission {
     }
 
     /// Takes a number of requests from a caller's rate, all or none.
+    ///
+    /// # Errors
+    /// [`OverRate`]: nothing was taken.
     pub fn admit(&self, caller: &Caller, requests: usize) -> Result<(), OverRate> {
         if caller.is_local() || requests == 0 {
             return Ok(());

@@ -77,6 +77,9 @@ pub struct Offered {
 }
 
 /// Returns the items that the upstreams listed last, to check rules without a call.
+///
+/// # Errors
+/// A sentence when the configuration's filters cannot be read.
 pub fn offered(config: &Config, store: Option<&Store>) -> Result<Vec<Offered>, String> {
     let (inventories, standings) = remembered(config, store);
     let catalog = catalog(config, None, &inventories, &standings)?;

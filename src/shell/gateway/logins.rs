@@ -243,6 +243,9 @@ impl PendingLogins {
 
     /// Finishes the login of a browser that came back with these cookies, or whose person pasted
     /// the address at which it ended.
+    ///
+    /// # Errors
+    /// [`NotTaken`].
     pub async fn returned(&self, callback: &Callback, cookies: &[&str]) -> Result<Done, NotTaken> {
         let state =
             callback.state.as_ref().map(|state| Digest::of(state.expose().as_bytes())).ok_or(NotTaken::Unknown)?;
@@ -257,6 +260,9 @@ impl PendingLogins {
     }
 
     /// Finishes the login of a command, with the address at which the browser ended.
+    ///
+    /// # Errors
+    /// [`NotTaken`].
     pub async fn pasted(&self, id: &str, address: &str) -> Result<Done, NotTaken> {
         let pending = self.of(id).filter(|pending| pending.way == Way::Paste).ok_or(NotTaken::Unknown)?;
         self.finish(&pending, &Callback::of_pasted(address)).await
@@ -317,6 +323,9 @@ impl PendingLogins {
     }
 
     /// Ends the login at an upstream and restarts it. Returns whether there was a login.
+    ///
+    /// # Errors
+    /// A sentence for the operator.
     pub async fn log_out(&self, handle: &Handle) -> Result<bool, String> {
         let Some(keeper) = &handle.keeper else { return Ok(false) };
         let was_there = keeper.log_out().await?;

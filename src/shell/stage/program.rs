@@ -109,6 +109,9 @@ impl Drop for Played {
 
 impl Keeper {
     /// Starts a program as a task if this thread's stage plays it, else as a guarded process.
+    ///
+    /// # Errors
+    /// [`SpawnError`].
     pub(crate) async fn start(upstream: &str, launch: &Launch) -> Result<(Self, Pipes), SpawnError> {
         if let Some(play) = PLAY.get()
             && let Some((played, pipes)) = play(upstream, launch)?

@@ -42,6 +42,9 @@ impl HeldCalls {
     }
 
     /// Takes a slot for a held call, if its time is not over already.
+    ///
+    /// # Errors
+    /// Why the call is not held.
     pub fn hold(
         &self,
         consent: &Consent,
