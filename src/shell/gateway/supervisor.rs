@@ -1,8 +1,7 @@
 //! Runs all upstreams and is the only writer of the [`Snapshot`].
 //!
-//! One task takes the reports of upstream actors and the orders of the operator, and publishes a
-//! new snapshot after each change. Slow work (judging and merging inventories, writing them to
-//! disk) runs on blocking threads meanwhile.
+//! Takes reports of upstream actors and orders of the operator, and publishes a snapshot after each
+//! change. Slow work (judging, merging, writing lists to disk) runs on blocking threads.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -98,8 +97,7 @@ pub struct Supervised {
     pub tasks: TaskGroup,
 }
 
-/// An upstream under the supervisor: its handle, lists, and the times that decide whether they are
-/// shown.
+/// An upstream with its lists and the times that decide whether they are shown.
 #[derive(Clone)]
 struct Managed {
     handle: Arc<Handle>,
@@ -107,10 +105,8 @@ struct Managed {
     gate: Arc<LaunchGate>,
     filters: Arc<Filters>,
     inventory: Option<Arc<(Inventory, Revision)>>,
-    /// Size of the inventory in bytes.
     bytes: usize,
-    /// True once this launch has listed; false while the inventory is an earlier launch's or from
-    /// disk.
+    /// True once this launch has listed; before that the inventory is an older one.
     is_read: bool,
     /// Number of items that earlier readings had and readings since the last draft lack.
     removed: u64,
@@ -121,7 +117,6 @@ struct Managed {
     heard: bool,
 }
 
-/// The state of the supervisor's task.
 struct Supervisor {
     /// The configuration as it was read, with upstreams that are switched off.
     written: Config,
@@ -134,18 +129,15 @@ struct Supervisor {
     snapshots: Arc<ArcSwap<Snapshot>>,
     generation: watch::Sender<u64>,
     settled: watch::Sender<bool>,
-    /// Upstreams whose lists are newer than the copy on disk.
+    /// Upstreams whose lists are newer than on disk, and the write of one that is under way.
     unsaved: BTreeSet<UpstreamName>,
-    /// The write of one upstream's lists that is under way.
     saving: Option<JoinHandle<()>>,
     /// `Some` if a snapshot is due; true to make it even if clients would see no change.
     wanted: Option<bool>,
     making: Option<Making>,
-    /// True if pins are to be read again before the next snapshot is made.
     refresh_due: bool,
     /// Replies to send once the next snapshot is in force.
     afterwards: Vec<Afterwards>,
-    /// Bound on the size of all inventories together, in bytes.
     max_inventory_bytes: usize,
     /// Whether the store took writes of pins at the last check.
     took_writes: bool,
@@ -154,25 +146,22 @@ struct Supervisor {
     stop: CancellationToken,
     /// Slots for programs that may start at once.
     starts: Slots,
-    /// Bound on log lines about withheld items.
+    /// Bounds on log lines about withheld items, and about pins that cannot be read.
     dropped: Tally,
-    /// Bound on log lines about pins that cannot be read.
     unread: Tally,
 }
 
 /// Starts all upstreams and the supervisor's task.
 ///
 /// # Errors
-/// A sentence when the configuration's policy, limits or patterns cannot be compiled, which `check`
-/// would have said.
+/// The policy, limits or patterns cannot be compiled, which `check` would have said.
 pub fn start(config: Config, parts: Parts) -> Result<Supervised, String> {
     let (supervisor, reports, orders, supervised) = build(config, parts)?;
     supervised.tasks.spawn("supervisor", supervisor.run(reports, orders));
     Ok(supervised)
 }
 
-/// Builds a supervisor, starts all upstreams and publishes the first snapshot, from remembered
-/// lists. Returns it with its queues and the handles for the rest of the gateway.
+/// Builds a supervisor, starts all upstreams and publishes a snapshot of remembered lists.
 ///
 /// # Errors
 /// As [`start`].
@@ -306,7 +295,6 @@ impl Supervisor {
         self.actors.join().await;
     }
 
-    /// Returns the disk keys of the lists of all configured upstreams, disabled ones included.
     fn inventory_keys(&self) -> HashSet<String> {
         self.config.upstreams.iter().chain(&self.config.disabled).map(Upstream::inventory_key).collect()
     }
@@ -339,8 +327,7 @@ impl Supervisor {
         };
         let serves = self.parts.role == GatewayRole::Serve;
         if serves {
-            // Sets the gate's state before remembered items are shown. The actor passes it again
-            // and reports why if the upstream may not start.
+            // Before remembered items are shown; the actor passes again and reports a refusal.
             drop(spawner.gate.pass(&spec));
         }
         let gate = Arc::clone(&spawner.gate);
@@ -370,16 +357,14 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Ends the wait for the first lists if the time is over or every upstream has listed or
-    /// failed.
+    /// Ends the wait for the first lists if it is time or every upstream has reported.
     fn settle(&self, time_is_over: bool) {
         if time_is_over || self.managed.values().all(|m| m.heard) {
             self.settled.send_replace(true);
         }
     }
 
-    /// Stops and relaunches upstreams whose launch was rejected, wakes those that wait for an
-    /// approval of their launch, and publishes what the pins now allow.
+    /// Applies changed pins: stops rejected upstreams, wakes waiting ones, publishes a snapshot.
     fn review(&mut self) {
         let revoked: Vec<UpstreamName> =
             self.managed.iter().filter(|(name, m)| m.gate.is_revoked(name)).map(|(name, _)| name.clone()).collect();
@@ -420,11 +405,8 @@ impl Supervisor {
         }
     }
 
-    /// Puts a configuration in force, without the upstreams in `off`; upstreams that are unchanged
-    /// keep running. Everything that can fail is done before anything changes.
-    ///
-    /// # Errors
-    /// Why the configuration is refused; the one before stays in force.
+    /// Puts a configuration in force, without the upstreams in `off`, or says why not. All that can
+    /// fail is done before anything changes. Unchanged upstreams keep running.
     fn enforce(&mut self, written: Config, off: &[UpstreamName]) -> Result<Plan, String> {
         let new = written.clone().without(off);
         let plan = diff(&self.config, &new);
@@ -472,8 +454,7 @@ impl Supervisor {
         Ok(plan)
     }
 
-    /// Stops a removed upstream once no snapshot names it and its calls have ended, after
-    /// [`REPLACE_DRAIN`] at the latest.
+    /// Stops a removed upstream once no snapshot has it and its calls have ended or had their time.
     fn retire(&mut self, old: Managed) {
         old.handle.health.retire();
         let (gone, is_gone) = oneshot::channel::<()>();
@@ -494,15 +475,13 @@ impl Supervisor {
 /// Opens no session: the opener in a process that starts no upstream.
 fn leave_closed(_: &Arc<Handle>, _: &Spawner, _: &Arc<Lane>) {}
 
-/// Names the rule that forbids an upstream's launch; `None` if no rule denies it, since naming an
-/// upstream in the configuration allows its launch.
+/// Names the rule that denies an upstream's launch; without one, being configured allows it.
 fn forbidden(policy: &Policy, upstream: &UpstreamName) -> Option<String> {
     let rules = policy.item_rules(Kind::Launch, upstream.as_str(), upstream.as_str());
     policy.forbidding(&rules, Caller::local(), "").map(|rule| format!("the rule `{rule}` forbids its launch"))
 }
 
-/// Compiles the filters of an upstream's lists. Also checks its annotations, so that a bad one
-/// fails the start or the reload.
+/// Compiles the filters of an upstream's lists, and checks its annotations too.
 fn filters(spec: &Upstream) -> Result<Filters, String> {
     let build = |filter: &config::Filter| {
         Filter::build(&filter.allow, &filter.deny, &filter.rename)
