@@ -1,12 +1,12 @@
-//! One request of a client, from admission to its answer: routing, decision, approval, call. Any
-//! transport, any era.
+//! Handles a client's request from admission to answer: routing, decision, approval, call.
+//! Independent of the client's transport and era.
 //!
-//! Locks (each guards a map for one operation and is never held across an await): the rendered
-//! lists of a snapshot ([`snapshot`]), what the lists of clients have shown ([`listed`]), watched
-//! resources ([`watched`]), questions to one client ([`question::client_requests`]), logins that
-//! wait for their person ([`logins`]), what each caller holds ([`quota`]), held calls
-//! ([`waiting::held`]), how the last notice went ([`notify`]). Everything else on a call's way is
-//! `ArcSwap::load_full` plus channel operations.
+//! Locks, each of which guards a map for one operation and is never held across an await: the
+//! rendered lists of a snapshot ([`snapshot`]), the items that clients' lists have shown
+//! ([`listed`]), watched resources ([`watched`]), questions to one client
+//! ([`question::client_requests`]), logins that a client has been led to ([`logins`]), slots per
+//! caller ([`quota`]), held calls ([`waiting::held`]), the outcome of the last notice ([`notify`]).
+//! Everything else on a call's way is `ArcSwap::load_full` plus channel operations.
 
 pub mod admission;
 pub mod answer;

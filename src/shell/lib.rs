@@ -1,9 +1,9 @@
-//! The gateway: the layers that use a runtime, sockets, processes and files, up to the faces that
-//! clients see.
+//! The gateway itself: the layers that use a runtime, sockets, processes and files, up to the
+//! endpoints that clients connect to.
 //!
-//! A crate of its own, so that a change of a command or of a page of the console does not compile
-//! it again. In reading order: [`telemetry`], [`base`], [`store`], [`upstream`], [`gateway`],
-//! [`listener`], [`serve`]; each may use those before it.
+//! In reading order: [`telemetry`], [`base`], [`store`], [`upstream`], [`gateway`], [`listener`],
+//! [`serve`]; each layer may use those before it. They are a crate of their own, so that a change
+//! of a command or of a console page does not compile them again.
 
 #![allow(
     clippy::missing_errors_doc,
@@ -15,7 +15,7 @@
     reason = "one program is all that uses it, so what is public here is internal to that program"
 )]
 
-// Layers of the crates below, which the layers here name as if they were here.
+// Layers of the crates below, re-imported so that paths read `crate::config` here too.
 use headend_config as config;
 use headend_core::{catalog, engine, mcp, policy, wire};
 

@@ -1,5 +1,5 @@
-//! The ground of a stage: connections and programs of the gateway that a test plays. On a thread
-//! without a stage each is what it is in the program.
+//! Test doubles for the gateway's outgoing connections and child programs. A test installs them for
+//! its own thread (a *stage*); on any other thread the real ones are used.
 
 pub mod net;
 pub mod program;

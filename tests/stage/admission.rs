@@ -1,4 +1,4 @@
-//! The rate of a caller's requests, and the cost of a batch, over HTTP.
+//! Tests of the rate of a caller's requests and the cost of a batch, over HTTP and HTTP+SSE.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ const TOKEN: &str = "token-of-the-second-caller-0123456789";
 /// The only revision with batches.
 const BATCHES: &str = "2025-03-26";
 
-/// A gateway whose callers have ten requests for the whole test.
+/// Sets up a gateway whose callers have ten requests for the whole test.
 fn setup() -> Setup {
     Setup::new()
         .env("SECOND_TOKEN", TOKEN)
@@ -18,7 +18,7 @@ fn setup() -> Setup {
         .server("limits.caller-rate = \"1/h\"\nlimits.caller-burst = 10")
 }
 
-/// A batch of so many requests, and a notification that counts for nothing.
+/// Returns a batch of `count` pings, and a notification that takes nothing from the rate.
 fn pings(count: usize) -> Value {
     let notice = json!({"jsonrpc": "2.0", "method": "notifications/none"});
     let ping = |n: usize| json!({"jsonrpc": "2.0", "id": format!("{count}/{n}"), "method": "ping"});
@@ -28,7 +28,7 @@ fn pings(count: usize) -> Value {
 #[test]
 fn each_request_of_a_batch_counts_over_http() {
     let gateway = setup().start();
-    // Two requests.
+    // Costs two requests: the initialization.
     let mut client = Mcp::http(gateway.address, Some(TOKEN.to_owned()), Era::Legacy(BATCHES));
     let headers = client.headers("", &json!({}));
     let mut post = |count: usize| client.exchange(&Value::Null, &headers, &pings(count).to_string());
@@ -41,7 +41,7 @@ fn each_request_of_a_batch_counts_over_http() {
         "{}",
         refused.raw
     );
-    // The refused POST counted as one.
+    // The refused POST took one request.
     assert_eq!(post(3).status, 200);
     assert_eq!(client.request("ping", json!({})).status, 429);
     assert_eq!(
@@ -54,7 +54,7 @@ fn each_request_of_a_batch_counts_over_http() {
 #[test]
 fn streams_and_ends_of_sessions_count_over_http() {
     let gateway = setup().start();
-    // Two requests.
+    // Costs two requests: the initialization.
     let client = Mcp::http(gateway.address, Some(TOKEN.to_owned()), Era::Legacy(BATCHES));
     let streams: Vec<u16> = (0..9).map(|_| client.resume("none").head().status).collect();
     let admitted = streams.iter().take_while(|status| **status != 429).count();
@@ -66,7 +66,7 @@ fn streams_and_ends_of_sessions_count_over_http() {
 #[test]
 fn each_request_of_a_batch_counts_over_the_old_transport() {
     let gateway = setup().server("legacy-sse = true").start();
-    // Two requests, the stream's own among them.
+    // Costs two requests, the stream's own among them.
     let mut client = OldClient::connect(&gateway, Some(TOKEN.to_owned()), "/sse");
     client.initialize(BATCHES);
     assert_eq!(client.post(&pings(4)).0, 202);

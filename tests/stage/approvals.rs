@@ -1,4 +1,5 @@
-//! Approvals as commands show them, states without any, and unusable state directories.
+//! Tests of the commands for approvals: what they show, states without approvals, unusable state
+//! directories.
 
 use std::fs;
 

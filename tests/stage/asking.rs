@@ -1,5 +1,5 @@
-//! Legacy servers that ask their client in the middle of a call, for each stream on which such a
-//! server can ask.
+//! Tests of legacy servers that ask their client in the middle of a call, for each stream on which
+//! such a server can ask.
 
 use serde_json::{Value, json};
 
@@ -20,18 +20,18 @@ mod shown;
 mod talks;
 mod turns;
 
-/// A second caller besides the local one.
+/// Token of a second caller besides the local one.
 const TOKEN: &str = "token-of-the-second-caller-0123456789";
 
-/// How the server is reached, and where it asks.
+/// The transport of the server, and the stream on which it asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Stdio,
-    /// On the stream of the call's own POST.
+    /// Asks on the stream of the call's own POST.
     Post,
-    /// On the session's stream, and calls are answered with plain JSON.
+    /// Asks on the session's stream; calls are answered with plain JSON.
     Session,
-    /// Over HTTP+SSE, which has one stream for everything.
+    /// HTTP+SSE, which has one stream for everything.
     Sse,
 }
 
@@ -49,14 +49,14 @@ impl Way {
         fake.behaving("asks")
     }
 
-    /// Arguments of a call that asks these questions, one list after the other.
+    /// Returns arguments with which a call asks these questions, one list after the other.
     fn asks(self, tag: &str, rounds: Value) -> Value {
         let via = if self == Self::Session { "session" } else { "call" };
         json!({"tag": tag, "via": via, "rounds": rounds})
     }
 }
 
-/// A gateway before one server that asks, which is called `fx`.
+/// A gateway in front of one server that asks, named `fx`.
 #[derive(Debug)]
 struct Stage {
     gateway: Gateway,
@@ -65,12 +65,12 @@ struct Stage {
 }
 
 impl Stage {
-    /// `upstream` are lines of the upstream's section.
+    /// Starts a stage. `upstream` are lines of the upstream's section.
     fn new(way: Way, upstream: &str) -> Self {
         Self::with(Setup::new(), way.fake(), upstream)
     }
 
-    /// With a second caller.
+    /// Starts a stage with a second caller.
     fn of_two_callers(way: Way, upstream: &str) -> Self {
         let setup = Setup::new().second_caller(TOKEN);
         Self::with(setup, way.fake(), upstream)
@@ -99,25 +99,25 @@ impl Stage {
         Mcp::http_at(self.gateway.address, Some(TOKEN.to_owned()), era, "/mcp", capabilities)
     }
 
-    /// The messages to the server that contain all of these texts.
+    /// Returns the messages to the server that contain all of these texts.
     fn got(&self, needles: &[&str]) -> Vec<Value> {
         self.log.lines_with(needles).iter().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 
-    /// The client capabilities that the server learnt, in the order of its sessions.
+    /// Returns the client capabilities that the server learnt, in the order of its sessions.
     fn declared(&self) -> Vec<Value> {
         let greetings = self.got(&["\"method\":\"initialize\""]);
         greetings.iter().map(|message| message["params"]["capabilities"].clone()).collect()
     }
 
-    /// The answers to the question of that id.
+    /// Returns the answers to the question with that id.
     fn answers(&self, id: &str) -> Vec<Value> {
         let needle = format!("\"id\":\"{id}\"");
         let is_answer = |message: &Value| message.get("result").is_some() || message.get("error").is_some();
         self.got(&[&needle]).into_iter().filter(is_answer).collect()
     }
 
-    /// How often the call of that tag reached the server.
+    /// Returns how often the call with that tag reached the server.
     fn calls(&self, tag: &str) -> usize {
         self.log.lines_with(&["\"method\":\"tools/call\"", &format!("\"tag\":\"{tag}\"")]).len()
     }
@@ -153,7 +153,7 @@ fn has_roots() -> Value {
     json!({"roots": [{"uri": "file:///work", "name": "work"}]})
 }
 
-/// The answer of a well-behaved client.
+/// Returns a well-behaved client's answer to a question.
 fn usual(question: &Value) -> Value {
     match question["method"].as_str().unwrap() {
         "elicitation/create" => accept("me"),
@@ -168,14 +168,15 @@ fn inquire(client: &mut Mcp, arguments: &Value) -> Open {
     client.open("tools/call", json!({"name": "fx__inquire", "arguments": arguments}))
 }
 
-/// The next question to a legacy client; fails when the call is over instead.
+/// Waits for the next question to a legacy client; panics if the call ends instead.
 fn question(call: &mut Open) -> Value {
     let message = call.next().expect("a question");
     assert!(message.get("method").is_some() && message.get("id").is_some(), "not a question: {message}");
     message
 }
 
-/// Plays a legacy client until its call is answered: its questions, and the answer.
+/// Answers a legacy client's questions until its call is answered. Returns the questions and the
+/// response.
 fn converse(client: &mut Mcp, call: &mut Open, answer: impl Fn(&Value) -> Value) -> (Vec<Value>, Value) {
     let mut asked = Vec::new();
     loop {
@@ -188,20 +189,20 @@ fn converse(client: &mut Mcp, call: &mut Open, answer: impl Fn(&Value) -> Value)
     }
 }
 
-/// The answers that the tool reports: `[{id, result, error}]`.
+/// Returns the answers that the tool reports: `[{id, result, error}]`.
 fn answered(response: &Value) -> Vec<Value> {
     let text = response["result"]["content"][0]["text"].as_str();
     serde_json::from_str(text.unwrap_or_default()).unwrap_or_else(|error| panic!("{error} in {response}"))
 }
 
-/// Questions by key and the state of an answer that asks a modern client.
+/// Returns the questions by key and the state, from an answer that asks a modern client.
 fn asked(answer: &Answer) -> (serde_json::Map<String, Value>, Value) {
     assert_eq!(answer.result()["resultType"], "input_required", "{}", answer.raw);
     let requests = answer.result()["inputRequests"].as_object().cloned().unwrap_or_default();
     (requests, answer.result()["requestState"].clone())
 }
 
-/// The parameters with which a modern client continues a call of the tool that asks.
+/// Returns the parameters with which a modern client continues a call of the tool that asks.
 fn going_on(arguments: &Value, responses: Value, state: &Value) -> Value {
     json!({"name": "fx__inquire", "arguments": arguments, "inputResponses": responses, "requestState": state})
 }
@@ -303,7 +304,8 @@ fn a_question_that_the_server_takes_back_is_taken_back_at_the_client() {
         let mut client = stage.client(Era::LEGACY, everything());
         let mut arguments = way.asks("t", json!([[form("This?"), form("Or this?")]]));
         arguments["withdraw"] = json!(true);
-        // The call stays until another call opens the gate, so that its answer cannot overtake the withdrawal.
+        // The call runs until another call opens the gate, so that its answer cannot overtake the
+        // withdrawal.
         arguments["open"] = json!("door");
         let mut call = inquire(&mut client, &arguments);
         let (first, second) = (question(&mut call), question(&mut call));
@@ -371,7 +373,7 @@ fn a_legacy_client_that_cancels_its_call_ends_the_questions_of_it() {
 fn what_is_asked_after_a_legacy_client_has_gone_is_declined() {
     for way in Way::ALL {
         let stage = Stage::new(way, "");
-        // Of a revision whose streams cannot be resumed.
+        // A client of a revision whose streams cannot be resumed.
         let mut client = stage.client(Era::Legacy("2024-11-05"), everything());
         let mut call = inquire(&mut client, &way.asks("t", json!([[form("First?")], [form("Second?")]])));
         let first = question(&mut call);
@@ -390,7 +392,7 @@ fn what_is_asked_after_a_legacy_client_has_gone_is_declined() {
 
 #[test]
 fn a_question_before_a_client_that_went_away_is_closed_after_a_while() {
-    // Streams of the first revision cannot be resumed, those of the second one can.
+    // Streams of the first revision cannot be resumed, those of the second can.
     for (way, revision) in Way::ALL.into_iter().flat_map(|way| [(way, "2024-11-05"), (way, "2025-11-25")]) {
         let at = format!("{way:?} {revision}");
         let stage = Stage::new(way, "");

@@ -1,4 +1,5 @@
-//! Endlessly nested messages of upstreams: each is an error of its own call, and the daemon serves on.
+//! Tests of deeply nested messages of upstreams: each is an error of its own call, and the daemon
+//! serves on.
 
 use serde_json::{Value, json};
 
@@ -6,7 +7,7 @@ use crate::stage::harness::{Gateway, Setup};
 use crate::stage::mcp::{Era, Mcp};
 use crate::stage::upstream::{Fake, Listening};
 
-/// 16 KB, many times the depth at which recursion exhausts a thread's stack.
+/// Depth of nesting: 16 KB, many times the depth at which recursion exhausts a thread's stack.
 const LEVELS: usize = 8000;
 const GOOD: &str =
     r#"{"jsonrpc":"2.0","id":${ID},"result":{"resultType":"complete","content":[{"type":"text","text":"good"}]}}"#;
@@ -18,12 +19,12 @@ enum Way {
     Sse,
 }
 
-/// The upstream's lines for a call of the tool `echo`, and whether the call survives them.
+/// Lines that the upstream sends for a call of the tool `echo`.
 #[derive(Debug)]
 struct Hostile {
     label: &'static str,
     lines: Vec<String>,
-    /// The call still gets its own answer.
+    /// True if the call still gets its own answer.
     goes_on: bool,
 }
 
@@ -82,7 +83,7 @@ fn hostile(era: Era) -> Vec<Hostile> {
     all
 }
 
-/// A gateway before the server `bad`, which sends these lines, and a good one.
+/// Starts a gateway in front of the server `bad`, which sends these lines, and a good one.
 fn stage(way: Way, era: Era, lines: &[String]) -> (Gateway, Option<Listening>) {
     let setup = Setup::new();
     let script = json!({"tools/call/echo": lines});

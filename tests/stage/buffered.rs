@@ -1,4 +1,4 @@
-//! Messages near the limits of what waits in memory.
+//! Tests of messages near the limits of buffered memory.
 
 use serde_json::json;
 
@@ -9,7 +9,8 @@ use crate::stage::now;
 use crate::stage::old_client::OldClient;
 use crate::stage::upstream::{Fake, Listening};
 
-/// A daemon whose budget holds one large message and not two, before an upstream of HTTP+SSE.
+/// Starts a daemon whose budget has room for one large message but not two, in front of an upstream
+/// of HTTP+SSE.
 fn narrow() -> (Gateway, Listening) {
     let limits = "max-buffered = \"5MiB\"\nmax-result = \"5MiB\"\nmax-upstream-result = \"5MiB\"";
     let upstream = Fake::sse().spawn();

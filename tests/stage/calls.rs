@@ -1,4 +1,4 @@
-//! Messages of one call reach that call's client and no other, byte for byte.
+//! Tests that the messages of a call reach that call's client and no other, byte for byte.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -53,7 +53,7 @@ fn a_call_that_waits_in_line_is_refused_in_time_whatever_its_stream_says_meanwhi
     let setup = Setup::new().server("limits.keepalive = \"1s\"");
     let log = Log::new(&setup.world.path("work"), "fx");
     let fake = Fake::stdio("both").logging(&log).command();
-    // Longer than headend waits before it answers with a stream.
+    // The queue lasts longer than headend waits before it answers with a stream.
     let upstream = format!("[upstreams.fx]\ncommand = {fake}\nmax-in-flight = 1\nqueue-timeout = \"5500ms\"");
     let gateway = setup.toml(&upstream).start();
     gateway.wait_for_tools(&["fx__sleep"]);
@@ -206,7 +206,7 @@ fn long_lists_are_read_to_their_last_page() {
     }
 }
 
-/// The members of each tool's definition as written.
+/// Returns the members of each tool's definition, as written.
 fn definitions(client: &mut Mcp) -> Vec<(String, Vec<(String, String)>)> {
     #[derive(serde::Deserialize)]
     struct Response {
@@ -225,7 +225,7 @@ fn definitions(client: &mut Mcp) -> Vec<(String, Vec<(String, String)>)> {
     page.result.tools.into_iter().map(tool).collect()
 }
 
-/// A client of the upstream itself.
+/// Connects a client to the upstream directly.
 fn direct(server: &Listening) -> Mcp {
     let address: SocketAddr = server.url.trim_start_matches("http://").split('/').next().unwrap().parse().unwrap();
     let path =
@@ -252,13 +252,13 @@ fn assert_only_progress_of(answer: &Answer, token: &Value, at: &str) {
     }
 }
 
-/// The value of a member in a logged line, as text.
+/// Returns the value of a member in a logged line, as text.
 fn id_of(line: &str, member: &str) -> String {
     let rest = line.split(&format!("\"{member}\":")).nth(1).unwrap_or_else(|| panic!("no {member} in {line}"));
     rest.chars().take_while(|c| !matches!(c, ',' | '}')).collect()
 }
 
-/// The body of a call with these arguments, verbatim.
+/// Returns the body of a call with these arguments, verbatim.
 fn raw_call(client: &Mcp, name: &str, arguments: &str) -> String {
     let mut params = client.dress(json!({"name": name}));
     params["arguments"] = json!("@@");

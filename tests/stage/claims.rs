@@ -1,4 +1,5 @@
-//! Rules over claims: servers that tell the truth, lie, say nothing, flip a hint or add a tool.
+//! Tests of rules about claims, with servers that tell the truth, lie, say nothing, flip a hint or
+//! add a tool.
 
 use std::fs;
 use std::path::Path;
@@ -13,17 +14,18 @@ use crate::stage::process::{eventually, said};
 use crate::stage::upstream::Patch;
 use crate::stage::upstream::{Fake, Listening, Log};
 
-/// Allows tools that read by their own word and stay inside; a person is asked about the others.
+/// A policy that allows tools which claim to read only and to stay inside, and asks about all
+/// others.
 const READS: &str = "default = \"ask\"\n[[policy.rules]]\nid = \"reads\"\neffect = \"allow\"\n\
                      claims = { read-only = true, open-world = false }";
 
-/// The hints of a tool that the rule allows.
+/// Returns the hints of a tool that the rule allows.
 fn reads() -> Value {
     json!({"annotations": {"readOnlyHint": true, "openWorldHint": false}})
 }
 
-/// `sleep` says nothing, `env` not all of it, `fail` contradicts itself, and `write` calls itself
-/// destructive in any case.
+/// Returns the hints of the fake's tools: `sleep` says nothing, `env` not all of it, `fail`
+/// contradicts itself. `write` calls itself destructive in any case.
 fn claims() -> Value {
     json!({
         "echo": reads(),
@@ -34,14 +36,14 @@ fn claims() -> Value {
     })
 }
 
-/// The same, and these.
+/// Returns [`claims`] with `more` members.
 fn claims_and(more: Value) -> Value {
     let mut all = claims();
     all.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     all
 }
 
-/// Servers of both eras on pipes and HTTP.
+/// Returns servers of both eras on pipes and HTTP.
 fn ways() -> [Fake; 4] {
     [Fake::stdio("legacy"), Fake::stdio("modern"), Fake::http("legacy"), Fake::http("modern")]
 }
@@ -54,8 +56,8 @@ struct Stage {
 }
 
 impl Stage {
-    /// A gateway before a server that says these things, with lines for its table and further
-    /// tables.
+    /// Starts a gateway in front of a server with these hints. `keys` are lines of its table,
+    /// `more` further tables.
     fn new(fake: Fake, says: &Value, keys: &str, more: &str) -> Self {
         let setup = Setup::new().policy(READS);
         let (patch, log) = (Patch::new(&setup), Log::new(&setup.world.path("work"), "fx"));
@@ -70,7 +72,7 @@ impl Stage {
         Self { gateway, patch, log, server }
     }
 
-    /// The daemon is killed and starts again.
+    /// Kills the daemon and starts it again.
     fn killed(mut self) -> Self {
         self.gateway.signal(Signal::KILL);
         assert!(self.gateway.wait(Duration::from_secs(60)).is_some());
@@ -80,18 +82,19 @@ impl Stage {
         Self { gateway, ..self }
     }
 
-    /// Lets the server announce a change, which it makes by listing one more tool.
+    /// Makes the server announce a change: it lists one more tool.
     fn change(&self) {
         assert_eq!(self.gateway.modern().call("fx__mutate", json!({})).text(), "grown");
     }
 
-    /// The same once the server's process of now has listed its tools, and not that of before.
+    /// Like [`Self::change`], once the lists of the server's new process are read, not those of the
+    /// old one.
     fn change_again(&self) {
         eventually("the list is read", || self.told("fx__grown_0").0.is_empty());
         self.change();
     }
 
-    /// `pin` and `effect` of a tool, as `headend tools` tells them.
+    /// Returns `pin` and `effect` of a tool, as `headend tools` prints them.
     fn told(&self, name: &str) -> (String, String) {
         let tools: Value = serde_json::from_str(&self.ok(&["tools", "--json"])).unwrap();
         let tools = tools["tools"].as_array().unwrap();
@@ -106,7 +109,7 @@ impl Stage {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// A call that a person is asked about does not reach the server.
+    /// Asserts that a call is asked about and does not reach the server.
     fn asks(&self, client: &mut Mcp, name: &str) {
         let before = self.log.count("tools/call");
         let refused = client.call(&format!("fx__{name}"), json!({}));
@@ -141,7 +144,7 @@ fn a_tool_that_only_reads_by_its_own_word_needs_no_question_and_every_other_does
     let tried = |name: &str| {
         said(&stage.gateway.run(&["policy", "test", "--config", config, "--tool", &format!("fx__{name}")]))
     };
-    // The daemon keeps a list a moment after it has published it.
+    // The daemon stores a list a moment after it has published it.
     eventually("the list is kept", || !tried("echo").contains("no earlier run"));
     for (name, want) in [("echo", "decision     allow"), ("sleep", "its server does not say"), ("fail", "in doubt")] {
         let told = tried(name);
@@ -154,7 +157,7 @@ fn a_server_that_lies_is_believed_where_nothing_is_against_it_and_nowhere_else()
     let lies = json!({"write": reads()});
     let stage = Stage::new(Fake::stdio("both"), &lies, "", "");
     stage.gateway.wait_for_tools(&["fx__write"]);
-    // This is what the read-me warns of.
+    // The README warns of this.
     stage.passes(&mut stage.gateway.modern(), "write");
 
     let stage = Stage::new(Fake::stdio("both"), &lies, "trust = \"untrusted\"", "");
@@ -203,7 +206,7 @@ fn a_tool_that_a_server_adds_is_asked_about_until_it_is_confirmed() {
             assert!(stage.ok(&["pins"]).contains("pinned, new"));
             if is_first {
                 stage = stage.killed();
-                // The process of before is gone, and what it had added.
+                // The old process is gone, and with it the tools it had added.
                 if is_process {
                     stage.change_again();
                 }

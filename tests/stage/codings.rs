@@ -1,4 +1,4 @@
-//! Coded bodies: every listener refuses a coding that headend cannot undo before it reads the body.
+//! Tests that every listener refuses a coding that headend cannot undo, before it reads the body.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use crate::stage::harness::{Gateway, Setup};
 use crate::stage::http::{Conn, Response};
 use crate::stage::upstream::Fake;
 
-/// A way to a listener: a name, its address, method, path and further header lines.
+/// An endpoint of a listener: its name, address, method, path and further header lines.
 type Door = (&'static str, SocketAddr, &'static str, &'static str, String);
 
 fn gateway() -> Gateway {
@@ -35,7 +35,7 @@ fn doors(gateway: &Gateway) -> Vec<Door> {
     ]
 }
 
-/// Sends a head alone; returns the answer and whether the connection ends with it.
+/// Sends a request head only. Returns the answer and whether the connection closes with it.
 fn ask(door: &Door, version: &str, lines: &[&str]) -> (Response, bool) {
     let (_, address, method, path, more) = door;
     let lines: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
@@ -66,7 +66,8 @@ fn a_transfer_coding_other_than_chunked_alone_is_not_implemented_on_any_listener
         }
         let (answer, closed) = ask(&door, "1.0", &["Transfer-Encoding: gzip, chunked"]);
         assert_eq!((answer.head.status, closed), (501, true), "{}: HTTP/1.0: {}", door.0, answer.text());
-        // RFC 9112, section 6.1: such a message has faulty framing, however it is coded.
+        // The framing of such a message is faulty, however it is coded. Source: RFC 9112, section
+        // 6.1.
         let (answer, closed) = ask(&door, "1.0", &["Transfer-Encoding: chunked"]);
         assert_eq!((answer.head.status, closed), (400, true), "{}: HTTP/1.0: {}", door.0, answer.text());
     }

@@ -1,5 +1,5 @@
-//! Calls that need an approval, with clients of both eras that can be asked, and with those that
-//! cannot.
+//! Tests of calls that need an approval, with clients of both eras that can and that cannot be
+//! asked.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub(crate) mod operator;
 mod stateless;
 mod unattended;
 
-/// Turns of the runtime in which a request, an answer or an end has surely been heard.
+/// Turns of the runtime after which a request, an answer or an end has surely been processed.
 const TURNS: usize = 40;
 
 async fn take_turns(turns: usize) {
@@ -37,10 +37,10 @@ async fn take_turns(turns: usize) {
     }
 }
 
-/// A second caller besides the local one.
+/// Token of a second caller besides the local one.
 pub(crate) const TOKEN: &str = "token-of-the-second-caller-0123456789";
 
-/// A gateway whose every call of one server, `fx`, needs an approval.
+/// A gateway in front of one server, `fx`, each call of which needs an approval.
 #[derive(Debug)]
 pub(crate) struct Stage {
     pub(crate) gateway: Gateway,
@@ -52,12 +52,12 @@ impl Stage {
         Self::with("", "")
     }
 
-    /// `consent` are lines of `[policy.consent]`, `more` further tables.
+    /// Starts a stage. `consent` are lines of `[policy.consent]`, `more` further tables.
     pub(crate) fn with(consent: &str, more: &str) -> Self {
         Self::of(Setup::new(), consent, more)
     }
 
-    /// [`Stage::with`] further lines of `[server]` in the setup.
+    /// Like [`Stage::with`], from a setup that may have lines of `[server]`.
     fn of(setup: Setup, consent: &str, more: &str) -> Self {
         let setup = setup
             .second_caller(TOKEN)
@@ -76,15 +76,15 @@ impl Stage {
         Mcp::http_at(self.gateway.address, Some(TOKEN.to_owned()), era, "/mcp", capabilities)
     }
 
-    /// The arguments of the calls that reached the server, in order.
+    /// Returns the arguments of the calls that reached the server, in order.
     pub(crate) fn called(&self) -> Vec<Value> {
         let lines = self.log.lines_with(&["\"method\":\"tools/call\""]);
         let calls = lines.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         calls.map(|call| call["params"]["arguments"].clone()).collect()
     }
 
-    /// Answers an approval as the operator does, after so many turns of the runtime. Tells whether
-    /// the answer counted.
+    /// Answers an approval as the operator does, after `turns` turns of the runtime. The task
+    /// returns whether the answer counted.
     fn answer_after(&self, turns: usize, id: &str, wish: &str) -> JoinHandle<bool> {
         let daemon = Arc::clone(self.gateway.inner());
         let (id, wish) = (id.to_owned(), Wish::parse(wish).unwrap());
@@ -94,7 +94,7 @@ impl Stage {
         })
     }
 
-    /// The audit log's records of that event, each as (result, item).
+    /// Returns the audit log's records of that event, each as (result, item).
     pub(crate) fn audit(&self, event: &str) -> Vec<Value> {
         let read = || {
             let output = self.gateway.world.run(&["audit", "tail", "-n", "1000", "--json"]);
@@ -129,7 +129,7 @@ fn a_modern_client_is_asked_and_what_its_person_says_holds() {
     assert_eq!(answer.text(), "one", "{}", answer.raw);
     assert_eq!(stage.called(), [json!({"text": "one"})]);
 
-    // Once is once: the same call needs another approval, and so does the same answer.
+    // A once-grant is used up: the same call needs another approval, and so does the same answer.
     let (_, again) = asked(&client.call("fx__echo", arguments.clone()));
     let replayed = go_on(&mut client, "fx__echo", &arguments, &state, &allow("once"));
     asked(&replayed);
@@ -138,7 +138,7 @@ fn a_modern_client_is_asked_and_what_its_person_says_holds() {
     assert_eq!(stage.called().len(), 1);
 }
 
-/// A person takes longer than that to answer a form.
+/// Lets the time pass that a person takes at least to answer a form.
 pub(crate) fn read_form() {
     pass(Duration::from_millis(400));
 }

@@ -1,5 +1,5 @@
-//! The console of a daemon: its sign-in and its content. A browser test beside its code covers the
-//! pages' look and use.
+//! Tests of a daemon's console: its sign-in and its content. The browser test of the console covers
+//! the look and use of its pages.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -18,7 +18,7 @@ fn setup() -> Setup {
     Setup::new().toml("[console]\nlisten = \"127.0.0.1:0\"")
 }
 
-/// The path of a fresh link from `headend console`.
+/// Returns the path of a new link from `headend console`.
 fn link(gateway: &Gateway) -> String {
     let printed = gateway.run(&["console", "--json"]);
     assert!(printed.status.success(), "{}", said(&printed));
@@ -62,7 +62,7 @@ fn a_sign_in_outlives_the_daemon_until_it_is_given_up_or_the_token_is_another() 
     let form = csrf(&stays);
     let left = Browser { cookie: leaves.cookie.clone(), ..Browser::new(&gateway) };
     assert_eq!(leaves.post("/sign-out", &format!("csrf={}", csrf(&leaves))).head.status, 303);
-    // Not even a clean end: the store has it.
+    // Killed: the store must have the sign-out already.
     gateway.signal(Signal::KILL);
     let (world, config) = (gateway.world.clone(), gateway.config.clone());
     drop(gateway);
@@ -130,7 +130,7 @@ fn every_page_of_the_daemon_carries_the_headers_and_knows_its_own_name_only() {
         conn.send(&request("GET", "/", &[("Host".to_owned(), host.to_owned())], b"")).unwrap();
         assert_eq!(conn.response().unwrap().head.status, 403, "{label}");
     }
-    // Neither is the console on the clients' listener, nor the clients' endpoint here.
+    // The clients' listener does not serve the console, nor the console the clients' endpoint.
     assert_ne!(crate::stage::http::get(gateway.address, "/sign-in").unwrap().head.status, 200);
     assert_eq!(browser.get("/mcp").head.status, 404);
 }
@@ -242,7 +242,7 @@ fn calls_of_one_tool_are_answered_together_as_far_as_they_were_shown() {
         let row = rows.iter().find(|row| row.contains(&format!("said-{n}"))).unwrap();
         row.split('"').next().unwrap().to_owned()
     };
-    // A seventh call comes after the page was made.
+    // A seventh call arrives after the page was made.
     assert!(!passes(6));
     let form = |answer: &str, members: &[usize]| {
         let members: String = members.iter().map(|n| format!("&member={}", member(*n))).collect();

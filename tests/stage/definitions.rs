@@ -1,11 +1,11 @@
-//! An upstream with definitions that no schema of the protocol allows.
+//! A fake upstream with definitions that no schema of the protocol allows, for other tests.
 
 use serde_json::{Value, json};
 
 use super::harness::{Gateway, Setup};
 use super::upstream::{Fake, Listening};
 
-/// Tools with the members that break them, and whether they are listed.
+/// Returns the members that break a tool's definition, and whether the tool is still listed.
 pub(crate) fn tools() -> Vec<(Value, bool)> {
     vec![
         (json!({"description": 7}), true),
@@ -23,7 +23,7 @@ pub(crate) fn tools() -> Vec<(Value, bool)> {
     ]
 }
 
-/// Breaks items of the fake upstream, one of each kind and more tools.
+/// Returns a patch that breaks items of the fake upstream, one of each kind and further tools.
 pub(crate) fn patch() -> Value {
     let mut patch = json!({
         "p": {"description": [], "arguments": [{"name": "a", "required": "yes"}, {"name": 7}], "icons": {}},
@@ -37,7 +37,7 @@ pub(crate) fn patch() -> Value {
     patch
 }
 
-/// That upstream before a gateway.
+/// Starts a gateway in front of the patched upstream.
 pub(crate) fn stage(transport: &str, era: &str, keys: &str, policy: &str) -> (Gateway, Option<Listening>) {
     let setup = Setup::new();
     let file = setup.world.write("work/patch.json", &patch().to_string());

@@ -1,5 +1,5 @@
-//! Connections without a valid credential at every listener: idle sockets, half heads, wrong
-//! credentials, foreign cookies, odd hosts. They keep no client with a valid credential out.
+//! Tests of connections without a valid credential at every listener: idle sockets, half heads,
+//! wrong credentials, foreign cookies, odd hosts. They keep no client with a valid credential out.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -16,18 +16,18 @@ use crate::stage::mcp::{Era, Mcp};
 use crate::stage::process::eventually;
 use crate::stage::upstream::Fake;
 
-/// Connections on which these bytes were sent, and no more.
+/// Opens connections and sends only these bytes on each.
 fn strangers(address: SocketAddr, count: usize, bytes: &[u8]) -> Vec<Stream> {
     let stranger = |_| {
         let mut stream = connect(address, PATIENCE).unwrap();
-        // The connection may have given way already.
+        // The gateway may have closed the connection already.
         drop(stream.write_all(bytes));
         stream
     };
     (0..count).map(stranger).collect()
 }
 
-/// The answer at the end of a stranger's connection.
+/// Reads a stranger's connection to its end and returns the answer.
 fn told(stream: &Stream) -> String {
     let mut text = Vec::new();
     stream.clone().read_to_end(&mut text).unwrap();
@@ -84,7 +84,7 @@ fn a_valid_token_gets_in_beside_a_thousand_idle_sockets_and_a_hail_of_wrong_toke
     assert_eq!(ask(&mut early, address, SECOND).head.status, 405, "a connection that was let in stays");
     assert_gave_way("the first idle socket", &sockets[0]);
     drop(heads);
-    // One a minute, whatever the number of connections and of guesses.
+    // One line a minute, for any number of connections and guesses.
     assert!((1..=4).contains(&lines("the oldest gave way")), "{}", gateway.story());
     assert!((1..=4).contains(&lines("wrong access tokens")), "{}", gateway.story());
     let scraped = gateway.scrape();
@@ -248,7 +248,7 @@ fn cookies_of_other_ports_sign_nobody_out() {
         ("one without a value", format!("{name}; {name}=; ").into_bytes()),
     ] {
         let cookies = [before.as_slice(), own.as_bytes(), b"; ", before.as_slice(), b"z=1"].concat();
-        // Only once with the largest cookies: a browser keeps no more.
+        // Only once with the largest cookies: a browser stores no more.
         let cookies = if cookies.len() > 760 * 1024 { [before.as_slice(), own.as_bytes()].concat() } else { cookies };
         let answer = page(&mut Conn::open(address).unwrap(), address, &cookies);
         assert_eq!(answer.head.status, 200, "{label}");

@@ -1,4 +1,5 @@
-//! Both faces and both eras in front of upstreams of either era: every request of a client works.
+//! Tests that every request of a client works over HTTP and on pipes, with clients and upstreams of
+//! both eras.
 
 use serde_json::json;
 
@@ -107,7 +108,7 @@ fn a_changed_list_is_announced_to_both_eras() {
     assert_eq!(modern_notice["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], listening.id);
 }
 
-/// One daemon, a client of each era, every request.
+/// Starts a daemon and makes every request with a client of each era over HTTP.
 fn http_round(setup: impl Fn(Setup) -> (Setup, Option<Listening>)) {
     let (setup, _server) = setup(Setup::new());
     let gateway = setup.start();

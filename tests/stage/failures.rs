@@ -1,5 +1,5 @@
-//! A slow, dead, flooding or lying upstream does not affect the others, and no call is lost or made
-//! twice.
+//! Tests that a slow, dead, flooding or lying upstream does not affect the others, and that no call
+//! is lost or made twice.
 
 use std::collections::HashMap;
 use std::thread;
@@ -106,7 +106,7 @@ fn a_call_that_was_not_written_before_its_server_ended_is_made_after_the_restart
         let calls = [0, 1, 2, 3].map(|n| {
             let text = format!("{round}-{n}");
             let call = client.open("tools/call", json!({"name": "fx__echo", "arguments": {"text": text}}));
-            // The calls get so far on their ways.
+            // Each call runs for `round` turns before the next begins.
             (0..round).for_each(|_| pass(Duration::ZERO));
             call
         });

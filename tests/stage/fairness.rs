@@ -1,5 +1,5 @@
-//! One caller at its limits, and the calls of another one: on each face, in both eras, before each
-//! kind of server.
+//! Tests of one caller at its limits and the calls of another: over each client transport, in both
+//! eras, in front of each kind of server.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -15,18 +15,18 @@ use crate::stage::old_client::OldClient;
 use crate::stage::process::{eventually, within};
 use crate::stage::upstream::{Fake, Listening, Log};
 
-/// The token of the caller that is at its limits; the other one is our own user.
+/// Token of the caller that is at its limits; the other one is our own user.
 const TOKEN: &str = "token-of-the-greedy-caller-0123456789";
-/// Calls that one caller may have at once, and more than a program takes.
+/// Number of calls that one caller may have at once, more than a program takes.
 const CROWD: usize = 32;
 const MOMENT: Duration = Duration::from_millis(1);
 
-/// A client of the greedy caller.
+/// Connects a client of the greedy caller.
 fn greedy(address: SocketAddr) -> Mcp {
     Mcp::http(address, Some(TOKEN.to_owned()), Era::Modern)
 }
 
-/// Clients of our own user: over HTTP, on pipes, over HTTP+SSE.
+/// Connects clients of our own user: over HTTP, on pipes, over HTTP+SSE.
 fn others(gateway: &Gateway) -> Vec<(&'static str, Other)> {
     let mut old = OldClient::connect(gateway, gateway.token(), "/sse");
     old.initialize("2024-11-05");
@@ -59,7 +59,7 @@ impl Other {
         }
     }
 
-    /// The result of the call, `None` when none came in time.
+    /// Waits for the result of the call; `None` if none came in time.
     fn result(&mut self, patience: Duration) -> Option<Value> {
         let message = match self {
             Self::Http(_, call) => call.as_mut().unwrap().next_within(patience).ok()?.unwrap(),
@@ -73,18 +73,18 @@ impl Other {
         Some(message["result"].clone())
     }
 
-    /// The result of a call.
+    /// Makes a call and returns its result.
     fn call(&mut self, name: &str, arguments: &Value) -> Value {
         self.send(name, arguments);
         self.result(http::PATIENCE).unwrap()
     }
 }
 
-/// A client that calls again and again.
+/// A client that repeats its call without pause.
 struct Greedy {
     client: Mcp,
     call: Option<Open>,
-    /// When the call began, or when the next one begins.
+    /// Time at which the call began, or the next one is due.
     at: Instant,
     slowest: Duration,
 }
@@ -94,7 +94,7 @@ impl Greedy {
         Self { client: greedy(address), call: None, at: now(), slowest: Duration::ZERO }
     }
 
-    /// Calls, or hears what has come.
+    /// Starts a call that is due, or takes the response to the current one.
     fn go_on(&mut self, arguments: &Value) {
         let Some(call) = &mut self.call else {
             if now() >= self.at {
@@ -106,7 +106,7 @@ impl Greedy {
         let Ok(response) = call.next_within(MOMENT) else { return };
         let result = response.unwrap()["result"].clone();
         if result["_meta"]["headend/refusal"]["reason"] == "busy" {
-            // As a client does that was told to come again.
+            // Waits, as a client does that was told to retry.
             self.at = now() + Duration::from_millis(100);
         } else {
             assert_eq!(result["content"][0]["text"], "slept", "{result}");
@@ -152,7 +152,7 @@ fn beside_a_caller_at_its_limits_calls_of_another_end_within_twice_the_time_of_o
     assert!(String::from_utf8_lossy(&operator.stdout).contains("operator"), "{operator:?}");
 }
 
-/// So many bodies of so many bytes that lack their end.
+/// Sends `count` requests whose bodies of `bytes` bytes lack their end.
 fn endless_bodies(gateway: &Gateway, count: usize, bytes: usize) -> Vec<Conn> {
     let client = greedy(gateway.address);
     let params = client.dress(json!({"name": "stdio__echo", "arguments": {"text": "x".repeat(bytes)}}));
@@ -161,24 +161,24 @@ fn endless_bodies(gateway: &Gateway, count: usize, bytes: usize) -> Vec<Conn> {
     let request = http::request("POST", "/mcp", &headers, body.as_bytes());
     let part = &request[..request.len() - 16];
     let mut crowd: Vec<Conn> = (0..count).map(|_| Conn::open(gateway.address).unwrap()).collect();
-    // headend hangs up on refused clients, on some of them before they have sent so much.
+    // headend closes refused connections, some of them before so much was sent.
     crowd.iter_mut().for_each(|conn| drop(conn.send(part)));
     crowd
 }
 
 const MIB: u64 = 1 << 20;
 
-/// The bytes that the daemon counts.
+/// Returns the number of buffered bytes in the metrics.
 fn buffered(gateway: &Gateway) -> u64 {
     let page = gateway.scrape();
     let line = page.lines().find_map(|line| line.strip_prefix("headend_buffered_bytes ")).map(str::to_owned);
     line.and_then(|number| number.parse().ok()).unwrap()
 }
 
-/// Servers of each kind, which send a file as their result.
+/// A tool of each kind of server; each returns a file as its result.
 const TOOLS: [&str; 4] = ["stdio__raw", "json__raw", "events__raw", "old__raw"];
 
-/// A daemon with little room for messages, before servers of each kind.
+/// Starts a daemon with little room for messages, in front of servers of each kind.
 fn narrow() -> (Gateway, [Listening; 3]) {
     let servers =
         [Fake::http("legacy").spawn(), Fake::http("modern").with("--answers", "sse").spawn(), Fake::sse().spawn()];
@@ -193,14 +193,14 @@ fn narrow() -> (Gateway, [Listening; 3]) {
     (gateway, servers)
 }
 
-/// A file with a result of so many bytes.
+/// Writes a file with a result of `bytes` bytes.
 fn result_file(gateway: &Gateway, bytes: usize) -> PathBuf {
     let text = "x".repeat(bytes);
     let result = json!({"content": [{"type": "text", "text": text}]}).to_string();
     gateway.world.write(&format!("work/{bytes}.json"), &result)
 }
 
-/// Calls of each server, on each face, whose results have 100 KB.
+/// Asserts that calls of each server, by each client, get results of 100 KB.
 fn all_results_arrive(gateway: &Gateway, clients: &mut [(&'static str, Other)]) {
     let file = result_file(gateway, 100_000);
     for (label, client) in clients {
@@ -216,7 +216,7 @@ fn all_results_arrive(gateway: &Gateway, clients: &mut [(&'static str, Other)]) 
 fn no_result_is_lost_for_want_of_room_that_bodies_of_another_caller_hold() {
     let (gateway, _servers) = narrow();
     let mut clients = others(&gateway);
-    // Small ones take what large ones leave.
+    // Small bodies take the room that large ones leave.
     let _bodies = [endless_bodies(&gateway, 24, 3 << 20), endless_bodies(&gateway, 40, 60_000)];
     eventually("the bodies take room", || buffered(&gateway) > 3 * MIB);
     all_results_arrive(&gateway, &mut clients);

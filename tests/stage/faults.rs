@@ -1,4 +1,4 @@
-//! Protocol violations and bursts of servers have the same effect on every transport.
+//! Tests that protocol violations and bursts of servers have the same effect on every transport.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::stage::mcp::Era;
 use crate::stage::process::eventually;
 use crate::stage::upstream::{Fake, Listening};
 
-/// A gateway before one server, which answers these requests verbatim.
+/// Starts a gateway in front of one server that answers these requests verbatim.
 fn before(fake: Fake, script: &Value) -> (Gateway, Option<Listening>) {
     let setup = Setup::new();
     let script = setup.world.write("script.json", &script.to_string());
@@ -19,7 +19,7 @@ fn before(fake: Fake, script: &Value) -> (Gateway, Option<Listening>) {
     (setup.url("fx", &server.url).start(), Some(server))
 }
 
-/// A server of each era on each transport.
+/// Returns a server of each era on each transport.
 fn everywhere() -> [Fake; 5] {
     [Fake::stdio("legacy"), Fake::stdio("modern"), Fake::http("legacy"), Fake::http("modern"), Fake::sse()]
 }
@@ -47,7 +47,7 @@ fn a_list_that_is_none_or_not_whole_is_counted_on_every_transport() {
     }
 }
 
-/// The answer of a well-behaved server of either era.
+/// A valid answer of a server of either era.
 const GOOD: &str =
     r#"{"jsonrpc":"2.0","id":${ID},"result":{"resultType":"complete","content":[{"type":"text","text":"normal"}]}}"#;
 

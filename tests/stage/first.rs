@@ -1,4 +1,4 @@
-//! The tools of the stage themselves.
+//! Tests of the stage itself.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Foreign text on the command line: a name is one line, whatever it contains.
+//! Tests of foreign text on the command line: a name is one line with any content.
 
 use serde_json::json;
 

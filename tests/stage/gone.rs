@@ -1,4 +1,4 @@
-//! Calls of tools that the client's own list has shown and that are gone since.
+//! Tests of calls of tools that the client's own list showed and that are gone since.
 
 use serde_json::{Value, json};
 
@@ -8,10 +8,10 @@ use crate::stage::process::{eventually, said};
 use crate::stage::upstream::Patch;
 use crate::stage::upstream::{Fake, Listening, Log};
 
-/// A second caller's token.
+/// Token of a second caller.
 const TOKEN: &str = "token-of-the-second-caller-0123456789";
 
-/// What of the tools changes: one is withheld, one is gone and another is new.
+/// Returns a patch after which one tool is withheld, one is gone and another is new.
 fn change() -> Value {
     json!({"echo": {"description": "Does something else."}, "fail": {"name": "failed"}})
 }
@@ -24,7 +24,7 @@ fn is_gone(answer: &Answer) -> bool {
     answer.is_error() && answer.text().contains("no longer offered; list the tools again")
 }
 
-/// What an unknown tool is answered with, but for its name.
+/// Returns the answer to a call of an unknown tool, with its name masked.
 fn unknown(answer: &Answer, name: &str) -> (u16, Option<i64>, String) {
     let message = answer.message["error"]["message"].as_str().unwrap_or_default().replace(name, "NAME");
     (answer.status, answer.code(), message)
@@ -38,7 +38,8 @@ struct Stage {
 }
 
 impl Stage {
-    /// The watcher that waits for tools has a view of its own, so that it lists nothing for the others.
+    /// Starts a gateway. The watcher that waits for tools has a view of its own, so that it lists
+    /// nothing for others.
     fn new(fake: Fake, over_http: bool) -> Self {
         let setup = Setup::new().second_caller(TOKEN).toml("[profiles.few]\ntools = { allow = [\"fx__s*\"] }");
         let (log, patch) = (Log::new(&setup.world.path("work"), "fx"), Patch::new(&setup));
@@ -53,7 +54,8 @@ impl Stage {
         stage
     }
 
-    /// Waits with a client whose lists are nobody else's.
+    /// Waits until the tool `echo` is listed or not, with a client whose lists no other client
+    /// shares.
     fn until(&self, what: &str, echo: bool) {
         let mut client = self.gateway.legacy();
         eventually(what, || lists(&mut client, "fx__echo") == echo);
@@ -127,7 +129,7 @@ fn a_tool_that_a_clients_own_list_showed_is_no_longer_offered() {
         }
         let called = stage.log.lines_with(&["tools/call", "\"name\":\"echo\""]);
         assert!(called.is_empty(), "it was not forwarded: {called:?}");
-        // The other lists say nothing of tools.
+        // Other kinds of lists reveal nothing about tools.
         let (_, modern) = &mut readers[1];
         assert_eq!(modern.request("prompts/get", json!({"name": "fx__echo"})).code(), Some(-32602));
         modern.tool_names();
@@ -150,7 +152,7 @@ fn what_a_client_never_saw_is_unknown_whatever_it_is() {
     for client in &mut clients {
         assert!(lists(client, "fx__echo") && !lists(client, "fx__env"));
     }
-    // Hidden all the time: also when it is withheld.
+    // Still hidden when it is withheld too.
     patch.write(&json!({"env": {"description": "Does something else."}}));
     gateway.legacy().call("fx__mutate", json!({}));
     gateway.wait_for_tools(&["fx__grown_0"]);
@@ -182,7 +184,7 @@ fn a_rule_that_hides_a_tool_and_a_removed_server_look_the_same() {
         let hidden = plain(client.call("fx__echo", json!({})), "fx__echo");
         assert_eq!(hidden, plain(client.call("old__echo", json!({})), "old__echo"));
     }
-    // A client that comes later has seen neither.
+    // A later client has seen neither.
     for name in ["fx__echo", "old__echo"] {
         assert_eq!(gateway.legacy().call(name, json!({})).code(), Some(-32602));
     }

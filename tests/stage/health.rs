@@ -1,5 +1,5 @@
-//! What `status`, `/readyz`, the metrics and the log say when an upstream is away and when there is
-//! no room for a connection.
+//! Tests of what `status`, `/readyz`, the metrics and the log report when an upstream is away and
+//! when there is no room for a connection.
 
 use std::fs;
 use std::time::Duration;
@@ -17,12 +17,12 @@ const SSE: &str = "HTTP+SSE";
 /// How long it may take until the daemon tells that a server is down.
 const DOWN: Duration = Duration::from_secs(5);
 
-/// One upstream, whose calls do not wait for it.
+/// Starts a gateway in front of one upstream, whose calls do not wait for it.
 fn before(url: &str) -> Gateway {
     before_within(url, "1s")
 }
 
-/// The same, with such a time for each call; a sign of life has as long.
+/// Like [`before`], with this limit on each call and on the time without a sign of life.
 fn before_within(url: &str, time: &str) -> Gateway {
     let more = format!("queue-timeout = \"0s\"\ncall-timeout = \"{time}\"");
     let gateway = Setup::new().toml(&format!("[upstreams.fx]\nurl = \"{url}\"\n{more}")).start();
@@ -31,7 +31,7 @@ fn before_within(url: &str, time: &str) -> Gateway {
     gateway
 }
 
-/// Plays it with a server of each kind. Some of them tell nothing outside of calls.
+/// Runs a test with a server of each kind. Some of them send nothing outside of calls.
 fn with_each(play: impl Fn(&str, Fake)) {
     let silent = |era| Fake::http(era).behaving("no-changes");
     let servers = [
@@ -135,8 +135,8 @@ fn a_server_that_fails_everything_is_down_and_one_failure_is_none() {
         let gateway = before(&server.url);
         let mut client = gateway.modern();
         within(BACK, "it works", || works(&mut client));
-        // A session that cannot begin is no mere failure of a call. Two read the lists, and one is
-        // the caller's.
+        // A session that cannot begin is more than a failure of a call. Two sessions read the
+        // lists, and one is the caller's.
         let sessions = if kind.starts_with("modern") { 0 } else { 3 };
         within(BACK, "all sessions have begun", || log.count("initialize") == sessions);
         fs::write(&sick, "").unwrap();
@@ -164,8 +164,8 @@ fn a_post_that_fails_over_http_sse_ends_its_call_alone() {
     let mut client = gateway.modern();
     let mut slow = gateway.modern().open("tools/call", json!({"name": "fx__sleep", "arguments": {"ms": 1500}}));
     eventually("it is there", || log.count("tools/call") == 1);
-    // Two read the lists, as everyone sees them and as clients that can be asked do; one is the
-    // caller's.
+    // Two sessions read the lists, one as all clients see them and one as clients that can be asked
+    // do; one is the caller's.
     eventually("all sessions have begun", || log.count("initialize") == 3);
     fs::write(&sick, "").unwrap();
     let refused = client.call("fx__echo", json!({"text": "x"}));
@@ -188,7 +188,7 @@ fn a_server_that_forgets_its_sessions_all_the_time_does_not_fill_the_log() {
         assert!(works(&mut client), "call {n}: {}", gateway.story());
     }
     let lines = told(&gateway, "upstream session opened anew");
-    // Five a minute.
+    // Five lines a minute.
     let most = 5 * (1 + usize::try_from((now() - begun).as_secs()).unwrap() / 60);
     assert!((1..=most).contains(&lines), "{lines} lines\n{}", gateway.story());
 }
@@ -222,10 +222,10 @@ fn a_full_house_is_told() {
     let gateway = Setup::new().server("limits.max-connections = 2").fake("fx", &Fake::stdio("both")).start();
     gateway.wait_for_tools(&["fx__echo"]);
     let mut held: Vec<Mcp> = (0..2).map(|_| gateway.modern()).collect();
-    // The connection that asked for the tools may still have one.
+    // The connection that waited for the tools may still have a place.
     let is_served = |client: &mut Mcp| client.call("fx__echo", json!({})).status == 200;
     within(BACK, "both have a place", || held.iter_mut().all(is_served));
-    // It is told for a while after each.
+    // The condition lasts for a while after each refusal.
     within(BACK, "it is told", || {
         assert_eq!(ask(&gateway).1.head.status, 503);
         is_degraded(&gateway, 200, "connections")

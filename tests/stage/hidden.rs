@@ -1,4 +1,4 @@
-//! Calls of items that their caller cannot see: answered like unknown ones, and recorded.
+//! Tests of calls of items that their caller cannot see: answered like unknown ones, and recorded.
 
 use std::fs;
 use std::time::Duration;
@@ -43,7 +43,7 @@ fn gateway() -> (Gateway, Log) {
     (gateway, log)
 }
 
-/// All records of the audit log of these events, by any process.
+/// Returns all audit records of these events, by any process.
 fn records(world: &World, events: &[&str]) -> Vec<Value> {
     let folder = world.path("state/headend/audit");
     let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -87,7 +87,7 @@ fn every_way_to_a_hidden_item_is_recorded_and_none_to_an_unknown_one() {
             if *method == "resources/subscribe" && era == Era::Modern {
                 continue;
             }
-            // Each caller has at most one record at once, so each row has a gateway of its own.
+            // Each caller gets at most one record at once, so each row has a gateway of its own.
             let (mut gateway, log) = gateway();
             let mut client = gateway.client(era);
             let unknown: Value =
@@ -119,7 +119,7 @@ fn each_caller_has_one_record_and_then_a_summary() {
         assert_eq!(local.call(&format!("fx__nothing{n}"), json!({})).code(), Some(-32602));
         assert_eq!(second.call("fx__env", json!({})).code(), Some(-32602));
     }
-    // The items outside of the profile exist all the same.
+    // Items outside of the profile exist too.
     let mut few = Mcp::http_at(gateway.address, Some(TOKEN.to_owned()), Era::Modern, "/mcp/few", json!({}));
     assert_eq!(few.call("fx__fail", json!({})).code(), Some(-32602));
     stop(&mut gateway);

@@ -1,4 +1,5 @@
-//! Hints on tools: hosts see the server's own where it is trusted at all, rules go by tightened ones.
+//! Tests of hints on tools: hosts see the server's own if it is trusted at all, rules use tightened
+//! ones.
 
 use serde_json::{Value, json};
 
@@ -9,7 +10,8 @@ use crate::stage::upstream::{Fake, Listening};
 
 const CLAIMED: &str = "headend/claimed-annotations";
 
-/// The tool `sleep` says that it only reads; the others of the fake upstream say what they always say.
+/// Starts a gateway in front of a server whose tool `sleep` says that it only reads; the other
+/// tools have their usual hints.
 fn stage(transport: &str, keys: &str, more: &str) -> (Gateway, Option<Listening>) {
     let setup = Setup::new();
     let patch = json!({"sleep": {"annotations": {"title": "Zzz", "readOnlyHint": true, "x": 1.50}}});

@@ -1,4 +1,5 @@
-//! Upstreams with more items than `max-inventory`: the first are offered, the others counted, on every transport and in both eras.
+//! Tests of upstreams with more items than `max-inventory`: the first are offered, the others
+//! counted, on every transport and in both eras.
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use crate::stage::now;
 use crate::stage::process::{eventually, said};
 use crate::stage::upstream::Fake;
 
-/// The tools that each fake upstream has besides those that were asked for.
+/// Number of tools of each fake upstream besides those asked for.
 const OWN: usize = 12;
 
 fn status(gateway: &Gateway) -> Value {
@@ -19,7 +20,7 @@ fn status(gateway: &Gateway) -> Value {
     status["upstreams"][0].clone()
 }
 
-/// A gateway before one upstream with so many tools more.
+/// Starts a gateway in front of one upstream with `tools` further tools.
 fn stage(transport: &str, era: &str, tools: usize, keys: &str) -> (Gateway, Option<crate::stage::upstream::Listening>) {
     let fake = match transport {
         "stdio" => Fake::stdio(era),
@@ -112,6 +113,6 @@ fn a_list_of_thousands_is_offered_whole_and_another_bound_lists_it_again() {
     assert_eq!(gateway.modern().tool_names().len(), 30);
     let plan = gateway.reload(&Setup::new().fake("fx", &fake).text());
     assert!(plan.status.success(), "{}", said(&plan));
-    // Not by listing: a list that changes between two pages has no second one.
+    // Not checked by listing: a list that changes between two pages has no second page.
     eventually("its lists are whole again", || status(&gateway)["tools"] == 2600 + OWN);
 }

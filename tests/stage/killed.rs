@@ -1,4 +1,4 @@
-//! Calls around the end of a server's program.
+//! Tests of calls around the end of a server's program.
 
 use std::time::Duration;
 

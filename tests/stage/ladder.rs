@@ -1,4 +1,5 @@
-//! What a client may say next is decided alike over HTTP and on pipes: batches, claims, ids of requests that have no answer yet.
+//! Tests that what a client may send next is decided alike over HTTP and on pipes: batches, claims,
+//! ids of requests that are not answered yet.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::stage::upstream::{Fake, Log};
 /// The only revision with batches.
 const BATCHES: Era = Era::Legacy("2025-03-26");
 
-/// A gateway before one upstream, and what that was told.
+/// Starts a gateway in front of one upstream, and returns the upstream's log.
 fn before_one() -> (Gateway, Log) {
     let setup = Setup::new();
     let log = Log::new(&setup.world.path("work"), "fx");
@@ -22,7 +23,7 @@ fn before_one() -> (Gateway, Log) {
     (gateway, log)
 }
 
-/// A client on a pipe.
+/// Connects a client on a pipe.
 fn on_a_pipe(gateway: &Gateway, era: Era) -> Mcp {
     Mcp::stdio(gateway.pipe(), era)
 }
@@ -51,7 +52,7 @@ fn a_batch_with_a_claim_in_it_is_refused_as_a_whole() {
     assert_eq!(log.work(), 0, "nothing of it was served");
 }
 
-/// A batch on a connection of its own.
+/// Sends a batch on a connection of its own.
 fn post(client: &Mcp, gateway: &Gateway, batch: &Value) -> Conn {
     let mut conn = Conn::open(gateway.address).unwrap();
     let headers = client.headers("", &json!({}));
@@ -125,7 +126,7 @@ fn a_client_that_says_twice_that_it_is_initialized_hears_of_changes_once() {
     client.request("ping", json!({}));
     let mutated = client.call("fx__mutate", json!({}));
     let mut told: Vec<String> = mutated.notices.iter().map(|notice| notice["method"].to_string()).collect();
-    // Several would come at once.
+    // Several notifications would come at once.
     while let Some(line) = client.pipe().line(Duration::from_secs(if told.is_empty() { 60 } else { 1 })) {
         told.push(serde_json::from_str::<Value>(&line).unwrap()["method"].to_string());
     }

@@ -1,4 +1,5 @@
-//! Lazy upstreams: started to be listed once, at rest between uses, on every transport and in both eras.
+//! Tests of lazy upstreams: started once to be listed, idle between uses, on every transport and in
+//! both eras.
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,13 +15,13 @@ use crate::stage::pass;
 use crate::stage::process::{eventually, said};
 use crate::stage::upstream::{Fake, Listening, Log, example, toml_array};
 
-/// A gateway before one lazy upstream.
+/// A gateway in front of one lazy upstream.
 struct Stage {
     gateway: Gateway,
     record: Log,
-    /// Changes of the upstream's definitions; read at each list.
+    /// Patch of the upstream's definitions, read at each list.
     patch: PathBuf,
-    /// `command` or `url` of the upstream.
+    /// Line of the upstream's `command` or `url`.
     target: String,
     _running: Option<Listening>,
 }
@@ -45,13 +46,13 @@ impl Stage {
         Self { gateway, record, patch, target, _running: running }
     }
 
-    /// Waits until it rests: `status` says so and no process is left.
+    /// Waits until the upstream is idle: `status` says so and no process is left.
     fn wait_idle(&self) {
         wait_idle(&self.gateway);
         eventually("no process is left", || self.gateway.programs("fx") == 0);
     }
 
-    /// How many messages the upstream has got.
+    /// Returns the number of messages that the upstream got.
     fn heard(&self) -> usize {
         self.record.lines_with(&[]).len()
     }
@@ -78,7 +79,7 @@ fn wait_idle(gateway: &Gateway) {
     eventually("it rests", || state(gateway) == "idle");
 }
 
-/// The same daemon once more.
+/// Stops the daemon and starts it again, with work in between.
 fn again(mut gateway: Gateway, meanwhile: impl FnOnce(&World)) -> Gateway {
     gateway.signal(Signal::TERM);
     assert!(gateway.wait(Duration::from_secs(60)).is_some(), "{}", gateway.story());
@@ -179,7 +180,7 @@ fn a_reload_starts_a_resting_upstream_that_becomes_eager_and_the_other_way_round
         let stage = Stage::new(transport, era, "1h");
         let gateway = &stage.gateway;
         gateway.wait_for_tools(&["fx__echo"]);
-        // Started for its lists alone, it need not wait for `idle-stop`.
+        // An upstream started only for its lists does not wait for `idle-stop`.
         stage.wait_idle();
         let eager = Setup::new().toml(&format!("[upstreams.fx]\n{}\n", stage.target)).text();
         let plan = gateway.reload(&eager);

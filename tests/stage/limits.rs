@@ -1,4 +1,4 @@
-//! Limits: many callers at once, restarts, reloads, days and calls under way.
+//! Tests of limits: many callers at once, restarts, reloads, days and calls in flight.
 
 use serde_json::{Value, json};
 

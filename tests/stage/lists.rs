@@ -1,5 +1,5 @@
-//! Lists that an upstream refuses, breaks, delays or never sends: what was known of them stays, operators see it, and they are read
-//! again, on every transport and in both eras.
+//! Tests of lists that an upstream refuses, breaks, delays or never sends: what was known of them
+//! stays, operators see the trouble, and they are read again, on every transport and in both eras.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,18 +16,18 @@ use crate::stage::{now, pass};
 
 const EVERYWHERE: [(&str, &str); 5] =
     [("stdio", "legacy"), ("stdio", "modern"), ("http", "legacy"), ("http", "modern"), ("sse", "legacy")];
-/// The tools of each fake upstream.
+/// Number of tools of each fake upstream.
 const OWN: usize = 12;
-/// Some attempts of the back-off, and time for a slow machine.
+/// Time for some attempts of the back-off on a slow machine.
 const SOON: Duration = Duration::from_secs(20);
 
-/// A gateway before one upstream whose lists are as the test says.
+/// A gateway in front of one upstream whose lists fail as the test says.
 struct Stage {
     gateway: Gateway,
     record: Log,
-    /// How its lists are not answered.
+    /// File that says how lists are answered instead.
     lists: PathBuf,
-    /// The whole configuration.
+    /// Text of the configuration.
     text: String,
     _running: Option<Listening>,
 }
@@ -58,7 +58,7 @@ impl Stage {
         set(&self.lists, instead);
     }
 
-    /// Makes the server say that its tools have changed: it has one more.
+    /// Makes the server announce a change: it lists one more tool.
     fn grow(&self) {
         assert_eq!(self.gateway.modern().call("fx__mutate", json!({})).text(), "grown");
     }
@@ -71,10 +71,10 @@ impl Stage {
         status_of(&self.gateway, "fx")["unread-lists"].clone()
     }
 
-    /// Waits until that list could not be read, and gives the reason.
+    /// Waits until that list counts as unread, and returns the reason.
     fn wait_unread(&self, list: &str, at: &str) -> String {
         let mut why = None;
-        // It may be read a moment later.
+        // The list may be read a moment later.
         within(SOON, &format!("{at}: {list} are not read"), || {
             why = self.unread()[list]["why"].as_str().map(str::to_owned);
             why.is_some()
@@ -86,7 +86,7 @@ impl Stage {
         within(SOON, &format!("{at}: every list is read"), || self.unread().is_null());
     }
 
-    /// Lines of the log that say that.
+    /// Counts the log lines with that text.
     fn told(&self, text: &str) -> usize {
         self.gateway.stderr.all().iter().filter(|line| line.contains(text)).count()
     }
@@ -132,12 +132,13 @@ fn keeps_its_items((transport, era): (&str, &str)) {
         assert_eq!(status_of(&stage.gateway, "fx")["state"], "ready", "{at}");
         assert!(stage.counts(1), "{at}");
         for args in [&["status"][..], &["status", "fx"]] {
-            // Another attempt may end in this moment.
+            // Another attempt may end at this moment.
             let told = || said(&stage.gateway.run(args)).contains("its tools could not be read");
             within(SOON, &format!("{at}: {args:?} tells"), told);
         }
         if n == 0 {
-            // A further attempt is no further line, and the last one needs nobody.
+            // A further attempt logs no further line. The last one is made without a cause from
+            // outside.
             within(SOON, "it is tried again", || stage.unread()["tools"]["attempts"].as_u64() > Some(1));
             stage.instead(&json!({}));
         } else {
@@ -197,7 +198,7 @@ fn a_list_that_never_comes_does_not_hold_up_the_others() {
             stage.gateway.wait_for_tools_within(SOON, &["fx__echo"]);
             let mut client = stage.gateway.modern();
             within(SOON, &format!("{place:?}: prompts"), || client.list("prompts/list", "prompts").len() == 1);
-            // Without `start-timeout` of two minutes.
+            // Not after the `start-timeout` of two minutes.
             assert!(now() - begun < SOON, "{place:?}");
             assert_eq!(client.call("fx__echo", json!({"text": "x"})).text(), "x", "{place:?}");
         }
@@ -208,7 +209,7 @@ fn a_list_that_never_comes_does_not_hold_up_the_others() {
 fn a_list_that_comes_after_the_start_timeout_is_still_read() {
     for place in EVERYWHERE {
         {
-            // Every attempt takes longer than it may, also where a busy machine has needed a second
+            // Every attempt takes longer than allowed, even if a busy machine needs a second
             // handshake, which gets twice the time.
             let stage = Stage::new(place, "start-timeout = \"2s\"", &json!({"tools/list": {"after": 6000}}));
             let why = stage.wait_unread("tools", &format!("{place:?}"));
@@ -219,7 +220,7 @@ fn a_list_that_comes_after_the_start_timeout_is_still_read() {
     }
 }
 
-/// The same daemon once more.
+/// Stops the daemon and starts it again.
 fn again(stage: Stage) -> Stage {
     let Stage { mut gateway, record, lists, text, _running } = stage;
     gateway.signal(Signal::TERM);
@@ -294,7 +295,7 @@ fn few_attempts(place: (&str, &str)) {
     stage.grow();
     stage.wait_unread("tools", &format!("{place:?}"));
     pass(Duration::from_millis(3500));
-    // After 0, 1 and 3 seconds.
+    // Attempts come after 0, 1 and 3 seconds.
     let attempts = asked() - before;
     assert!((2..=5).contains(&attempts), "{place:?}: {attempts} attempts");
     within(SOON, "the wait grows", || stage.unread()["tools"]["next-try-seconds"].as_u64() > Some(3));

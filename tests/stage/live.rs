@@ -1,5 +1,5 @@
-//! Settings that change while the daemon runs: `conf.d`, limits, the audit log, approvals, and
-//! what a reload says that it opens.
+//! Tests of settings that change while the daemon runs: `conf.d`, limits, the audit log, approvals,
+//! and the report of what a reload opens.
 
 use std::fs;
 use std::time::Duration;
@@ -19,7 +19,7 @@ fn fx(name: &str) -> String {
     format!("[upstreams.{name}]\ncommand = {}\n", Fake::stdio("both").command())
 }
 
-/// The plan by which the daemon came to this configuration.
+/// Reloads the configuration and returns the logged plan.
 #[track_caller]
 fn reloaded(gateway: &Gateway, text: &str) -> String {
     let before = gateway.stderr.all().len();
@@ -55,7 +55,7 @@ fn the_files_of_conf_d_are_parts_of_the_configuration() {
     fs::remove_file(world.path("conf.d/15-c.toml")).unwrap();
     assert!(gateway.run(&["reload"]).status.success());
     eventually("its tools leave", || !gateway.modern().tool_names().contains(&"c__echo".to_owned()));
-    // What stands in two files refuses all of them, and the error names both.
+    // An upstream defined in two files refuses all of them, and the error names both.
     world.write("conf.d/30-again.toml", &fx("a"));
     for output in [checked(), gateway.run(&["reload"])] {
         let told = said(&output);
@@ -148,7 +148,7 @@ fn a_stricter_consent_setting_holds_for_open_approvals() {
 
     let plan = reloaded(&gateway, &base("default = \"ask\"").text());
     assert_eq!(plan, "new settings of policy.consent; opens more: policy.consent.prompt-life is longer");
-    // An approval of before says nothing about a rule that came since.
+    // An earlier approval says nothing about a rule that was added since.
     let id = open("two");
     reloaded(
         &gateway,

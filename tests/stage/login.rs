@@ -1,4 +1,5 @@
-//! Logins at upstreams: calls that find their server waiting for one, and the login itself.
+//! Tests of logins at upstreams: calls that find their server waiting for a login, and the login
+//! itself.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,13 +14,13 @@ use crate::stage::process::eventually;
 use crate::stage::upstream::{Fake, Listening, Log};
 use crate::stage::{block_on, http, now};
 
-/// A second caller besides the local one.
+/// Token of a second caller besides the local one.
 const TOKEN: &str = "token-of-the-second-caller-0123456789";
-/// Longer than any test.
+/// A hold longer than any test.
 const LONG: &str = "10m";
 const MOMENT: Duration = Duration::from_millis(400);
 
-/// A daemon before one server that wants a login, and that server's own log.
+/// A daemon in front of one server that wants a login, and that server's own log.
 #[derive(Debug)]
 struct Stage {
     gateway: Gateway,
@@ -28,7 +29,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// A stage whose server waits for its first login.
+    /// Starts a stage whose server waits for its first login.
     fn new(setup: Setup, hold: &str) -> Self {
         let log = Log::new(&setup.world.path("work"), "server");
         let server = Fake::http("modern").behaving("login=3600").logging(&log).spawn();
@@ -40,7 +41,7 @@ impl Stage {
         stage
     }
 
-    /// A stage whose server has listed its tools and waits for a login again.
+    /// Starts a stage whose server has listed its tools and waits for a login again.
     fn waiting(setup: Setup, hold: &str) -> Self {
         let stage = Self::new(setup, hold);
         stage.log_in();
@@ -60,7 +61,7 @@ impl Stage {
         block_on(daemon.logins.begin(handle, way)).unwrap()
     }
 
-    /// Logs in as a person does who pastes the address at which the browser ended.
+    /// Logs in like a person who pastes the address at which the browser ended.
     fn log_in(&self) {
         let begun = self.begin(Way::Paste);
         let back = agree(&begun);
@@ -78,18 +79,18 @@ impl Stage {
         Mcp::http_at(self.gateway.address, self.gateway.token(), era, "/mcp", capabilities)
     }
 
-    /// How often the server was called with that text.
+    /// Counts the calls with that text at the server.
     fn called(&self, text: &str) -> usize {
         self.log.lines_with(&["\"method\":\"tools/call\"", &format!("{text:?}")]).len()
     }
 
-    /// How often the server was asked for that.
+    /// Counts the entries of that kind about logins in the server's log.
     fn asked(&self, what: &str) -> usize {
         self.log.lines_with(&[&format!("\"login\":\"{what}\"")]).len()
     }
 }
 
-/// Agrees on the server's page. Returns the address to which it sends the browser back.
+/// Agrees on the server's page. Returns the URL to which the server sends the browser back.
 fn agree(begun: &Begun) -> String {
     let rest = begun.address.strip_prefix("http://").unwrap();
     let (host, path) = rest.split_once('/').unwrap();
@@ -192,7 +193,7 @@ fn a_call_that_was_held_in_vain_is_refused_with_the_command_and_no_link() {
     assert_eq!(answer.result()["_meta"]["headend/refusal"]["login"]["command"], "headend login docs");
     assert!(!answer.raw.contains("http://"), "{}", answer.raw);
     assert_eq!((stage.asked("no token"), stage.called("in vain")), (before, 0), "the server is left alone");
-    // A call that its client gave up leaves nothing behind.
+    // A call that its client gave up is not made after the login.
     drop(stage.gateway.modern().open("tools/call", echo("given up")));
     stage.log_in();
     assert_eq!(stage.called("given up"), 0);

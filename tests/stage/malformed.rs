@@ -1,4 +1,5 @@
-//! Definitions that no schema of the protocol allows: strict clients get lists that they accept, and the other items.
+//! Tests of definitions that no schema of the protocol allows: strict clients get lists that they
+//! accept, with all other items.
 
 use serde_json::{Value, json};
 
@@ -7,7 +8,7 @@ use crate::stage::malformed::{stage, tools};
 use crate::stage::mcp::{Era, Mcp, names};
 use crate::stage::process::{eventually, said};
 
-/// Every revision and its official schema.
+/// Every revision with its official schema.
 const SCHEMAS: [(&str, &str); 5] = [
     ("2024-11-05", include_str!("../data/schema/2024-11-05.json")),
     ("2025-03-26", include_str!("../data/schema/2025-03-26.json")),

@@ -1,4 +1,4 @@
-//! The page of the metrics: numbers of approvals and callers.
+//! Tests of the metrics page: numbers of approvals and callers.
 use serde_json::{Value, json};
 
 use crate::stage::harness::{Gateway, Setup};
@@ -12,7 +12,7 @@ const ASK: &str = r#"default = "allow"
     effect = "ask"
     tools = ["fx__echo"]"#;
 
-/// The value of a series, which is named with its labels as the page writes them.
+/// Returns the value of a series, named with its labels as on the page.
 fn value(page: &str, series: &str) -> f64 {
     let line = page.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
     line.unwrap_or_else(|| panic!("{series} is missing:\n{page}")).parse().unwrap()

@@ -1,4 +1,4 @@
-//! Notices of open approvals to a program.
+//! Tests of notices of open approvals to a program.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::stage::pass;
 use crate::stage::process::{eventually, said};
 use crate::stage::upstream::{Fake, Log};
 
-/// A gateway whose every call needs an approval, and whose notices go to that program.
+/// Starts a gateway whose calls all need an approval, and whose notices go to that program.
 fn gateway(setup: Setup, notifier: &Fake) -> Gateway {
     let policy = format!("default = \"ask\"\n[policy.consent]\nnotify = {}", notifier.command());
     let gateway = setup.policy(&policy).fake("fx", &Fake::stdio("both")).start();

@@ -1,4 +1,5 @@
-//! An upstream's view of a call: its own names, headers made for it, and nothing of the client's connection.
+//! Tests of what an upstream sees of a call: its own names, headers made for it, and nothing about
+//! the client's connection.
 
 use serde_json::{Value, json};
 
@@ -7,7 +8,7 @@ use crate::stage::mcp::{Era, Mcp};
 use crate::stage::upstream::{Fake, Listening, Log};
 
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-/// Fields that belong to the client's hop, each with this value.
+/// Value of each header field that belongs to the client's connection.
 const CANARY: &str = "canary-of-the-client";
 const OWN_TO_THE_HOP: [&str; 10] = [
     "Cookie",
@@ -22,10 +23,9 @@ const OWN_TO_THE_HOP: [&str; 10] = [
     "X-Anything",
 ];
 
-/// Header fields.
 type Fields<'a> = &'a [(&'a str, &'a str)];
 
-/// A gateway before an upstream of that era, over HTTP or on pipes.
+/// A gateway in front of an upstream of that era, over HTTP or on pipes.
 struct Scene {
     gateway: Gateway,
     log: Log,
@@ -51,7 +51,7 @@ impl Scene {
         kinds.into_iter().map(|(era, http)| (format!("{era} upstream, HTTP {http}"), Self::new(era, http)))
     }
 
-    /// The last message of that method, and the header fields that came with it.
+    /// Returns the last message of that method, and the header fields that came with it.
     fn last(&self, method: &str) -> (Value, Value) {
         let lines = self.log.lines_with(&[]);
         let named = format!("\"method\":\"{method}\"");
@@ -62,7 +62,7 @@ impl Scene {
     }
 }
 
-/// One request with more header fields than the client would send, and some of them changed.
+/// Sends a request with header fields added or replaced.
 fn send(client: &mut Mcp, method: &str, params: Value, more: Fields<'_>) {
     let params = client.dress(params);
     let mut headers = client.headers(method, &params);
@@ -81,7 +81,7 @@ fn an_http_upstream_gets_headers_that_are_made_for_it() {
     let document = "fx://doc/Zürich";
     for era in Era::BOTH {
         let mut client = scene.gateway.client(era);
-        // A legacy client sends no such headers, and the upstream gets them all the same.
+        // A legacy client sends no such headers, but the upstream gets them.
         send(&mut client, "tools/call", region.clone(), if era == Era::Modern { &mirrored } else { &[] });
         let (message, headers) = scene.last("tools/call");
         assert_eq!(message["params"]["name"], "region", "{era:?}");

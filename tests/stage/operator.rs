@@ -1,4 +1,4 @@
-//! The operator's commands: check, status, call, import.
+//! Tests of the operator's commands: check, status, call, import.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -122,7 +122,7 @@ fn it_serves_before_any_upstream_has_answered() {
     let gateway = setup.start();
     let answer = gateway.modern().request("server/discover", json!({}));
     assert!(answer.message.get("result").is_some(), "{}", answer.raw);
-    // Nothing waits for the handshake, which is given up after two minutes.
+    // The handshake, which is given up after two minutes, delays nothing.
     assert!(now() - begun < Duration::from_secs(2), "{:?}", now() - begun);
 }
 

@@ -1,5 +1,5 @@
-//! Servers that write lists of their schemas in another order at every start: nothing is withheld, and clients keep the bytes that
-//! were pinned.
+//! Tests of servers that write lists in their schemas in another order at every start: nothing is
+//! withheld, and clients keep the bytes that were pinned.
 
 use std::collections::HashMap;
 use std::fs;
@@ -16,7 +16,7 @@ use crate::stage::mcp::{Era, Mcp};
 use crate::stage::process::{eventually, said};
 use crate::stage::upstream::Fake;
 
-/// A schema with its lists in one of three orders.
+/// Returns a schema with its lists in one of three orders.
 fn schema(order: usize) -> Value {
     let rotated = |words: [&str; 3]| {
         let mut words = words.map(str::to_owned).to_vec();
@@ -36,7 +36,8 @@ fn schema(order: usize) -> Value {
     })
 }
 
-/// The patch of an upstream whose tool `echo` has its lists in that order; `members` are further ones.
+/// Returns a patch with which the tool `echo` has its lists in that order, and these further
+/// members.
 fn patched(order: usize, members: &[(&str, Value)]) -> Value {
     let mut echo = json!({"inputSchema": schema(order)});
     for (name, value) in members {
@@ -51,7 +52,7 @@ fn write(file: &Path, patch: &Value) {
     fs::rename(fresh, file).unwrap();
 }
 
-/// The bytes of each tool's definition as a client gets it.
+/// Returns the bytes of each tool's definition as a client gets it.
 fn listed(client: &mut Mcp) -> HashMap<String, String> {
     let raw = client.request("tools/list", json!({})).raw;
     let value: Value = serde_json::from_str(&raw).unwrap();
@@ -63,7 +64,7 @@ fn listed(client: &mut Mcp) -> HashMap<String, String> {
     names.zip(tools.into_iter().map(|tool| tool.get().to_owned())).collect()
 }
 
-/// Pins that are not simply pinned.
+/// Returns the names and states of pins that are not `pinned`.
 fn open(gateway: &Gateway) -> Vec<String> {
     let output = gateway.run(&["pins", "--json"]);
     let pins: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", said(&output)));
@@ -121,7 +122,7 @@ fn another_order_withholds_nothing_and_changes_no_byte_for_clients() {
         write(&file, &patched(2, &[]));
         let gateway = again(gateway);
         gateway.wait_for_tools(&["fx__echo"]);
-        // Until the upstream was read, the lists of the last run are offered.
+        // Until the upstream's lists are read, those of the last run are offered.
         eventually("it is read", || {
             gateway.run(&["status", "fx", "--json"]).stdout.windows(7).any(|w| w == b"\"ready\"")
         });
@@ -202,7 +203,7 @@ fn pins_grants_and_denials_with_the_digests_of_the_first_release_stay_in_force()
         assert_eq!(client.call("fx__echo", json!({"text": "x"})).text(), "x", "the grant is for it");
         assert!(!listed(&mut client).contains_key("fx__sleep"), "it stays rejected");
         assert_eq!(open(&gateway), ["fx__sleep rejected"]);
-        // Now surely the upstream's own list, and no longer that of the last run.
+        // By now certainly the upstream's own list, not that of the last run.
         eventually("it is read", || {
             gateway.run(&["status", "fx", "--json"]).stdout.windows(7).any(|w| w == b"\"ready\"")
         });

@@ -1,5 +1,5 @@
-//! Definitions that change after their approval: no byte reaches a client until the operator has
-//! approved it.
+//! Tests of definitions that change after their approval: no byte reaches a client until the
+//! operator has approved it.
 
 use std::fs;
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ fn everything() -> Value {
     })
 }
 
-/// Everything that was sent to clients and to the operator's screens.
+/// Everything sent to clients and to the operator's screens.
 #[derive(Default)]
 struct Heard(Vec<String>);
 
@@ -37,7 +37,7 @@ impl Heard {
         answer
     }
 
-    /// Every request that could show a definition, whatever its outcome.
+    /// Makes every request that could show a definition and keeps the answers.
     fn ask_all(&mut self, client: &mut Mcp, era: Era) {
         for method in ["tools/list", "prompts/list", "resources/list", "resources/templates/list"] {
             self.ask(client, method, json!({}));
@@ -56,7 +56,7 @@ impl Heard {
         self.0.push(client.greeting.to_string());
     }
 
-    /// The gateway's own output: all but `headend pins`, which is for the operator.
+    /// Keeps the output of commands, the metrics page and the log.
     fn look_around(&mut self, gateway: &Gateway) {
         for args in
             [&["tools", "--json"][..], &["tools"], &["status"], &["status", "--json"], &["pins"], &["pins", "--json"]]
@@ -100,7 +100,8 @@ fn behind_http(setup: Setup, fake: Fake) -> (Setup, Option<crate::stage::upstrea
     (setup.url("fx", &server.url), Some(server))
 }
 
-/// Changes on the second list, with clients of both eras and an attached one watching.
+/// Runs the test of a server that changes its definitions in the second list, with clients of both
+/// eras and one on a pipe watching.
 fn rug_pull(place: impl Fn(Setup, Fake) -> (Setup, Option<crate::stage::upstream::Listening>), fake: Fake) {
     let setup = Setup::new();
     let (record, patch) = (Log::new(&setup.world.path("work"), "fx"), Patch::new(&setup));
@@ -140,7 +141,7 @@ fn rug_pull(place: impl Fn(Setup, Fake) -> (Setup, Option<crate::stage::upstream
         for name in ["fx__echo", "fx__write", "fx__fail"] {
             let refused = heard.ask(client, "tools/call", json!({"name": name, "arguments": {"text": "x"}}));
             if refused.is_error() {
-                // A list of this client's own had it before.
+                // This client's own list had the tool before.
                 assert!(refused.text().contains("no longer offered"), "{}", refused.raw);
                 continue;
             }
@@ -240,7 +241,7 @@ fn a_withheld_resource_is_not_reached_through_a_template_and_one_rejected_stays_
     patch.write(&json!({"fx://doc/1": {"description": MARKER}, "echo": {"description": MARKER}}));
     client.call("fx__exit", json!({}));
     eventually("the change is seen", || open(&gateway) == ["fx__echo tool changed", "fx+fx://doc/1 resource changed"]);
-    // The pin registry knows the change a moment before the snapshot that decides calls.
+    // The pin registry learns of the change a moment before the snapshot that decides calls.
     eventually("it is withheld", || read(&mut client, "fx://doc/1").code().is_some());
     assert!(read(&mut client, "fx://doc/2").code().is_none(), "others of the template are read");
     ok(&gateway, &["pins", "approve", "fx+fx://doc/1"]);
@@ -312,7 +313,7 @@ fn texts_and_names_that_pass_for_anothers_wait_and_shared_titles_name_their_serv
     for (name, want) in [
         ("github__raw", json!(format!("github: {raw}"))),
         ("evil__raw", json!(format!("evil: {raw}"))),
-        // Otherwise it would look like that of the other server.
+        // Without the prefix it would look like the other server's title.
         ("evil__mutate", json!("evil: GITHUB: Raw")),
         ("evil__write", json!("evil: A title of two")),
         ("friend__write", json!("A title of two")),
@@ -343,7 +344,7 @@ fn of_two_new_names_that_look_alike_one_waits() {
     };
     one_waits(&gateway);
 
-    // Without pins, and with both upstreams' last lists: now they are judged together.
+    // Without pins but with both upstreams' last lists, which are now judged together.
     gateway.stop();
     for file in ["headend.db", "headend.db-wal", "headend.db-shm"] {
         // The last process that closes the database removes these files.

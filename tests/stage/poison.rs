@@ -1,4 +1,4 @@
-//! Definitions with hidden text: clients get visible text only.
+//! Tests of definitions with hidden text: clients get visible text only.
 
 use serde_json::{Map, Value, json};
 
@@ -6,7 +6,7 @@ use crate::stage::harness::Setup;
 use crate::stage::mcp::Era;
 use crate::stage::upstream::Fake;
 
-/// Characters that hide text, change what is seen, or steer a terminal.
+/// Characters that hide text, change its appearance, or control a terminal.
 const HIDING: &[&str] = &[
     "\0",
     "\u{8}",
@@ -73,7 +73,8 @@ fn banned(c: char) -> bool {
     }
 }
 
-/// A place of text: its name, whether headend cleans it there, and the members that put it there.
+/// A member that can have text: its name, whether headend cleans it, and the definition with a text
+/// in it.
 type Place = (&'static str, bool, fn(&str) -> Value);
 
 const PLACES: &[Place] = &[
@@ -108,7 +109,8 @@ fn strings(value: &Value, all: &mut Vec<String>) {
     }
 }
 
-/// Every hiding text in some place, and each place with one of them: 150 payloads and more.
+/// Tests every hiding text in some members, and each member with some hiding text: 150 payloads and
+/// more.
 #[test]
 fn corpus() {
     let mut payloads: Vec<(String, bool, Value)> = Vec::new();

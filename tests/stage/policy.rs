@@ -1,4 +1,4 @@
-//! What commands say about rules: dry runs of a call, and rules that the audit log suggests.
+//! Tests of commands about rules: dry runs of a call, and rules that the audit log suggests.
 
 use std::fs;
 use std::process::Output;

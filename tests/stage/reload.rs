@@ -1,4 +1,4 @@
-//! Changes of the configuration at run time, and shutdown.
+//! Tests of configuration changes at run time, and of shutdown.
 
 use std::fs;
 use std::time::Duration;
@@ -81,10 +81,10 @@ fn metrics_show_the_server_that_is_there_and_not_the_one_before_it() {
         eventually("the old server ends", || !is_alive(old));
         if fake.is_some() {
             eventually("the new server is ready", || state("ready"));
-            // Its lists are read a moment later.
+            // The new server's lists are read a moment later.
             gateway.wait_for_tools(&["fx__env"]);
         }
-        // The old one's task ends a moment after its process.
+        // The old server's task ends a moment after its process.
         pass(Duration::from_millis(300));
         let page = gateway.scrape();
         match fake {

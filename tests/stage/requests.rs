@@ -1,4 +1,4 @@
-//! Requests that are no calls, and calls whose client changes its mind or its place.
+//! Tests of requests that are not calls, and of calls whose client cancels or reconnects.
 
 use std::time::Duration;
 
@@ -137,7 +137,7 @@ fn a_tool_that_is_new_while_the_store_takes_no_writes_is_refused_as_unrecorded_u
         assert_eq!(client.call("fx__echo", json!({"text": "x"})).text(), "x", "{era:?}: what is known goes on");
     }
     gateway.refuse_writes(false);
-    // The next reading of the list finds it writable.
+    // The next reading of the list finds the store writable.
     gateway.modern().call("fx__mutate", json!({}));
     gateway.wait_for_tools(&["fx__grown_0", "fx__grown_2"]);
     assert!(!gateway.modern().call("fx__grown_0", json!({})).is_error());

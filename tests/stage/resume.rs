@@ -1,4 +1,5 @@
-//! Event streams that break and continue: of clients with sessions, and of upstreams with sessions.
+//! Tests of event streams that break and continue: to clients with sessions, and from upstreams
+//! with sessions.
 
 use std::time::Duration;
 
@@ -258,7 +259,7 @@ fn a_refusal_whose_body_has_no_end_ends_its_call_whatever_is_said_beside_it() {
     }
 }
 
-/// A gateway before a legacy server on pipes, and the server's input.
+/// Starts a gateway in front of a legacy server on pipes, and returns the server's log.
 fn before_a_process(setup: Setup) -> (Gateway, Log) {
     let log = Log::new(&setup.world.path("work"), "fx");
     let gateway = setup.fake("fx", &Fake::stdio("legacy").logging(&log)).start();
@@ -266,7 +267,7 @@ fn before_a_process(setup: Setup) -> (Gateway, Log) {
     (gateway, log)
 }
 
-/// The same before a server behind HTTP that misbehaves.
+/// Starts a gateway in front of a server over HTTP that misbehaves in these ways.
 fn before_http(era: &str, behaviours: &[&str]) -> (Gateway, Listening, Log) {
     let setup = Setup::new();
     let log = Log::new(&setup.world.path("work"), "fx");
@@ -277,14 +278,14 @@ fn before_http(era: &str, behaviours: &[&str]) -> (Gateway, Listening, Log) {
     (gateway, server, log)
 }
 
-/// A call with so many steps of progress, each after so many milliseconds.
+/// Starts a call that reports progress in `steps` steps, `delay_ms` apart.
 fn slow_call(client: &mut Mcp, steps: u64, delay_ms: u64) -> Open {
     let arguments = json!({"steps": steps, "delay_ms": delay_ms});
     let params = json!({"name": "fx__progress", "arguments": arguments, "_meta": {"progressToken": "t"}});
     client.open("tools/call", params)
 }
 
-/// The stream, once the gateway has noticed that the one before it is gone.
+/// Opens the stream once the gateway has noticed that the previous one is gone.
 fn opened(open: impl Fn() -> Open) -> Open {
     let mut stream = None;
     eventually("the session's stream is free", || {
@@ -307,7 +308,7 @@ fn step_of(message: &Value) -> u64 {
     message["params"]["progress"].as_f64().unwrap() as u64
 }
 
-/// The remaining steps of progress, and the answer, which ends the stream.
+/// Returns the remaining steps of progress and the answer, which ends the stream.
 fn rest(stream: &mut Open) -> (Vec<u64>, Value) {
     let mut steps = Vec::new();
     while let Some(message) = stream.next() {
@@ -320,7 +321,7 @@ fn rest(stream: &mut Open) -> (Vec<u64>, Value) {
     panic!("no answer after {steps:?}");
 }
 
-/// The requests that resumed a stream.
+/// Returns the requests that resumed a stream.
 fn resumptions(log: &Log) -> Vec<String> {
     log.lines_with(&["\"http\":\"GET\"", "\"last\""])
 }

@@ -1,5 +1,5 @@
-//! What clients carry over a restart of the daemon, clean or by kill -9: cursors, sessions, states
-//! of calls.
+//! Tests of what clients carry over a restart of the daemon, by a clean end or kill -9: cursors,
+//! sessions, states of calls.
 
 use std::fs;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use crate::stage::upstream::{Fake, Log};
 mod sessions;
 mod states;
 
-/// A second caller besides the local one.
+/// Token of a second caller besides the local one.
 const TOKEN: &str = "token-of-the-second-caller-0123456789";
 
-/// The same daemon once more, with another configuration where one is given.
+/// Ends the daemon by this signal and starts it again, with another configuration if one is given.
 fn again(mut gateway: Gateway, by: Signal, config: Option<&str>) -> Gateway {
     gateway.signal(by);
     assert!(gateway.wait(Duration::from_secs(60)).is_some(), "{}", gateway.story());
@@ -31,7 +31,7 @@ fn again(mut gateway: Gateway, by: Signal, config: Option<&str>) -> Gateway {
     Gateway::start(world, Some(path), &["serve"], &environment)
 }
 
-/// The same daemon once more with a new store, beside the key of the one before.
+/// Stops the daemon and starts it with a new store, but the old store's key.
 fn anew(mut gateway: Gateway) -> Gateway {
     gateway.signal(Signal::TERM);
     assert!(gateway.wait(Duration::from_secs(60)).is_some(), "{}", gateway.story());
@@ -47,7 +47,7 @@ fn anew(mut gateway: Gateway) -> Gateway {
     Gateway::start(world, Some(path), &["serve"], &environment)
 }
 
-/// What the second page of the tools is, by a fresh client.
+/// Requests the page of tools at a cursor, by a new client.
 fn page(gateway: &Gateway, token: Option<String>, era: Era, path: &str, cursor: &Value) -> Answer {
     let mut client = Mcp::http_at(gateway.address, token, era, path, json!({}));
     client.request("tools/list", json!({"cursor": cursor}))

@@ -1,4 +1,4 @@
-//! Deny, ask and limit as clients of both eras meet them.
+//! Tests of rules that deny, ask and limit, with clients of both eras.
 
 use serde_json::json;
 

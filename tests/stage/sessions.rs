@@ -1,5 +1,5 @@
-//! Sessions that a server behind streamable HTTP has forgotten: another one is opened without any client's help, and no call is made
-//! twice.
+//! Tests of sessions that a server behind Streamable HTTP has forgotten: another is opened without
+//! a client's help, and no call is made twice.
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use crate::stage::upstream::{Fake, Listening, Log};
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// Status and body with which servers say that they do not know a session.
+/// Statuses and bodies with which servers say that they do not know a session.
 const LOST: [&str; 7] = [
     "404",
     "404 no such session",
@@ -25,8 +25,8 @@ const LOST: [&str; 7] = [
     r#"400 {"jsonrpc":"2.0","error":{"code":-32602,"message":"The session has expired"},"id":null}"#,
 ];
 
-/// Refusals of large SDKs and servers that name no proof: the server is asked whether it knows the
-/// session.
+/// Refusals by common SDKs and servers that prove nothing: the server is then asked whether it
+/// knows the session.
 const DOUBTFUL: [&str; 8] = [
     "400 Invalid session ID",
     r#"400 {"jsonrpc":"2.0","id":${ID},"error":{"code":-32600,"message":"Invalid session ID"}}"#,
@@ -37,7 +37,7 @@ const DOUBTFUL: [&str; 8] = [
     "410 gone",
     r#"422 {"detail":"unknown session"}"#,
 ];
-/// Answers that name the session and prove nothing: the method may have run.
+/// Answers that mention the session and prove nothing: the method may have run.
 const UNPROVEN: [&str; 4] = [
     r#"200 {"jsonrpc":"2.0","id":${ID},"error":{"code":-32001,"message":"Session not found"}}"#,
     r#"200 {"jsonrpc":"2.0","id":${ID},"error":{"code":-32603,"message":"unknown session"}}"#,
@@ -45,13 +45,13 @@ const UNPROVEN: [&str; 4] = [
     "503 no such session",
 ];
 
-/// A gateway before one legacy server over HTTP.
+/// A gateway in front of one legacy server over HTTP.
 struct Stage {
     gateway: Gateway,
     log: Log,
     fake: Fake,
     server: Listening,
-    /// The numbers of sessions that the server has forgotten.
+    /// File with the numbers of sessions that the server has forgotten.
     forget: PathBuf,
 }
 
@@ -67,7 +67,7 @@ impl Stage {
         Self { gateway, log, fake, server, forget }
     }
 
-    /// A server of another process, that knows no session, in place of this one.
+    /// Replaces the server by another process, which knows no session.
     fn restart(mut self, fake: impl FnOnce(Fake) -> Fake) -> Self {
         let address = self.server.address().to_owned();
         drop(self.server);
@@ -75,20 +75,20 @@ impl Stage {
         self
     }
 
-    /// A client with a session of its own at the server.
+    /// Connects a client that has a session of its own at the server.
     fn client(&self) -> Mcp {
         let capabilities = json!({"sampling": {}});
         Mcp::http_at(self.gateway.address, self.gateway.token(), Era::LEGACY, "/mcp", capabilities)
     }
 
-    /// How often the server was asked for a session with these capabilities.
+    /// Counts the sessions opened with these capabilities.
     fn opened(&self, capabilities: &Value) -> usize {
         let greetings = self.log.lines_with(&["\"method\":\"initialize\""]);
         let greetings = greetings.iter().map(|line| serde_json::from_str::<Value>(line).unwrap());
         greetings.filter(|greeting| greeting["params"]["capabilities"] == *capabilities).count()
     }
 
-    /// How often the call with that text was executed.
+    /// Counts how often the call with that text was executed.
     fn executed(&self, text: &str) -> usize {
         self.log.lines_with(&["\"executed\"", &format!("\"{text}\"")]).len()
     }
@@ -152,7 +152,7 @@ fn a_call_whose_answer_proves_nothing_is_not_repeated_and_the_next_one_has_a_new
                 assert!(first.is_error() || first.code().is_some(), "{lost}: {}", first.raw);
             }
             assert_eq!(echo(&mut legacy, "l2"), "l2", "{lost}: the next call");
-            // The session that all modern clients share may be replaced before this, by the
+            // The session that all modern clients share may be replaced before this, by reading the
             // lists.
             let first = modern.call("fx__echo", json!({"text": "m1"}));
             assert_eq!(echo(&mut modern, "m2"), "m2", "{lost}: the next call of a modern client {}", first.raw);
@@ -173,7 +173,7 @@ fn a_restarted_server_is_read_again_without_any_call() {
         let own = json!({"sampling": {}});
         assert_eq!(echo(&mut client, "b"), "b", "{lost}");
         assert_eq!(stage.executed("b"), 1, "{lost}");
-        // An error as the answer to a list has the lists read as each kind of client.
+        // After an error as answer to a list, the lists are read as each kind of client.
         let opened = stage.opened(&own);
         assert!(opened == 2 || UNPROVEN.contains(&lost), "{lost}: {opened}");
     }
@@ -199,7 +199,7 @@ fn a_restarted_server_that_offers_more_than_before_is_used_for_that() {
     assert_eq!(echo(&mut client, "b"), "b");
     assert_eq!(stage.executed("b"), 1);
     stage.gateway.wait_for_tools_within(SOON, &["fx__job"]);
-    // It takes this call as a task alone.
+    // The server accepts this call only as a task.
     within(SOON, "its tasks are used", || {
         let done = client.call("fx__job", json!({}));
         done.message.get("result").is_some() && !done.is_error() && stage.log.count("tasks/result") > 0
@@ -293,7 +293,7 @@ fn after_the_main_session_the_others_are_looked_at_and_opened_anew_only_where_th
         assert_eq!(echo(&mut client, "a"), "a", "{lost}");
         let pings = || stage.log.count("ping");
         assert_eq!(pings(), 0, "{lost}: there is no reason to look");
-        // The main session is the first. It is used for the list that changes.
+        // The main session is the first one; reading the changed list uses it.
         fs::write(&stage.forget, "1").unwrap();
         client.call("fx__mutate", json!({}));
         within(SOON, &format!("{lost}: the main session is opened anew"), || stage.opened(&json!({})) == 2);
@@ -302,7 +302,7 @@ fn after_the_main_session_the_others_are_looked_at_and_opened_anew_only_where_th
             assert_eq!(echo(&mut client, text), text, "{lost}");
             assert_eq!((pings(), stage.opened(&own)), (1, 1), "{lost}: it is looked at once and lives");
         }
-        // All that are open now, the client's among them.
+        // All sessions open now, the client's among them.
         let all = stage.log.count("initialize");
         fs::write(&stage.forget, (1..=all).map(|n| n.to_string()).collect::<Vec<_>>().join(" ")).unwrap();
         let before = stage.opened(&json!({}));

@@ -1,5 +1,6 @@
-//! Servers and hosts that write their messages against the protocol: what has one reading is read
-//! so, and counted for servers. What cannot be read ends its request at once and is named.
+//! Tests of servers and hosts that write messages against the protocol. A message with one possible
+//! reading is read so, and counted for servers; an unreadable one ends its request at once and is
+//! named.
 
 use std::time::Duration;
 
@@ -14,10 +15,10 @@ use crate::stage::old_client::OldClient;
 use crate::stage::process::{eventually, said, within};
 use crate::stage::upstream::{Fake, Listening};
 
-/// Far less than the time of a call or of a start.
+/// Far less than the time limit of a call or a start.
 const SOON: Duration = Duration::from_secs(20);
 
-/// A server of each era on each transport, over HTTP with JSON and with event streams.
+/// Returns a server of each era on each transport, over HTTP with JSON and with event streams.
 fn everywhere() -> [Fake; 6] {
     let streams = Fake::http("legacy").with("--answers", "sse");
     [Fake::stdio("legacy"), Fake::stdio("modern"), Fake::http("legacy"), Fake::http("modern"), streams, Fake::sse()]
@@ -32,7 +33,7 @@ fn before(fake: &Fake) -> (Gateway, Option<Listening>) {
     (setup.url("fx", &server.url).start(), Some(server))
 }
 
-/// The lines of `headend status` about the messages of the server.
+/// Returns the message flaws of the server in `headend status`.
 fn flaws(gateway: &Gateway) -> String {
     status_of(gateway, "fx")["message-flaws"].to_string()
 }
@@ -161,7 +162,7 @@ fn an_answer_that_is_too_large_too_deep_or_of_no_request_is_named() {
     }
 }
 
-/// A tool, prompt or resource whose answer is that text.
+/// Returns a script in which a tool, a prompt and a resource answer with that text.
 fn script(text: &str) -> String {
     json!({"tools/call/echo": [text], "prompts/get": [text], "resources/read": [text]}).to_string()
 }

@@ -1,4 +1,4 @@
-//! The HTTP+SSE transport of 2024-11-05 on both sides.
+//! Tests of the HTTP+SSE transport of 2024-11-05 on both sides.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ use crate::stage::upstream::{Fake, Listening, Log};
 
 const SECOND_TOKEN: &str = "token-of-the-second-caller-0123456789";
 
-/// Another table for an upstream of that transport.
+/// Returns the table of an upstream with that transport.
 fn upstream(name: &str, url: &str, transport: &str) -> String {
     let headers = "headers = { X-Key = { env = \"KEY\" } }";
     // One stream for all clients, so that it can be counted.
     format!("[upstreams.{name}]\nurl = \"{url}\"\ntransport = \"{transport}\"\ninstance = \"shared\"\n{headers}\n")
 }
 
-/// A gateway before one fake of HTTP+SSE, and the fake's input.
+/// Starts a gateway in front of a fake HTTP+SSE server, and returns the fake's log.
 fn before(fake: Fake, more: &str) -> (Gateway, Listening, Log) {
     let setup = Setup::new().env("KEY", "abc");
     let log = Log::new(&setup.world.path("work"), "old");
@@ -165,7 +165,7 @@ fn a_url_that_speaks_neither_transport_is_told_with_both_reasons() {
     gateway.stderr.wait_for(Duration::from_secs(60), told).expect("the log names both");
 }
 
-/// A gateway that serves the old transport, before one modern upstream.
+/// Starts a gateway that serves HTTP+SSE, in front of one modern upstream.
 fn serving(server: &str) -> (Gateway, Log) {
     let setup = Setup::new();
     let log = Log::new(&setup.world.path("work"), "fx");
@@ -194,13 +194,13 @@ fn an_old_client_uses_a_modern_server() {
         assert_eq!(notice["params"], json!({"progressToken": 9, "progress": step, "total": 2}), "{notice}");
     }
     assert_eq!(client.message()["result"]["content"][0]["text"], "done");
-    // Two lines of JSON are one message still.
+    // JSON over two lines is one message.
     let text = "{\"jsonrpc\":\"2.0\",\n\"id\":\"two lines\",\"method\":\"ping\"}";
     assert_eq!(ask(gateway.address, gateway.token().as_deref(), "POST", &client.endpoint, text).0, 202);
     assert_eq!(client.message()["id"], "two lines");
     // List changes come without a request.
     client.send("tools/call", json!({"name": "fx__mutate", "arguments": {}}));
-    // The change may be known before the call's answer has passed.
+    // The change may arrive before the call's answer.
     let told = [client.message(), client.message()];
     assert!(told.iter().any(|message| message["id"] == client.next_id), "{told:?}");
     assert!(told.iter().any(|message| message["method"] == "notifications/tools/list_changed"), "{told:?}");
@@ -250,7 +250,8 @@ fn the_old_transport_refuses_what_the_endpoint_refuses() {
     let mut conn = Conn::open(address).unwrap();
     conn.send(&http::request("GET", "/sse", &foreign, b"")).unwrap();
     assert_eq!(conn.head().unwrap().status, 403, "a page elsewhere");
-    // Another caller's session looks unknown, and neither kind of session works for the other.
+    // Another caller's session looks unknown, and the sessions of one transport do not work on the
+    // other.
     let unknown = ask(address, Some(SECOND_TOKEN), "POST", "/messages?sessionId=none", &list);
     assert_eq!(unknown.0, 404);
     assert_eq!(ask(address, Some(SECOND_TOKEN), "POST", own, &list), unknown);

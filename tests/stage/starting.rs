@@ -1,4 +1,4 @@
-//! Calls of tools of a server that starts for the first time.
+//! Tests of calls of tools whose server starts for the first time.
 
 use std::time::Duration;
 

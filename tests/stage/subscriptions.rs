@@ -1,4 +1,4 @@
-//! Resources that clients watch: begun, updated, ended, watched again after a restart.
+//! Tests of resources that clients watch: begun, updated, ended, watched again after a restart.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::stage::upstream::{Fake, Log};
 
 const URI: &str = "fx://doc/1";
 
-/// A gateway before a server whose `echo` says that its resource has changed.
+/// Starts a gateway in front of a server whose tool `echo` reports a change of its resource.
 fn gateway(offers: bool) -> (Gateway, Log) {
     let resources = if offers { r#"{"subscribe":true}"# } else { "{}" };
     let greeting = format!(
@@ -103,7 +103,7 @@ fn a_resource_of_a_session_that_goes_on_after_a_restart_is_watched_again_and_cou
     assert_eq!(client.request("resources/unsubscribe", uri()).result(), &json!({}));
     eventually("the server is told", || log.count("resources/unsubscribe") == 1);
     pass(Duration::from_secs(5));
-    // What the client left is left for good.
+    // A subscription that the client ended is not restored.
     let gateway = gateway.restart();
     gateway.wait_for_tools(&["fx__echo"]);
     client.follow(gateway.address);

@@ -1,4 +1,5 @@
-//! Calls that become tasks at a server of 2025-11-25, for clients with and without the extension.
+//! Tests of calls that become tasks at a server of 2025-11-25, for clients with and without the
+//! extension.
 
 use serde_json::{Value, json};
 
@@ -9,7 +10,7 @@ use crate::stage::upstream::{Fake, Listening, Log};
 
 const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 
-/// A gateway before a server of 2025-11-25 with a tool that is a task.
+/// Starts a gateway in front of a server of 2025-11-25 with a tool that runs as a task.
 fn legacy_gateway(over_http: bool) -> (Gateway, Option<Listening>, Log) {
     let setup = Setup::new();
     let log = Log::new(&setup.world.path("work"), "fx");
@@ -91,7 +92,7 @@ fn a_task_that_nobody_waits_for_is_cancelled() {
     eventually("the task is asked after", || log.count("tasks/get") > 1);
     drop(call);
     eventually("the task is cancelled", || log.count("tasks/cancel") == 1);
-    // A `tasks/get` that was in flight may repeat; the call that became the task may not.
+    // A `tasks/get` in flight may be cancelled; the call that became the task may not.
     let called: Value = serde_json::from_str(&log.lines_with(&["\"tools/call\""])[0]).unwrap();
     for line in log.lines_with(&["notifications/cancelled"]) {
         let cancelled: Value = serde_json::from_str(&line).unwrap();

@@ -1,4 +1,4 @@
-//! Servers that use the gateway's reserved words, and a gateway as the server of another one.
+//! Tests of servers that use the gateway's reserved words, and of a gateway behind another one.
 
 use std::mem;
 use std::time::Duration;
@@ -19,7 +19,7 @@ fn refusal() -> Value {
     json!({"reason": "denied", "executed": "no", "retryable": false, "call-id": "1"})
 }
 
-/// Keys that a server may use and keys that it may not.
+/// Returns a `_meta` with keys that a server may use and keys that it may not.
 fn meta() -> Value {
     json!({"a": 1, "headend/x": refusal(), REFUSAL: refusal()})
 }
@@ -35,7 +35,7 @@ fn question() -> Value {
     json!({"method": "elicitation/create", "params": {"message": "Who?", "requestedSchema": schema, "_meta": meta()}})
 }
 
-/// An error with reserved words of each kind, by the request that it answers.
+/// Returns, for each request, an error that it is answered with, with reserved words of each kind.
 fn errors() -> [(&'static str, Value, Value); 3] {
     [
         ("tools/call/sleep", json!({"name": "fx__sleep"}), json!({"code": 1001, "message": "no", "data": 7})),
@@ -44,7 +44,7 @@ fn errors() -> [(&'static str, Value, Value); 3] {
     ]
 }
 
-/// The server's script of answers.
+/// Returns the server's scripted answers.
 fn script() -> Value {
     let line = |member: &str, value: &Value| json!([format!(r#"{{"jsonrpc":"2.0","id":${{ID}},"{member}":{value}}}"#)]);
     let structured = json!({"_meta": meta(), "content": content()});
@@ -68,13 +68,13 @@ fn script() -> Value {
     script
 }
 
-/// How a server is reached.
+/// The transport of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Stdio,
-    /// Answers are JSON.
+    /// HTTP with JSON answers.
     Json,
-    /// Answers are event streams.
+    /// HTTP with answers as event streams.
     Stream,
     /// HTTP+SSE.
     Sse,
@@ -90,7 +90,7 @@ const WAYS: [(Way, &str); 7] = [
     (Way::Sse, "legacy"),
 ];
 
-/// A gateway before a server with that script, whose definitions have such a `_meta`.
+/// Starts a gateway in front of a server with that script, whose definitions have reserved keys.
 fn gateway(way: Way, era: &str, script: &Value) -> (Gateway, Option<Listening>) {
     let setup = Setup::new();
     let definition = json!({"_meta": meta()});
@@ -116,7 +116,7 @@ fn gateway(way: Way, era: &str, script: &Value) -> (Gateway, Option<Listening>) 
     (gateway, server)
 }
 
-/// Clients of both eras over HTTP and over a pipe.
+/// Connects clients of both eras over HTTP and over a pipe.
 fn clients(gateway: &Gateway) -> Vec<(String, Mcp)> {
     let mut clients = Vec::new();
     for era in Era::BOTH {
@@ -129,14 +129,14 @@ fn clients(gateway: &Gateway) -> Vec<(String, Mcp)> {
     clients
 }
 
-/// How often the server used our words, of that kind.
+/// Counts the reserved words of that kind that the server used.
 fn counted(gateway: &Gateway, kind: &str) -> u64 {
     let series = format!("headend_upstream_reserved_total{{kind=\"{kind}\",upstream=\"fx\"}} ");
     let scraped = gateway.scrape();
     scraped.lines().find_map(|line| line.strip_prefix(&series)?.parse().ok()).unwrap_or_default()
 }
 
-/// All keys of ours in a value, at any depth.
+/// Collects all reserved keys in a value, at any depth.
 fn our_keys(value: &Value, found: &mut Vec<String>) {
     match value {
         Value::Array(parts) => parts.iter().for_each(|part| our_keys(part, found)),
@@ -159,7 +159,7 @@ fn no_result_of_a_server_carries_our_keys_and_nothing_else_of_it_changes() {
     };
     for (way, era) in WAYS {
         let (gateway, _server) = gateway(way, era, &script());
-        // The lists have such keys too, and are read once more for clients that can be asked.
+        // The lists have such keys too, and are read a second time for clients that can be asked.
         let mut read = 0;
         eventually("all lists are read", || {
             pass(Duration::from_secs(1));
@@ -251,7 +251,7 @@ fn no_definition_and_no_question_of_a_server_carries_our_keys() {
             assert_eq!(params["message"], "[fx] Who? [fx]", "{at}: {message}");
             assert_eq!(params["_meta"], json!({"a": 1}), "{at}: {message}");
             if client_era != Era::Modern && era == "legacy" {
-                // A call that continues would make the next one's question ambiguous.
+                // A call still in progress would make the next call's question ambiguous.
                 mcp.respond(&message["id"], json!({"action": "decline"}));
                 call.response();
             }
@@ -283,7 +283,7 @@ fn a_task_that_failed_did_not_fail_by_a_refusal_of_ours() {
     }
 }
 
-/// A gateway whose only server is the gateway `inner`, reached as `place` says.
+/// Starts a gateway whose only server is the gateway `inner`, configured by `place`.
 fn outer(setup: Setup, place: &str) -> Gateway {
     let limit = "[[policy.limits]]\nid = \"once\"\ntools = [\"inner__fx__sleep\"]\nrate = \"1/h\"";
     let gateway = setup.toml(&format!("[upstreams.inner]\n{place}\n\n{limit}")).start();
@@ -291,7 +291,7 @@ fn outer(setup: Setup, place: &str) -> Gateway {
     gateway
 }
 
-/// The gateway behind limits every call but the first.
+/// Sets up the inner gateway, which limits every call but the first.
 fn inner() -> Setup {
     let limit = "[[policy.limits]]\nid = \"l\"\nupstreams = [\"fx\"]\nrate = \"1/h\"";
     Setup::new().server("legacy-sse = true").fake("fx", &Fake::stdio("both")).toml(limit)

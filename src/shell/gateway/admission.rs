@@ -1,11 +1,12 @@
-//! Admission: how often a caller may ask, what it may hold at once, and how many calls of all callers run or wait. Every face
-//! asks here before it hands a request to the service.
+//! Admits requests: how often a caller may ask, what it may hold at once, and how many calls of all
+//! callers run or wait. Every client-facing endpoint asks here before it hands a request to the
+//! service.
 //!
 //! Each request of a caller other than our own user takes from `caller-rate`; over HTTP so does
 //! each POST, before its body is read, and each GET and DELETE of a session. A batch takes one for
 //! each request in it, and is admitted as a whole or not at all. A refusal is 429 over HTTP, and
 //! elsewhere an error that says when to try again. Each stream of a caller, and each subscription
-//! on lines, takes from `streams-per-caller`. Callers share the places for calls fairly
+//! on lines, takes from `streams-per-caller`. Callers share the slots for calls fairly
 //! (`base::fair_slots`).
 
 use std::sync::Arc;
@@ -23,29 +24,29 @@ use crate::engine::failure::{Executed, Failure, Reason};
 use crate::gateway::quota::{Quota, QuotaLimits};
 use crate::policy::{Caller, CallerLimiter};
 
-/// Calls that may wait for a person at once.
+/// Most calls that may wait at once while their client is asked.
 const MAX_ASKING: usize = 1024;
 
-/// The rates and shares of all callers, and the places that all calls share. The local user has no
-/// rate and no share, and takes its turn with the other callers.
+/// The rates and quotas of all callers, and the slots that all calls share. The local user has no
+/// rate and no quota, and takes its turn with the other callers.
 #[derive(Debug)]
 pub struct Admission {
     rate: ArcSwapOption<CallerLimiter>,
     pub quota: Quota,
     in_flight: FairSlots,
-    /// In milliseconds.
+    /// Longest wait for a slot, in milliseconds.
     queue_time: AtomicU64,
     asking: Arc<Semaphore>,
 }
 
-/// A call's place among all calls in flight, or its place in the queue for one.
+/// A call's slot among all running calls, or its position in the queue for one.
 #[derive(Debug)]
 pub enum InFlight {
     Running(FairSlot),
     Queued(Box<QueuedCall>),
 }
 
-/// A caller has used up its requests.
+/// The error of a caller that has used up its rate.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("too many requests; try again in {} s", self.seconds())]
 pub struct OverRate {
@@ -53,7 +54,7 @@ pub struct OverRate {
 }
 
 impl OverRate {
-    /// When the caller may come again, in whole seconds as `Retry-After` has them.
+    /// Returns the time until the caller may ask again, in whole seconds as in `Retry-After`.
     pub fn seconds(self) -> u64 {
         self.wait.as_secs() + 1
     }
@@ -70,7 +71,7 @@ impl Admission {
         }
     }
 
-    /// Puts other limits in force. A rate that stays the same stays as far used up as it is.
+    /// Puts new limits in force. A rate that is unchanged is not refilled.
     pub fn set_limits(&self, old: &Limits, new: &Limits) {
         if (old.caller_rate, old.caller_burst) != (new.caller_rate, new.caller_burst) {
             self.rate.store(rate(new));
@@ -81,7 +82,7 @@ impl Admission {
         self.queue_time.store(clock::millis(new.queue_timeout), Ordering::Relaxed);
     }
 
-    /// Takes so many requests from a caller's rate, all or none. A batch takes one for each request in it.
+    /// Takes a number of requests from a caller's rate, all or none.
     ///
     /// # Errors
     /// [`OverRate`]: nothing was taken.
@@ -95,19 +96,19 @@ impl Admission {
         rate.take(caller.key(), requests, clock::uptime()).map_err(|wait| OverRate { wait })
     }
 
-    /// Whether every place for a call is taken, and the queue before them has no room for this
-    /// caller. `is_shared`: there can be several callers.
+    /// Whether all slots for calls are taken and the queue has no room for this caller.
+    /// `is_shared`: there can be several callers.
     pub fn is_full(&self, caller: &CallerNumber, is_shared: bool) -> bool {
         self.in_flight.is_full(caller, is_shared)
     }
 
-    /// How many calls wait for a place.
+    /// Returns the number of calls that wait for a slot.
     pub fn waiting(&self) -> usize {
         self.in_flight.waiting()
     }
 
-    /// Takes a place among all calls, or one in the queue; `None` if the queue has no room for this
-    /// caller.
+    /// Takes a slot among all running calls, or a position in the queue; `None` if the queue has no
+    /// room for this caller.
     pub fn enter(&self, caller: &CallerNumber, is_shared: bool) -> Option<InFlight> {
         if let Some(slot) = self.in_flight.try_take(caller) {
             return Some(InFlight::Running(slot));
@@ -115,11 +116,11 @@ impl Admission {
         self.in_flight.queue(caller, is_shared).map(|queued| InFlight::Queued(Box::new(queued)))
     }
 
-    /// Waits for a place among all calls: `longest` while another caller has more of them.
-    /// Cancel-safe.
+    /// Waits for a slot among all running calls, for `longest` while another caller has more slots,
+    /// otherwise for the queue time. Cancel-safe.
     ///
     /// # Errors
-    /// [`Reason::Busy`]: it took too long.
+    /// [`Reason::Busy`]: the wait was too long.
     pub async fn wait(&self, queued: &mut QueuedCall, longest: Duration) -> Result<InFlight, Failure> {
         let queue_time = Duration::from_millis(self.queue_time.load(Ordering::Relaxed));
         queued.wait(queue_time, longest).await.map(InFlight::Running).ok_or_else(|| {
@@ -128,7 +129,7 @@ impl Admission {
         })
     }
 
-    /// A place among all calls that wait for a person.
+    /// Takes a slot for a call that waits while its client is asked; `None` if all are taken.
     pub fn ask(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.asking).try_acquire_owned().ok()
     }

@@ -1,4 +1,4 @@
-//! Answers of requests that got as far as the service: their room, their labels, the refusals of calls.
+//! Answers to requests: labels of a call for metrics and logs, and the wording of refusals.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use crate::telemetry::metrics::MethodLabel;
 use crate::wire::code;
 use crate::wire::raw::{RawJson, RawObject};
 
-/// The call's names in metrics, logs and refusals.
+/// A call's method, number and arrival, for metrics, logs and refusals.
 #[derive(Clone, Copy, Debug)]
 pub struct CallLabels {
     pub method: Method,
@@ -20,7 +20,8 @@ pub struct CallLabels {
     pub arrived: Instant,
 }
 
-/// The answer of a call that the gateway refused.
+/// Returns the answer for a call that the gateway refused: a tool result for a tool call, else an
+/// error.
 pub fn refused(failure: &Failure, labels: &CallLabels, revision: Revision) -> Answer {
     if labels.method == Method::ToolsCall {
         Answer::ok(failure.tool_result(labels.call, revision))
@@ -29,7 +30,8 @@ pub fn refused(failure: &Failure, labels: &CallLabels, revision: Revision) -> An
     }
 }
 
-/// Unknown and hidden look the same.
+/// Returns the answer for a request that names no item the client can see; unknown and hidden items
+/// look the same.
 pub fn unroutable(error: &RouteError, params: &RawObject, revision: Revision) -> Answer {
     if !matches!(error, RouteError::UnknownResource(_)) {
         return Answer::error(code::INVALID_PARAMS, &error.to_string(), None);
@@ -39,12 +41,13 @@ pub fn unroutable(error: &RouteError, params: &RawObject, revision: Revision) ->
     Answer::error(revision.features().resource_not_found, &error.to_string(), Some(&data))
 }
 
-/// Clients were told that completions exist, so an upstream without them completes to nothing.
+/// Returns an empty completion: completions are declared to clients even if this upstream has none.
 pub(super) fn no_completions(revision: Revision) -> RawJson {
     let head = revision.features().result_head;
     RawJson::trusted(format!(r#"{{{head}"completion":{{"values":[],"total":0,"hasMore":false}}}}"#))
 }
 
+/// Returns the metrics label of a method.
 #[expect(clippy::wildcard_enum_match_arm, reason = "only calls are counted by method")]
 pub(super) fn label(method: Method) -> MethodLabel {
     match method {

@@ -1,4 +1,5 @@
-//! A permitted call on its way: slot, upstream, progress, deadline, exactly one answer.
+//! Runs a permitted call from its permit to exactly one answer: slot, session, progress, questions,
+//! deadline.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -52,26 +53,26 @@ use self::queued::{CallRequest, QueuedCall};
 use self::running::RunningCall;
 use self::state::{AskingCall, CallState};
 
-/// Why a question is taken back whose time is over.
+/// Reason given when a question is withdrawn because its time is over.
 const LATE: &str = "no answer in time";
 
-/// One call. Dropping it before the answer cancels it upstream.
+/// A permitted call. Dropping it before the answer cancels it upstream.
 pub struct Call {
     context: CallContext,
     state: CallState,
-    /// The server ended before reading the call, which was sent once more. It is not sent a third
-    /// time.
+    /// True once the call was sent a second time because the server ended before reading it. It is
+    /// not sent a third time.
     is_retried: bool,
     progress: Option<Progress>,
     place: InFlight,
     _share: Place,
-    /// Questions that a legacy client has before it.
+    /// Questions that are open at a legacy client.
     on_stream: OnStream<PendingRequest>,
-    /// Withdrawals of questions, for a legacy client before anything else.
+    /// Withdrawals of questions, to be sent before any other event.
     closing: Vec<Bytes>,
 }
 
-/// The next thing that happens to a running call.
+/// The next event of a running call.
 enum CallSignal {
     Event(ExchangeEvent),
     Answered(Shown<PendingRequest>, Option<ClientAnswer>),
@@ -116,8 +117,8 @@ impl Call {
         }
     }
 
-    /// The next thing for the client. Cancel-safe once the call runs; before that a cancelled wait
-    /// sends nothing.
+    /// Waits for the next event for the client, sending the call first. Cancel-safe once the call
+    /// runs; a wait cancelled before that sends nothing.
     pub async fn next(&mut self) -> ClientEvent {
         loop {
             if let Some(event) = self.parting_event() {
@@ -133,7 +134,7 @@ impl Call {
                 },
                 CallState::Running(_) => self.listen().await,
                 CallState::Asking(_) => Box::pin(self.talk()).await,
-                // After its answer a call has no more events.
+                // A call has no events after its answer.
                 CallState::Parting(_) | CallState::Ended => std::future::pending().await,
             };
             match event {
@@ -148,7 +149,7 @@ impl Call {
         }
     }
 
-    /// Withdrawals of questions, then the answer of a call that ended with open ones.
+    /// Returns the next withdrawal, then the answer of a call that ended with open questions.
     fn parting_event(&mut self) -> Option<ClientEvent> {
         if let Some(withdrawal) = self.closing.pop() {
             return Some(ClientEvent::Notice(withdrawal));
@@ -159,11 +160,11 @@ impl Call {
         Some(ClientEvent::Done(answer))
     }
 
-    /// The next thing from upstream; `None` when the call goes on in another state.
+    /// Waits for the next event from upstream; `None` when the call continues in another state.
     async fn listen(&mut self) -> Option<ClientEvent> {
         while let CallState::Running(running) = &mut self.state {
             let due = running.gathered.due();
-            // A person may take longer than a server.
+            // No deadline while a question is open: a person may take longer than a server.
             let until = due.or_else(|| self.on_stream.is_empty().then(|| running.deadline.at()));
             let signal = tokio::select! {
                 biased;
@@ -193,7 +194,7 @@ impl Call {
                     running.deadline.progressed(clock::now());
                     None
                 }
-                // Only streams that were asked for as a whole have these.
+                // Only streams that were requested as a whole have these.
                 CallSignal::Event(ExchangeEvent::Notice(_)) => None,
                 CallSignal::Event(ExchangeEvent::Done(outcome)) => {
                     return if self.send_again() { None } else { self.ended(outcome) };
@@ -221,7 +222,8 @@ impl Call {
         None
     }
 
-    /// A legacy server wants to know something of the client.
+    /// Handles a legacy server's question: asks a legacy client on its stream, gathers it for a
+    /// modern client and parks the call, declines it in the person's name, or refuses it.
     fn asked(&mut self, request: ServerRequest) -> Option<ClientEvent> {
         let (id, method) = (request.id.clone(), request.method.clone());
         let question = |request| Question { key: id.clone(), request };
@@ -245,7 +247,7 @@ impl Call {
                 running.gathered.add(question(judged), clock::now());
                 true
             }
-            // The parked call brings its question back as `Exchange::Held`.
+            // The parked call repeats its question through `Exchange::Held`.
             (Some(_), Ok(_)) => return self.park(request, &id, &method),
             (Some(_), Err(_)) | (None, _) => false,
         };
@@ -255,7 +257,8 @@ impl Call {
         None
     }
 
-    /// Has the call kept elsewhere, so that it outlives this request.
+    /// Parks the call, so that it outlives this request. The server's question is refused if too
+    /// many calls are parked.
     fn park(&mut self, question: ServerRequest, id: &RawJson, method: &str) -> Option<ClientEvent> {
         let context = &self.context;
         self.state.advance(|state| {
@@ -275,7 +278,7 @@ impl Call {
         None
     }
 
-    /// Ends this request with the questions that have gathered; the call stays parked.
+    /// Ends this request with the gathered questions; the call stays parked.
     fn inquire(&mut self) -> Option<ClientEvent> {
         let (CallState::Running(RunningCall { exchange: Exchange::Held(held), gathered, .. }), Some(input)) =
             (&self.state, &self.context.input)
@@ -297,8 +300,8 @@ impl Call {
         Some(ClientEvent::Done(self.context.counted(Answer::ok(result))))
     }
 
-    /// Asks a legacy client the next question of a modern server. `None` when the call can go on
-    /// upstream.
+    /// Asks a legacy client the next question of a modern server and waits for the answer to the
+    /// one before. `None` when the call continues upstream.
     async fn talk(&mut self) -> Option<ClientEvent> {
         let CallState::Asking(asking) = &mut self.state else { return None };
         if !self.on_stream.is_empty() {
@@ -314,7 +317,7 @@ impl Call {
             }
         }
         let Some(question) = asking.round.next_question() else {
-            // The server's time has not begun.
+            // Resets the time of questions: the server's time has not begun.
             self.on_stream.settled(clock::now());
             self.state.advance(|state| {
                 let CallState::Asking(AskingCall { round, request }) = state else { return state };
@@ -330,6 +333,7 @@ impl Call {
         }
     }
 
+    /// Fails the call because its server's questions could not be answered.
     fn unfinished(&mut self, why: &str) -> ClientEvent {
         let text = format!("The call was not finished: {why}.");
         self.fail(&Failure::new(Reason::UpstreamProtocol, Executed::Unknown, text))
@@ -341,7 +345,8 @@ impl Call {
         running.request.take()
     }
 
-    /// Starts to ask a legacy client.
+    /// Starts a round of questions to a legacy client, from a modern server's `input_required`
+    /// result.
     fn begin_round(&mut self, raw: &RawJson) -> Result<(), InputError> {
         let request = self.take_request().ok_or(InputError::NotOffered)?;
         let input = self.context.input.as_mut().ok_or(InputError::NotOffered)?;
@@ -356,7 +361,8 @@ impl Call {
         Ok(())
     }
 
-    /// Passes a request for input on, bound to this caller and this call.
+    /// Passes a modern server's `input_required` result on: to a modern client with a state sealed
+    /// for this caller and call, to a legacy client as questions.
     fn ask(&mut self, raw: &RawJson) -> Option<ClientEvent> {
         let context = &self.context;
         if context.input.as_ref().is_some_and(|input| input.client_requests.is_some()) {
@@ -384,14 +390,14 @@ impl Call {
         }
     }
 
-    /// The server asked for input that it must not ask for.
+    /// Fails the call because its server asked for input that it may not ask for; counts the fault.
     fn misasked(&mut self, why: InputError) -> ClientEvent {
         self.context.handle.metrics.fault(Fault::UnexpectedResultType);
         self.fail(&Failure::new(Reason::UpstreamProtocol, Executed::Unknown, why.to_string()))
     }
 }
 
-/// A name for a page that its server gave none.
+/// Returns a random id for a page whose server gave none.
 fn page_id() -> String {
     data_encoding::HEXLOWER.encode(&clock::random::<16>())
 }

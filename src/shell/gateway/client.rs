@@ -1,4 +1,4 @@
-//! One client: its caller, profile, revision and capabilities, on any transport.
+//! The client of a request, on any transport: its caller, profile, revision and capabilities.
 
 use std::sync::Arc;
 
@@ -21,50 +21,53 @@ use crate::upstream::session_news::ClientTag;
 use crate::wire::digest::Digest;
 use crate::wire::raw::RawJson;
 
-/// The session of all clients that have none. What is allowed for it lasts as long as a session may, at most.
+/// Session number shared by all clients without a session. A session grant for it lasts as long as
+/// a session may, at most.
 pub const STATELESS: u64 = 0;
 
-/// Who asks, and how its answers must look.
+/// A client: its identity, the form of its answers, and how it can be asked.
 #[derive(Clone, Debug)]
 pub struct ClientContext {
     pub caller: Caller,
     pub access: Arc<Access>,
     pub profile: Option<Arc<str>>,
     pub revision: Revision,
-    /// Its calls may be held open while they wait for a person.
+    /// True if its calls may be held open while they wait for a person.
     pub can_wait: bool,
-    /// The kinds of input that the client offers.
+    /// Kinds of input that the client offers.
     pub offered: Kinds,
-    /// It is on this machine: an address on loopback is the same place to it.
+    /// True if the client runs on this machine, so that an address on loopback is the same place to
+    /// it.
     pub is_here: bool,
-    /// How a legacy client is asked, where it can be.
+    /// Questions to a legacy client; `None` if it can be asked nothing.
     pub client_requests: Option<Arc<ClientRequests>>,
     /// The log level of a legacy session.
     pub log: Option<Arc<LogSwitch>>,
-    /// What a legacy client watches.
+    /// Resource subscriptions of a legacy client.
     pub watched: Option<Arc<Subscriptions>>,
-    /// Number of the connection, on which a client without a session is told from others; unique
-    /// within this process with the numbers of sessions and pipes.
+    /// Number of the connection, which identifies a client without a session; unique in this
+    /// process among the numbers of connections, sessions and pipes.
     pub connection: u64,
-    /// Below the caller: the session or the pipe.
+    /// The session or pipe of the client, which tells it from other clients of its caller.
     pub tag: Option<Arc<ClientTag>>,
-    /// Fires when its input has ended: it answers no question any more, and nobody is told that its
-    /// calls are held.
+    /// Fires when the client's input has ended: it answers no question any more and is told nothing
+    /// about its held calls.
     pub input_over: Option<CancellationToken>,
-    /// A session that a restart does not end.
+    /// The stored session, if a restart does not end it.
     pub kept: Option<Arc<KeptSession>>,
-    /// The name that a legacy client gave itself. A session of before a restart has none; a modern client says it in each request
-    /// (`Meta::client_name`).
+    /// The name that a legacy client gave in `initialize`. A session from before a restart has
+    /// none; a modern client gives its name in each request (`Meta::client_name`).
     pub name: Option<ClientName>,
 }
 
 impl ClientContext {
-    /// Waits until the client's input has ended; for ever where it cannot end by itself.
+    /// Waits until the client's input has ended; for ever if it cannot end on its own.
     pub async fn input_over(&self) {
         or_never(self.input_over.as_ref().map(CancellationToken::cancelled)).await;
     }
 
-    /// A client of which nothing else is known yet: it can be asked nothing, watches nothing and has no session.
+    /// Makes a client of which nothing else is known yet: it can be asked nothing, watches nothing
+    /// and has no session.
     pub fn new(caller: Caller, access: Arc<Access>, profile: Option<Arc<str>>, revision: Revision) -> Self {
         Self {
             caller,
@@ -85,16 +88,18 @@ impl ClientContext {
         }
     }
 
-    /// The same once it has said `initialize` with these capabilities and this name.
+    /// Adds what a legacy client said in `initialize`: its capabilities and its name.
     pub fn initialized(self, capabilities: Option<&RawJson>, name: Option<ClientName>) -> Self {
         Self { name, ..self.asked_by(ClientRequests::new(capabilities)) }
     }
 
-    /// The same once it is back after a restart of the gateway. It may still answer what it was asked before.
+    /// Restores a legacy client after a restart of the gateway. Its new questions have ids that an
+    /// answer to an earlier process cannot match.
     pub fn revived(self, capabilities: Option<&RawJson>) -> Self {
         self.asked_by(ClientRequests::anew(capabilities))
     }
 
+    /// Sets the questions to a legacy client, with a fresh log level and no subscriptions.
     fn asked_by(self, client_requests: Option<Arc<ClientRequests>>) -> Self {
         Self {
             offered: client_requests.as_ref().map(|asked| asked.offered).unwrap_or_default(),
@@ -105,34 +110,36 @@ impl ClientContext {
         }
     }
 
-    /// The number of its session or pipe.
+    /// Returns the number of the client's session or pipe, [`STATELESS`] without one.
     pub fn session(&self) -> u64 {
         self.tag.as_ref().map_or(STATELESS, |tag| tag.number())
     }
 
-    /// The number of its session or pipe, or of its connection where it has none.
+    /// Returns the number of the client's session or pipe, or of its connection without one.
     pub fn connection(&self) -> u64 {
         self.tag.as_ref().map_or(self.connection, |tag| tag.number())
     }
 
-    /// What the client does with an item of the catalog, without arguments.
+    /// Makes the policy's action for an item of the catalog, without arguments.
     pub fn action(&self, entry: &Entry, kind: Kind, launch: Digest) -> Action {
         Action::on(entry, kind, launch, self.caller.clone(), self.profile.clone(), self.session())
     }
 
-    /// The client as its states hold it.
+    /// Returns the credential kind, revision and capabilities to which the client's sealed states
+    /// are bound.
     pub fn carrier(&self) -> Carrier {
         let (revision, capabilities) = (self.revision, self.offered.bits());
         Carrier { kind: self.access.credential().kind(), revision, capabilities }
     }
 
+    /// Returns the client as the viewer of a catalog.
     pub fn viewer(&self) -> Viewer<'_> {
         let kind = self.access.credential().kind();
         Viewer { caller: &self.caller, kind, revision: self.revision, offered: self.offered }
     }
 }
 
-/// The view of a client, for those that watch it for changes.
+/// Returns the client's view of a snapshot; `None` if its profile is gone.
 pub fn view_of(snapshot: &Snapshot, client: &ClientContext) -> Option<Arc<View>> {
     snapshot.view(client.profile.as_deref()).cloned()
 }

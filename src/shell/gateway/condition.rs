@@ -1,4 +1,5 @@
-//! What does not work at the moment, for `status`, `/readyz` and the metrics, and whether any call does.
+//! Reports what does not work now, for `status`, `/readyz` and the metrics, and whether it stops
+//! calls.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,24 +12,24 @@ use crate::telemetry::metrics::Shortage;
 use crate::telemetry::upstream_state::UpstreamState;
 use crate::upstream::handle::Handle;
 
-/// Upstreams that are named; the others are counted.
+/// Most upstreams that a condition names; the rest are counted.
 const NAMED: usize = 10;
-/// Time after which an upstream that starts again counts as not available.
+/// Time after which a restarting upstream counts as not available.
 const SLOW_RESTART: Duration = Duration::from_secs(10);
 
-/// Something that does not work.
+/// A part of the gateway that does not work now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
     /// One of [`Condition::REASONS`].
     pub reason: &'static str,
     /// A sentence for the operator.
     pub text: String,
-    /// No call works while it lasts, whatever the policy allows.
+    /// True if no call works while it lasts, under any policy.
     pub stops_calls: bool,
 }
 
 impl Condition {
-    /// A closed set, for the metrics.
+    /// All reasons; a closed set, for the metrics.
     pub const REASONS: [&'static str; 6] = [AUDIT, STORE, CONFIGURATION, DESCRIPTORS, PLACES, UPSTREAMS];
 }
 
@@ -39,7 +40,7 @@ const DESCRIPTORS: &str = "descriptors";
 const PLACES: &str = "connections";
 pub const UPSTREAMS: &str = "upstreams";
 
-/// What does not work now; empty while everything does.
+/// Returns what does not work now; empty if everything works.
 pub fn conditions(service: &Service) -> Vec<Condition> {
     let snapshot = service.snapshots.load_full();
     let now = clock::uptime();
@@ -79,13 +80,14 @@ pub fn conditions(service: &Service) -> Vec<Condition> {
         .collect()
 }
 
-/// Whether an upstream is available. One that starts anew and takes long is not.
+/// Whether an upstream is available. A restart that takes long makes it unavailable; a first start
+/// does not.
 fn is_available(state: UpstreamState, restarts: u64, age: Duration) -> bool {
     let is_slow = state == UpstreamState::Starting && restarts > 0 && age >= SLOW_RESTART;
     state.is_working() && !is_slow
 }
 
-/// Upstreams without which calls fail.
+/// Returns the condition that names unavailable upstreams, if there are any.
 fn upstreams(handles: &[Arc<Handle>]) -> Option<Condition> {
     let is_available = |handle: &&Arc<Handle>| {
         is_available(handle.health.state(), handle.main.restarts.load(Ordering::Relaxed), handle.health.age())

@@ -1,4 +1,4 @@
-//! The clients that are connected now, by the names that they gave themselves, for `status`.
+//! The connected clients, by the names they gave themselves, for `status`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use parking_lot::Mutex;
 use crate::mcp::client_name::ClientName;
 use crate::policy::Caller;
 
-/// A caller, and the name of a client of it by its own word; `None` for one without a name.
+/// A client's caller, and the name that the client gave itself, if any.
 pub type Named = (Caller, Option<ClientName>);
 
-/// The clients on pipes and on HTTP connections of the modern era. There are never more than
-/// connections, which have a bound of their own. Clones are the same.
+/// The clients on pipes and on HTTP connections of the modern era. Bounded by the number of
+/// connections. Clones share one table.
 #[derive(Clone, Debug, Default)]
 pub struct ConnectedClients(Arc<Mutex<HashMap<u64, Named, RandomState>>>);
 
@@ -27,8 +27,7 @@ impl ConnectedClients {
         ConnectedClient { clients: self.clone(), number }
     }
 
-    /// Counts the clients and these `others` by their names and those of their callers, in that
-    /// order.
+    /// Counts the clients and `others` by caller and name, ordered by name and then caller.
     pub fn counted(&self, others: Vec<Named>) -> Vec<(String, String, usize)> {
         let mut counts: BTreeMap<(String, String), usize> = BTreeMap::new();
         for (caller, name) in self.0.lock().values().cloned().chain(others) {
@@ -39,7 +38,7 @@ impl ConnectedClients {
     }
 }
 
-/// The entry of one client, which ends when this is dropped.
+/// The entry of one connected client; removed on drop.
 #[derive(Debug)]
 pub struct ConnectedClient {
     clients: ConnectedClients,

@@ -1,4 +1,5 @@
-//! The decision about an action and its record: one place for both, whatever is decided and whoever asks.
+//! Decides an action and records the decision. Every decision about any request is made and
+//! recorded here.
 
 use std::sync::Arc;
 
@@ -14,23 +15,24 @@ use crate::store::audit::Recorded;
 use crate::store::leases::limited;
 use crate::wire::raw::RawJson;
 
-/// What a request has to do with an earlier one.
+/// How a request continues an earlier one, if it does.
 pub enum GoingOn {
     Anew,
-    /// It continues a call that was permitted: that permit is good for all its rounds. The use of the state that proves it has to
-    /// be on disk before; a parked call that is joined starts nothing and uses none.
+    /// The request continues a permitted call: its permit covers all rounds. Holds the use of the
+    /// sealed state that proves it, which has to be on disk first; `None` if the request joins a
+    /// parked call, which uses no state up.
     Permitted(Option<StateUse>),
-    /// It waited for our own question, or answers it.
+    /// The call waited for its approval, or this request brings the client's answer to it.
     Consent {
         prompt: PromptId,
         answer: Option<RawJson>,
     },
-    /// Its client was led to the page where its upstream's login is given, and says something about that or nothing.
+    /// The client was led to the page for its upstream's login, and may bring an answer about that.
     Login(Option<RawJson>),
 }
 
 impl GoingOn {
-    /// The prompt that the call has already.
+    /// Returns the approval that the call has already.
     pub const fn prompt(&self) -> Option<&PromptId> {
         match self {
             Self::Consent { prompt, .. } => Some(prompt),
@@ -38,8 +40,8 @@ impl GoingOn {
         }
     }
 
-    /// The client's answer about that approval, if it brings one; `None` where the request is not
-    /// about it.
+    /// Returns the client's answer about an approval: `None` if the request is not about it,
+    /// `Some(None)` if it brings no answer.
     pub(crate) fn consent_to(&self, approval: &PromptId) -> Option<Option<&RawJson>> {
         match self {
             Self::Consent { prompt, answer } if prompt == approval => Some(answer.as_ref()),
@@ -48,26 +50,26 @@ impl GoingOn {
     }
 }
 
-/// A permit, and the conditions on disk before it is used.
+/// A permit with what has to be on disk before it is used.
 pub struct GatedPermit {
     pub(crate) permit: Permit,
     pub(crate) gate: Option<Gate>,
 }
 
-/// Why there is no permit.
+/// The reason why an action got no permit.
 pub enum Refusal {
-    /// Answered like what does not exist.
+    /// Answered like an item that does not exist.
     Hidden,
     Told(Failure),
-    /// A person has to agree first.
+    /// A person has to approve first, with evidence of at least `need`.
     Ask {
         rule: Arc<str>,
         need: Evidence,
     },
 }
 
-/// A refusal, and its record. The answer to the client waits for the place of the record
-/// ([`Recorded::placed`]).
+/// A refusal and its record. The client's answer waits until the record has a place in the log's
+/// queue ([`Recorded::placed`]).
 pub struct RecordedRefusal {
     pub refusal: Refusal,
     pub recorded: Recorded,
@@ -78,7 +80,8 @@ impl Refusal {
         Self::Told(Failure::new(reason, Executed::No, text))
     }
 
-    /// What a client is told where nobody can be asked; `None` for what looks unknown.
+    /// Returns the failure to answer if the request cannot wait for an approval; `None` for a
+    /// hidden item.
     pub fn failure(self) -> Option<Failure> {
         match self {
             Self::Hidden => None,
@@ -92,8 +95,9 @@ impl Refusal {
 }
 
 impl Service {
-    /// Decides an action and writes the decision down. A permit comes with what has to be on disk before it is used. `call` is
-    /// the number of the call.
+    /// Decides an action, takes from its limits, and writes the decision to the log, the metrics
+    /// and the audit log. Returns the permit with what has to be on disk before it is used. `call`
+    /// is the number of the call.
     ///
     /// # Errors
     /// [`RecordedRefusal`].
@@ -119,7 +123,7 @@ impl Service {
         };
         let record = Record::new(action, &decision);
         let recorded = match (&decision, going_on) {
-            // Written down when the question was asked.
+            // Recorded when the approval was opened.
             (Decision::Ask { .. }, GoingOn::Consent { answer: Some(_), .. }) => Recorded::Accepted,
             _ => self.write_down(&record, Some(call)),
         };
@@ -134,7 +138,7 @@ impl Service {
                 return Ok(GatedPermit { permit, gate });
             }
             Decision::Deny { hidden: true, .. } => {
-                // An unknown item has no record to wait for, and takes as long.
+                // No wait for a record: an unknown item has none, and both must take equally long.
                 return Err(RecordedRefusal { refusal: Refusal::Hidden, recorded: Recorded::Accepted });
             }
             Decision::Deny { hidden: false, .. } => {
@@ -149,7 +153,7 @@ impl Service {
         Err(RecordedRefusal { refusal, recorded })
     }
 
-    /// Writes a decision down where all of them are: in the log, the metrics, the console's list and the audit log.
+    /// Writes a decision to the log, the metrics, the console's list and the audit log.
     pub fn write_down(&self, record: &Record<'_>, call: Option<u64>) -> Recorded {
         self.log_decision(record, call);
         self.metrics.decision(record.decision.into_str(), record.decision.rule());
@@ -161,7 +165,7 @@ impl Service {
 
     fn log_decision(&self, record: &Record<'_>, call: Option<u64>) {
         let Record { action, decision, why } = *record;
-        // The log line is the record of a gateway that keeps nothing.
+        // Without an audit log, the log line is the record, so it is written at info level.
         let is_record = !self.audit.is_kept();
         macro_rules! told {
             ($level:ident) => {

@@ -1,4 +1,5 @@
-//! Dry run: what would happen to a call, without a daemon or a server.
+//! Decides a call without a daemon or a server, from the configuration and the lists of the last
+//! run.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,36 +20,37 @@ use crate::store::directory::Store;
 use crate::store::pins::Pins;
 use crate::wire::raw::{RawJson, RawObject};
 
-/// A dry run of a call.
+/// The input of a dry run.
 #[derive(Debug)]
 pub struct DryRun<'a> {
     pub caller: &'a str,
     pub profile: Option<&'a str>,
     pub list: List,
-    /// The exposed or the canonical name.
+    /// The exposed or canonical name of the item.
     pub name: &'a str,
     pub arguments: Option<RawJson>,
-    /// How often to decide it, to measure the time.
+    /// Number of repetitions, to measure the time of a decision; zero for none.
     pub repeat: usize,
 }
 
-/// What became of it.
+/// The result of a dry run.
 #[derive(Debug)]
 pub struct Verdict {
     pub action: Action,
-    /// An earlier run has seen the item.
+    /// True if the item was listed in an earlier run.
     pub known: bool,
     pub decision: Decision,
-    /// All rules about the item, caller and view, in the order in which they count.
+    /// All rules about the item, caller and view, in order of precedence.
     pub rules: Vec<Considered>,
-    /// Median time of one decision, where several were made.
+    /// Median time of one decision, if it was measured.
     pub took: Option<Duration>,
 }
 
-/// Decides a call under a configuration; limits are taken for unused. `store` knows what the upstreams offered last.
+/// Decides a call under a configuration, with unused limits. `store` has the lists that the
+/// upstreams offered last.
 ///
 /// # Errors
-/// A sentence when there is no such profile or no such name.
+/// A sentence when there is no such profile or item.
 pub fn decide_once(config: &Config, store: Option<&Store>, dry_run: &DryRun<'_>) -> Result<Verdict, String> {
     let policy = Policy::build(&config.policy)
         .map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))?;
@@ -63,18 +65,18 @@ pub fn decide_once(config: &Config, store: Option<&Store>, dry_run: &DryRun<'_>)
     Ok(Verdict { action, known, decision, rules, took })
 }
 
-/// An item as its upstream offered it last.
+/// An item as its upstream listed it last.
 #[derive(Debug)]
 pub struct Offered {
     pub kind: Kind,
     pub upstream: Arc<str>,
     pub canonical: Arc<str>,
     pub facts: Facts,
-    /// The arguments that its definition names, where it names all of them.
+    /// Names of all arguments; `None` if the definition does not name all.
     pub arguments: Option<Vec<String>>,
 }
 
-/// The items that the upstreams of a configuration offered last, to look at rules without a call.
+/// Returns the items that the upstreams listed last, to check rules without a call.
 ///
 /// # Errors
 /// A sentence when the configuration's filters cannot be read.
@@ -91,7 +93,8 @@ pub fn offered(config: &Config, store: Option<&Store>) -> Result<Vec<Offered>, S
     Ok(catalog.entries().iter().filter(|entry| entry.list != List::Templates).map(offered).collect())
 }
 
-/// The arguments that a definition names; `None` where its schema says more than a list of them.
+/// Returns the names of a definition's arguments; `None` if its schema says more than a list of
+/// properties.
 fn arguments(entry: &Entry) -> Option<Vec<String>> {
     if entry.list == List::Prompts {
         let list = entry.definition.list("arguments").unwrap_or_default();
@@ -106,14 +109,14 @@ fn arguments(entry: &Entry) -> Option<Vec<String>> {
     Some(properties.into_keys().collect())
 }
 
-/// The inventories and pins of the last run.
+/// Reads the inventories and the pins' standings of the last run.
 fn remembered<'c>(config: &'c Config, store: Option<&Store>) -> (HashMap<&'c UpstreamName, Inventory>, Standings) {
     let inventories: HashMap<&UpstreamName, Inventory> = config
         .upstreams
         .iter()
         .filter_map(|upstream| Some((&upstream.name, store?.recall(&upstream.inventory_key())?.inventory)))
         .collect();
-    // Without the pins no tool is known, and no rule over claims allows anything.
+    // Without pins no tool counts as known, so no rule about claims allows anything.
     let pins = store.filter(|store| store.has_db()).and_then(|store| Pins::open(store.db().ok()?).ok());
     let known = inventories.iter().filter_map(|(name, inventory)| {
         Some((UpstreamName::clone(name), pins.as_ref()?.standings(name, inventory.items(List::Tools))))
@@ -122,7 +125,7 @@ fn remembered<'c>(config: &'c Config, store: Option<&Store>) -> (HashMap<&'c Ups
     (inventories, standings)
 }
 
-/// The median of so many runs, each timed in a batch that outweighs the clock.
+/// Returns the median time of one run, measured in batches that outweigh the clock's resolution.
 fn median_time(repeat: usize, run: &dyn Fn()) -> Duration {
     const BATCH: u32 = 64;
     let mut times: Vec<Duration> = (0..repeat.div_ceil(64).max(1))
@@ -136,6 +139,8 @@ fn median_time(repeat: usize, run: &dyn Fn()) -> Duration {
     times.get(times.len() / 2).copied().unwrap_or_default()
 }
 
+/// Finds the item in the lists of the last run, or assumes one by its canonical name. Returns its
+/// action and whether the item was listed.
 fn find(config: &Config, store: Option<&Store>, dry_run: &DryRun<'_>) -> Result<(Action, bool), String> {
     let profile = dry_run.profile.map(|name| {
         let profile = config.profiles.iter().find(|profile| profile.name == name);
@@ -176,7 +181,11 @@ fn action(dry_run: &DryRun<'_>, upstream: &str, canonical: &str, (annotations, s
     }
 }
 
-/// An item by its canonical name alone: its upstream has not been heard of, or did not offer it.
+/// Makes the action for an item known by its canonical name only: its upstream has listed nothing
+/// yet, or did not list it.
+///
+/// # Errors
+/// A sentence when the name has no upstream of the configuration.
 fn unseen(config: &Config, dry_run: &DryRun<'_>) -> Result<Action, String> {
     let between = if dry_run.list == List::Resources { "+" } else { "__" };
     let owner = config.upstreams.iter().find_map(|upstream| {
@@ -202,10 +211,10 @@ fn unseen(config: &Config, dry_run: &DryRun<'_>) -> Result<Action, String> {
     Ok(action(dry_run, upstream.name.as_str(), dry_run.name, (effective, said)))
 }
 
-/// The tools of each upstream, as their pins know them.
+/// The standing of each upstream's tools, from their pins.
 type Standings = HashMap<UpstreamName, HashMap<String, Standing>>;
 
-/// The catalog of a view, made of what the upstreams offered last.
+/// Merges the catalog of a view from what the upstreams listed last.
 fn catalog(
     config: &Config,
     profile: Option<&config::Profile>,
@@ -241,7 +250,7 @@ fn catalog(
         max_length: config.naming.max_length,
         prefix_uris: config.naming.uris == Uris::Prefix,
         transparent: profile.is_some_and(|profile| profile.transparent),
-        // Nobody sees this catalog.
+        // Hints do not matter: no client sees this catalog.
         tightened: false,
         profile: of_profile.as_ref(),
     };

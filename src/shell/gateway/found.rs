@@ -1,4 +1,4 @@
-//! The item that a request names, in the snapshot and the view where its client finds it.
+//! Finds the item that a request names, in the client's view of a snapshot.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,32 +18,31 @@ use crate::upstream::handle::Handle;
 use crate::wire::code;
 use crate::wire::raw::RawObject;
 
-/// When a call may come back whose item could not be pinned.
+/// Retry time told for a call of an item whose pin could not be stored.
 const STORE_WAIT: Duration = Duration::from_secs(5);
 
-/// An item, and what its snapshot knows about it.
+/// An item found for a request, with its rules, its upstream and its snapshot.
 pub struct Found<'s> {
     pub snapshot: &'s Snapshot,
     pub view: &'s Arc<View>,
-    /// Place in the view's catalog.
+    /// Index in the view's catalog.
     pub at: usize,
     pub entry: &'s Entry,
-    /// Those of calls of the item.
+    /// The rules about calls of the item.
     pub rules: &'s ItemRules,
-    /// Its upstream.
     pub handle: &'s Arc<Handle>,
 }
 
 impl<'s> Found<'s> {
-    /// `None` where there is no such place, or nothing behind it.
+    /// Looks up an item by its index in a view; `None` if the index or its upstream does not exist.
     pub fn new(snapshot: &'s Snapshot, view: &'s Arc<View>, at: usize) -> Option<Self> {
         let (entry, rules) = view.item(at)?;
         let handle = snapshot.handles.get(entry.upstream)?;
         Some(Self { snapshot, view, at, entry, rules, handle })
     }
 
-    /// What a client does with the item. `uri` is the canonical name of a resource that is not listed, where the item is a
-    /// template.
+    /// Makes the policy's action for a request about the item. `uri` is the canonical name of an
+    /// unlisted resource, if the item is a template.
     pub fn action(&self, client: &ClientContext, kind: Kind, uri: Option<String>) -> Action {
         let mut action = client.action(self.entry, kind, self.handle.launch());
         if let Some(uri) = uri {
@@ -52,14 +51,15 @@ impl<'s> Found<'s> {
         action
     }
 
-    /// What a client is told that must not learn of the item.
+    /// Returns the error for a client that must not learn of the item: the same as for an unknown
+    /// name.
     pub fn unknown(&self, params: &RawObject) -> RouteError {
         let exposed = || self.entry.exposed.to_string();
         match self.entry.list {
             List::Tools => RouteError::UnknownTool(exposed()),
             List::Prompts => RouteError::UnknownPrompt(exposed()),
             List::Resources | List::Templates => {
-                // A completion names its item inside of `ref`.
+                // A completion names its item inside `ref`.
                 let uri = params.string("uri").filter(|_| params.get("ref").is_none());
                 let uri = uri.unwrap_or_else(exposed);
                 RouteError::UnknownResource(shown(&uri))
@@ -67,8 +67,8 @@ impl<'s> Found<'s> {
         }
     }
 
-    /// The rules about an action, where they are not those of the item's calls: what belongs to an item has its own, and so has a
-    /// URI that a template covers.
+    /// Returns the rules about an action if they are not those of the item's calls: actions such as
+    /// completions have their own, and so has a URI that a template covers.
     pub fn own_rules(&self, action: &Action) -> Option<ItemRules> {
         let is_call = action.kind == Kind::from(self.entry.list);
         let is_listed = Arc::ptr_eq(&action.canonical, &self.entry.canonical);
@@ -78,10 +78,11 @@ impl<'s> Found<'s> {
 }
 
 impl Service {
-    /// Finds what a request names, and writes what its upstream gets. What does not exist for the client is taken note of.
+    /// Finds the item that a request names and writes the upstream's request. If the client cannot
+    /// see such an item, passes the call on to be recorded.
     ///
     /// # Errors
-    /// The answer.
+    /// The answer to the client.
     pub fn find<'s>(
         &self,
         snapshot: &'s Arc<Snapshot>,
@@ -118,8 +119,9 @@ impl Service {
         Ok((found, routed))
     }
 
-    /// The result of a call of a tool that the client's own list showed within the last hour: an agent goes on with another one.
-    /// The name alone decides, so that hidden, withheld and unknown tools are answered alike.
+    /// Answers a call of a tool that the client's own list showed within the last hour, so that an
+    /// agent continues with another tool. Only the name decides, so that hidden, withheld and
+    /// unknown tools are answered alike.
     fn gone(&self, client: &ClientContext, method: Method, params: &RawObject) -> Option<Answer> {
         let name = params.string("name").filter(|_| method == Method::ToolsCall)?;
         if !self.listed.showed(client, &name, clock::uptime()) {
@@ -130,7 +132,7 @@ impl Service {
         Some(refused(&failure, &self.labels(method, clock::now()), client.revision))
     }
 
-    /// The refusal of a call of an item that the client would find if the store could keep its pin.
+    /// Refuses a call of an item that the client would see if the store could keep its pin.
     fn unkept(
         &self,
         snapshot: &Snapshot,

@@ -1,5 +1,5 @@
-//! The gate: waits for the disk before a call goes upstream (its use of limits, the record of its decision, the use of a
-//! once-grant or of a sealed state).
+//! Waits until everything is on disk that must be there before a call goes upstream: its use of
+//! limits, the record of its decision, the use of a once-grant or of a sealed state.
 
 use std::sync::Arc;
 
@@ -14,15 +14,15 @@ use crate::store::audit::Recorded;
 use crate::store::leases::Leases;
 use crate::store::states::UsedStates;
 
-/// Opens when everything is written. Waiting may be broken off and begun again; the work goes on where it was. Dropped before
-/// that, it gives a consent for one call back: a call that is refused uses nothing up.
+/// The writes that a call waits for. A cancelled wait can be started again and continues. Dropped
+/// before the writes are done, it gives a once-grant back: a refused call uses nothing up.
 pub(crate) struct Gate {
     work: BoxFuture<'static, Result<(), Failure>>,
     once: Option<Arc<Grant>>,
 }
 
 impl Gate {
-    /// `None` where there is nothing to wait for.
+    /// Collects a call's writes; `None` if it has none to wait for.
     pub(crate) fn new(
         approvals: &Arc<Approvals>,
         recorded: Recorded,
@@ -41,7 +41,7 @@ impl Gate {
             if let Some((leases, lease)) = &lease {
                 leases.settle(lease).await?;
             }
-            // What refuses the call from here on gives back what it took.
+            // From here on a refusal gives back what the call took from its limits.
             let refuse = |text: &str| {
                 lease.iter().for_each(|(_, lease)| lease.give_back());
                 unrecorded(text)
@@ -51,7 +51,8 @@ impl Gate {
                 grant.set_recorded();
             }
             if let Some((approvals, grant)) = once {
-                // After the record: a consent is not used up by a call that is refused for want of space.
+                // After the record: a call that is refused for a full disk must not use its
+                // approval up.
                 let consumed = approvals.consume(&grant).await;
                 consumed
                     .map_err(|_| refuse("The approval of this call was used already, or its use could not be kept."))?;
@@ -64,11 +65,11 @@ impl Gate {
         Some(Self { work, once: kept })
     }
 
-    /// Waits. After an error the call must not be made.
+    /// Waits until everything is on disk. After an error the call must not be made.
     ///
     /// # Errors
-    /// [`Reason::Unrecorded`], [`Reason::Limited`] where other processes have used a limit up, or [`Reason::Denied`] where one has
-    /// used the state.
+    /// [`Reason::Unrecorded`], [`Reason::Limited`] if other processes have used a limit up, or
+    /// [`Reason::Denied`] if one has used the state.
     pub(crate) async fn pass(&mut self) -> Result<(), Failure> {
         (&mut self.work).await
     }

@@ -1,5 +1,6 @@
-//! Keys of what clients carry from one request to the next: cursors, states of calls, task ids. The keys of task ids live as long
-//! as the process; the others are made of the store's key, where there is one, and outlive it.
+//! Keys that seal values which clients carry from one request to the next: cursors, states of
+//! calls, task ids. The key of task ids lives as long as the process. The others are derived from
+//! the store's secret, if there is a store, and survive a restart.
 
 use crate::base::clock;
 use crate::catalog::page::CursorKey;
@@ -9,7 +10,7 @@ use crate::store::db::{Db, DbError};
 use crate::store::states::UsedStates;
 use crate::wire::secrets::Secrets;
 
-/// All keys, and which states were used.
+/// The sealing keys, and the record of used states.
 #[derive(Debug)]
 pub struct Keys {
     pub cursors: CursorKey,
@@ -19,10 +20,11 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Those of a store, or new ones; `None` never happens. Blocks.
+    /// Loads the keys of a store, or makes new ones without a store. Blocks. `None` if a key cannot
+    /// be made, which does not happen.
     ///
     /// # Errors
-    /// When the store cannot be read.
+    /// The store cannot be read.
     pub fn open(db: Option<&Db>) -> Result<Option<Self>, DbError> {
         let secrets = |purpose| {
             let kept = db.map(|db| db.secrets(purpose)).transpose()?.flatten();

@@ -1,11 +1,14 @@
-//! Logins at upstreams that wait for their person, and the end of each.
+//! Runs logins of the operator at upstreams, from the first address to the outcome.
 //!
-//! A login is bound to the one who began it. One for a page is reached by a link that opens once, or begun on the console: the browser
-//! that presses the button gets a cookie, and the call-back is taken from that browser alone, as its redirect or as the address that
-//! its person pastes. One for the command line is ended by the address that the command is given, and by no call-back. Each has a
-//! state that is used once, and ten minutes. Only the operator begins one: on the command line, or signed in to the console.
+//! A login is bound to the browser or command that began it. A login by page is reached by a link
+//! that opens once, or begun on the console: the browser that presses the button gets a cookie, and
+//! the call-back is taken from that browser only, as its redirect or as the address that its person
+//! pastes. A login by command is ended by the address that is pasted to the command, and by no
+//! call-back. Each login has a state that is used once, and ends after ten minutes. Only the
+//! operator begins one: on the command line, or signed in to the console.
 //!
-//! No program is started with an address. It is shown, in ASCII; a host in another script has a warning beside it.
+//! No program is started with an address. The address is shown in ASCII; a host in another script
+//! has a warning beside it.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -26,14 +29,14 @@ use crate::telemetry::upstream_state::UpstreamState;
 use crate::upstream::handle::Handle;
 use crate::upstream::keeper::Keeper;
 
-/// How long a login may take.
+/// Longest time of a login.
 pub const LIFE: Duration = Duration::from_secs(600);
-/// How long a login waits for the first answer of an upstream that starts.
+/// How long a login waits for the first answer of an upstream that is starting.
 const FIRST_ANSWER: Duration = Duration::from_secs(5);
-/// Logins at once; the oldest gives way.
+/// Most logins at once; the oldest gives way.
 const MOST: usize = 64;
 
-/// Who ends a login.
+/// Who brings the authorization server's answer to a login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// The browser that opened its link.
@@ -42,23 +45,24 @@ pub enum Way {
     Paste,
 }
 
-/// A login that was begun.
+/// A login that was begun, with what a person has to see before agreeing.
 #[derive(Clone, Debug)]
 pub struct Begun {
-    /// Names it; whoever has it may open its page.
+    /// Id of the login; its holder may open the page.
     pub id: String,
     pub upstream: String,
     pub issuer: String,
     /// Host of the login page, if it is not the issuer's.
     pub page_host: Option<String>,
-    /// Scopes that are asked for.
+    /// Scopes that the login asks for.
     pub scopes: Vec<WantedScope>,
-    /// A host that is not what it looks like.
+    /// Warning about a host that may not be what it looks like.
     pub warning: Option<String>,
-    /// The address of the authorization server.
+    /// URL of the authorization server's page.
     pub address: String,
-    /// The address to which it sends the browser back, and whether that is this console's.
+    /// URL to which the authorization server sends the browser back.
     pub redirect: String,
+    /// True if that URL is this console's call-back.
     pub comes_here: bool,
 }
 
@@ -66,11 +70,11 @@ pub struct Begun {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WantedScope {
     pub name: String,
-    /// There is a login, and it does not have this scope.
+    /// True if there is a login already and it lacks this scope.
     pub is_more: bool,
 }
 
-/// What came of a login.
+/// The result of a login that succeeded.
 #[derive(Clone, Debug)]
 pub struct Done {
     pub upstream: String,
@@ -78,42 +82,44 @@ pub struct Done {
     pub account: Option<String>,
 }
 
-/// Why a call-back is not taken.
+/// The reason why a call-back is refused.
 #[derive(Clone, Debug)]
 pub enum NotTaken {
-    /// It belongs to no login, or to another browser's. Nothing has ended.
+    /// The call-back belongs to no login, or to another browser's. No login has ended.
     Unknown,
-    /// The login has ended, and why.
+    /// The login has ended, for this reason.
     Failed(String),
 }
 
 type Outcome = Result<Done, String>;
 
-/// Logins that wait.
+/// The logins under way, and the outcomes of recent ones.
 #[derive(Debug)]
 pub struct PendingLogins {
     table: Mutex<Vec<Arc<Pending>>>,
     over: Mutex<Vec<Over>>,
-    /// The console's call-back.
+    /// URL of the console's call-back.
     callback: Arc<OnceLock<String>>,
     orders: mpsc::Sender<Order>,
 }
 
+/// A login under way.
 #[derive(Debug)]
 struct Pending {
     begun: Begun,
     way: Way,
+    /// Digest of the state that the call-back has to bring.
     state: Digest,
     until: Instant,
     keeper: Arc<Keeper>,
     flow: Turn<Flow>,
-    /// Of the browser that opened its link.
+    /// Digest of the cookie of the browser that opened the page.
     cookie: Mutex<Option<Digest>>,
     outcome: watch::Sender<Option<Outcome>>,
 }
 
-/// A login whose state is used up, kept for its outcome. The command that began it may ask late: a browser that is logged in already
-/// comes back before the command has asked.
+/// A login whose state is used up, kept for its outcome. The command that began it may ask late: a
+/// browser with a session at the authorization server may come back before the command has asked.
 #[derive(Debug)]
 struct Over {
     id: Digest,
@@ -126,11 +132,12 @@ impl PendingLogins {
         Self { table: Mutex::default(), over: Mutex::default(), callback, orders }
     }
 
-    /// The console listens, and browsers may come back there.
+    /// Sets the console's call-back URL once the console listens.
     pub fn open(&self, base: &str) {
         self.callback.get_or_init(|| format!("{base}/oauth/callback"));
     }
 
+    /// Locks the table and drops the logins whose time is over.
     fn table(&self) -> MutexGuard<'_, Vec<Arc<Pending>>> {
         let mut table = self.table.lock();
         let now = clock::now();
@@ -143,7 +150,7 @@ impl PendingLogins {
         self.table().iter().find(|pending| is_same(&pending.id(), &id)).cloned()
     }
 
-    /// Moves a login to those that are over: its state is used up.
+    /// Moves a login to those that are over, since its state is used up.
     fn used_up(&self, pending: &Arc<Pending>) {
         let mut over = self.over.lock();
         over.retain(|other| other.until > clock::now());
@@ -155,7 +162,7 @@ impl PendingLogins {
         self.table().retain(|other| !Arc::ptr_eq(other, pending));
     }
 
-    /// Begins a login at an upstream: everything up to the page where its person agrees.
+    /// Begins a login at an upstream, up to the URL at which its person agrees.
     ///
     /// # Errors
     /// A sentence for the operator.
@@ -169,7 +176,8 @@ impl PendingLogins {
                 handle.name
             ));
         }
-        // The start that is under way brings the server's challenge, which says what the login has to be good for.
+        // The upstream's start brings the server's challenge, which says what the login has to
+        // cover.
         if handle.health.state() == UpstreamState::Starting {
             handle.main.started(FIRST_ANSWER).await;
         }
@@ -208,13 +216,13 @@ impl PendingLogins {
         Ok(begun)
     }
 
-    /// The login behind a link, while it waits. Reading it changes nothing.
+    /// Returns the login behind a link that was not opened yet. Changes nothing.
     pub fn shown(&self, id: &str) -> Option<Begun> {
         let pending = self.of(id).filter(|pending| pending.way == Way::Page && pending.cookie.lock().is_none());
         pending.map(|pending| pending.begun.clone())
     }
 
-    /// Opens a link: its browser gets this cookie. Once.
+    /// Opens a link, once: binds the login to a new cookie and returns both.
     pub fn enter(&self, id: &str) -> Option<(Begun, String)> {
         let pending = self.of(id).filter(|pending| pending.way == Way::Page)?;
         let cookie = BASE64URL_NOPAD.encode(&clock::random::<32>());
@@ -227,13 +235,14 @@ impl PendingLogins {
         Some((pending.begun.clone(), cookie))
     }
 
-    /// The login behind a link that was opened, for the operator. Reading it changes nothing.
+    /// Returns the login behind a link that was opened, for the operator. Changes nothing.
     pub fn opened(&self, id: &str) -> Option<Begun> {
         let pending = self.of(id).filter(|pending| pending.way == Way::Page && pending.cookie.lock().is_some());
         pending.map(|pending| pending.begun.clone())
     }
 
-    /// A browser with these cookies came back, or its person pasted the address at which it ended.
+    /// Finishes the login of a browser that came back with these cookies, or whose person pasted
+    /// the address at which it ended.
     ///
     /// # Errors
     /// [`NotTaken`].
@@ -250,7 +259,7 @@ impl PendingLogins {
         self.finish(&pending, callback).await
     }
 
-    /// The command that began a login gives the address at which the browser ended.
+    /// Finishes the login of a command, with the address at which the browser ended.
     ///
     /// # Errors
     /// [`NotTaken`].
@@ -259,7 +268,10 @@ impl PendingLogins {
         self.finish(&pending, &Callback::of_pasted(address)).await
     }
 
-    /// The outcome of a login, waited for.
+    /// Waits for the outcome of a login.
+    ///
+    /// # Errors
+    /// The reason of its failure, or that its time is over.
     pub async fn ended(&self, id: &str) -> Outcome {
         let gone = || "the login was not ended within ten minutes".to_owned();
         let waiting = self.of(id).map(|pending| (pending.until, pending.outcome.subscribe()));
@@ -268,17 +280,19 @@ impl PendingLogins {
         ended.ok().and_then(Result::ok).and_then(|outcome| outcome.clone()).unwrap_or_else(|| Err(gone()))
     }
 
-    /// The end and the outcome of a login whose state is used up.
+    /// Returns the end and the outcome of a login whose state is used up.
     fn over(&self, id: &str) -> Option<(Instant, watch::Receiver<Option<Outcome>>)> {
         let id = Digest::of(id.as_bytes());
         let over = self.over.lock();
         over.iter().find(|over| is_same(&over.id, &id)).map(|over| (over.until, over.outcome.clone()))
     }
 
+    /// Checks the call-back, exchanges its code for tokens and stores them, then restarts the
+    /// upstream. A call-back of another login leaves this one as it is.
     async fn finish(&self, pending: &Arc<Pending>, callback: &Callback) -> Result<Done, NotTaken> {
         let mut flow = pending.flow.lock().await;
         match flow.returned(callback, clock::since_1970().as_secs()) {
-            // It is another login's.
+            // The call-back is another login's.
             Err(OAuthError::State | OAuthError::OutOfTurn) => return Err(NotTaken::Unknown),
             Err(error) => {
                 self.used_up(pending);
@@ -301,14 +315,14 @@ impl PendingLogins {
         }
     }
 
-    /// Connects an upstream anew whose login has changed.
+    /// Restarts an upstream whose login has changed, and waits until its new lists are in force.
     async fn renewed(&self, upstream: &str, lists_anew: bool) {
         let order = |reply| Order::Login { name: upstream.to_owned(), lists_anew, reply };
         // The order fails only when the gateway shuts down.
         drop(Order::ask(&self.orders, order).await);
     }
 
-    /// Ends the login at an upstream. Whether there was one.
+    /// Ends the login at an upstream and restarts it. Returns whether there was a login.
     ///
     /// # Errors
     /// A sentence for the operator.
@@ -327,6 +341,7 @@ impl Pending {
         Digest::of(self.begun.id.as_bytes())
     }
 
+    /// Sets the login's outcome to a failure.
     fn failed(&self, why: String) -> NotTaken {
         self.outcome.send_replace(Some(Err(why.clone())));
         NotTaken::Failed(why)
@@ -337,7 +352,7 @@ fn is_same(one: &Digest, other: &Digest) -> bool {
     one.bytes().ct_eq(other.bytes()).into()
 }
 
-/// An issuer with its host in ASCII, as it is shown.
+/// Returns an issuer with its host in ASCII, for display.
 fn ascii(issuer: &str) -> String {
     if issuer.is_ascii() {
         return issuer.to_owned();
@@ -345,13 +360,14 @@ fn ascii(issuer: &str) -> String {
     Url::parse(issuer).map_or_else(|_| issuer.escape_default().to_string(), |url| url.to_string())
 }
 
-/// The scopes that are asked for, with a mark at those that the login of `before` lacks.
+/// Returns the requested scopes, with a mark at those that the earlier login lacks.
 fn wanted(scopes: &[String], before: Option<&[String]>) -> Vec<WantedScope> {
     let is_more = |scope: &String| before.is_some_and(|before| !before.contains(scope));
     scopes.iter().map(|scope| WantedScope { name: scope.clone(), is_more: is_more(scope) }).collect()
 }
 
-/// The host of a login page, with its port if that is unusual, unless it is the issuer's.
+/// Returns the host of a login page, with its port if that is unusual; `None` if it is the
+/// issuer's.
 fn other_host(issuer: &str, page: &Url) -> Option<String> {
     let host = |url: &Url| {
         let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
@@ -361,7 +377,7 @@ fn other_host(issuer: &str, page: &Url) -> Option<String> {
     host(page).filter(|of_page| of_issuer.as_ref() != Some(of_page))
 }
 
-/// A warning for a host that is written in another script: it may look like a name that people know.
+/// Returns a warning for a host written in another script, since it may look like a familiar name.
 fn warning(url: &Url) -> Option<String> {
     let host = url.host_str()?;
     let is_mixed = host.split('.').any(|label| label.starts_with("xn--"));

@@ -1,8 +1,10 @@
 //! Tells a person that approvals are open, by a program or a URL: `[policy.consent] notify`.
 //!
-//! No call waits for a notice, and none queues. A notice is made when it goes out, of the approvals that are open then and were in
-//! none before, so a burst is one notice and an approval that was answered meanwhile is in none. The first goes out after
-//! [`GATHER`], the next one [`PAUSE`] later. An approval that could not be told is not told again: it is on the console all the same.
+//! No call waits for a notice, and no notice is queued. A notice is made when it goes out, from the
+//! approvals that are open then and were in no earlier notice, so a burst makes one notice and an
+//! approval answered meanwhile is left out. The first goes out after [`GATHER`], the next one
+//! [`PAUSE`] later. If a notice fails, its approvals are not in the next one; they are on the
+//! console.
 
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
@@ -28,14 +30,14 @@ use self::failed::{Failed, TIME};
 use self::notice::{ListedApproval, notice, trial};
 use self::post::{Tls, post};
 
-/// Calls that come together are told together.
+/// Delay of a notice, so that approvals opened together are in one.
 const GATHER: Duration = Duration::from_millis(300);
-/// From one notice to the next.
+/// Time from one notice to the next.
 const PAUSE: Duration = Duration::from_secs(5);
-/// Notices that are under way at once.
+/// Most notices under way at once.
 const AT_ONCE: usize = 4;
 
-/// Sends notices.
+/// The sender of notices.
 #[derive(Debug)]
 pub struct Notices {
     service: Arc<Service>,
@@ -43,12 +45,12 @@ pub struct Notices {
     stop: CancellationToken,
     places: Slots,
     tls: Tls,
-    /// Where the last notice went, and whether it failed.
+    /// Target of the last notice, and whether it failed.
     last: Mutex<Option<(Notified, bool)>>,
 }
 
 impl Notices {
-    /// Tells of the approvals of that service from here on, until `stop`.
+    /// Starts the task that sends notices of open approvals, until `stop` fires.
     pub fn start(service: &Arc<Service>, tasks: &TaskGroup, stop: &CancellationToken) -> Arc<Self> {
         let this = Arc::new(Self {
             service: Arc::clone(service),
@@ -62,10 +64,11 @@ impl Notices {
         this
     }
 
-    /// Sends a notice of no approval, for the operator who sets this up. Gives the notifier as people know it.
+    /// Sends a test notice, for the operator who sets notices up. Returns the notifier's public
+    /// name.
     ///
     /// # Errors
-    /// Why it did not get through, or that there is nothing to try.
+    /// The reason of the failure, or that no notifier is configured.
     pub async fn try_out(&self) -> Result<String, String> {
         let notify = self.setting().ok_or("`notify` is not set in [policy.consent]")?;
         let place = self.places.try_take().ok_or("four notices are under way; try again in ten seconds")?;
@@ -79,6 +82,7 @@ impl Notices {
         let _ended = stop.run_until_cancelled(self.follow()).await;
     }
 
+    /// Sends a notice whenever approvals are open that no earlier one listed.
     async fn follow(self: &Arc<Self>) {
         let mut changed = self.service.approvals.changed();
         let mut told: HashSet<PromptId> = HashSet::new();
@@ -112,12 +116,12 @@ impl Notices {
         self.service.snapshots.load().config.consent.notify.clone()
     }
 
-    /// Address of the console's pages, without a sign-in.
+    /// Returns the base URL of the console's pages, which has no sign-in in it.
     fn page(&self) -> Option<String> {
         self.service.console.get().cloned()
     }
 
-    /// Sends a notice, counts it, and logs where its outcome is another one than that of the last.
+    /// Sends a notice and counts it. Logs a failure after a success and a success after a failure.
     async fn deliver(&self, notify: &Notify, notice: Bytes, place: Slot) {
         let outcome = self.send(notify, notice, place).await;
         if matches!(outcome, Err(Failed::Stopped)) {
@@ -149,7 +153,8 @@ impl Notices {
     }
 }
 
-/// A notifier as people know it, without arguments and paths, which may be secrets.
+/// Returns the notifier's public name: its program or origin, without arguments and paths, which
+/// may be secrets.
 fn known_as(to: &Notified) -> String {
     match to {
         Notified::Program(command) => command.first().cloned().unwrap_or_default(),

@@ -1,4 +1,4 @@
-//! A request that reaches an upstream, as far as it is known before it is decided.
+//! A request for an upstream, complete except for its decision.
 
 use std::sync::Arc;
 
@@ -16,45 +16,48 @@ use crate::policy::Action;
 use crate::wire::id::ClientId;
 use crate::wire::raw::RawJson;
 
-/// Everything that a call is made of, but its permit and its place.
+/// Everything that a call is made of except its permit and its place among running calls.
 pub struct Prepared<'s> {
     pub client: &'s ClientContext,
     pub found: Found<'s>,
     pub action: Action,
     pub labels: CallLabels,
     pub outgoing: Outgoing,
-    /// Where the client wants progress.
+    /// The client's progress token, if it wants progress.
     pub token: Option<ClientId>,
     pub going_on: GoingOn,
-    /// What the client can be asked for by the gateway itself.
+    /// Kinds of question that the gateway itself can ask the client.
     pub asks: Kinds,
     pub input: Option<Box<InputContext>>,
+    /// The call's slot among its caller's calls.
     pub share: Place,
 }
 
-/// What it takes to pass a server's request for input on.
+/// The context for passing a server's request for input on to the client.
 #[derive(Debug)]
 pub struct InputContext {
+    /// Kinds of input that the upstream may ask this client for.
     pub offered: Kinds,
-    /// The client is on this machine.
+    /// True if the client runs on this machine.
     pub is_here: bool,
-    /// Rounds so far.
+    /// Number of earlier rounds of this call.
     pub round: u8,
-    /// The client, as its states hold it.
+    /// Credential kind, revision and capabilities of the client, to which its sealed states are
+    /// bound.
     pub carrier: Carrier,
-    /// For legacy clients, which are asked by requests.
+    /// Questions to a legacy client, which are sent as requests; `None` for modern ones.
     pub client_requests: Option<Arc<ClientRequests>>,
-    /// The parked call that this request goes on with, and the client's answers.
+    /// The parked call that this request joins, with the client's answers.
     pub parked: Option<(ParkId, Option<RawJson>)>,
-    /// For clients that know tasks.
+    /// The relation to tasks, for a client that knows them.
     pub task: Option<TaskWay>,
 }
 
-/// What a modern client's request has to do with tasks.
+/// The relation of a modern client's request to tasks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaskWay {
-    /// The call may become one.
+    /// The call may become a task.
     Passes,
-    /// It is about one, which the upstream and the client call so.
+    /// The request is about a task: the upstream's id and the client's id of it.
     Named { theirs: String, ours: String },
 }

@@ -1,5 +1,5 @@
-//! Caller quotas: connections, calls and streams of one caller at once. The local user has no
-//! quota, only the global limits, which it shares with other callers (`base::fair_slots`,
+//! Quotas of callers: the most connections, calls and streams of one caller at once. The local user
+//! has no quota, only the global limits, which it shares with other callers (`base::fair_slots`,
 //! `serve::front`).
 
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use crate::policy::Caller;
 
-/// What is shared out.
+/// The kind of resource that a quota counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Good {
     Connection,
@@ -19,7 +19,7 @@ pub enum Good {
     Stream,
 }
 
-/// The most of each that one caller may hold.
+/// The most of each resource that one caller may hold.
 #[derive(Clone, Copy, Debug)]
 pub struct QuotaLimits {
     pub connections: usize,
@@ -27,7 +27,8 @@ pub struct QuotaLimits {
     pub streams: usize,
 }
 
-/// What every caller holds. The table is bounded by the configured callers.
+/// The quotas, and the resources that each caller holds. The table is bounded by the number of
+/// configured callers.
 #[derive(Debug)]
 pub struct Quota {
     connections: AtomicUsize,
@@ -36,6 +37,7 @@ pub struct Quota {
     held: Mutex<HashMap<Caller, Arc<Held>, RandomState>>,
 }
 
+/// The number of each resource that one caller holds.
 #[derive(Debug, Default)]
 struct Held {
     connections: AtomicUsize,
@@ -53,7 +55,7 @@ impl Held {
     }
 }
 
-/// One of a caller's goods, given back on drop.
+/// A slot held by one caller; released on drop. `None` for the local user, which has no quota.
 #[derive(Debug)]
 pub struct Place(Option<(Arc<Held>, Good)>);
 
@@ -76,14 +78,14 @@ impl Quota {
         }
     }
 
-    /// Puts other shares in force. What a caller holds beyond a smaller one stays.
+    /// Puts new quotas in force. A caller keeps what it holds beyond a smaller one.
     pub fn set_limits(&self, limits: QuotaLimits) {
         self.connections.store(limits.connections, Ordering::Relaxed);
         self.calls.store(limits.calls, Ordering::Relaxed);
         self.streams.store(limits.streams, Ordering::Relaxed);
     }
 
-    /// Takes one more for a caller; `None` when it holds its share already.
+    /// Takes a slot for a caller; `None` if its quota is used up.
     pub fn take(&self, caller: &Caller, good: Good) -> Option<Place> {
         if caller.is_local() {
             return Some(Place(None));
@@ -99,7 +101,7 @@ impl Quota {
             Arc::clone(table.entry(caller.clone()).or_default())
         };
         let place = Place(Some((Arc::clone(&held), good)));
-        // The place gives back what this adds, also when it is refused.
+        // The slot subtracts what this adds, also if it is refused.
         (held.count(good).fetch_add(1, Ordering::Relaxed) < limit).then_some(place)
     }
 }

@@ -1,4 +1,4 @@
-//! One request of a client, on any transport: dispatch by method.
+//! Dispatches a client's request by its method, for every transport.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -25,7 +25,8 @@ mod consent;
 mod login;
 
 impl Service {
-    /// Serves a request that is not bound to a session or stream of its own.
+    /// Serves one request that is not bound to a session or stream of its own: checks its
+    /// parameters and era, then answers it or starts its call.
     pub fn handle(
         self: &Arc<Self>,
         client: &ClientContext,
@@ -67,7 +68,7 @@ impl Service {
             Method::TasksGet | Method::TasksCancel | Method::TasksUpdate if TASKS.adds(method.as_str(), era) => {
                 self.task(client, method, &params, meta, arrived)
             }
-            // Legacy clients are never given a task.
+            // Legacy clients are never given a task, so every id is unknown.
             Method::TasksGet | Method::TasksCancel | Method::TasksResult => Handled::Answer(about_task::unknown()),
             Method::Initialize | Method::Listen | Method::TasksList | Method::TasksUpdate | Method::Unknown => {
                 Handled::Answer(not_found(&request.method, era))
@@ -75,12 +76,13 @@ impl Service {
         }
     }
 
-    /// Names the next call.
+    /// Takes the next call number and returns the labels of that call.
     pub(super) fn labels(&self, method: Method, arrived: Instant) -> CallLabels {
         let call = self.calls.fetch_add(1, Ordering::Relaxed);
         CallLabels { method, label: label(method), call, arrived }
     }
 
+    /// Returns the features that can be declared to the client now.
     fn at_present(&self, client: &ClientContext) -> AtPresent {
         let snapshot = self.snapshots.load();
         let extensions: &[_] = if snapshot.tasks.contains(&true) { &[&TASKS] } else { &[] };
@@ -89,7 +91,8 @@ impl Service {
     }
 }
 
-/// Remembers the level of a session; servers that have no log change nothing about that.
+/// Sets the log level of a legacy session and stores it with a session that outlives a restart.
+/// Answered without error even if no server logs.
 fn set_level(client: &ClientContext, params: &RawObject) -> Handled {
     let (Some(level), Some(log)) = (params.get("level").and_then(LogLevel::read), &client.log) else {
         let text = "`level` must be one of the eight levels of syslog";

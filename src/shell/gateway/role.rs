@@ -1,21 +1,21 @@
-//! The part that a process plays for its clients.
+//! Whether this process serves its clients or stands in for a daemon that does not answer.
 
 use crate::engine::failure::{Executed, Failure, Reason};
 use crate::mcp::method::Method;
 
-/// The part that a process plays for its clients.
+/// The role of this process towards its clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GatewayRole {
     /// Starts the upstreams and makes calls.
     Serve,
-    /// Stands in for a daemon that does not answer: shows the lists that are kept on disk, starts
-    /// no upstream, makes no call and records nothing.
+    /// Stands in for a daemon that does not answer: shows the lists kept on disk, starts no
+    /// upstream, makes no call and records nothing.
     StandIn,
 }
 
 impl GatewayRole {
-    /// Why a request is not carried out; `None` for one that needs no upstream, and in a process
-    /// that serves.
+    /// Returns the refusal of a method that needs an upstream, in a process that stands in;
+    /// otherwise `None`.
     pub(super) fn refusal(self, method: Method) -> Option<Failure> {
         let needs_upstream = match method {
             Method::ToolsCall

@@ -1,4 +1,4 @@
-//! What all requests share: the snapshot, the store, the limits.
+//! The state that all requests share: the snapshot, the store, the limits.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -38,70 +38,71 @@ use crate::upstream::parks::Parks;
 use crate::wire::code;
 use crate::wire::raw::RawObject;
 
-/// What all connections share.
+/// The state that all connections share.
 #[derive(Debug)]
 pub struct Service {
     pub role: GatewayRole,
-    /// The file that shows this process to others on its state directory; `headend stdio` alone has
-    /// one.
+    /// The file that announces this process in its state directory; set in `headend stdio` only.
     pub presence: OnceLock<Presence>,
-    /// The command by which hosts reach this daemon; the daemon alone has one.
+    /// The command by which hosts reach this daemon; set in the daemon only.
     pub host_command: OnceLock<HostCommand>,
     pub snapshots: Arc<ArcSwap<Snapshot>>,
-    /// Counts snapshots; listeners wait for it to grow.
+    /// Generation of the snapshot in force; list streams wait for it to grow.
     pub generation: watch::Receiver<u64>,
-    /// The upstreams have been heard of.
+    /// True once every upstream has listed or failed, or the time for that is over.
     pub settled: watch::Receiver<bool>,
     pub metrics: Metrics,
     pub audit: Audit,
     pub tasks: TaskGroup,
-    /// Fires when no new request is accepted any more.
+    /// Fires when new requests are refused, before the gateway ends.
     pub draining: CancellationToken,
     /// Fires when calls in flight are given up.
     pub giving_up: CancellationToken,
     pub keys: Keys,
     pub parks: Parks,
-    /// Grants and open prompts.
+    /// Grants and open approvals.
     pub approvals: Arc<Approvals>,
-    /// What calls use of their limits, on disk.
+    /// Use of limits by calls, on disk.
     pub leases: Leases,
     /// Longest result that a client is sent, in bytes.
     pub max_result_bytes: AtomicUsize,
     pub budget: Arc<Budget>,
     pub admission: Admission,
-    /// Calls that are held open while they wait for a person.
+    /// Calls that are held while a person decides.
     pub held: HeldCalls,
+    /// Number of the next call.
     pub calls: AtomicU64,
-    /// Calls of each caller since the start.
+    /// Number of calls of each caller since the start.
     pub calls_of: CallerCounts,
-    /// Calls that were answered as if their item did not exist.
+    /// Recorder of calls that were answered as if their item did not exist.
     pub turned_away: TurnedAway,
-    /// The tools that clients' own lists have shown lately.
+    /// Tools that each client's own lists have shown lately.
     pub listed: Listed,
-    /// The clients that are connected, for `status`.
+    /// Connected clients, for `status`.
     pub clients: ConnectedClients,
-    /// The last decisions, for the console.
+    /// The latest decisions, for the console.
     pub recent: Recent,
     pub started: Instant,
-    /// Where the console is, once it listens: the beginning of its pages' URLs.
+    /// Base URL of the console's pages, once it listens.
     pub console: OnceLock<String>,
-    /// The ports that this process listens on.
+    /// Ports that this process listens on.
     pub ports: OnceLock<Vec<u16>>,
-    /// The last reload, if it was refused.
+    /// The refused configuration, if the last reload was refused.
     pub refused_reload: ArcSwapOption<RefusedReload>,
 }
 
-/// A configuration that was read and not applied; the one of before stays in force.
+/// A configuration that was refused at a reload; the one before stays in force.
 #[derive(Debug)]
 pub struct RefusedReload {
     /// The first problem, as a line without secrets.
     pub why: String,
-    /// Time of the first refusal since a configuration was applied, in seconds since 1970.
+    /// Time of the first refusal since a configuration was last applied, in seconds since 1970.
     pub since: u64,
 }
 
 impl Service {
-    /// Our own listeners: those of this process, and those of the configuration, which another process may serve.
+    /// Returns the ports and names of the gateway's own listeners: those of this process, and those
+    /// of the configuration, which another process may serve.
     pub fn own(&self) -> Own {
         let snapshot = self.snapshots.load();
         let config = &snapshot.config;
@@ -113,7 +114,7 @@ impl Service {
 }
 
 impl Service {
-    /// Takes note of the outcome of a reload; `why` has a line for each problem.
+    /// Stores the outcome of a reload; `why` has a line for each problem, and the first is kept.
     pub fn reload_ended(&self, outcome: Result<(), &str>) {
         let refused = outcome.err().map(|why| {
             let since = self.refused_reload.load().as_ref().map_or_else(clock::unix_seconds, |refused| refused.since);
@@ -122,7 +123,8 @@ impl Service {
         self.refused_reload.store(refused);
     }
 
-    /// Waits, shortly after the start, until the upstreams have been heard of; later it costs one look.
+    /// Waits until the upstreams have been heard of, which takes a moment after the start and no
+    /// time later.
     pub async fn settled(&self) {
         if !*self.settled.borrow() {
             // The sender lives as long as the gateway.
@@ -130,7 +132,8 @@ impl Service {
         }
     }
 
-    /// Shows others the name of the client, where this process is the gateway of one client.
+    /// Announces the client's name in the state directory, if this process is the gateway of one
+    /// client.
     pub fn name_host(&self, name: impl FnOnce() -> Option<ClientName>) {
         if let Some(presence) = self.presence.get()
             && let Some(name) = name()
@@ -143,7 +146,7 @@ impl Service {
         self.max_result_bytes.load(Ordering::Relaxed)
     }
 
-    /// Puts other limits in force. `is_shared`: there can be several callers.
+    /// Puts new limits in force. `is_shared`: there can be several callers.
     pub fn set_limits(&self, old: &Limits, new: &Limits, is_shared: bool) {
         self.budget.set_shared(is_shared);
         self.admission.set_limits(old, new);
@@ -151,19 +154,20 @@ impl Service {
         self.max_result_bytes.store(new.result_bytes, Ordering::Relaxed);
     }
 
-    /// Whether no request of this client can be taken: every place is taken and the queue before
-    /// them has no room for its caller, or too many bytes are held.
+    /// Whether no request of this client can be taken: all places are taken and the queue has no
+    /// room for its caller, or too many bytes are held.
     pub(super) fn is_full(&self, client: &ClientContext) -> bool {
         self.admission.is_full(client.access.caller(), self.budget.is_shared()) || self.budget.is_overdrawn()
     }
 
-    /// Takes a place among all calls for one of this client, or one in the queue; `None` if the
-    /// queue has no room for its caller.
+    /// Takes a place among all running calls for one call of this client, or a place in the queue;
+    /// `None` if the queue has no room for its caller.
     pub(super) fn enter(&self, client: &ClientContext) -> Option<InFlight> {
         self.admission.enter(client.access.caller(), self.budget.is_shared())
     }
 
-    /// One page of a list, from the bytes that all callers of one view share.
+    /// Returns one page of a list, from bytes shared by all callers with the same view, and notes
+    /// the tools that it shows to the client.
     pub fn list(&self, client: &ClientContext, list: List, params: &RawObject) -> Answer {
         let snapshot = self.snapshots.load_full();
         let Some(view) = snapshot.view(client.profile.as_deref()) else {
@@ -188,14 +192,15 @@ impl Service {
         )
     }
 
-    /// Notes that a client was shown all tools that its own lists have.
+    /// Notes that the client has seen all tools of its lists.
     pub fn listed_tools(&self, snapshot: &Snapshot, client: &ClientContext) {
         let Some(view) = snapshot.view(client.profile.as_deref()) else { return };
         let rendered = snapshot.list(view, List::Tools, client.viewer(), &self.keys.cursors, clock::since_1970());
         rendered.names.iter().for_each(|names| self.listed.show(client, names, clock::uptime()));
     }
 
-    /// Records a summary of calls of what their callers cannot see.
+    /// Records a summary of calls of items that their callers cannot see, and logs it if there is
+    /// no audit log.
     pub fn wrote_refusals(&self, written: policy::Entry) {
         if !self.audit.is_kept() {
             let caller = written.caller.as_ref().map_or("", Caller::name);

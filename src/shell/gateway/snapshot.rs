@@ -1,4 +1,4 @@
-//! Everything a request needs, consistent for as long as the request lives.
+//! The state of the gateway that a request works with, consistent for the request's whole life.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,44 +20,48 @@ use crate::mcp::version::Revision;
 use crate::policy::{Caller, ItemRules, Kind, Limiter, Policy};
 use crate::upstream::handle::Handle;
 
-/// How many rendered lists one view keeps, and bytes of them; more callers than that cost rendering, not memory.
+/// Most rendered lists that one view caches, and their bytes; for more callers lists are rendered
+/// each time.
 const MAX_RENDERED: usize = 256;
 const MAX_RENDERED_BYTES: usize = 256 << 20;
-/// For how many callers one view keeps what the rules leave them, a byte for each item.
+/// Most callers whose visible items one view caches, a byte for each item.
 const MAX_CALLERS: usize = 1024;
 
-/// One immutable state of the gateway.
+/// One immutable state of the gateway. Lists by number have one element per upstream, in the order
+/// of `handles`.
 #[derive(Debug)]
 pub struct Snapshot {
     pub generation: u64,
     pub config: Arc<Config>,
     pub handles: Vec<Arc<Handle>>,
-    /// The upstreams that answer `completion/complete`.
+    /// Whether each upstream answers `completion/complete`.
     pub completes: Vec<bool>,
-    /// Which upstreams declare log messages, by number.
+    /// Whether each upstream declares log messages.
     pub logs: Vec<bool>,
-    /// The upstreams that have the tasks of 2026-07-28.
+    /// Whether each upstream has the tasks of 2026-07-28.
     pub tasks: Vec<bool>,
-    /// The upstreams of which no list is known yet, not even of an earlier run.
+    /// Whether each upstream has never listed anything, not even in an earlier run.
     pub unlisted: Vec<bool>,
-    /// What rules say of the input that each upstream may ask for.
+    /// Rules about the input that each upstream may ask for.
     pub input: Vec<InputRules>,
-    /// What clients without a profile see.
+    /// The view of clients without a profile.
     pub whole: Arc<View>,
     pub profiles: HashMap<String, Arc<View>>,
-    /// By profile, the empty name for clients without one: items whose pins the store cannot keep at present.
+    /// Items withheld because their pins cannot be stored at present, by profile; the empty name is
+    /// for clients without one.
     pub unkept: HashMap<String, Arc<View>>,
     pub policy: Arc<Policy>,
     pub limiter: Arc<Limiter>,
+    /// Withheld items with the reasons.
     pub dropped: Vec<Dropped>,
-    /// How long a modern client may keep a list, in milliseconds.
+    /// How long a modern client may cache a list, in milliseconds.
     pub ttl_ms: u32,
 }
 
-/// The rules about what one upstream may ask clients for in the middle of a call.
+/// The rules about the input that one upstream may ask clients for in the middle of a call.
 #[derive(Debug)]
 pub struct InputRules {
-    /// With the name of the capability.
+    /// The rules of each capability, with its name.
     rules: [(&'static str, ItemRules); 2],
 }
 
@@ -67,7 +71,7 @@ impl InputRules {
         Self { rules: rules.map(|(name, kind)| (name, policy.item_rules(kind, upstream, upstream))) }
     }
 
-    /// The capabilities that this caller's calls are made without.
+    /// Returns the capabilities that this caller's calls are made without.
     pub fn denied<'a>(
         &'a self,
         policy: &'a Policy,
@@ -79,22 +83,23 @@ impl InputRules {
     }
 }
 
-/// Whose list, which, for which revision, and the input that the client offers where that matters. Cursors in it are for one kind of caller.
+/// Key of a rendered list: caller, kind of credential (to which its cursors are bound), list,
+/// revision, and the client's input if items depend on it.
 type Place = (Caller, &'static str, List, Revision, Kinds);
 
-/// Who looks at a view.
+/// A client as the viewer of a catalog.
 #[derive(Clone, Copy, Debug)]
 pub struct Viewer<'a> {
     pub caller: &'a Caller,
-    /// How the caller showed who it is.
+    /// The kind of the caller's credential.
     pub kind: &'static str,
     pub revision: Revision,
-    /// The input that the client can give.
+    /// Kinds of input that the client can give.
     pub offered: Kinds,
 }
 
 impl Viewer<'_> {
-    /// The scope of cursors of a list in that view.
+    /// Returns the scope to which the cursors of a list are bound.
     pub fn scope<'a>(&'a self, list: List, view: &'a View) -> CursorScope<'a> {
         let Self { caller, kind, revision, offered } = *self;
         let capabilities = u8::from(offered.form || offered.url || offered.sampling);
@@ -105,18 +110,18 @@ impl Viewer<'_> {
     }
 }
 
-/// A catalog under the rules, and its lists as bytes.
+/// A catalog with its rules and the cached bytes of its lists.
 pub struct View {
-    /// Profile, or empty.
+    /// Name of the profile, or empty.
     pub name: String,
     pub catalog: Catalog,
-    /// No item is for some kinds of clients alone.
+    /// True if no item is limited to clients that can be asked for input.
     is_for_all: bool,
-    /// By place in the catalog.
+    /// The rules of each item, by index in the catalog.
     rules: Vec<ItemRules>,
-    /// With the time since 1970 at which each was made.
+    /// Rendered lists, with the time since 1970 at which each was made.
     rendered: Mutex<HashMap<Place, (Duration, Arc<Rendered>)>>,
-    /// By caller: which places of the catalog the rules leave it.
+    /// The items that the rules leave each caller, by index in the catalog.
     open: ArcSwap<HashMap<Caller, Arc<[bool]>, RandomState>>,
 }
 
@@ -137,13 +142,13 @@ impl View {
         Self { name: name.to_owned(), catalog, is_for_all, rules, rendered: Mutex::default(), open: ArcSwap::default() }
     }
 
-    /// An item and the rules that can match it.
+    /// Returns an item and the rules that can match it.
     pub fn item(&self, at: usize) -> Option<(&Entry, &ItemRules)> {
         Some((self.catalog.entry(at)?, self.rules.get(at)?))
     }
 
-    /// Whether an item exists for this viewer. Takes the same steps for an item that is hidden as for a place that is none: which
-    /// rules there are shows in no answer's time.
+    /// Whether an item exists for this viewer. Takes the same steps for a hidden item as for an
+    /// index that does not exist, so that no answer's time reveals rules.
     pub fn visible(&self, policy: &Policy, at: usize, viewer: Viewer<'_>) -> bool {
         let is_open = match self.open.load().get(viewer.caller) {
             Some(open) => open.get(at).copied().unwrap_or_default(),
@@ -152,7 +157,8 @@ impl View {
         is_open && self.catalog.entry(at).is_some_and(|entry| entry.audience.has(viewer.offered))
     }
 
-    /// Asks the rules about every item at a caller's first request; about this one alone where too many callers are kept.
+    /// Asks the rules whether an item is visible. At a caller's first request asks about all items
+    /// and caches the result; about this one only if too many callers are cached.
     fn ask_rules(&self, policy: &Policy, at: usize, caller: &Caller) -> bool {
         let open = |(entry, rules): (&Entry, _)| !policy.hidden(rules, caller, &self.name, entry);
         if self.open.load().len() >= MAX_CALLERS {
@@ -183,12 +189,13 @@ impl Snapshot {
             && self.view(profile).is_some_and(|view| view.catalog.entries().iter().any(is_logging))
     }
 
+    /// Returns the view of a profile; `None` if there is no such profile.
     pub fn view(&self, profile: Option<&str>) -> Option<&Arc<View>> {
         profile.map_or(Some(&self.whole), |name| self.profiles.get(name))
     }
 
-    /// One list as this caller sees it, rendered at first use, and again before its cursors are too old. `now` is the time since
-    /// 1970.
+    /// Returns one list as this viewer sees it. Rendered at first use, and again before its cursors
+    /// are too old. `now` is the time since 1970.
     pub fn list(&self, view: &View, list: List, viewer: Viewer<'_>, key: &CursorKey, now: Duration) -> Arc<Rendered> {
         let Viewer { caller, kind, revision, offered } = viewer;
         let offered = if view.is_for_all { Kinds::default() } else { offered };

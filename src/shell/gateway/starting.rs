@@ -1,5 +1,5 @@
-//! Calls of tools of a server that starts for the first time, so that none of its tools is known
-//! yet.
+//! Refusal of tool calls while their server starts for the first time and none of its tools is
+//! known yet.
 
 use std::sync::Arc;
 
@@ -16,9 +16,9 @@ use crate::policy::{Facts, Kind};
 use crate::wire::raw::RawObject;
 
 impl Service {
-    /// The refusal of a call whose tool may belong to a server that is starting and has never
-    /// listed its tools. The name, the configuration and the rules decide: the client learns of no
-    /// server that could not show it a tool of that name, and of no tool.
+    /// Refuses a call whose tool may belong to a server that is starting and has never listed its
+    /// tools. Only the name, the configuration and the rules decide, so the client learns of no
+    /// tool, and of no server that could not show it a tool of that name.
     pub(super) fn starting(
         &self,
         snapshot: &Arc<Snapshot>,

@@ -1,4 +1,5 @@
-//! Resource subscriptions of clients: the upstream session that notifies them, and the URI.
+//! Serves resource subscriptions of clients: decides them, and starts a watch in a session with the
+//! resource's upstream.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -28,10 +29,10 @@ use crate::upstream::updates::{Updates, Watcher};
 use crate::wire::code;
 use crate::wire::raw::{RawJson, RawObject};
 
-/// Why a resource is not watched.
+/// The reason why a resource is not watched.
 #[derive(Debug)]
 enum NotWatched {
-    /// It is not there, or its server does not watch it.
+    /// The resource is not found, or its server cannot watch it now.
     NotThere(Answer),
     /// The policy does not allow it.
     Refused(Answer),
@@ -45,13 +46,15 @@ impl NotWatched {
     }
 }
 
+/// A resource that may be watched: upstream, target, writes to wait for, number of the request.
 type Found = (Arc<Handle>, Target, Option<Gate>, u64);
 
-/// How often the resources of a revived session are looked for, each time in another snapshot, and the pause between.
+/// How often the resources of a revived session are looked for, each time in another snapshot, and
+/// the pause between two attempts.
 const AGAIN: usize = 32;
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Drops a subscription that is over, or was replaced.
+/// Deletes a subscription that has ended or was replaced from its stored session.
 async fn forget(kept: Option<&Arc<KeptSession>>, uri: &str, held: Option<Held>) {
     if let Some((kept, slot)) = kept.zip(held.and_then(|held| held.slot)) {
         kept.drop_resource(slot, uri).await;
@@ -59,7 +62,8 @@ async fn forget(kept: Option<&Arc<KeptSession>>, uri: &str, held: Option<Held>) 
 }
 
 impl Service {
-    /// `resources/subscribe` of a legacy client.
+    /// Serves `resources/subscribe` of a legacy client: starts the watch and stores the
+    /// subscription with the session.
     pub async fn subscribe(self: Arc<Self>, client: ClientContext, params: RawObject) -> Answer {
         let Some(subscriptions) = &client.watched else {
             return Answer::error(code::INVALID_REQUEST, "subscriptions need a session; start with `initialize`", None);
@@ -91,7 +95,8 @@ impl Service {
         }
     }
 
-    /// `resources/unsubscribe` of a legacy client. What is not watched needs no end.
+    /// Serves `resources/unsubscribe` of a legacy client. Succeeds also for a resource that is not
+    /// watched.
     pub fn unsubscribe(client: &ClientContext, params: &RawObject) -> Handled {
         let Some(uri) = params.string("uri") else {
             let text = RouteError::Member("uri").to_string();
@@ -106,8 +111,9 @@ impl Service {
         }))
     }
 
-    /// Watches the resources of a revived session again, for a while as long as they are not there, until `ended`. One that the
-    /// policy refuses is not asked for again: each time is a decision and a record of it.
+    /// Watches the resources of a revived session again, with repeated attempts for resources that
+    /// are not found, until `ended` fires. A resource that the policy refuses is not tried again,
+    /// since each attempt is a decision and a record.
     pub async fn watch_again(self: Arc<Self>, client: ClientContext, ended: CancellationToken) {
         let Some(subscriptions) = &client.watched else { return };
         let watching = async {
@@ -147,7 +153,8 @@ impl Service {
         }
     }
 
-    /// The resources of a modern client's list that can be watched, with the watches.
+    /// Starts watches of the resources of a modern client's list. Returns those that could be
+    /// started, by URI.
     pub async fn watch_all(
         self: &Arc<Self>,
         client: &ClientContext,
@@ -164,7 +171,7 @@ impl Service {
         watched
     }
 
-    /// Begins to watch one resource.
+    /// Decides the watch of one resource and starts it at the upstream.
     async fn watch(
         self: &Arc<Self>,
         client: &ClientContext,
@@ -180,7 +187,7 @@ impl Service {
         if let Some(mut gate) = gate {
             gate.pass().await.map_err(refused)?;
         }
-        // A watch is no call under way.
+        // A watch is not a call in flight.
         target.permit.leave();
         let (lane, link) =
             handle.lane(&wants).await.map_err(|failure| NotWatched::NotThere(internal(&failure.detail)))?;
@@ -190,7 +197,7 @@ impl Service {
                 Unwatched::NotOffered => {
                     Answer::error(code::INVALID_PARAMS, "The server of this resource offers no subscriptions.", None)
                 }
-                // Pages to open are for calls; here nothing would judge them.
+                // Pages to open belong to calls; here they would not be checked.
                 Unwatched::Refused(error) => {
                     translate(Method::ResourcesSubscribe, &error, client.revision, &Err(InputError::NotOffered))
                 }
@@ -199,7 +206,7 @@ impl Service {
         })
     }
 
-    /// A resource that this client may read, leave to watch it, what that waits for, and the number of the request.
+    /// Finds the resource and decides its watch.
     async fn find_watched(&self, client: &ClientContext, params: &RawObject) -> Result<Found, NotWatched> {
         let snapshot = self.snapshots.load_full();
         let method = Method::ResourcesSubscribe;

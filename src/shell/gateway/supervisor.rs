@@ -1,4 +1,7 @@
-//! Owner of the upstreams and only writer of the snapshot.
+//! Runs all upstreams and is the only writer of the [`Snapshot`].
+//!
+//! Takes reports of upstream actors and orders of the operator, and publishes a snapshot after each
+//! change. Slow work (judging, merging, writing lists to disk) runs on blocking threads.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -57,16 +60,16 @@ use self::room::{MAX_INVENTORY_BYTES, too_many_bytes};
 
 /// How long the first lists wait for upstreams that are still starting.
 const SETTLE: Duration = Duration::from_millis(1500);
-/// How often the pins of other processes are looked at.
+/// Interval at which pins changed by other processes are read.
 const REFRESH: Duration = Duration::from_secs(2);
-/// Reports of upstreams that may wait; as many are shown together.
+/// Capacity of the report queue; all waiting reports go into one snapshot.
 const REPORTS: usize = 64;
 /// How long a replaced upstream may finish its calls.
 const REPLACE_DRAIN: Duration = Duration::from_secs(10);
-/// Freshness told to modern clients while an upstream is missing, in milliseconds.
+/// Freshness of lists told to modern clients while an upstream is missing, in milliseconds.
 const TTL_DEGRADED_MS: u32 = 5_000;
 
-/// What the supervisor needs from outside.
+/// The services and settings that the supervisor works with.
 #[derive(Debug)]
 pub struct Parts {
     pub metrics: Metrics,
@@ -81,19 +84,20 @@ pub struct Parts {
     pub role: GatewayRole,
 }
 
-/// The supervisor's ends that others hold.
+/// The handles by which the rest of the gateway reads, orders and stops the supervisor.
 #[derive(Debug)]
 pub struct Supervised {
     pub snapshots: Arc<ArcSwap<Snapshot>>,
     pub generation: watch::Receiver<u64>,
-    /// True once every upstream has answered or failed, or the time for that is over.
+    /// True once every upstream has listed or failed, or the time for that is over.
     pub settled: watch::Receiver<bool>,
     pub orders: mpsc::Sender<Order>,
-    /// Ends with every upstream stopped.
+    /// Cancelled to end the supervisor, which then stops every upstream.
     pub stop: CancellationToken,
     pub tasks: TaskGroup,
 }
 
+/// An upstream with its lists and the times that decide whether they are shown.
 #[derive(Clone)]
 struct Managed {
     handle: Arc<Handle>,
@@ -101,23 +105,22 @@ struct Managed {
     gate: Arc<LaunchGate>,
     filters: Arc<Filters>,
     inventory: Option<Arc<(Inventory, Revision)>>,
-    /// Bytes of the inventory.
     bytes: usize,
-    /// It was read by this launch, and not remembered.
+    /// True once this launch has listed; before that the inventory is an older one.
     is_read: bool,
-    /// Number of items that readings since the last snapshot do not list any more.
+    /// Number of items that earlier readings had and readings since the last draft lack.
     removed: u64,
-    /// Its lists were read since the last draft of a snapshot.
+    /// True if the lists were read since the last draft of a snapshot.
     is_fresh: bool,
     down_since: Option<Instant>,
-    /// It has been heard of since the start: listed or failed.
+    /// True once the upstream has listed or failed, or if its lists were recalled from disk.
     heard: bool,
 }
 
 struct Supervisor {
-    /// The configuration as it was read.
+    /// The configuration as it was read, with upstreams that are switched off.
     written: Config,
-    /// Without the upstreams that are switched off.
+    /// The configuration in force, without the upstreams that are switched off.
     config: Arc<Config>,
     policy: Arc<Policy>,
     limiter: Arc<Limiter>,
@@ -126,42 +129,39 @@ struct Supervisor {
     snapshots: Arc<ArcSwap<Snapshot>>,
     generation: watch::Sender<u64>,
     settled: watch::Sender<bool>,
-    /// Whose lists are newer than what is kept on disk.
+    /// Upstreams whose lists are newer than on disk, and the write of one that is under way.
     unsaved: BTreeSet<UpstreamName>,
-    /// The write of one of them.
     saving: Option<JoinHandle<()>>,
-    /// A snapshot is wanted, even if clients would see the same if true.
+    /// `Some` if a snapshot is due; true to make it even if clients would see no change.
     wanted: Option<bool>,
     making: Option<Making>,
-    /// The pins that other processes changed are to be read before the next snapshot is made.
     refresh_due: bool,
-    /// What is to be told once the next snapshot is in force.
+    /// Replies to send once the next snapshot is in force.
     afterwards: Vec<Afterwards>,
-    /// Bytes that all inventories may have together.
     max_inventory_bytes: usize,
-    /// Whether pins could be stored when that was last looked at.
+    /// Whether the store took writes of pins at the last check.
     took_writes: bool,
     reports: mpsc::Sender<Report>,
     actors: TaskGroup,
     stop: CancellationToken,
-    /// Places for programs that start.
+    /// Slots for programs that may start at once.
     starts: Slots,
-    /// Lines about items that are withheld, and about pins that cannot be read.
+    /// Bounds on log lines about withheld items, and about pins that cannot be read.
     dropped: Tally,
     unread: Tally,
 }
 
-/// Starts all upstreams and the task that looks after them.
+/// Starts all upstreams and the supervisor's task.
 ///
 /// # Errors
-/// A sentence when the configuration's policy or patterns cannot be compiled, which `check` would have said.
+/// The policy, limits or patterns cannot be compiled, which `check` would have said.
 pub fn start(config: Config, parts: Parts) -> Result<Supervised, String> {
     let (supervisor, reports, orders, supervised) = build(config, parts)?;
     supervised.tasks.spawn("supervisor", supervisor.run(reports, orders));
     Ok(supervised)
 }
 
-/// Makes a supervisor that has started all upstreams, and what it works with.
+/// Builds a supervisor, starts all upstreams and publishes a snapshot of remembered lists.
 ///
 /// # Errors
 /// As [`start`].
@@ -234,7 +234,7 @@ fn build(
     for upstream in supervisor.config.upstreams.clone() {
         supervisor.launch(upstream)?;
     }
-    // No client is there yet that this could hold up.
+    // Made in place: no client is connected yet that this could delay.
     let draft = supervisor.draft(true);
     supervisor.put(draft.make());
     supervisor.settle(!serves);
@@ -243,16 +243,17 @@ fn build(
 }
 
 impl Supervisor {
+    /// Takes reports and orders until the stop, then writes unsaved lists and waits for all actors.
     async fn run(mut self, mut reports: mpsc::Receiver<Report>, mut orders: mpsc::Receiver<Order>) {
         let settle = tokio::time::sleep(SETTLE);
         tokio::pin!(settle);
         let mut grace = tokio::time::interval(Duration::from_secs(30));
-        // Ticks while nothing was down are not made up for.
+        // Ticks missed while no upstream was down are not made up for.
         grace.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut refresh = tokio::time::interval(REFRESH);
         let mut news = Vec::with_capacity(REPORTS);
         loop {
-            // A draft writes pins, and announces them itself.
+            // Not while a snapshot is being made: it writes pins and announces them itself.
             if self.making.is_none() && std::mem::take(&mut self.refresh_due) {
                 self.refresh().await;
             }
@@ -261,13 +262,13 @@ impl Supervisor {
                 self.remember();
             }
             tokio::select! {
-                // What came while the last catalog was made is shown together.
+                // Reports that came while the last snapshot was made go into one.
                 1.. = reports.recv_many(&mut news, REPORTS) => self.take_reports(&mut news),
                 Some(order) = orders.recv() => self.order(order),
                 made = or_never(self.making.as_mut().map(|making| &mut making.made)) => self.made(made.ok()),
                 () = &mut settle, if !*self.settled.borrow() => self.settle(true),
                 _ = or_never(self.saving.as_mut()) => self.saving = None,
-                // Only the time of a dead upstream's items runs out without a report.
+                // The only change without a report: a dead upstream's items expire.
                 _ = grace.tick(), if self.managed.values().any(|m| m.down_since.is_some()) => self.publish(false),
                 _ = refresh.tick() => self.refresh_due = true,
                 () = self.stop.cancelled() => break,
@@ -289,16 +290,16 @@ impl Supervisor {
             self.remember();
         }
         self.afterwards.clear();
-        // The actors still report while they end; nobody may wait for a full channel then.
+        // Actors still report while they end; with the queue closed none waits for room in it.
         drop(reports);
         self.actors.join().await;
     }
 
-    /// The keys of the configured upstreams' lists on disk.
     fn inventory_keys(&self) -> HashSet<String> {
         self.config.upstreams.iter().chain(&self.config.disabled).map(Upstream::inventory_key).collect()
     }
 
+    /// Adds an upstream with its remembered lists and, in a serving process, starts its actor.
     fn launch(&mut self, spec: Upstream) -> Result<(), String> {
         let filters = Arc::new(filters(&spec)?);
         let mut remembered = self.parts.store.as_ref().and_then(|store| store.recall(&spec.inventory_key()));
@@ -326,8 +327,7 @@ impl Supervisor {
         };
         let serves = self.parts.role == GatewayRole::Serve;
         if serves {
-            // Before its remembered items are shown; the actor asks again and says why where it may
-            // not start.
+            // Before remembered items are shown; the actor passes again and reports a refusal.
             drop(spawner.gate.pass(&spec));
         }
         let gate = Arc::clone(&spawner.gate);
@@ -357,19 +357,20 @@ impl Supervisor {
         Ok(())
     }
 
+    /// Ends the wait for the first lists if it is time or every upstream has reported.
     fn settle(&self, time_is_over: bool) {
         if time_is_over || self.managed.values().all(|m| m.heard) {
             self.settled.send_replace(true);
         }
     }
 
-    /// Shows what the pins allow now, and lets start what may start.
+    /// Applies changed pins: stops rejected upstreams, wakes waiting ones, publishes a snapshot.
     fn review(&mut self) {
         let revoked: Vec<UpstreamName> =
             self.managed.iter().filter(|(name, m)| m.gate.is_revoked(name)).map(|(name, _)| name.clone()).collect();
         for name in revoked {
             let Some(old) = self.managed.remove(&name) else { continue };
-            // Not a moment longer: nobody wants this program any more.
+            // At once, without a drain: the operator rejected this program.
             old.stop.cancel();
             old.handle.metrics.retire(true);
             let spec = old.handle.spec.load_full();
@@ -383,7 +384,8 @@ impl Supervisor {
         self.publish(false);
     }
 
-    /// Takes over what other processes decided about pins, and judges anew what could not be stored before.
+    /// Reads the pins that other processes changed and publishes what follows. If the store takes
+    /// writes again, also judges and saves anew what could not be stored before.
     async fn refresh(&mut self) {
         let takes_writes = self.parts.pins.takes_writes();
         let is_back = !std::mem::replace(&mut self.took_writes, takes_writes) && takes_writes;
@@ -403,7 +405,8 @@ impl Supervisor {
         }
     }
 
-    /// Puts a configuration in force. All or nothing: everything that can fail is done before anything changes.
+    /// Puts a configuration in force, without the upstreams in `off`, or says why not. All that can
+    /// fail is done before anything changes. Unchanged upstreams keep running.
     fn enforce(&mut self, written: Config, off: &[UpstreamName]) -> Result<Plan, String> {
         let new = written.clone().without(off);
         let plan = diff(&self.config, &new);
@@ -451,7 +454,7 @@ impl Supervisor {
         Ok(plan)
     }
 
-    /// Lets a removed upstream finish its calls once no client finds it any more, then stops it.
+    /// Stops a removed upstream once no snapshot has it and its calls have ended or had their time.
     fn retire(&mut self, old: Managed) {
         old.handle.health.retire();
         let (gone, is_gone) = oneshot::channel::<()>();
@@ -469,16 +472,16 @@ impl Supervisor {
     }
 }
 
-/// Opens no session: the opener of a process that starts no upstream.
+/// Opens no session: the opener in a process that starts no upstream.
 fn leave_closed(_: &Arc<Handle>, _: &Spawner, _: &Arc<Lane>) {}
 
-/// Why a rule forbids the launch of an upstream. What the configuration names is launched unless a rule denies that.
+/// Names the rule that denies an upstream's launch; without one, being configured allows it.
 fn forbidden(policy: &Policy, upstream: &UpstreamName) -> Option<String> {
     let rules = policy.item_rules(Kind::Launch, upstream.as_str(), upstream.as_str());
     policy.forbidding(&rules, Caller::local(), "").map(|rule| format!("the rule `{rule}` forbids its launch"))
 }
 
-/// The filters of an upstream's lists. Its annotations are checked here too, so that start and reload refuse bad ones.
+/// Compiles the filters of an upstream's lists, and checks its annotations too.
 fn filters(spec: &Upstream) -> Result<Filters, String> {
     let build = |filter: &config::Filter| {
         Filter::build(&filter.allow, &filter.deny, &filter.rename)

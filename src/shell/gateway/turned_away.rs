@@ -1,8 +1,10 @@
-//! Records of calls that were answered as if their item did not exist.
+//! Hands over calls that were answered as if their item did not exist, so that calls of hidden
+//! items get a record.
 //!
-//! Whether it exists must not show in the time of the answer either. So a request does the same for a hidden name and for one that
-//! nothing has: it hands what was asked for to a queue that never makes it wait ([`TurnedAway::tell`]). One task looks later which
-//! of them exist, records those and throws the others away ([`watch`]).
+//! Whether an item exists must not show in the time of the answer. So a request does the same for a
+//! hidden name as for an unknown one: it puts the call into a queue that never makes it wait
+//! ([`TurnedAway::tell`]). One task later finds which items exist, records those calls and drops
+//! the others ([`watch`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,36 +18,38 @@ use crate::mcp::method::{List, Method};
 use crate::policy::{Action, Digest, Kind};
 use crate::wire::raw::RawObject;
 
-/// Calls that may wait to be looked at; further ones are only counted.
+/// Most calls in the queue; further calls are only counted.
 pub(super) const QUEUE: usize = 1024;
-/// Longest name or URI that is looked at, in bytes. Names are shorter, and so are the URIs that a server lists.
+/// Longest name or URI that is looked up, in bytes. Names are shorter, and so are the URIs that a
+/// server lists.
 const MAX_NAME: usize = 4096;
-/// What stands in place of a rule's id where a profile leaves an item out.
+/// Recorded instead of a rule's id if a profile leaves the item out.
 const PROFILE: &str = "profile";
 
 pub mod watch;
 
-/// One call that was answered so.
+/// A call that was answered as if its item did not exist.
 #[derive(Debug)]
 struct Call {
     snapshot: Arc<Snapshot>,
     client: ClientContext,
     method: Method,
     list: List,
-    /// `None` for one that is too long.
+    /// The requested name or URI; `None` if it is too long.
     name: Option<String>,
 }
 
-/// Where requests hand such calls over.
+/// The queue into which requests put such calls.
 #[derive(Debug)]
 pub struct TurnedAway {
     queue: mpsc::Sender<Call>,
-    /// Calls that found no place in the queue or have too long a name.
+    /// Number of calls that found the queue full or had too long a name.
     missed: Arc<AtomicU64>,
 }
 
 impl TurnedAway {
-    /// Takes note of a call that was answered with "unknown". Never waits, and does not look whether the item exists.
+    /// Queues a call that was answered with "unknown". Never waits, and does not look whether the
+    /// item exists.
     pub fn tell(&self, snapshot: &Arc<Snapshot>, client: &ClientContext, method: Method, params: &RawObject) {
         let Some((list, name)) = named(method, params) else { return };
         let name = Some(name).filter(|name| name.len() <= MAX_NAME);
@@ -56,7 +60,8 @@ impl TurnedAway {
     }
 }
 
-/// What a request names; `List::Templates` where only a completion can name it.
+/// Returns the list and the name of the item that a request names; `List::Templates` for a URI in a
+/// completion.
 #[expect(clippy::wildcard_enum_match_arm, reason = "no other method names an item")]
 fn named(method: Method, params: &RawObject) -> Option<(List, String)> {
     match method {
@@ -75,6 +80,7 @@ fn named(method: Method, params: &RawObject) -> Option<(List, String)> {
 }
 
 impl Call {
+    /// Finds the item in a catalog.
     fn find(&self, catalog: &Catalog) -> Option<usize> {
         let name = self.name.as_deref()?;
         match self.list {
@@ -84,14 +90,16 @@ impl Call {
         }
     }
 
-    /// What was tried, if the item exists, and the rule that keeps it from the caller.
+    /// Returns the attempted action and the rule that hides its item from the caller; `None` if
+    /// there is no such item.
     fn kept_back(&self) -> Option<(Action, Arc<str>)> {
         let Self { snapshot, client, .. } = self;
         let view = snapshot.view(client.profile.as_deref())?;
         if let Some(at) = self.find(&view.catalog) {
             let (entry, rules) = view.item(at)?;
             let action = self.action(entry);
-            // Visible, but for clients that can be asked for input only: the protocol's rule, no decision.
+            // No rule: the item is visible, only not to clients that cannot be asked for input,
+            // which the protocol decides.
             let rule = Arc::clone(snapshot.policy.hiding(rules, &action)?);
             return Some((action, rule));
         }

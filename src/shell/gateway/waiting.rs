@@ -1,13 +1,13 @@
-//! Calls that wait for a person: for an approval, or for a login at their upstream.
+//! Runs the wait of a call for a person's act: an approval, or a login at its upstream.
 //!
 //! However the wait ends, the call is then decided again from the start, against the snapshot of
 //! that moment: an approval is a grant that this decision finds, and an upstream is found as it is.
 //! Only a call that was not approved is refused at once.
 //!
-//! A call whose client cannot help is *held* while a person acts elsewhere. It has no place among
-//! the calls of its caller, no slot of its upstream and uses no limit; its place among the held
-//! calls bounds it. The approval outlives the wait. A call is also held from the moment on when its
-//! client's answer shows that no person is there.
+//! A call whose client cannot help is *held* while a person acts elsewhere. It has no slot among
+//! the calls of its caller, no slot of its upstream and uses no limit; the number of held calls is
+//! bounded on its own. The approval outlives the wait. A call also becomes held once its client's
+//! answer shows that no person is there.
 
 mod answers;
 pub mod approval;
@@ -43,10 +43,10 @@ use crate::telemetry::metrics::OutcomeLabel;
 use crate::wire::message::encode_notification;
 use crate::wire::raw::RawJson;
 
-/// How long the repeated request of a modern client waits for its person on the page before it is
-/// asked again.
+/// How long the repeated request of a modern client waits for its person on the page before the
+/// client is asked again.
 const PAGE_WAIT: Duration = Duration::from_secs(20);
-/// Reason in the withdrawal of a question whose time is over.
+/// Reason given when a question is withdrawn because its time is over.
 const LATE: &str = "no answer in time";
 
 /// A call that waits for a person.
@@ -55,22 +55,26 @@ pub struct WaitingCall {
     request: OriginalRequest,
     awaited: AwaitedAct,
     channel: ClientChannel,
-    /// Given back when the wait ends.
+    /// Slots of the call, released when the wait ends.
     place: Option<WaitPlace>,
+    /// Begin of this wait.
     begun: Instant,
+    /// Longest wait of a call that is not held, as configured when it began.
     patience: Duration,
-    /// A reload can shorten the wait.
+    /// Watched because a reload can shorten the wait.
     generation: watch::Receiver<u64>,
+    /// True once the question was sent, or need not be sent.
     is_asked: bool,
     turn: FormTurn,
     question: Option<OpenQuestion>,
-    /// The id of the page's question that the client has, whose end clients of 2025-11-25 are told.
+    /// Id of the page's question at the client, for the notification of its end (2025-11-25).
     page_id: Option<String>,
-    /// The client of a held call was told where the approval can be given; once a call.
+    /// True once the client of this held call was told where to approve; it is told once a call.
     is_told: bool,
-    /// Progress that tells the client of its waiting call.
+    /// Progress notifications that tell the client its call waits, if it wants progress.
     progress: Option<Progress>,
     reminders: Reminders,
+    /// Set once the wait has ended.
     outcome: Option<WaitOutcome>,
 }
 
@@ -83,39 +87,38 @@ pub enum AwaitedAct {
 /// The end of a wait for a person's act.
 enum ActOutcome {
     Approval(Closed),
-    /// The upstream is back, or it is not a login that it lacks.
+    /// The upstream is back, or unavailable for another reason than a login.
     Login,
 }
 
-/// A question that the client has before it.
+/// A question that was sent to the client and has no answer yet.
 struct OpenQuestion {
     pending: PendingRequest,
     sent: Instant,
 }
 
-/// The turn of a call's form among the gateway's own forms to its client; they come one after the
-/// other.
+/// The turn of a call's form among the gateway's own forms to its client, which come one at a time.
 enum FormTurn {
     None,
     Queued(BoxFuture<'static, Option<OwnedSemaphorePermit>>),
     Taken(#[expect(dead_code, reason = "given back on drop")] Option<OwnedSemaphorePermit>),
 }
 
-/// The result of a wait, for the client once its open question is withdrawn.
+/// The result of a wait, acted on once the open question is withdrawn.
 enum WaitOutcome {
     DecideAgain,
     Answer(Answer),
 }
 
-/// The next of a call that waits for a person.
+/// The next event of a waiting call.
 pub enum WaitStep {
     Event(ClientEvent),
-    /// It has waited long enough: it is decided from the start.
+    /// The wait has ended; the call is decided from the start.
     DecideAgain,
 }
 
 impl AwaitedAct {
-    /// Waits until the person has acted, or nothing is left to wait for. Cancel-safe.
+    /// Waits until the person has acted, or until nothing is left to wait for. Cancel-safe.
     async fn wait(&mut self, service: &Service, request: &OriginalRequest) -> ActOutcome {
         match self {
             Self::Approval(approval) => ActOutcome::Approval(approval.wait_until_closed().await),
@@ -128,6 +131,7 @@ impl AwaitedAct {
 }
 
 impl WaitingCall {
+    /// Starts a wait and notes on the approval when it will end.
     pub fn new(
         service: Arc<Service>,
         request: OriginalRequest,
@@ -163,7 +167,7 @@ impl WaitingCall {
         call
     }
 
-    /// The next thing for the client. Cancel-safe.
+    /// Waits for the next event for the client, or the end of the wait. Cancel-safe.
     pub async fn next(&mut self) -> WaitStep {
         loop {
             match &self.outcome {
@@ -177,7 +181,9 @@ impl WaitingCall {
         }
     }
 
-    /// Waits for whatever comes first; the event for the client, if it is one for it.
+    /// Waits for the first of: the person's act, the client's answer, the end of the time, of the
+    /// client's access or of the gateway. Sends the question first. Returns an event for the
+    /// client, if there is one.
     async fn advance(&mut self) -> Option<ClientEvent> {
         if !self.is_asked && !self.waits_for_turn() {
             self.is_asked = true;
@@ -194,8 +200,9 @@ impl WaitingCall {
             return Some(ClientEvent::Notice(notice));
         }
         let (until, client, is_held) = (self.until(), &self.request.client, self.is_held());
-        // A call that waits for a login goes on without it; an approval can still come for a call
-        // that is not held.
+        // An end of the client's input or of the gateway ends only these waits: a call that waits
+        // for a login is decided without it, and an approval can still come for a call that is not
+        // held.
         let ends_early = is_held || matches!(self.awaited, AwaitedAct::Login(_));
         let reminder = self.reminders.next().filter(|_| self.reminds());
         let wake = reminder.map_or(until, |due| until.min(clock::now() + due.saturating_sub(clock::uptime())));
@@ -216,18 +223,18 @@ impl WaitingCall {
                 None
             }
             () = clock::sleep_until(Some(wake)) => (until <= clock::now()).then(|| self.late(LATE)).flatten(),
-            // The end of the gateway, which sends no more generations, is seen by the others.
+            // An error means that the gateway ends, which other branches see.
             Ok(()) = self.generation.changed() => None,
             () = client.access.ended() => {
                 let outcome = self.refusal(&given_up(&client.access, Executed::No));
                 self.end(outcome, "the call has ended")
             }
             () = client.input_over(), if ends_early => {
-                // The client has given it up.
+                // The client has given the call up.
                 drop(self.place.take());
                 self.late("the client's input has ended")
             }
-            // The gateway ends, and its approvals with it.
+            // The gateway ends, and its approvals end with it.
             () = self.service.draining.cancelled(), if ends_early => match &self.awaited {
                 AwaitedAct::Approval(_) => self.late("the gateway is shutting down"),
                 AwaitedAct::Login(_) => self.decide_again(Ended::Over, "the gateway is shutting down"),
@@ -235,7 +242,7 @@ impl WaitingCall {
         }
     }
 
-    /// When the client has waited long enough. A reload may make that sooner.
+    /// Returns when the wait is over. A reload may make that sooner.
     fn until(&self) -> Instant {
         let snapshot = self.service.snapshots.load();
         let consent = &snapshot.config.consent;
@@ -249,20 +256,19 @@ impl WaitingCall {
         matches!(self.place, Some(WaitPlace::Held(_)))
     }
 
-    /// Notes when the call gives up waiting, for the people who are asked.
+    /// Notes on the approval when the call stops waiting, for the people who are asked.
     fn note_wait(&self) {
         if let AwaitedAct::Approval(PendingApproval { seat: Some(seat), .. }) = &self.awaited {
             seat.waits_until(self.until());
         }
     }
 
-    /// Whether the client hears from time to time that its call waits.
+    /// Whether the client is reminded from time to time that its call waits.
     fn reminds(&self) -> bool {
         self.progress.is_some() && (self.is_held() || matches!(self.awaited, AwaitedAct::Login(_)))
     }
 
-    /// Tells the client that its call waits, when it is time for that. It changes nothing about the
-    /// wait.
+    /// Returns a progress notification that says the call waits, if one is due.
     fn reminder(&mut self) -> Option<Bytes> {
         if !self.reminds() || !self.reminders.is_due(clock::uptime()) {
             return None;
@@ -276,8 +282,9 @@ impl WaitingCall {
         self.service.budget.try_count(encode_notification("notifications/progress", Some(&params))).ok()
     }
 
-    /// Whether another form of the gateway's own is open at the client. The page's question takes
-    /// no turn: the client only opens it.
+    /// Whether the call's form has to wait because another form of the gateway is open at the
+    /// client; takes a turn or queues for one. A page's question takes no turn: the client only
+    /// opens it.
     fn waits_for_turn(&mut self) -> bool {
         let question = self.channel.question().filter(|question| question.kind != QuestionKind::Page);
         let (Some(question), FormTurn::None) = (question, &self.turn) else {
@@ -291,14 +298,16 @@ impl WaitingCall {
         matches!(self.turn, FormTurn::Queued(_))
     }
 
-    /// Sends the question, or takes the answer that is there already.
+    /// Opens the question and returns its message, or begins to store the answer that is there
+    /// already. Refuses the call if too many questions are open.
     fn ask(&mut self) -> Option<Bytes> {
         if let (ClientChannel::Answered(answer), AwaitedAct::Approval(approval)) = (&self.channel, &mut self.awaited) {
             approval.answer(&self.service, answer.clone());
         }
         let OwnQuestion { client_requests, request, kind, page_id } = self.channel.question()?;
         let Some((message, pending)) = client_requests.ask(request) else {
-            // A held call needs no question, nor does one whose login others can be led to.
+            // A held call can do without a question, as can a login that other clients may be led
+            // to.
             let is_needed = !self.is_held() && matches!(self.awaited, AwaitedAct::Approval(_));
             self.outcome = is_needed.then(|| self.refuse(Reason::Busy, "The client has too many questions open."));
             return None;
@@ -309,7 +318,8 @@ impl WaitingCall {
         Some(message)
     }
 
-    /// Takes the client's response to the question on the stream.
+    /// Takes the client's response to the question: judges an answer about an approval; for a
+    /// login, a declined page ends the wait.
     fn answered(&mut self, answer: Option<ClientAnswer>) -> Option<ClientEvent> {
         let sent = self.question.take().map(|question| question.sent);
         self.turn = FormTurn::None;
@@ -320,7 +330,7 @@ impl WaitingCall {
                 self.approval_answered(kind, answer.as_ref(), sent);
                 None
             }
-            // It only means that the client opens the page.
+            // Acceptance only means that the client opens the page.
             AwaitedAct::Login(_) if answer.as_ref().is_some_and(is_accepted) => None,
             AwaitedAct::Login(login) => {
                 if answer.as_ref().is_some_and(is_declined) {
@@ -332,7 +342,8 @@ impl WaitingCall {
         }
     }
 
-    /// Ends the wait; the withdrawal of a question that is open comes before its outcome.
+    /// Ends the wait with an outcome. Returns the withdrawal of an open question, or the
+    /// notification that the page's question is over, which go out before the outcome.
     fn end(&mut self, outcome: WaitOutcome, why: &str) -> Option<ClientEvent> {
         self.outcome = Some(outcome);
         self.turn = FormTurn::None;
@@ -344,12 +355,14 @@ impl WaitingCall {
         Some(ClientEvent::Notice(encode_notification("notifications/elicitation/complete", Some(&params))))
     }
 
+    /// Ends the wait: the call is decided from the start.
     fn decide_again(&mut self, ended: Ended, why: &str) -> Option<ClientEvent> {
         self.leave(ended);
         self.end(WaitOutcome::DecideAgain, why)
     }
 
-    /// Ends the wait of a client that has waited long enough.
+    /// Ends a wait whose time is over: asks a modern client again, decides a call that waited for a
+    /// login, refuses any other.
     fn late(&mut self, why: &str) -> Option<ClientEvent> {
         self.leave(Ended::Over);
         let outcome = match (&mut self.awaited, &self.channel) {
@@ -367,7 +380,7 @@ impl WaitingCall {
         self.end(outcome, why)
     }
 
-    /// Gives back what the call takes up.
+    /// Releases the slots of the call; `ended` says what a held wait shows about its client.
     fn leave(&mut self, ended: Ended) {
         if let Some(WaitPlace::Held(hold)) = self.place.take() {
             hold.end(ended);
@@ -378,6 +391,7 @@ impl WaitingCall {
         self.refusal(&Failure::new(reason, Executed::No, text))
     }
 
+    /// Releases the call's slots, counts the refusal, and returns it as the outcome.
     fn refusal(&mut self, failure: &Failure) -> WaitOutcome {
         self.leave(Ended::Over);
         #[expect(clippy::wildcard_enum_match_arm, reason = "a call that waits for a person is refused for few reasons")]
@@ -391,7 +405,7 @@ impl WaitingCall {
         WaitOutcome::Answer(refused(failure, labels, client.revision))
     }
 
-    /// Everything that this call has waited for.
+    /// Returns what this call has waited for.
     fn prior_waits(&self) -> PriorWaits {
         match &self.awaited {
             AwaitedAct::Approval(approval) => PriorWaits { approval: Some(approval.prompt), login: false },
@@ -399,8 +413,8 @@ impl WaitingCall {
         }
     }
 
-    /// Continues the wait of a call that was decided again: another call may have used the approval
-    /// up.
+    /// Continues the wait `before` of a call that was decided again and waits once more, since
+    /// another call used the approval up: the client is not told twice, and progress counts on.
     fn resume(&mut self, before: &mut Self) {
         self.is_told = before.is_told;
         if self.is_told && self.is_held() {

@@ -1,4 +1,4 @@
-//! Resource subscriptions of one legacy client.
+//! Resource subscriptions of one legacy session.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,41 +8,41 @@ use parking_lot::Mutex;
 use crate::upstream::subscriptions::Watching;
 use crate::upstream::updates::Watcher;
 
-/// Resources that one legacy session may watch.
+/// Most resources that one legacy session may watch.
 pub(super) const MAX_WATCHED: usize = 1024;
 
-/// One session's watched resources.
+/// The watched resources of one legacy session.
 #[derive(Debug, Default)]
 pub struct Subscriptions {
     pub watcher: Arc<Watcher>,
-    /// By the URI as the client knows it.
+    /// Watched resources by the URI that the client knows.
     pub(super) held: Mutex<HashMap<String, Held>>,
 }
 
 /// A watched resource.
 #[derive(Debug)]
 pub(super) struct Held {
-    /// Its place in the store, where the session has one.
+    /// Number of its row in the store, if the session is stored.
     pub(super) slot: Option<u64>,
-    /// None until the resource of a revived session is watched again.
+    /// The watch at the upstream; `None` until the resource of a revived session is watched again.
     pub(super) watching: Option<Watching>,
 }
 
 impl Subscriptions {
-    /// Those of a session before a restart. None is watched yet.
+    /// Adds the resources of a session from before a restart, not watched yet.
     pub fn restore(&self, resources: Vec<(u64, String)>) {
         let held = |(slot, uri)| (uri, Held { slot: Some(slot), watching: None });
         self.held.lock().extend(resources.into_iter().map(held));
     }
 
-    /// The resources that are to be watched again.
+    /// Returns the URIs of resources that have to be watched again.
     pub(super) fn missing(&self) -> Vec<String> {
         let held = self.held.lock();
         held.iter().filter(|(_, held)| held.watching.is_none()).map(|(uri, _)| uri.clone()).collect()
     }
 
-    /// A resource is watched again, unless the client has ended its subscription meanwhile. What happened before is not known, so it
-    /// counts as updated.
+    /// Stores the watch of a revived session's resource, unless the client has ended its
+    /// subscription meanwhile. Marks the resource as updated, since earlier updates are unknown.
     pub(super) fn found(&self, uri: &str, watching: Watching) {
         // A watch that is not needed ends outside of the lock.
         let mut watching = Some(watching);

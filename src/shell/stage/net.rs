@@ -1,4 +1,4 @@
-//! Connections of the gateway to servers: on a stage they lead to pipes in memory.
+//! Connections from the gateway to servers. On a thread with a stage they lead to pipes in memory.
 
 use std::cell::Cell;
 use std::io;
@@ -11,31 +11,32 @@ use hyper_util::rt::TokioIo;
 use tokio::io::DuplexStream;
 use tokio::net::TcpStream;
 
-/// Connects to a port of a stage.
+/// A function that connects to a port of the stage.
 pub type Connect = fn(u16) -> io::Result<DuplexStream>;
 
 thread_local! {
     static CONNECT: Cell<Option<Connect>> = const { Cell::new(None) };
 }
 
-/// Makes all connections of this thread lead to the ports of a stage, or none of them.
+/// Installs the function that makes all connections of this thread; `None` restores real ones.
 pub fn play(connect: Option<Connect>) {
     CONNECT.set(connect);
 }
 
-/// Connects to a port of the stage; `None` off stage.
+/// Connects to the stage's port that a URI names, 80 by default; `None` without a stage.
 pub(crate) fn dial(uri: &Uri) -> Option<io::Result<Dialled>> {
     let connect = CONNECT.get()?;
     let port = uri.port_u16().unwrap_or(80);
     Some(connect(port).map(|stream| Dialled::Memory(TokioIo::new(stream))))
 }
 
-/// Connects to a port of the stage, for clients that need no [`Dialled`]; `None` off stage.
+/// Connects to a port of the stage, 80 by default, and returns the bare stream; `None` without a
+/// stage.
 pub(crate) fn dial_port(port: Option<u16>) -> Option<io::Result<DuplexStream>> {
     CONNECT.get().map(|connect| connect(port.unwrap_or(80)))
 }
 
-/// A connection of the gateway to a server.
+/// A connection to a server: a TCP socket, or a pipe in memory on a stage.
 #[derive(Debug)]
 pub(crate) enum Dialled {
     Tcp(TokioIo<TcpStream>),

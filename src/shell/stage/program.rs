@@ -1,4 +1,5 @@
-//! Programs that the gateway starts: on a stage some are tasks, in place of processes.
+//! Programs that the gateway starts. On a thread with a stage some run as tasks instead of
+//! processes.
 
 use std::cell::Cell;
 use std::os::unix::process::ExitStatusExt as _;
@@ -18,29 +19,30 @@ pub type Writer = Box<dyn AsyncWrite + Unpin + Send>;
 /// The reading end of a pipe.
 pub type Reader = Box<dyn AsyncRead + Unpin + Send>;
 
-/// The pipes of a program.
+/// The pipes of a program: stdin, stdout, stderr.
 pub type Pipes = (Writer, Reader, Reader);
 
-/// Starts the program of an upstream as a task; `None` for one that is not played.
+/// A function that starts an upstream's program as a task; `None` if the stage leaves it to a
+/// process.
 pub type Play = fn(&str, &Launch) -> Result<Option<(Played, Pipes)>, SpawnError>;
 
 thread_local! {
     static PLAY: Cell<Option<Play>> = const { Cell::new(None) };
 }
 
-/// Plays programs that this thread starts, or none of them.
+/// Installs the function that plays programs started on this thread; `None` restores processes.
 pub fn play(play: Option<Play>) {
     PLAY.set(play);
 }
 
-/// The keeper of a program: a guarded process, or a task of the stage.
+/// A running program of an upstream: a guarded process, or a task of the stage.
 #[derive(Debug)]
 pub(crate) enum Keeper {
     Guarded(Box<guard::Keeper>),
     Played(Played),
 }
 
-/// A task in place of a process. Clones are the same task.
+/// A task that stands in for a process. Clones refer to one task.
 #[derive(Clone, Debug)]
 pub struct Program {
     ended: watch::Sender<Option<ExitStatus>>,
@@ -48,17 +50,17 @@ pub struct Program {
 }
 
 impl Program {
-    /// A task that sends its exit status when it ends by itself.
+    /// Wraps a task; the task itself writes its exit status to `ended` when it finishes.
     pub fn new(ended: watch::Sender<Option<ExitStatus>>, task: AbortHandle) -> Self {
         Self { ended, task }
     }
 
-    /// Whether it has not ended.
+    /// Whether no exit status is set yet.
     pub fn is_alive(&self) -> bool {
         self.ended.borrow().is_none()
     }
 
-    /// Ends it with that status, unless it has ended.
+    /// Aborts the task and sets its exit status, unless one is set already.
     pub fn end(&self, status: ExitStatus) {
         self.ended.send_if_modified(|ended| {
             let is_first = ended.is_none();
@@ -69,7 +71,7 @@ impl Program {
     }
 }
 
-/// A played program of an upstream. Dropped, it is killed.
+/// An upstream's program that runs as a task. Killed on drop.
 #[derive(Debug)]
 pub struct Played {
     program: Program,
@@ -78,7 +80,7 @@ pub struct Played {
 }
 
 impl Played {
-    /// `ignores_term`: it ends at SIGKILL alone.
+    /// `ignores_term`: the program ends at SIGKILL only, after the stop's firm time.
     pub fn new(program: Program, ignores_term: bool) -> Self {
         Self { ended: program.ended.subscribe(), program, ignores_term }
     }
@@ -106,7 +108,7 @@ impl Drop for Played {
 }
 
 impl Keeper {
-    /// Starts a program: on a stage as a task if the stage plays it, else as a process.
+    /// Starts a program as a task if this thread's stage plays it, else as a guarded process.
     ///
     /// # Errors
     /// [`SpawnError`].

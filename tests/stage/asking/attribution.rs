@@ -1,4 +1,4 @@
-//! Attribution of questions: several clients in front of one server that asks.
+//! Tests of the attribution of questions: several clients in front of one server that asks.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -42,7 +42,7 @@ fn a_question_of_an_ambiguous_moment_reaches_nobody_and_from_then_on_calls_take_
     }
 }
 
-/// Two calls that ask while both are in progress.
+/// Makes two calls that ask while both are in progress.
 fn meet(clients: &mut [Mcp; 2]) {
     let meeting = |tag: &str| {
         let mut arguments = Way::Stdio.asks(tag, json!([[form("Whose?")]]));
@@ -51,7 +51,7 @@ fn meet(clients: &mut [Mcp; 2]) {
     };
     let [first, second] = clients;
     let mut calls = [inquire(first, &meeting("a")), inquire(second, &meeting("b"))];
-    // The second call that arrives lets both ask; the call that asks last may be alone by then.
+    // The second call to arrive makes both ask; the call that asks last may be alone by then.
     let mut refused = 0;
     for (client, call) in clients.iter_mut().zip(&mut calls) {
         let (asked, response) = converse(client, call, |_| json!({"action": "decline"}));
@@ -81,14 +81,14 @@ fn a_question_about_a_call_that_was_cancelled_meanwhile_reaches_no_other_client_
     assert_eq!(stage.answers("stray")[0]["error"]["code"], -32602);
     eventually("the server has answered a ping since", || stage.log.count("ping") == 1);
     pass(Duration::from_millis(300));
-    // The doubt is over, and the call asks on the session's stream like any other.
+    // The attribution is certain again, and the call asks on the session's stream like any other.
     stage.client(Era::LEGACY, json!({})).call("fx__inquire", json!({"meet": "door"}));
     let (asked, response) = converse(&mut two, &mut call, |_| accept("two"));
     assert_eq!(asked.len(), 1, "its own question alone: {asked:?}");
     assert_eq!(answered(&response)[0]["result"], accept("two"), "{response}");
 }
 
-/// A client that names itself in every answer.
+/// A client that gives its name in every answer.
 struct Who {
     name: &'static str,
     era: Era,
@@ -102,8 +102,8 @@ impl Who {
         Talk::begin(&mut self.mcp, self.era, &way.asks(&tag, json!(questions)), accept(self.name))
     }
 
-    /// Makes so many calls, one after the other. Counts its questions, and those that this client
-    /// answered.
+    /// Returns work that makes 30 calls, one after the other, and counts this client's answered
+    /// questions and all of its questions.
     fn work(mut self, way: Way, seed: u64, count: &Cell<(usize, usize)>) -> Work<'_> {
         const CALLS: u64 = 30;
         let (mut random, mut n) = (seed + 1, 0);
@@ -132,7 +132,8 @@ impl Who {
     }
 }
 
-/// Some hundred calls of four clients at once; every answer to the server is of the client whose call asked.
+/// Makes some hundred calls by several clients at once, and asserts that every answer to the server
+/// is of the client whose call asked. Returns the numbers of answered and of all questions.
 fn crowd(way: Way, stage: &Stage, clients: Vec<Who>) -> (usize, usize) {
     let count = Cell::new((0, 0));
     in_turn(clients.into_iter().zip(0..).map(|(who, seed)| who.work(way, seed, &count)).collect());

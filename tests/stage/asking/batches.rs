@@ -1,4 +1,4 @@
-//! Batches of 2025-03-26 that hold answers to questions.
+//! Tests of batches of 2025-03-26 that contain answers to questions.
 
 use serde_json::{Value, json};
 

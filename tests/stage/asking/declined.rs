@@ -1,5 +1,5 @@
-//! Questions that no person should see: addresses that headend does not open, forms that copy ours or ask for secrets.
-//! The server gets a decline, and the operator the reason.
+//! Tests of questions that no person should see: addresses that headend does not open, forms that
+//! copy ours or ask for secrets. The server gets a decline, and the operator the reason.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn fields(fields: Value) -> Value {
     json!({"message": "Go on?", "requestedSchema": {"type": "object", "properties": fields}})
 }
 
-/// Params of elicitations, and the fault that counts them.
+/// Returns parameters of elicitations that are declined, and the fault that counts each.
 fn bad(own_port: u16) -> Vec<(Value, &'static str)> {
     let own = format!("http://localhost:{own_port}/mcp");
     let mut rows: Vec<(Value, &'static str)> = [
@@ -47,7 +47,7 @@ fn bad(own_port: u16) -> Vec<(Value, &'static str)> {
     rows
 }
 
-/// The params that pass, and a text that the client sees.
+/// Returns parameters that pass, and a text that the client sees.
 fn good() -> [(Value, &'static str); 5] {
     let noisy = format!("a\r\u{1b}[2Jb{}c", "\n".repeat(60));
     let form = json!({"message": noisy, "requestedSchema": {"type": "object", "properties": {}}});
@@ -212,7 +212,7 @@ fn what_a_clients_own_task_must_not_ask_is_declined_by_an_update() {
 fn loopback_pages_are_for_clients_and_servers_of_this_machine() {
     let stage = Stage::new(Way::Stdio, "");
     let question = || json!([[{"method": "elicitation/create", "params": page("http://localhost:1/")}]]);
-    // A proxy in front of us forwards requests of other machines.
+    // A request that a proxy forwards may come from another machine.
     for forwarded in [false, true] {
         let mut client = stage.client(Era::Modern, able());
         client.user_agent = "test".to_owned();

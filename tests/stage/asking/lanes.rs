@@ -1,4 +1,4 @@
-//! Sessions and processes of one client's own: their capabilities, their owner, their end.
+//! Tests of sessions and processes of one client's own: their capabilities, their owner, their end.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -24,7 +24,7 @@ fn sorted(mut values: Vec<Value>) -> Vec<Value> {
 fn a_server_has_a_session_for_each_legacy_client_and_each_kind_of_modern_caller() {
     for way in [Way::Post, Way::Session, Way::Sse] {
         let stage = Stage::of_two_callers(way, "roots = \"client\"");
-        // The sessions that read the lists: for clients with and without input.
+        // Sessions that read the lists, for clients with and without input.
         let mut want = vec![json!({}), json!({"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}})];
         eventually("the lists are read", || stage.declared() == want);
         let tools = json!({"elicitation": {"url": {}, "form": {}}, "sampling": {"tools": {}}});
@@ -130,7 +130,7 @@ fn a_server_that_forgets_every_session_is_asked_for_its_subscriptions_once_in_ea
     let stage = Stage::with(setup, fake, "");
     let mut client = stage.client(Era::LEGACY, everything());
     for n in 1..=6 {
-        // Whether it is confirmed or not: the session may be lost in the middle of it.
+        // Confirmed or not: the session may be lost in the middle of the request.
         client.request("resources/subscribe", json!({"uri": format!("fx://doc/{n}")}));
     }
     let rested = || {
@@ -153,7 +153,8 @@ fn a_server_that_forgets_every_session_is_asked_for_its_subscriptions_once_in_ea
     for n in 0..10 {
         client.call("fx__echo", json!({"text": n.to_string()}));
     }
-    // The main session and the client's; that of a call's second attempt may be used up as well.
+    // The main session and the client's; a session for a call's second attempt may be used up as
+    // well.
     let opened = rested() - before;
     assert!(opened <= 30, "{opened} sessions for ten calls");
 }

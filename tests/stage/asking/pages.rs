@@ -1,4 +1,5 @@
-//! Pages that servers of 2025-11-25 ask to open: before a call (error -32042), and in the middle of one.
+//! Tests of pages that servers of 2025-11-25 ask to open: before a call (error -32042), and in the
+//! middle of one.
 
 use std::time::Duration;
 

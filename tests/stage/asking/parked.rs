@@ -1,4 +1,4 @@
-//! Modern clients: the call is parked, and the next request continues it.
+//! Tests of calls that are parked for a modern client, and continued by its next request.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::stage::mcp::{Era, Mcp};
 use crate::stage::now;
 use crate::stage::process::eventually;
 
-/// The answers of a well-behaved client to all of these.
+/// Returns a well-behaved client's answers to these requests.
 fn responses(requests: &Map<String, Value>) -> Value {
     requests.iter().map(|(key, request)| (key.clone(), usual(request))).collect::<Map<String, Value>>().into()
 }
@@ -154,7 +154,7 @@ fn a_gateway_that_ends_tells_the_server_and_its_successor_does_not_call_again() 
         let arguments = way.asks("t", json!([[form("Which?")]]));
         let mut client = stage.client(Era::Modern, everything());
         let (requests, state) = asked(&client.call("fx__inquire", arguments.clone()));
-        // An ended call waits for a client whose response was lost.
+        // An ended call is kept for a client whose response was lost.
         let done = way.asks("u", json!([[form("Which?")]]));
         let (more, other) = asked(&client.call("fx__inquire", done.clone()));
         client.request("tools/call", going_on(&done, responses(&more), &other));
@@ -188,7 +188,7 @@ fn more_questions_than_a_person_should_get_at_once_are_declined() {
         let arguments = way.asks("t", json!([many]));
         let mut client = stage.client(Era::Modern, everything());
         let (mut requests, mut state) = asked(&client.call("fx__inquire", arguments.clone()));
-        // No question is answered before all have arrived, or there would be room for more.
+        // No question may be answered before all have arrived, or there would be room for more.
         eventually("some are declined", || stage.got(&[r#""action":"cancel""#]).len() >= 3);
         let answer = loop {
             let answer = client.request("tools/call", going_on(&arguments, responses(&requests), &state));
@@ -217,7 +217,7 @@ fn a_callers_share_of_parked_calls_counts_those_that_wait_and_more_are_declined(
     let stage = Stage::of_two_callers(way, "");
     let mut client = stage.second(Era::Modern, everything());
     let arguments = |n: usize| way.asks(&format!("t{n}"), json!([[form("Which?")]]));
-    // As many as the quota, one after the other, each to its end.
+    // As many calls as the quota, one after the other, each to its end.
     for n in 0..20 {
         let (requests, state) = asked(&client.call("fx__inquire", arguments(n)));
         let answer = client.request("tools/call", going_on(&arguments(n), responses(&requests), &state));

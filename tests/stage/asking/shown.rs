@@ -1,4 +1,5 @@
-//! Tools that a legacy server shows only to clients which it can ask: which clients see them, and what is known of them.
+//! Tests of tools that a legacy server lists only for clients which it can ask: which clients see
+//! them, and what is known of them.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use crate::stage::process::{eventually, said};
 use crate::stage::upstream::Patch;
 use crate::stage::upstream::{Fake, Listening, Log};
 
-/// A gateway before a server that hides tools, which is called `fx`.
+/// A gateway in front of a server that hides tools, named `fx`.
 struct Hidden {
     gateway: Gateway,
     log: Log,
@@ -35,7 +36,7 @@ impl Hidden {
         Self { gateway, log, _server: server }
     }
 
-    /// The daemon starts again.
+    /// Stops the daemon and starts it again.
     fn restart(&mut self) {
         self.gateway.signal(Signal::TERM);
         assert!(self.gateway.wait(Duration::from_secs(60)).is_some(), "{}", self.gateway.story());
@@ -47,13 +48,13 @@ impl Hidden {
         Mcp::http_at(self.gateway.address, self.gateway.token(), era, "/mcp", capabilities.clone()).tool_names()
     }
 
-    /// How often a handshake took place.
+    /// Returns the number of handshakes.
     fn greetings(&self) -> usize {
         self.log.count("initialize")
     }
 }
 
-/// Kinds of clients, and which of the hidden tools each is shown.
+/// Returns kinds of clients, and the hidden tools that each is shown.
 fn kinds() -> [(Value, &'static [&'static str]); 5] {
     [
         (json!({}), &[]),
@@ -188,7 +189,7 @@ fn a_process_that_all_clients_share_may_ask_for_pages() {
     let asks = Way::Stdio.asks("t", json!([[{"method": "elicitation/create", "params": page}]]));
     for (capabilities, want) in [(&pages, "accept"), (&json!({"elicitation": {}}), "cancel")] {
         for era in Era::BOTH {
-            // One process has one list.
+            // One process has one list for all clients.
             assert_eq!(hidden(&stage.tools(era, capabilities)), kinds()[4].1, "{era:?}");
         }
         let (gateway, asks) = (&stage.gateway, asks.clone());

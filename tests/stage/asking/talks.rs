@@ -1,4 +1,4 @@
-//! Calls that go on side by side, whose questions their clients answer.
+//! Helpers for calls that run side by side and whose clients answer their questions.
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::{answered, going_on};
 use crate::stage::mcp::{Era, Mcp, Open};
 
-/// How long one call is listened to before the next one is.
+/// How long one call is read before the next.
 pub(super) const TURN: Duration = Duration::from_millis(2);
 
 /// A call of the tool that asks, whose client answers its questions.
@@ -18,13 +18,13 @@ pub(super) struct Talk {
     arguments: Value,
     reply: Value,
     call: Open,
-    /// The params of the questions so far.
+    /// Parameters of the questions so far.
     pub(super) asked: Vec<Value>,
     response: Option<Value>,
 }
 
 impl Talk {
-    /// Makes the call. Every question gets that reply.
+    /// Starts the call, whose questions all get this reply.
     pub(super) fn begin(client: &mut Mcp, era: Era, arguments: &Value, reply: Value) -> Self {
         let call = client.open("tools/call", json!({"name": "fx__inquire", "arguments": arguments}));
         Self { era, arguments: arguments.clone(), reply, call, asked: Vec::new(), response: None }
@@ -57,22 +57,22 @@ impl Talk {
         self.response.is_some()
     }
 
-    /// Goes on to its end.
+    /// Runs the call to its end and returns the reported answers.
     pub(super) fn end(mut self, client: &mut Mcp) -> Vec<Value> {
         while !self.step(client) {}
         self.answers()
     }
 
-    /// The answers that the tool of an ended call reports.
+    /// Returns the answers that the tool of an ended call reports.
     pub(super) fn answers(&self) -> Vec<Value> {
         answered(self.response.as_ref().expect("the call is over"))
     }
 }
 
-/// Work of one client in steps: `true` at its end.
+/// One step of a client's work; returns true at its end.
 pub(super) type Work<'w> = Box<dyn FnMut() -> bool + 'w>;
 
-/// Does the work of several clients in turn, a step of each at a time.
+/// Does the work of several clients in turn, one step of each at a time.
 pub(super) fn in_turn(works: Vec<Work<'_>>) {
     let mut works = VecDeque::from(works);
     while let Some(mut work) = works.pop_front() {

@@ -1,4 +1,5 @@
-//! Questions of a process or session that several clients of one caller share: what happens to them, and to calls meanwhile.
+//! Tests of questions of a process or session that several clients of one caller share: what
+//! happens to them, and to calls meanwhile.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -12,10 +13,10 @@ use crate::stage::mcp::{Era, Mcp, Open};
 use crate::stage::process::eventually;
 use crate::stage::{now, pass};
 
-/// Where nothing says which call a question belongs to.
+/// Transports on which nothing says which call a question belongs to.
 const SHARED: [Way; 3] = [Way::Stdio, Way::Session, Way::Sse];
 
-/// A server whose clients share a process or a session.
+/// Starts a stage whose clients share a process or a session.
 fn shared(way: Way, upstream: &str) -> Stage {
     let instance = if way == Way::Stdio { "" } else { "instance = \"per-caller\"\n" };
     Stage::new(way, &format!("{instance}{upstream}"))
@@ -29,7 +30,7 @@ fn open(client: &mut Mcp, tool: &str, arguments: &Value) -> Open {
     client.open("tools/call", json!({"name": format!("fx__{tool}"), "arguments": arguments}))
 }
 
-/// Makes a call that asks, and answers as that client; what the server says it was answered.
+/// Makes a call that asks, and answers with this name. Returns the answers that the server reports.
 fn converses(client: &mut Mcp, era: Era, arguments: &Value, name: &str) -> Vec<Value> {
     Talk::begin(client, era, arguments, accept(name)).end(client)
 }
@@ -100,7 +101,8 @@ fn a_question_that_is_not_clear_in_time_is_refused_and_calls_go_on() {
     }
 }
 
-/// Some calls of one client, one after the other: of other tools, and of the one that asks.
+/// Returns a client's calls as work: of other tools, and of the tool that asks, one after the
+/// other.
 fn rounds(way: Way, n: usize, mut client: Mcp) -> Work<'static> {
     const ROUNDS: usize = 6;
     let (era, name) = (Era::BOTH[n % 2], format!("c{n}"));
@@ -128,7 +130,7 @@ fn rounds(way: Way, n: usize, mut client: Mcp) -> Work<'static> {
                     let answers = call.answers();
                     assert_eq!(answers.len(), 2, "{way:?} {tag}");
                     let mine = answers.iter().all(|answer| answer["result"] == accept(&name));
-                    // Who asks is not known at first.
+                    // At first the gateway does not know which item asks.
                     assert!(mine || round == 0, "{way:?} {tag}: {answers:?}");
                     (talk, _) = (None, steps.next());
                 }
@@ -164,7 +166,7 @@ fn an_item_that_asks_after_its_call_has_ended_is_seen_and_gets_nothing_through()
         let answers = stage.answers("late");
         assert_eq!(answers[0]["error"]["code"], -32601, "{way:?}: {answers:?}");
         eventually("the operator is told", || stage.gateway.story().contains("its questions are refused from now on"));
-        // It could be another late one.
+        // This question could be another late one.
         let answers = converses(&mut two, Era::LEGACY, &way.asks("t", json!([[form("Mine?")]])), "two");
         assert_eq!(answers[0]["error"]["code"], -32602, "{way:?}: {answers:?}");
     }

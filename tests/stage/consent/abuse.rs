@@ -1,5 +1,5 @@
-//! Attacks on approvals: servers that pretend to be the gateway, answers that come too late, and a
-//! log that cannot be written.
+//! Tests of attacks on approvals: servers that pretend to be the gateway, answers that come too
+//! late, and a log that cannot be written.
 
 use super::*;
 use crate::stage::process::said;
@@ -108,8 +108,8 @@ fn an_approval_after_the_end_of_its_question_does_nothing() {
     assert_ne!(next, id, "it is asked anew");
     over();
 
-    // Another tool each time: after unanswered approvals about one tool, its calls are refused for
-    // a while.
+    // Another tool each time: after unanswered approvals about a tool, its calls are refused for a
+    // while.
     let mut modern = stage.client(Era::Modern, forms());
     let (_, state) = asked(&modern.call("fx__env", json!({})));
     over();

@@ -1,4 +1,4 @@
-//! Grants below a folder.
+//! Tests of grants below a folder.
 
 use super::operator::{headend, pending};
 use super::*;

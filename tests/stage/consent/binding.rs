@@ -1,4 +1,4 @@
-//! A grant is bound to its caller, its action and its evidence.
+//! Tests that a grant is bound to its caller, its action and its evidence.
 
 use super::*;
 
@@ -83,7 +83,7 @@ fn one_consent_is_good_for_all_rounds_of_one_call_and_for_no_second_one() {
     }
     assert!(!theirs.is_error() && theirs.result()["resultType"] == "complete", "{}", theirs.raw);
     assert_eq!(log.count("tools/call"), 4);
-    // The state proved that one permit. Sent again, it is a call like any other.
+    // The state proves its permit once. Sent again, the request is a call like any other.
     let replayed = client.request("tools/call", last);
     let (question, _) = asked(&replayed);
     assert!(question["message"].as_str().unwrap().starts_with("headend asks"), "{}", replayed.raw);

@@ -1,4 +1,5 @@
-//! Completions of an item that needs an approval reveal nothing before it has a lasting grant.
+//! Tests that completions of an item which needs an approval reveal nothing before it has a lasting
+//! grant.
 
 use super::operator::{headend, pending};
 use super::*;
@@ -7,7 +8,7 @@ fn of(reference: &Value) -> Value {
     json!({"ref": reference, "argument": {"name": "a", "value": "b"}})
 }
 
-/// The items, how each is called, and how it is completed.
+/// Returns a call of each item, and its completion.
 fn items() -> [(&'static str, Value, Value); 2] {
     [
         (

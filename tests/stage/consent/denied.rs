@@ -1,5 +1,5 @@
-//! Denials that are listed and taken back, blocks that are ended, and a yes that comes when the
-//! agent has been told to stop.
+//! Tests of denials that are listed and taken back, blocks that are ended, and approvals given
+//! after the agent was told to stop.
 
 use super::hold::LONG;
 use super::operator::headend;

@@ -1,4 +1,5 @@
-//! Calls that are held open while they wait for a person: on every face, for so long, so many, and what their clients hear.
+//! Tests of calls that are held while they wait for a person: over each client transport, how long,
+//! how many, and what their clients are told.
 
 use super::operator::{headend, pending};
 use super::*;
@@ -11,7 +12,7 @@ mod orders;
 mod release;
 mod room;
 
-/// Longer than any test: what comes sooner did not wait for the end of the hold.
+/// A hold longer than any test: a response that comes sooner did not wait for its end.
 pub(crate) const LONG: &str = "hold = \"10m\"";
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -19,19 +20,19 @@ fn echo(text: &str) -> Value {
     json!({"name": "fx__echo", "arguments": {"text": text}})
 }
 
-/// The same from a client that wants progress, so that its stream begins at once.
+/// Like [`echo`], from a client that wants progress, so that its stream begins at once.
 fn echo_with_progress(text: &str) -> Value {
     let mut params = echo(text);
     params["_meta"] = json!({"progressToken": "p"});
     params
 }
 
-/// A call as a message.
+/// Returns a call as a message.
 fn message(id: &str, params: Value) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})
 }
 
-/// The ids of the open approvals.
+/// Returns the ids of the open approvals.
 fn listed(world: &World) -> Vec<String> {
     let output = world.run(&["approvals", "--json"]);
     let listed: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
@@ -39,7 +40,7 @@ fn listed(world: &World) -> Vec<String> {
     open.iter().map(|approval| approval["id"].as_str().unwrap().to_owned()).collect()
 }
 
-/// The same, once there are any.
+/// Waits until approvals are open and returns their ids.
 fn open_ids(world: &World) -> Vec<String> {
     let mut ids = Vec::new();
     eventually("a call waits", || {
@@ -49,7 +50,7 @@ fn open_ids(world: &World) -> Vec<String> {
     ids
 }
 
-/// Denies what is open.
+/// Denies all open approvals.
 fn clear(world: &World) {
     listed(world).iter().for_each(|id| drop(world.run(&["deny", id])));
 }
@@ -59,7 +60,7 @@ fn approve_in(world: &World) {
     assert!(output.status.success(), "{}", crate::stage::process::said(&output));
 }
 
-/// The reason of a refusal on a stream.
+/// Returns the reason of a refusal on a stream.
 fn reason_of(response: &Value) -> &str {
     response["result"]["_meta"]["headend/refusal"]["reason"].as_str().unwrap_or_default()
 }
@@ -88,7 +89,7 @@ fn over_http_a_call_is_answered_when_a_person_has_decided() {
     assert_eq!(stage.called().len(), 2);
 }
 
-/// The next comment of a stream, waited for.
+/// Waits for the next comment of a stream.
 fn comment(call: &mut Open) -> String {
     assert!(call.head().is_stream(), "not a stream: {:?}", call.head());
     loop {
@@ -137,7 +138,7 @@ fn over_the_old_transport_and_over_pipes_a_call_is_answered_when_a_person_has_de
         approve_in(&gateway.world);
         let answer = client.pipe().answer(&json!(text), PATIENCE);
         assert!(echoed(&answer, &text), "{text}: {}", answer.raw);
-        // Nothing else waits behind it.
+        // No other request waits behind the held call.
         assert_eq!(client.request("ping", json!({})).code().is_none(), era != Era::Modern, "{text}");
     }
 }
@@ -169,7 +170,7 @@ fn the_name_that_a_client_gives_itself_decides_how_long_it_waits_and_a_reload_ch
     let gateway = text("0s").start();
     gateway.wait_for_tools(&["fx__echo"]);
     for era in Era::BOTH {
-        // The tests' clients call themselves `it`.
+        // Clients of the tests have the name `it`.
         waits_for(&gateway.client(era).call("fx__echo", json!({"text": format!("at once {era:?}")})));
         clear(&gateway.world);
     }
@@ -201,7 +202,7 @@ fn beyond_the_number_of_held_calls_a_refusal_comes_at_once() {
     let mut others = other.open("tools/call", echo("same"));
     assert!(others.next_within(Duration::from_millis(300)).is_err(), "the number is the caller's");
     drop((first, second, others));
-    // The places come back, and the wait of the next call is as short as that of the last ones.
+    // The slots are free again, and the next call is held as briefly as the last ones.
     eventually("a place is free", || {
         let begun = now();
         waits_for(&client.call("fx__echo", arguments.clone()));

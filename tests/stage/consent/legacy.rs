@@ -1,8 +1,8 @@
-//! Clients up to 2025-11-25 are asked on the stream of their own call.
+//! Tests of clients up to 2025-11-25, which are asked on the stream of their own call.
 
 use super::*;
 
-/// Waits for our question on a call's stream.
+/// Waits for the gateway's question on a call's stream.
 fn question(call: &mut Open) -> Value {
     let message = call.next().unwrap();
     assert_eq!(message["method"], "elicitation/create", "{message}");
@@ -51,7 +51,7 @@ fn no_answer_in_time_is_a_no() {
     let response = open.response();
     assert_eq!(response["result"]["isError"], true, "{response}");
     assert!(response["result"]["content"][0]["text"].as_str().unwrap().contains("in time"), "{response}");
-    // Too late: it neither runs the call nor lets the next one pass.
+    // Too late: the answer neither runs the call nor allows the next one.
     client.respond(&asked["id"], allow("session"));
     let mut open = call(&mut client, "fx__echo", &json!({"text": "x"}));
     question(&mut open);

@@ -1,8 +1,9 @@
-//! Many calls at once: an approval for each, one form at a time, and one execution for each yes.
+//! Tests of many calls at once: an approval for each, one form at a time, and one execution for
+//! each yes.
 
 use super::*;
 
-/// A call that waits, once its approval is listed.
+/// Starts a call and waits until its approval is open.
 fn waiting(stage: &Stage, client: &mut Mcp, arguments: &Value) -> Open {
     let before = operator::pending(stage).len();
     let call = client.open("tools/call", json!({"name": "fx__echo", "arguments": arguments}));
@@ -48,7 +49,7 @@ fn one_once_among_equal_calls_runs_one_of_them() {
     let ids = operator::pending(&stage);
     operator::headend(&stage, &["approve", &ids[1]]);
     eventually("one of them runs", || stage.called().len() == 1);
-    // It finds neither the grant of another call nor a question without a call.
+    // The call finds neither the grant of another call nor a question without a call.
     let mut mute = stage.client(Era::LEGACY, json!({}));
     assert_eq!(reason(&mute.call("fx__echo", arguments.clone())), "awaiting_approval");
     assert_eq!(operator::pending(&stage).len(), 3);

@@ -1,9 +1,9 @@
-//! Two callers of one name: our own user, and the clients that need no credential.
+//! Tests of two callers with one name: our own user, and clients that need no credential.
 
 use super::operator::{headend, pending};
 use super::*;
 
-/// A stage without authentication.
+/// Starts a stage without authentication.
 fn open_stage(more: &str) -> Stage {
     let setup = Setup::new().server("auth.mode = \"none\"");
     let setup = setup.policy("default = \"ask\"\n[policy.consent]\nper-minute = 100");
@@ -13,7 +13,7 @@ fn open_stage(more: &str) -> Stage {
     Stage { gateway, log }
 }
 
-/// Our own user on a pipe, and a client over HTTP.
+/// Connects our own user on a pipe, and a client over HTTP.
 fn clients(stage: &Stage, era: Era) -> [Mcp; 2] {
     [Mcp::stdio(stage.gateway.pipe(), era), Mcp::http(stage.gateway.address, None, era)]
 }

@@ -1,9 +1,9 @@
-//! Clients that cannot be asked: the call is refused at once with the way to approve it, and a
-//! later one finds the grant.
+//! Tests of clients that cannot be asked: the call is refused with the way to approve it, and a
+//! later call finds the grant.
 
 use super::*;
 
-/// The ids of the open approvals.
+/// Returns the ids of the open approvals.
 pub(crate) fn pending(stage: &Stage) -> Vec<String> {
     let output = stage.gateway.world.run(&["approvals", "list", "--json"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -12,7 +12,7 @@ pub(crate) fn pending(stage: &Stage) -> Vec<String> {
     approvals.iter().map(|approval| approval["id"].as_str().unwrap().to_owned()).collect()
 }
 
-/// A refusal's text tells a model to stop, and gives it nothing to go on with.
+/// Asserts that a refusal's text tells a model to stop, and names no command or address.
 pub(crate) fn for_a_model(text: &str) {
     assert!(text.contains("Stop here and tell the user") && text.contains("Do not work around this"), "{text}");
     for forbidden in ["headend a", "headend d", "http", "`", "/approvals"] {
@@ -42,7 +42,7 @@ fn a_client_that_cannot_be_asked_is_told_how_to_get_an_approval() {
         assert_eq!(pending(&stage), [id.as_str()], "{era:?}");
         let before = stage.called().len();
 
-        // The same call opens no second approval.
+        // Repeating the call opens no second approval.
         let again = client.call("fx__echo", arguments.clone());
         assert_eq!(again.result()["_meta"]["headend/refusal"]["approval"]["id"], id.as_str(), "{era:?}");
 
@@ -94,7 +94,7 @@ fn a_lasting_approval_outlives_a_restart_and_a_used_one_does_not() {
     assert_eq!(reason(&client.call("fx__echo", json!({"text": "once"}))), "awaiting_approval");
 }
 
-/// An ask rule about `fx__echo` with these further lines; everything else of the server is allowed.
+/// Returns an ask rule about `fx__echo` with these further lines.
 fn asks_about_echo(more: &str) -> String {
     format!("[[policy.rules]]\nid = \"echo-asks\"\neffect = \"ask\"\ntools = [\"fx__echo\"]\n{more}")
 }

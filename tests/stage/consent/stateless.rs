@@ -1,8 +1,8 @@
-//! Responses without a state answer no question: the call starts anew.
+//! Tests that responses without a state answer no question: the call starts anew.
 
 use super::*;
 
-/// A call of each method that can ask, and the mark of its arrival in the server's log.
+/// Returns a call of each method that can ask.
 fn calls() -> [(&'static str, Value); 3] {
     [
         ("tools/call", json!({"name": "fx__echo", "arguments": {"text": "x"}})),
@@ -30,7 +30,7 @@ fn responses_without_a_state_are_asked_about_and_never_a_consent() {
             let (_, state) = asked(&first);
             asked(&client.request(method, with_responses(params.clone())));
             assert_eq!(log.count(method), 0, "{face}, {method}: nothing reached the server");
-            // The question that was asked is a real one.
+            // The question that was asked is still valid.
             let mut again = params;
             again["requestState"] = state;
             again["inputResponses"] = json!({"gw.consent": allow("deny")});
@@ -49,7 +49,7 @@ fn responses_without_a_state_go_to_no_server() {
         gateway.wait_for_tools(&["fx__echo"]);
         let pipe = gateway.pipe();
         let over_pipes = Mcp::stdio(pipe, Era::Modern);
-        // To a legacy client it is a member that its protocol does not define.
+        // For a legacy client `inputResponses` is a member that its protocol does not define.
         for mut client in [gateway.modern(), over_pipes, gateway.legacy()] {
             for (method, params) in calls() {
                 let answer = client.request(method, with_responses(params));

@@ -1,5 +1,5 @@
-//! Hosts without a person: their programs answer our questions at once, as `claude -p` and `codex
-//! exec` do.
+//! Tests of hosts without a person: their programs answer our questions at once, as `claude -p` and
+//! `codex exec` do.
 
 use super::hold::LONG;
 use super::*;
@@ -18,7 +18,7 @@ fn answer(action: &str) -> Value {
     json!({"action": action})
 }
 
-/// Answers as quickly as a program does.
+/// Runs `attempt` and asserts that it is as quick as a program.
 fn at_once<T>(text: &str, attempt: impl FnOnce(&str) -> T) -> (String, T) {
     let begun = now();
     let got = attempt(text);
@@ -67,7 +67,7 @@ fn a_legacy_client_that_answers_at_once_is_held_and_so_are_its_later_calls_besid
 
 #[test]
 fn a_modern_client_that_comes_back_at_once_is_held_for_the_console_and_so_are_its_later_calls() {
-    // Without time to hold them for, held calls are refused as such at once.
+    // With no time to hold them, calls that would be held are refused at once.
     let stage = Stage::with("hold = \"0s\"", "[console]\nlisten = \"127.0.0.1:0\"");
     let pages = json!({"elicitation": {"url": {}}});
     for (capabilities, tool, argument) in [(forms(), "fx__echo", "text"), (pages, "fx__write", "path")] {

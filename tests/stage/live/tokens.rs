@@ -1,4 +1,4 @@
-//! Tokens that are taken away or exchanged while their callers are at work.
+//! Tests of tokens that are removed or exchanged while their callers are at work.
 
 use std::time::{Duration, Instant};
 
@@ -14,10 +14,10 @@ use crate::stage::upstream::{Fake, Log};
 
 const TOKEN: &str = "token-of-ci-0123456789abcdef";
 const OTHER: &str = "another-of-ci-0123456789abcdef";
-/// How long what a caller has open may outlive its token.
+/// Longest time for which a caller's streams and calls outlive its token.
 const SOON: Duration = Duration::from_secs(1);
 
-/// Waits for the end of a stream, at most until then.
+/// Waits for the end of a stream, and panics if it is still open at `until`.
 #[track_caller]
 fn ends(stream: &mut Open, until: Instant, what: &str) {
     loop {
@@ -34,7 +34,7 @@ fn client(address: std::net::SocketAddr, token: &str, era: Era) -> Mcp {
     Mcp::http(address, Some(token.to_owned()), era)
 }
 
-/// What a client without a session gets with that token.
+/// Returns the status that a client without a session gets with that token.
 fn status(address: std::net::SocketAddr, token: &str) -> u16 {
     client(address, token, Era::Modern).request("tools/list", json!({})).status
 }

@@ -1,4 +1,4 @@
-//! Approving all that waits at once, and seeing what waits and what is withheld.
+//! Tests of approving all waiting items at once, and of showing what waits and what is withheld.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::stage::mcp::{Era, Mcp};
 use crate::stage::process::{eventually, said};
 use crate::stage::upstream::{Fake, Patch};
 
-/// Other descriptions of these items.
+/// Returns a patch that gives these items another description.
 fn described(items: &[&str], text: &str) -> Value {
     let members = items.iter().map(|item| ((*item).to_owned(), json!({"description": text})));
     Value::Object(members.collect())
@@ -20,7 +20,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// Two servers that list the same, each item pinned.
+    /// Starts two servers that list the same items, all pinned.
     fn new() -> Self {
         let setup = Setup::new();
         let patch = Patch::new(&setup);
@@ -30,7 +30,7 @@ impl Stage {
         Self { gateway, patch }
     }
 
-    /// Changes what both list, and waits until that is seen.
+    /// Changes the lists of both, and waits until these items wait.
     fn change(&self, patch: &Value, waiting: &[&str]) {
         self.patch.write(patch);
         for name in ["fx", "gx"] {
@@ -43,7 +43,7 @@ impl Stage {
         ok(&self.gateway, args)
     }
 
-    /// Both servers with three changed tools each.
+    /// Starts both servers and changes three tools of each.
     fn changed() -> Self {
         let stage = Self::new();
         let all = ["echo", "fail", "write"].map(|item| format!("{item} tool changed"));

@@ -1,4 +1,5 @@
-//! Sessions of legacy clients over HTTP: which are gone on with after a restart, and with what.
+//! Tests of sessions of legacy clients over HTTP: which continue after a restart, and with what
+//! state.
 
 use super::*;
 use crate::stage::http;
@@ -6,7 +7,7 @@ use crate::stage::mcp::Open;
 use crate::stage::old_client::OldClient;
 use crate::stage::{now, pass};
 
-/// A daemon before one server, with a second caller.
+/// Starts a daemon in front of one server, with a second caller.
 fn before(server: &str) -> Gateway {
     let gateway = Setup::new()
         .second_caller(TOKEN)
@@ -22,7 +23,7 @@ fn second(gateway: &Gateway, era: Era) -> Mcp {
     Mcp::http(gateway.address, Some(TOKEN.to_owned()), era)
 }
 
-/// Header fields of that client's request, wherever the daemon listens now.
+/// Returns the header fields of that client's request, for the daemon's current address.
 fn headers(gateway: &Gateway, client: &Mcp, method: &str) -> Vec<(String, String)> {
     let mut headers = client.headers(method, &Value::Null);
     headers.retain(|(name, _)| name != "Host");
@@ -30,7 +31,7 @@ fn headers(gateway: &Gateway, client: &Mcp, method: &str) -> Vec<(String, String
     headers
 }
 
-/// The status of a ping in that client's session, for a caller and a path.
+/// Sends a ping in that client's session, as this caller and on this path. Returns the status.
 fn ping(gateway: &Gateway, client: &Mcp, token: Option<&str>, path: &str) -> u16 {
     let mut headers = headers(gateway, client, "ping");
     if let Some(token) = token {
@@ -70,7 +71,7 @@ fn a_session_goes_on_for_its_own_caller_and_nobody_else() {
                 let echoed = client.call("fx__echo", json!({"text": "on"}));
                 assert_eq!(echoed.text(), "on", "{by:?} {round}: {}", echoed.raw);
             }
-            // And once more: it is revived from what it was, not from what it is.
+            // A second restart: the session continues from what was stored.
             gateway = again(gateway, by, None);
         }
         let now: Vec<String> = clients.iter().map(|client| client.session().unwrap()).collect();
@@ -83,7 +84,7 @@ fn what_has_ended_stays_ended() {
     let gateway = before("limits.max-sessions = 3\nlimits.session-idle = \"1s\"");
     let idle = gateway.legacy();
     eventually("it expires", || {
-        // Each look is a use.
+        // Each ping is a use.
         pass(Duration::from_millis(2300));
         ping(&gateway, &idle, None, "/mcp") == 404
     });
@@ -92,7 +93,7 @@ fn what_has_ended_stays_ended() {
     let deleted = gateway.legacy();
     assert_eq!(deleted.end_session(), 204);
     let evicted = gateway.legacy();
-    // Uses are told apart by the second.
+    // Uses are ordered by whole seconds.
     pass(Duration::from_millis(1100));
     let others = [gateway.legacy(), gateway.legacy(), gateway.legacy()];
     for ended in [&idle, &deleted, &evicted] {
@@ -100,7 +101,7 @@ fn what_has_ended_stays_ended() {
     }
     let [first, last, live] = &others;
     assert_eq!(first.end_session(), 204);
-    // At once: what was answered is on disk.
+    // Killed at once: what was answered is on disk.
     assert_eq!(last.end_session(), 204);
     let mut gateway = again(gateway, Signal::KILL, None);
     for by in [Signal::TERM, Signal::KILL] {
@@ -160,7 +161,7 @@ fn sessions_of_before_need_room_like_new_ones() {
     assert!(page.contains("headend_client_sessions 1\n"), "{page}");
 }
 
-/// The methods of what a stream tells, until it is an update of that resource.
+/// Returns the methods of a stream's messages, up to the update of that resource.
 fn until_update(stream: &mut Open, uri: &str, patience: Duration) -> Vec<String> {
     let mut told = Vec::new();
     while let Ok(Some(message)) = stream.next_within(patience) {
@@ -247,7 +248,7 @@ fn a_session_that_nobody_used_since_the_restart_ends_like_any_idle_one() {
     assert!(status == 200 || (now() - begun) > Duration::from_secs(1), "{status}");
     pass(Duration::from_millis(1500));
     assert_eq!(ping(&gateway, &left, None, "/mcp"), 404);
-    // At once: a client that was told so does not find it again.
+    // Killed at once: a client that was told of the end does not find the session again.
     let long = short.replace("session-idle = \"1s\"", "session-idle = \"1h\"");
     let gateway = again(gateway, Signal::KILL, Some(&long));
     assert_eq!(ping(&gateway, &left, None, "/mcp"), 404);

@@ -1,9 +1,11 @@
-//! States of calls that wait for a modern client's input: they are gone on with after a restart, and never twice.
+//! Tests of states of calls that wait for a modern client's input: they continue after a restart,
+//! and never twice.
 
 use super::*;
 use crate::stage::steps::revive::{asks_for_approval, going_on, got, server_says, state_of};
 
-/// A daemon whose every call needs an approval, before a modern server that answers as a file says.
+/// Starts a daemon whose calls all need an approval, in front of a modern server that answers as a
+/// file says.
 fn before(setup: Setup) -> (Gateway, Log) {
     let setup = setup.policy("default = \"ask\"\n[policy.consent]\nper-minute = 100\nmax-open = 100");
     let log = Log::new(&setup.world.path("work"), "fx");
@@ -46,7 +48,7 @@ fn a_state_is_gone_on_with_after_a_restart_by_its_own_client_and_once() {
         let done = ours.request("tools/call", going_on(&arguments, &state));
         assert_eq!(done.text(), "done", "{by:?}: {}", done.raw);
         assert_eq!(got(&log, "theirs"), 1);
-        // At once: what went on is on disk as used.
+        // Killed at once: the used state is on disk.
         let gateway = again(gateway, Signal::KILL, None);
         gateway.wait_for_tools(&["fx__raw"]);
         ours.follow(gateway.address);
@@ -80,7 +82,7 @@ fn a_store_that_was_made_anew_takes_no_state_of_the_one_before() {
     let (arguments, used) = waiting(&gateway, &mut client, "theirs");
     server_says(&gateway.world, None);
     assert_eq!(client.request("tools/call", going_on(&arguments, &used)).text(), "done");
-    // The new store does not know that.
+    // The new store does not know that the state was used.
     let gateway = anew(gateway);
     gateway.wait_for_tools(&["fx__raw"]);
     client.follow(gateway.address);
@@ -106,7 +108,8 @@ fn nothing_that_a_client_carries_is_taken_for_something_else() {
         let refused = modern.request("tools/list", json!({"cursor": cursor}));
         assert_eq!(refused.code(), Some(-32602), "{cursor}: {}", refused.raw);
     }
-    // Sessions: another caller's, one that never was and something else get one answer.
+    // Ids of another caller's session, of a session that never was and of something else get one
+    // answer.
     let answer = |id: &str, token: &str| {
         let headers = [
             ("Host", gateway.address.to_string()),

@@ -1,5 +1,4 @@
-//! The parts of a call that are the same in all of its states, and what it tells its client of
-//! them.
+//! The part of a call that is the same in all of its states, and the messages to its client.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -25,31 +24,33 @@ use crate::upstream::session::Wants;
 use crate::wire::message::encode_notification;
 use crate::wire::raw::RawJson;
 
-/// The parts of a call that are the same in all of its states.
+/// The part of a call that is the same in all of its states.
 pub(super) struct CallContext {
     pub service: Arc<Service>,
-    /// The call ends with it.
+    /// The caller's access; the call ends with it.
     pub access: Arc<Access>,
     pub handle: Arc<Handle>,
+    /// The client that a session is needed for.
     pub wants: Wants,
     pub view: Arc<View>,
+    /// Index of the item in the view's catalog.
     pub entry: usize,
     pub permit: Permit,
     pub action: Action,
-    /// The snapshot that the action was decided in.
+    /// Generation of the snapshot in which the action was decided.
     pub generation: u64,
     pub revision: Revision,
     pub labels: CallLabels,
-    /// The level from which on the client is shown log messages.
+    /// Lowest level of log messages that the client is sent.
     pub log_from: Option<LogLevel>,
-    /// For clients that can be asked for input.
+    /// The context of questions, for clients that can be asked for input.
     pub input: Option<Box<InputContext>>,
-    /// Questions that were declined in the person's name.
+    /// Number of questions declined in the person's name.
     pub declines: AtomicU32,
 }
 
 impl CallContext {
-    /// The item as the client saw it.
+    /// Returns the item as the client saw it.
     ///
     /// # Errors
     /// The catalog is inconsistent.
@@ -57,14 +58,14 @@ impl CallContext {
         self.view.item(self.entry).map(|(entry, _)| entry).ok_or_else(Failure::down)
     }
 
-    /// A notification for the client; one that finds no room is missed.
+    /// Makes a notification for the client; `None` if the buffers have no room for it.
     pub(super) fn notice(&self, method: &str, params: &RawJson) -> Option<ClientEvent> {
         let message = encode_notification(method, Some(params));
         let counted = self.service.budget.try_count_progress(self.access.caller(), message);
         counted.ok().map(ClientEvent::Notice)
     }
 
-    /// The server's progress for the client.
+    /// Translates the server's progress for the client and counts bad progress as a fault.
     pub(super) fn progress(&self, progress: &mut Option<Progress>, params: &RawJson) -> Option<ClientEvent> {
         let relayed = progress.as_mut().and_then(|progress| progress.relay(params));
         if relayed.is_none() && progress.as_ref().is_none_or(Progress::is_fault) {
@@ -73,20 +74,21 @@ impl CallContext {
         self.notice("notifications/progress", &relayed?)
     }
 
-    /// The server's log message for the client.
+    /// Translates the server's log message for the client; `None` below the client's level.
     pub(super) fn log(&self, params: &RawJson) -> Option<ClientEvent> {
         let message = self.log_from.and_then(|least| shown(params, least, self.handle.name.as_str()))?;
         self.notice("notifications/message", &message)
     }
 
-    /// The state that the client goes on with, good for this very call; `None` where there have
-    /// been too many rounds.
+    /// Seals the state with which the client continues this very call; `None` after too many
+    /// rounds.
     pub(super) fn sealed(&self, input: &InputContext, carried: Carried) -> Option<String> {
         let scope = StateScope { method: self.labels.method, action: &self.action, carrier: input.carrier };
         self.service.keys.states.next(&scope, input.round, carried, clock::since_1970(), clock::random())
     }
 
-    /// Asks a modern client to open the pages without which the server did not take the call.
+    /// Returns the answer that asks a modern client to open the pages without which its server did
+    /// not take the call.
     pub(super) fn pages(&self, wanted: &Result<ByKey, InputError>) -> Option<Answer> {
         let input = self.input.as_ref().filter(|_| self.revision.era() == Era::Modern)?;
         let pages = wanted.as_ref().ok()?;
@@ -96,7 +98,7 @@ impl CallContext {
     }
 }
 
-/// Why a call ends whose caller's access has ended.
+/// Returns the failure of a call whose caller's access has ended.
 pub fn given_up(access: &Access, executed: Executed) -> Failure {
     if access.is_withdrawn() {
         return Failure::new(Reason::Denied, executed, "The access of this caller was withdrawn.");

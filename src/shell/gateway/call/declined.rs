@@ -1,5 +1,5 @@
-//! Declined elicitations: the terms on which a server may ask, and how its call continues without
-//! an answer.
+//! Declined questions: the terms on which a server may ask, and the continuation of its call
+//! without an answer.
 
 use std::sync::atomic::Ordering;
 
@@ -14,13 +14,12 @@ use crate::mcp::input::{ByKey, InputError, declining, pages};
 use crate::wire::code;
 use crate::wire::raw::{RawJson, RawObject};
 
-/// Declined questions of one call that are logged.
+/// Most declined questions of one call that are logged.
 const MAX_TOLD: u32 = 8;
 
 impl Call {
-    /// Goes on with the call as if the person had declined every question of this result, so that
-    /// what a server asks for beside a forged question profits from nothing. `false` where that
-    /// cannot be said.
+    /// Continues the call as if the person had declined every question of this result, so that
+    /// questions beside a forged one gain nothing. Returns false if the call cannot be continued.
     pub(super) fn decline_all(&mut self, raw: &RawJson) -> bool {
         let (Some((responses, state)), Some(input)) = (declining(raw), &mut self.context.input) else { return false };
         input.round = input.round.saturating_add(1);
@@ -34,7 +33,7 @@ impl Call {
 }
 
 impl CallContext {
-    /// The terms on which this call's server asks this call's client.
+    /// Returns the terms on which the call's server may ask its client.
     pub(super) fn terms(&self) -> Terms {
         let spec = self.handle.spec.load();
         let (offered, is_here) = self.input.as_ref().map(|input| (input.offered, input.is_here)).unwrap_or_default();
@@ -47,8 +46,7 @@ impl CallContext {
         }
     }
 
-    /// The operator learns why a person was not asked: by the metric each time, by the log as often
-    /// as is worth reading.
+    /// Counts a declined question as a fault, and logs why, up to [`MAX_TOLD`] times a call.
     pub(super) fn declined(&self, why: InputError) {
         self.handle.metrics.fault(Fault::from(why));
         if self.declines.fetch_add(1, Ordering::Relaxed) >= MAX_TOLD {
@@ -60,7 +58,10 @@ impl CallContext {
         }
     }
 
-    /// The pages that an error wants opened before the call.
+    /// Returns the checked pages that an error wants opened before the call.
+    ///
+    /// # Errors
+    /// The error wants none, or pages that the client is not asked to open.
     pub(super) fn pages_of(&self, raw: &RawJson) -> Result<ByKey, InputError> {
         let error = RawObject::parse(raw).map_err(|_| InputError::Malformed)?;
         let code = error.get("code").and_then(|raw| raw.parse::<i64>().ok());

@@ -1,4 +1,4 @@
-//! The end of a call: its outcome for the client, and its metrics and record.
+//! Ends a call: translates its outcome for the client, and writes its metrics and record.
 
 use std::sync::Arc;
 
@@ -23,7 +23,8 @@ use crate::wire::raw::RawJson;
 use crate::wire::unreadable::Unreadable;
 
 impl Call {
-    /// The outcome for the client. Rewritten bytes take room of their own.
+    /// Translates the outcome into the client's next event. Bytes that were rewritten are counted
+    /// in the buffer budget. `None` if the call continues.
     pub fn ended(&mut self, outcome: Outcome) -> Option<ClientEvent> {
         let received = match &outcome {
             Outcome::Result { raw, .. } | Outcome::Error { raw } => raw.bytes().as_ptr(),
@@ -37,6 +38,7 @@ impl Call {
         }
     }
 
+    /// Chooses what becomes of an outcome: the answer, a question, a task, or a second attempt.
     fn finish(&mut self, outcome: Outcome) -> Option<ClientEvent> {
         let answer = match outcome {
             Outcome::Failed(failure) => return Some(self.fail(&failure)),
@@ -85,6 +87,7 @@ impl Call {
         self.fail(&failure)
     }
 
+    /// Ends the call with a failure: counts and records it.
     pub fn fail(&mut self, failure: &Failure) -> ClientEvent {
         let outcome = match failure.reason {
             Reason::UpstreamDown | Reason::ShuttingDown | Reason::DaemonAway => OutcomeLabel::UpstreamDown,
@@ -109,7 +112,7 @@ impl Call {
         ClientEvent::Done(answer)
     }
 
-    /// Counts and records the end of the call.
+    /// Writes the end of the call to the metrics and the audit log.
     pub fn count(&self, outcome: OutcomeLabel) {
         let now = clock::now();
         let total = now.duration_since(self.context.labels.arrived);
@@ -125,7 +128,7 @@ impl Call {
             duration: Some(total),
             ..Entry::new(Event::Outcome)
         };
-        // The call has ended: no task waits for this record, and nothing depends on it.
+        // No wait: the call has ended, and nothing depends on this record.
         drop(self.context.service.audit.record(entry, false));
     }
 
@@ -134,7 +137,7 @@ impl Call {
         matches!(self.state, CallState::Parting(_) | CallState::Ended)
     }
 
-    /// Ends the exchange: one that has not answered is cancelled by being dropped.
+    /// Ends the call and drops its exchange, which cancels one that has not answered.
     pub fn end(&mut self) {
         self.state = CallState::Ended;
         self.context.permit.leave();
@@ -142,14 +145,15 @@ impl Call {
 }
 
 impl CallContext {
-    /// Returns the answer with room counted for the bytes that were written for it.
+    /// Counts the rewritten bytes of an answer in the buffer budget.
     pub(super) fn counted(&self, answer: Answer) -> Answer {
         let (budget, caller) = (&self.service.budget, self.access.caller());
         let count = |raw: RawJson| RawJson::trusted(budget.count_rewritten(caller, raw.into_bytes()));
         Answer { outcome: answer.outcome.map(count).map_err(count), status: answer.status }
     }
 
-    /// A result without the optional members that are `null`, which strict clients refuse.
+    /// Removes optional members that are `null` from a result, since strict clients refuse them;
+    /// counts the fault.
     fn without_nulls(&self, raw: RawJson) -> RawJson {
         let Some(without) = nulls::without_in_result(self.labels.method, &raw) else { return raw };
         self.handle.metrics.fault(Fault::Lenient);
@@ -157,9 +161,8 @@ impl CallContext {
         without
     }
 
-    /// A tool's result without `structuredContent: null`: a legacy server can mean nothing by it,
-    /// and for a client of an older revision it stays only where the tool's schema is wrapped with
-    /// it.
+    /// Removes `structuredContent: null` from a tool's result. A legacy server can mean nothing by
+    /// it; from a modern server to a legacy client it stays only if the tool's schema is wrapped.
     fn without_null_content(&self, raw: RawJson, era: Era) -> RawJson {
         let both_modern = era == Era::Modern && self.revision.era() == Era::Modern;
         if self.labels.method != Method::ToolsCall || both_modern {
@@ -181,7 +184,7 @@ impl CallContext {
         Failure::new(Reason::ResultTooLarge, Executed::Unknown, text)
     }
 
-    /// Why a call ends before its time.
+    /// Returns the failure of a call whose caller's access has ended.
     pub(super) fn given_up(&self, executed: Executed) -> Failure {
         given_up(&self.access, executed)
     }

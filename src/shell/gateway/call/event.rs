@@ -1,15 +1,15 @@
-//! The events of a call for its client.
+//! The events of a call that its client is sent.
 
 use bytes::Bytes;
 
 use crate::gateway::answer::Answer;
 
-/// The events of a call for its client.
+/// An event of a call for its client.
 #[derive(Debug)]
 pub enum ClientEvent {
-    /// A whole notification for the client.
+    /// An encoded notification.
     Notice(Bytes),
-    /// A whole request to the client, which must reach it: the call waits for the answer.
+    /// An encoded request, which must reach the client: the call waits for the answer.
     Question(Bytes),
     Done(Answer),
 }

@@ -1,4 +1,4 @@
-//! A request that joins its parked call.
+//! The state of a request that joins its parked call.
 
 use crate::base::clock;
 use crate::engine::askers::Item;
@@ -17,7 +17,7 @@ use crate::upstream::session::LaneUse;
 use crate::upstream::turns::InTurn;
 use crate::wire::raw::RawJson;
 
-/// A request with its slot that joins a parked call.
+/// A request, with its slot, that is about to join a parked call.
 pub(super) struct JoiningCall {
     id: ParkId,
     /// The client's answers to the questions of that call.
@@ -26,7 +26,7 @@ pub(super) struct JoiningCall {
     hold: SlotHold,
 }
 
-/// The parked call that a request has joined.
+/// A parked call that a request has joined.
 pub(super) struct JoinedCall {
     exchange: HeldExchange,
     lane: LaneUse,
@@ -38,15 +38,16 @@ impl JoiningCall {
         Self { id, answers, gate, hold }
     }
 
-    /// Joins the parked call. Broken off, it is begun again: to attach twice does no harm.
+    /// Joins the parked call, once it has its turn and the gate has passed. Can be cancelled and
+    /// called again: attaching twice does no harm.
     ///
     /// # Errors
-    /// The parked call has ended, or must not go on.
+    /// The parked call has ended, or must not continue.
     pub(super) async fn join(&mut self, context: &CallContext) -> Result<JoinedCall, Failure> {
         let (parks, caller, id) = (&context.service.parks, &context.action.caller, &self.id);
         let lane = parks.lane(caller, id).ok_or_else(ended)?;
-        // The call runs again, so it takes its turn again; a request that is sent again shares that
-        // of the one before.
+        // The call runs again, so it needs a turn again; a repeated request shares the turn of the
+        // one before.
         let item = context.item().ok().map(Item::of);
         let asks = lane.news.turns.passer(item.as_ref()) == Some(Passer::Asker);
         let turn = match parks.turn(caller, id) {
@@ -64,7 +65,7 @@ impl JoiningCall {
         Ok(JoinedCall { exchange: held.ok_or_else(ended)?, lane, turn })
     }
 
-    /// The request as a view of the parked call.
+    /// Turns the request into a running call that follows the parked one.
     pub(super) fn joined(self, context: &CallContext, joined: JoinedCall) -> RunningCall {
         let JoinedCall { exchange, lane, turn } = joined;
         let (sent, spec) = (clock::now(), context.handle.spec.load());

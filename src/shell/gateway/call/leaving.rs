@@ -1,4 +1,4 @@
-//! A call whose client withdraws it, or goes away.
+//! Withdrawal of a call by its client, and calls that run on after their client has left.
 
 use crate::base::clock;
 use crate::engine::question::AWAY;
@@ -6,14 +6,15 @@ use crate::gateway::call::state::CallState;
 use crate::gateway::call::{Call, ClientEvent};
 
 impl Call {
-    /// The client has withdrawn its request.
+    /// Cancels the call upstream because its client has withdrawn the request.
     pub fn withdraw(mut self) {
         if let CallState::Running(running) = &mut self.state {
             running.exchange.give_up();
         }
     }
 
-    /// Lets the call run on without its client: a legacy client that went away did not cancel.
+    /// Lets the call run on in a task of its own: a legacy client that went away did not cancel.
+    /// Open questions end after [`AWAY`].
     pub fn detach(mut self) {
         if self.is_over() || self.context.service.draining.is_cancelled() {
             return;
@@ -37,7 +38,7 @@ impl Call {
         });
     }
 
-    /// Whether a legacy client has questions of this call before it.
+    /// Whether questions of this call are open at a legacy client.
     pub fn is_asking(&self) -> bool {
         !self.on_stream.is_empty()
     }

@@ -1,4 +1,4 @@
-//! The wait of a call for an upstream that is not ready.
+//! The wait of a call for a session with an upstream that is not ready.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::gateway::call::context::CallContext;
 use crate::upstream::link::Link;
 use crate::upstream::session::LaneUse;
 
-/// When a client is first told what its call waits for, and how often after that.
+/// Time after which a client is first told what its call waits for, and the interval after that.
 const FIRST: Duration = Duration::from_secs(1);
 const EVERY: Duration = Duration::from_secs(5);
 
@@ -21,21 +21,22 @@ pub(super) struct SessionOpening {
     next_notice: Instant,
 }
 
-/// The session that a call is sent in.
+/// The session in which a call is sent.
 pub(super) struct OpenSession {
     pub(super) lane: LaneUse,
     pub(super) link: Link,
-    /// Since when the call waited for it.
+    /// Begin of the call's wait for it.
     pub(super) since: Instant,
 }
 
 impl SessionOpening {
+    /// Begins to open a session for the call's client.
     pub(super) fn new(context: &CallContext, since: Instant) -> Self {
         Self { session: context.handle.way(&context.wants), since, next_notice: clock::now() + FIRST }
     }
 
-    /// Waits for the session; `None` when it is time to tell the client, if it is to be told.
-    /// Cancel-safe.
+    /// Waits for the session; `None` when a notice to the client is due. `is_told`: the client gets
+    /// notices. Cancel-safe.
     ///
     /// # Errors
     /// The upstream did not start.

@@ -1,4 +1,4 @@
-//! Translation of an upstream's outcome for a client.
+//! Translates an upstream's outcome for a client.
 
 use std::sync::LazyLock;
 
@@ -14,13 +14,15 @@ use crate::wire::message::error_object;
 use crate::wire::raw::{RawJson, RawObject};
 use crate::wire::tokens::spells;
 
+/// Whether a tool's result says `"isError": true`.
 pub(super) fn is_tool_error(raw: &RawJson) -> bool {
-    // To prepare a search costs as much as to search most results.
+    // Built once: preparing a search costs as much as searching most results.
     static IS_ERROR: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"isError\""));
     let text = raw.bytes();
     let mut said = IS_ERROR.find_iter(text);
     let Some(at) = said.next() else { return false };
-    // Said once and denied, as most servers write it, it is denied wherever it stands.
+    // Written once and as false, as by most servers, it is false wherever it stands; no parse
+    // needed.
     let is_denied = text.get(at..).is_some_and(|text| text.starts_with(br#""isError":false"#));
     if is_denied && said.next().is_none() && !spells(text, |c| c.is_ascii_alphabetic()) {
         return false;
@@ -28,10 +30,10 @@ pub(super) fn is_tool_error(raw: &RawJson) -> bool {
     RawObject::parse(raw).is_ok_and(|o| o.is_true("isError"))
 }
 
-/// An upstream's error as a client of this hop may read it. Source: the error table of
-/// ARCHITECTURE.md.
+/// Translates an upstream's error for the client's revision. `wanted`: the pages that an error
+/// -32042 wants opened, or why they are not.
 ///
-/// `wanted`: the pages that an error -32042 wants opened, or why they are not.
+/// Source: the error table of ARCHITECTURE.md.
 pub fn translate(method: Method, raw: &RawJson, revision: Revision, wanted: &Result<ByKey, InputError>) -> Answer {
     let Ok(mut object) = RawObject::parse(raw) else {
         return Answer::error(code::INTERNAL, "The server answered with an error that cannot be read.", None);
@@ -49,7 +51,7 @@ pub fn translate(method: Method, raw: &RawJson, revision: Revision, wanted: &Res
                 Err(why) if why.is_declined() => return Answer::error(code::INTERNAL, &why.to_string(), None),
                 Ok(_) | Err(_) => {}
             }
-            // The server's own words may hold the address too.
+            // Not the server's own words: they may hold the address too.
             let text = "A page must be opened first, which this client cannot be asked for.";
             return impossible(method, text, None, revision);
         }
@@ -62,14 +64,14 @@ pub fn translate(method: Method, raw: &RawJson, revision: Revision, wanted: &Res
     Answer { outcome: Err(object.encode()), status: None }
 }
 
-/// The error that wants pages opened, each checked and with its server's name.
+/// Returns the error that wants pages opened, each checked and marked with its server's name.
 fn pages_wanted(message: &str, pages: &ByKey) -> Answer {
     let pages = RawJson::list(pages.iter().filter_map(|(_, page)| page.params.clone()));
     let data = RawJson::trusted(format!(r#"{{"elicitations":{}}}"#, pages.text()));
     Answer { outcome: Err(error_object(code::URL_ELICITATION_REQUIRED, &bounded(message), Some(&data))), status: None }
 }
 
-/// The upstream needs something of the client that this gateway does not relay.
+/// Returns the error of an upstream that needs a client capability which is not relayed.
 fn missing_capability(method: Method, error: &RawObject, message: &str, revision: Revision) -> Answer {
     if revision.era() == Era::Modern {
         return Answer::error(code::MISSING_CAPABILITY, message, error.get("data")).with_status(400);
@@ -78,7 +80,8 @@ fn missing_capability(method: Method, error: &RawObject, message: &str, revision
     impossible(method, &text, error.get("data"), revision)
 }
 
-/// The client cannot meet the server's need; a model may find another way.
+/// Returns the answer to a call whose need the client cannot meet: a tool error for a tool call, so
+/// that a model may find another way.
 fn impossible(method: Method, text: &str, data: Option<&RawJson>, revision: Revision) -> Answer {
     if method == Method::ToolsCall {
         let text = RawJson::string(text);

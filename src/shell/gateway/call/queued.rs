@@ -1,6 +1,6 @@
-//! A call that waits for a slot of its upstream. A client over HTTP hears from time to time that
-//! its call goes on, which breaks the call's own wait off; the wait in the queue goes on here, with
-//! its place in line and its time.
+//! The wait of a call for a slot of its upstream. Notices to a client over HTTP cancel the call's
+//! own wait from time to time; the wait in the queue continues here, with its position and its
+//! time.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use crate::gateway::gate::Gate;
 use crate::upstream::handle::Slot;
 use crate::wire::raw::RawJson;
 
-/// The use of a slot.
+/// The way in which a call uses its slot.
 pub(super) enum CallRequest {
     Send(Outgoing),
     /// Joins the parked call with the client's answers.
@@ -30,13 +30,13 @@ pub(super) enum CallRequest {
 /// A call that waits for its slot.
 pub(super) struct QueuedCall {
     pub(super) request: CallRequest,
-    /// Conditions on disk before the call is sent.
+    /// Writes that have to be on disk before the call is sent.
     pub(super) gate: Option<Gate>,
-    /// The wait in the queue, where no slot was free.
+    /// The wait in the queue, if no slot was free.
     wait: Option<SlotWait>,
 }
 
-/// A call's place in the queue for a slot.
+/// A call's wait in the queue for a slot.
 struct SlotWait {
     slot: BoxFuture<'static, Result<Slot, Failure>>,
     since: Instant,
@@ -50,10 +50,10 @@ impl QueuedCall {
     /// Waits for a slot of the upstream. Cancel-safe.
     ///
     /// # Errors
-    /// It took too long, or too many wait.
+    /// The wait was too long, or too many calls wait.
     pub(super) async fn slot(&mut self, context: &CallContext) -> Result<SlotHold, Failure> {
         let (handle, caller) = (&context.handle, context.access.caller());
-        // The call's place in line comes before a slot that has become free.
+        // A call in the queue keeps its position and takes no slot that became free.
         if self.wait.is_none()
             && let Some(slot) = handle.free_slot(caller)
         {

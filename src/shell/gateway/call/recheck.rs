@@ -1,4 +1,4 @@
-//! The last check before a call is sent: the item and the deny rules of the newest snapshot.
+//! The last check before a call is sent: its item and the deny rules in the newest snapshot.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::policy::{AGAIN_RULE, Action, Decision, decide_again, still_allowed};
 use crate::wire::raw::RawJson;
 
 impl CallContext {
-    /// The call was refused before it was sent, so it uses no limit up.
+    /// Gives back what the permit took from limits, since the call was refused before it was sent.
     pub(super) fn give_back(&mut self) {
         let snapshot = self.service.snapshots.load_full();
         let Action { kind, upstream, canonical, .. } = &self.action;
@@ -20,7 +20,7 @@ impl CallContext {
         self.permit.give_back(&snapshot.limiter, &snapshot.policy, &rules, &self.action);
     }
 
-    /// Waits for everything that has to be on disk before the call, then looks a last time.
+    /// Waits for the writes that have to be on disk before the call, then checks it a last time.
     ///
     /// # Errors
     /// The call must not be made.
@@ -32,15 +32,15 @@ impl CallContext {
         self.recheck(is_resumed)
     }
 
-    /// Refuses a call that waited while its item was withdrawn or changed, or while a rule came
-    /// that denies it.
+    /// Refuses a call whose item was withdrawn or changed while it waited, whose access or approval
+    /// was taken back, or that a rule now denies. Looks at the snapshot only if it is a new one.
     pub(super) fn recheck(&self, is_resumed: bool) -> Result<(), Failure> {
         let Action { kind, upstream, canonical, definition, .. } = &self.action;
         let refused = |text: &str| Err(Failure::new(Reason::Denied, Executed::No, text));
         if self.access.is_withdrawn() {
             return Err(self.given_up(Executed::No));
         }
-        // A once-grant is checked where it is used up.
+        // A once-grant is checked when it is used up.
         let lasting = self.permit.grant().filter(|grant| !grant.is_once());
         if lasting.is_some_and(|grant| !self.service.approvals.grants().has(grant)) {
             return refused("The approval of this call was taken back.");
@@ -66,7 +66,7 @@ impl CallContext {
         let allowed = if is_resumed || **self.permit.rule() == *AGAIN_RULE {
             matches!(decide_again(&snapshot.policy, &rules, &action), Decision::Allow(_))
         } else {
-            // The rules may ask for more by now than the approval gave: another rule, or more
+            // The rules may by now ask for more than the approval gave: another rule, or more
             // evidence.
             let (grants, text) = (self.service.approvals.grants(), action.arguments.as_ref().map(RawJson::text));
             let given = text.as_deref().map(Given::new);

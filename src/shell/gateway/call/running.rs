@@ -1,4 +1,4 @@
-//! A call in flight upstream.
+//! The state of a call that is in flight upstream.
 
 use std::time::Instant;
 
@@ -20,18 +20,19 @@ pub(super) struct RunningCall {
     pub exchange: Exchange,
     pub deadline: Deadline,
     pub sent: Instant,
-    /// The session of the call, which stays open for it. A parked call holds it elsewhere.
+    /// The session of the call, which stays open for it. A parked call's session is held by its
+    /// task.
     pub lane: LaneUse,
     pub turn: InTurn,
     pub slot: Slot,
-    /// The sent request, for clients that can be asked.
+    /// The sent request, kept for clients that can be asked.
     pub request: Option<Outgoing>,
-    /// Questions of a legacy server that a modern client is about to get.
+    /// Questions of a legacy server that a modern client is about to be sent.
     pub gathered: Gathered,
 }
 
 impl RunningCall {
-    /// Lets the server's time run on when the client has no question open any more.
+    /// Resumes the server's deadline once the client has no question open.
     pub(super) fn settle(&mut self, on_stream: &mut OnStream<PendingRequest>) {
         let now = clock::now();
         if let Some(asked) = on_stream.settled(now) {
@@ -39,7 +40,7 @@ impl RunningCall {
         }
     }
 
-    /// Refuses a question of the server, which no client can be asked.
+    /// Refuses a question of the server that no client can be asked; counts the fault.
     pub(super) fn refuse(&mut self, context: &CallContext, id: &RawJson, method: &str) {
         context.handle.metrics.fault(Fault::RefusedRequest);
         self.exchange.reply(id, unable(method));

@@ -1,5 +1,5 @@
-//! A permitted call with its slot: waits for the session, its turn and the audit record, then is
-//! written.
+//! The state of a call that has its slot and is not written yet: it waits for a session, its turn
+//! and the disk.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(super) struct SendingCall {
     request: Outgoing,
     gate: Option<Gate>,
     hold: SlotHold,
-    /// The session, where none was open.
+    /// The session that is being opened, if none was open.
     opening: Option<SessionOpening>,
 }
 
@@ -44,14 +44,15 @@ impl SendingCall {
         Self { request, gate, hold, opening: None }
     }
 
-    /// A call whose server ended before it read a byte of it; it waits for the next process.
+    /// Prepares to send a call again whose server ended before reading a byte of it; the call waits
+    /// for the next process.
     pub(super) fn again(request: Outgoing, slot: Slot, context: &CallContext) -> Self {
         let hold = SlotHold::new(slot, Duration::ZERO);
         Self { request, gate: None, hold, opening: Some(SessionOpening::new(context, clock::now())) }
     }
 
-    /// Waits until the call can be written. Breaks with a notice for a client whose call waits for
-    /// the upstream. Cancel-safe.
+    /// Waits until the call can be written. Breaks with a notice for the client from time to time
+    /// while it waits for the upstream. Cancel-safe.
     ///
     /// # Errors
     /// The call must not be made.
@@ -70,13 +71,13 @@ impl SendingCall {
             },
         };
         let item = self.request.party.item.as_ref();
-        // A call that waits already keeps its place.
+        // A call that waits already keeps its position.
         let passer = self.hold.passer().or_else(|| session.lane.news.turns.passer(item));
         let mut turn = None;
         if let Some(passer) = passer.filter(|_| session.link.agreed().revision.era() == Era::Legacy) {
             let spec = context.handle.spec.load_full();
             turn = self.hold.turn(&session.lane, passer, item.cloned(), Arc::clone(&spec)).await?;
-            // The server may have been started anew meanwhile.
+            // The server may have been restarted meanwhile.
             session.link = session.lane.link(&spec).await?;
         }
         if let Some(level) = self.request.log_level {
@@ -91,7 +92,7 @@ impl SendingCall {
         Ok(ControlFlow::Continue(SendingReady { session, turn, entry }))
     }
 
-    /// The session for the call, if it stands open already and none is being opened.
+    /// Returns the session for the call if one is open and none is being opened.
     fn open_session(&self, context: &CallContext, since: Instant) -> Option<OpenSession> {
         if self.opening.is_some() {
             return None;
@@ -99,7 +100,7 @@ impl SendingCall {
         context.handle.open_lane(&context.wants).map(|(lane, link)| OpenSession { lane, link, since })
     }
 
-    /// Waits for the upstream; breaks with a notice for the client from time to time.
+    /// Waits for the session; breaks with a notice for the client from time to time.
     async fn wait_for_session(
         &mut self,
         context: &CallContext,
@@ -112,8 +113,8 @@ impl SendingCall {
                 self.opening = None;
                 return Ok(ControlFlow::Continue(session));
             }
-            // Counted from its arrival, so that it continues what the client was told while the
-            // call was held.
+            // Counted from the call's arrival, so that it continues the values sent while the call
+            // was held.
             let waited = clock::now().duration_since(context.labels.arrived);
             let text = format!("Waiting for the server `{}` to start.", context.handle.name);
             let told = progress.as_mut().and_then(|progress| progress.waiting(waited, &text));
@@ -123,7 +124,7 @@ impl SendingCall {
         }
     }
 
-    /// Writes the call.
+    /// Sends the call and returns it as a running one.
     pub(super) fn send(self, context: &CallContext, ready: SendingReady<'_>) -> RunningCall {
         let SendingReady { session: OpenSession { lane, link, since }, turn, entry } = ready;
         let (mut request, handle) = (self.request, &context.handle);
@@ -131,7 +132,7 @@ impl SendingCall {
         let (sent, spec) = (clock::now(), handle.spec.load());
         handle.metrics.queued(sent.duration_since(since));
         let manner = Manner::of(&link, context.labels.method, entry, context.task_way() == Some(&TaskWay::Passes));
-        // A call that may ask for input may have to continue without the client having been asked.
+        // Kept: a call that may ask for input may have to continue without its client being asked.
         let keeps = manner == Manner::Perhaps
             || context.input.as_ref().is_some_and(|input| input.client_requests.is_some() || input.offered.any());
         let kept = keeps.then(|| request.clone());

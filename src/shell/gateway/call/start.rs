@@ -1,4 +1,4 @@
-//! From a permit to a call on its way.
+//! Sends a permitted call: waits for its place, its slot and its session, then writes it.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -14,25 +14,27 @@ use crate::gateway::call::{Call, ClientEvent};
 use crate::upstream::exchange::Exchange;
 
 impl Call {
-    /// Starts the call, or fails if the caller's access ends before that.
+    /// Starts the call, or fails if the caller's access ends before that. Returns a notice for the
+    /// client if the call still waits for the upstream.
     pub async fn begin(&mut self) -> Result<Option<ClientEvent>, Failure> {
         let access = Arc::clone(&self.context.access);
         tokio::select! {
-            // Nearly every call starts at once, and then nothing waits for the end of the access.
+            // In this order: nearly every call starts at once, and then does not look at the end of
+            // the access.
             biased;
             started = self.start() => started,
             () = access.ended() => Err(self.context.given_up(Executed::No)),
         }
     }
 
-    /// Sends the call, as soon as there is a place, a slot and a session for it, and everything is
-    /// on disk that has to be. Waiting may be broken off and begun again until it is sent. Returns
-    /// early with a notice for the client where it waits for the upstream.
+    /// Sends the call once it has a place, a slot and a session, and all its writes are on disk.
+    /// Returns early with a notice for a client whose call waits for the upstream. Can be cancelled
+    /// and called again until the call is sent.
     async fn start(&mut self) -> Result<Option<ClientEvent>, Failure> {
         let since = clock::now();
         let Self { context, state, progress, place, .. } = self;
         if let InFlight::Queued(queued) = place {
-            // A call that reports progress holds its place for so long.
+            // A call that reports progress may hold its place for this long.
             let longest = context.handle.spec.load().call_max;
             *place = Box::pin(context.service.admission.wait(queued, longest)).await?;
         }
@@ -70,8 +72,8 @@ impl Call {
         }
     }
 
-    /// Waits for another session where the server ended before a byte of the call was written;
-    /// once.
+    /// Sends the call once more if its server ended before reading a byte of it: it waits for the
+    /// next session. Returns false if the call was read or was sent again before.
     pub fn send_again(&mut self) -> bool {
         let CallState::Running(RunningCall { exchange: Exchange::Sent(sent), .. }) = &mut self.state else {
             return false;

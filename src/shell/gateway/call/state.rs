@@ -1,4 +1,4 @@
-//! The states of a call.
+//! The states of a permitted call, and the steps between them.
 
 use crate::engine::call::Outgoing;
 use crate::engine::question::Round;
@@ -16,39 +16,40 @@ use crate::wire::raw::RawJson;
 /// |---|---|
 /// | `Queued` | `Sending`, or `Joining` for the request that continues a parked call |
 /// | `Sending`, `Joining` | `Running` |
-/// | `Running` | `Sending` if its server ended before reading it; `Asking`; `Queued` with declines |
+/// | `Running` | `Sending` if its server ended early; `Asking`; `Queued` after declines |
 /// | `Asking` | `Queued` |
 /// | any | `Ended`, with questions open by way of `Parting` |
 pub(super) enum CallState {
-    /// Waits for its place among all calls and for a slot of its upstream.
+    /// Waits for a place among all calls and for a slot of its upstream.
     Queued(QueuedCall),
-    /// Has its slot, and waits for the upstream, its turn and the disk.
+    /// Has its slot, and waits for a session, its turn and the disk.
     Sending(SendingCall),
-    /// Has its slot, and joins a call that is parked; it starts none, however often it comes.
+    /// Has its slot, and joins a parked call; it starts none, however often the request is
+    /// repeated.
     Joining(JoiningCall),
     Running(RunningCall),
-    /// A legacy client is asked what a modern server wants to know; nothing is in flight upstream
+    /// A legacy client is asked a modern server's questions; nothing is in flight upstream
     /// meanwhile.
     Asking(AskingCall),
-    /// Has ended with open questions, whose withdrawals come before the answer.
+    /// Has ended with open questions, whose withdrawals go out before the answer.
     Parting(Answer),
     Ended,
 }
 
-/// A call whose legacy client is asked.
+/// A call whose legacy client is being asked a modern server's questions.
 pub(super) struct AskingCall {
     pub round: Box<Round>,
-    /// The request, to be sent again with the answers.
+    /// The request to send again with the answers.
     pub request: Outgoing,
 }
 
 impl CallState {
-    /// Makes the next state of this one.
+    /// Replaces the state with one made from it.
     pub(super) fn advance(&mut self, next: impl FnOnce(Self) -> Self) {
         *self = next(std::mem::replace(self, Self::Ended));
     }
 
-    /// The call with its slot.
+    /// Returns the state after a slot was given: sending, or joining a parked call.
     pub(super) fn with_slot(queued: QueuedCall, hold: SlotHold) -> Self {
         match queued.request {
             CallRequest::Send(request) => Self::Sending(SendingCall::new(request, queued.gate, hold)),
@@ -56,7 +57,7 @@ impl CallState {
         }
     }
 
-    /// The next round of a call, with the answers to its server's questions.
+    /// Returns the queued state of a call's next round, with the answers to its server's questions.
     pub(super) fn next_round(mut request: Outgoing, responses: RawJson, state: Option<String>) -> Self {
         request.body.set("inputResponses", responses);
         request.body.remove("requestState");

@@ -1,4 +1,4 @@
-//! Calls that become tasks of the client, and requests about these tasks.
+//! Calls that become tasks, and requests about these tasks.
 
 use std::sync::Arc;
 
@@ -22,8 +22,8 @@ use crate::upstream::task::{Manner, TaskExchange, Way, decline_questions};
 use crate::wire::raw::RawJson;
 
 impl Call {
-    /// Makes the call again as one that may become a task, where the server did not take it
-    /// otherwise.
+    /// Sends the call again as one that may become a task, if its server accepts it only as such.
+    /// Returns false if the error says otherwise or the call may not be sent again.
     pub(super) fn retry_as_task(&mut self, error: &RawJson) -> bool {
         let context = &self.context;
         let CallState::Running(running) = &mut self.state else { return false };
@@ -44,7 +44,8 @@ impl Call {
         true
     }
 
-    /// The call has become a task, or asks for input.
+    /// Answers with the task that the call became, under an id sealed for its caller; any other
+    /// incomplete result is a request for input.
     pub(super) fn became(&mut self, raw: &RawJson) -> Option<ClientEvent> {
         let Some(task) = Task::created(raw, false).filter(|_| self.context.input.is_some()) else {
             return self.ask(raw);
@@ -60,7 +61,7 @@ impl Call {
             return Some(self.misasked(InputError::Malformed));
         };
         if let CallState::Running(running) = &self.state {
-            // A lazy upstream must not be stopped in the middle of it.
+            // Keeps a lazy upstream from being stopped while the task runs.
             running.lane.keep_for(task.life());
         }
         self.count(OutcomeLabel::Task);
@@ -68,7 +69,7 @@ impl Call {
         Some(ClientEvent::Done(Answer::ok(task.for_caller(&id))))
     }
 
-    /// Answers questions of the client's own task that the client is not shown.
+    /// Declines, at the server, those questions of a task that the client is not shown.
     fn decline_in_task(&self, task: &str, declined: &[(String, InputError)]) {
         let CallState::Running(RunningCall { lane, request: Some(request), .. }) = &self.state else { return };
         let Some(link) = lane.open_link().filter(|_| !declined.is_empty()) else { return };
@@ -76,7 +77,7 @@ impl Call {
         decline_questions(way, request, task, declined.iter().map(|(key, _)| key.as_str()));
     }
 
-    /// The answer to a request about a task.
+    /// Returns the answer to a client's request about a task.
     pub(super) fn about_task(&mut self, raw: &RawJson) -> ClientEvent {
         let Some(TaskWay::Named { theirs, ours }) = self.context.task_way() else {
             return self.misasked(InputError::Malformed);
@@ -107,11 +108,12 @@ impl Call {
 }
 
 impl CallContext {
+    /// Returns the request's relation to tasks, if its client knows them.
     pub(super) fn task_way(&self) -> Option<&TaskWay> {
         self.input.as_ref().and_then(|input| input.task.as_ref())
     }
 
-    /// The channel of a call that may become a task.
+    /// Returns the channel over which a call that may become a task is sent and followed.
     pub(super) fn task_channel(&self, link: Link, lane: LaneUse) -> Way {
         let (handle, tasks) = (Arc::clone(&self.handle), self.service.tasks.clone());
         Way { handle, link, lane, permit: self.permit.onward(), tasks }

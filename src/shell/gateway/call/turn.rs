@@ -1,4 +1,4 @@
-//! A call's slot, and its wait for its turn on a session whose calls take turns.
+//! A call's slot, and its wait for its turn on a session where calls take turns.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,17 +13,17 @@ use crate::upstream::handle::Slot;
 use crate::upstream::session::{Lane, LaneUse};
 use crate::upstream::turns::InTurn;
 
-/// The slot of a call that is not sent yet.
+/// The slot of a call that is not sent yet, with the wait for its turn.
 pub(super) struct SlotHold {
     pub slot: Slot,
-    /// How long the call waited for the slot. The wait for a turn is that much shorter.
+    /// Time that the call waited for the slot. The wait for a turn is shorter by it.
     waited: Duration,
     wait: Option<TurnWait>,
 }
 
-/// A call's place among those that wait for their turn.
+/// A call's wait for its turn.
 struct TurnWait {
-    /// The session, which another one may have replaced meanwhile.
+    /// The session whose turn is awaited; another one may have replaced it.
     lane: LaneUse,
     passer: Passer,
     turn: BoxFuture<'static, Result<InTurn, Failure>>,
@@ -34,10 +34,10 @@ impl SlotHold {
         Self { slot, waited, wait: None }
     }
 
-    /// Waits until the call may pass. Cancel-safe: a wait that is broken off keeps its place.
+    /// Waits until the call may pass. Cancel-safe: a cancelled wait keeps its position.
     ///
     /// # Errors
-    /// It took too long.
+    /// The wait was too long.
     pub(super) async fn turn(
         &mut self,
         lane: &LaneUse,
@@ -56,7 +56,7 @@ impl SlotHold {
         turn
     }
 
-    /// How the call passes that waits for its turn.
+    /// Returns the kind of the call that waits for its turn, if one waits.
     pub(super) fn passer(&self) -> Option<Passer> {
         self.wait.as_ref().map(|wait| wait.passer)
     }

@@ -1,7 +1,8 @@
-//! A process that dies at any moment continues no call twice with one state, nor makes one twice with the once-grant behind it.
+//! Tests that a process killed at any moment continues no call twice with one state, and makes none
+//! twice with the once-grant behind it.
 //!
-//! Each state is sent twice, as a client does that got no answer. The first time its use lets the call go on; the second time it
-//! is a call of its own, which needs a grant. Both pass the gate.
+//! Each state is sent twice, as by a client that got no answer. The first use continues the call;
+//! the second time the request is a call of its own, which needs a grant. Both pass the gate.
 
 use std::collections::HashSet;
 use std::fs;
@@ -20,7 +21,7 @@ use crate::store::killed::{AT_HAND, Uses, kill_1000, until_killed, uses};
 
 mod record;
 
-/// The states that were ever sealed, one a line: the number of the call, and the state.
+/// File of all states ever sealed, one a line: the number of the call, and the state.
 const SEALED: &str = "sealed";
 
 fn action(n: usize) -> Action {
@@ -40,7 +41,7 @@ fn key(db: &Db) -> StateKey {
     StateKey::new(&db.secrets("states 1").unwrap().unwrap()).unwrap()
 }
 
-/// The work of the killed processes.
+/// Runs in the processes that are killed.
 #[test]
 fn goes_on_with_states_and_grants_until_it_is_killed() {
     until_killed(async |dir| {
@@ -75,7 +76,8 @@ fn no_state_and_no_once_grant_behind_it_is_used_twice_also_after_kill_9_at_any_o
     kill_1000(concat!(module_path!(), "::goes_on_with_states_and_grants_until_it_is_killed"), make_more);
 }
 
-/// Checks what the last life left, and makes up for what was used: a state and a grant for each call.
+/// Checks what the killed process left, and replaces what it used: a state and a grant for each
+/// call.
 fn make_more(dir: &Path, made: usize) -> usize {
     let db = Db::open(dir).unwrap();
     let live: HashSet<String> = db.grants().run_now().unwrap().iter().map(|row| row.id.to_string()).collect();
@@ -99,7 +101,7 @@ fn make_more(dir: &Path, made: usize) -> usize {
         db.keep_grant(once(n, &action), String::new()).then(|outcome| outcome.unwrap());
     }
     db.all_so_far().run_now().unwrap();
-    // The new ones first: no life has the time for all that there ever were.
+    // The new states first: no process lives long enough for all states ever made.
     sealed.push_str(&fs::read_to_string(dir.join(SEALED)).unwrap_or_default());
     fs::write(dir.join(SEALED), sealed).unwrap();
     made + more

@@ -1,4 +1,4 @@
-//! Why a notice did not get through, and the time that it has.
+//! The failure of a notice, and the time limit of one.
 
 use std::process::ExitStatus;
 use std::time::Duration;
@@ -6,7 +6,8 @@ use std::time::Duration;
 /// Longest time of a notice.
 pub(super) const TIME: Duration = Duration::from_secs(10);
 
-/// Why a notice did not get through. No text holds anything of the notice, of an answer or of a secret.
+/// The reason why a notice failed. No text contains any part of the notice, of an answer or of a
+/// secret.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failed {
     #[error("{0}")]

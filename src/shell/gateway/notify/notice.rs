@@ -1,6 +1,6 @@
-//! The text of a notice: JSON in one line.
+//! Writes a notice as JSON in one line.
 //!
-//! Foreign text is spelled out, since a notifier may show it to a person as it is.
+//! Foreign text is escaped, since a notifier may show it to a person as it is.
 
 use bytes::Bytes;
 
@@ -9,23 +9,24 @@ use crate::policy::consent::{Kept, Prompt, Wall};
 use crate::wire::foreign;
 use crate::wire::raw::{RawJson, RawObject};
 
-/// Approvals that one notice lists; the others are counted.
+/// Most approvals that one notice lists; the rest are counted.
 const LISTED: usize = 20;
-/// Longer arguments are told by the beginning of their view, in bytes.
+/// Longest arguments that a notice has as a whole, in bytes; of longer ones it has the beginning of
+/// their view.
 const ARGUMENTS: usize = 4096;
 
-/// What a person does after a yes to a call whose agent was told to stop.
+/// Advice about an approval whose agent was told to stop.
 const ADVICE: &str = "Tell the agent to try again.";
 
-/// An approval of a notice.
+/// An approval that a notice lists.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ListedApproval<'p> {
     pub(super) prompt: &'p Prompt,
-    /// The agent still waits.
+    /// True if the agent still waits.
     pub(super) waits: bool,
 }
 
-/// A notice of these approvals, `open` being all that are.
+/// Returns a notice that lists these approvals; `open` is the number of all open ones.
 pub(super) fn notice(
     fresh: &[ListedApproval<'_>],
     open: usize,
@@ -37,7 +38,7 @@ pub(super) fn notice(
     line(listed.collect(), fresh.len().saturating_sub(LISTED), open, page)
 }
 
-/// A notice that calls itself a test: its one approval stands for none.
+/// Returns a test notice, marked as one, with an approval that does not exist.
 pub(super) fn trial(page: Option<&str>) -> Bytes {
     let texts = [("caller", "local"), ("item", "headend__test"), ("effect", "none: this is a test of `notify`")];
     let mut approval = RawObject::of_strings(&texts);

@@ -1,8 +1,9 @@
-//! A notifier behind a URL: one POST. Redirects are not followed, and the answer's body is not read.
+//! Sends a notice to a URL by one POST. Redirects are not followed, and the answer's body is not
+//! read.
 //!
-//! The addresses that the name leads to are judged, and the connection goes to one of the judged:
-//! all of this machine where the URL names this machine, else all of the internet. A proxy gets no
-//! name that leads here to another address.
+//! All addresses that the name resolves to are checked, and the connection goes to one of the
+//! checked addresses: they must all be on this machine if the URL names this machine, and otherwise
+//! all on the internet. A proxy gets no name that resolves here to another address.
 
 use std::error::Error;
 use std::io;
@@ -31,15 +32,17 @@ use crate::upstream::fetcher::LOOK_UP_TIME;
 use crate::upstream::trust::tls_config;
 use crate::wire::foreign;
 
-/// Bytes of the answer's head.
+/// Longest head of an answer, in bytes.
 const HEAD: usize = 16 * 1024;
-/// Characters of an error.
+/// Longest reason in an error, in characters.
 const MAX_WHY: usize = 200;
 
-/// Set up for the first notice: the system's certificates take a moment.
+/// The TLS configuration, made at the first notice: loading the system's certificates takes a
+/// moment.
 pub(super) type Tls = OnceLock<rustls::ClientConfig>;
 
-/// Sends the notice. A look-up that the system does not end keeps the place of the notice.
+/// Sends the notice. A name look-up that outlives the call keeps the notice's slot until the system
+/// ends it.
 pub(super) async fn post(hook: &Hook, notice: Bytes, tls: &Tls, place: Slot) -> Result<(), Failed> {
     let unreached = |why: &dyn std::fmt::Display| Failed::Unreached(why.to_string());
     let config = match tls.get() {
@@ -87,9 +90,9 @@ where
     Ok(answer.status())
 }
 
-/// Refuses a URL before it is sent to a proxy if its name leads here to an address that is not on
-/// the internet. A name that leads nowhere here is left to the proxy; literal addresses were judged
-/// with the configuration.
+/// Refuses a URL that would go to a proxy if its name resolves here to an address that is not on
+/// the internet. A name that does not resolve here is left to the proxy; literal addresses were
+/// checked with the configuration.
 async fn judge(url: &Url, place: Arc<Slot>) -> io::Result<()> {
     let Some(Host::Domain(name)) = url.host() else { return Ok(()) };
     let found = tokio::time::timeout(LOOK_UP_TIME, look_up(name.to_owned(), place)).await;
@@ -97,7 +100,7 @@ async fn judge(url: &Url, place: Arc<Slot>) -> io::Result<()> {
     judged(found, false).map(drop)
 }
 
-/// Looks a name up, with a place that stays taken until the system ends the look-up.
+/// Looks a name up; the slot stays taken until the system ends the look-up.
 async fn look_up(name: String, place: Arc<Slot>) -> io::Result<Vec<SocketAddr>> {
     let look_up = move || {
         let found = (name.as_str(), 0).to_socket_addrs().map(Iterator::collect);
@@ -107,7 +110,7 @@ async fn look_up(name: String, place: Arc<Slot>) -> io::Result<Vec<SocketAddr>> 
     tokio::task::spawn_blocking(look_up).await?
 }
 
-/// The innermost reason, which names no URL, or what is wrong with the proxy.
+/// Returns the innermost cause of an error, which names no URL, or the fault of the proxy.
 fn cause(error: &(dyn Error + 'static)) -> String {
     let mut inner = error;
     while let Some(source) = inner.source() {
@@ -119,7 +122,7 @@ fn cause(error: &(dyn Error + 'static)) -> String {
     foreign::line(&inner.to_string()).chars().take(MAX_WHY).collect()
 }
 
-/// Looks a name up, and gives its addresses if all of them are allowed.
+/// A resolver that returns addresses only if all of them are allowed.
 #[derive(Clone)]
 struct Judged {
     is_here: bool,
@@ -141,6 +144,7 @@ impl Service<Name> for Judged {
     }
 }
 
+/// Returns the addresses if all of them are on this machine (`is_here`) or all on the internet.
 fn judged(found: Vec<SocketAddr>, is_here: bool) -> io::Result<std::vec::IntoIter<SocketAddr>> {
     let is_allowed = |address: &SocketAddr| {
         let address = address.ip().to_canonical();
@@ -188,7 +192,7 @@ mod tests {
         }
     }
 
-    /// A server of this machine that gives each request this answer. Returns its URL, and the
+    /// Starts a server on this machine that gives each request this answer. Returns its URL and the
     /// requests.
     async fn server(answer: &'static str) -> (String, mpsc::Receiver<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

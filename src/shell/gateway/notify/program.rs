@@ -1,4 +1,5 @@
-//! A notifier that is a program: the notice on its standard input, nothing of our environment, and its end with all that it started.
+//! Sends a notice to a program, on its standard input. The program gets no environment of ours, and
+//! ends with everything it started.
 
 use std::time::Duration;
 
@@ -15,22 +16,23 @@ use crate::stage::program::Keeper;
 use crate::upstream::guard::Keeper;
 use crate::upstream::launch::Launch;
 
-/// Output that is read and thrown away, from each pipe. A program that writes more waits for its end.
+/// Output that is discarded from each pipe, in bytes. A program that writes more blocks until its
+/// end.
 const OUTPUT: u64 = 1 << 20;
-/// A program that is late gets SIGTERM at once, then SIGKILL; so does what it left behind.
+/// Stop times of the program and what it left behind: SIGTERM at once, then SIGKILL.
 const END: StopTimes = StopTimes { polite: Duration::ZERO, firm: Duration::from_millis(500), ..StopTimes::DAEMON };
 
-/// Runs the program to its end.
+/// Runs the program with the notice on its standard input, for [`TIME`] at most.
 pub(super) async fn run(command: &[String], notice: Bytes, stop: &CancellationToken) -> Result<(), Failed> {
     let begun = clock::now();
     let launch = Launch::bare(command);
-    // A start that is given up ends by its guard.
+    // An abandoned start is ended by its guard.
     let started = tokio::time::timeout(TIME, Keeper::start("notify", &launch)).await.map_err(|_| Failed::Late)?;
     let (mut keeper, (mut stdin, mut stdout, mut stderr)) =
         started.map_err(|error| Failed::Start(error.to_string()))?;
     let served = async {
         let told = async {
-            // A program may end without reading it.
+            // The program may end without reading the notice.
             drop(stdin.write_all(&notice).await);
             drop(stdin);
         };
@@ -51,7 +53,7 @@ pub(super) async fn run(command: &[String], notice: Bytes, stop: &CancellationTo
     }
 }
 
-/// Output may hold the notice, so nothing is kept of it.
+/// Reads output and keeps none of it, since it may contain the notice.
 async fn discard(output: &mut (impl AsyncRead + Unpin)) {
     drop(tokio::io::copy(&mut output.take(OUTPUT), &mut tokio::io::sink()).await);
 }

@@ -1,4 +1,4 @@
-//! Requests of the gateway to a legacy client, on the streams of the client's calls.
+//! Sends requests to a legacy client on the streams of its calls, and matches its responses.
 
 use std::collections::HashMap;
 use std::future::{Future as _, poll_fn};
@@ -19,23 +19,25 @@ use crate::mcp::input::{InputRequest, Kinds, about_input};
 use crate::wire::message::{Response, encode_notification, encode_request};
 use crate::wire::raw::RawJson;
 
-/// Questions that one client may have open.
+/// Most open questions to one client.
 const MAX_OPEN: usize = 64;
 
-/// The questions to one client, and what it can be asked.
+/// Open questions to one client, and the kinds of question that it can be asked.
 #[derive(Debug)]
 pub struct ClientRequests {
     pub offered: Kinds,
-    /// What is declared to servers in this client's name.
+    /// Capabilities declared to servers in this client's name.
     pub capabilities: RawJson,
+    /// Id of the next question.
     next: AtomicU64,
     open: Mutex<HashMap<u64, oneshot::Sender<ClientAnswer>, RandomState>>,
     is_closed: AtomicBool,
-    /// One form of ours at a time. Its queue is as long as the caller has open approvals.
+    /// Admits one form of the gateway at a time. The queue is at most as long as the caller has
+    /// open approvals.
     turn: Arc<Semaphore>,
 }
 
-/// A question that waits for its answer. Dropping it closes it: an answer that comes later is ignored.
+/// An open question. Dropping it closes it: a later answer is ignored.
 #[derive(Debug)]
 pub struct PendingRequest {
     client_requests: Arc<ClientRequests>,
@@ -44,12 +46,13 @@ pub struct PendingRequest {
 }
 
 impl ClientRequests {
-    /// For a client with these capabilities; `None` where it can be asked nothing.
+    /// Makes the questions to a client with these capabilities; `None` if it can be asked nothing.
     pub fn new(capabilities: Option<&RawJson>) -> Option<Arc<Self>> {
         Self::from(capabilities, 1)
     }
 
-    /// The same for a client whom another process has asked: an answer to that must answer nothing here.
+    /// Like [`Self::new`], for a client that an earlier process may have asked: ids begin at a
+    /// random number, so that a late answer matches no question of this process.
     pub fn anew(capabilities: Option<&RawJson>) -> Option<Arc<Self>> {
         Self::from(capabilities, (u64::from(u32::from_be_bytes(clock::random())) + 1) << 20)
     }
@@ -68,7 +71,8 @@ impl ClientRequests {
         }))
     }
 
-    /// Opens a question: the message to send, and where the answer will come. `None` when too many are open.
+    /// Opens a question. Returns the message to send, and the open question; `None` if too many are
+    /// open or the client answers no more.
     pub fn ask(self: &Arc<Self>, request: &InputRequest) -> Option<(Bytes, PendingRequest)> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (sender, answer) = oneshot::channel();
@@ -83,23 +87,24 @@ impl ClientRequests {
         Some((message, PendingRequest { client_requests: Arc::clone(self), id, answer }))
     }
 
-    /// The turn of one of our own forms, where no other is open.
+    /// Takes the turn for one of the gateway's own forms, if no other form is open.
     pub fn turn_now(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.turn).try_acquire_owned().ok()
     }
 
-    /// The turn of one of our own forms, first come, first served. The semaphore is never closed.
+    /// Waits for the turn of one of the gateway's own forms, first come, first served. `None` never
+    /// happens: the semaphore is not closed.
     pub async fn turn(self: Arc<Self>) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.turn).acquire_owned().await.ok()
     }
 
-    /// The client will answer nothing any more: its open questions end, and each later one at once.
+    /// Closes all open questions, and each later one at once, since the client answers no more.
     pub fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
         self.open.lock().clear();
     }
 
-    /// Takes a client's response. One to no open question is ignored.
+    /// Passes a client's response to its open question; any other response is ignored.
     pub fn answered(&self, response: Response) {
         let id = response.id.and_then(|id| id.parse::<String>().ok());
         let id = id.and_then(|id| id.strip_prefix("ask-")?.parse::<u64>().ok());
@@ -110,13 +115,14 @@ impl ClientRequests {
     }
 }
 
-/// Strings, so that they never look like an id of the client's own.
+/// Returns the id on the wire: a string with a prefix, so that it never looks like an id of the
+/// client's own.
 fn wire_id(id: u64) -> String {
     format!("ask-{id}")
 }
 
 impl PendingRequest {
-    /// The answer; `None` when the client is gone. Cancel-safe.
+    /// Waits for the answer; `None` when the client is gone. Cancel-safe.
     pub async fn answer(&mut self) -> Option<ClientAnswer> {
         (&mut self.answer).await.ok()
     }
@@ -125,7 +131,7 @@ impl PendingRequest {
         Pin::new(&mut self.answer).poll(context).map(Result::ok)
     }
 
-    /// The notification that takes the question back.
+    /// Returns the notification that withdraws the question.
     pub fn withdrawal(&self, why: &str) -> Bytes {
         let (id, why) = (RawJson::string(&wire_id(self.id)), RawJson::string(why));
         let params = format!(r#"{{"requestId":{},"reason":{}}}"#, id.text(), why.text());
@@ -139,7 +145,8 @@ impl Drop for PendingRequest {
     }
 }
 
-/// Asks a question; the message for the client. `None` when too many are open.
+/// Opens a question of the call and returns the message for the client; `None` if too many are
+/// open.
 pub(crate) fn ask(
     open: &mut OnStream<PendingRequest>,
     client_requests: &Arc<ClientRequests>,
@@ -150,8 +157,8 @@ pub(crate) fn ask(
     Some(message)
 }
 
-/// The next question that ends, with the client's answer unless its time is over. Cancel-safe; waits for ever when nothing
-/// is open.
+/// Waits for the next question to end, by the client's answer or without one when its time is over.
+/// Waits for ever if none is open. Cancel-safe.
 pub(crate) async fn next_answer(open: &mut OnStream<PendingRequest>) -> (Shown<PendingRequest>, Option<ClientAnswer>) {
     loop {
         let due = open.due();

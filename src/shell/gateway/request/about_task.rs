@@ -1,4 +1,5 @@
-//! Requests about a task that a call of a modern client became: they go where the task id says.
+//! Requests of a modern client about a task that one of its calls became. The sealed task id names
+//! the upstream.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -23,13 +24,15 @@ use crate::policy::Kind;
 use crate::wire::code;
 use crate::wire::raw::{RawJson, RawObject};
 
-/// One answer for every id that names no task of this caller, so that nothing can be learnt by trying.
+/// Returns the answer to an id that names no task of this caller. All such ids get the same answer,
+/// so a client cannot learn ids by trying.
 pub(super) fn unknown() -> Answer {
     Answer::error(code::INVALID_PARAMS, "Unknown task", None)
 }
 
 impl Service {
-    /// Serves `tasks/get`, `tasks/update` and `tasks/cancel` of a modern client.
+    /// Serves `tasks/get`, `tasks/update` and `tasks/cancel` of a modern client: opens the task id
+    /// and sends the request to its upstream.
     pub(super) fn task(
         self: &Arc<Self>,
         client: &ClientContext,
@@ -58,7 +61,8 @@ impl Service {
         self.send_on(client, outgoing, &name, ours, arrived)
     }
 
-    /// Decides the request like the call that became the task, and prepares it.
+    /// Decides the request by the rules of the tool whose call became the task, and prepares it for
+    /// the upstream.
     fn send_on(
         self: &Arc<Self>,
         client: &ClientContext,
@@ -112,7 +116,7 @@ impl Service {
     }
 }
 
-/// The request as the upstream gets it.
+/// Builds the request for the upstream, with the upstream's own task id.
 fn about(method: Method, name: &TaskName, responses: Option<&RawJson>, meta: Meta) -> Outgoing {
     let mut body = RawObject::of_strings(&[("taskId", &name.id)]);
     body.set_some("inputResponses", responses.cloned());
@@ -120,7 +124,7 @@ fn about(method: Method, name: &TaskName, responses: Option<&RawJson>, meta: Met
         method,
         body,
         wants_progress: false,
-        // A server of another era cannot have made the task.
+        // True, so that a server which is legacy now gets no request: it cannot have made the task.
         resumed: true,
         capabilities: meta.input_capabilities(),
         can_be_asked: false,

@@ -1,4 +1,5 @@
-//! Calls: found, prepared, decided. Nothing has been sent yet.
+//! Turns a request into a call: finds its item, prepares what goes upstream, decides it. Nothing is
+//! sent here.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -33,7 +34,7 @@ use crate::telemetry::metrics::OutcomeLabel;
 use crate::wire::raw::{RawJson, RawObject};
 
 impl Service {
-    /// Finds the item, asks the policy, and prepares the call.
+    /// Counts the call for its caller, finds its item, and decides it.
     pub fn call(
         self: &Arc<Self>,
         client: &ClientContext,
@@ -46,7 +47,8 @@ impl Service {
         self.call_after(client, method, params, meta, arrived, PriorWaits::default())
     }
 
-    /// The same, for a call that has waited for a person.
+    /// Finds, prepares and decides a call. `waits` names what the call has waited for already, if
+    /// it is decided again.
     pub fn call_after(
         self: &Arc<Self>,
         client: &ClientContext,
@@ -64,7 +66,8 @@ impl Service {
         if let (Some(prompt), GoingOn::Anew) = (waits.approval, &prepared.going_on) {
             prepared.going_on = GoingOn::Consent { prompt, answer: None };
         }
-        // Before the decision: a call without a place is not decided, so that it takes nothing from its limits.
+        // Before the decision, so that a call refused for want of a place takes nothing from its
+        // limits.
         let Some(place) = self.enter(client) else { return Handled::Overloaded };
         let decided = self.decide(&prepared.found, &prepared.action, &prepared.going_on, prepared.labels.call);
         let RecordedRefusal { refusal, recorded } = match decided {
@@ -72,7 +75,8 @@ impl Service {
                 return match self.await_login(params, &prepared, waits) {
                     None => self.permitted(prepared, permitted, place),
                     Some(handled) => {
-                        // It is decided again then, and uses nothing up before that.
+                        // The call is decided again after the login, and must use up nothing
+                        // before.
                         self.give_back(permitted.permit, &prepared.action);
                         handled
                     }
@@ -93,7 +97,7 @@ impl Service {
         handled.after(recorded)
     }
 
-    /// The call on its way.
+    /// Returns the permitted call, ready to be run.
     pub(super) fn permitted(
         self: &Arc<Self>,
         prepared: Prepared<'_>,
@@ -103,10 +107,11 @@ impl Service {
         Handled::Call(Box::new(ClientCall::Permitted(Call::new(Arc::clone(self), prepared, permitted, place))))
     }
 
-    /// Finds the item, and everything that its call is made of.
+    /// Finds the item, takes a slot among its caller's calls, and gathers everything that the call
+    /// is made of.
     ///
     /// # Errors
-    /// What becomes of a request that is no call.
+    /// The outcome of a request that comes to no call.
     fn prepare<'s>(
         &self,
         snapshot: &'s Arc<Snapshot>,
@@ -117,7 +122,8 @@ impl Service {
         arrived: Instant,
     ) -> Result<Prepared<'s>, Handled> {
         if method == Method::Complete && client.revision.era() == Era::Modern && !snapshot.completes() {
-            // Not declared at present, so it does not exist; a legacy client was told that it does.
+            // Not declared at present, so the method is unknown to a modern client. A legacy client
+            // was told that it exists.
             return Err(Handled::Answer(not_found(method.as_str(), Era::Modern)));
         }
         let (found, routed) = self.find(snapshot, client, method, params, meta).map_err(Handled::Answer)?;
@@ -131,7 +137,7 @@ impl Service {
         let found_action = found.action(client, Kind::of(method), canonical);
         let action = Action {
             arguments: outgoing.body.get("arguments").cloned(),
-            // A legacy client said its name once, a modern one says it in each request.
+            // A legacy client gives its name once, a modern one in each request.
             client: client.name.clone().or_else(|| outgoing.meta.client_name()),
             ..found_action
         };
@@ -156,8 +162,9 @@ impl Service {
         Ok(Prepared { client, found, action, labels, outgoing, token, going_on, asks, input, share })
     }
 
-    /// Completes what goes upstream by what is known of the client. Returns what the client can be asked for by us, and what it
-    /// takes to pass on what the upstream asks.
+    /// Adds the client's capabilities to the outgoing request. Returns the kinds of question that
+    /// the gateway itself can ask this client, and the context for passing the upstream's questions
+    /// on.
     fn complete(
         &self,
         outgoing: &mut Outgoing,
@@ -166,7 +173,7 @@ impl Service {
         action: &Action,
     ) -> (Kinds, Option<Box<InputContext>>) {
         self.declare(outgoing, client);
-        // What we ask for ourselves is no upstream's asking.
+        // Before rules take capabilities away: the gateway's own questions are not the upstream's.
         let own = Kinds::of(outgoing.capabilities.as_ref());
         self.withhold(outgoing, found, client);
         let passes_tasks = action.kind == Kind::Tool
@@ -191,7 +198,7 @@ impl Service {
         (if input.is_some() { own } else { Kinds::default() }, input)
     }
 
-    /// What the upstream is told of the client: what it can be asked for, and how much it wants to hear.
+    /// Sets the client's capabilities and log level in the outgoing request, for a legacy client.
     fn declare(&self, outgoing: &mut Outgoing, client: &ClientContext) {
         if let Some(client_requests) = &client.client_requests {
             outgoing.capabilities = Some(client_requests.capabilities.clone());
@@ -201,8 +208,8 @@ impl Service {
         }
     }
 
-    /// Takes away what the upstream may not ask this caller for: roots unless the operator shows them, sampling and
-    /// elicitation where a rule denies them.
+    /// Removes capabilities that the upstream may not use with this caller: roots unless the
+    /// operator passes the client's, sampling and elicitation if a rule denies them.
     pub(super) fn withhold(&self, outgoing: &mut Outgoing, found: &Found<'_>, client: &ClientContext) {
         if outgoing.capabilities.is_none() {
             return;
@@ -220,7 +227,11 @@ impl Service {
         }
     }
 
-    /// Opens the state of a call that goes on and gives the upstream its own back.
+    /// Opens the sealed state that a repeated request brings, puts the upstream's own state and the
+    /// client's answers into the outgoing request, and returns how the call continues.
+    ///
+    /// # Errors
+    /// The state is unknown, or the client opened no page that the upstream wanted.
     fn resume(
         &self,
         resume: &Resume,
@@ -228,7 +239,7 @@ impl Service {
         input: Option<&mut InputContext>,
         action: &Action,
     ) -> Result<GoingOn, RouteError> {
-        // Legacy clients were never given a state.
+        // A legacy client was never given a state.
         let input = input.filter(|input| input.client_requests.is_none()).ok_or(RouteError::State)?;
         let scope = StateScope { method: outgoing.method, action, carrier: input.carrier };
         let opened = self.keys.states.open(&scope, &resume.state, clock::since_1970());
@@ -236,7 +247,7 @@ impl Service {
         input.round = opened.round;
         match opened.carried {
             Carried::Parked(id) => {
-                // It joins the call that runs and starts none, however often it comes.
+                // The request joins the running call and starts none, however often it is repeated.
                 input.parked = Some((id, resume.responses.clone()));
                 return Ok(GoingOn::Permitted(None));
             }
@@ -251,7 +262,7 @@ impl Service {
             }
             Carried::Upstream(theirs) => outgoing.body.set("requestState", RawJson::string(&theirs)),
             Carried::Pages(keys) => {
-                // The server refused the call before it began, so this is its first execution.
+                // The server refused the call before executing it, so this is its first execution.
                 let accepted = resume.responses.as_ref().is_some_and(|r| all_accepted(r, keys.split(' ')));
                 return if accepted { Ok(self.continued(state)) } else { Err(RouteError::PageDeclined) };
             }
@@ -262,7 +273,8 @@ impl Service {
         Ok(self.continued(state))
     }
 
-    /// A state proves a permit once. Sent again it is a call of its own, which is decided like any other.
+    /// Returns the continuation for a state, which proves its permit once. Sent a second time, the
+    /// request is a new call and decided as one.
     fn continued(&self, state: StateUse) -> GoingOn {
         if self.keys.used.is_first(state) { GoingOn::Permitted(Some(state)) } else { GoingOn::Anew }
     }

@@ -1,5 +1,5 @@
-//! Completions of items whose calls need a consent: what they complete to tells of the server, so nobody learns it before a person
-//! has agreed to calls.
+//! Withholds completions of items whose calls need an approval: values reveal facts about the
+//! server, so no client sees them before a person has approved such calls.
 
 use std::sync::Arc;
 
@@ -10,10 +10,9 @@ use crate::policy::consent::Asked;
 use crate::policy::{Action, Decision, Kind, may_ask, still_allowed};
 
 impl Service {
-    /// Why the completions of an item are answered empty: a rule asks about its calls, and the caller has no live grant for longer
-    /// than once. Completions that are denied are not this function's.
-    ///
-    /// `action` is the completion.
+    /// Returns the decision because of which completions of an item are answered empty: a rule asks
+    /// about its calls, and the caller has no live grant that lasts longer than one call. `None` if
+    /// they are passed on, or denied anyway. `action` is the completion.
     pub(super) fn keeps_completions(&self, found: &Found<'_>, action: &Action) -> Option<Decision> {
         let policy = &found.snapshot.policy;
         let (rule, need) = may_ask(policy, found.rules, action)?;

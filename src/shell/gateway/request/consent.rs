@@ -1,11 +1,19 @@
-//! Approval of calls: the channel that asks, and the answer without one.
+//! Opens approvals for calls, chooses the channel that asks, and words the refusal if no channel
+//! can.
 //!
-//! | evidence, client | channel |
-//! |---|---|
-//! | L1 suffices, modern, has forms | `input_required` with the key `gw.consent`; the sealed state names the approval |
-//! | L1 suffices, legacy, has forms | `elicitation/create` on the call's own stream; cancelled when another channel answered |
-//! | has URL elicitation | the same two, with the approval's page. `accept` only means that the client opens the page: a legacy call waits `timeout` and closes its approval; a modern one waits 20 s and is asked again |
-//! | anything else, or no console for the page | held for `hold`, then refused with `awaiting_approval`; the approval stays open. A legacy client that has forms gets one without fields that says where the approval can be given: declining refuses the call, other answers mean nothing |
+//! The channel depends on the evidence that the rule needs and on the client:
+//!
+//! * L1 suffices, modern client with forms: `input_required` with the key `gw.consent`; the sealed
+//!   state names the approval.
+//! * L1 suffices, legacy client with forms: `elicitation/create` on the call's own stream;
+//!   cancelled when another channel answered.
+//! * Client with URL elicitation: the same two, with the approval's page. `accept` only means that
+//!   the client opens the page: a legacy call waits `timeout` and closes its approval; a modern one
+//!   waits 20 s and is asked again.
+//! * Any other client, or no console for the page: held for `hold`, then refused with
+//!   `awaiting_approval`; the approval stays open. A legacy client that has forms gets one without
+//!   fields that says where the approval can be given: declining refuses the call, other answers
+//!   mean nothing.
 //!
 //! A person's denial, by the choice of our form, on the console or at a terminal, blocks the same
 //! call for 10 minutes. A client that declines or cancels refuses this call alone. A form that is
@@ -13,14 +21,14 @@
 //!
 //! An answer without a choice that comes faster than a person can read
 //! ([`unattended`](crate::policy::consent::unattended)) decides nothing either: its host has no
-//! person. The call is held for the console and the terminal, and so are the later ones of that
-//! session, pipe or connection for 10 minutes. A legacy client is asked beside them, in case
-//! somebody is there after all.
+//! person. The call is held for the console and the terminal, and so are later calls of that
+//! session, pipe or connection for 10 minutes. A legacy client is still asked, in case a person is
+//! there after all.
 //!
-//! A modern client's repeated request is held likewise, while its person opens the page or where it
-//! brings no answer: the 20 s are those of a client whose calls are not held. A call is refused at
-//! once where `hold` is zero, where its caller has `max-held` calls held or all have 256, in a
-//! batch (its other answers would wait), by `headend call` and while the gateway shuts down.
+//! A modern client's repeated request is held likewise while its person opens the page, or if it
+//! brings no answer; the 20 s apply to clients whose calls are not held. A call is refused at once
+//! if `hold` is zero, if its caller has `max-held` calls held or all callers have 256, in a batch
+//! (its other answers would wait), by `headend call`, and while the gateway shuts down.
 //!
 //! The console (L2) and the admin socket (L3, root and our own user) answer every approval of the
 //! process. Open approvals are also rows of the table `prompts`, so the command line and a daemon
@@ -29,8 +37,8 @@
 //! Each call has its own approval and its own form; the forms of one client come one after the
 //! other.
 //!
-//! Clients without a session, modern ones over HTTP, share one for each caller: a session grant of
-//! theirs lives until the gateway stops, or a day.
+//! Clients without a session (modern ones over HTTP) share one per caller: a session grant of
+//! theirs lives until the gateway stops, for a day at most.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,34 +65,35 @@ use crate::store::approvals::{Seat, Span};
 use crate::telemetry::metrics::OutcomeLabel;
 use crate::wire::raw::{RawJson, RawObject};
 
-/// How long a modern client may take to come back with an answer: its state lives no longer.
+/// How long a modern client may take to come back with an answer: the life of its sealed state.
 const ROUND: Duration = crate::engine::state::LIFE;
-/// When a call may come back whose approval could not be kept.
+/// Retry time told for a call whose approval could not be stored.
 const STORE_WAIT: Duration = Duration::from_secs(5);
 
-/// Text for a model whose call waits for a person. No id, no command, no address: an agent with a
-/// shell could use them.
+/// Text for a model whose call waits for a person. It has no id, command or address, since an agent
+/// with a shell could use them.
 const AWAITING: &str = "This call was not made: it waits for a person's approval in headend. Stop here and tell the user that headend \
                         waits for their approval. Do not work around this. Once it is approved, make exactly the \
                         same call again.";
 
-/// A call whose approval is open.
+/// A call whose approval is open, with the slot that it holds among its caller's calls.
 struct CallToApprove {
     request: OriginalRequest,
     seat: Seat,
     share: Place,
 }
 
-/// The question about an open approval to a modern client.
+/// The gateway's question about an approval to a modern client, sent as a result.
 struct ResultQuestion {
     question: InputRequest,
     kind: QuestionKind,
-    /// The timing of an answer that comes now.
+    /// The timing of an answer that arrives now.
     timing: AnswerTiming,
 }
 
 impl CallToApprove {
-    /// Ends the request with our question; the approval waits until the client comes back.
+    /// Answers the request with our question; the approval stays open for the client's repeated
+    /// request.
     fn ask_again(self, result: RawJson) -> Handled {
         self.seat.carry();
         Handled::Answer(self.request.ask_again(result))
@@ -92,8 +101,8 @@ impl CallToApprove {
 }
 
 impl Service {
-    /// Opens an approval for a call, or goes on with the one that is open, through the best channel
-    /// that the caller has.
+    /// Opens an approval for a call, or continues its open one, and asks through the best channel
+    /// of the client. Refuses the call if no approval may be opened.
     pub(super) fn ask(
         self: &Arc<Self>,
         params: &RawObject,
@@ -109,7 +118,7 @@ impl Service {
             .asked_by(action.client.clone());
         let request = OriginalRequest::new(client, params, outgoing.meta, labels, &found.handle.metrics);
         let era = client.revision.era();
-        // A form will do where the client's own word does; else the person answers on the
+        // A form suffices if the client's own word does; otherwise the person answers on the
         // approval's page.
         let is_form = offered.form && need == Evidence::Client;
         let is_unattended = self.held.is_unattended(&request.host());
@@ -131,7 +140,7 @@ impl Service {
             _ if is_form => (form(&message, client.tag.is_some()), QuestionKind::Form),
             Some(url) => (page(&message, &url), QuestionKind::Page),
             None => {
-                // Forms of modern clients end their request, which would not be held then.
+                // A modern client's form would end its request, which could then not be held.
                 let notice = (offered.form && era == Era::Legacy).then(|| {
                     let console = self.console.get().filter(|_| need <= Evidence::Page);
                     elsewhere(action.kind, &action.canonical, &action.upstream, console.map(String::as_str))
@@ -152,8 +161,8 @@ impl Service {
         self.ask_by_result(call, &question, going_on.consent_to(&prompt), &action, input.as_deref())
     }
 
-    /// Asks a modern client by the result of its request, or takes the answer that its `comeback`
-    /// brings.
+    /// Asks a modern client by the result of its request, or judges the answer that its repeated
+    /// request brings (`comeback`).
     fn ask_by_result(
         self: &Arc<Self>,
         call: CallToApprove,
@@ -166,7 +175,7 @@ impl Service {
         let effect = comeback.flatten().map(|answer| self.hear(&call.request, *kind, Some(answer), *timing));
         let is_decided = matches!(effect, Some(AnswerEffect::Answer(_)));
         if effect == Some(AnswerEffect::Unattended) || (timing.is_unattended && !is_decided) {
-            // A form would end the request, which is held instead.
+            // Held instead: a form would end the request.
             call.seat.hand_over();
             return self.hold_for_approval(call, None);
         }
@@ -189,19 +198,22 @@ impl Service {
         }
     }
 
-    /// Waits for the approval of a call whose client is asked.
+    /// Makes a call wait for its approval while its client is asked; refuses it if too many calls
+    /// wait.
     fn wait_asked(self: &Arc<Self>, call: CallToApprove, channel: ClientChannel) -> Handled {
         let Some(asking) = self.admission.ask() else { return Handled::Overloaded };
         let approval = AwaitedAct::Approval(PendingApproval::new(self, call.seat));
         self.wait(call.request, approval, channel, WaitPlace::Asked { _share: call.share, _asking: asking })
     }
 
+    /// Makes a held call wait for its approval.
     fn wait_for_approval(self: &Arc<Self>, call: CallToApprove, channel: ClientChannel, hold: Hold) -> Handled {
         let approval = AwaitedAct::Approval(PendingApproval::new(self, call.seat));
         self.wait(call.request, approval, channel, WaitPlace::Held(hold))
     }
 
-    /// Holds a call whose client cannot give the approval, or refuses it at once.
+    /// Holds a call whose client cannot give the approval, or refuses it at once if it may not be
+    /// held.
     fn hold_for_approval(self: &Arc<Self>, call: CallToApprove, question: Option<OwnQuestion>) -> Handled {
         match self.hold(&call.request) {
             Ok(hold) => self.wait_for_approval(call, ClientChannel::Elsewhere(question), hold),
@@ -212,7 +224,7 @@ impl Service {
         }
     }
 
-    /// Lets a call wait for a person.
+    /// Returns the call as one that waits for a person.
     pub fn wait(
         self: &Arc<Self>,
         request: OriginalRequest,
@@ -224,7 +236,8 @@ impl Service {
         Handled::Call(Box::new(ClientCall::Waiting(Box::new(waiting))))
     }
 
-    /// Judges a client's answer to our question, and remembers whether a person is at its host.
+    /// Judges a client's answer to the gateway's question, and records whether a person is at its
+    /// host.
     pub fn hear(
         &self,
         request: &OriginalRequest,
@@ -243,10 +256,10 @@ impl Service {
         effect
     }
 
-    /// A place among the held calls.
+    /// Takes a place among the held calls.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Why the call is not held.
     pub fn hold(&self, request: &OriginalRequest) -> Result<Hold, NotHeld> {
         let client = &request.client;
         if !client.can_wait || self.draining.is_cancelled() {
@@ -257,8 +270,9 @@ impl Service {
         self.held.hold(consent, request.holder(), client, arrived)
     }
 
-    /// The result that asks a modern client our question. Its state is good for this very call, and
-    /// permits nothing by itself.
+    /// Returns the result that asks a modern client the gateway's question, with a sealed state for
+    /// this very call, which permits nothing by itself; `None` if the client cannot be asked, or
+    /// not again.
     pub fn input_result(
         &self,
         action: &Action,
@@ -273,19 +287,19 @@ impl Service {
         Some(input_required(std::iter::once(question), &sealed))
     }
 
-    /// The refusal of a call whose client cannot be asked: its model is told to stop, and its
-    /// program how a person can approve. The call can be made again then.
+    /// Returns the refusal of a call whose client cannot be asked. It tells the model to stop and
+    /// the client's program where a person can approve; the call can be made again then.
     pub fn awaiting(&self, prompt: &PromptId) -> Failure {
         let failure = Failure::new(Reason::AwaitingApproval, Executed::No, AWAITING);
         failure.approval(prompt.to_string(), self.page_of(prompt))
     }
 
-    /// The approval's page, where the console is on.
+    /// Returns the URL of the approval's page, if the console is on.
     fn page_of(&self, prompt: &PromptId) -> Option<String> {
         self.console.get().map(|base| format!("{base}/approvals/{prompt}"))
     }
 
-    /// Nobody is asked, so the answer is no.
+    /// Refuses a call for which no approval is opened, with the reason.
     fn unasked(&self, request: &OriginalRequest, why: &Refused) -> Handled {
         let failure = match why {
             Refused::Declined => Failure::new(
@@ -339,6 +353,7 @@ impl Service {
         self.refuse(request, &failure, outcome)
     }
 
+    /// Counts the refusal and answers the request with it.
     fn refuse(&self, request: &OriginalRequest, failure: &Failure, outcome: OutcomeLabel) -> Handled {
         request.metrics.count(request.labels.label, outcome);
         Handled::Answer(refused(failure, &request.labels, request.client.revision))

@@ -1,14 +1,17 @@
-//! Calls whose upstream waits for a login, and how the person hears of that.
+//! Makes calls wait whose upstream needs a login, and leads the person to it.
 //!
-//! | client | way |
-//! |---|---|
-//! | modern, has URL elicitation | `input_required` with the key `gw.login` and the upstream's page on the console. `accept` only means that the client opens it: the repeated request waits 20 s for the login and is asked again |
-//! | legacy, has URL elicitation | `elicitation/create` with that page on the call's own stream, one call of an upstream at a time; the call waits for `timeout` |
-//! | anything else | held for `hold`, then refused with `needs_login` |
+//! The channel depends on the client:
 //!
-//! The login is that of all clients, so the operator alone gives it: the page asks for the
-//! console's sign-in. Where the configuration admits another caller than `local`, nobody is led
-//! there. Who declines is not asked again for ten minutes.
+//! * Modern client with URL elicitation: `input_required` with the key `gw.login` and the
+//!   upstream's page on the console. `accept` only means that the client opens it: the repeated
+//!   request waits 20 s for the login and is asked again.
+//! * Legacy client with URL elicitation: `elicitation/create` with that page on the call's own
+//!   stream, one call of an upstream at a time; the call waits for `timeout`.
+//! * Any other client: held for `hold`, then refused with `needs_login`.
+//!
+//! One login serves all clients, so only the operator can give it: the page asks for the console's
+//! sign-in. If the configuration admits a caller besides `local`, no client is led there. A client
+//! whose person declines is not asked again for ten minutes.
 
 use std::sync::Arc;
 
@@ -32,8 +35,9 @@ use crate::upstream::handle::Handle;
 use crate::wire::raw::RawObject;
 
 impl Service {
-    /// Lets a permitted call wait for the login that its upstream wants; `None` where it is to be
-    /// made, and refused so.
+    /// Makes a permitted call wait for the login that its upstream needs. Returns `None` if the
+    /// call is to be made at once: no login is needed, or the call cannot wait and gets its
+    /// upstream's refusal. Notes a person's refusal to log in.
     pub(super) fn await_login(
         self: &Arc<Self>,
         params: &RawObject,
@@ -91,14 +95,15 @@ impl Service {
         Some(self.wait(request, awaited, channel, place?))
     }
 
-    /// The places of a call whose client is asked.
+    /// Takes the places of a call whose client is asked; `None` if it cannot wait.
     fn asked_place(&self, request: &OriginalRequest) -> Option<WaitPlace> {
         let can_wait = request.client.can_wait && !self.draining.is_cancelled();
         let share = can_wait.then(|| self.admission.quota.take(&request.client.caller, Good::Call)).flatten()?;
         Some(WaitPlace::Asked { _share: share, _asking: self.admission.ask()? })
     }
 
-    /// The page where a caller's person can log in; `None` for a caller that is not led there.
+    /// Returns the URL of the page where the caller's person can log in; `None` if this caller is
+    /// not led there.
     fn link_for(&self, handle: &Handle, caller: &Caller) -> Option<String> {
         let is_alone = caller.is_local() && !self.snapshots.load().config.has_many_callers();
         let is_offered = is_alone
@@ -108,7 +113,7 @@ impl Service {
         Some(format!("{base}/upstreams/{}", handle.name))
     }
 
-    /// A person does not want to log in there now.
+    /// Notes that a person declined the login at an upstream: no client is led there for a while.
     pub fn login_declined(&self, upstream: &UpstreamName) {
         let snapshot = self.snapshots.load();
         if let Some(handle) = snapshot.handles.iter().find(|handle| handle.name == *upstream) {
@@ -116,7 +121,7 @@ impl Service {
         }
     }
 
-    /// Gives back what a permit drew for a call that is not made now.
+    /// Gives back what a permit took from limits, for a call that is not made now.
     pub(super) fn give_back(&self, mut permit: Permit, action: &Action) {
         let snapshot = self.snapshots.load();
         let rules = snapshot.policy.item_rules(action.kind, &action.upstream, &action.canonical);

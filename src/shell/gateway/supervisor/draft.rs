@@ -1,4 +1,4 @@
-//! The draft of a snapshot.
+//! The input of a snapshot, copied so that the snapshot can be made on another thread.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::gateway::snapshot::Snapshot;
 use crate::policy::{Limiter, Policy};
 use crate::store::pins::Pins;
 
-/// Everything that a snapshot is made of, so that it can be made beside the supervisor.
+/// The input of a snapshot, independent of the supervisor's later changes.
 pub(super) struct Draft {
     pub(super) config: Arc<Config>,
     pub(super) policy: Arc<Policy>,
@@ -18,6 +18,6 @@ pub(super) struct Draft {
     pub(super) managed: Vec<Managed>,
     /// The snapshot that clients see now.
     pub(super) old: Arc<Snapshot>,
-    /// Make a snapshot even if clients would see the same.
+    /// True to make a snapshot even if clients would see no change.
     pub(super) is_forced: bool,
 }

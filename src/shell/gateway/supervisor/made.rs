@@ -1,4 +1,4 @@
-//! A snapshot that is being made, and one that was made.
+//! A snapshot that is being made, and its result.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,21 +8,22 @@ use tokio::task::JoinHandle;
 use crate::gateway::snapshot::Snapshot;
 use crate::upstream::handle::Handle;
 
-/// Tells a task that a snapshot is in force.
+/// A reply to send once a snapshot is in force.
 pub(super) type Afterwards = Box<dyn FnOnce() + Send>;
 
-/// A snapshot that is being made.
+/// A snapshot that is being made on another thread.
 pub(super) struct Making {
     pub(super) made: JoinHandle<Made>,
+    /// Replies to send once it is in force.
     pub(super) afterwards: Vec<Afterwards>,
 }
 
-/// A snapshot that was made of a draft.
+/// The result of making a snapshot from a draft.
 pub(super) struct Made {
-    /// `None` if clients would see the same.
+    /// The new snapshot; `None` if clients would see no change.
     pub(super) snapshot: Option<Snapshot>,
-    /// Number of items of each upstream that wait for the operator.
+    /// Number of items that wait for the operator, for each upstream.
     pub(super) waiting: Vec<usize>,
-    /// The upstreams that were read anew, each with its part of the time that judging took.
+    /// Freshly read upstreams, each with its part of the judging time.
     pub(super) judged: Vec<(Arc<Handle>, Duration)>,
 }

@@ -1,7 +1,7 @@
-//! Makes snapshots one after the other, each on a thread of its own, while the supervisor goes on.
+//! Makes snapshots one at a time, each on a blocking thread, while the supervisor goes on.
 //!
-//! Reports and orders that come meanwhile are in the next snapshot. What waits for a snapshot is
-//! told once one is in force that has it.
+//! Reports and orders that arrive meanwhile go into the next snapshot. A reply that depends on a
+//! snapshot is sent once one that includes its change is in force.
 
 use tokio::sync::oneshot;
 
@@ -10,12 +10,12 @@ use super::made::{Made, Making};
 use crate::base::aside::begin_aside;
 
 impl Supervisor {
-    /// Wants a snapshot; nothing happens if clients would see the same, unless `forced`.
+    /// Requests a snapshot. It is dropped if clients would see no change, unless `forced`.
     pub(super) fn publish(&mut self, forced: bool) {
         self.wanted = Some(forced || self.wanted.unwrap_or_default());
     }
 
-    /// Begins to make the snapshot that is wanted, one at a time.
+    /// Begins to make the requested snapshot, unless one is being made.
     pub(super) fn make(&mut self) {
         if self.making.is_some() {
             return;
@@ -26,8 +26,8 @@ impl Supervisor {
         self.making = Some(Making { made: begin_aside(move || draft.make()), afterwards });
     }
 
-    /// Puts the snapshot in force that was made, unless its configuration or upstreams are not
-    /// those of now: then another one is made.
+    /// Puts the finished snapshot in force and sends the replies that waited for it. If the
+    /// configuration or the upstreams have changed meanwhile, requests another one instead.
     pub(super) fn made(&mut self, made: Option<Made>) {
         let Some(Making { mut afterwards, .. }) = self.making.take() else { return };
         let Some(made) = made else {
@@ -48,9 +48,9 @@ impl Supervisor {
         afterwards.into_iter().for_each(|tell| tell());
     }
 
-    /// Answers an order once the snapshot that it wants is in force.
+    /// Replies to an order, once the snapshot that it requested is in force.
     pub(super) fn answer<T: Send + 'static>(&mut self, reply: oneshot::Sender<T>, outcome: T) {
-        // The task that gave the order may be gone.
+        // The task that waits for the reply may be gone.
         let answer = move || drop(reply.send(outcome));
         if self.wanted.is_some() { self.afterwards.push(Box::new(answer)) } else { answer() }
     }

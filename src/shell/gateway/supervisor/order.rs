@@ -1,4 +1,4 @@
-//! The orders that the supervisor takes.
+//! Orders to the supervisor, each with a channel for its reply.
 
 use std::sync::Arc;
 
@@ -8,25 +8,26 @@ use crate::config::Config;
 use crate::config::plan::Plan;
 use crate::upstream::handle::Handle;
 
-/// Something that the supervisor is asked to do.
+/// An order to the supervisor.
 #[derive(Debug)]
 pub enum Order {
     /// Put a checked configuration in force.
     Apply { config: Box<Config>, reply: oneshot::Sender<Result<Plan, String>> },
-    /// Start an upstream anew, whatever its state; one that was switched off is on again. Answered with its new handle, or why there is
-    /// none.
+    /// Start an upstream again in any state, and switch it on if it is off. The reply is its new
+    /// handle, or why there is none.
     Restart { name: String, reply: oneshot::Sender<Result<Arc<Handle>, String>> },
-    /// Switch an upstream off for as long as the process runs. The configuration does not change.
+    /// Switch an upstream off until it is restarted or the process ends. The configuration file
+    /// does not change.
     Disable { name: String, reply: oneshot::Sender<Result<(), String>> },
-    /// Start an upstream anew after its login has changed. `lists_anew`: its account may be another one, so nothing that was listed for
-    /// the one before is shown.
+    /// Start an upstream again after its login has changed. `lists_anew`: the account may be
+    /// another one, so items listed for the old account are dropped.
     Login { name: String, lists_anew: bool, reply: oneshot::Sender<Result<Arc<Handle>, String>> },
-    /// The operator has decided about pins: show what may be shown now.
+    /// Apply the operator's decisions about pins.
     Review { reply: oneshot::Sender<()> },
 }
 
 impl Order {
-    /// Gives an order and waits for its answer; `None` when the gateway shuts down.
+    /// Sends an order and waits for its reply; `None` when the gateway shuts down.
     pub async fn ask<T>(orders: &mpsc::Sender<Self>, order: impl FnOnce(oneshot::Sender<T>) -> Self) -> Option<T> {
         let (reply, answer) = oneshot::channel();
         orders.send(order(reply)).await.ok()?;

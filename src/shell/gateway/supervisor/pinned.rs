@@ -1,5 +1,8 @@
-//! Applies pins in one place, which hides items without approval from clients: between what upstreams list and the merge. Lists, calls, completions and
-//! profiles are all made of what the merge gets.
+//! Applies pins to what upstreams list, before the merge, and so hides unapproved items from
+//! clients.
+//!
+//! This is the only place: lists, calls, completions and profiles are all made from the merged
+//! result.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -19,24 +22,25 @@ use crate::policy::{Askers, PinState, Reading, Standing, Trust};
 use crate::store::pins::{Judged, ListedItems, Tier};
 use crate::wire::foreign;
 
-/// What of one upstream may be shown.
+/// The items of one upstream that may be shown, and those that are withheld.
 #[derive(Default)]
 pub(super) struct Shown {
     pub(super) inventory: Inventory,
-    /// What is kept back, and why, for the operator.
+    /// Withheld items with the reasons, for the operator.
     pub(super) withheld: Vec<Dropped>,
-    /// What cannot be shown since its pin cannot be stored at present.
+    /// Items withheld because their pins cannot be stored at present.
     pub(super) unkept: Inventory,
-    /// The URIs of resources that are kept back.
+    /// URIs of the withheld resources.
     pub(super) uris: HashSet<String>,
-    /// How many items wait for the operator.
+    /// Number of items that wait for the operator.
     pub(super) waiting: usize,
-    /// The tools by name, as their pins know them.
+    /// The standing of each shown tool by name, from its pin.
     pub(super) standings: HashMap<String, Standing>,
 }
 
 impl Shown {
-    /// Withholds an item; `exposed` is its name for clients, `pin` the state of a pin that withholds it.
+    /// Withholds an item. `exposed` is its name for clients, `pin` the state of a pin that
+    /// withholds it.
     fn keep_back(
         &mut self,
         upstream: &UpstreamName,
@@ -54,7 +58,7 @@ impl Shown {
 }
 
 impl Managed {
-    /// The list of tools, if this launch was asked for it and it was read to its end.
+    /// Describes the reading of the tool list; `None` if this launch has not read it to the end.
     fn reading(&self, inventory: &Inventory) -> Option<Reading> {
         let askers = match inventory.gap(List::Tools) {
             None => Askers::Read,
@@ -67,8 +71,9 @@ impl Managed {
 }
 
 impl Draft {
-    /// What the pins leave of each inventory, in the order of the upstreams. `old` is what clients see now. Of two names that look
-    /// alike and are both new, the one of the upstream that is configured first is taken.
+    /// Applies pins to each inventory, in the order of the upstreams. `old` is the snapshot that
+    /// clients see now. Of two new names that look alike, the upstream configured first gets to
+    /// show its own.
     pub(super) fn shown(
         &self,
         managed: &[&Managed],
@@ -76,7 +81,7 @@ impl Draft {
         known: &[Option<&(Inventory, Revision)>],
         old: &Snapshot,
     ) -> Vec<Shown> {
-        // Made when somebody's name is looked at for the first time.
+        // Built at the first name that has to be compared.
         let looks: RefCell<Option<Looks>> = RefCell::default();
         let mut shown: Vec<Shown> = Vec::with_capacity(managed.len());
         for ((m, spec), known) in managed.iter().zip(order).zip(known) {
@@ -106,12 +111,14 @@ impl Draft {
         shown
     }
 
-    /// What clients will see of an upstream, for those that come after it.
+    /// Adds an upstream's shown names to the ones that later upstreams are compared with.
     fn add_names(&self, managed: &Managed, spec: &Upstream, shown: &Shown, looks: &mut Looks) {
         let items = List::ALL.iter().flat_map(|list| shown.inventory.items(*list));
         items.filter_map(|item| self.exposed(managed, spec, item)).for_each(|name| looks.add(&spec.name, &name));
     }
 
+    /// Judges an upstream's items against their pins, stores new pins, and divides the items into
+    /// shown and withheld ones.
     fn pinned(
         &self,
         managed: &Managed,
@@ -120,7 +127,7 @@ impl Draft {
         imitated: &dyn Fn(&str) -> Option<String>,
     ) -> Shown {
         let offered = |item: &&Definition| managed.filters.of(item.list).admits(&item.key);
-        // A faulty definition is not pinned either: mended, it is the first that is seen.
+        // A faulty definition is not pinned; once mended it counts as seen for the first time.
         let (faulty, items): (Vec<&Definition>, Vec<&Definition>) = List::ALL
             .iter()
             .flat_map(|list| inventory.items(*list))
@@ -144,7 +151,7 @@ impl Draft {
             let other = imitated(&exposed)?;
             Some(format!("its name looks like `{other}`"))
         };
-        // As many as a list may hold, and as many again of items that are gone.
+        // Pins for a full list, and as many again for items that are gone.
         let tier = Tier { trust: spec.trust, on_change: spec.on_change, most: spec.max_inventory.saturating_mul(2) };
         let listed = ListedItems {
             items: &items,
@@ -186,7 +193,7 @@ impl Draft {
         shown
     }
 
-    /// The name of a tool or prompt as clients would see it.
+    /// Returns the name of a tool or prompt as clients would see it; `None` for resources.
     fn exposed(&self, managed: &Managed, spec: &Upstream, item: &Definition) -> Option<String> {
         let kind = match item.list {
             List::Tools => ItemKind::Tool,
@@ -198,14 +205,15 @@ impl Draft {
     }
 }
 
+/// Withholds everything of an upstream whose launch is not approved.
 fn kept_back(spec: &Upstream, why: String) -> Shown {
     let item = "(all)".to_owned();
     let withheld = Dropped { upstream: spec.name.clone(), list: None, item, exposed: None, pin: None, why };
     Shown { withheld: vec![withheld], waiting: 1, ..Shown::default() }
 }
 
-/// Puts the upstream's name in front of titles that look like those of another upstream or begin with its name.
-/// Trusted upstreams keep theirs.
+/// Prefixes a title with its upstream's name if the title looks like one of another upstream or
+/// begins with another's name. Titles of trusted upstreams stay.
 fn name_shared_titles(shown: &mut [Shown], order: &[&Upstream]) {
     if shown.iter().filter(|shown| !shown.inventory.is_empty()).count() < 2 {
         return;

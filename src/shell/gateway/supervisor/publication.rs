@@ -1,7 +1,7 @@
-//! The only write of the snapshot: what every upstream lists, merged, with rules and handles beside it.
+//! Makes snapshots from what every upstream lists, and is the only place that puts one in force.
 //!
-//! Judging and merging large inventories takes long, so a snapshot is made of a [`Draft`] on a
-//! thread of its own, while the supervisor goes on.
+//! Judging and merging large inventories takes long, so a snapshot is made from a [`Draft`] on a
+//! blocking thread, while the supervisor goes on.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -23,13 +23,14 @@ use crate::mcp::version::{Era, Revision};
 use crate::policy::{Annotator, MAX_SINGLE_CHANGES};
 use crate::upstream::handle::Handle;
 
-/// How long a dead upstream's items stay listed.
+/// How long the items of a dead upstream stay listed.
 const GRACE: Duration = Duration::from_secs(600);
-/// Freshness told to modern clients while all is well, in milliseconds.
+/// Freshness of lists told to modern clients while all is well, in milliseconds.
 const TTL_MS: u32 = 60_000;
 
 impl Draft {
-    /// Judges all inventories and makes a snapshot of what clients may see of them. Blocks.
+    /// Judges all inventories, stores new pins, and makes a snapshot of what clients may see.
+    /// Blocks.
     pub(super) fn make(self) -> Made {
         let (old, now) = (Arc::clone(&self.old), clock::now());
         let config = Arc::clone(&self.config);
@@ -39,7 +40,8 @@ impl Draft {
         let known: Vec<Option<&(Inventory, Revision)>> = managed
             .iter()
             .map(|m| {
-                // A server that waits for a login is there, and its calls say what to do.
+                // The items of a server that waits for a login stay: calls of them tell the client
+                // what to do.
                 let waits = m.handle.health.standing().awaits_login();
                 let gone = !waits && m.down_since.is_some_and(|since| now.duration_since(since) > GRACE);
                 m.inventory.as_deref().filter(|_| !gone && m.gate.shut().is_none())
@@ -89,7 +91,8 @@ impl Draft {
             |(inventory, revision): &(Inventory, Revision)| inventory.tasks && revision.era() == Era::Modern;
         let tasks: Vec<bool> = known.iter().map(|known| known.is_some_and(has_tasks)).collect();
         let unlisted: Vec<bool> = managed.iter().map(|m| m.inventory.is_none()).collect();
-        // A forced snapshot may have been lost; a new configuration still has to come into force.
+        // Compared with the old snapshot, configuration included: a forced snapshot may have been
+        // lost, and a new configuration still has to come into force.
         let same = Arc::ptr_eq(&self.config, &old.config)
             && whole.same_as(&old.whole.catalog)
             && completes == old.completes
@@ -127,7 +130,7 @@ impl Draft {
         Made { snapshot: Some(snapshot), waiting, judged: self.judged(clock::now().duration_since(now)) }
     }
 
-    /// Divides the time that judging took among the upstreams by the number of their items.
+    /// Divides the judging time among the freshly read upstreams, by their share of all items.
     fn judged(&self, took: Duration) -> Vec<(Arc<Handle>, Duration)> {
         let size = |managed: &Managed| managed.inventory.as_ref().map_or(0, |known| known.0.len());
         let number = |size: usize| u32::try_from(size).unwrap_or(u32::MAX);
@@ -136,7 +139,8 @@ impl Draft {
         fresh.map(|managed| (Arc::clone(&managed.handle), took * number(size(managed)) / all)).collect()
     }
 
-    /// By profile, what cannot be shown since its pin cannot be stored. Nothing, while the store takes writes.
+    /// Returns, by profile, the items that stay hidden because their pins cannot be stored; empty
+    /// while the store takes writes.
     fn unkept(&self, sources: &[Source<'_>], shown: &[Shown], naming: NamingRules<'_>) -> HashMap<String, Arc<View>> {
         if shown.iter().all(|shown| shown.unkept.is_empty()) {
             return HashMap::new();
@@ -149,6 +153,7 @@ impl Draft {
         views.map(|(name, catalog)| (name.clone(), Arc::new(View::new(&name, catalog, &self.policy)))).collect()
     }
 
+    /// Merges the catalog of each profile.
     fn profiles(&self, sources: &[Source<'_>], naming: NamingRules<'_>) -> Vec<(String, Catalog)> {
         let mut out = Vec::new();
         for profile in &self.config.profiles {
@@ -171,7 +176,7 @@ impl Draft {
 }
 
 impl Supervisor {
-    /// Returns what a snapshot is made of now.
+    /// Copies the supervisor's state for a snapshot, and resets the per-draft counts of upstreams.
     pub(super) fn draft(&mut self, is_forced: bool) -> Draft {
         let mut in_order = Vec::with_capacity(self.managed.len());
         for spec in &self.config.upstreams {
@@ -190,7 +195,7 @@ impl Supervisor {
         }
     }
 
-    /// Whether a snapshot has the configuration and the upstreams of now.
+    /// Whether a snapshot was made from the current configuration and upstreams.
     pub(super) fn is_current(&self, snapshot: &Snapshot) -> bool {
         let is_managed = |handle: &Arc<Handle>| {
             self.managed.get(&handle.name).is_some_and(|managed| Arc::ptr_eq(&managed.handle, handle))
@@ -200,8 +205,9 @@ impl Supervisor {
             && snapshot.handles.iter().all(is_managed)
     }
 
-    /// Puts a snapshot in force, then tells listeners, so that whoever asks again sees the new
-    /// lists. Each upstream's lists rest for its part of the time that it took.
+    /// Puts a snapshot in force, then announces its generation, so that a client that asks again
+    /// sees the new lists. Also logs newly withheld items, sets the gauges, and tells each upstream
+    /// its part of the judging time, from which its next reading is delayed.
     pub(super) fn put(&self, made: Made) {
         let Made { snapshot, waiting, judged } = made;
         if let Some(snapshot) = snapshot {
@@ -224,6 +230,7 @@ impl Supervisor {
         }
     }
 
+    /// Logs the items that are withheld now and were not before.
     fn warn_of_dropped(&self, dropped: &[Dropped], before: &[Dropped]) {
         let before: HashSet<&Dropped> = before.iter().collect();
         let mut news: BTreeMap<&UpstreamName, Vec<&Dropped>> = BTreeMap::new();
@@ -231,7 +238,7 @@ impl Supervisor {
             news.entry(&item.upstream).or_default().push(item);
         }
         for (upstream, items) in news {
-            // One reading that withholds many items has one line.
+            // One log line for an upstream with many newly withheld items.
             let (many, single) = items.split_at(if items.len() > MAX_SINGLE_CHANGES { items.len() } else { 0 });
             for item in single {
                 if let Some(count) = self.dropped.count(clock::uptime()) {

@@ -1,4 +1,5 @@
-//! Reports of upstreams: their lists and states.
+//! Takes the reports of upstream actors (new lists, new states) into the supervisor's state, and
+//! writes lists to disk.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,7 +17,8 @@ use crate::upstream::context::{News, Report};
 use crate::upstream::link::LinkState;
 
 impl Supervisor {
-    /// Takes reports, and wants a snapshot that has them.
+    /// Takes reports and requests a snapshot; a large inventory is taken on a blocking thread.
+    /// Tasks that wait to see their report in force are told by that snapshot.
     pub(super) fn take_reports(&mut self, news: &mut Vec<Report>) {
         let is_large = |report: &Report| matches!(&report.news, News::Inventory(i, _) if i.len() >= MANY_ITEMS);
         let is_large = news.iter().any(is_large);
@@ -40,6 +42,8 @@ impl Supervisor {
         self.afterwards.extend(shown.into_iter().map(tell));
     }
 
+    /// Takes one report: replaces the inventory unless all inventories would be too large, and
+    /// notes whether the upstream is up. A report of a replaced handle is ignored.
     pub(super) fn report(&mut self, report: Report) {
         let room = self.inventory_room(&report.upstream);
         let Some(managed) = self.managed.get_mut(&report.upstream) else { return };
@@ -61,7 +65,7 @@ impl Supervisor {
                 let known = managed.inventory.as_ref().map_or(&[][..], |known| &known.0.skipped);
                 let known: HashSet<&String> = known.iter().collect();
                 let news = inventory.skipped.iter().filter(|why| !known.contains(why));
-                // One reading has one line, however many of its items are none.
+                // One log line for a reading with many faulty items.
                 let mut others = news.clone().count();
                 for why in news.take(if others > MAX_SINGLE_CHANGES { 1 } else { others }) {
                     others -= 1;
@@ -87,7 +91,7 @@ impl Supervisor {
         }
     }
 
-    /// Begins to keep what an upstream listed for the next start.
+    /// Begins to write one unsaved upstream's lists to disk, for the next start.
     pub(super) fn remember(&mut self) {
         let Some(name) = self.unsaved.pop_first() else { return };
         let (Some(store), Some(managed)) = (&self.parts.store, self.managed.get(&name)) else { return };
@@ -106,7 +110,7 @@ impl Supervisor {
         }));
     }
 
-    /// Bytes that the inventory of an upstream may have beside those of all others.
+    /// Returns the bytes that an upstream's inventory may have beside those of all others.
     pub(super) fn inventory_room(&self, upstream: &UpstreamName) -> usize {
         let others = self.managed.iter().filter(|(name, _)| *name != upstream);
         self.max_inventory_bytes.saturating_sub(others.map(|(_, managed)| managed.bytes).sum())

@@ -1,4 +1,4 @@
-//! The room for the inventories of all upstreams.
+//! The bound on the size of all inventories, and the text for an inventory beyond it.
 
 use crate::base::clock;
 use crate::catalog::inventory::Inventory;
@@ -7,10 +7,10 @@ use crate::mcp::method::List;
 use crate::upstream::handle::Handle;
 use crate::upstream::unread::Readers;
 
-/// Bytes that the inventories of all upstreams may have together.
+/// Bound on the size of all inventories together, in bytes.
 pub(super) const MAX_INVENTORY_BYTES: usize = 256 << 20;
 
-/// Says that an inventory is refused, and what to do.
+/// Words the refusal of an inventory: why, and what to do.
 pub(super) fn too_many_bytes(bytes: usize) -> String {
     let most = MAX_INVENTORY_BYTES >> 20;
     format!(
@@ -19,7 +19,7 @@ pub(super) fn too_many_bytes(bytes: usize) -> String {
     )
 }
 
-/// Tells why an inventory is refused, or that it is taken.
+/// Sets the trouble of an upstream's longest list to `why`, or clears that of all lists if `None`.
 pub(super) fn refuse(handle: &Handle, inventory: &Inventory, why: Option<String>) {
     let trouble = why.map(|why| Trouble { why, attempts: 1, again: clock::now() });
     let refused = inventory.longest();

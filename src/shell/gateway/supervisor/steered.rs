@@ -1,5 +1,5 @@
-//! Carries out orders. Those about one upstream: start anew, by the operator or because its login
-//! has changed; be off while the process runs.
+//! Carries out orders to the supervisor: reload, review of pins, and restart, new login or
+//! switching off of one upstream.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,9 +11,9 @@ use crate::catalog::name::UpstreamName;
 use crate::upstream::handle::Handle;
 
 impl Supervisor {
-    /// Carries out an order, and answers it once clients see what came of it.
+    /// Carries out an order and replies once clients see its effect.
     pub(super) fn order(&mut self, order: Order) {
-        // An order that changes nothing waits for no snapshot that others want.
+        // Set aside: an order that changes nothing must not wait for a snapshot requested earlier.
         let earlier = self.wanted.take();
         self.carry_out(order);
         earlier.into_iter().for_each(|is_forced| self.publish(is_forced));
@@ -22,7 +22,7 @@ impl Supervisor {
     fn carry_out(&mut self, order: Order) {
         match order {
             Order::Apply { config, reply } => {
-                // An upstream that is switched off stays so while the configuration has it.
+                // Upstreams that are switched off stay off across reloads.
                 let off = self.config.off.clone();
                 let outcome = self.enforce(*config, &off);
                 self.parts.metrics.reloaded(outcome.is_ok(), clock::unix_seconds());
@@ -47,19 +47,20 @@ impl Supervisor {
         }
     }
 
-    /// Starts an upstream for the operator: anew, or for the first time since it was switched off.
+    /// Restarts an upstream for the operator, or switches it on if it is off.
     pub(super) fn restart(&mut self, name: &str) -> Result<Arc<Handle>, String> {
         if !self.is_off(name) {
             return self.anew(name, false);
         }
         self.switch(name, true)?;
         let new = self.managed.values().find(|new| new.handle.name.as_str() == name).ok_or_else(|| unknown(name))?;
-        // A lazy one too.
+        // Starts a lazy upstream too, without waiting for a call.
         new.handle.main.order();
         Ok(Arc::clone(&new.handle))
     }
 
-    /// Starts an upstream anew since its login has changed. One that the operator switched off stays off.
+    /// Restarts an upstream after its login has changed; a switched-off one stays off. `lists_anew`
+    /// forgets the lists of the account before.
     pub(super) fn logged_in(&mut self, name: &str, lists_anew: bool) -> Result<Arc<Handle>, String> {
         if !self.is_off(name) {
             return self.anew(name, lists_anew);
@@ -75,7 +76,8 @@ impl Supervisor {
         self.config.off.iter().any(|off| off.as_str() == name)
     }
 
-    /// Starts an upstream beside the old one, which may finish its calls. Its items stay listed, unless it `lists_anew`.
+    /// Starts a new instance of an upstream while the old one finishes its calls. Listed items
+    /// stay, unless `lists_anew`, which also forgets them on disk.
     fn anew(&mut self, name: &str, lists_anew: bool) -> Result<Arc<Handle>, String> {
         let unknown = || unknown(name);
         let name = UpstreamName::parse(name).map_err(|_| unknown())?;
@@ -94,14 +96,15 @@ impl Supervisor {
         }
         new.handle.main.restarts.store(restarts, Ordering::Relaxed);
         new.handle.metrics.restarted();
-        // A lazy one too.
+        // Starts a lazy upstream too, without waiting for a call.
         new.handle.main.order();
         let handle = Arc::clone(&new.handle);
         self.publish(true);
         Ok(handle)
     }
 
-    /// Switches an upstream on or off. Its approvals and lists are kept, as for one that the configuration disables.
+    /// Switches an upstream on or off. Its approvals and lists are kept, as for an upstream that
+    /// the configuration disables.
     pub(super) fn switch(&mut self, name: &str, on: bool) -> Result<(), String> {
         let written = self.written.upstreams.iter().find(|spec| spec.name.as_str() == name);
         let name = written.ok_or_else(|| unknown(name))?.name.clone();

@@ -1,4 +1,4 @@
-//! The supervisor with upstreams that are never started: reports, drafts and orders.
+//! Tests of the supervisor with upstreams that are never started: reports, drafts and orders.
 
 use std::sync::mpsc as blocking;
 
@@ -92,7 +92,7 @@ async fn the_supervisor_takes_orders_and_reports_while_a_reading_is_judged() {
     let (entered, is_entered) = blocking::channel();
     let (release, released) = blocking::channel::<()>();
     let released = parking_lot::Mutex::new(released);
-    // Judging waits in the announcement of what it found.
+    // Judging blocks in the announcement of what it found.
     supervisor.parts.pins.on_change(Box::new(move |_| {
         entered.send(()).unwrap();
         released.lock().recv().unwrap();
@@ -113,7 +113,7 @@ async fn the_supervisor_takes_orders_and_reports_while_a_reading_is_judged() {
     let (second, mut is_second_shown) = told(second);
     reports_in.send(second).await.unwrap();
     tokio::task::spawn_blocking(move || is_entered.recv().unwrap()).await.unwrap();
-    // The only thread of this runtime goes on, and with it the supervisor.
+    // The only thread of this runtime is free, and with it the supervisor.
     let (reply, answer) = oneshot::channel();
     supervised.orders.send(Order::Restart { name: "nobody".to_owned(), reply }).await.unwrap();
     assert!(answer.await.unwrap().is_err(), "the order is answered");
@@ -189,7 +189,7 @@ async fn a_task_that_waits_for_a_snapshot_is_told_by_the_next_good_one() {
             supervisor.restart("one").unwrap();
             supervisor.made(Some(made));
         } else {
-            // The thread that made it has failed.
+            // As if the thread that made the snapshot had failed.
             supervisor.made(None);
             supervisor.publish(true);
         }

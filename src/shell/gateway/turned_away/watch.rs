@@ -13,20 +13,20 @@ use crate::gateway::service::Service;
 use crate::policy::refusals::{EVERY, Refusals, Summary};
 use crate::policy::{self, Decision, Event, Record};
 
-/// How long calls are collected after the first, so that not each of them wakes the task.
+/// Time for which calls are collected after the first, so that not each of them wakes the task.
 const REST: Duration = Duration::from_millis(10);
 
-/// The other end.
+/// The task that reads the queue and records calls of hidden items.
 #[derive(Debug)]
 pub struct Watch {
     calls: mpsc::Receiver<Call>,
     missed: Arc<AtomicU64>,
     refusals: Refusals,
-    /// When calls that were missed are summed up next.
+    /// Time at which missed calls are summed up next.
     missed_due: Option<Duration>,
 }
 
-/// A queue and its end.
+/// Makes the queue and the task that reads it.
 pub fn queue() -> (TurnedAway, Watch) {
     let (queue, calls) = mpsc::channel(QUEUE);
     let missed = Arc::<AtomicU64>::default();
@@ -35,7 +35,7 @@ pub fn queue() -> (TurnedAway, Watch) {
 }
 
 impl Watch {
-    /// Looks at what was handed over until `stop` fires; what was counted by then is summed up.
+    /// Records calls of hidden items until `stop` fires, then sums up what was counted.
     pub async fn run(mut self, service: Arc<Service>, stop: CancellationToken) {
         let mut batch = Vec::new();
         loop {
@@ -53,12 +53,13 @@ impl Watch {
         self.sum_up(&service, Duration::MAX - EVERY);
     }
 
+    /// Returns when the next summary is due.
     fn next(&self) -> Option<Duration> {
         self.refusals.next().into_iter().chain(self.missed_due).min()
     }
 
-    /// Records calls of hidden items, each as soon as the audit log has a place for its record, or
-    /// `stop` fires.
+    /// Records queued calls of hidden items, each as soon as the audit log has room for its record,
+    /// or `stop` fires. Further calls of a caller are only counted.
     async fn look(&mut self, service: &Service, batch: &mut Vec<Call>, stop: &CancellationToken) {
         while let Ok(call) = self.calls.try_recv() {
             batch.push(call);
@@ -73,8 +74,8 @@ impl Watch {
             if own {
                 let recorded = service.write_down(&Record::new(&action, &decision), None);
                 if recorded.waits_for_place() {
-                    // The request does not wait, so this task does; calls that come meanwhile are
-                    // counted.
+                    // Waits here, since the request does not; calls that come meanwhile fill the
+                    // queue and are counted.
                     tokio::select! {
                         () = recorded.placed() => {}
                         () = stop.cancelled() => {}
@@ -86,6 +87,7 @@ impl Watch {
         }
     }
 
+    /// Writes the summaries that are due: of each caller's hidden calls, and of missed calls.
     fn sum_up(&mut self, service: &Service, now: Duration) {
         for summary in self.refusals.due(now) {
             service.wrote_refusals(summed(summary));
@@ -94,7 +96,7 @@ impl Watch {
             return;
         }
         let missed = self.missed.swap(0, Ordering::Relaxed);
-        // Seen at once, then once a minute.
+        // The first is written at once, later ones once a minute.
         self.missed_due = (missed > 0).then(|| now.saturating_add(EVERY));
         if missed > 0 {
             let why = "calls of unknown names, too fast or with too long names to check whether the items are hidden";

@@ -1,4 +1,4 @@
-//! Answers to the question of a call that waits for its approval, and the end of that approval.
+//! Handles answers to a waiting call's approval question, and the closing of its approval.
 
 use std::time::Instant;
 
@@ -13,13 +13,14 @@ use crate::policy::consent::hold::Ended;
 use crate::policy::consent::{CannotAnswer, Closed};
 use crate::wire::raw::RawJson;
 
-/// Text for a model whose client's yes could not be taken.
+/// Text for a model whose client's yes could not be stored.
 const UNTAKEN: &str = "The approval of this call could not be taken, so it was not made.";
-/// Text for a model whose call was not approved while it waited.
+/// Text for a model whose call was not approved in time.
 const TIMED_OUT: &str = "This call was not approved in time, so it was not made.";
 
 impl WaitingCall {
-    /// Judges the client's answer to a question of that kind.
+    /// Judges the client's answer to a question of that kind: begins to store a yes or no, waits
+    /// on, or hands the call over if its host has no person. `sent` is the time of the question.
     pub fn approval_answered(&mut self, kind: QuestionKind, answer: Option<&RawJson>, sent: Option<Instant>) {
         let is_unattended = self.service.held.is_unattended(&self.request.host());
         let waited = sent.map(|sent| clock::now().duration_since(sent));
@@ -31,8 +32,8 @@ impl WaitingCall {
         }
     }
 
-    /// Holds the call for the console and the terminal, since no person is at its host; it may be
-    /// held already.
+    /// Holds the call for the console and the terminal, since no person is at its host; refuses it
+    /// if it may not be held. Does nothing if it is held already.
     fn hand_over(&mut self) {
         let AwaitedAct::Approval(approval) = &self.awaited else { return };
         if self.is_held() {
@@ -54,17 +55,18 @@ impl WaitingCall {
         }
     }
 
-    /// Takes the store's word on the client's answer.
+    /// Takes the store's result for the client's answer: ends the wait, or waits on if the answer
+    /// did not suffice.
     pub fn answer_taken(&mut self, closed: Result<Closed, CannotAnswer>) -> Option<ClientEvent> {
         let AwaitedAct::Approval(approval) = &mut self.awaited else { return None };
         approval.answering = None;
         match closed {
             Ok(closed) => self.conclude(closed),
-            // Another answer came first, and that one counts; or this one does not suffice.
+            // Another answer came first and counts, or this one does not suffice.
             Err(CannotAnswer::Unknown) => None,
             Err(why) => {
                 self.service.approvals.unanswered(&approval.prompt);
-                // Reasons name commands and files, which are not for a model.
+                // Logged only: reasons name commands and files, which a model must not read.
                 tracing::warn!(why = %why, "an approval did not count");
                 self.outcome = Some(self.refuse(Reason::Denied, UNTAKEN));
                 None
@@ -72,29 +74,31 @@ impl WaitingCall {
         }
     }
 
-    /// The outcome of a call whose approval did not come while it waited.
+    /// Returns the outcome of a call whose approval did not come in time. The approval stays open
+    /// if the person acts elsewhere, and is closed otherwise.
     pub(super) fn unapproved(&mut self) -> WaitOutcome {
         let AwaitedAct::Approval(PendingApproval { prompt, .. }) = &self.awaited else {
             return WaitOutcome::DecideAgain;
         };
         if let ClientChannel::Elsewhere(_) = &self.channel {
-            // The approval stays open: once it is given, the same call made again finds the grant.
+            // The approval stays open: once given, the same call made again finds the grant.
             let refusal = self.service.awaiting(prompt);
             return self.refusal(&refusal);
         }
-        // An answer may just have come; it counts for the next call then.
+        // An answer may just have come; then it counts for the next call.
         self.service.approvals.unanswered(prompt);
         self.refuse(Reason::Denied, TIMED_OUT)
     }
 
-    /// Ends the wait for an approval that was closed.
+    /// Ends the wait for a closed approval: the call is decided again if granted, else refused with
+    /// the reason.
     pub fn conclude(&mut self, closed: Closed) -> Option<ClientEvent> {
         self.leave(match closed {
             Closed::Granted | Closed::Denied | Closed::Declined | Closed::Dismissed => Ended::Answered,
             Closed::TimedOut | Closed::Superseded => Ended::Over,
         });
         let text = match closed {
-            // The decision finds its grant.
+            // The next decision finds the grant.
             Closed::Granted => "",
             Closed::Denied => {
                 "A person denied this call, so it was not made. The same call stays refused for 10 minutes. Do not work around \
@@ -109,7 +113,7 @@ impl WaitingCall {
         };
         let access = &self.request.client.access;
         let outcome = if access.is_withdrawn() {
-            // The approvals of an access are closed with it.
+            // The approvals of a withdrawn access are closed with it.
             let failure = given_up(access, Executed::No);
             self.refusal(&failure)
         } else if closed == Closed::Granted {

@@ -1,4 +1,4 @@
-//! An open approval that a call waits for.
+//! The open approval that a call waits for.
 
 use futures_util::future::BoxFuture;
 
@@ -7,17 +7,19 @@ use crate::policy::Evidence;
 use crate::policy::consent::{Answer, CannotAnswer, Closed, PromptId};
 use crate::store::approvals::Seat;
 
-/// An open approval, as the call that waits for it sees it.
+/// An open approval, seen from the call that waits for it.
 pub struct PendingApproval {
     pub prompt: PromptId,
-    /// Held until the call is decided again: a once-grant is for this call until then.
+    /// The call's claim on the approval, held until the call is decided again: until then a
+    /// once-grant is reserved for this call.
     pub seat: Option<Seat>,
-    /// The client's answer on its way to the store.
+    /// The store's pending result for the client's answer.
     pub answering: Option<BoxFuture<'static, Result<Closed, CannotAnswer>>>,
     closed: BoxFuture<'static, Closed>,
 }
 
 impl PendingApproval {
+    /// Takes the call's claim on an approval and watches for its end.
     pub fn new(service: &Service, seat: Seat) -> Self {
         let (approvals, prompt) = (service.approvals.clone(), seat.prompt());
         let closed = Box::pin(async move { approvals.settled(&prompt).await });
@@ -29,7 +31,7 @@ impl PendingApproval {
         (&mut self.closed).await
     }
 
-    /// Begins to answer the approval by the client's own word.
+    /// Begins to store the client's own answer to the approval.
     pub fn answer(&mut self, service: &Service, answer: Answer) {
         let (approvals, prompt) = (service.approvals.clone(), self.prompt);
         self.answering =

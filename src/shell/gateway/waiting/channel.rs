@@ -1,4 +1,4 @@
-//! The channel from a call to the person that it waits for, and what the call takes up meanwhile.
+//! How a waiting call's client is asked, and the slots that the call takes meanwhile.
 
 use std::sync::Arc;
 
@@ -18,30 +18,30 @@ use crate::policy::consent::{Answer as ApprovalAnswer, PromptId};
 use crate::telemetry::metrics::{OutcomeLabel, UpstreamMetrics};
 use crate::wire::raw::{RawJson, RawObject};
 
-/// The waits that a call has behind it when it is decided again.
+/// The earlier waits of a call that is decided again.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PriorWaits {
-    /// The approval that it has waited for.
+    /// The approval that the call has waited for.
     pub approval: Option<PromptId>,
-    /// It has waited for the login at its upstream, and waits for none again.
+    /// True if the call has waited for a login; it does not wait for one again.
     pub login: bool,
 }
 
 /// How the client of a waiting call is asked.
 pub enum ClientChannel {
-    /// By a request on the call's own stream.
+    /// A request on the call's own stream.
     OnStream(OwnQuestion),
-    /// A modern client has answered the question about an approval.
+    /// A modern client's answer about the approval, to be stored.
     Answered(ApprovalAnswer),
-    /// A modern client was asked, and comes back without an answer of its own; it is asked again
+    /// A modern client has repeated its request without an answer of its own; it is asked again
     /// with this result.
     Repeated(RawJson),
-    /// The person acts elsewhere. The client may be asked all the same.
+    /// The person acts elsewhere; a legacy client may be asked too.
     Elsewhere(Option<OwnQuestion>),
 }
 
 impl ClientChannel {
-    /// The question for the call's own stream.
+    /// Returns the question for the call's own stream, if there is one.
     pub const fn question(&self) -> Option<&OwnQuestion> {
         match self {
             Self::OnStream(question) | Self::Elsewhere(Some(question)) => Some(question),
@@ -50,18 +50,18 @@ impl ClientChannel {
     }
 }
 
-/// A question of the gateway's own to a legacy client: a form, the request to open a page, or a
-/// form without fields that says where a held call can be approved.
+/// The gateway's own question to a legacy client: a form, the request to open a page, or a form
+/// without fields that says where a held call can be approved.
 pub struct OwnQuestion {
     pub client_requests: Arc<ClientRequests>,
     pub request: InputRequest,
     pub kind: QuestionKind,
-    /// The name of a page's question for a client of 2025-11-25.
+    /// Id of a page's question, for a client of 2025-11-25.
     pub page_id: String,
 }
 
 impl OwnQuestion {
-    /// The question in the words of the client's revision; `None` where it cannot be asked.
+    /// Writes the question for the client's revision; `None` if the client cannot be asked it.
     pub fn new(client: &ClientContext, request: InputRequest, kind: QuestionKind, page_id: String) -> Option<Self> {
         let client_requests = client.client_requests.clone()?;
         let request = request.for_revision(client.revision, || page_id.clone()).ok()?;
@@ -69,28 +69,27 @@ impl OwnQuestion {
     }
 }
 
-/// The places that a call takes up while it waits for a person. Given back before the call is
-/// decided.
+/// The slots that a call takes while it waits for a person. Released before the call is decided.
 pub enum WaitPlace {
-    /// A place among the caller's calls, and one among all calls that wait for a person.
+    /// A slot among the caller's calls, and one among all calls whose client is asked.
     Asked { _share: Place, _asking: OwnedSemaphorePermit },
-    /// A place among the held calls.
+    /// A slot among the held calls.
     Held(Hold),
 }
 
-/// A request as it came, to be decided again.
+/// A client's request, kept to be decided again.
 #[derive(Clone)]
 pub struct OriginalRequest {
     pub client: ClientContext,
     pub params: RawObject,
     pub meta: Meta,
     pub labels: CallLabels,
-    /// The metrics of the upstream that it is for.
+    /// Metrics of the request's upstream.
     pub metrics: UpstreamMetrics,
 }
 
 impl OriginalRequest {
-    /// The request without the state and the answers that its client came back with.
+    /// Keeps a request without the sealed state and the answers that its client brought.
     pub fn new(
         client: &ClientContext,
         params: &RawObject,
@@ -104,18 +103,18 @@ impl OriginalRequest {
         Self { client: client.clone(), params, meta, labels, metrics: metrics.clone() }
     }
 
-    /// Counts the call as one that asks for input; the answer that asks.
+    /// Counts the call as one that asks for input, and returns the answer that asks.
     pub fn ask_again(&self, result: RawJson) -> Answer {
         self.metrics.count(self.labels.label, OutcomeLabel::InputRequired);
         Answer::ok(result)
     }
 
-    /// The host that asks, for the memory of hosts without a person.
+    /// Returns the client's host, for the record of hosts without a person.
     pub fn host(&self) -> AskingHost {
         AskingHost { connection: self.client.connection(), holder: self.holder() }
     }
 
-    /// The client that waits for the call.
+    /// Returns the caller and client name for which the call is held.
     pub fn holder(&self) -> Holder {
         let ClientContext { caller, name, .. } = &self.client;
         let name = name.clone().or_else(|| self.meta.client_name());

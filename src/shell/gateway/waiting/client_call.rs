@@ -1,5 +1,5 @@
-//! One call of a client from its decision to its answer. It waits for an approval or for a login at
-//! its upstream, or it is permitted. After a wait it is decided again from the start.
+//! A client's call from its decision to its answer: waiting for a person, or permitted. After a
+//! wait it is decided again from the start.
 
 use futures_util::future::BoxFuture;
 
@@ -11,18 +11,18 @@ use crate::gateway::waiting::{WaitStep, WaitingCall};
 use crate::store::audit::Recorded;
 use crate::telemetry::metrics::OutcomeLabel;
 
-/// The outcome of a request.
+/// The gateway's response to a request.
 pub enum Handled {
     Answer(Answer),
     Call(Box<ClientCall>),
-    /// An answer that takes a moment.
+    /// An answer that has to be waited for.
     Later(BoxFuture<'static, Answer>),
-    /// The gateway itself is full; HTTP says 503.
+    /// The gateway is full; HTTP answers 503.
     Overloaded,
 }
 
 impl Handled {
-    /// Lets an answer wait for the place of its record in the audit log, so that no client is
+    /// Delays an answer until its record has a place in the audit log's queue, so that no client is
     /// faster than the log.
     pub fn after(self, recorded: Recorded) -> Self {
         match self {
@@ -35,7 +35,7 @@ impl Handled {
     }
 }
 
-/// One call of a client. Dropping it before the answer cancels it.
+/// A call of a client. Dropping it before the answer cancels it.
 #[expect(clippy::large_enum_variant, reason = "nearly every call is of the large kind, and in a box already")]
 pub enum ClientCall {
     Waiting(Box<WaitingCall>),
@@ -43,7 +43,8 @@ pub enum ClientCall {
 }
 
 impl ClientCall {
-    /// The next thing for the client. Cancel-safe in the way of [`Call::next`].
+    /// Waits for the next event for the client; a call whose wait has ended is decided again on the
+    /// way. Cancel-safe in the way of [`Call::next`].
     pub async fn next(&mut self) -> ClientEvent {
         loop {
             let waiting = match self {
@@ -64,14 +65,15 @@ impl ClientCall {
         }
     }
 
-    /// Whether it is held while a person decides elsewhere. If its client gives it up in the moment
-    /// of the answer, it must not be sent.
+    /// Whether the call waits for a person. It must not be sent if its client gives it up at the
+    /// moment of the answer.
     pub const fn is_held(&self) -> bool {
-        // One whose client is asked is held from the moment on when that client has no person.
+        // A call whose client is asked counts too: it becomes held once that client proves to have
+        // no person.
         matches!(self, Self::Waiting(_))
     }
 
-    /// Whether its server's questions wait for the client on its stream.
+    /// Whether questions of the call's server are open at its client.
     pub fn is_asking(&self) -> bool {
         matches!(self, Self::Permitted(call) if call.is_asking())
     }
@@ -83,7 +85,7 @@ impl ClientCall {
         }
     }
 
-    /// The client has withdrawn its request.
+    /// Cancels the call upstream because its client has withdrawn the request.
     pub fn withdraw(self) {
         if let Self::Permitted(call) = self {
             call.withdraw();
@@ -91,7 +93,7 @@ impl ClientCall {
     }
 
     /// Lets a permitted call run on without its client: a legacy client that went away did not
-    /// cancel. A call that awaits approval ends, since no client is left to ask.
+    /// cancel. A call that waits for a person ends, since no client is left to ask.
     pub fn detach(self) {
         if let Self::Permitted(call) = self {
             call.detach();
@@ -103,7 +105,7 @@ impl WaitingCall {
     /// Decides the call from the start.
     ///
     /// # Errors
-    /// The answer, if it comes to no call.
+    /// The answer, if the call is not made.
     async fn decide(&mut self) -> Result<Box<ClientCall>, Answer> {
         let OriginalRequest { client, params, meta, labels, metrics } = self.request.clone();
         let waits = self.prior_waits();

@@ -1,5 +1,5 @@
-//! The place of a call that is held open while it waits for a person: for how long, and what its
-//! end says of its client.
+//! Slots of held calls: calls kept open while a person decides elsewhere. A hold bounds the time,
+//! and its end teaches how patient the client is.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,8 +13,7 @@ use crate::gateway::client::ClientContext;
 use crate::policy::consent::hold::{Ended, Held, Holder, NotHeld};
 use crate::policy::consent::unattended::{AskingHost, UnattendedHosts};
 
-/// All held calls, and the hosts whose calls are held since no person is there. Clones are the
-/// same.
+/// All held calls, and the hosts found to have no person. Clones share one state.
 #[derive(Clone, Debug, Default)]
 pub struct HeldCalls {
     held: Arc<Mutex<Held>>,
@@ -22,17 +21,17 @@ pub struct HeldCalls {
 }
 
 impl HeldCalls {
-    /// How many calls are held now.
+    /// Returns the number of held calls.
     pub fn count(&self) -> usize {
         self.held.lock().len()
     }
 
-    /// Whether the host was found to have no person shortly before.
+    /// Whether the host was lately found to have no person.
     pub fn is_unattended(&self, host: &AskingHost) -> bool {
         self.unattended.lock().contains(host, clock::uptime())
     }
 
-    /// Remembers whether a person is at the host.
+    /// Records whether a person is at the host.
     pub fn set_unattended(&self, host: AskingHost, is_unattended: bool) {
         let mut hosts = self.unattended.lock();
         if is_unattended {
@@ -42,10 +41,10 @@ impl HeldCalls {
         }
     }
 
-    /// Holds a call, if its time is not over already.
+    /// Takes a slot for a held call, if its time is not over already.
     ///
     /// # Errors
-    /// Why it is not held.
+    /// Why the call is not held.
     pub fn hold(
         &self,
         consent: &Consent,
@@ -65,8 +64,8 @@ impl HeldCalls {
     }
 }
 
-/// The place of a held call. Dropped before its wait has ended, its client gave the call up, unless
-/// its access was withdrawn.
+/// The slot of a held call. If it is dropped before the wait has ended, the client counts as having
+/// given the call up, unless its access was withdrawn.
 #[derive(Debug)]
 pub struct Hold {
     calls: HeldCalls,
@@ -79,14 +78,14 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// When the wait is over, counted from the arrival of the call however often it was decided. A
-    /// reload may make that sooner.
+    /// Returns when the wait is over, counted from the arrival of the call however often it was
+    /// decided. A reload may make that sooner.
     pub fn until(&self, consent: &Consent) -> Instant {
         let Holder { caller, client } = &self.holder;
         self.arrived + self.patience.min(consent.hold_of(caller, self.profile.as_deref(), client))
     }
 
-    /// Gives the place back.
+    /// Releases the slot, with the reason for the end of the wait.
     pub fn end(mut self, ended: Ended) {
         self.ended = Some(ended);
     }

@@ -1,6 +1,6 @@
-//! The wait of a call for a login at its upstream. The call is decided again once the upstream is
-//! back, or its time is over: then it finds the upstream as it is, and is refused with
-//! `needs_login`.
+//! The wait of a call for a login at its upstream. It ends when the upstream is back or the time is
+//! over. The call is then decided again, finds the upstream as it is, and is refused with
+//! `needs_login` if the login is still missing.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,31 +17,30 @@ use crate::policy::consent::PromptId;
 use crate::upstream::handle::Handle;
 use crate::upstream::link::LinkState;
 
-/// How long an item may take to be listed again once its upstream has listed others. Another
-/// account may not have it.
+/// How long to wait for the call's item once its upstream has listed others. A new account may not
+/// have the item.
 const LISTED: Duration = Duration::from_secs(2);
-/// How often the server's verdict on the gateway's credentials is read, which can change without a
-/// change of state.
+/// Interval at which the server's verdict on the gateway's credentials is read, since it can change
+/// without a change of state.
 const VERDICT: Duration = Duration::from_secs(10);
 
-/// A login that an upstream wants, as a call that waits for it sees it.
+/// A login that an upstream needs, seen from the call that waits for it.
 pub struct PendingLogin {
     /// The approval that the call has waited for before.
     pub approval: Option<PromptId>,
     pub upstream: UpstreamName,
-    /// The canonical name of the call's item, which may be gone from the lists until the upstream
-    /// has listed anew.
+    /// Canonical name of the call's item, which may be unlisted until the upstream has listed anew.
     pub item: Arc<str>,
-    /// The turn of a call whose client is led to the page: one call of an upstream at a time. Given
-    /// back on drop.
+    /// The turn of a call whose client is led to the page; one call of an upstream has it at a
+    /// time. Released on drop.
     pub _page_turn: Option<OwnedSemaphorePermit>,
-    /// Since when the upstream is back and has listed its items.
+    /// Time at which the upstream was found back, with its items listed.
     pub back: Option<Instant>,
 }
 
 impl PendingLogin {
-    /// Waits until there is nothing to wait for any more. The caller calls it anew for each
-    /// snapshot. Cancel-safe.
+    /// Waits until the upstream is back or gone. The caller starts this anew for each snapshot.
+    /// Cancel-safe.
     pub async fn wait_until_back(&mut self, service: &Service, request: &OriginalRequest) {
         loop {
             let snapshot = service.snapshots.load_full();
@@ -62,7 +61,8 @@ impl PendingLogin {
         }
     }
 
-    /// Whether the upstream takes calls, or it is not a login that it lacks.
+    /// Whether the wait is over: the upstream lists the call's item, or listed without it for
+    /// [`LISTED`], or is down for another reason than a login.
     fn is_back(&mut self, snapshot: &Snapshot, handle: &Handle, request: &OriginalRequest) -> bool {
         if handle.health.standing().awaits_login() {
             return false;
@@ -71,7 +71,7 @@ impl PendingLogin {
         let is_listed = match *state {
             LinkState::Starting => return false,
             LinkState::Down { .. } | LinkState::Stopped => return true,
-            // A lazy one may be at rest again.
+            // A lazy upstream may be idle again.
             LinkState::Idle => starts > 0,
             LinkState::Ready(_) => handle.main.listed.load(Ordering::Relaxed),
         };

@@ -1,24 +1,24 @@
-//! Many calls that race for one grant, several answers to one approval, and a daemon
-//! that is killed between the two.
+//! Tests of many calls that race for one grant, several answers to one approval, and a daemon that
+//! is killed between the two.
 
 use rustix::process::Signal;
 
 use super::super::hold::is_echo;
 use super::*;
 
-/// How often those calls reached the server.
+/// Counts the calls with these arguments at the server.
 fn reached(stage: &Stage, arguments: &Value) -> usize {
     stage.called().iter().filter(|called| *called == arguments).count()
 }
 
-/// All of them call at the same moment.
+/// Makes a call by each client at the same moment.
 fn at_once(clients: &mut [Mcp], arguments: &Value) -> Vec<Value> {
     let params = json!({"name": "fx__echo", "arguments": arguments});
     let calls: Vec<Open> = clients.iter_mut().map(|client| client.open("tools/call", params.clone())).collect();
     calls.into_iter().map(|mut call| call.response()).collect()
 }
 
-/// The approval that a refused call waits for.
+/// Returns the id of the approval that a refused call waits for.
 fn approval_of(response: &Value) -> &str {
     response["result"]["_meta"]["headend/refusal"]["approval"]["id"].as_str().unwrap()
 }
@@ -115,7 +115,8 @@ fn of_two_answers_at_once_one_counts_and_the_log_says_which() {
     assert!(outcomes.contains(&true) && outcomes.contains(&false), "{outcomes:?}");
 }
 
-/// How a client of that era allows a call, and whether the call was executed then.
+/// Returns how a client of that era allows a call; the result says whether the call was then
+/// executed.
 fn client_question(era: Era) -> fn(&mut Mcp, &mut Open, &Value, &Value) -> bool {
     match era {
         Era::Modern => |client, _, first, arguments| {

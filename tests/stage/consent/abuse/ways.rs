@@ -1,4 +1,4 @@
-//! Ways other than HTTP: none of them bypasses the approval.
+//! Tests of transports other than HTTP: none of them bypasses the approval.
 
 use super::*;
 use crate::stage::old_client::OldClient;

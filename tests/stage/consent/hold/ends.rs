@@ -1,17 +1,17 @@
-//! The ends of held calls: nothing runs that was not allowed in the moment when it was decided, and nothing runs after its client
-//! gave it up.
+//! Tests of how held calls end: no call runs that was not allowed when it was decided, and none
+//! after its client gave it up.
 
 use rustix::process::Signal;
 
 use super::*;
 use crate::stage::upstream::Patch;
 
-/// A client at a pipe to the daemon.
+/// Connects a client by a pipe to the daemon.
 fn attached(stage: &Stage, era: Era) -> Mcp {
     Mcp::stdio(stage.gateway.pipe(), era)
 }
 
-/// A client of the old transport.
+/// Connects a client over HTTP+SSE.
 fn old(stage: &Stage) -> OldClient {
     let mut client = OldClient::connect(&stage.gateway, stage.gateway.token(), "/sse");
     client.initialize("2024-11-05");
@@ -22,7 +22,7 @@ fn cancellation(id: &str) -> Value {
     json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}})
 }
 
-/// Ways in which a client gives a held call up.
+/// A way in which a client gives a held call up.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum GivesUp {
     ClosesItsStream,
@@ -35,7 +35,7 @@ enum GivesUp {
 }
 
 impl GivesUp {
-    /// Calls, and gives the call up once it waits and that time has passed.
+    /// Makes a call, and gives it up once it waits and that time has passed.
     fn play(self, stage: &Stage, params: Value, after: Duration) {
         let wait = || {
             open_ids(&stage.gateway.world);
@@ -67,7 +67,7 @@ impl GivesUp {
                 wait();
                 if self == Self::CancelsOnAPipe(era) {
                     client.notify("notifications/cancelled", json!({"requestId": "held"}));
-                    // Lines are heard in their order.
+                    // Lines are read in order.
                     assert!(client.request("tools/list", json!({})).result()["tools"].is_array());
                 } else {
                     assert!(client.pipe().close(PATIENCE).is_some());
@@ -85,13 +85,15 @@ impl GivesUp {
         }
     }
 
-    /// The call is never made, and the next calls of that client wait two thirds of the time that it waited.
+    /// Asserts that the given-up call is never made, and that the next calls of that client are
+    /// held for two thirds of the time that it waited.
     fn is_for_good(self, params: impl Fn(&str) -> Value) {
         const AFTER: Duration = Duration::from_millis(300);
         let stage = Stage::of(Setup::new().server("legacy-sse = true"), LONG, "");
         let text = "given up";
         self.play(&stage, params(text), AFTER);
-        // The approval is open still, and calls of that client's name are held two thirds of the time.
+        // The approval is still open, and calls by that client's name are held for two thirds of
+        // the time.
         assert_eq!(pending(&stage).len(), 1, "{self:?}");
         pass(Duration::from_millis(300));
         let mut client = stage.client(Era::Modern, json!({}));
@@ -104,7 +106,7 @@ impl GivesUp {
         pending(&stage).iter().for_each(|id| approve(&stage.gateway, id));
         pass(Duration::from_millis(200));
         assert_eq!(stage.called().len(), 0, "{self:?}: the approval came too late for that call");
-        // An approval that came later is found by the same call made again.
+        // Repeating the call finds the late approval.
         assert!(echoed(&client.call("fx__echo", json!({"text": text})), text), "{self:?}");
         assert_eq!(stage.called().len(), 1, "{self:?}");
     }
@@ -167,7 +169,7 @@ fn an_approval_in_the_moment_of_giving_up_is_used_once_at_most() {
     let mut used = Vec::new();
     for (turns, era) in (0..TURNS).flat_map(|turns| Era::BOTH.map(|era| (turns, era))) {
         let text = format!("turn {turns} {era:?}");
-        // A name of its own: no client waits less because another one gave up.
+        // A name of its own, since clients of one name share their patience.
         let (address, token) = (stage.gateway.address, stage.gateway.token());
         let mut client = Mcp::http_named(address, token, era, &text);
         let call = client.open("tools/call", echo(&text));
@@ -179,7 +181,7 @@ fn an_approval_in_the_moment_of_giving_up_is_used_once_at_most() {
         }
         drop(call);
         assert!(block_on(answered).unwrap(), "{text}: its approval is open still");
-        // The same call again runs by that approval, or waits for another one.
+        // Repeating the call runs it by that approval, or waits for another one.
         let mut next = client.open("tools/call", echo(&text));
         let again = next.next_within(Duration::from_millis(300)).ok().flatten();
         let ran = stage.called().iter().filter(|called| **called == json!({"text": text})).count();
@@ -238,7 +240,7 @@ fn a_client_that_hears_progress_and_gives_up_all_the_same_gets_its_refusal_befor
     assert_eq!(stage.called().len(), 0);
 }
 
-/// A server of which only `fx__echo` is asked about.
+/// Sets up a server of which only `fx__echo` needs an approval.
 fn one_that_asks(fake: Fake, more: &str) -> Setup {
     let rule = "[[policy.rules]]\nid = \"echo-asks\"\neffect = \"ask\"\ntools = [\"fx__echo\"]\n";
     let policy = format!("default = \"allow\"\n[policy.consent]\nper-minute = 100\n{LONG}");
@@ -299,7 +301,7 @@ fn the_end_of_a_token_ends_its_held_calls() {
         let id = open_ids(&stage.gateway.world).remove(0);
         assert!(call.next_within(Duration::from_millis(700)).is_err(), "{era:?}: the one before was not given up");
         assert!(stage.gateway.reload(&without).status.success());
-        // A session ends with its token; a call without one is told so.
+        // A session ends with its token; a call without a session is refused.
         match call.next_within(PATIENCE) {
             Ok(Some(response)) => assert_eq!(reason_of(&response), "denied", "{era:?}: {response}"),
             Ok(None) => {}
@@ -317,7 +319,7 @@ fn of_three_hundred_equal_calls_one_approval_makes_one() {
     let stage = Stage::with(LONG, "");
     let mut client = stage.client(Era::Modern, json!({}));
     let calls: Vec<Open> = (0..300).map(|_| client.open("tools/call", echo("same"))).collect();
-    // Of those beyond the number of held calls each is refused at once.
+    // Calls beyond the number of held calls are refused at once.
     let count = "outcome=\"awaiting_approval\",upstream=\"fx\"} 280";
     eventually("280 are refused", || stage.gateway.scrape().contains(count));
     let mut held = Vec::new();
@@ -328,7 +330,8 @@ fn of_three_hundred_equal_calls_one_approval_makes_one() {
         }
     }
     assert_eq!(held.len(), 20);
-    // One approval may be of a call that was refused, and allows the next equal one; the first of a held call makes that call.
+    // An approval of a refused call allows the next equal call; the first approval of a held call
+    // makes that call.
     for id in listed(&stage.gateway.world) {
         approve(&stage.gateway, &id);
         pass(Duration::from_millis(300));
@@ -336,7 +339,7 @@ fn of_three_hundred_equal_calls_one_approval_makes_one() {
             break;
         }
     }
-    // The others wait for an approval of their own, and are denied.
+    // Further calls wait for approvals of their own, and are denied.
     let mut made = 0;
     for mut call in held {
         let response = loop {

@@ -1,4 +1,5 @@
-//! Held calls in random orders of calls, answers and clients that give up: one yes is one execution, of a call that was there for it.
+//! Tests of held calls with random orders of calls, answers and clients that give up: one yes is
+//! one execution, of a call that was there for it.
 
 use std::collections::BTreeMap;
 
@@ -16,18 +17,19 @@ struct Waiting {
     text: String,
 }
 
-/// What happened to calls of one text.
+/// Counts of what happened to calls of one text.
 #[derive(Debug, Default)]
 struct Told {
-    /// Approvals that came when no call was there; equal calls find them later.
+    /// Approvals given when no call was there; equal calls find them later.
     kept: usize,
-    /// Calls that may have run: an approval came while a call was there, or a call came after one.
+    /// Calls that may have run: an approval was given while a call was there, or a call came after
+    /// one.
     possible: usize,
     gave_up: usize,
     answered: usize,
 }
 
-/// The id of a random open approval, and the text of its call.
+/// Returns the id of a random open approval, and the text of its call.
 fn open(world: &World, rng: &mut Rng) -> Option<(String, String)> {
     let output = world.run(&["approvals", "--json"]);
     let listed: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -47,7 +49,7 @@ fn play(seed: u64) {
             0..4 => {
                 let text = format!("{seed}-{}-{}", step / 10, rng.u8(0..2));
                 let era = rng.choice(Era::BOTH).unwrap();
-                // A name of its own: no client waits less because another one gave up.
+                // A name of its own, since clients of one name share their patience.
                 let (address, token) = (stage.gateway.address, stage.gateway.token());
                 let mut client = Mcp::http_named(address, token, era, &format!("it {step}"));
                 let call = client.open("tools/call", echo(&text));

@@ -1,8 +1,8 @@
-//! A grant for longer than once and the other held calls that it covers.
+//! Tests of a grant for longer than once, and of the other held calls that it covers.
 
 use super::*;
 
-/// The id of the open approval of the call with that text, once it is listed.
+/// Waits until the call with that text has an open approval, and returns its id.
 fn id_of(world: &World, text: &str) -> String {
     let mut id = None;
     eventually(&format!("the call {text:?} waits"), || {

@@ -1,4 +1,5 @@
-//! Held calls and bounds: what they leave to others, when their own time begins, and which requests are held.
+//! Tests of held calls and bounds: what they leave to others, when their own time begins, and which
+//! requests are held.
 
 use super::*;
 
@@ -27,7 +28,7 @@ fn held_calls_take_no_slot_no_place_and_no_limit_and_their_time_begins_when_they
             calls.push(client.open("tools/call", sleep(&format!("{n} {era:?}"))));
             eventually("it waits", || listed(&gateway.world).len() == n);
         }
-        // The only slot, the caller's only place and the limit's only call are free.
+        // The upstream's only slot, the caller's only slot and the limit's only call are free.
         assert_eq!(client.call("fx__echo", json!({"text": "free"})).text(), "free", "{era:?}");
         pass(Duration::from_millis(3100));
         for _ in 0..HELD {
@@ -41,7 +42,7 @@ fn held_calls_take_no_slot_no_place_and_no_limit_and_their_time_begins_when_they
             assert_eq!(response["result"]["content"][0]["text"], "slept", "{era:?}: {response}");
         }
     }
-    // Each was counted once, so that the day is over now.
+    // Each call was counted once, so the day's limit is used up now.
     let mut client = Mcp::http_at(gateway.address, Some(TOKEN.to_owned()), Era::Modern, "/mcp", json!({}));
     let refused = client.call("fx__echo", json!({"text": "one too many"}));
     assert_eq!(reason(&refused), "limited", "{}", refused.raw);
@@ -106,7 +107,7 @@ fn a_tool_that_its_profile_loses_while_a_call_is_held_is_not_called() {
         let mut call = client.open("tools/call", echo(&format!("{era:?}")));
         let id = open_ids(&gateway.world).remove(0);
         assert!(gateway.reload(&few("env").text()).status.success());
-        // Its approval may have been closed with that.
+        // The reload may have closed the approval.
         drop(gateway.run(&["approve", &id]));
         let response = call.next_within(PATIENCE).unwrap().unwrap();
         assert!(response["result"]["isError"] == true || response["error"].is_object(), "{era:?}: {response}");

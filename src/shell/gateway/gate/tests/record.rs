@@ -1,4 +1,4 @@
-//! The record of a decision is on disk before its call is sent.
+//! Tests that the record of a decision is on disk before its call is sent.
 
 use tempfile::TempDir;
 
@@ -8,7 +8,7 @@ use crate::policy::{Entry, Event};
 use crate::store::audit::{Audit, MAIN, Options};
 use crate::telemetry::metrics::Metrics;
 
-/// An audit log whose every record needs a new file.
+/// Opens an audit log in which every record needs a new file.
 fn audit(dir: &Path, db: Db) -> Audit {
     let options = Options {
         folder: dir.join("audit"),

@@ -42,7 +42,7 @@ use crate::upstream::parks::Parks;
 use crate::upstream::spawner::Intake;
 use crate::wire::raw::{RawJson, RawObject};
 
-/// A gateway without upstreams whose catalog has the tools `fx__open` and `fx__hidden`.
+/// Makes a gateway without upstreams whose catalog has the tools `fx__open` and `fx__hidden`.
 struct Gateway {
     service: Arc<Service>,
     _supervised: Supervised,
@@ -189,7 +189,7 @@ async fn what_finds_no_place_or_is_too_long_is_counted_and_summed_up() {
     assert_eq!(watch.missed_due, None, "nothing more to say");
 }
 
-/// Welch's t for two samples.
+/// Returns Welch's t for two samples.
 fn welch(a: &[f64], b: &[f64]) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^52 samples")]
     let of = |sample: &[f64]| {
@@ -209,7 +209,7 @@ async fn the_time_of_an_answer_does_not_tell_hidden_from_unknown() {
     const CALLS: usize = 100_000;
     let (gateway, client) = (gateway(), client());
     let names = [params("fx__hidden"), params("fx__absent")];
-    // Both take the look into the lists that the client was shown.
+    // So that both calls look into the lists that the client was shown.
     assert!(gateway.service.list(&client, List::Tools, &RawObject::default()).outcome.is_ok());
     let mut times: [Vec<f64>; 2] = Default::default();
     let mut random = 0x2545_f491_4f6c_dd1d_u64;
@@ -225,7 +225,7 @@ async fn the_time_of_an_answer_does_not_tell_hidden_from_unknown() {
     }
     let [hidden, unknown] = &mut times;
     let all = welch(hidden, unknown);
-    // Without the slowest tenth, which is the machine's: a smaller difference shows.
+    // Without the slowest tenth, which the machine causes, a smaller difference shows.
     for sample in [&mut *hidden, &mut *unknown] {
         sample.sort_by(f64::total_cmp);
         sample.truncate(sample.len() * 9 / 10);
