@@ -203,7 +203,7 @@ impl Audit {
 
     /// Hands a record over to the writer. If the queue has a place, the record is in it when this
     /// returns. A `durable` record is on disk when [`Recorded::written`] returns; so is any other
-    /// record in strict mode, or while the disk takes no records.
+    /// record in strict mode, or while the disk takes no records and calls are refused for that.
     pub fn record(&self, entry: Entry, durable: bool) -> Recorded {
         let Some(inner) = &self.0 else { return Recorded::Accepted };
         inner.queue.record(entry, durable || inner.strict.load(Ordering::Relaxed))

@@ -88,11 +88,9 @@ fn not_found(word: &str, path: Option<&str>) -> String {
 enum Door {
     /// The launch was not judged yet, or its program did not exist.
     Unknown,
-    /// The launch is approved.
     Open {
         found: Option<Found>,
     },
-    /// The launch must not be started.
     Shut {
         why: String,
     },
