@@ -118,7 +118,7 @@ fn need(verdict: &Verdict) -> Option<&'static str> {
     if let Decision::Ask { need, .. } = verdict.decision { Some(need.into_str()) } else { None }
 }
 
-/// Returns true if the item is denied whatever its arguments, and so not listed.
+/// Returns true if the item is denied for all arguments, and so not listed.
 fn is_hidden(verdict: &Verdict) -> bool {
     matches!(verdict.decision, Decision::Deny { hidden: true, .. })
 }

@@ -30,8 +30,8 @@ pub(super) struct Present {
 
 /// The text to add for the policy, and remarks for the user.
 #[derive(Debug, Default)]
-/// Text before the upstreams.
 pub(super) struct Added {
+    /// Text before the upstreams.
     pub(super) head: String,
     /// Text behind the upstreams.
     pub(super) rules: String,

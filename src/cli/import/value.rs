@@ -181,7 +181,7 @@ fn of_toml(value: toml::Value) -> Json {
 /// A list or object that is still being read.
 enum Open {
     List(Vec<Json>),
-    /// Its members, and the name whose value comes next.
+    /// The members so far, and the name whose value comes next.
     Object(Vec<(String, Json)>, Option<String>),
 }
 

@@ -84,7 +84,7 @@ impl DaemonAddress {
         }
     }
 
-    /// Reads the address file, from whatever machine it comes.
+    /// Reads the address file, which may come from another machine.
     ///
     /// # Errors
     /// When the directory or file is missing, malformed, or writable by other users.

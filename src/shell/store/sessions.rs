@@ -73,10 +73,10 @@ pub struct KeptSession {
 
 /// The numbers and total size of watched resources.
 #[derive(Debug, Default)]
-/// Last slot that was given to a resource.
 struct Watched {
-    /// Bytes of all watched URIs.
+    /// Last slot that was given to a resource.
     next: u64,
+    /// Bytes of all watched URIs.
     bytes: usize,
 }
 

@@ -32,8 +32,8 @@ pub struct Tally {
 
 /// The beginning of a reading.
 #[derive(Clone, Debug)]
-/// The latest record.
 pub enum Begin {
+    /// The latest record.
     Latest,
     /// The last record before this date, in the format of records.
     Before(String),
