@@ -178,7 +178,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes a time-out, if the configuration can express it.
+    /// Writes a time-out, or a remark if the configuration does not allow it.
     fn time(&mut self, key: &str, time: Option<Duration>) {
         let Some(time) = time else { return };
         if (Duration::from_millis(100)..=Duration::from_secs(86_400)).contains(&time) {

@@ -19,7 +19,7 @@ const MAX_OPEN: usize = 4096;
 /// Most bytes of requests that are kept until a stand-in answers them.
 const MAX_UNANSWERED_BYTES: usize = 1 << 20;
 
-/// What the answer says about an open request when the daemon goes away.
+/// The answer to an open request when the daemon goes away: whether it may have been executed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     /// The daemon had the request and may have executed it.

@@ -43,7 +43,7 @@ impl Wish {
         }
     }
 
-    /// Returns the answer at the time `now`.
+    /// Converts to the answer of an approval. The time of a grant starts at `now`.
     pub fn answer(&self, now: Wall) -> Answer {
         match self {
             Self::Deny => Answer::Deny,

@@ -214,8 +214,8 @@ pub fn search(folder: &Folder, query: &Query, bounds: Bounds) -> io::Result<Page
     Ok(page)
 }
 
-/// Learns the outcomes of calls whose decision is before that date, from the records of the minute
-/// behind it.
+/// Learns the outcomes of calls that were decided before that date, from the records of the
+/// following minute.
 fn lead_in(folder: &Folder, date: &str, ends: &mut Ends) -> io::Result<()> {
     let Ok(from) = OffsetDateTime::parse(date, &Rfc3339) else { return Ok(()) };
     let until = (from + LEAD_TIME).unix_timestamp_nanos() / 1_000_000;

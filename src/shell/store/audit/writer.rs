@@ -387,8 +387,9 @@ impl Writer {
         Ok(())
     }
 
-    /// Syncs all written records. If that fails, the content of the disk is unknown, so the log
-    /// goes back to the last synced position, and the records behind it are lost or kept for later.
+    /// Syncs all written records, and writes a checkpoint to the journal every [`ANCHOR_EVERY`]
+    /// records. If syncing fails, the content of the disk is unknown, so the log goes back to the
+    /// last synced position, and the records behind it are lost or kept for later.
     fn sync(&mut self) -> io::Result<()> {
         if self.written.chain.head() == self.synced.chain.head() {
             return Ok(());
